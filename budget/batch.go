@@ -1,0 +1,132 @@
+package budget
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// batcher decides the charges of a process together: a charge that finds the
+// store idle goes at once; those that come while a step is under way go
+// together in the next one. Nothing waits for company.
+type batcher struct {
+	decide func(context.Context, []Item) (Decisions, error)
+
+	mu     sync.Mutex // guards queue and flying
+	queue  []*pending
+	flying bool
+}
+
+// pending is one charge on its way to the store.
+type pending struct {
+	item     Item
+	until    time.Time // when the caller gives up, by time.Now
+	taken    bool      // under way; guarded by batcher.mu
+	done     chan struct{}
+	decision Decision
+	storeNow int64
+	err      error
+}
+
+// do decides one item. The context's end before the item is under way keeps it
+// from being sent; afterwards the outcome is unknown.
+func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (Decision, int64, error) {
+	if err := ctx.Err(); err != nil {
+		return Decision{}, 0, err
+	}
+	p := &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{})}
+	b.mu.Lock()
+	if !b.flying {
+		b.flying, p.taken = true, true
+		b.mu.Unlock()
+		b.fly(ctx, []*pending{p})
+		b.handOver()
+		return p.decision, p.storeNow, p.err
+	}
+	b.queue = append(b.queue, p)
+	b.mu.Unlock()
+	select {
+	case <-p.done:
+		return p.decision, p.storeNow, p.err
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	if !p.taken {
+		b.drop(p)
+	}
+	b.mu.Unlock()
+	select {
+	case <-p.done: // decided in the same moment
+		return p.decision, p.storeNow, p.err
+	default:
+		return Decision{}, 0, ctx.Err()
+	}
+}
+
+// handOver goes on with what has queued up, in a goroutine of its own, or
+// leaves the batcher idle.
+func (b *batcher) handOver() {
+	if batch := b.next(); len(batch) > 0 {
+		go func() {
+			for ; len(batch) > 0; batch = b.next() {
+				ctx, cancel := context.WithDeadline(context.Background(), latestUntil(batch))
+				b.fly(ctx, batch)
+				cancel()
+			}
+		}()
+	}
+}
+
+// next takes up to MaxBatch from the queue; none leaves the batcher idle.
+func (b *batcher) next() []*pending {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(len(b.queue), MaxBatch)
+	if n == 0 {
+		b.flying = false
+		return nil
+	}
+	batch := append([]*pending(nil), b.queue[:n]...)
+	b.queue = append([]*pending(nil), b.queue[n:]...)
+	for _, p := range batch {
+		p.taken = true
+	}
+	return batch
+}
+
+// fly has one batch decided and tells each caller.
+func (b *batcher) fly(ctx context.Context, batch []*pending) {
+	items := make([]Item, len(batch))
+	for i, p := range batch {
+		items[i] = p.item
+	}
+	decisions, err := b.decide(ctx, items)
+	for i, p := range batch {
+		p.err, p.storeNow = err, decisions.Now
+		if err == nil {
+			p.decision = decisions.Items[i]
+		}
+		close(p.done)
+	}
+}
+
+// drop removes p from the queue. b.mu is held.
+func (b *batcher) drop(p *pending) {
+	for i, q := range b.queue {
+		if q == p {
+			b.queue = append(b.queue[:i], b.queue[i+1:]...)
+			return
+		}
+	}
+}
+
+// latestUntil is the last instant at which an answer is of use to anyone.
+func latestUntil(batch []*pending) time.Time {
+	var latest time.Time
+	for _, p := range batch {
+		if p.until.After(latest) {
+			latest = p.until
+		}
+	}
+	return latest
+}

@@ -1,0 +1,217 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Budget spends the units of one credential at one upstream. It is safe for
+// concurrent use; charges of its goroutines that come at once are decided
+// together in one step of the store.
+//
+// Which verb to use:
+//
+//   - Charge before a call whose cost is known: it is charged, or refused at
+//     once. Most jobs need nothing else.
+//   - Reserve before a call whose cost is known only afterwards, or that may
+//     never be sent: settle the reservation with what the call cost, or release
+//     it. It counts in full until then, or until its lease ends.
+//   - Wait when the call is worth waiting for: it charges as soon as the units
+//     fit, first come first served within the process, and fails at once when
+//     the context's deadline comes before they can.
+//   - Status to look at what is left without spending.
+//
+// All return a [*RefusedError] when nothing was charged because the budget, the
+// store or the configuration said no.
+type Budget struct {
+	spec    Spec
+	store   Store
+	batcher *batcher
+	waits   *waitQueues
+	closers []io.Closer
+	now     func() time.Time
+}
+
+// Option changes how a Budget works.
+type Option func(*Budget)
+
+// WithClosers makes Close close these too, in order: the store, when the
+// Budget is its only user.
+func WithClosers(closers ...io.Closer) Option {
+	return func(b *Budget) { b.closers = append(b.closers, closers...) }
+}
+
+// WithNow gives the caller's clock, for tests; time.Now otherwise. It is only
+// a witness: the store's clock decides.
+func WithNow(now func() time.Time) Option {
+	return func(b *Budget) { b.now = now }
+}
+
+// New opens a budget on a store. The error says what of the spec is wrong.
+func New(store Store, spec Spec, options ...Option) (*Budget, error) {
+	upstream, credential, ok := strings.Cut(spec.Name, "/")
+	if !ok || !ValidName(upstream) || !ValidName(credential) {
+		return nil, fmt.Errorf("open budget %q: %w: a budget is named upstream/credential", spec.Name, ErrInvalid)
+	}
+	if len(spec.Limits) == 0 {
+		return nil, fmt.Errorf("open budget %s: %w: it has no limits", spec.Name, ErrInvalid)
+	}
+	if spec.Timeout == 0 {
+		spec.Timeout = DefaultTimeout
+	}
+	b := &Budget{spec: spec, store: store, now: time.Now}
+	for _, option := range options {
+		option(b)
+	}
+	b.batcher = &batcher{decide: b.decideBatch}
+	b.waits = newWaitQueues()
+	return b, nil
+}
+
+// ForJob is the same budget with a job's answer for a store out of reach, which
+// stands between the operation's and the upstream's. It owns nothing to close.
+func (b *Budget) ForJob(onStoreError Policy) *Budget {
+	job := *b
+	job.spec.JobOnStoreError = onStoreError
+	job.closers = nil
+	return &job
+}
+
+// Name is upstream/credential.
+func (b *Budget) Name() string { return b.spec.Name }
+
+// Spec is what the budget was opened with.
+func (b *Budget) Spec() Spec { return b.spec }
+
+// Close closes what the Budget owns. Charges under way may fail.
+func (b *Budget) Close() error {
+	var errs []error
+	for _, c := range b.closers {
+		errs = append(errs, c.Close())
+	}
+	b.closers = nil
+	return errors.Join(errs...)
+}
+
+// Charge takes the call's units or refuses with a [*RefusedError]; it waits for
+// the store only, at most the spec's timeout. When the context ends or the
+// store does not answer while the charge is under way, whether it was recorded
+// is unknown: send the same id again.
+func (b *Budget) Charge(ctx context.Context, call Call) (Receipt, error) {
+	return b.charge(ctx, call, 0)
+}
+
+// charge validates, prices and decides one call.
+func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, error) {
+	if err := call.validate(); err != nil {
+		return Receipt{}, fmt.Errorf("charge %s: %w", b.spec.Name, err)
+	}
+	units, err := b.spec.price(call)
+	if err != nil {
+		return Receipt{}, b.refuse(call, 0, err, fmt.Errorf("give %q a cost in costs.toml, or set unknown_operation", call.Operation))
+	}
+	if len(b.covering(call.Operation)) == 0 {
+		return Receipt{}, b.refuse(call, units, ErrUnknownOperation, fmt.Errorf("no limit covers %q: widen a limit's operations", call.Operation))
+	}
+	if call.ID == "" {
+		call.ID = newID()
+	}
+	timeout := b.spec.Timeout
+	if until, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(until))
+	}
+	decision, at, err := b.batcher.do(ctx, Item{
+		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: call.Floor,
+		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Deadline: b.now().Add(timeout),
+	}, timeout)
+	if err != nil {
+		return Receipt{}, b.storeError(ctx, call, units, err)
+	}
+	return b.receipt(call, units, decision, at)
+}
+
+// covering lists the indexes of the limits that cover an operation.
+func (b *Budget) covering(operation string) []int {
+	var list []int
+	for i, l := range b.spec.Limits {
+		if l.Covers(operation) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// decideBatch asks the store, bounded by its timeout.
+func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
+	defer cancel()
+	return b.store.Decide(ctx, Batch{
+		Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: b.spec.Limits, Items: items,
+	})
+}
+
+// receipt turns a decision into what the caller sees.
+func (b *Budget) receipt(call Call, units int64, d Decision, storeNow int64) (Receipt, error) {
+	limit := ""
+	if d.Limit >= 0 && d.Limit < len(b.spec.Limits) {
+		limit = b.spec.Limits[d.Limit].Name
+	}
+	switch d.Result {
+	case Granted:
+		return Receipt{
+			Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: d.Units,
+			At: time.UnixMicro(d.At).UTC(), Limit: limit, Remaining: d.Remaining,
+			Replayed: d.Replayed, Source: SourceStore,
+		}, nil
+	case Refused, NeverFits:
+		refused := b.refuse(call, units, ErrExhausted, nil)
+		refused.Limit, refused.Remaining = limit, d.Remaining
+		if d.Result == NeverFits {
+			refused.Err = ErrNeverFits
+			return Receipt{}, refused
+		}
+		refused.RetryAt = time.UnixMicro(d.RetryAt).UTC()
+		refused.RetryAfter = time.Duration(d.RetryAt-storeNow) * time.Microsecond
+		return Receipt{}, refused
+	case Conflict:
+		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q stands for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
+	case Overflow:
+		return Receipt{}, b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", MaxUnits))
+	case Late, Interrupted:
+		return Receipt{}, b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged"))
+	}
+	return Receipt{}, fmt.Errorf("charge %s %s: the store answered result %d, which is unknown; are both of one version?", b.spec.Name, call.Operation, d.Result)
+}
+
+// refuse makes a refusal that no limit decided.
+func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError {
+	return &RefusedError{
+		Budget: b.spec.Name, Operation: call.Operation, Units: units,
+		Err: err, Cause: cause, OnStoreError: b.spec.policy(call),
+	}
+}
+
+// storeError turns what the store or the context said into a refusal.
+func (b *Budget) storeError(ctx context.Context, call Call, units int64, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send it again to know", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
+	}
+	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrStoreConfig, ErrClosed, ErrUnavailable} {
+		if errors.Is(err, sentinel) {
+			return b.refuse(call, units, sentinel, trimSentinel(err, sentinel))
+		}
+	}
+	return b.refuse(call, units, ErrUnavailable, err)
+}
+
+// trimSentinel keeps a cause from saying its sentinel a second time.
+func trimSentinel(err, sentinel error) error {
+	if err == sentinel {
+		return nil
+	}
+	return err
+}

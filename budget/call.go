@@ -1,0 +1,113 @@
+package budget
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// MaxUnits is the largest cost, quota or sum, in units.
+const MaxUnits int64 = 1e15
+
+// MaxLease is the longest a reservation may stay open.
+const MaxLease = 24 * time.Hour
+
+// MaxBatch is how many charges of one budget a store decides in one step.
+const MaxBatch = 128
+
+// Policy says what a call gets when the store is out of reach.
+type Policy string
+
+// The policies of on_store_error. The empty Policy asks the next one in turn:
+// call, operation, job, upstream, closed.
+const (
+	Closed Policy = "closed"
+	Open   Policy = "open"
+)
+
+// Labels say who spent the units. They never change a decision.
+type Labels struct {
+	Job    string
+	Region string
+	Run    string
+}
+
+// Call is one call to the upstream, about to be made.
+type Call struct {
+	// Operation is the priced name, as in costs.toml: "search.list".
+	Operation string
+	// Units override the price when set; 0 to MaxUnits.
+	Units *int64
+	// ID makes the charge unique: the same id again is charged once. One is
+	// made when empty. 1 to 128 printable ASCII characters without spaces.
+	ID string
+	// Labels are kept with the charge.
+	Labels Labels
+	// Floor is how many units must remain after this call in every limit that
+	// counts units; 0 or more. Less important calls leave some to the others.
+	Floor int64
+	// UseHeadroom lets the call spend what is kept back: the bound is the quota.
+	UseHeadroom bool
+	// OnStoreError is the call's own policy; empty asks the configuration.
+	OnStoreError Policy
+}
+
+// Receipt says that a call was charged.
+type Receipt struct {
+	Budget    string
+	Operation string
+	ID        string
+	Units     int64
+	// At is when the charge was taken, on the store's clock.
+	At time.Time
+	// Limit is the covering limit with the least left afterwards, and
+	// Remaining what it has left, in what it counts. Limits that count units
+	// come before limits that count calls.
+	Limit     string
+	Remaining int64
+	// Replayed: the id was charged before; this is that first answer, and
+	// nothing more was charged.
+	Replayed bool
+	// Source is "store".
+	Source string
+}
+
+// SourceStore is the source of a decision that the store made.
+const SourceStore = "store"
+
+var (
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	idPattern   = regexp.MustCompile(`^[!-~]{1,128}$`)
+	runPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
+)
+
+// ValidName reports whether s can name an upstream, credential, operation,
+// limit, job or region: a letter or digit, then up to 62 of letters, digits,
+// dot, underscore and dash.
+func ValidName(s string) bool { return namePattern.MatchString(s) }
+
+// validate checks what no configuration is needed for.
+func (c Call) validate() error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+	}
+	switch {
+	case !ValidName(c.Operation):
+		return invalid("operation %q: use letters, digits, '.', '_' and '-', at most 63", c.Operation)
+	case c.ID != "" && !idPattern.MatchString(c.ID):
+		return invalid("id %q: use 1 to 128 printable ASCII characters without spaces", c.ID)
+	case c.Units != nil && (*c.Units < 0 || *c.Units > MaxUnits):
+		return fmt.Errorf("%w: %d units: use 0 to %d", ErrTooManyUnits, *c.Units, MaxUnits)
+	case c.Floor < 0 || c.Floor > MaxUnits:
+		return fmt.Errorf("%w: a floor of %d units: use 0 to %d", ErrTooManyUnits, c.Floor, MaxUnits)
+	case c.Labels.Job != "" && !ValidName(c.Labels.Job):
+		return invalid("job label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Job)
+	case c.Labels.Region != "" && !ValidName(c.Labels.Region):
+		return invalid("region label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Region)
+	case c.Labels.Run != "" && !runPattern.MatchString(c.Labels.Run):
+		return invalid("run label %q: use letters, digits and '._:/-', at most 128", c.Labels.Run)
+	case c.OnStoreError != "" && c.OnStoreError != Closed && c.OnStoreError != Open:
+		return invalid("on_store_error %q: use %q or %q", c.OnStoreError, Closed, Open)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package budget
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is a costs.toml: the store, the upstreams with their costs, limits
+// and credentials, and the job tables, which package jobs reads.
+type Config struct {
+	// File is the path it was read from; relative paths in it start at its
+	// folder.
+	File string
+	// StateDir is state_dir made absolute or relative to the working
+	// directory; empty when the file names none.
+	StateDir  string
+	Store     StoreConfig
+	Upstreams []Upstream
+	// Jobs are the [job.NAME] tables in the order of the file, not looked into.
+	Jobs []Node
+
+	doc *document
+}
+
+// StoreConfig is the [store] table.
+type StoreConfig struct {
+	// URL opens the store; see package open. The path of an SQLite file is
+	// absolute or relative to the working directory. DefaultStoreURL when not
+	// given.
+	URL    string
+	Prefix string // opens the keys of a Redis store
+	// Timeout bounds one decision; 0: the store's own default.
+	Timeout time.Duration
+	// Hosts is how many hosts share the store, 1 or more.
+	Hosts int64
+	// OutageAllowance is what a host may spend per budget while the store is
+	// out of reach, in units.
+	OutageAllowance int64
+	PasswordEnv     string
+	PasswordFile    string
+}
+
+// DefaultStoreURL is the store where a configuration names none.
+const DefaultStoreURL = "sqlite:quotactl.db"
+
+// Upstream is an [upstream.NAME] table.
+type Upstream struct {
+	Name         string
+	Unknown      Unknown
+	OnStoreError Policy
+	Costs        map[string]Cost
+	Limits       []Limit // in the order of the file
+	Credentials  []Credential
+}
+
+// Credential is an [upstream.NAME.credential.LABEL] table: where the secret
+// is found, never the secret.
+type Credential struct {
+	Label      string
+	SecretEnv  string
+	SecretFile string
+}
+
+// ParseConfig reads a file and finds every fault in it; [Config.Err] has them.
+// The error is for a file that cannot be read or is not TOML ([ConfigErrors]).
+func ParseConfig(path string) (*Config, error) {
+	root, err := parseDocument(path)
+	if err != nil {
+		return nil, err
+	}
+	return readConfig(path, root), nil
+}
+
+// LoadConfig reads a file that must be without faults, but for its job tables:
+// the error is [ConfigErrors], all of them.
+func LoadConfig(path string) (*Config, error) {
+	c, err := ParseConfig(path)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Err()
+}
+
+// Err is all faults found so far, as [ConfigErrors] in the order of their
+// lines, or nil.
+func (c *Config) Err() error {
+	if len(c.doc.errors) == 0 {
+		return nil
+	}
+	return sorted(c.doc.errors)
+}
+
+// Warnings are what is legal but odd, in the order of their lines.
+func (c *Config) Warnings() ConfigErrors { return sorted(c.doc.warnings) }
+
+func sorted(list ConfigErrors) ConfigErrors {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b ConfigError) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return strings.Compare(a.Message, b.Message)
+	})
+	return slices.Compact(list)
+}
+
+// Path makes a path of the file absolute or relative to the working directory.
+func (c *Config) Path(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(c.File), path)
+}
+
+// Budgets are the names of all budgets, in the order of the file.
+func (c *Config) Budgets() []string {
+	var names []string
+	for _, u := range c.Upstreams {
+		for _, credential := range u.Credentials {
+			names = append(names, u.Name+"/"+credential.Label)
+		}
+	}
+	return names
+}
+
+// Find is the upstream and credential of a budget; ErrUnknownBudget names those
+// there are.
+func (c *Config) Find(budget string) (Upstream, Credential, error) {
+	for _, u := range c.Upstreams {
+		for _, credential := range u.Credentials {
+			if u.Name+"/"+credential.Label == budget {
+				return u, credential, nil
+			}
+		}
+	}
+	return Upstream{}, Credential{}, fmt.Errorf("%w %q: %s has %s", ErrUnknownBudget, budget, c.File, strings.Join(c.Budgets(), ", "))
+}
+
+// Spec is what [New] needs for a budget of this configuration.
+func (c *Config) Spec(budget string) (Spec, error) {
+	u, _, err := c.Find(budget)
+	if err != nil {
+		return Spec{}, err
+	}
+	return Spec{
+		Name: budget, Limits: u.Limits, Costs: u.Costs, Unknown: u.Unknown,
+		OnStoreError: u.OnStoreError, Timeout: c.Store.Timeout,
+	}, nil
+}

@@ -1,0 +1,236 @@
+package budget
+
+import (
+	"strings"
+	"time"
+)
+
+// readConfig reads all tables but the jobs'.
+func readConfig(path string, root Node) *Config {
+	c := &Config{File: path, doc: root.doc, Store: StoreConfig{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1}}
+	top := root.Table("state_dir", "store", "upstream", "job")
+	if dir, ok := filled(top["state_dir"]); ok {
+		c.StateDir = c.Path(dir)
+	}
+	c.readStore(top["store"])
+	for _, node := range top["upstream"].List() {
+		c.Upstreams = append(c.Upstreams, c.readUpstream(node))
+	}
+	if missing(top["upstream"]) {
+		root.Fail("no upstream: write [upstream.NAME] with costs, a limit and a credential")
+	}
+	for _, node := range top["job"].List() {
+		if checkName(node, "job") {
+			c.Jobs = append(c.Jobs, node)
+		}
+	}
+	return c
+}
+
+// storeSchemes are the stores a URL may name.
+var storeSchemes = []string{"sqlite:", "redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://", "redis+ring://"}
+
+func (c *Config) readStore(node Node) {
+	t := node.Table("url", "prefix", "timeout", "hosts", "outage_allowance", "password_env", "password_file")
+	if url, ok := t["url"].Text(); ok {
+		if !hasPrefix(url, storeSchemes) {
+			t["url"].Fail("url does not name a store: begin it with %s", strings.Join(storeSchemes, ", "))
+		} else if strings.TrimPrefix(url, "sqlite:") == "" {
+			t["url"].Fail("url names no file: write \"sqlite:quotactl.db\"")
+		}
+		c.Store.URL = url
+	}
+	if file, ok := strings.CutPrefix(c.Store.URL, "sqlite:"); ok {
+		c.Store.URL = "sqlite:" + c.Path(file)
+	}
+	if prefix, ok := t["prefix"].Text(); ok {
+		if !ValidName(prefix) {
+			t["prefix"].Fail("prefix = %q: use letters, digits, '.', '_' and '-', at most 63", prefix)
+		}
+		c.Store.Prefix = prefix
+	}
+	c.Store.Timeout, _ = t["timeout"].Duration(time.Millisecond, time.Minute)
+	if hosts, ok := t["hosts"].Number(1, 1_000_000); ok {
+		c.Store.Hosts = hosts
+	}
+	c.Store.OutageAllowance, _ = t["outage_allowance"].Units(0)
+	c.Store.PasswordEnv, _ = filled(t["password_env"])
+	if file, ok := filled(t["password_file"]); ok {
+		c.Store.PasswordFile = c.Path(file)
+	}
+	if t["password_env"].Exists() && t["password_file"].Exists() {
+		t["password_file"].Fail("password_env and password_file are both given: keep one")
+	}
+}
+
+func (c *Config) readUpstream(node Node) Upstream {
+	u := Upstream{Name: node.Key(), Costs: map[string]Cost{}}
+	checkName(node, "upstream")
+	if !node.IsTable() {
+		node.List() // notes it
+		return u
+	}
+	t := node.Table("unknown_operation", "on_store_error", "costs", "limit", "credential")
+	u.OnStoreError = t["on_store_error"].Policy()
+	u.Unknown = readUnknown(t["unknown_operation"])
+	costs := readCosts(t["costs"], &u)
+	if missing(t["costs"]) && !u.Unknown.Allowed {
+		node.Fail("upstream %s prices no operation: write [upstream.%s.costs]", u.Name, u.Name)
+	}
+	tables := t["limit"].List()
+	for _, l := range tables {
+		if limit, ok := c.readLimit(l, u); ok {
+			u.Limits = append(u.Limits, limit)
+		}
+	}
+	if missing(t["limit"]) {
+		node.Fail("upstream %s has no limit: write [upstream.%s.limit.NAME] with a quota and a window", u.Name, u.Name)
+	}
+	u.checkCosts(costs, t["limit"].IsTable() && len(u.Limits) == len(tables))
+	u.checkUnknown(t["unknown_operation"])
+	for _, credential := range t["credential"].List() {
+		u.Credentials = append(u.Credentials, c.readCredential(credential))
+	}
+	if missing(t["credential"]) {
+		node.Fail("upstream %s has no credential: write [upstream.%s.credential.LABEL]; a table without keys will do where no secret is attached", u.Name, u.Name)
+	}
+	if c.Store.OutageAllowance == 0 {
+		warnOpen(t["on_store_error"])
+		for _, cost := range costs {
+			warnOpen(cost)
+		}
+	}
+	return u
+}
+
+// missing reports whether a table is absent or empty. What is no table is not
+// missing: reading it has noted that.
+func missing(node Node) bool {
+	return !node.Exists() || node.IsTable() && len(node.children()) == 0
+}
+
+// warnOpen says that open means closed where nothing may be spent.
+func warnOpen(node Node) {
+	opens := node.value == string(Open)
+	if table, ok := node.value.(map[string]any); ok {
+		opens = table["on_store_error"] == string(Open)
+	}
+	if opens {
+		node.Warn("on_store_error = \"open\" without [store] outage_allowance is the same as \"closed\"")
+	}
+}
+
+func readUnknown(node Node) Unknown {
+	if !node.Exists() {
+		return Unknown{}
+	}
+	if node.IsText() {
+		if node.value != "refuse" {
+			node.Fail("unknown_operation = %s: use \"refuse\" or a number of units", node.show())
+		}
+		return Unknown{}
+	}
+	units, ok := node.Units(0)
+	return Unknown{Allowed: ok, Units: units}
+}
+
+// readCosts fills in the upstream's prices and returns their nodes.
+func readCosts(node Node, u *Upstream) []Node {
+	list := node.List()
+	for _, cost := range list {
+		checkName(cost, "operation")
+		var price Cost
+		if cost.IsTable() {
+			t := cost.Table("units", "on_store_error")
+			if !t["units"].Exists() {
+				cost.Fail("operation %q has no units: write units = 1", cost.Key())
+			}
+			price.Units, _ = t["units"].Units(0)
+			price.OnStoreError = t["on_store_error"].Policy()
+		} else {
+			price.Units, _ = cost.Units(0)
+		}
+		u.Costs[cost.Key()] = price
+	}
+	if most := MaxOperations - 1; len(list) > most {
+		list[most].Fail("more than %d operations: a ledger tells at most %d apart; merge some under one name", most, most)
+	}
+	return list
+}
+
+// checkCosts finds prices that no call could pay and operations that no limit
+// counts. The latter only when all limits could be read.
+func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
+	for _, cost := range costs {
+		units, covered := u.Costs[cost.Key()].Units, false
+		for _, limit := range u.Limits {
+			if !limit.Covers(cost.Key()) {
+				continue
+			}
+			covered = true
+			if limit.Amount(units) > limit.Limit {
+				cost.Fail("operation %q costs %d, more than limit %s allows (%d): it could never be called; raise the limit or lower the cost",
+					cost.Key(), units, limit.Name, limit.Limit)
+			}
+		}
+		if !covered && allLimits {
+			cost.Fail("no limit covers operation %q: add it to a limit's operations, or write a limit without operations", cost.Key())
+		}
+	}
+}
+
+// checkUnknown finds a price for unknown operations that no call could pay.
+func (u *Upstream) checkUnknown(node Node) {
+	for _, limit := range u.Limits {
+		if u.Unknown.Allowed && limit.CoversAll() && limit.Amount(u.Unknown.Units) > limit.Limit {
+			node.Fail("unknown_operation = %d is more than limit %s allows (%d): such a call could never be made; raise the limit, lower the units, or write \"refuse\"",
+				u.Unknown.Units, limit.Name, limit.Limit)
+		}
+	}
+}
+
+func (c *Config) readCredential(node Node) Credential {
+	if node.Key() == "*" {
+		node.Fail("credential \"*\" is not supported by this version: name each credential")
+	} else {
+		checkName(node, "credential")
+	}
+	t := node.Table("secret_env", "secret_file")
+	credential := Credential{Label: node.Key()}
+	credential.SecretEnv, _ = filled(t["secret_env"])
+	if file, ok := filled(t["secret_file"]); ok {
+		credential.SecretFile = c.Path(file)
+	}
+	if t["secret_env"].Exists() && t["secret_file"].Exists() {
+		t["secret_file"].Fail("secret_env and secret_file are both given: keep one")
+	}
+	return credential
+}
+
+// filled reads a text that names something.
+func filled(node Node) (string, bool) {
+	s, ok := node.Text()
+	if ok && s == "" {
+		node.Fail("%s is empty: write a name, or take the key out", node.Key())
+		return "", false
+	}
+	return s, ok
+}
+
+// checkName notes a key that cannot name what it stands for.
+func checkName(node Node, what string) bool {
+	if ValidName(node.Key()) {
+		return true
+	}
+	node.Fail("%s %q: a name begins with a letter or digit and goes on with up to 62 of letters, digits, '.', '_' and '-'", what, node.Key())
+	return false
+}
+
+func hasPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,137 @@
+package budget
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Sentinels to test with errors.Is. Every refusal of a charge is also a
+// [*RefusedError].
+var (
+	// ErrExhausted: the units do not fit now; RetryAfter says when they will.
+	ErrExhausted = errors.New("exhausted")
+	// ErrNeverFits: units plus floor stand above a limit, so that no wait helps.
+	ErrNeverFits = errors.New("can never fit")
+	// ErrUnavailable: the store did not answer within the timeout. Whether a
+	// charge was recorded is unknown; the same id may be sent again.
+	ErrUnavailable = errors.New("store out of reach")
+	// ErrClock: the store's clock stands more than 60 s past everything it has
+	// seen and past the caller's clock. Nothing expires until it is accepted.
+	ErrClock = errors.New("the store's clock jumped forward")
+	// ErrUnknownOperation: the operation has no price and the upstream's
+	// unknown_operation is "refuse".
+	ErrUnknownOperation = errors.New("unknown operation")
+	// ErrConflict: the id was used for something else, or the reservation is
+	// already finished in another way.
+	ErrConflict = errors.New("conflict")
+	// ErrExpired: the reservation's lease is over, or its id is no longer held.
+	ErrExpired = errors.New("expired")
+	// ErrTooManyUnits: units are not within 0 to MaxUnits, or the ledger's sum
+	// would pass MaxUnits.
+	ErrTooManyUnits = errors.New("units out of range")
+	// ErrDamaged: the ledger's parts do not agree (a key was evicted or
+	// deleted); nothing is decided on it.
+	ErrDamaged = errors.New("the ledger is damaged")
+	// ErrStoreConfig: the store answers but cannot serve: wrong password,
+	// missing permission, wrong type, newer version, unsupported file system.
+	ErrStoreConfig = errors.New("the store is not usable as configured")
+	// ErrInvalid: the call itself is wrong: a bad id, label, lease or name.
+	ErrInvalid = errors.New("invalid call")
+	// ErrUnknownBudget: no such upstream or credential in the configuration.
+	ErrUnknownBudget = errors.New("unknown budget")
+	// ErrClosed: the budget or store was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// RefusedError says that a call was not charged, and why. Err is one of the
+// sentinels above, so errors.Is(err, ErrExhausted) works.
+type RefusedError struct {
+	Budget    string
+	Operation string
+	Units     int64
+	// Limit is the name of the limit that binds: of those that refuse, the one
+	// that will fit last. Empty when no limit decided.
+	Limit string
+	// Remaining is what that limit has left, in what it counts, 0 or more.
+	Remaining int64
+	// RetryAfter is sufficient and minimal: the same call fits then if nothing
+	// else happens, and one microsecond earlier it does not. 0 when no wait
+	// helps or none is known.
+	RetryAfter time.Duration
+	// RetryAt is that instant on the store's clock; zero when there is none.
+	RetryAt time.Time
+	// OnStoreError is the policy that was asked for when Err is ErrUnavailable.
+	OnStoreError Policy
+	Err          error
+	// Cause is what the store or the context said, if anything.
+	Cause error
+}
+
+// Error tells what was asked, what bound it, and when to come back.
+func (e *RefusedError) Error() string {
+	s := fmt.Sprintf("charge %s %s (%d units): %v", e.Budget, e.Operation, e.Units, e.Err)
+	switch {
+	case errors.Is(e.Err, ErrExhausted):
+		s += fmt.Sprintf(": limit %s has %d left", e.Limit, e.Remaining)
+		if !e.RetryAt.IsZero() {
+			s += fmt.Sprintf("; fits in %s, at %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
+		}
+	case errors.Is(e.Err, ErrNeverFits):
+		s += ": units and floor stand above limit " + e.Limit + "; raise the limit or ask for fewer units"
+	case errors.Is(e.Err, ErrUnavailable):
+		s += ": refused, as its policy is closed"
+		if e.OnStoreError == Open {
+			s = fmt.Sprintf("charge %s %s (%d units): %v: refused although its policy is open: spending an allowance while the store is away is not available in this version",
+				e.Budget, e.Operation, e.Units, e.Err)
+		}
+	case errors.Is(e.Err, ErrClock):
+		s += "; check the store's clock, then accept it"
+	}
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap lets errors.Is and errors.As see the sentinel and the cause.
+func (e *RefusedError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Cause}
+}
+
+// timeFormat is RFC 3339 UTC with microseconds.
+const timeFormat = "2006-01-02T15:04:05.000000Z07:00"
+
+// ConfigError is one fault of a configuration file.
+type ConfigError struct {
+	File    string
+	Line    int // 1 or more; 0 when the file as a whole is meant
+	Message string
+}
+
+// Error is the fault as file:line: message.
+func (e ConfigError) Error() string {
+	if e.Line == 0 {
+		return e.File + ": " + e.Message
+	}
+	return e.File + ":" + strconv.Itoa(e.Line) + ": " + e.Message
+}
+
+// ConfigErrors are all faults of a configuration, in the order of their lines.
+type ConfigErrors []ConfigError
+
+// Error is one fault a line.
+func (e ConfigErrors) Error() string {
+	s := ""
+	for i, one := range e {
+		if i > 0 {
+			s += "\n"
+		}
+		s += one.Error()
+	}
+	return s
+}

@@ -1,0 +1,182 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Decide implements budget.Store.
+func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, now, clock, err := s.enter(ctx, batch.Budget, batch.Now)
+	if err != nil {
+		return budget.Decisions{}, err
+	}
+	if s.ledgers[batch.Budget] == nil {
+		l.born = now
+		s.ledgers[batch.Budget] = l
+	}
+	l.last = now
+	l.use(batch.Limits, now)
+	l.prune(now)
+	answer := budget.Decisions{Now: clock}
+	for _, item := range batch.Items {
+		answer.Items = append(answer.Items, l.decide(batch.Limits, item, clock, batch.Now))
+	}
+	return answer, nil
+}
+
+// decide decides one item and records it when it fits.
+func (l *ledger) decide(limits []budget.Limit, item budget.Item, clock, caller int64) budget.Decision {
+	now := l.last
+	if late(item.Deadline, caller) {
+		return budget.Decision{Result: budget.Late, Limit: -1}
+	}
+	if e := l.find(item.ID, now); e != nil {
+		same := e.item.Operation == item.Operation && e.item.Units == item.Units && (e.item.Lease > 0) == (item.Lease > 0)
+		if !same {
+			return budget.Decision{Result: budget.Conflict, Limit: -1}
+		}
+		d := l.granted(limits, item, now)
+		d.Replayed, d.At = true, e.start
+		return d
+	}
+	for i, limit := range limits {
+		if limit.Covers(item.Operation) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
+			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now))}
+		}
+	}
+	refusal := budget.Decision{Result: budget.Refused, Limit: -1}
+	for i, limit := range limits {
+		if !limit.Covers(item.Operation) {
+			continue
+		}
+		used, room := l.used(limit, now), limit.Bound(item.Floor, item.UseHeadroom)-limit.Amount(item.Units)
+		if used <= room {
+			continue
+		}
+		if at := l.fitsAt(limit, now, room); refusal.Limit < 0 || at > refusal.RetryAt {
+			refusal.Limit, refusal.RetryAt, refusal.Remaining = i, at, limit.Remaining(used)
+		}
+	}
+	if refusal.Limit >= 0 {
+		return refusal
+	}
+	for _, limit := range limits {
+		if l.used(budget.Limit{Window: limit.Window}, now)+item.Units > budget.MaxUnits {
+			return budget.Decision{Result: budget.Overflow, Limit: -1}
+		}
+	}
+	at := max(now, l.newest+1)
+	e := &entry{item: item, start: at, score: at, units: item.Units}
+	if item.Lease > 0 {
+		e.state, e.score = open, at+item.Lease
+	}
+	l.entries = append(l.entries, e)
+	l.last, l.newest = at, at
+	d := l.granted(limits, item, at)
+	d.At = at
+	return d
+}
+
+// late reports whether the deadline has passed, on the caller's clock.
+func late(deadline time.Time, caller int64) bool {
+	return !deadline.IsZero() && deadline.UnixMicro() < caller
+}
+
+// granted tells what is left after a charge.
+func (l *ledger) granted(limits []budget.Limit, item budget.Item, now int64) budget.Decision {
+	d := budget.Decision{Result: budget.Granted, Units: item.Units, Limit: -1}
+	for _, counts := range []budget.Counts{budget.CountUnits, budget.CountCalls} {
+		for i, limit := range limits {
+			if (limit.Counts == budget.CountCalls) != (counts == budget.CountCalls) || !limit.Covers(item.Operation) {
+				continue
+			}
+			if left := limit.Remaining(l.used(limit, now)); d.Limit < 0 || left < d.Remaining {
+				d.Limit, d.Remaining = i, left
+			}
+		}
+		if d.Limit >= 0 {
+			break
+		}
+	}
+	return d
+}
+
+// maxSum is the largest total a settle upwards may lead to.
+const maxSum = 9 * budget.MaxUnits
+
+// Finish implements budget.Store.
+func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, now, clock, err := s.enter(ctx, f.Budget, f.Now)
+	if err != nil {
+		return budget.Finished{}, err
+	}
+	answer := budget.Finished{Now: clock}
+	if late(f.Deadline, f.Now) {
+		answer.Result = budget.FinishLate
+		return answer, nil
+	}
+	l.last = now
+	e := l.find(f.ID, now)
+	if e == nil {
+		answer.Result = budget.FinishExpired
+		return answer, nil
+	}
+	answer.At = e.score
+	switch {
+	case e.state == plain:
+		answer.Result = budget.FinishConflict
+	case e.state == settled && !f.Release && e.units == f.Units:
+		answer.Result, answer.Replayed = budget.Settled, true
+	case e.state == released && f.Release:
+		answer.Result, answer.Replayed = budget.Released, true
+	case e.state != open:
+		answer.Result = budget.FinishConflict
+	case f.Release && now >= e.score:
+		answer.Result = budget.FinishExpired
+	case f.Release:
+		e.state, e.units, e.score = released, 0, now
+		answer.Result, answer.At = budget.Released, now
+	default:
+		sum := f.Units - e.units
+		for _, other := range l.entries {
+			sum += other.units
+		}
+		if sum > maxSum {
+			answer.Result = budget.FinishOverflow
+			return answer, nil
+		}
+		e.state, e.units, e.score = settled, f.Units, min(now, e.score)
+		answer.Result, answer.At = budget.Settled, e.score
+	}
+	return answer, nil
+}
+
+// Look implements budget.Store.
+func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, now, clock, err := s.enter(ctx, look.Budget, look.Now)
+	if err != nil {
+		return budget.View{}, err
+	}
+	view := budget.View{Now: clock}
+	for _, limit := range look.Limits {
+		v := budget.LimitView{Used: l.used(limit, now)}
+		if v.Used > 0 {
+			v.NextAt = l.fitsAt(limit, now, v.Used-1)
+			v.NextAmount = v.Used - l.used(limit, v.NextAt)
+		}
+		if floor := l.floor(limit, now); floor > limit.Window.Cut(now) && l.born > 0 && l.born <= floor {
+			v.Since = floor + 1
+		}
+		view.Limits = append(view.Limits, v)
+	}
+	return view, nil
+}

@@ -1,0 +1,206 @@
+// Package memstore is the reference model of a store: a plain slice of entries,
+// summed by definition on every call. It serves tests and jobs of one process
+// that need no memory beyond it; [New] makes one. A decision takes time in
+// proportion to the entries held, so it is no store for large ledgers: use
+// sqlitestore.
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Store is a budget.Store and keeps the jobs' state, in memory. Use New.
+type Store struct {
+	clock func() int64
+
+	mu      sync.Mutex // guards all below
+	ledgers map[string]*ledger
+	jobs    map[string]*budget.JobState
+	closed  bool
+}
+
+// New makes an empty store whose clock answers in µs since the Unix epoch.
+func New(clock func() int64) *Store {
+	return &Store{clock: clock, ledgers: map[string]*ledger{}, jobs: map[string]*budget.JobState{}}
+}
+
+// ledger is all that is known of one budget.
+type ledger struct {
+	born    int64 // the first decision
+	last    int64 // last seen
+	newest  int64 // the newest entry's time
+	entries []*entry
+	windows map[string]*window
+}
+
+type state int
+
+const (
+	plain state = iota
+	open
+	settled
+	released
+)
+
+type entry struct {
+	item  budget.Item
+	state state
+	start int64
+	score int64
+	units int64
+}
+
+// window is a live window.
+type window struct {
+	shape  budget.Window
+	usedAt int64
+	cut    int64 // a calendar's, as of its last use
+	floor  int64 // what finished up to here was not known when it began
+}
+
+// lower is the instant up to which finished entries do not count at now.
+func (w *window) lower(now int64) int64 {
+	if w.shape.Kind == budget.CalendarKind {
+		return w.cut
+	}
+	return w.shape.Cut(now)
+}
+
+// horizon is the instant up to which nothing is held at now.
+func (l *ledger) horizon(now int64) int64 {
+	h := now - budget.MinHeld
+	for _, w := range l.windows {
+		h = min(h, w.lower(now))
+	}
+	return h
+}
+
+// find is the held entry with this id, or nil.
+func (l *ledger) find(id string, now int64) *entry {
+	for _, e := range l.entries {
+		if e.item.ID == id && e.score > l.horizon(now) {
+			return e
+		}
+	}
+	return nil
+}
+
+// prune forgets what is not held.
+func (l *ledger) prune(now int64) {
+	kept := l.entries[:0]
+	for _, e := range l.entries {
+		if e.score > l.horizon(now) {
+			kept = append(kept, e)
+		}
+	}
+	clear(l.entries[len(kept):])
+	l.entries = kept
+}
+
+// now clamps the clock to last seen and holds it against its witness.
+func (l *ledger) now(clock, caller int64) (int64, error) {
+	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
+		return 0, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", budget.ErrClock, clock, caller)
+	}
+	return max(clock, l.last), nil
+}
+
+// use makes the windows of the limits live.
+func (l *ledger) use(limits []budget.Limit, now int64) {
+	for key, w := range l.windows {
+		if now > w.usedAt+w.shape.Longest()+budget.WindowIdle {
+			delete(l.windows, key)
+		}
+	}
+	horizon := l.horizon(now)
+	for _, limit := range limits {
+		key := limit.Window.Key()
+		w := l.windows[key]
+		if w == nil {
+			w = &window{shape: limit.Window, usedAt: now, floor: horizon}
+			l.windows[key] = w
+		}
+		if now-w.usedAt >= budget.WindowUseNoted {
+			w.usedAt = now
+		}
+		w.cut = limit.Window.Cut(now)
+	}
+}
+
+// used sums what the limit counts at the instant at, of the entries there are.
+func (l *ledger) used(limit budget.Limit, at int64) (units int64) {
+	cut := max(limit.Window.Cut(at), l.floor(limit, at))
+	for _, e := range l.entries {
+		if e.score > cut && e.state != released && limit.Covers(e.item.Operation) {
+			units += limit.Amount(e.units)
+		}
+	}
+	return units
+}
+
+// floor is up to where a window knows nothing.
+func (l *ledger) floor(limit budget.Limit, now int64) int64 {
+	if w := l.windows[limit.Window.Key()]; w != nil {
+		return w.floor
+	}
+	return l.horizon(now)
+}
+
+// fitsAt is the first instant after now at which use falls to room or below.
+func (l *ledger) fitsAt(limit budget.Limit, now, room int64) int64 {
+	used, cut := l.used(limit, now), max(limit.Window.Cut(now), l.floor(limit, now))
+	var counted []*entry
+	for _, e := range l.entries {
+		if e.score > cut && e.state != released && limit.Covers(e.item.Operation) {
+			counted = append(counted, e)
+		}
+	}
+	slices.SortFunc(counted, func(a, b *entry) int { return cmp.Compare(a.score, b.score) })
+	for _, e := range counted {
+		if used -= limit.Amount(e.units); used <= room {
+			return limit.Window.Returns(e.score)
+		}
+	}
+	return 0
+}
+
+// enter checks the store and opens the budget's ledger, at the decision's time.
+func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, int64, int64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, 0, err
+	}
+	if s.closed {
+		return nil, 0, 0, fmt.Errorf("memory store: %w", budget.ErrClosed)
+	}
+	clock := s.clock()
+	l := s.ledgers[name]
+	if l == nil {
+		l = &ledger{windows: map[string]*window{}}
+	}
+	now, err := l.now(clock, caller)
+	return l, now, clock, err
+}
+
+// AcceptClock implements budget.Store.
+func (s *Store) AcceptClock(_ context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.ledgers[name]; l != nil {
+		l.last = max(l.last, s.clock())
+	}
+	return nil
+}
+
+// Close implements budget.Store; nothing is kept.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}

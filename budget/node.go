@@ -1,0 +1,328 @@
+package budget
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Node is a value of a configuration file that knows its place. Its readers
+// put what is wrong into the file's list of errors, with the line and what to
+// write instead, and then answer false, so that all errors are found at once.
+type Node struct {
+	doc   *document
+	key   string
+	path  string // the keys from the top of the file, joined by dots
+	prim  toml.Primitive
+	value any
+	line  int
+}
+
+// document is one parsed file and what was found wrong with it.
+type document struct {
+	file     string
+	meta     toml.MetaData
+	errors   ConfigErrors
+	warnings ConfigErrors
+}
+
+// parseDocument reads and parses a file. Only faults of syntax are errors here.
+func parseDocument(path string) (Node, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Node{}, fmt.Errorf("read the configuration: %w; write one, or name it with --config or QUOTACTL_CONFIG", err)
+	}
+	return parseText(path, string(text))
+}
+
+func parseText(path, text string) (Node, error) {
+	doc := &document{file: path}
+	var root map[string]toml.Primitive
+	meta, err := toml.Decode(text, &root)
+	doc.meta = meta
+	var syntax toml.ParseError
+	if errors.As(err, &syntax) {
+		return Node{}, ConfigErrors{{File: path, Line: syntaxLine(text, syntax.Position), Message: "not TOML: " + strings.TrimSuffix(syntax.Message, ".")}}
+	}
+	if err != nil {
+		return Node{}, ConfigErrors{{File: path, Line: 1, Message: "not TOML: " + err.Error()}}
+	}
+	return Node{doc: doc, line: 1, value: map[string]any{}}.withChildren(root), nil
+}
+
+// syntaxLine is the line of a fault of syntax. It is counted from the offset,
+// since the parser's own line is one too far when the fault is a line's end.
+func syntaxLine(text string, at toml.Position) int {
+	start := min(max(0, at.Start), len(text))
+	return 1 + strings.Count(text[:start], "\n")
+}
+
+// rootTable carries the children of the document itself, which has no key.
+type rootTable map[string]toml.Primitive
+
+func (n Node) withChildren(children map[string]toml.Primitive) Node {
+	n.value = rootTable(children)
+	return n
+}
+
+// probe takes a value as it stands and fails on purpose: the parser tells a
+// key's line only in an error.
+type probe struct{ value any }
+
+var errProbe = errors.New("probe")
+
+func (p *probe) UnmarshalTOML(value any) error {
+	p.value = value
+	return errProbe
+}
+
+// node places a value under its key. The line of a table that is only implied
+// by a longer key is its first child's.
+func (d *document) node(parent, key string, prim toml.Primitive) Node {
+	n := Node{doc: d, key: key, path: strings.TrimPrefix(parent+"."+key, "."), prim: prim}
+	var p probe
+	var at toml.ParseError
+	if errors.As(d.meta.PrimitiveDecode(prim, &p), &at) {
+		n.line = at.Position.Line
+	}
+	n.value = p.value
+	if n.line == 0 {
+		for _, child := range n.children() {
+			if n.line == 0 || child.line < n.line {
+				n.line = child.line
+			}
+		}
+	}
+	n.line = max(1, n.line)
+	return n
+}
+
+// children are the nodes of a table; none when n is no table.
+func (n Node) children() []Node {
+	var prims map[string]toml.Primitive
+	switch value := n.value.(type) {
+	case rootTable:
+		prims = value
+	case map[string]any:
+		if n.doc.meta.PrimitiveDecode(n.prim, &prims) != nil {
+			return nil
+		}
+	}
+	list := make([]Node, 0, len(prims))
+	for key, prim := range prims {
+		list = append(list, n.doc.node(n.path, key, prim))
+	}
+	sort.Slice(list, func(i, j int) bool {
+		return list[i].line < list[j].line || list[i].line == list[j].line && list[i].key < list[j].key
+	})
+	return list
+}
+
+// Key is the last part of the node's key.
+func (n Node) Key() string { return n.key }
+
+// Line is where the key stands, 1 or more.
+func (n Node) Line() int { return n.line }
+
+// Exists reports whether the key is in the file.
+func (n Node) Exists() bool { return n.doc != nil }
+
+// Fail notes an error at the node's line.
+func (n Node) Fail(format string, args ...any) {
+	n.doc.errors = append(n.doc.errors, ConfigError{n.doc.file, n.line, fmt.Sprintf(format, args...)})
+}
+
+// Warn notes something legal but odd at the node's line.
+func (n Node) Warn(format string, args ...any) {
+	n.doc.warnings = append(n.doc.warnings, ConfigError{n.doc.file, n.line, fmt.Sprintf(format, args...)})
+}
+
+// List is the children of a table in the order of the file; an error when the
+// node is no table.
+func (n Node) List() []Node {
+	if !n.Exists() {
+		return nil
+	}
+	if !n.isTable() {
+		n.Fail("%s is %s: write a table, [%s]", n.key, n.typeName(), n.path)
+		return nil
+	}
+	return n.children()
+}
+
+func (n Node) isTable() bool {
+	switch n.value.(type) {
+	case rootTable, map[string]any:
+		return true
+	}
+	return false
+}
+
+// Table is the children of a table by key; each key that is not known is an
+// error.
+func (n Node) Table(known ...string) map[string]Node { return n.table(known, nil) }
+
+// table is Table, with keys that are read but not advised.
+func (n Node) table(known, unadvised []string) map[string]Node {
+	table := map[string]Node{}
+	for _, child := range n.List() {
+		if !slices.Contains(known, child.key) && !slices.Contains(unadvised, child.key) {
+			sorted := slices.Sorted(slices.Values(known))
+			child.Fail("unknown key %q: use one of %s", child.key, strings.Join(sorted, ", "))
+			continue
+		}
+		table[child.key] = child
+	}
+	return table
+}
+
+// Text reads a string.
+func (n Node) Text() (string, bool) {
+	if !n.Exists() {
+		return "", false
+	}
+	s, ok := n.value.(string)
+	if !ok {
+		n.Fail("%s is %s: write a text in quotes", n.key, n.typeName())
+	}
+	return s, ok
+}
+
+// OneOf reads a string that must be among the choices.
+func (n Node) OneOf(choices ...string) (string, bool) {
+	s, ok := n.Text()
+	if ok && !slices.Contains(choices, s) {
+		n.Fail("%s = %q: use %s", n.key, s, quoteList(choices))
+		return "", false
+	}
+	return s, ok
+}
+
+// Number reads a whole number from least to most.
+func (n Node) Number(least, most int64) (int64, bool) {
+	if !n.Exists() {
+		return 0, false
+	}
+	i, ok := n.value.(int64)
+	if !ok {
+		n.Fail("%s is %s: write a whole number from %d to %d", n.key, n.typeName(), least, most)
+		return 0, false
+	}
+	if i < least || i > most {
+		n.Fail("%s = %d: use %d to %d", n.key, i, least, most)
+		return 0, false
+	}
+	return i, true
+}
+
+// Units reads units, least to MaxUnits.
+func (n Node) Units(least int64) (int64, bool) { return n.Number(least, MaxUnits) }
+
+// Bool reads true or false.
+func (n Node) Bool() (value, ok bool) {
+	if !n.Exists() {
+		return false, false
+	}
+	value, ok = n.value.(bool)
+	if !ok {
+		n.Fail("%s is %s: write true or false", n.key, n.typeName())
+	}
+	return value, ok
+}
+
+// Duration reads a span such as "24h" or "1m30s", from least to most.
+func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
+	if !n.Exists() {
+		return 0, false
+	}
+	s, isText := n.value.(string)
+	d, err := time.ParseDuration(s)
+	if !isText || err != nil {
+		n.Fail("%s = %s is no span of time: write a number and a unit in quotes, such as \"24h\", \"8m\" or \"30s\"", n.key, n.show())
+		return 0, false
+	}
+	if d < least || d > most {
+		n.Fail("%s = %q: use %s to %s", n.key, s, least, most)
+		return 0, false
+	}
+	return d, true
+}
+
+// Texts reads an array of strings.
+func (n Node) Texts() ([]string, bool) {
+	if !n.Exists() {
+		return nil, false
+	}
+	items, ok := n.value.([]any)
+	if !ok {
+		n.Fail("%s is %s: write an array of texts, [\"…\", \"…\"]", n.key, n.typeName())
+		return nil, false
+	}
+	list := make([]string, 0, len(items))
+	for _, item := range items {
+		s, isText := item.(string)
+		if !isText {
+			n.Fail("%s holds %v: write an array of texts, [\"…\", \"…\"]", n.key, item)
+			return nil, false
+		}
+		list = append(list, s)
+	}
+	return list, true
+}
+
+// Policy reads an on_store_error.
+func (n Node) Policy() Policy {
+	s, _ := n.OneOf(string(Closed), string(Open))
+	return Policy(s)
+}
+
+// IsTable reports whether the value is a table, inline or not.
+func (n Node) IsTable() bool { return n.Exists() && n.isTable() }
+
+// IsText reports whether the value is a string.
+func (n Node) IsText() bool {
+	_, ok := n.value.(string)
+	return ok
+}
+
+func (n Node) show() string {
+	if s, ok := n.value.(string); ok {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprint(n.value)
+}
+
+func (n Node) typeName() string {
+	switch n.value.(type) {
+	case string:
+		return "a text"
+	case int64:
+		return "a whole number"
+	case float64:
+		return "a number with a fraction"
+	case bool:
+		return "true or false"
+	case []any, []map[string]any:
+		return "an array"
+	case map[string]any, rootTable:
+		return "a table"
+	}
+	return "a date or time"
+}
+
+func quoteList(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = fmt.Sprintf("%q", w)
+	}
+	if len(quoted) < 2 {
+		return strings.Join(quoted, "")
+	}
+	return strings.Join(quoted[:len(quoted)-1], ", ") + " or " + quoted[len(quoted)-1]
+}

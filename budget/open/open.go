@@ -1,0 +1,100 @@
+// Package open makes budgets and stores from a costs.toml or a URL. It is the
+// only package that knows all stores. A fetch job needs one line, [Budget]; a
+// program with several budgets opens the store once with [Store] and hands it
+// to budget.New.
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// Backend is an opened store: ledgers and the jobs' state.
+type Backend interface {
+	budget.Store
+	budget.JobStore
+}
+
+// Budget opens a budget of a costs.toml with the store that the file names.
+// Close it when done. The error is budget.ConfigErrors for a faulty file,
+// budget.ErrUnknownBudget, or what opening the store said.
+func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
+	config, err := budget.LoadConfig(configPath)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := config.Spec(name)
+	if err != nil {
+		return nil, err
+	}
+	store, err := Store(ctx, config.Store.URL, config.Store)
+	if err != nil {
+		return nil, err
+	}
+	spec.Timeout = Timeout(config.Store.URL, config.Store)
+	b, err := budget.New(store, spec, budget.WithClosers(store))
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return b, nil
+}
+
+// Timeout is what bounds one decision: the settings' timeout, else the store's
+// own default.
+func Timeout(url string, settings budget.StoreConfig) (d time.Duration) {
+	switch {
+	case settings.Timeout > 0:
+		return settings.Timeout
+	case isSQLite(url):
+		return sqlitestore.DefaultTimeout
+	}
+	return redisstore.DefaultTimeout
+}
+
+// Store opens a store by its URL: sqlite:FILE, redis://, rediss://, unix://,
+// redis+sentinel://, redis+cluster:// or redis+ring://; package redisstore
+// tells their forms. The settings' own URL is not looked at. The error wraps
+// budget.ErrStoreConfig or budget.ErrUnavailable and never holds a password.
+func Store(ctx context.Context, url string, settings budget.StoreConfig) (Backend, error) {
+	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok {
+		return sqlitestore.Open(ctx, file, sqlitestore.Options{Timeout: settings.Timeout})
+	}
+	password, err := password(settings)
+	if err != nil {
+		return nil, err
+	}
+	return redisstore.Open(ctx, url, redisstore.Options{
+		Prefix: settings.Prefix, Timeout: settings.Timeout, Password: password,
+	})
+}
+
+const sqlitePrefix = "sqlite:"
+
+func isSQLite(url string) bool { return strings.HasPrefix(url, sqlitePrefix) }
+
+// password reads the store's password from where the settings say.
+func password(settings budget.StoreConfig) (string, error) {
+	switch {
+	case settings.PasswordEnv != "":
+		value, ok := os.LookupEnv(settings.PasswordEnv)
+		if !ok {
+			return "", fmt.Errorf("open the store: %w: the environment has no %s, which [store] password_env names; set it", budget.ErrStoreConfig, settings.PasswordEnv)
+		}
+		return value, nil
+	case settings.PasswordFile != "":
+		value, err := os.ReadFile(settings.PasswordFile)
+		if err != nil {
+			return "", fmt.Errorf("open the store: %w: read [store] password_file: %w", budget.ErrStoreConfig, err)
+		}
+		return strings.TrimRight(string(value), "\r\n"), nil
+	}
+	return "", nil
+}

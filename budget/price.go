@@ -1,0 +1,63 @@
+package budget
+
+import "time"
+
+// Cost is the price of an operation.
+type Cost struct {
+	Units        int64
+	OnStoreError Policy // empty: the upstream's
+}
+
+// Unknown says what happens to operations without a price.
+type Unknown struct {
+	// Allowed operations cost Units; otherwise they are refused.
+	Allowed bool
+	Units   int64
+}
+
+// Spec is all a Budget needs to know, as resolved from a configuration by
+// [Config.Spec] or written by hand.
+type Spec struct {
+	// Name is upstream/credential.
+	Name    string
+	Limits  []Limit
+	Costs   map[string]Cost
+	Unknown Unknown
+	// OnStoreError is the upstream's policy, JobOnStoreError that of the job
+	// the handle is for; empty means the next in turn: call, operation, job,
+	// upstream, closed.
+	OnStoreError    Policy
+	JobOnStoreError Policy
+	// Timeout bounds one decision of the store; 0 means DefaultTimeout.
+	Timeout time.Duration
+}
+
+// DefaultTimeout bounds a decision where a Spec sets none.
+const DefaultTimeout = 2 * time.Second
+
+// price is what the call costs.
+func (s *Spec) price(c Call) (int64, error) {
+	if c.Units != nil {
+		if _, known := s.Costs[c.Operation]; known || s.Unknown.Allowed {
+			return *c.Units, nil
+		}
+		return 0, ErrUnknownOperation
+	}
+	if cost, known := s.Costs[c.Operation]; known {
+		return cost.Units, nil
+	}
+	if s.Unknown.Allowed {
+		return s.Unknown.Units, nil
+	}
+	return 0, ErrUnknownOperation
+}
+
+// policy is the first that is set: call, operation, job, upstream, closed.
+func (s *Spec) policy(c Call) Policy {
+	for _, p := range []Policy{c.OnStoreError, s.Costs[c.Operation].OnStoreError, s.JobOnStoreError, s.OnStoreError} {
+		if p != "" {
+			return p
+		}
+	}
+	return Closed
+}

@@ -1,0 +1,93 @@
+package budget
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Reservation is a charge that is still open. It counts in full until it is
+// settled or released, or its lease ends.
+type Reservation struct {
+	Receipt
+	// Lease is how long the reservation stays open, from Receipt.At.
+	Lease  time.Duration
+	budget *Budget
+}
+
+// Reserve takes the call's units and keeps them open for lease, more than 0 and
+// at most MaxLease. It refuses as Charge does.
+func (b *Budget) Reserve(ctx context.Context, call Call, lease time.Duration) (*Reservation, error) {
+	if lease < time.Microsecond || lease > MaxLease {
+		return nil, fmt.Errorf("reserve %s %s: %w: a lease of %s: use 1µs to %s", b.spec.Name, call.Operation, ErrInvalid, lease, MaxLease)
+	}
+	receipt, err := b.charge(ctx, call, lease.Microseconds())
+	if err != nil {
+		return nil, err
+	}
+	return &Reservation{Receipt: receipt, Lease: lease, budget: b}, nil
+}
+
+// Settle records what the call cost, 0 to MaxUnits, also above what was
+// reserved. The same value again is the same settlement; another value, or a
+// settle after a release, is ErrConflict. Past the lease's end it is still
+// recorded; ErrExpired means that the id is no longer held.
+func (r *Reservation) Settle(ctx context.Context, units int64) error {
+	return r.budget.Settle(ctx, r.ID, units)
+}
+
+// Release gives the units back because the call was never sent. ErrExpired when
+// the lease is over, ErrConflict when it was settled.
+func (r *Reservation) Release(ctx context.Context) error {
+	return r.budget.Release(ctx, r.ID)
+}
+
+// Settle settles the reservation with this id; see [Reservation.Settle].
+func (b *Budget) Settle(ctx context.Context, id string, units int64) error {
+	if units < 0 || units > MaxUnits {
+		return fmt.Errorf("settle %s: %w: %d units: use 0 to %d", b.spec.Name, ErrTooManyUnits, units, MaxUnits)
+	}
+	return b.finish(ctx, "settle", Finish{ID: id, Units: units})
+}
+
+// Release releases the reservation with this id; see [Reservation.Release].
+func (b *Budget) Release(ctx context.Context, id string) error {
+	return b.finish(ctx, "release", Finish{ID: id, Release: true})
+}
+
+func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
+	fail := func(err error, advice string) error {
+		return fmt.Errorf("%s %s id %q: %w: %s", verb, b.spec.Name, f.ID, err, advice)
+	}
+	if !idPattern.MatchString(f.ID) {
+		return fail(ErrInvalid, "use 1 to 128 printable ASCII characters without spaces")
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
+	defer cancel()
+	now := b.now()
+	f.Budget, f.Now = b.spec.Name, now.UnixMicro()
+	if deadline, ok := ctx.Deadline(); ok {
+		f.Deadline = now.Add(time.Until(deadline))
+	}
+	done, err := b.store.Finish(ctx, f)
+	if err != nil {
+		return fmt.Errorf("%s %s id %q: %w", verb, b.spec.Name, f.ID, err)
+	}
+	switch done.Result {
+	case Settled, Released:
+		return nil
+	case FinishConflict:
+		return fail(ErrConflict, "it is a plain charge, or was finished in another way before")
+	case FinishExpired:
+		return fail(ErrExpired, "its lease is over, or the id is not held any more")
+	case FinishOverflow:
+		return fail(ErrTooManyUnits, fmt.Sprintf("the ledger's sum would pass %d", MaxUnits))
+	case FinishLate:
+		return fail(ErrUnavailable, "the store came to it past the deadline; nothing was recorded, try again")
+	}
+	return fail(errors.New("unknown answer"), fmt.Sprintf("the store said %d; are both of one version?", done.Result))
+}
+
+func newID() string { return rand.Text() }

@@ -1,0 +1,71 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Needs says how many calls of which operations are about to be made. The
+// empty operation stands for one unit a call, held against the limits that
+// count units and cover every operation.
+type Needs map[string]int64
+
+// Room looks, without spending, whether all that is needed would fit now and
+// leave the floor. Nil means yes; else a [*RefusedError] whose RetryAt is when
+// something next returns to the limit that binds: the first instant at which
+// looking again is worth while.
+func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
+	status, err := b.Status(ctx)
+	if err != nil {
+		return b.storeError(ctx, Call{Operation: "needs"}, 0, err)
+	}
+	for _, l := range status.Limits {
+		amount, last, err := b.needed(l.Limit, needs)
+		if err != nil {
+			return err
+		}
+		bound := l.Bound(floor, false)
+		if amount == 0 || l.Used <= bound-amount {
+			continue
+		}
+		refused := b.refuse(Call{Operation: last}, amount, ErrExhausted, nil)
+		refused.Limit, refused.Remaining = l.Name, l.Remaining
+		if amount > bound {
+			refused.Err = ErrNeverFits
+		} else if !l.NextReturn.IsZero() {
+			refused.RetryAt, refused.RetryAfter = l.NextReturn, l.NextReturn.Sub(status.At)
+		}
+		return refused
+	}
+	return nil
+}
+
+// needed is what a limit would count for all the needs, and one operation of
+// them to name.
+func (b *Budget) needed(l Limit, needs Needs) (amount int64, operation string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(needs)) {
+		calls := needs[name]
+		var units int64
+		switch {
+		case name == "" && (l.Counts == CountCalls || !l.CoversAll()):
+			continue
+		case name == "":
+			units = 1
+		case !l.Covers(name):
+			continue
+		default:
+			if units, err = b.spec.price(Call{Operation: name}); err != nil {
+				return 0, "", b.refuse(Call{Operation: name}, 0, err, fmt.Errorf("give %q a cost in costs.toml, or set unknown_operation", name))
+			}
+		}
+		each := l.Amount(units)
+		if calls < 0 || each > 0 && calls > (MaxUnits-amount)/each {
+			return 0, "", b.refuse(Call{Operation: name}, units, ErrTooManyUnits, fmt.Errorf("%d calls: use 0 to %d units in all", calls, MaxUnits))
+		}
+		amount += calls * each
+		operation = name
+	}
+	return amount, operation, nil
+}

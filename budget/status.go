@@ -1,0 +1,64 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Status is what a budget has left.
+type Status struct {
+	Budget string
+	// At is the store's clock.
+	At time.Time
+	// Remaining is the least over the limits that count units and cover every
+	// operation; nil when there is none such.
+	Remaining *int64
+	Limits    []LimitStatus
+}
+
+// LimitStatus is what one limit has used and left, in what it counts.
+type LimitStatus struct {
+	Limit
+	Used      int64
+	Remaining int64 // 0 or more
+	// Over is the debt: what was recorded above the limit, 0 or more.
+	Over int64
+	// Since is set when the ledger does not know all of the window: from when
+	// on it does.
+	Since time.Time
+	// NextReturn is the first instant at which something comes back, and
+	// NextAmount how much; zero when nothing is used.
+	NextReturn time.Time
+	NextAmount int64
+}
+
+// Status looks at what is left without spending.
+func (b *Budget) Status(ctx context.Context) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
+	defer cancel()
+	view, err := b.store.Look(ctx, Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: b.spec.Limits})
+	if err != nil {
+		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, err)
+	}
+	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
+	for i, l := range b.spec.Limits {
+		seen := view.Limits[i]
+		ls := LimitStatus{
+			Limit: l, Used: seen.Used, Remaining: l.Remaining(seen.Used), Over: max(0, seen.Used-l.Limit),
+			NextAmount: seen.NextAmount,
+		}
+		if seen.Since > 0 {
+			ls.Since = time.UnixMicro(seen.Since).UTC()
+		}
+		if seen.NextAt > 0 {
+			ls.NextReturn = time.UnixMicro(seen.NextAt).UTC()
+		}
+		if l.Counts != CountCalls && l.CoversAll() && (status.Remaining == nil || ls.Remaining < *status.Remaining) {
+			left := ls.Remaining
+			status.Remaining = &left
+		}
+		status.Limits = append(status.Limits, ls)
+	}
+	return status, nil
+}

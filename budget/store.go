@@ -1,0 +1,198 @@
+package budget
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps the ledgers of budgets and decides on them. All its instants are
+// int64 microseconds of its own clock. Implementations are safe for concurrent
+// use, by goroutines and, where they say so, by processes and machines.
+//
+// What every store does the same (package storetest holds each to it):
+//
+// The clock. A decision is taken at now = max(clock, last seen). Each new
+// entry's time is now, or 1 µs after the newest entry's if that is not earlier
+// than now; last seen becomes the entry's time. Decide (of no items too) and
+// Finish record last seen; Look need not. When the clock stands more than 60 s
+// past both last seen and the caller's Now, nothing is done: ErrClock.
+//
+// The ledger. An entry's score is the instant it finishes: its time for a
+// plain charge, its lease's end while a reservation is open, min(now, lease's
+// end) once that is finished. A window counts the entries whose score is above
+// [Window.Cut] of now, released ones never.
+//
+// Ids. An entry is held while its score is above now − 1 h or above the cut of
+// any live window, a calendar's as of its last use. A window is live from the
+// first decision that carries it until none did for its longest length plus
+// WindowIdle; its last use is noted when the noted one is an hour old.
+//
+// Errors of all methods: ErrUnavailable when the store did not answer in time
+// (the outcome is then unknown), ErrStoreConfig when it cannot serve as it is
+// set up, ErrClock, ErrDamaged when a ledger's parts do not agree, ErrClosed,
+// and the context's error.
+type Store interface {
+	// Decide decides a batch of 0 to MaxBatch items for one budget in one
+	// atomic step, in order; a bad item fails alone, in its Decision. The
+	// items of one id are replays of the first.
+	Decide(ctx context.Context, batch Batch) (Decisions, error)
+	// Finish settles or releases a reservation.
+	Finish(ctx context.Context, finish Finish) (Finished, error)
+	// Look reads what the limits have used, without spending.
+	Look(ctx context.Context, look Look) (View, error)
+	// AcceptClock makes the store's clock the budget's last seen instant, after
+	// a person found it right: what ErrClock held back then expires.
+	AcceptClock(ctx context.Context, budget string) error
+	// Close frees the store's resources. It is idempotent.
+	Close() error
+}
+
+// ClockTolerance is how far the store's clock may stand past both last seen
+// and the caller's clock, in µs.
+const ClockTolerance int64 = 60_000_000
+
+// MinHeld is how long an id is held at least, in µs.
+const MinHeld int64 = 3_600_000_000
+
+// WindowUseNoted is the age in µs at which a window's noted last use is renewed.
+const WindowUseNoted int64 = 3_600_000_000
+
+// WindowIdle is how long past its longest length an unused window lives, in µs.
+const WindowIdle int64 = 7 * 24 * 3_600_000_000
+
+// MaxOperations is how many operations one ledger tells apart; further ones
+// are counted under OtherOperation.
+const MaxOperations = 256
+
+// OtherOperation stands for the operations beyond MaxOperations.
+const OtherOperation = "other"
+
+// Batch asks for decisions on one budget.
+type Batch struct {
+	Budget string
+	// Now is the caller's wall clock in µs: a witness, never the decider.
+	Now int64
+	// Limits are all limits of the budget. Each item is checked against those
+	// that cover its operation; all of their windows are made live.
+	Limits []Limit
+	Items  []Item
+}
+
+// Item is one charge to decide. The caller has validated it.
+type Item struct {
+	ID        string
+	Operation string
+	Units     int64 // 0 to MaxUnits
+	Lease     int64 // µs; 0 for a plain charge, else up to MaxLease
+	Floor     int64 // units that must remain in every limit that counts units
+	// UseHeadroom lets the item spend headroom; see Limit.Bound.
+	UseHeadroom bool
+	Labels      Labels
+	// Deadline is the instant, on the caller's clock, after which the item
+	// must not be charged any more; zero for none.
+	Deadline time.Time
+}
+
+// Result is what was decided on one item.
+type Result int
+
+// The results of a decision.
+const (
+	Granted     Result = iota + 1 // charged, or a replay of a charge
+	Refused                       // does not fit now
+	NeverFits                     // units and floor stand above a covering limit
+	Conflict                      // the id was used for another call
+	Late                          // the deadline had passed; not charged
+	Overflow                      // a sum would pass MaxUnits
+	Interrupted                   // the deadline came before the wait was known; not charged
+)
+
+// Decision is the answer for one item.
+type Decision struct {
+	Result   Result
+	Replayed bool
+	// Units and At are those of the charge, for a replay of the first answer.
+	Units int64
+	At    int64
+	// Limit is the index in Batch.Limits of the limit that binds: on Refused
+	// the one that will fit last (the first of them where several tie), on
+	// NeverFits the first that cannot, on Granted the one with the least
+	// remaining (limits that count units first, then the first of them). −1
+	// where none decided.
+	Limit int
+	// Remaining is what that limit has left after the decision, 0 or more.
+	Remaining int64
+	// RetryAt is set on Refused: the first instant at which every covering
+	// limit fits if nothing else happens.
+	RetryAt int64
+}
+
+// Decisions are the answers of a batch, item by item.
+type Decisions struct {
+	// Now is the store's clock, not clamped: RetryAt − Now is the wait.
+	Now   int64
+	Items []Decision
+}
+
+// Finish settles or releases a reservation.
+type Finish struct {
+	Budget string
+	// Now is the caller's wall clock in µs, a witness.
+	Now int64
+	ID  string
+	// Release: the call was never sent. Else Units is its actual cost, 0 to
+	// MaxUnits, also above what was reserved.
+	Release  bool
+	Units    int64
+	Deadline time.Time // as in Item
+}
+
+// FinishResult is what became of a Finish.
+type FinishResult int
+
+// The results of a Finish.
+const (
+	Settled        FinishResult = iota + 1 // recorded, or a replay of it
+	Released                               // given back, or a replay of it
+	FinishConflict                         // finished another way before, or a plain charge
+	FinishExpired                          // released past the lease's end, or the id is not held
+	FinishLate                             // the deadline had passed; nothing was done
+	FinishOverflow                         // a sum would pass MaxUnits
+)
+
+// Finished is the answer to a Finish.
+type Finished struct {
+	Result   FinishResult
+	Replayed bool
+	// At is the finish on the store's clock: min(now, the lease's end).
+	At int64
+	// Now is the store's clock, not clamped.
+	Now int64
+}
+
+// Look asks what limits have used.
+type Look struct {
+	Budget string
+	Now    int64 // the caller's wall clock in µs, a witness
+	Limits []Limit
+}
+
+// View is the answer to a Look, limit by limit.
+type View struct {
+	Now    int64 // the store's clock, not clamped
+	Limits []LimitView
+}
+
+// LimitView is what one limit has used.
+type LimitView struct {
+	// Used is in what the limit counts; above the limit it is debt.
+	Used int64
+	// Since is the instant (µs) from which the ledger knows all of the window;
+	// 0 when it has known all of it throughout.
+	Since int64
+	// NextAt is the first instant (µs) at which something returns if nothing
+	// else happens and open reservations run to their lease's end, and
+	// NextAmount how much; both 0 when nothing is used.
+	NextAt     int64
+	NextAmount int64
+}

@@ -1,0 +1,120 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// many is more entries than a store may go through in one step.
+const many = 4500
+
+// fill charges many entries of one unit on two operations in turn, and tells
+// when each was charged.
+func (w *world) fill() (at func(i int) int64) {
+	w.t.Helper()
+	first := w.now
+	for i := 0; i < many; {
+		var items []budget.Item
+		for range budget.MaxBatch {
+			if i < many {
+				items = append(items, item(fmt.Sprint("fill", i), []string{"a", "b"}[i%2], 1))
+				i++
+			}
+		}
+		for _, d := range w.decide(items...) {
+			if d.Result != budget.Granted {
+				w.t.Fatalf("fill: %+v", d)
+			}
+		}
+		w.now += 1000 * int64(len(items))
+	}
+	return func(i int) int64 {
+		return first + int64(i/budget.MaxBatch)*1000*budget.MaxBatch + int64(i%budget.MaxBatch)
+	}
+}
+
+// I7: what expires at once is more than one step's work; the decision after it
+// is as exact as any.
+func testManyExpire(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", many, time.Hour), rolling("b", many, 10*time.Minute, "b")}
+	at := w.fill()
+	w.refused(item("x", "a", many), 0, at(many-1)+hour)
+	w.now += 3 * hour
+	if got := w.used(0); got != 0 {
+		t.Fatalf("used %d after all expired, want 0", got)
+	}
+	if d := w.granted(item("x", "b", many)); d.Remaining != 0 {
+		t.Fatalf("after all expired: %+v", d)
+	}
+	w.refused(item("y", "b", 1), 0, w.now+hour)
+}
+
+// I7: a refusal whose wait lies thousands of entries ahead is exact, whatever
+// else the ledger holds.
+func testLongWalk(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", many+10, time.Hour), rolling("b", many, 20*time.Minute, "b")}
+	at := w.fill()
+	w.refused(item("x", "a", 11), 0, at(0)+hour)
+	w.refused(item("x", "a", 4010), 0, at(3999)+hour)
+	w.limits[1].Limit = many / 2
+	w.refused(item("y", "b", 1), 1, at(1)+20*minute)
+	w.limits[0].Limit = 2 * many
+	w.refused(item("y", "b", 2100), 1, at(2*2100-1)+20*minute)
+	w.onTime(item("z", "b", 2100), 1, at(2*2100-1)+20*minute)
+}
+
+// I7: a window that comes later is built from the ledger, over thousands of
+// entries, and says since when it knows.
+func testNewWindow(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 2*many, 2*time.Hour)}
+	at := w.fill()
+	w.granted(lease(item("r", "a", 5), time.Hour))
+	w.limits = append(w.limits, rolling("new", many+6, time.Hour, "a", "b"), calendar(t, "day", many+7, budget.Day, "UTC"))
+	if d := w.granted(item("x", "b", 1)); d.Limit != 1 || d.Remaining != 0 {
+		t.Fatalf("on a new window: %+v, want limit 1 used up", d)
+	}
+	w.refused(item("y", "a", 1), 1, at(0)+hour)
+	for i := range w.limits {
+		if got := w.used(i); got != many+6 {
+			t.Errorf("limit %s: used %d, want %d", w.limits[i].Name, got, many+6)
+		}
+		if since := w.look().Limits[i].Since; since != 0 {
+			t.Errorf("limit %s knows since %d, want all of it", w.limits[i].Name, since)
+		}
+	}
+
+	w.budget = "up/later" // entries past a short window and the hour are not known to a longer one
+	w.limits = []budget.Limit{rolling("w", 100, time.Minute)}
+	w.granted(item("a", "op", 10))
+	w.now += 90 * minute
+	w.granted(item("b", "op", 20))
+	w.now += minute
+	w.limits = append(w.limits, rolling("long", 100, 24*time.Hour))
+	w.granted(item("c", "op", 1))
+	view := w.look().Limits[1]
+	if view.Used != 21 || view.Since != w.now-hour+1 {
+		t.Fatalf("view %+v, want 21 used since %d", view, w.now-hour+1)
+	}
+	w.now += 24 * hour
+	if view := w.look().Limits[1]; view.Since != 0 {
+		t.Fatalf("a day later it knows since %d, want all of it", view.Since)
+	}
+}
+
+// I8: an idle budget is forgotten: nothing of it counts, no id is held, and it
+// begins anew.
+func testIdle(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 10, 24*time.Hour)}
+	w.granted(item("a", "op", 10))
+	w.granted(lease(item("r", "op", 0), time.Hour))
+	w.now += 24*hour + budget.WindowIdle + 3*hour
+	view := w.look().Limits[0]
+	if view.Used != 0 || view.NextAt != 0 {
+		t.Fatalf("after a week and more: %+v", view)
+	}
+	w.granted(item("a", "op", 10))
+	w.refused(item("b", "op", 1), 0, w.now+24*hour)
+}

@@ -1,0 +1,249 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// I1: no decision takes used above its bound, and what fits is granted.
+func testNeverOver(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Minute)}
+	for i := range int64(10) {
+		w.now = noon + i*second
+		if d := w.granted(item(fmt.Sprint("a", i), "op", 10)); d.Remaining != 100-10*(i+1) || d.Limit != 0 {
+			t.Fatalf("charge %d: %+v", i, d)
+		}
+	}
+	w.refused(item("b", "op", 1), 0, noon+minute)
+	if got := w.used(0); got != 100 {
+		t.Fatalf("used %d, want 100", got)
+	}
+	w.now = noon + minute + second/2
+	w.granted(item("c", "op", 10))
+	w.refused(item("d", "op", 1), 0, noon+minute+second)
+}
+
+// I1: all limits of a call are charged together or not at all.
+func testAllOrNothing(t *testing.T, w *world) {
+	calls := rolling("calls", 3, time.Hour)
+	calls.Counts = budget.CountCalls
+	w.limits = []budget.Limit{rolling("wide", 100, time.Minute), rolling("narrow", 10, time.Minute, "b"), calls}
+	w.granted(item("1", "b", 8))
+	w.refused(item("2", "b", 5), 1, noon+minute)
+	w.granted(item("3", "a", 50))
+	if wide, narrow, n := w.used(0), w.used(1), w.used(2); wide != 58 || narrow != 8 || n != 2 {
+		t.Fatalf("used %d, %d, %d calls; want 58, 8, 2: a refusal by one limit must charge none", wide, narrow, n)
+	}
+	w.granted(item("4", "a", 0))
+	w.refused(item("5", "a", 1), 2, noon+hour)
+}
+
+// I1: floor and headroom move the bound of one call.
+func testFloorAndHeadroom(t *testing.T, w *world) {
+	l := rolling("w", 90, time.Minute)
+	l.Quota, l.Headroom, l.OutagePart = 100, 10, 4
+	w.limits = []budget.Limit{l}
+	floor := item("floor", "op", 1)
+	floor.Floor = 40
+	w.granted(item("a", "op", 50))
+	w.refused(floor, 0, noon+minute)
+	floor.Floor = 39
+	w.granted(floor)
+	w.granted(item("b", "op", 39))
+	w.refused(item("c", "op", 1), 0, noon+minute)
+	head := item("head", "op", 6)
+	head.UseHeadroom = true
+	if d := w.granted(head); d.Remaining != 0 {
+		t.Fatalf("remaining %d, want 0 above the limit", d.Remaining)
+	}
+	head = item("head2", "op", 1)
+	head.UseHeadroom = true
+	w.refused(head, 0, noon+minute) // the hosts' outage part stays
+	if got := w.used(0); got != 96 {
+		t.Fatalf("used %d, want 96", got)
+	}
+}
+
+// I1: what was recorded above the limit is debt, and nothing fits until it is
+// gone.
+func testDebt(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Minute)}
+	w.granted(lease(item("r", "op", 10), time.Minute))
+	w.now += second
+	w.finish(budget.Finish{ID: "r", Units: 150}, budget.Settled, false)
+	if got := w.used(0); got != 150 {
+		t.Fatalf("used %d, want 150", got)
+	}
+	w.refused(item("a", "op", 0), 0, w.now+minute)
+	w.onTime(item("a", "op", 100), 0, w.now+minute)
+}
+
+// I1: filters add up names and prefixes and take off exceptions.
+func testFilters(t *testing.T, w *world) {
+	w.limits = []budget.Limit{
+		rolling("all", 10_000, time.Minute),
+		rolling("names", 10_000, time.Minute, "a.list", "b.list"),
+		rolling("prefix", 10_000, time.Minute, "a.*"),
+		rolling("except", 10_000, time.Minute, "!a.list"),
+		rolling("both", 10_000, time.Minute, "a.*", "!a.list"),
+	}
+	for i, op := range []string{"a.list", "a.get", "b.list", "c"} {
+		w.granted(item(op, op, int64(1)<<(4*i)))
+	}
+	want := []int64{0x1111, 0x0101, 0x0011, 0x1110, 0x0010}
+	for i, n := range want {
+		if got := w.used(i); got != n {
+			t.Errorf("limit %s: used %#x, want %#x", w.limits[i].Name, got, n)
+		}
+	}
+}
+
+// I2: refused one microsecond early, granted on time.
+func testRollingInstants(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.granted(item("a", "op", 60))
+	w.now = noon + 7
+	w.granted(item("b", "op", 30))
+	w.now = noon + 10*minute
+	w.refused(item("c", "op", 11), 0, noon+hour)
+	w.refused(item("c", "op", 70), 0, noon+hour)
+	w.refused(item("c", "op", 71), 0, noon+hour+7)
+	w.refused(item("c", "op", 100), 0, noon+hour+7)
+	w.onTime(item("c", "op", 11), 0, noon+hour)
+	w.onTime(item("d", "op", 89), 0, noon+hour+7)
+	view := w.look().Limits[0]
+	if view.Used != 100 || view.NextAt != noon+2*hour || view.NextAmount != 11 {
+		t.Fatalf("view %+v, want 100 used, 11 back at %d", view, noon+2*hour)
+	}
+}
+
+// I2: calendar periods start to the microsecond, on days of 23 and 25 hours too.
+func testCalendarInstants(t *testing.T, w *world) {
+	pacific, err := time.LoadLocation("America/Los_Angeles")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		date  time.Time
+		hours int64
+	}{
+		{name: "short", date: time.Date(2026, 3, 8, 0, 0, 0, 0, pacific), hours: 23},
+		{name: "long", date: time.Date(2026, 11, 1, 0, 0, 0, 0, pacific), hours: 25},
+		{name: "plain", date: time.Date(2027, 1, 10, 0, 0, 0, 0, pacific), hours: 24},
+	} {
+		w.budget = "up/" + c.name
+		w.limits = []budget.Limit{calendar(t, "day", 100, budget.Day, "America/Los_Angeles")}
+		midnight := c.date.UnixMicro()
+		w.now = midnight - 1
+		w.granted(item("before", "op", 100))
+		w.onTime(item("first", "op", 60), 0, midnight)
+		w.now = midnight + 3*hour
+		w.granted(item("second", "op", 40))
+		w.refused(item("third", "op", 1), 0, midnight+c.hours*hour)
+		w.onTime(item("third", "op", 100), 0, midnight+c.hours*hour)
+	}
+}
+
+// I2: the wait is the longest over the limits, and its limit binds.
+func testSeveralLimits(t *testing.T, w *world) {
+	day := calendar(t, "day", 100, budget.Day, "UTC")
+	w.limits = []budget.Limit{rolling("minute", 60, time.Minute), day, rolling("search", 30, time.Hour, "search")}
+	midnight := noon + 12*hour
+	w.granted(item("a", "search", 30))
+	w.refused(item("b", "search", 1), 2, noon+hour)
+	w.now += second
+	w.granted(item("c", "list", 30))
+	w.refused(item("d", "list", 30), 0, noon+minute)
+	w.refused(item("d", "list", 60), 1, midnight)
+	w.onTime(item("d", "list", 30), 0, noon+minute)
+	w.refused(item("e", "search", 11), 1, midnight)
+	w.now = noon + 2*hour
+	if d := w.granted(item("f", "list", 5)); d.Limit != 1 || d.Remaining != 5 {
+		t.Fatalf("after the last charge limit %d has %d left, want limit 1 with 5", d.Limit, d.Remaining)
+	}
+}
+
+// I2: an open reservation counts until it is finished, then from its finish.
+func testReservationInstants(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 10, time.Minute), calendar(t, "day", 10, budget.Day, "UTC")}
+	midnight := noon + 12*hour
+	w.now = midnight - hour
+	w.granted(lease(item("r", "op", 6), 2*time.Hour)) // open across midnight
+	w.refused(item("a", "op", 5), 1, midnight+24*hour)
+	w.refused(item("a", "op", 10), 1, midnight+24*hour)
+	w.now = midnight + second
+	w.refused(item("a", "op", 5), 1, midnight+24*hour)
+	w.finish(budget.Finish{ID: "r", Units: 4}, budget.Settled, false)
+	w.granted(item("a", "op", 5))
+	w.refused(item("b", "op", 2), 1, midnight+24*hour)
+	w.granted(lease(item("s", "op", 1), time.Hour))
+	w.now += second
+	w.finish(budget.Finish{ID: "s", Release: true}, budget.Released, false)
+	if got := w.used(1); got != 9 {
+		t.Fatalf("used %d after a release, want 9", got)
+	}
+
+	w.budget = "up/abandoned"
+	w.limits = w.limits[:1]
+	start := w.now
+	w.granted(lease(item("r", "op", 10), 10*time.Second))
+	w.onTime(item("a", "op", 10), 0, start+10*second+minute)
+}
+
+// I2: a call that can never fit is told so, and no wait.
+func testNeverFits(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("wide", 100, time.Minute), rolling("narrow", 10, time.Minute, "op")}
+	big := item("a", "op", 8)
+	big.Floor = 3
+	for _, i := range []budget.Item{item("a", "op", 11), big} {
+		d := w.decide(i)[0]
+		if d.Result != budget.NeverFits || d.Limit != 1 || d.RetryAt != 0 || d.Remaining != 10 {
+			t.Errorf("%+v: %+v, want never fits by limit 1", i, d)
+		}
+	}
+	if w.used(0) != 0 {
+		t.Fatal("a call that can never fit was charged")
+	}
+}
+
+// I3: a refusal charges nothing, on any limit, and its id is free.
+func testRefusalChargesNothing(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 10, time.Minute), rolling("x", 100, time.Hour)}
+	w.granted(item("a", "op", 10))
+	for range 50 {
+		w.refused(item("b", "op", 1), 0, noon+minute)
+	}
+	if w.used(0) != 10 || w.used(1) != 10 {
+		t.Fatalf("used %d and %d after refusals, want 10", w.used(0), w.used(1))
+	}
+	w.now += minute
+	w.granted(item("b", "op", 2)) // refusals are not kept, so other units are no conflict
+}
+
+// The boundary: a burst on each side of a window's edge passes a counter per
+// fixed window twice, and a trailing window once.
+func testBoundary(t *testing.T, w *world) {
+	const limit = 50
+	w.limits = []budget.Limit{rolling("w", limit, time.Minute)}
+	edge := noon - noon%minute + minute
+	fixed, fixedAccepted, accepted := map[int64]int{}, 0, 0
+	for _, at := range []int64{edge - second, edge + second} {
+		w.now = at
+		for i := range 2 * limit {
+			if period := at / minute; fixed[period] < limit {
+				fixed[period]++
+				fixedAccepted++
+			}
+			if w.decide(item(fmt.Sprintf("%d-%d", at, i), "op", 1))[0].Result == budget.Granted {
+				accepted++
+			}
+		}
+	}
+	if fixedAccepted != 2*limit || accepted != limit {
+		t.Fatalf("within two seconds a fixed window accepts %d and this %d, want %d and %d", fixedAccepted, accepted, 2*limit, limit)
+	}
+}

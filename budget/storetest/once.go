@@ -1,0 +1,140 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// I4: the same id again is the first answer, and charges nothing more.
+func testReplay(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	first := w.granted(item("a", "op", 60))
+	w.now += minute
+	again := w.decide(item("a", "op", 60))[0]
+	if again.Result != budget.Granted || !again.Replayed || again.Units != 60 || again.At != first.At || again.Remaining != 40 {
+		t.Fatalf("replay %+v of %+v", again, first)
+	}
+	labelled := item("a", "op", 60)
+	labelled.Labels, labelled.Floor, labelled.UseHeadroom = budget.Labels{Job: "other"}, 90, true
+	if d := w.decide(labelled)[0]; !d.Replayed {
+		t.Fatalf("labels and floor are compared: %+v", d)
+	}
+	for _, other := range []budget.Item{item("a", "op", 61), item("a", "po", 60), lease(item("a", "op", 60), time.Minute)} {
+		if d := w.decide(other)[0]; d.Result != budget.Conflict {
+			t.Errorf("%+v: %+v, want a conflict", other, d)
+		}
+	}
+	reserved := w.granted(lease(item("r", "op", 10), time.Hour))
+	w.now += minute
+	if d := w.decide(lease(item("r", "op", 10), time.Minute))[0]; !d.Replayed || d.At != reserved.At {
+		t.Fatalf("replay of a reservation with another lease: %+v", d)
+	}
+	w.finish(budget.Finish{ID: "r", Units: 3}, budget.Settled, false)
+	if d := w.decide(lease(item("r", "op", 10), time.Hour))[0]; !d.Replayed || d.Units != 10 || d.At != reserved.At {
+		t.Fatalf("replay of a settled reservation: %+v, want the first answer", d)
+	}
+	if got := w.used(0); got != 63 {
+		t.Fatalf("used %d, want 63", got)
+	}
+}
+
+// I4: the second of an id in one batch is a replay.
+func testReplayInBatch(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	got := w.decide(item("a", "op", 60), item("a", "op", 60), item("a", "op", 1), item("b", "op", 60), item("c", "op", 40))
+	if got[0].Result != budget.Granted || got[0].Replayed || !got[1].Replayed || got[1].At != got[0].At ||
+		got[2].Result != budget.Conflict || got[3].Result != budget.Refused || got[4].Result != budget.Granted || got[4].At != got[0].At+1 {
+		t.Fatalf("decisions %+v", got)
+	}
+	if used := w.used(0); used != 100 {
+		t.Fatalf("used %d, want 100", used)
+	}
+}
+
+// I4: ids are held for an hour at least, and for the longest window.
+func testHeld(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("short", 10, time.Minute)}
+	at := w.granted(item("a", "op", 1)).At
+	w.now = at + hour - 1
+	if d := w.decide(item("a", "op", 1))[0]; !d.Replayed {
+		t.Fatalf("within the hour: %+v, want a replay", d)
+	}
+	w.now = at + hour
+	if d := w.decide(item("a", "op", 2))[0]; d.Result != budget.Granted || d.Replayed {
+		t.Fatalf("after the hour: %+v, want a new charge", d)
+	}
+	w.budget = "up/long"
+	w.limits = append(w.limits, rolling("long", 10, 3*time.Hour))
+	at = w.granted(item("a", "op", 1)).At
+	w.now = at + 3*hour - 1
+	if d := w.decide(item("a", "op", 1))[0]; !d.Replayed {
+		t.Fatalf("within the longest window: %+v, want a replay", d)
+	}
+	w.now = at + 3*hour
+	w.granted(item("a", "op", 3))
+}
+
+// I4: a reservation is finished once.
+func testFinish(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	settle := func(id string, units int64) budget.Finish { return budget.Finish{ID: id, Units: units} }
+	release := func(id string) budget.Finish { return budget.Finish{ID: id, Release: true} }
+	w.granted(item("plain", "op", 1))
+	w.finish(settle("plain", 1), budget.FinishConflict, false)
+	w.finish(release("plain"), budget.FinishConflict, false)
+	w.finish(settle("none", 1), budget.FinishExpired, false)
+	w.finish(release("none"), budget.FinishExpired, false)
+
+	w.granted(lease(item("s", "op", 10), time.Hour))
+	w.now += second
+	first := w.finish(settle("s", 7), budget.Settled, false)
+	w.now += second
+	if again := w.finish(settle("s", 7), budget.Settled, true); again.At != first.At || first.At != w.now-second {
+		t.Fatalf("settled at %d, again at %d", first.At, again.At)
+	}
+	w.finish(settle("s", 8), budget.FinishConflict, false)
+	w.finish(release("s"), budget.FinishConflict, false)
+
+	w.granted(lease(item("r", "op", 10), time.Hour))
+	w.finish(release("r"), budget.Released, false)
+	w.finish(release("r"), budget.Released, true)
+	w.finish(settle("r", 10), budget.FinishConflict, false)
+	w.finish(settle("r", 0), budget.FinishConflict, false)
+
+	w.granted(lease(item("z", "op", 10), time.Hour))
+	w.finish(settle("z", 0), budget.Settled, false)
+	w.finish(settle("z", 0), budget.Settled, true)
+	w.finish(release("z"), budget.FinishConflict, false)
+	if got := w.used(0); got != 8 {
+		t.Fatalf("used %d, want 8", got)
+	}
+}
+
+// I4: past its lease a release is expired, and a settle is still recorded, with
+// the lease's end as its finish.
+func testLease(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, 2*time.Hour)}
+	start := w.now
+	w.granted(lease(item("a", "op", 10), time.Minute))
+	w.granted(lease(item("b", "op", 10), time.Minute))
+	w.now = start + minute
+	w.finish(budget.Finish{ID: "a", Release: true}, budget.FinishExpired, false)
+	w.now = start + hour
+	if got := w.finish(budget.Finish{ID: "a", Units: 30}, budget.Settled, false); got.At != start+minute {
+		t.Fatalf("finished at %d, want the lease's end %d", got.At, start+minute)
+	}
+	if got := w.used(0); got != 40 {
+		t.Fatalf("used %d, want 40", got)
+	}
+	w.refused(item("c", "op", 61), 0, start+minute+2*hour)
+	w.now = start + minute + 2*hour
+	if got := w.used(0); got != 10 { // b's lease ends a microsecond later
+		t.Fatalf("used %d once the first lease's end left the window, want 10", got)
+	}
+	w.finish(budget.Finish{ID: "a", Units: 30}, budget.FinishExpired, false)
+	w.finish(budget.Finish{ID: "b", Units: 1}, budget.Settled, false)
+	w.now++
+	w.finish(budget.Finish{ID: "b", Units: 1}, budget.FinishExpired, false)
+}

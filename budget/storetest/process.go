@@ -1,0 +1,219 @@
+package storetest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Shared is a store that several processes may share, by its address.
+type Shared struct {
+	// Address makes a fresh, empty store for the test.
+	Address func(t testing.TB) string
+	// Open opens it, in this or another process, with its real clock.
+	Open func(ctx context.Context, address string) (Store, error)
+}
+
+// childVariable carries a child's orders.
+const childVariable = "QUOTACTL_STORETEST_CHILD"
+
+// orders are what a child process is to do: charge from some goroutines until
+// the budget is exhausted, and print each id that was acknowledged.
+type orders struct {
+	Address    string
+	Limit      int64
+	Name       string
+	Goroutines int
+}
+
+// Main runs a package's tests, or, in a process that [Processes] started, the
+// charges it was started for. Call it from TestMain.
+func Main(m *testing.M, shared Shared) {
+	text, isChild := os.LookupEnv(childVariable)
+	if !isChild {
+		os.Exit(m.Run())
+	}
+	if err := charges(shared, text); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+const sharedBudget = "up/shared"
+
+func sharedSpec(limit int64) budget.Spec {
+	return budget.Spec{
+		Name: sharedBudget, Limits: []budget.Limit{rolling("w", limit, time.Hour)},
+		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute,
+	}
+}
+
+// charges is the life of a child.
+func charges(shared Shared, text string) error {
+	var o orders
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	store, err := shared.Open(ctx, o.Address)
+	if err != nil {
+		return err
+	}
+	b, err := budget.New(store, sharedSpec(o.Limit), budget.WithClosers(store))
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	failed := make(chan error, o.Goroutines)
+	for g := range o.Goroutines {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				id := fmt.Sprintf("%s-%d-%d", o.Name, g, i)
+				_, err := b.Charge(ctx, budget.Call{Operation: "op", ID: id})
+				if errors.Is(err, budget.ErrExhausted) {
+					return
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+				fmt.Println(id) // one write, after the store has acknowledged
+			}
+		})
+	}
+	all.Wait()
+	close(failed)
+	return errors.Join(<-failed, b.Close())
+}
+
+// child is a started process.
+type child struct {
+	cmd    *exec.Cmd
+	lines  *bufio.Scanner
+	stderr strings.Builder
+}
+
+func start(t *testing.T, o orders) *child {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{cmd: exec.Command(os.Args[0], "-test.run=^$")}
+	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	c.cmd.Stderr = &c.stderr
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.lines = bufio.NewScanner(out)
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
+	return c
+}
+
+// Processes shows what only several processes on one store can show.
+func Processes(t *testing.T, shared Shared) {
+	t.Run("I1EightProcesses", func(t *testing.T) { testEightProcesses(t, shared) })
+	t.Run("I5Killed", func(t *testing.T) { testKilled(t, shared) })
+}
+
+// I1: eight processes on one budget grant exactly the limit.
+func testEightProcesses(t *testing.T, shared Shared) {
+	const limit = 1000
+	address := shared.Address(t)
+	var children []*child
+	for i := range 8 {
+		children = append(children, start(t, orders{address, limit, fmt.Sprint("p", i), 4}))
+	}
+	acknowledged := map[string]bool{}
+	var each []int
+	for _, c := range children {
+		n := 0
+		for ; c.lines.Scan(); n++ {
+			if id := c.lines.Text(); acknowledged[id] {
+				t.Errorf("id %s was granted twice", id)
+			}
+			acknowledged[c.lines.Text()] = true
+		}
+		each = append(each, n)
+		if err := c.cmd.Wait(); err != nil {
+			t.Fatalf("a process failed: %v: %s", err, c.stderr.String())
+		}
+	}
+	t.Logf("granted per process: %v", each)
+	if len(acknowledged) != limit {
+		t.Fatalf("eight processes were granted %d units, want %d", len(acknowledged), limit)
+	}
+	if used := sharedUsed(t, shared, address, limit); used != limit {
+		t.Fatalf("the ledger has %d units, want %d", used, limit)
+	}
+}
+
+// I5: what was acknowledged to a process that was killed with SIGKILL stays.
+func testKilled(t *testing.T, shared Shared) {
+	const limit = 1_000_000
+	address := shared.Address(t)
+	var acknowledged []string
+	for round := range 4 {
+		c := start(t, orders{address, limit, fmt.Sprint("k", round), 4})
+		for n := 0; n < 50+37*round && c.lines.Scan(); n++ {
+			acknowledged = append(acknowledged, c.lines.Text())
+		}
+		if err := c.cmd.Process.Kill(); err != nil {
+			t.Fatalf("kill: %v: %s", err, c.stderr.String())
+		}
+		for c.lines.Scan() { // what it had printed before it died
+			acknowledged = append(acknowledged, c.lines.Text())
+		}
+		_ = c.cmd.Wait() // killed, as wanted
+	}
+	if len(acknowledged) < 200 {
+		t.Fatalf("only %d charges were acknowledged; the test shows nothing", len(acknowledged))
+	}
+	store, err := shared.Open(context.Background(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := budget.New(store, sharedSpec(limit), budget.WithClosers(store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	for _, id := range acknowledged {
+		receipt, err := b.Charge(context.Background(), budget.Call{Operation: "op", ID: id})
+		if err != nil || !receipt.Replayed {
+			t.Fatalf("acknowledged charge %s of a killed process is lost: %+v, %v", id, receipt, err)
+		}
+	}
+	if used := sharedUsed(t, shared, address, limit); used < int64(len(acknowledged)) {
+		t.Fatalf("the ledger has %d units, fewer than the %d acknowledged", used, len(acknowledged))
+	}
+}
+
+func sharedUsed(t *testing.T, shared Shared, address string, limit int64) int64 {
+	t.Helper()
+	store, err := shared.Open(context.Background(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	view, err := store.Look(context.Background(), budget.Look{Budget: sharedBudget, Now: time.Now().UnixMicro(), Limits: sharedSpec(limit).Limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view.Limits[0].Used
+}

@@ -1,0 +1,207 @@
+// Package storetest holds every store to one contract, that of budget.Store.
+// A store's tests call [Run] for the named invariants, [Walk] for a random walk
+// beside the reference model, and [Processes] when several processes may share
+// it.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Store is all that a store is.
+type Store interface {
+	budget.Store
+	budget.JobStore
+}
+
+// Open makes a fresh, empty store whose clock is the given one, in µs since the
+// Unix epoch, and closes it when the test ends.
+type Open func(t testing.TB, clock func() int64) Store
+
+// Run holds a store to the invariants that one process can show.
+func Run(t *testing.T, open Open) {
+	t.Helper()
+	for _, one := range []struct {
+		name string
+		test func(*testing.T, *world)
+	}{
+		{"I1NeverOver", testNeverOver},
+		{"I1AllOrNothing", testAllOrNothing},
+		{"I1FloorAndHeadroom", testFloorAndHeadroom},
+		{"I1Debt", testDebt},
+		{"I1Filters", testFilters},
+		{"I2RollingInstants", testRollingInstants},
+		{"I2CalendarInstants", testCalendarInstants},
+		{"I2SeveralLimits", testSeveralLimits},
+		{"I2Reservations", testReservationInstants},
+		{"I2NeverFits", testNeverFits},
+		{"I3RefusalChargesNothing", testRefusalChargesNothing},
+		{"I4Replay", testReplay},
+		{"I4ReplayInBatch", testReplayInBatch},
+		{"I4Held", testHeld},
+		{"I4Finish", testFinish},
+		{"I4Lease", testLease},
+		{"I6Backwards", testClockBackwards},
+		{"I6Forwards", testClockForwards},
+		{"I6OwnMicrosecond", testOwnMicrosecond},
+		{"I7ManyExpire", testManyExpire},
+		{"I7LongWalk", testLongWalk},
+		{"I7NewWindow", testNewWindow},
+		{"I8Idle", testIdle},
+		{"Boundary", testBoundary},
+		{"Goroutines", testGoroutines},
+		{"Batch", testBatch},
+		{"Deadline", testDeadline},
+		{"Cancelled", testCancelled},
+		{"Ranges", testRanges},
+		{"Labels", testLabels},
+		{"Closed", testClosed},
+		{"JobState", testJobState},
+		{"JobMark", testJobMark},
+	} {
+		t.Run(one.name, func(t *testing.T) { one.test(t, newWorld(t, open)) })
+	}
+}
+
+// noon is an instant in the middle of an ordinary day, in µs.
+var noon = time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro()
+
+const (
+	second = int64(1_000_000)
+	minute = 60 * second
+	hour   = 60 * minute
+)
+
+// world is a store under test and its clock.
+type world struct {
+	t      *testing.T
+	store  Store
+	now    int64
+	limits []budget.Limit
+	budget string
+}
+
+func newWorld(t *testing.T, open Open) *world {
+	w := &world{t: t, now: noon, budget: "up/key1"}
+	w.store = open(t, func() int64 { return w.now })
+	return w
+}
+
+// rolling is a limit of units over a trailing window.
+func rolling(name string, limit int64, window time.Duration, operations ...string) budget.Limit {
+	return budget.Limit{Name: name, Limit: limit, Counts: budget.CountUnits, Window: budget.RollingWindow(window), Operations: operations}
+}
+
+// calendar is a limit of units over a calendar's period.
+func calendar(t testing.TB, name string, limit int64, length, zone string) budget.Limit {
+	c, err := budget.NewCalendar(length, zone, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return budget.Limit{Name: name, Limit: limit, Counts: budget.CountUnits, Window: budget.CalendarWindow(c)}
+}
+
+// item is a plain charge.
+func item(id, operation string, units int64) budget.Item {
+	return budget.Item{ID: id, Operation: operation, Units: units}
+}
+
+// lease makes an item a reservation.
+func lease(i budget.Item, d time.Duration) budget.Item {
+	i.Lease = d.Microseconds()
+	return i
+}
+
+// decide has items decided at the world's instant, which the caller shares.
+func (w *world) decide(items ...budget.Item) []budget.Decision {
+	w.t.Helper()
+	got, err := w.tryDecide(w.now, items...)
+	if err != nil {
+		w.t.Fatalf("decide: %v", err)
+	}
+	if got.Now != w.now {
+		w.t.Fatalf("the store's clock shows %d, not %d", got.Now, w.now)
+	}
+	return got.Items
+}
+
+func (w *world) tryDecide(caller int64, items ...budget.Item) (budget.Decisions, error) {
+	got, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: caller, Limits: w.limits, Items: items})
+	if err == nil && len(got.Items) != len(items) {
+		w.t.Fatalf("%d decisions on %d items", len(got.Items), len(items))
+	}
+	return got, err
+}
+
+// granted charges one item that must fit.
+func (w *world) granted(i budget.Item) budget.Decision {
+	w.t.Helper()
+	d := w.decide(i)[0]
+	if d.Result != budget.Granted || d.Replayed {
+		w.t.Fatalf("%s of %d units: %+v, want a new charge", i.ID, i.Units, d)
+	}
+	return d
+}
+
+// refused asks for one item that must not fit before at.
+func (w *world) refused(i budget.Item, limit int, at int64) {
+	w.t.Helper()
+	d := w.decide(i)[0]
+	if d.Result != budget.Refused || d.Limit != limit || d.RetryAt != at {
+		w.t.Fatalf("%s of %d units: %+v, want a refusal by limit %d until %d (%+d µs off)", i.ID, i.Units, d, limit, at, d.RetryAt-at)
+	}
+}
+
+// onTime asks for an item one microsecond before at, where it must be refused
+// until at, and then at at, where it must be granted.
+func (w *world) onTime(i budget.Item, limit int, at int64) {
+	w.t.Helper()
+	w.now = at - 1
+	w.refused(i, limit, at)
+	w.now = at
+	w.granted(i)
+}
+
+// used is what one limit has used.
+func (w *world) used(limit int) int64 {
+	w.t.Helper()
+	return w.look().Limits[limit].Used
+}
+
+func (w *world) look() budget.View {
+	w.t.Helper()
+	view, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits})
+	if err != nil {
+		w.t.Fatalf("look: %v", err)
+	}
+	if len(view.Limits) != len(w.limits) {
+		w.t.Fatalf("a view of %d limits, asked for %d", len(view.Limits), len(w.limits))
+	}
+	return view
+}
+
+// finish settles or releases and wants the result.
+func (w *world) finish(f budget.Finish, want budget.FinishResult, replayed bool) budget.Finished {
+	w.t.Helper()
+	f.Budget, f.Now = w.budget, w.now
+	got, err := w.store.Finish(context.Background(), f)
+	if err != nil {
+		w.t.Fatalf("finish %s: %v", f.ID, err)
+	}
+	if got.Result != want || got.Replayed != replayed {
+		w.t.Fatalf("finish %+v: %+v, want result %d, replayed %v", f, got, want, replayed)
+	}
+	return got
+}
+
+func (w *world) wantError(err, want error) {
+	w.t.Helper()
+	if !errors.Is(err, want) {
+		w.t.Fatalf("error %v, want %v", err, want)
+	}
+}

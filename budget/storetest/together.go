@@ -1,0 +1,175 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// testGoroutines: 1,000 goroutines on one budget grant exactly the limit.
+func testGoroutines(t *testing.T, w *world) {
+	const goroutines, limit = 1000, 300
+	b, err := budget.New(w.store, budget.Spec{
+		Name: w.budget, Limits: []budget.Limit{rolling("w", limit, time.Hour)},
+		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute,
+	}, budget.WithNow(func() time.Time { return time.UnixMicro(noon) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var granted, refused atomic.Int64
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			_, err := b.Charge(context.Background(), budget.Call{Operation: "op"})
+			switch {
+			case err == nil:
+				granted.Add(1)
+			case errors.Is(err, budget.ErrExhausted):
+				refused.Add(1)
+			default:
+				t.Errorf("charge: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if granted.Load() != limit || refused.Load() != goroutines-limit {
+		t.Fatalf("%d granted, %d refused; want %d and %d", granted.Load(), refused.Load(), limit, goroutines-limit)
+	}
+	w.limits = b.Spec().Limits
+	if got := w.used(0); got != limit {
+		t.Fatalf("used %d, want %d", got, limit)
+	}
+}
+
+// testBatch: a batch of the largest size is decided in order; bad items fail
+// alone.
+func testBatch(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	var items []budget.Item
+	for i := range budget.MaxBatch {
+		items = append(items, item(fmt.Sprint(i), []string{"a", "b", "c"}[i%3], 1))
+	}
+	items[5].Units = 101
+	items[6].ID = items[4].ID
+	for i, d := range w.decide(items...) {
+		want := budget.Granted
+		switch {
+		case i == 5:
+			want = budget.NeverFits
+		case i == 6: // another operation under the id of the fourth
+			want = budget.Conflict
+		case i >= 102:
+			want = budget.Refused
+		}
+		if d.Result != want {
+			t.Fatalf("item %d: %+v, want result %d", i, d, want)
+		}
+	}
+	if got := w.used(0); got != 100 {
+		t.Fatalf("used %d, want 100", got)
+	}
+	if got := w.decide(); len(got) != 0 {
+		t.Fatalf("an empty batch has answers: %+v", got)
+	}
+}
+
+// testDeadline: what is decided past its deadline is not charged.
+func testDeadline(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	late, early := item("late", "op", 1), item("early", "op", 1)
+	late.Deadline = time.UnixMicro(w.now - second)
+	early.Deadline = time.UnixMicro(w.now + minute)
+	got := w.decide(late, early)
+	if got[0].Result != budget.Late || got[1].Result != budget.Granted {
+		t.Fatalf("decisions %+v", got)
+	}
+	w.granted(lease(item("r", "op", 5), time.Hour))
+	w.finish(budget.Finish{ID: "r", Units: 1, Deadline: time.UnixMicro(w.now - second)}, budget.FinishLate, false)
+	if used := w.used(0); used != 6 {
+		t.Fatalf("used %d, want 6", used)
+	}
+}
+
+// testCancelled: a context that has ended is the error, and nothing is charged.
+func testCancelled(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.granted(item("a", "op", 1))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := w.store.Decide(ctx, budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: []budget.Item{item("b", "op", 1)}})
+	w.wantError(err, context.Canceled)
+	_, err = w.store.Finish(ctx, budget.Finish{Budget: w.budget, Now: w.now, ID: "a"})
+	w.wantError(err, context.Canceled)
+	_, err = w.store.Look(ctx, budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits})
+	w.wantError(err, context.Canceled)
+	_, err = w.store.Job(ctx, "job")
+	w.wantError(err, context.Canceled)
+	_, _, err = w.store.Begin(ctx, budget.BeginPass{Job: "job", Holder: "h", Tick: 1, Hold: second})
+	w.wantError(err, context.Canceled)
+	if got := w.used(0); got != 1 {
+		t.Fatalf("used %d, want 1", got)
+	}
+}
+
+// testRanges: units, sums and instants are exact at the ends of their ranges.
+func testRanges(t *testing.T, w *world) {
+	big := budget.MaxUnits
+	calls := rolling("calls", 10, time.Hour, "huge")
+	calls.Counts = budget.CountCalls
+	w.limits = []budget.Limit{rolling("w", big, 366*24*time.Hour, "op"), calls}
+	w.granted(item("a", "op", big-1))
+	w.refused(item("b", "op", 2), 0, noon+366*24*hour)
+	if d := w.granted(item("c", "op", 1)); d.Remaining != 0 {
+		t.Fatalf("remaining %d, want 0", d.Remaining)
+	}
+	if got := w.used(0); got != big {
+		t.Fatalf("used %d, want %d", got, big)
+	}
+	if d := w.decide(item("d", "huge", 1))[0]; d.Result != budget.Overflow {
+		t.Fatalf("a sum above the range: %+v, want an overflow", d)
+	}
+	w.granted(item("e", "huge", 0))
+
+	w.budget, w.limits = "up/settled", w.limits[:1]
+	for i := range 10 {
+		w.granted(lease(item(fmt.Sprint(i), "op", 1), time.Hour))
+	}
+	for i := range 8 {
+		w.finish(budget.Finish{ID: fmt.Sprint(i), Units: big}, budget.Settled, false)
+	}
+	w.finish(budget.Finish{ID: "8", Units: big}, budget.FinishOverflow, false)
+	w.finish(budget.Finish{ID: "8", Units: big - 1}, budget.Settled, false)
+	if got := w.used(0); got != 9*big {
+		t.Fatalf("used %d, want %d", got, 9*big)
+	}
+}
+
+// testLabels: labels never change a decision.
+func testLabels(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 3, time.Hour)}
+	for i, labels := range []budget.Labels{{}, {Job: "j"}, {Job: "j", Region: "US", Run: "j/20260610T120000Z/US"}} {
+		one := item(fmt.Sprint(i), "op", 1)
+		one.Labels = labels
+		w.granted(one)
+	}
+	w.refused(item("4", "op", 1), 0, noon+hour)
+}
+
+// testClosed: a closed store says so; closing twice is no error.
+func testClosed(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 3, time.Hour)}
+	w.granted(item("a", "op", 1))
+	for range 2 {
+		if err := w.store.Close(); err != nil {
+			t.Fatalf("close: %v", err)
+		}
+	}
+	_, err := w.tryDecide(w.now, item("b", "op", 1))
+	w.wantError(err, budget.ErrClosed)
+}

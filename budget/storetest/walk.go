@@ -1,0 +1,299 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// Walk takes random steps on the store and on the reference model beside it,
+// and wants every answer to be the same. A step is a charge, a settlement, a
+// release, a look or an accepted clock. The seed is printed; QUOTACTL_WALK_SEED
+// repeats one, and QUOTACTL_WALK_STEPS takes more or fewer steps.
+func Walk(t *testing.T, open Open, steps int) {
+	seed := rand.Uint64()
+	if text := os.Getenv("QUOTACTL_WALK_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("QUOTACTL_WALK_SEED: %v", err)
+		}
+	}
+	if text := os.Getenv("QUOTACTL_WALK_STEPS"); text != "" {
+		var err error
+		if steps, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("QUOTACTL_WALK_STEPS: %v", err)
+		}
+	}
+	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
+	clock := func() int64 { return w.now }
+	w.store, w.model = open(t, clock), memstore.New(clock)
+	for w.step < steps {
+		w.episode(min(steps-w.step, 200+w.rng.IntN(400)))
+	}
+	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
+	for _, must := range []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits"} {
+		if steps >= 5000 && w.counts[must] == 0 {
+			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
+		}
+	}
+}
+
+// walker is a random walk on a store and the model.
+type walker struct {
+	t      *testing.T
+	seed   uint64
+	rng    *rand.Rand
+	store  Store
+	model  *memstore.Store
+	step   int
+	counts map[string]int
+
+	now     int64
+	budget  string
+	configs [][]budget.Limit // of two processes that share the budget
+	lengths []int64          // of the rolling windows, for telling time steps
+	ids     []budget.Item
+}
+
+var walkOperations = []string{"search.list", "videos.list", "channels.list", "videos.rate", "captions.list"}
+
+// episode walks on a budget of its own, with limits of its own.
+func (w *walker) episode(steps int) {
+	w.budget = fmt.Sprintf("walk/%d", w.step)
+	w.now = noon + w.rng.Int64N(400*24*hour)
+	w.ids, w.lengths, w.configs = nil, nil, nil
+	for range 2 {
+		w.configs = append(w.configs, w.limits())
+	}
+	for end := w.step + steps; w.step < end; {
+		w.pass()
+		limits := w.configs[w.rng.IntN(2)]
+		switch n := w.rng.IntN(100); {
+		case n < 72:
+			w.decide(limits)
+		case n < 90:
+			w.finish()
+		case n < 98:
+			w.look(limits)
+		default:
+			w.acceptClock()
+		}
+	}
+}
+
+// limits makes 1 to 4 limits; the first covers everything.
+func (w *walker) limits() []budget.Limit {
+	var limits []budget.Limit
+	for i := range 1 + w.rng.IntN(4) {
+		l := budget.Limit{Name: fmt.Sprint("l", i), Counts: budget.CountUnits, Limit: 1 + w.rng.Int64N(60)}
+		if w.rng.IntN(3) == 0 {
+			l.Quota = l.Limit + w.rng.Int64N(10)
+			l.Headroom = l.Quota - l.Limit
+			l.OutagePart = w.rng.Int64N(l.Headroom + 1)
+		}
+		if i > 0 {
+			if w.rng.IntN(3) == 0 {
+				l.Counts = budget.CountCalls
+			}
+			l.Operations = [][]string{nil, {"search.list"}, {"videos.*"}, {"!videos.list"}, {"search.list", "captions.list"}, {"videos.*", "!videos.rate"}}[w.rng.IntN(6)]
+		}
+		l.Window = w.window()
+		limits = append(limits, l)
+	}
+	return limits
+}
+
+func (w *walker) window() budget.Window {
+	if w.rng.IntN(3) > 0 {
+		length := []int64{100, 5000, second, minute, 61 * minute, 24 * hour}[w.rng.IntN(6)]
+		w.lengths = append(w.lengths, length)
+		return budget.RollingWindow(time.Duration(length) * time.Microsecond)
+	}
+	zone := []string{"UTC", "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Kolkata"}[w.rng.IntN(4)]
+	length := []string{budget.Quarter, budget.Hour, budget.Day, budget.Month}[w.rng.IntN(4)]
+	starts := time.Duration(0)
+	if length == budget.Day || length == budget.Month {
+		starts = time.Duration(w.rng.IntN(24)) * time.Hour
+	}
+	c, err := budget.NewCalendar(length, zone, starts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return budget.CalendarWindow(c)
+}
+
+// pass lets time pass, now and then backwards.
+func (w *walker) pass() {
+	length := minute
+	if len(w.lengths) > 0 {
+		length = w.lengths[w.rng.IntN(len(w.lengths))]
+	}
+	switch w.rng.IntN(7) {
+	case 0:
+	case 1, 2:
+		w.now += 1 + w.rng.Int64N(99)
+	case 3:
+		w.now += length - 1
+	case 4:
+		w.now += length
+	case 5:
+		w.now += length/2 + 1
+	case 6:
+		w.now += w.rng.Int64N(2 * length)
+	}
+	if w.rng.IntN(20) == 0 {
+		w.counts["stepped back"]++
+		w.now -= w.rng.Int64N(2 * length)
+	}
+}
+
+// caller is the caller's clock: the store's, but now and then far behind.
+func (w *walker) caller() int64 {
+	if w.rng.IntN(25) == 0 {
+		return w.now - w.rng.Int64N(3*minute)
+	}
+	return w.now
+}
+
+func (w *walker) decide(limits []budget.Limit) {
+	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits}
+	n := 1
+	if w.rng.IntN(3) == 0 {
+		n += w.rng.IntN(8)
+	}
+	for range n {
+		batch.Items = append(batch.Items, w.item(limits))
+	}
+	w.step += n
+	want, wantErr := w.model.Decide(context.Background(), batch)
+	got, gotErr := w.store.Decide(context.Background(), batch)
+	w.same("decide", batch, got, gotErr, want, wantErr)
+	for _, d := range want.Items {
+		switch {
+		case d.Replayed:
+			w.counts["replayed"]++
+		default:
+			w.counts[map[budget.Result]string{budget.Granted: "granted", budget.Refused: "refused", budget.NeverFits: "never fits", budget.Conflict: "conflict"}[d.Result]]++
+		}
+	}
+}
+
+// item is a new call, or one seen before, the same or changed.
+func (w *walker) item(limits []budget.Limit) budget.Item {
+	if len(w.ids) > 0 && w.rng.IntN(8) == 0 {
+		again := w.ids[w.rng.IntN(len(w.ids))]
+		if w.rng.IntN(3) == 0 {
+			again.Units++
+		}
+		return again
+	}
+	i := budget.Item{
+		ID:        fmt.Sprintf("id-%d-%d", w.step, len(w.ids)),
+		Operation: walkOperations[w.rng.IntN(len(walkOperations))],
+		Units:     1 + w.rng.Int64N(limits[0].Limit),
+	}
+	switch w.rng.IntN(10) {
+	case 0:
+		i.Units = 0
+	case 1, 2, 3, 4:
+		i.Units = 1
+	case 5:
+		i.Units += w.rng.Int64N(10)
+	}
+	if w.rng.IntN(5) == 0 {
+		i.Floor = w.rng.Int64N(10)
+	}
+	i.UseHeadroom = w.rng.IntN(6) == 0
+	if w.rng.IntN(4) == 0 {
+		i.Lease = []int64{1, 50, second, minute, hour, 24 * hour}[w.rng.IntN(6)]
+	}
+	if w.rng.IntN(3) == 0 {
+		i.Labels = budget.Labels{Job: "job", Region: "US", Run: fmt.Sprint("run-", w.step%7)}
+	}
+	w.ids = append(w.ids, i)
+	return i
+}
+
+func (w *walker) finish() {
+	w.step++
+	f := budget.Finish{Budget: w.budget, Now: w.caller(), ID: "unknown", Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(40)}
+	var open []string
+	for _, i := range w.ids {
+		if i.Lease > 0 {
+			open = append(open, i.ID)
+		}
+	}
+	switch {
+	case len(open) > 0 && w.rng.IntN(8) > 0:
+		f.ID = open[max(0, len(open)-1-w.rng.IntN(6))] // a late one: most of the others are forgotten
+	case len(w.ids) > 0:
+		f.ID = w.ids[w.rng.IntN(len(w.ids))].ID
+	}
+	if w.rng.IntN(4) == 0 {
+		f.Units = w.rng.Int64N(3) // so that some settle twice with the same value
+	}
+	want, wantErr := w.model.Finish(context.Background(), f)
+	got, gotErr := w.store.Finish(context.Background(), f)
+	w.same("finish", f, got, gotErr, want, wantErr)
+	if wantErr != nil {
+		return
+	}
+	w.counts[map[budget.FinishResult]string{
+		budget.Settled: "settled", budget.Released: "released", budget.FinishConflict: "finish conflict", budget.FinishExpired: "finish expired",
+	}[want.Result]]++
+}
+
+// look compares what both have used, after an empty decision has brought both
+// up to the instant.
+func (w *walker) look(limits []budget.Limit) {
+	w.step++
+	batch := budget.Batch{Budget: w.budget, Now: w.now, Limits: limits}
+	want, wantErr := w.model.Decide(context.Background(), batch)
+	got, gotErr := w.store.Decide(context.Background(), batch)
+	w.same("empty decide", batch, got, gotErr, want, wantErr)
+	ask := budget.Look{Budget: w.budget, Now: w.now, Limits: limits}
+	wantView, wantErr := w.model.Look(context.Background(), ask)
+	gotView, gotErr := w.store.Look(context.Background(), ask)
+	w.same("look", ask, gotView, gotErr, wantView, wantErr)
+	w.counts["looked"]++
+}
+
+func (w *walker) acceptClock() {
+	w.step++
+	want, got := w.model.AcceptClock(context.Background(), w.budget), w.store.AcceptClock(context.Background(), w.budget)
+	w.same("accept clock", w.budget, nil, got, nil, want)
+	w.counts["clock accepted"]++
+}
+
+// same fails the walk unless both answered alike.
+func (w *walker) same(what string, asked, got any, gotErr error, want any, wantErr error) {
+	w.t.Helper()
+	for _, sentinel := range []error{budget.ErrClock} {
+		if errors.Is(wantErr, sentinel) && errors.Is(gotErr, sentinel) {
+			w.counts["clock refused"]++
+			return
+		}
+	}
+	if gotErr != nil || wantErr != nil || !reflect.DeepEqual(got, want) && !emptyBoth(got, want) {
+		w.t.Fatalf("seed %d, step %d, %s at %d:\nasked %+v\n  got %+v, %v\n want %+v, %v", w.seed, w.step, what, w.now, asked, got, gotErr, want, wantErr)
+	}
+}
+
+// emptyBoth sees no difference between no items and none.
+func emptyBoth(got, want any) bool {
+	g, ok := got.(budget.Decisions)
+	if !ok {
+		return false
+	}
+	v, ok := want.(budget.Decisions)
+	return ok && g.Now == v.Now && len(g.Items) == 0 && len(v.Items) == 0
+}

@@ -1,0 +1,71 @@
+package sandbox
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const apiPrefix = "/youtube/v3/"
+
+// invalidUnits is what YouTube charges for a request that it cannot serve.
+const invalidUnits = 1
+
+// resource is something that can be listed.
+type resource struct {
+	singular string // as it stands in kind: youtube#video, youtube#videoListResponse
+	units    int64  // of one page of a list
+}
+
+// resources are the lists of the general pool, priced as until 2026-06-01, when search moved to a bucket of its own.
+// Whoever stays within these prices stays within the later ones.
+var resources = map[string]resource{
+	"activities":              {"activity", 1},
+	"captions":                {"caption", 50},
+	"channelSections":         {"channelSection", 1},
+	"channels":                {"channel", 1},
+	"commentThreads":          {"commentThread", 1},
+	"comments":                {"comment", 1},
+	"guideCategories":         {"guideCategory", 1},
+	"i18nLanguages":           {"i18nLanguage", 1},
+	"i18nRegions":             {"i18nRegion", 1},
+	"members":                 {"member", 1},
+	"membershipsLevels":       {"membershipsLevel", 1},
+	"playlistItems":           {"playlistItem", 1},
+	"playlists":               {"playlist", 1},
+	"search":                  {"search", 100},
+	"subscriptions":           {"subscription", 1},
+	"videoAbuseReportReasons": {"videoAbuseReportReason", 1},
+	"videoCategories":         {"videoCategory", 1},
+	"videos":                  {"video", 1},
+}
+
+// priced is a request's price, and its answer if it is accepted.
+type priced struct {
+	units  int64
+	answer answer
+}
+
+// resolve depends on nothing but its arguments: the same request has the same price and the same answer.
+func resolve(method, path string, query url.Values, results int) priced {
+	name, ok := strings.CutPrefix(path, apiPrefix)
+	res, known := resources[name]
+	if !ok || !known || method != http.MethodGet {
+		return priced{invalidUnits, methodNotFound}
+	}
+	page, refusal := parsePage(name, query, results)
+	if refusal != nil {
+		return priced{invalidUnits, *refusal}
+	}
+	return priced{res.units, answer{status: http.StatusOK, value: page.response(res)}}
+}
+
+// Body returns what an accepted GET of path with query is answered by a server of that many results per listing (0 means
+// [DefaultResults]): a page of the listing, or the error of a request that is invalid. The key may be left out of query;
+// it changes nothing. The bytes are those that are sent, indented JSON with a line end.
+func Body(path string, query url.Values, results int) []byte {
+	if results == 0 {
+		results = DefaultResults
+	}
+	return resolve(http.MethodGet, path, query, results).answer.body()
+}

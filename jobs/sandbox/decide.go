@@ -1,0 +1,95 @@
+package sandbox
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// reasonDropped stands in the log where an answer's reason would; status is 0 then.
+const reasonDropped = "dropped"
+
+var errClosed = errors.New("the sandbox is closed")
+
+// verdict is what becomes of one API request.
+type verdict struct {
+	answer answer
+	drop   bool // close the connection instead of answering
+	delay  time.Duration
+}
+
+// decide counts one API request and says what becomes of it. Decision, counting and the line in the log are one step
+// under the lock, so the quota is cut to the unit and the log's order is the order of decisions.
+func (s *Server) decide(r *http.Request) verdict {
+	query := r.URL.Query()
+	asked := resolve(r.Method, r.URL.Path, query, s.cfg.Results)
+	billed := hasCredential(r, query)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return verdict{answer: internalError(errClosed)}
+	}
+	now := s.cfg.Now().UTC().Truncate(time.Microsecond)
+	day := dayOf(now, s.zone)
+	// All three are drawn whatever is done with them: the nth request's luck must not depend on the rates or on what
+	// the earlier ones asked for.
+	drop, fail, late := s.draw.Float64(), s.draw.Float64(), s.draw.Float64()
+
+	v := verdict{
+		answer: asked.answer,
+		delay:  s.cfg.Latency + time.Duration(late*float64(s.cfg.Jitter)),
+	}
+	units := asked.units
+	switch {
+	case !billed:
+		v.answer, units = missingCredential, 0
+	case units > s.cfg.Quota-s.days[day].Units:
+		v.answer, units = quotaExceeded, 0
+	case drop < s.cfg.DropRate:
+		v.answer, v.drop = answer{reason: reasonDropped}, true
+	case fail < s.cfg.FailRate:
+		v.answer = backendError
+	}
+
+	e := entry{
+		At:     now,
+		Method: r.Method,
+		Path:   r.URL.Path,
+		Query:  withoutSecrets(query).Encode(),
+		Units:  units,
+		Status: v.answer.status,
+		Reason: v.answer.reason,
+	}
+	if err := s.log.append(e); err != nil {
+		return verdict{answer: internalError(err)}
+	}
+	s.days[day] = s.days[day].plus(e)
+	return v
+}
+
+// hasCredential tells whether a request names a project to bill, in one of the ways YouTube takes. Which one is not
+// asked: the sandbox has a single quota.
+func hasCredential(r *http.Request, query url.Values) bool {
+	if query.Get("key") != "" || r.Header.Get("X-Goog-Api-Key") != "" {
+		return true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "Bearer") && token != ""
+}
+
+// withoutSecrets returns a copy of a query that may be logged and shown. Names are compared without case: a key sent
+// under a mistyped name is still a key.
+func withoutSecrets(query url.Values) url.Values {
+	shown := url.Values{}
+	for name, values := range query {
+		switch strings.ToLower(name) {
+		case "key", "access_token", "oauth_token":
+		default:
+			shown[name] = values
+		}
+	}
+	return shown
+}
