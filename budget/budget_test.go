@@ -1,0 +1,304 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// clock is the store's clock: fake within a synctest bubble.
+func clock() int64 { return time.Now().UnixMicro() }
+
+func units(n int64) *int64 { return &n }
+
+// videoSpec is a budget of limit units a minute with a search at 100.
+func videoSpec(limit int64) budget.Spec {
+	return budget.Spec{
+		Name: "youtube/key1",
+		Limits: []budget.Limit{
+			{Name: "minute", Limit: limit, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)},
+			{Name: "search", Limit: limit, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"search.list"}},
+		},
+		Costs: map[string]budget.Cost{"videos.list": {Units: 1}, "search.list": {Units: 100, OnStoreError: budget.Open}},
+	}
+}
+
+func open(t *testing.T, spec budget.Spec) *budget.Budget {
+	t.Helper()
+	store := memstore.New(clock)
+	b, err := budget.New(store, spec, budget.WithClosers(store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestChargeAndRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		b := open(t, videoSpec(150))
+		receipt, err := b.Charge(ctx, budget.Call{Operation: "search.list"})
+		if err != nil || receipt.Units != 100 || receipt.Remaining != 50 || receipt.Limit != "minute" || receipt.ID == "" || !receipt.At.Equal(time.Now()) {
+			t.Fatalf("%+v, %v", receipt, err)
+		}
+		time.Sleep(10 * time.Second)
+		_, err = b.Charge(ctx, budget.Call{Operation: "search.list", Units: units(60)})
+		var refused *budget.RefusedError
+		if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) {
+			t.Fatalf("error %v", err)
+		}
+		want := budget.RefusedError{
+			Budget: "youtube/key1", Operation: "search.list", Units: 60, Limit: "search", Remaining: 50,
+			RetryAfter: time.Hour - 10*time.Second, RetryAt: receipt.At.Add(time.Hour), OnStoreError: budget.Open, Err: budget.ErrExhausted,
+		}
+		if *refused != want {
+			t.Fatalf("refused with %+v, want %+v", *refused, want)
+		}
+		if !strings.Contains(err.Error(), "limit search has 50 left") {
+			t.Fatalf("message %q", err)
+		}
+		_, err = b.Charge(ctx, budget.Call{Operation: "videos.list", Units: units(151)})
+		if !errors.Is(err, budget.ErrNeverFits) || errors.Is(err, budget.ErrExhausted) {
+			t.Fatalf("error %v, want ErrNeverFits", err)
+		}
+	})
+}
+
+func TestBadCalls(t *testing.T) {
+	b := open(t, videoSpec(150))
+	for name, c := range map[string]struct {
+		call budget.Call
+		want error
+	}{
+		"no operation":      {budget.Call{}, budget.ErrInvalid},
+		"unpriced":          {budget.Call{Operation: "videos.insert"}, budget.ErrUnknownOperation},
+		"unpriced, units":   {budget.Call{Operation: "videos.insert", Units: units(1)}, budget.ErrUnknownOperation},
+		"negative units":    {budget.Call{Operation: "videos.list", Units: units(-1)}, budget.ErrTooManyUnits},
+		"too many units":    {budget.Call{Operation: "videos.list", Units: units(budget.MaxUnits + 1)}, budget.ErrTooManyUnits},
+		"negative floor":    {budget.Call{Operation: "videos.list", Floor: -1}, budget.ErrTooManyUnits},
+		"id with a space":   {budget.Call{Operation: "videos.list", ID: "a b"}, budget.ErrInvalid},
+		"id too long":       {budget.Call{Operation: "videos.list", ID: strings.Repeat("x", 129)}, budget.ErrInvalid},
+		"label":             {budget.Call{Operation: "videos.list", Labels: budget.Labels{Region: "U S"}}, budget.ErrInvalid},
+		"run with newline":  {budget.Call{Operation: "videos.list", Labels: budget.Labels{Run: "a\nb"}}, budget.ErrInvalid},
+		"an unknown policy": {budget.Call{Operation: "videos.list", OnStoreError: "maybe"}, budget.ErrInvalid},
+	} {
+		if _, err := b.Charge(t.Context(), c.call); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	for _, lease := range []time.Duration{0, -time.Second, 24*time.Hour + 1} {
+		if _, err := b.Reserve(t.Context(), budget.Call{Operation: "videos.list"}, lease); !errors.Is(err, budget.ErrInvalid) {
+			t.Errorf("a lease of %s: %v", lease, err)
+		}
+	}
+	status, err := b.Status(t.Context())
+	if err != nil || status.Limits[0].Used != 0 {
+		t.Fatalf("a bad call was charged: %+v, %v", status, err)
+	}
+	for _, name := range []string{"youtube", "youtube/", "/key1", "a/b/c", "you tube/key1"} {
+		if _, err := budget.New(memstore.New(clock), budget.Spec{Name: name, Limits: videoSpec(1).Limits}); !errors.Is(err, budget.ErrInvalid) {
+			t.Errorf("budget %q: %v", name, err)
+		}
+	}
+}
+
+func TestUnknownOperationAllowed(t *testing.T) {
+	spec := videoSpec(150)
+	spec.Unknown = budget.Unknown{Allowed: true, Units: 7}
+	b := open(t, spec)
+	if receipt, err := b.Charge(t.Context(), budget.Call{Operation: "videos.insert"}); err != nil || receipt.Units != 7 {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+	spec.Limits = spec.Limits[1:] // only search is covered
+	b = open(t, spec)
+	if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.insert"}); !errors.Is(err, budget.ErrUnknownOperation) {
+		t.Fatalf("an operation that no limit covers: %v", err)
+	}
+}
+
+func TestReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		b := open(t, videoSpec(150))
+		r, err := b.Reserve(ctx, budget.Call{Operation: "videos.list", Units: units(100)}, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Settle(ctx, 30); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Settle(ctx, 30); err != nil {
+			t.Fatalf("the same settlement again: %v", err)
+		}
+		if err := r.Settle(ctx, 31); !errors.Is(err, budget.ErrConflict) {
+			t.Fatalf("another settlement: %v", err)
+		}
+		if err := r.Release(ctx); !errors.Is(err, budget.ErrConflict) {
+			t.Fatalf("release after settle: %v", err)
+		}
+		if err := b.Settle(ctx, "nobody", 1); !errors.Is(err, budget.ErrExpired) {
+			t.Fatalf("settle of an unknown id: %v", err)
+		}
+		if err := r.Settle(ctx, -1); !errors.Is(err, budget.ErrTooManyUnits) {
+			t.Fatalf("settle of −1: %v", err)
+		}
+		status, err := b.Status(ctx)
+		if err != nil || status.Limits[0].Used != 30 || *status.Remaining != 120 {
+			t.Fatalf("%+v, %v", status, err)
+		}
+		late, err := b.Reserve(ctx, budget.Call{Operation: "videos.list"}, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(late.Lease + time.Second)
+		if err := late.Release(ctx); !errors.Is(err, budget.ErrExpired) {
+			t.Fatalf("release past the lease: %v", err)
+		}
+	})
+}
+
+// stuckStore never answers before its context ends.
+type stuckStore struct{ budget.Store }
+
+func (stuckStore) Decide(ctx context.Context, _ budget.Batch) (budget.Decisions, error) {
+	<-ctx.Done()
+	return budget.Decisions{}, ctx.Err()
+}
+
+func TestStoreOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := videoSpec(150)
+		spec.Timeout = 250 * time.Millisecond
+		b, err := budget.New(stuckStore{}, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now()
+		for operation, says := range map[string]string{"videos.list": "policy is closed", "search.list": "although its policy is open"} {
+			_, err = b.Charge(t.Context(), budget.Call{Operation: operation})
+			if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, budget.ErrExhausted) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v, want ErrUnavailable saying %q", operation, err, says)
+			}
+		}
+		if took := time.Since(before); took != 2*spec.Timeout {
+			t.Errorf("two decisions took %s, want two timeouts", took)
+		}
+		for _, c := range []struct {
+			name string
+			job  budget.Policy
+			call budget.Call
+			want budget.Policy
+		}{
+			{"nothing set", "", budget.Call{Operation: "videos.list"}, budget.Closed},
+			{"job", budget.Open, budget.Call{Operation: "videos.list"}, budget.Open},
+			{"operation before job", budget.Closed, budget.Call{Operation: "search.list"}, budget.Open},
+			{"call before operation", "", budget.Call{Operation: "search.list", OnStoreError: budget.Closed}, budget.Closed},
+		} {
+			_, err := b.ForJob(c.job).Charge(t.Context(), c.call)
+			var refused *budget.RefusedError
+			if !errors.As(err, &refused) || refused.OnStoreError != c.want {
+				t.Errorf("%s: %v, want policy %s", c.name, err, c.want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := b.Charge(ctx, budget.Call{Operation: "videos.list"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("past the context's deadline: %v", err)
+		}
+	})
+}
+
+// gateStore holds each decision until it is let through, and notes the sizes.
+type gateStore struct {
+	budget.Store
+	gate  chan struct{}
+	mu    sync.Mutex
+	sizes []int
+}
+
+func (g *gateStore) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	g.mu.Lock()
+	g.sizes = append(g.sizes, len(batch.Items))
+	g.mu.Unlock()
+	select {
+	case <-g.gate:
+		return g.Store.Decide(ctx, batch)
+	case <-ctx.Done():
+		return budget.Decisions{}, ctx.Err()
+	}
+}
+
+// Charges that come while one is under way go together; one that was given up
+// in the queue is not sent.
+func TestChargesAreBatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := videoSpec(1000)
+		spec.Timeout = time.Hour
+		gate := &gateStore{Store: memstore.New(clock), gate: make(chan struct{})}
+		b, err := budget.New(gate, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		charge := func(ctx context.Context, want error) {
+			all.Go(func() {
+				if _, err := b.Charge(ctx, budget.Call{Operation: "videos.list"}); !errors.Is(err, want) {
+					t.Errorf("charge: %v, want %v", err, want)
+				}
+			})
+			synctest.Wait()
+		}
+		charge(t.Context(), nil)
+		for range budget.MaxBatch + 9 {
+			charge(t.Context(), nil)
+		}
+		givenUp, giveUp := context.WithCancel(t.Context())
+		charge(givenUp, context.Canceled)
+		giveUp()
+		close(gate.gate)
+		all.Wait()
+		if len(gate.sizes) != 3 || gate.sizes[0] != 1 || gate.sizes[1] != budget.MaxBatch || gate.sizes[2] != 9 {
+			t.Fatalf("decided in steps of %v, want 1, %d and 9", gate.sizes, budget.MaxBatch)
+		}
+		if status, err := b.Status(t.Context()); err != nil || status.Limits[0].Used != budget.MaxBatch+10 {
+			t.Fatalf("%+v, %v", status, err)
+		}
+	})
+}
+
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		b := open(t, videoSpec(150))
+		if err := b.Room(ctx, budget.Needs{"search.list": 1, "videos.list": 50}, 0); err != nil {
+			t.Fatalf("what fits exactly: %v", err)
+		}
+		var refused *budget.RefusedError
+		if err := b.Room(ctx, budget.Needs{"search.list": 1, "videos.list": 51}, 0); !errors.Is(err, budget.ErrNeverFits) {
+			t.Fatalf("what never fits: %v", err)
+		}
+		if _, err := b.Charge(ctx, budget.Call{Operation: "videos.list", Units: units(100)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := b.Room(ctx, budget.Needs{"": 50}, 0); err != nil {
+			t.Fatalf("fifty units: %v", err)
+		}
+		if err := b.Room(ctx, budget.Needs{"": 50}, 1); !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) || refused.Limit != "minute" || refused.RetryAfter != 59*time.Second {
+			t.Fatalf("fifty units and a floor: %v", err)
+		}
+		if err := b.Room(ctx, budget.Needs{"nothing": 1}, 0); !errors.Is(err, budget.ErrUnknownOperation) {
+			t.Fatalf("an unpriced operation: %v", err)
+		}
+		if status, err := b.Status(ctx); err != nil || status.Limits[0].Used != 100 {
+			t.Fatalf("looking charged something: %+v, %v", status, err)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// The statuses that charge.lua and finish.lua answer with.
+const (
+	statusDone = iota
+	statusAgain
+	statusRegistry
+	statusPeriods
+	statusClock
+	statusDamaged
+	statusNewer
+)
+
+// answer is a script's reply, taken apart: status, clock, and the rest.
+type answer struct {
+	status int64
+	now    int64
+	rest   []any
+}
+
+// ask runs a script on a ledger. Where the script only wants to be asked again
+// with more knowledge, the answer has its status and the knowledge is kept;
+// what ends the call is an error.
+func (s *Store) ask(ctx context.Context, doing, name string, sc script, r registry, args []any) (answer, error) {
+	reply, err := s.run(ctx, sc, s.keys(name, r), args...).Slice()
+	if err != nil {
+		return answer{}, s.fault(doing+" "+name, err)
+	}
+	if len(reply) < 2 {
+		return answer{}, s.strange(doing, name, reply)
+	}
+	a := answer{status: number(reply[0]), now: number(reply[1]), rest: reply[2:]}
+	s.learnAt(a.now)
+	switch a.status {
+	case statusDone, statusAgain, statusPeriods:
+	case statusRegistry:
+		s.remember(name, splitNames(text(a.rest, 0)))
+	case statusClock:
+		return answer{}, fmt.Errorf("%s %s in Redis: %w: it shows %s", doing, name, budget.ErrClock, time.UnixMicro(a.now).UTC().Format(time.RFC3339))
+	case statusDamaged:
+		return answer{}, s.damaged(name, text(a.rest, 0))
+	case statusNewer:
+		return answer{}, s.newer(name, text(a.rest, 0))
+	default:
+		return answer{}, s.strange(doing, name, reply)
+	}
+	return a, nil
+}
+
+// strange says that a script answered as no script of this version does.
+func (s *Store) strange(doing, name string, reply any) error {
+	return fmt.Errorf("%s %s in Redis: %w: a script answered %v; is there a proxy that changes answers?", doing, name, budget.ErrStoreConfig, reply)
+}
+
+// number reads an integer that a script sent, as a number or as text; 0 where
+// there is none.
+func number(v any) int64 {
+	switch v := v.(type) {
+	case int64:
+		return v
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64)
+		return n
+	}
+	return 0
+}
+
+// numberAt is the number at a place of a list; 0 where it is shorter.
+func numberAt(list []any, i int) int64 {
+	if i >= len(list) {
+		return 0
+	}
+	return number(list[i])
+}
+
+func text(list []any, i int) string {
+	if i < len(list) {
+		s, _ := list[i].(string)
+		return s
+	}
+	return ""
+}
+
+// lists are the lists within a list.
+func lists(v []any, i int) [][]any {
+	if i >= len(v) {
+		return nil
+	}
+	outer, _ := v[i].([]any)
+	inner := make([][]any, len(outer))
+	for j := range outer {
+		inner[j], _ = outer[j].([]any)
+	}
+	return inner
+}
+
+// windowArgs are the windows of a batch, each once, and which of them each
+// limit has.
+func windowArgs(limits []budget.Limit, around int64) (args []any, places []int) {
+	seen := map[string]int{}
+	for _, limit := range limits {
+		key := limit.Window.Key()
+		place, ok := seen[key]
+		if !ok {
+			place = len(seen) + 1
+			seen[key] = place
+			var p0, p1, p2 int64
+			if limit.Window.Kind == budget.CalendarKind {
+				p0, p1 = limit.Window.Calendar.Period(around)
+				_, p2 = limit.Window.Calendar.Period(p1)
+			}
+			args = append(args, key, limit.Window.Longest(), p0, p1, p2)
+		}
+		places = append(places, place)
+	}
+	return args, places
+}
+
+// countsLetter is how scripts name what a limit counts.
+func countsLetter(limit budget.Limit) string {
+	if limit.Counts == budget.CountCalls {
+		return "c"
+	}
+	return "u"
+}
+
+// labelText is how an entry keeps its labels.
+func labelText(l budget.Labels) string {
+	return strings.Join([]string{l.Job, l.Region, l.Run}, "|")
+}

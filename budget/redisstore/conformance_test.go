@@ -1,0 +1,76 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/storetest"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m, shared(nil)) }
+
+// patient is a timeout for runs on a machine that is busy with other tests.
+const patient = 60_000_000_000
+
+// opener opens stores on one server, each with a prefix of its own.
+func opener(url string) storetest.Open {
+	var n atomic.Int64
+	return func(t testing.TB, clock func() int64) storetest.Store {
+		store, err := redisstore.OpenWithClock(url, redisstore.Options{Prefix: fmt.Sprint("t", n.Add(1)), Timeout: patient}, clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		return store
+	}
+}
+
+func TestConformanceRedis(t *testing.T) {
+	storetest.Run(t, opener(startServer(t).url(0)))
+}
+
+func TestConformanceMiniredis(t *testing.T) {
+	storetest.Run(t, opener("redis://"+miniredis.RunT(t).Addr()))
+}
+
+func TestWalkRedis(t *testing.T) {
+	storetest.Walk(t, opener(startServer(t).url(0)), 100_000)
+}
+
+func TestWalkMiniredis(t *testing.T) {
+	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), 10_000)
+}
+
+func TestProcesses(t *testing.T) {
+	storetest.Processes(t, shared(startServer(t, "--appendonly", "yes")))
+}
+
+// shared is a server's databases, one a test.
+func shared(s *server) storetest.Shared {
+	db := -1
+	return storetest.Shared{
+		Address: func(testing.TB) string {
+			db++
+			return s.url(db)
+		},
+		Open: func(ctx context.Context, address string) (storetest.Store, error) {
+			return redisstore.Open(ctx, address, redisstore.Options{Timeout: patient})
+		},
+	}
+}
+
+// With a few steps a run everything is interrupted and goes on: expiry, the
+// building of windows and the walks of refusals.
+func TestWalkFewSteps(t *testing.T) {
+	open := opener(startServer(t).url(0))
+	storetest.Walk(t, func(t testing.TB, clock func() int64) storetest.Store {
+		store := open(t, clock)
+		store.(*redisstore.Store).SetMaxSteps(3)
+		return store
+	}, 20_000)
+}

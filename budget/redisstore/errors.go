@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// fault says what a failed command means for the caller.
+func (s *Store) fault(doing string, err error) error {
+	wrap := func(sentinel error, advice string) error {
+		return fmt.Errorf("%s in Redis: %w: %s: %w", doing, sentinel, advice, err)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%s in Redis: %w", doing, budget.ErrClosed)
+	}
+	for _, known := range []struct{ code, advice string }{
+		{"WRONGPASS", "mend the user or password, password_env or password_file"},
+		{"NOAUTH", "give the password, by password_env or password_file"},
+		{"NOPERM", "the user lacks a permission; grant it the commands and keys that docs/redis.md lists"},
+		{"WRONGTYPE", "a key of this prefix is not quotactl's; choose another prefix"},
+		{"CROSSSLOT", "a proxy or cluster keeps a budget's keys apart; connect with redis+cluster://"},
+		{"MOVED", "the server is part of a cluster; connect with redis+cluster://"},
+	} {
+		// Within a script the code may stand inside the script's error.
+		if hasCode(err, known.code) || isAnswer(err) && strings.Contains(err.Error(), known.code+" ") {
+			return wrap(budget.ErrStoreConfig, known.advice)
+		}
+	}
+	switch {
+	case isAnswer(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), "No permission") || strings.Contains(err.Error(), "permissions to")):
+		return wrap(budget.ErrStoreConfig, "the user lacks a permission; grant it the commands and keys that docs/redis.md lists")
+	case isAnswer(err) && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
+		return wrap(budget.ErrStoreConfig, "the server does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later")
+	}
+	return fmt.Errorf("%s in Redis: %w: %w", doing, budget.ErrUnavailable, err)
+}
+
+// isAnswer reports whether the server said it, not the network.
+func isAnswer(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer)
+}
+
+// damaged says what a ledger's parts disagree on.
+func (s *Store) damaged(name, what string) error {
+	return fmt.Errorf("ledger of %s in Redis: %w: %s; keys were evicted or deleted: set maxmemory-policy noeviction, and restore the keys %s, or delete them all once the longest window has passed",
+		name, budget.ErrDamaged, what, s.key(name, "*"))
+}
+
+// newer says that a ledger is of a later format.
+func (s *Store) newer(name, version string) error {
+	return fmt.Errorf("ledger of %s in Redis: %w: it has format %s, this version knows 1: use a newer quotactl, or another prefix",
+		name, budget.ErrStoreConfig, version)
+}

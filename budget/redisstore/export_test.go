@@ -1,0 +1,30 @@
+package redisstore
+
+import "github.com/quotactl/quotactl/lua"
+
+// testSnippet reads the clock from the last argument, and moves expiries to
+// where they would stand if the server's own clock showed it.
+const testSnippet = `
+local function clock()
+  return tonumber(ARGV[#ARGV])
+end
+local function expiry(ms)
+  local t = redis.call('TIME')
+  return ms + math.floor((t[1] * 1000000 + t[2] - clock()) / 1000)
+end
+`
+
+// OpenWithClock opens a store whose scripts read the given clock, in µs.
+func OpenWithClock(url string, o Options, clock func() int64) (*Store, error) {
+	s, err := open(url, o, testSnippet)
+	if err == nil {
+		s.testClock = clock
+	}
+	return s, err
+}
+
+// SetMaxSteps changes how many entries one script run may go through.
+func (s *Store) SetMaxSteps(n int) { s.maxSteps = n }
+
+// RealClock is the clock snippet of production.
+func RealClock() string { return lua.Clock() }

@@ -1,0 +1,161 @@
+// Package redisstore keeps ledgers in Redis or Valkey, for many machines.
+// [Open] takes a URL; each decision on a batch is one run of a script, so that
+// it is atomic, and all keys of a budget lie under one hash tag, so that it is
+// whole on one shard.
+//
+// The server's clock decides. Retries are the store's own, with the same ids,
+// and end with the call's deadline; the client library's are off.
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/lua"
+)
+
+// DefaultTimeout bounds one call where neither Options nor the context do.
+const DefaultTimeout = 250 * time.Millisecond
+
+// DefaultPrefix opens the keys where Options name none.
+const DefaultPrefix = "quotactl"
+
+// Options are what a URL does not say. The zero value is the default.
+type Options struct {
+	// Prefix opens every key.
+	Prefix string
+	// Timeout bounds one call; connecting has 1 s of its own.
+	Timeout time.Duration
+	// Password is used where the URL has none.
+	Password string
+}
+
+// Store is a budget.Store and a budget.JobStore on Redis. Use Open.
+type Store struct {
+	client  redis.UniversalClient
+	prefix  string
+	timeout time.Duration
+	scripts scripts
+	// testClock, when set, is sent as every script's last argument to a clock
+	// snippet that reads it; see export_test.go.
+	testClock func() int64
+	maxSteps  int
+
+	mu         sync.Mutex // guards all below
+	registries map[string]*registry
+	offset     offset
+	closed     bool
+}
+
+// maxSteps is how many entries one script run may go through.
+const maxSteps = 2000
+
+// Open makes a store from a URL; see the package's README in docs for all forms:
+//
+//	redis://[user[:password]@]host[:port][/db]      rediss:// the same with TLS
+//	unix:///path/to/socket[?db=n]
+//	redis+sentinel://host[:port],…/master-name[?db=n]
+//	redis+cluster://host[:port],…
+//	redis+ring://host[:port],…
+//
+// It does not connect; [Store.Ping] does. The error wraps budget.ErrStoreConfig
+// and never holds a password.
+func Open(_ context.Context, url string, o Options) (*Store, error) {
+	return open(url, o, lua.Clock())
+}
+
+func open(url string, o Options, clock string) (*Store, error) {
+	target, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if target.password == "" {
+		target.password = o.Password
+	}
+	return &Store{
+		client: target.client(o.Timeout), prefix: o.Prefix, timeout: o.Timeout,
+		scripts: newScripts(lua.With(clock)), maxSteps: maxSteps, registries: map[string]*registry{},
+	}, nil
+}
+
+// Ping tells whether scripts run on the server, by a read-only one: PING itself
+// may be denied. Errors as in budget.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return s.probe(ctx, "")
+}
+
+// probe learns the server's clock.
+func (s *Store) probe(ctx context.Context, name string) error {
+	text, err := s.run(ctx, s.scripts.probe, []string{s.key(name, "m")}).Text()
+	if err != nil {
+		return s.fault("ask the clock", err)
+	}
+	return s.learn(text)
+}
+
+// AcceptClock implements budget.Store.
+func (s *Store) AcceptClock(ctx context.Context, name string) error {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := s.run(ctx, s.scripts.accept, []string{s.key(name, "m")}).Err(); err != nil {
+		return s.fault("accept the clock of "+name, err)
+	}
+	return nil
+}
+
+// Close implements budget.Store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if err := s.client.Close(); err != nil {
+		return fmt.Errorf("close the Redis store: %w", err)
+	}
+	return nil
+}
+
+// begin bounds a call by the store's timeout, unless the store is closed or the
+// context has ended.
+func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	if closed {
+		return nil, nil, fmt.Errorf("Redis store: %w", budget.ErrClosed)
+	}
+	if _, bounded := ctx.Deadline(); bounded {
+		return ctx, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	return ctx, cancel, nil
+}
+
+// key is one key of a budget.
+func (s *Store) key(name, part string) string {
+	return s.prefix + ":v1:{" + name + "}:" + part
+}

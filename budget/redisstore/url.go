@@ -1,0 +1,138 @@
+package redisstore
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// mode is how servers stand together. It is always said, never guessed: two
+// addresses would silently mean a cluster.
+type mode int
+
+const (
+	single mode = iota
+	sentinel
+	cluster
+	ring
+)
+
+// target is a parsed URL.
+type target struct {
+	mode               mode
+	tls, unix          bool
+	addresses          []string
+	master             string
+	username, password string
+	db                 int
+}
+
+// parseURL reads a URL. Its authority may list several hosts, which net/url
+// does not take, so that part is split by hand.
+func parseURL(raw string) (target, error) {
+	fail := func(format string, args ...any) (target, error) {
+		return target{}, fmt.Errorf("%w: store URL: %s", budget.ErrStoreConfig, fmt.Sprintf(format, args...))
+	}
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return fail("it has no scheme: write redis://HOST:PORT/DB")
+	}
+	var t target
+	port := "6379"
+	switch scheme {
+	case "redis":
+	case "rediss":
+		t.tls = true
+	case "unix":
+		t.unix = true
+	case "redis+sentinel":
+		t.mode, port = sentinel, "26379"
+	case "redis+cluster":
+		t.mode = cluster
+	case "redis+ring":
+		t.mode = ring
+	default:
+		return fail("scheme %q: use redis, rediss, unix, redis+sentinel, redis+cluster or redis+ring", scheme)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndex(authority, "@"); at >= 0 {
+		user, password, _ := strings.Cut(authority[:at], ":")
+		var userErr, passwordErr error
+		t.username, userErr = url.PathUnescape(user)
+		t.password, passwordErr = url.PathUnescape(password)
+		if userErr != nil || passwordErr != nil {
+			return fail("user or password is not percent-encoded: write %%40 for @")
+		}
+		authority = authority[at+1:]
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return fail("the part after ? is no query: write ?db=1")
+	}
+	for name := range values {
+		if name != "db" {
+			return fail("unknown parameter %q: only db is known", name)
+		}
+	}
+	db := values.Get("db")
+	switch {
+	case t.unix:
+		if authority != "" || path == "" {
+			return fail("unix needs an absolute path: write unix:///path/to/socket")
+		}
+		t.addresses = []string{"/" + path}
+	case t.mode == sentinel:
+		if path == "" || strings.Contains(path, "/") {
+			return fail("redis+sentinel needs the master's name: write redis+sentinel://HOST,HOST/NAME")
+		}
+		t.master = path
+	case path != "" && t.mode == single && db == "":
+		db = path
+	case path != "":
+		return fail("what stands after the host is no database: write ?db=N, or /N with redis://")
+	}
+	if db != "" {
+		if t.mode == cluster {
+			return fail("a cluster has no databases: take db out")
+		}
+		if t.db, err = strconv.Atoi(db); err != nil || t.db < 0 {
+			return fail("database %q: use a number, 0 or more", db)
+		}
+	}
+	if !t.unix {
+		for _, host := range strings.Split(authority, ",") {
+			address, err := hostPort(host, port)
+			if err != nil {
+				return fail("%v", err)
+			}
+			t.addresses = append(t.addresses, address)
+		}
+		if t.mode == single && len(t.addresses) > 1 {
+			return fail("several hosts: say how they stand together with redis+sentinel, redis+cluster or redis+ring")
+		}
+	}
+	return t, nil
+}
+
+// hostPort completes a host by the usual port.
+func hostPort(host, port string) (string, error) {
+	u, err := url.Parse("redis://" + host)
+	if err != nil || u.Hostname() == "" || u.User != nil {
+		return "", fmt.Errorf("%q is no host: write HOST or HOST:PORT", host)
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("port %q of %q: use 1 to 65535", port, host)
+	}
+	name := u.Hostname()
+	if strings.Contains(name, ":") {
+		name = "[" + name + "]"
+	}
+	return name + ":" + port, nil
+}

@@ -1,0 +1,102 @@
+package sqlitestore
+
+import (
+	"fmt"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// chunk is how many rows are read at once at most.
+const chunk = maxSteps
+
+// adviceDamaged says what to do about a ledger whose parts do not agree.
+const adviceDamaged = "something other than this program changed the file: end all processes that use it and restore it from a backup, or move it away to begin afresh"
+
+// advance brings a window's totals to an instant: what no longer counts is
+// taken out, and what was not built is counted. It reads no more rows than
+// steps, which it counts down; done says whether the totals are right now. Where
+// they are not, the progress is kept in them.
+func (l *ledger) advance(w *window, at int64, steps *int) (done bool, err error) {
+	cut := w.cutAt(at)
+	if w.next > cut && !w.grows {
+		return true, nil
+	}
+	for lane, t := range w.lanes {
+		if t.next <= cut || (t.built != toTheEnd && t.built < cut) {
+			if err := l.expire(w, lane, t, cut, steps); err != nil {
+				return false, err
+			}
+		}
+		for t.built != toTheEnd && *steps > 0 {
+			if err := l.build(w, lane, t, steps); err != nil {
+				return false, err
+			}
+		}
+		if t.calls < 0 || (t.calls == 0 && t.units != 0) {
+			return false, fmt.Errorf("budget %s: %w: window %s counts entries that are not there; %s", l.name, budget.ErrDamaged, w.key, adviceDamaged)
+		}
+	}
+	w.next, w.grows = none, false
+	for _, t := range w.lanes {
+		w.next = min(w.next, t.next)
+		w.grows = w.grows || t.built != toTheEnd
+	}
+	return w.next > cut && !w.grows, nil
+}
+
+// expire takes out of a total what has a score up to cut.
+func (l *ledger) expire(w *window, lane int64, t *total, cut int64, steps *int) error {
+	if w.kind == budget.CalendarKind || (t.built != toTheEnd && t.built <= cut) {
+		// All that counted is gone, but for reservations that are still open:
+		// counting these anew reads less than taking the others out.
+		w.back(t, t.units, t.calls)
+		t.cut, t.built, t.next = cut, cut, none
+		return nil
+	}
+	for more := true; more && *steps > 0; {
+		var rows []row
+		var err error
+		if rows, more, err = l.rows(lane, t.cut, cut, min(*steps, chunk)); err != nil {
+			return err
+		}
+		*steps -= max(1, len(rows))
+		for _, r := range rows {
+			w.back(t, r.units, 1)
+			t.cut = r.score
+		}
+		if !more {
+			return l.expired(lane, t, cut)
+		}
+		t.next = t.cut + 1
+	}
+	return nil
+}
+
+// expired notes that nothing up to cut counts any more, and what comes next.
+func (l *ledger) expired(lane int64, t *total, cut int64) error {
+	t.cut, t.next, t.dirty = cut, none, true
+	if t.calls == 0 {
+		return nil
+	}
+	_, err := l.c.first("SELECT score FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? ORDER BY score LIMIT 1",
+		[]any{l.b, lane, cut, t.built}, &t.next)
+	return err
+}
+
+// build counts further entries of a total that is not built to its end.
+func (l *ledger) build(w *window, lane int64, t *total, steps *int) error {
+	rows, more, err := l.rows(lane, t.built, toTheEnd, min(*steps, chunk))
+	if err != nil {
+		return err
+	}
+	*steps -= max(1, len(rows))
+	for _, r := range rows {
+		w.add(t, r.units, 1)
+		t.next = min(t.next, r.score)
+		t.built = r.score
+	}
+	if !more {
+		t.built, t.dirty = toTheEnd, true
+	}
+	return nil
+}

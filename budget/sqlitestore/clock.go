@@ -1,0 +1,56 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// clocks are the machine's clocks, all in µs. Time passes by the boot clock,
+// which nobody can set: the wall clock counts only where there is no instant of
+// this boot to go on from, so that stepping it frees nothing early.
+type clocks struct {
+	wall func() int64
+	boot func() (int64, error) // since the boot, time asleep included
+	id   string                // of the boot
+	only func() int64          // the store's clock itself, for tests; else nil
+}
+
+// anchor is what turns the boot clock of one boot into the store's clock.
+type anchor struct {
+	boot   string // the boot's id; empty: none yet
+	offset int64  // store's clock − boot clock
+}
+
+// read is the store's clock by the anchor, and the anchor to keep.
+func (c clocks) read(a anchor) (int64, anchor, error) {
+	if c.only != nil {
+		return c.only(), a, nil
+	}
+	since, err := c.boot()
+	if err != nil {
+		return 0, a, fmt.Errorf("%w: the machine's boot clock cannot be read: %w; run it where it can", budget.ErrStoreConfig, err)
+	}
+	if a.boot == c.id {
+		return since + a.offset, a, nil
+	}
+	wall := c.wall()
+	return wall, anchor{boot: c.id, offset: wall - since}, nil
+}
+
+// thisBoot reports whether an instant kept under this boot's id is of the boot
+// that still runs.
+func (c clocks) thisBoot(id string) bool { return id == c.id }
+
+// machineClocks are the clocks of this machine.
+func machineClocks() (clocks, error) {
+	id, err := bootID()
+	if err != nil {
+		return clocks{}, err
+	}
+	if id == "" {
+		return clocks{}, fmt.Errorf("the boot has no id")
+	}
+	return clocks{wall: func() int64 { return time.Now().UnixMicro() }, boot: bootClock, id: id}, nil
+}

@@ -1,0 +1,40 @@
+package sqlitestore_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/budget/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, openForSuite(func(*sqlitestore.Store) {}))
+}
+
+// TestConformanceInSteps holds the store to the same when hardly anything fits
+// into one transaction.
+func TestConformanceInSteps(t *testing.T) {
+	storetest.Run(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 100, 60) }))
+}
+
+func openForSuite(prepare func(*sqlitestore.Store)) func(testing.TB, func() int64) storetest.Store {
+	return func(t testing.TB, clock func() int64) storetest.Store {
+		s, err := sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{}, clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prepare(s)
+		t.Cleanup(func() { _ = s.Close() }) // a second time where the test closed it
+		return s
+	}
+}
+
+func TestWalk(t *testing.T) {
+	storetest.Walk(t, openForSuite(func(*sqlitestore.Store) {}), 10_000)
+}
+
+// TestWalkInSteps walks where hardly anything fits into one transaction.
+func TestWalkInSteps(t *testing.T) {
+	storetest.Walk(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 3, 2) }), 5000)
+}

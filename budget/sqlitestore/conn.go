@@ -1,0 +1,124 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+
+	"modernc.org/sqlite"
+)
+
+// conn is one connection with its prepared statements. One goroutine uses it at
+// a time.
+//
+// Its statements take no context: each is bounded by the rows it may touch, and
+// a watched context costs a goroutine a statement. What can wait for others,
+// begin, is bounded by the context; between statements and right before the
+// commit the callers look at it.
+type conn struct {
+	db    *sql.DB
+	raw   *sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+// connect opens the file, which is made if need be unless only read.
+func connect(ctx context.Context, path string, busy time.Duration, readOnly bool) (*conn, error) {
+	query := url.Values{"_pragma": {
+		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
+		"synchronous(FULL)",
+	}}
+	if readOnly {
+		query.Set("mode", "ro")
+		query.Add("_pragma", "query_only(1)")
+	}
+	connector, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String())
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(1)
+	raw, err := db.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &conn{db: db, raw: raw, stmts: map[string]*sql.Stmt{}}, nil
+}
+
+func (c *conn) close() error {
+	if c == nil {
+		return nil
+	}
+	var errs []error
+	for _, stmt := range c.stmts {
+		errs = append(errs, stmt.Close())
+	}
+	return errors.Join(append(errs, c.raw.Close(), c.db.Close())...)
+}
+
+// prepared is the statement, prepared once for the connection.
+func (c *conn) prepared(query string) (*sql.Stmt, error) {
+	if stmt := c.stmts[query]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := c.raw.PrepareContext(context.Background(), query)
+	if err == nil {
+		c.stmts[query] = stmt
+	}
+	return stmt, err
+}
+
+// exec runs a statement.
+func (c *conn) exec(query string, args ...any) error {
+	stmt, err := c.prepared(query)
+	if err != nil {
+		return err
+	}
+	_, err = stmt.ExecContext(context.Background(), args...)
+	return err
+}
+
+// first scans the first row into dest; false when there is none.
+func (c *conn) first(query string, args []any, dest ...any) (bool, error) {
+	stmt, err := c.prepared(query)
+	if err != nil {
+		return false, err
+	}
+	err = stmt.QueryRowContext(context.Background(), args...).Scan(dest...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// each scans every row into dest and calls visit.
+func (c *conn) each(query string, args []any, visit func(), dest ...any) (err error) {
+	stmt, err := c.prepared(query)
+	if err != nil {
+		return err
+	}
+	rows, err := stmt.QueryContext(context.Background(), args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		visit()
+	}
+	return rows.Err()
+}
+
+// begin starts a transaction; it waits for other programs until the context
+// ends. It may have begun also where it fails.
+func (c *conn) begin(ctx context.Context, how string) error {
+	_, err := c.raw.ExecContext(ctx, "BEGIN "+how)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}

@@ -1,0 +1,297 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Decide implements budget.Store. Where more has expired than one transaction
+// takes, or a refusal's walk is longer, it goes on in further ones: what was
+// decided stands, and other processes get in between.
+func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	d := &decider{s: s, batch: batch, began: time.Now(), walks: map[int]*walk{}}
+	if err := s.check(bounded, batch.Budget); err != nil {
+		return budget.Decisions{}, s.explain(ctx, "decide on "+batch.Budget, err)
+	}
+	for {
+		err := s.write(bounded, d.transaction)
+		switch {
+		case err == nil && d.done:
+			s.sweep(bounded, batch.Budget, d.answer.Now, batch.Now)
+			return d.answer, nil
+		case err == nil:
+			err = s.pause(bounded)
+		case errors.Is(err, errRedo):
+			clear(d.walks) // they reckon with what was undone
+			err = nil
+		}
+		if isTimeUp(err) && d.ran {
+			return d.interrupted(), nil
+		}
+		if err != nil {
+			return budget.Decisions{}, s.explain(ctx, "decide on "+batch.Budget, err)
+		}
+	}
+}
+
+// decider is one call of Decide.
+type decider struct {
+	s      *Store
+	batch  budget.Batch
+	began  time.Time
+	answer budget.Decisions // as committed so far
+	walks  map[int]*walk    // of the item at hand, by limit
+	ran    bool             // a transaction was committed
+	done   bool
+
+	// Within one transaction:
+	l      *ledger
+	limits []*counting
+	steps  int
+}
+
+// caller is the caller's clock.
+func (d *decider) caller() int64 { return d.batch.Now + time.Since(d.began).Microseconds() }
+
+// interrupted answers the items that the time did not suffice for.
+func (d *decider) interrupted() budget.Decisions {
+	for len(d.answer.Items) < len(d.batch.Items) {
+		d.answer.Items = append(d.answer.Items, budget.Decision{Result: budget.Interrupted, Limit: -1})
+	}
+	return d.answer
+}
+
+// transaction goes on with the batch as far as the steps reach.
+func (d *decider) transaction(c *conn) error {
+	answer, steps := d.answer, d.s.steps
+	d.steps, d.done = steps, false
+	clock, err := d.open(c)
+	if err != nil {
+		return err
+	}
+	answer.Now = clock
+	from := len(answer.Items)
+	for len(answer.Items) < len(d.batch.Items) {
+		decision, done, err := d.item(d.batch.Items[len(answer.Items)])
+		if err != nil {
+			return err
+		}
+		if !done {
+			break
+		}
+		answer.Items = append(answer.Items, decision)
+		clear(d.walks)
+	}
+	d.done = len(answer.Items) == len(d.batch.Items)
+	if len(d.batch.Items) == 0 {
+		d.done, err = d.advance(d.l.last)
+		if err != nil {
+			return err
+		}
+	}
+	if err := d.close(); err != nil {
+		return err
+	}
+	for i := from; i < len(answer.Items); i++ {
+		if a := answer.Items[i]; a.Result == budget.Granted && !a.Replayed && late(d.batch.Items[i].Deadline, d.caller()) {
+			answer.Items = answer.Items[:from]
+			return errRedo
+		}
+	}
+	d.answer, d.ran = answer, true
+	return nil
+}
+
+// open reads the ledger, makes the windows live and takes the time.
+func (d *decider) open(c *conn) (clock int64, err error) {
+	if d.l, err = d.s.ledger(c, d.batch.Budget); err != nil {
+		return 0, err
+	}
+	l := d.l
+	clock, anchor, err := d.s.clocks.read(l.anchor)
+	if err != nil {
+		return 0, err
+	}
+	now, err := l.enter(clock, d.batch.Now)
+	if err != nil {
+		return 0, err
+	}
+	if l.b == 0 {
+		if err := l.create(now); err != nil {
+			return 0, err
+		}
+	}
+	l.keep(clock, now, anchor)
+	if err := l.use(d.batch.Limits, now); err != nil {
+		return 0, err
+	}
+	l.gone = max(l.gone, l.horizon(now))
+	d.limits = d.limits[:0]
+	for _, limit := range d.batch.Limits {
+		d.limits = append(d.limits, newCounting(l, limit, l.windows[limit.Window.Key()]))
+	}
+	return clock, nil
+}
+
+// close prunes and writes.
+func (d *decider) close() error {
+	if err := d.l.tidy(d.s.pruning); err != nil {
+		return err
+	}
+	d.l.postpone()
+	return d.l.write()
+}
+
+// advance brings the totals of all limits to an instant.
+func (d *decider) advance(at int64) (done bool, err error) {
+	for _, v := range d.limits {
+		if done, err := d.l.advance(v.w, at, &d.steps); err != nil || !done {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// item decides one item and records it when it fits. done is false when the
+// steps ran out before the answer.
+func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, err error) {
+	l := d.l
+	now := l.last
+	if late(item.Deadline, d.caller()) {
+		return budget.Decision{Result: budget.Late, Limit: -1}, true, nil
+	}
+	if done, err := d.advance(now); err != nil || !done {
+		return budget.Decision{}, false, err
+	}
+	old, err := l.entryAt(item.ID)
+	if err != nil {
+		return budget.Decision{}, false, err
+	}
+	if l.held(old, now) {
+		return d.replay(item, old), true, nil
+	}
+	for i, v := range d.limits {
+		if v.limit.Covers(item.Operation) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
+			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
+		}
+	}
+	if refusal, done, err := d.refuse(item, now); err != nil || !done || refusal.Limit >= 0 {
+		return refusal, done, err
+	}
+	for _, v := range d.limits {
+		if v.w.units+item.Units > budget.MaxUnits {
+			return budget.Decision{Result: budget.Overflow, Limit: -1}, true, nil
+		}
+	}
+	decision, err = d.grant(item, old, now)
+	return decision, true, err
+}
+
+// late reports whether the deadline has passed, on the caller's clock.
+func late(deadline time.Time, caller int64) bool {
+	return !deadline.IsZero() && deadline.UnixMicro() < caller
+}
+
+// replay answers an item whose id is held.
+func (d *decider) replay(item budget.Item, e *entry) budget.Decision {
+	same := d.l.opNames[e.operation()] == d.l.counted(item.Operation) && e.asked == item.Units &&
+		(e.state != statePlain) == (item.Lease > 0)
+	if !same {
+		return budget.Decision{Result: budget.Conflict, Limit: -1}
+	}
+	decision := d.granted(item)
+	decision.Replayed, decision.At = true, e.start
+	return decision
+}
+
+// refuse finds the limit that will fit last among those the item does not fit
+// in; Limit is −1 when it fits in all.
+func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, done bool, err error) {
+	refusal = budget.Decision{Result: budget.Refused, Limit: -1}
+	for i, v := range d.limits {
+		if !v.limit.Covers(item.Operation) {
+			continue
+		}
+		used, room := v.used(), v.limit.Bound(item.Floor, item.UseHeadroom)-v.limit.Amount(item.Units)
+		if used <= room {
+			continue
+		}
+		if d.walks[i] == nil {
+			d.walks[i] = &walk{}
+		}
+		at, done, err := v.fitsAt(d.walks[i], now, room, &d.steps)
+		if err != nil || !done {
+			return refusal, false, err
+		}
+		if refusal.Limit < 0 || at > refusal.RetryAt {
+			refusal.Limit, refusal.RetryAt, refusal.Remaining = i, at, v.limit.Remaining(used)
+		}
+	}
+	return refusal, true, nil
+}
+
+// grant records a charge; old is an entry of the same id that is not held.
+func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decision, error) {
+	l := d.l
+	if old != nil {
+		if err := l.remove(old); err != nil {
+			return budget.Decision{}, err
+		}
+	}
+	op, err := l.number(item.Operation)
+	if err != nil {
+		return budget.Decision{}, err
+	}
+	at := max(now, l.newest+1)
+	e := &entry{id: item.ID, start: at, score: at, asked: item.Units, units: item.Units, state: statePlain}
+	if item.Lease > 0 {
+		e.state, e.score = stateOpen, at+item.Lease
+	}
+	e.lane = laneOf(op, e.units, e.state)
+	if err := l.label(e, item.Labels, at); err != nil {
+		return budget.Decision{}, err
+	}
+	if err := l.insert(e); err != nil {
+		return budget.Decision{}, err
+	}
+	l.last, l.newest = at, at
+	// The charge's own time may be a few µs on; what those take back is little,
+	// and must be out for what remains to be exact.
+	beyond := math.MaxInt
+	for _, v := range d.limits {
+		for done := false; !done; {
+			if done, err = l.advance(v.w, at, &beyond); err != nil {
+				return budget.Decision{}, err
+			}
+		}
+	}
+	decision := d.granted(item)
+	decision.At = at
+	return decision, nil
+}
+
+// granted tells what is left, of the limit that has the least: of those that
+// count units, else of those that count calls.
+func (d *decider) granted(item budget.Item) budget.Decision {
+	decision := budget.Decision{Result: budget.Granted, Units: item.Units, Limit: -1}
+	for _, calls := range []bool{false, true} {
+		for i, v := range d.limits {
+			if (v.limit.Counts == budget.CountCalls) != calls || !v.limit.Covers(item.Operation) {
+				continue
+			}
+			if left := v.limit.Remaining(v.used()); decision.Limit < 0 || left < decision.Remaining {
+				decision.Limit, decision.Remaining = i, left
+			}
+		}
+		if decision.Limit >= 0 {
+			break
+		}
+	}
+	return decision
+}

@@ -1,0 +1,174 @@
+package sqlitestore
+
+import (
+	"github.com/quotactl/quotactl/budget"
+)
+
+// The states of an entry.
+const (
+	statePlain = iota
+	stateOpen
+	stateSettled
+	stateReleased
+)
+
+// The classes of a lane: what walks for units, walks for calls and nothing at
+// all has to read.
+const (
+	classUnits = iota
+	classZero
+	classReleased
+	classes = 4 // the lane's number is operation × classes + class
+)
+
+// entry is one charge.
+type entry struct {
+	id    string
+	lane  int64
+	score int64
+	start int64
+	asked int64
+	units int64
+	state int64
+
+	job, region, run int64
+}
+
+func (e *entry) operation() int64 { return e.lane / classes }
+
+// laneOf is the lane of an entry of this operation in its state.
+func laneOf(operation, units, state int64) int64 {
+	switch {
+	case state == stateReleased:
+		return operation*classes + classReleased
+	case units == 0:
+		return operation*classes + classZero
+	}
+	return operation*classes + classUnits
+}
+
+// entryAt reads the entry with this id, or nil, held or not.
+func (l *ledger) entryAt(id string) (*entry, error) {
+	e := &entry{id: id}
+	found, err := l.c.first("SELECT lane, score, start, asked, units, state, job, region, run FROM entry WHERE b = ? AND id = ?", []any{l.b, id},
+		&e.lane, &e.score, &e.start, &e.asked, &e.units, &e.state, &e.job, &e.region, &e.run)
+	if err != nil || !found {
+		return nil, err
+	}
+	return e, nil
+}
+
+// held reports whether an entry's id still stands for it. One that is not held
+// may lie in the file until it is pruned.
+func (l *ledger) held(e *entry, now int64) bool {
+	return e != nil && e.score > max(l.gone, l.horizon(now))
+}
+
+// insert records a charge.
+func (l *ledger) insert(e *entry) error {
+	err := l.c.exec("INSERT INTO entry(b, id, lane, score, start, asked, units, state, job, region, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		l.b, e.id, e.lane, e.score, e.start, e.asked, e.units, e.state, e.job, e.region, e.run)
+	if err != nil {
+		return err
+	}
+	l.n++
+	l.units += e.units
+	l.fresh++
+	l.count(e.lane, e.score, e.units, 1)
+	return nil
+}
+
+// remove takes an entry out of the file and out of every total it stands in.
+func (l *ledger) remove(e *entry) error {
+	if err := l.c.exec("DELETE FROM entry WHERE b = ? AND id = ?", l.b, e.id); err != nil {
+		return err
+	}
+	l.n--
+	l.units -= e.units
+	l.takeBack(e.lane, e.score, e.units)
+	return nil
+}
+
+// finish gives an open reservation its end: a state, units and a score.
+func (l *ledger) finish(e *entry, state, units, score, now int64) error {
+	lane := laneOf(e.operation(), units, state)
+	err := l.c.exec("UPDATE entry SET lane = ?, score = ?, units = ?, state = ? WHERE b = ? AND id = ?", lane, score, units, state, l.b, e.id)
+	if err != nil {
+		return err
+	}
+	if min(e.score, score) < now {
+		l.walkNo++
+	}
+	l.count(e.lane, e.score, -e.units, -1)
+	l.count(lane, score, units, 1)
+	l.units += units - e.units
+	return nil
+}
+
+// row is what the walks read of an entry.
+type row struct{ score, units int64 }
+
+// rows reads entries of a lane whose score is above the one given and not above
+// upto, lowest first: about limit of them, and always all of one score or none.
+// more says whether there are others above the last one.
+func (l *ledger) rows(lane, above, upto int64, limit int) (list []row, more bool, err error) {
+	return l.wholeScores(lane, limit,
+		"SELECT score, units FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? ORDER BY score LIMIT ?",
+		l.b, lane, above, upto, limit+1)
+}
+
+// rowsDown is rows from the highest down: scores below the one given and not
+// below downto.
+func (l *ledger) rowsDown(lane, below, downto int64, limit int) (list []row, more bool, err error) {
+	return l.wholeScores(lane, limit,
+		"SELECT score, units FROM entry WHERE b = ? AND lane = ? AND score < ? AND score >= ? ORDER BY score DESC LIMIT ?",
+		l.b, lane, below, downto, limit+1)
+}
+
+// wholeScores runs a query for limit+1 rows and leaves off the last score when
+// it may go on beyond them. Where one score alone has more rows than the limit,
+// it gives all of them.
+func (l *ledger) wholeScores(lane int64, limit int, query string, args ...any) (list []row, more bool, err error) {
+	var r row
+	if err := l.c.each(query, args, func() { list = append(list, r) }, &r.score, &r.units); err != nil {
+		return nil, false, err
+	}
+	if len(list) <= limit {
+		return list, false, nil
+	}
+	last, end := list[limit].score, limit
+	for end > 0 && list[end-1].score == last {
+		end--
+	}
+	if end > 0 {
+		return list[:end], true, nil
+	}
+	list = list[:0]
+	err = l.c.each("SELECT score, units FROM entry WHERE b = ? AND lane = ? AND score = ?", []any{l.b, lane, last},
+		func() { list = append(list, r) }, &r.score, &r.units)
+	return list, true, err
+}
+
+// lanes lists the lanes in which entries lie.
+func (l *ledger) lanes() ([]int64, error) {
+	var list []int64
+	for lane := int64(-1); ; {
+		found, err := l.c.first("SELECT lane FROM entry WHERE b = ? AND lane > ? ORDER BY lane LIMIT 1", []any{l.b, lane}, &lane)
+		if err != nil || !found {
+			return list, err
+		}
+		list = append(list, lane)
+	}
+}
+
+// covered reports whether a limit counts the entries of a lane at all: released
+// ones never, and those of 0 units only where calls are counted.
+func covered(limit budget.Limit, lane int64) bool {
+	switch lane % classes {
+	case classUnits:
+		return true
+	case classZero:
+		return limit.Counts == budget.CountCalls
+	}
+	return false
+}

@@ -1,0 +1,79 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// explain turns what went wrong while doing what into an error of package
+// budget, or of the caller's context when that has ended. Errors that already
+// say which one they are keep it.
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	say := func(kind error, advice string) error {
+		return fmt.Errorf("sqlite store %s: %s: %w: %w; %s", s.path, what, kind, err, advice)
+	}
+	for _, known := range []error{budget.ErrUnavailable, budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrClosed} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, err)
+		}
+	}
+	if cause := ctx.Err(); cause != nil {
+		return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, cause)
+	}
+	if isTimeUp(err) {
+		return fmt.Errorf("sqlite store %s: %s: %w: it did not come to it within %s; is another process holding %s.lock or the file?",
+			s.path, what, budget.ErrUnavailable, s.timeout, s.path)
+	}
+	var from *sqlite.Error
+	if errors.As(err, &from) {
+		return say(meaning(from.Code() & 0xff))
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return say(budget.ErrStoreConfig, "make the directory, or give another path")
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS), errors.Is(err, unix.EISDIR):
+		return say(budget.ErrStoreConfig, adviceWritable)
+	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP):
+		return say(budget.ErrStoreConfig, "its file system cannot lock files: use a local disk")
+	}
+	return say(budget.ErrUnavailable, "nothing is known of the outcome; the same id may be sent again")
+}
+
+const adviceWritable = "the file and its directory must be writable for this user; run all processes as one user, or give another path"
+
+// meaning is what a primary result code of SQLite means to a caller, and what
+// to do about it.
+func meaning(code int) (kind error, advice string) {
+	switch code {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
+		return budget.ErrUnavailable, "another program holds the file: end what has it open, or try again"
+	case sqlite3.SQLITE_FULL:
+		return budget.ErrUnavailable, "the disk is full: make room"
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return budget.ErrStoreConfig, adviceWritable
+	case sqlite3.SQLITE_CANTOPEN:
+		return budget.ErrStoreConfig, "check that the directory exists; " + adviceWritable
+	case sqlite3.SQLITE_NOTADB:
+		return budget.ErrStoreConfig, "it is no SQLite file: give another path"
+	case sqlite3.SQLITE_CORRUPT:
+		return budget.ErrDamaged, "end all processes that use it and restore it from a backup, or move it away to begin afresh"
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_CONSTRAINT:
+		return budget.ErrDamaged, "its tables are not as they were made: restore it from a backup, or move it away to begin afresh"
+	default:
+		return budget.ErrUnavailable, "look at the disk it lies on, then try again"
+	}
+}
+
+// isTimeUp reports whether the time for the call ran out.
+func isTimeUp(err error) bool { return errors.Is(err, context.DeadlineExceeded) }

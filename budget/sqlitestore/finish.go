@@ -1,0 +1,137 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// maxSum is the largest total of a ledger a settle upwards may lead to.
+const maxSum = 9 * budget.MaxUnits
+
+// Finish implements budget.Store.
+func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	what := "settle " + f.ID + " of " + f.Budget
+	if f.Release {
+		what = "release " + f.ID + " of " + f.Budget
+	}
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	began := time.Now()
+	caller := func() int64 { return f.Now + time.Since(began).Microseconds() }
+	if err := s.check(bounded, f.Budget); err != nil {
+		return budget.Finished{}, s.explain(ctx, what, err)
+	}
+	for {
+		var answer budget.Finished
+		more := false
+		err := s.write(bounded, func(c *conn) (err error) {
+			answer, more, err = s.finish(c, f, caller)
+			return err
+		})
+		switch {
+		case err == nil && !more:
+			return answer, nil
+		case err == nil:
+			err = s.pause(bounded)
+		case errors.Is(err, errRedo):
+			err = nil
+		}
+		if err != nil {
+			return budget.Finished{}, s.explain(ctx, what, err)
+		}
+	}
+}
+
+// finish settles or releases within a transaction; more says that forgotten
+// entries are to be removed first, and that some were.
+func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer budget.Finished, more bool, err error) {
+	l, err := s.ledger(c, f.Budget)
+	if err != nil {
+		return answer, false, err
+	}
+	clock, anchor, err := s.clocks.read(l.anchor)
+	if err != nil {
+		return answer, false, err
+	}
+	now, err := l.enter(clock, f.Now)
+	if err != nil {
+		return answer, false, err
+	}
+	answer.Now = clock
+	switch {
+	case late(f.Deadline, caller()):
+		answer.Result = budget.FinishLate
+		return answer, false, nil
+	case l.b == 0:
+		answer.Result = budget.FinishExpired
+		return answer, false, nil
+	}
+	l.keep(clock, now, anchor)
+	e, err := l.entryAt(f.ID)
+	if err != nil {
+		return answer, false, err
+	}
+	if !l.held(e, now) {
+		answer.Result = budget.FinishExpired
+		return answer, false, l.write()
+	}
+	if e.state == stateOpen && !f.Release && f.Units > e.units && l.units+f.Units-e.units > maxSum {
+		// Only what is not forgotten counts.
+		if more, err = l.prune(s.steps); err == nil && more {
+			return answer, true, l.write()
+		}
+		if err != nil {
+			return answer, false, err
+		}
+	}
+	answer.Result, answer.Replayed, answer.At, err = l.end(e, f, now)
+	if err == nil {
+		err = l.write()
+	}
+	if err == nil && late(f.Deadline, caller()) {
+		err = errRedo
+	}
+	return answer, false, err
+}
+
+// end gives a held entry its end and tells what became of it.
+func (l *ledger) end(e *entry, f budget.Finish, now int64) (result budget.FinishResult, replayed bool, at int64, err error) {
+	switch {
+	case e.state == stateSettled && !f.Release && e.units == f.Units:
+		return budget.Settled, true, e.score, nil
+	case e.state == stateReleased && f.Release:
+		return budget.Released, true, e.score, nil
+	case e.state != stateOpen:
+		return budget.FinishConflict, false, e.score, nil
+	case f.Release && now >= e.score:
+		return budget.FinishExpired, false, e.score, nil
+	case f.Release:
+		return budget.Released, false, now, l.finish(e, stateReleased, 0, now, now)
+	case l.units+f.Units-e.units > maxSum:
+		return budget.FinishOverflow, false, e.score, nil
+	}
+	at = min(now, e.score)
+	return budget.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
+}
+
+// AcceptClock implements budget.Store.
+func (s *Store) AcceptClock(ctx context.Context, name string) error {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	err := s.write(bounded, func(c *conn) error {
+		l, err := s.ledger(c, name)
+		if err != nil || l.b == 0 {
+			return err
+		}
+		clock, anchor, err := s.clocks.read(l.anchor)
+		if err != nil {
+			return err
+		}
+		l.keep(clock, max(l.last, clock), anchor)
+		return l.write()
+	})
+	return s.explain(ctx, "accept the clock for "+name, err)
+}

@@ -1,0 +1,100 @@
+package sqlitestore
+
+import (
+	"context"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// sweepEvery is how often a process looks for idle budgets, in µs.
+const sweepEvery int64 = 3_600_000_000
+
+// sweepBudgets is how many idle budgets one transaction looks at.
+const sweepBudgets = 16
+
+// sweep deletes idle budgets, in one transaction of bounded size, when it is
+// time to look for them again. The budget just decided on is not among them.
+// now is its clock and caller the caller's.
+func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
+	s.mu.Lock()
+	due := s.swept == 0 || now-s.swept >= sweepEvery
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	left := false
+	err := s.write(ctx, func(c *conn) (err error) {
+		left, err = s.sweepSome(c, except, min(now, caller+budget.ClockTolerance))
+		return err
+	})
+	// Nobody waits for it: what fails here is tried again by the next writer, and
+	// a file that is out of order fails the next decision.
+	if err == nil && !left {
+		s.mu.Lock()
+		s.swept = now
+		s.mu.Unlock()
+	}
+}
+
+// sweepSome deletes what is idle at now; left says that there is more.
+func (s *Store) sweepSome(c *conn, except string, now int64) (left bool, err error) {
+	type idle struct {
+		b      int64
+		anchor anchor
+		at     int64
+		name   string
+	}
+	var one idle
+	var list []idle
+	err = c.each("SELECT b, coalesce(name, ''), boot_id, boot_offset, idle_at FROM budget WHERE idle_at < ? AND name IS NOT ? ORDER BY idle_at LIMIT ?",
+		[]any{now, except, sweepBudgets}, func() { list = append(list, one) }, &one.b, &one.name, &one.anchor.boot, &one.anchor.offset, &one.at)
+	if err != nil {
+		return false, err
+	}
+	limit := int64(s.steps)
+	for _, i := range list {
+		clock, _, err := s.clocks.read(i.anchor)
+		if err != nil {
+			return false, err
+		}
+		if i.name != "" && clock <= i.at {
+			continue // its own clock has not come so far
+		}
+		delete(s.cache, i.name)
+		done, err := deleteBudget(c, i.b, &limit)
+		if err != nil || !done {
+			return true, err
+		}
+	}
+	return len(list) == sweepBudgets && limit < int64(s.steps), nil
+}
+
+// deleteBudget deletes up to limit rows of a budget, the budget itself last. It
+// has lost its name by then: a charge under it begins a new one.
+func deleteBudget(c *conn, b int64, limit *int64) (done bool, err error) {
+	if err := c.exec("UPDATE budget SET name = NULL WHERE b = ?", b); err != nil {
+		return false, err
+	}
+	for _, query := range []string{
+		"DELETE FROM entry WHERE b = ? AND id IN (SELECT id FROM entry WHERE b = ? LIMIT ?) RETURNING 1",
+		"DELETE FROM label WHERE b = ? AND name IN (SELECT name FROM label WHERE b = ? LIMIT ?) RETURNING 1",
+	} {
+		var one int64
+		if err := c.each(query, []any{b, b, *limit}, func() { *limit-- }, &one); err != nil {
+			return false, err
+		}
+		if *limit <= 0 {
+			return false, nil
+		}
+	}
+	// Bounded by the windows and operations of a budget.
+	for _, query := range []string{
+		"DELETE FROM total WHERE b = ?", "DELETE FROM win WHERE b = ?",
+		"DELETE FROM operation WHERE b = ?", "DELETE FROM budget WHERE b = ?",
+	} {
+		if err := c.exec(query, b); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,76 @@
+package sqlitestore
+
+import "github.com/quotactl/quotactl/budget"
+
+// label is the number that stands for a label's text in the entries.
+type label struct {
+	no     int64
+	usedAt int64
+}
+
+// labelUseNoted is the age in µs at which a label's noted use is renewed.
+const labelUseNoted int64 = 3_600_000_000
+
+// maxLabels is how many labels a process remembers of a budget.
+const maxLabels = 4096
+
+// label gives an entry the numbers of its labels.
+func (l *ledger) label(e *entry, labels budget.Labels, now int64) (err error) {
+	if e.job, err = l.labelNumber(labels.Job, now); err != nil {
+		return err
+	}
+	if e.region, err = l.labelNumber(labels.Region, now); err != nil {
+		return err
+	}
+	e.run, err = l.labelNumber(labels.Run, now)
+	return err
+}
+
+// labelNumber is the number of a text, given if it has none yet; 0 for none.
+func (l *ledger) labelNumber(text string, now int64) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	known := l.labels[text]
+	if known == nil {
+		known = &label{}
+		found, err := l.c.first("SELECT no, used_at FROM label WHERE b = ? AND name = ?", []any{l.b, text}, &known.no, &known.usedAt)
+		if err != nil {
+			return 0, err
+		}
+		if !found {
+			l.labelNo++
+			known.no = l.labelNo
+		}
+		if len(l.labels) >= maxLabels {
+			clear(l.labels)
+		}
+		l.labels[text] = known
+	}
+	if known.usedAt == 0 || now-known.usedAt >= labelUseNoted {
+		known.usedAt = now
+		err := l.c.exec("INSERT OR REPLACE INTO label(b, name, no, used_at) VALUES (?, ?, ?, ?)", l.b, text, known.no, now)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return known.no, nil
+}
+
+// pruneLabels deletes up to limit labels that were not used since before.
+func (l *ledger) pruneLabels(before int64, limit int) error {
+	var texts []string
+	var text string
+	err := l.c.each("SELECT name FROM label WHERE b = ? AND used_at < ? LIMIT ?", []any{l.b, before, limit},
+		func() { texts = append(texts, text) }, &text)
+	if err != nil {
+		return err
+	}
+	for _, text := range texts {
+		delete(l.labels, text)
+		if err := l.c.exec("DELETE FROM label WHERE b = ? AND name = ?", l.b, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// ledger is what is known of one budget within a transaction, but for its
+// entries. As committed it is kept until another process writes: the version
+// tells.
+type ledger struct {
+	c *conn
+
+	b       int64 // 0: not in the file yet
+	name    string
+	version int64
+
+	born, last, newest int64
+	gone               int64 // entries of scores up to here are forgotten
+	n, units           int64 // of all entries that lie in the file
+	walkNo             int64
+	anchor             anchor
+	prunedAt, fresh    int64
+	labelNo            int64
+	idleAt             int64
+
+	ops     map[string]int64
+	opNames map[int64]string
+	windows map[string]*window
+	labels  map[string]*label
+}
+
+const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, idle_at
+	FROM budget WHERE name = ?`
+
+// readLedger reads a budget's ledger on c; known is the one last seen, or nil.
+// A budget that is not in the file gives an empty one.
+func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
+	l := &ledger{c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{}, labels: map[string]*label{}}
+	found, err := c.first(readBudget, []any{name},
+		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
+		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.idleAt)
+	if err != nil || !found {
+		return l, err
+	}
+	if known != nil && known.b == l.b && known.version == l.version {
+		known.c = c
+		return known, nil
+	}
+	var no int64
+	var text string
+	err = c.each("SELECT no, name FROM operation WHERE b = ?", []any{l.b}, func() {
+		l.ops[text], l.opNames[no] = no, text
+	}, &no, &text)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.readWindows(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?,
+	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, idle_at = ? WHERE b = ?`
+
+// create gives a new budget its row and with it its number.
+func (l *ledger) create(now int64) error {
+	l.born, l.prunedAt = now, now
+	_, err := l.c.first(`INSERT INTO budget(name, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, idle_at)
+		VALUES (?, 0, ?, 0, 0, 0, 0, 0, 0, '', 0, ?, 0, 0, ?) RETURNING b`, []any{l.name, now, now, int64(math.MaxInt64)}, &l.b)
+	return err
+}
+
+// write writes what changed.
+func (l *ledger) write() error {
+	l.version++
+	err := l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
+		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.idleAt, l.b)
+	if err != nil {
+		return err
+	}
+	return l.writeWindows()
+}
+
+// enter holds the clock against its witness and gives the time of the decision.
+func (l *ledger) enter(clock, caller int64) (now int64, err error) {
+	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
+		return 0, fmt.Errorf("budget %s: %w: it shows %d µs, the caller's %d, last seen %d: set the machine's clock right, or accept it",
+			l.name, budget.ErrClock, clock, caller, l.last)
+	}
+	return max(clock, l.last), nil
+}
+
+// keep takes over the time of a decision. An anchor by which the clock stands
+// behind last seen is not kept: the wall clock it was taken from is wrong, as on
+// a machine that has just started and not yet asked for the time.
+func (l *ledger) keep(clock, now int64, a anchor) {
+	l.last = now
+	if clock >= now {
+		l.anchor = a
+	}
+}
+
+// horizon is the instant up to which nothing is held at now.
+func (l *ledger) horizon(now int64) int64 {
+	h := now - budget.MinHeld
+	for _, w := range l.windows {
+		h = min(h, w.lower(now))
+	}
+	return h
+}
+
+// crowded reports whether every number that operations may have is taken.
+func (l *ledger) crowded() bool {
+	n := len(l.ops)
+	if _, ok := l.ops[budget.OtherOperation]; ok {
+		n--
+	}
+	return n >= budget.MaxOperations
+}
+
+// counted is the operation under which one is counted. The entries of those
+// beyond MaxOperations keep no other name: an id used again for another of
+// them, of the same units, counts as the same call.
+func (l *ledger) counted(operation string) string {
+	if _, ok := l.ops[operation]; !ok && l.crowded() {
+		return budget.OtherOperation
+	}
+	return operation
+}
+
+// number is the number of an operation, given if it has none yet.
+func (l *ledger) number(operation string) (int64, error) {
+	operation = l.counted(operation)
+	if no, ok := l.ops[operation]; ok {
+		return no, nil
+	}
+	no := int64(len(l.ops)) + 1
+	if err := l.c.exec("INSERT INTO operation(b, no, name) VALUES (?, ?, ?)", l.b, no, operation); err != nil {
+		return 0, err
+	}
+	l.ops[operation], l.opNames[no] = no, operation
+	return no, nil
+}
+
+// covers reports whether a limit counts what stands under an operation's number.
+// What stands under OtherOperation may be any operation that has no number:
+// limits that could cover one count it, so that none is ever passed.
+func (l *ledger) covers(limit budget.Limit, no int64) bool {
+	name := l.opNames[no]
+	if limit.Covers(name) {
+		return true
+	}
+	return name == budget.OtherOperation && l.crowded() && coversUnknown(limit, l.ops)
+}
+
+// coversUnknown reports whether a limit may cover an operation that is not
+// among the known.
+func coversUnknown(limit budget.Limit, known map[string]int64) bool {
+	named := false
+	for _, pattern := range limit.Operations {
+		if strings.HasPrefix(pattern, "!") {
+			continue
+		}
+		named = true
+		if _, ok := known[pattern]; !ok {
+			return true // a prefix too is never an operation's name
+		}
+	}
+	return !named
+}

@@ -1,0 +1,65 @@
+package sqlitestore
+
+import "github.com/quotactl/quotactl/budget"
+
+// counting is a limit with the totals of its window.
+type counting struct {
+	l     *ledger
+	limit budget.Limit
+	w     *window
+	ops   map[int64]bool // whether it counts an operation; filled as asked
+}
+
+func newCounting(l *ledger, limit budget.Limit, w *window) *counting {
+	return &counting{l: l, limit: limit, w: w, ops: map[int64]bool{}}
+}
+
+// sees reports whether the limit counts the entries of a lane.
+func (v *counting) sees(lane int64) bool {
+	if !covered(v.limit, lane) {
+		return false
+	}
+	if v.limit.CoversAll() {
+		return true
+	}
+	op := lane / classes
+	covers, known := v.ops[op]
+	if !known {
+		covers = v.l.covers(v.limit, op)
+		v.ops[op] = covers
+	}
+	return covers
+}
+
+// of takes from both sums the one that the limit counts.
+func (v *counting) of(units, calls int64) int64 {
+	if v.limit.Counts == budget.CountCalls {
+		return calls
+	}
+	return units
+}
+
+// used is what the limit has used at the instant its window was advanced to.
+func (v *counting) used() int64 {
+	if v.limit.CoversAll() {
+		return v.of(v.w.units, v.w.calls)
+	}
+	sum := int64(0)
+	for lane, t := range v.w.lanes {
+		if v.sees(lane) {
+			sum += v.of(t.units, t.calls)
+		}
+	}
+	return sum
+}
+
+// back is what has come back to the limit since its totals began.
+func (v *counting) back() int64 {
+	sum := int64(0)
+	for lane, t := range v.w.lanes {
+		if v.sees(lane) {
+			sum += v.of(t.backUnits, t.backCalls)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,136 @@
+package sqlitestore
+
+import (
+	"context"
+	"math"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Look implements budget.Store. It writes nothing and waits for no writer. A
+// window that no decision has used is summed from the entries, in time
+// proportional to them.
+func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	var view budget.View
+	err := s.check(bounded, look.Budget)
+	if err == nil {
+		err = s.read(bounded, func(c *conn) (err error) {
+			view, err = s.look(bounded, c, look)
+			return err
+		})
+	}
+	if err != nil {
+		return budget.View{}, s.explain(ctx, "look at "+look.Budget, err)
+	}
+	return view, nil
+}
+
+// look reads within a transaction. The totals it brings up to date are its own.
+func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budget.View, err error) {
+	l, err := readLedger(c, look.Budget, nil)
+	if err != nil {
+		return view, err
+	}
+	clock, _, err := s.clocks.read(l.anchor)
+	if err != nil {
+		return view, err
+	}
+	now, err := l.enter(clock, look.Now)
+	if err != nil {
+		return view, err
+	}
+	view.Now = clock
+	for _, limit := range look.Limits {
+		if err := ctx.Err(); err != nil {
+			return view, err
+		}
+		seen, err := l.lookAt(limit, now)
+		if err != nil {
+			return view, err
+		}
+		view.Limits = append(view.Limits, seen)
+	}
+	return view, nil
+}
+
+// lookAt reads what one limit has used.
+func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, err error) {
+	key := limit.Window.Key()
+	w, live := l.windows[key]
+	if !live {
+		if w, err = l.begin(limit.Window, now, l.horizon(now)); err != nil {
+			return seen, err
+		}
+		delete(l.windows, key)
+	}
+	w.shape = limit.Window
+	for done := false; !done; {
+		steps := math.MaxInt
+		if done, err = l.advance(w, now, &steps); err != nil {
+			return seen, err
+		}
+	}
+	v := newCounting(l, limit, w)
+	seen.Used = v.used()
+	if w.floor > w.cutAt(now) && l.born > 0 && l.born <= w.floor {
+		seen.Since = w.floor + 1
+	}
+	if seen.Used == 0 {
+		return seen, nil
+	}
+	first, err := v.lowest()
+	if err != nil {
+		return seen, err
+	}
+	seen.NextAt = limit.Window.Returns(first)
+	// A window that is not live knows no more than what is held, then as now.
+	floor := w.floor
+	if !live {
+		floor = l.horizon(seen.NextAt)
+	}
+	seen.NextAmount, err = v.upTo(max(limit.Window.Cut(seen.NextAt), floor))
+	return seen, err
+}
+
+// lowest is the lowest score of what the limit counts.
+func (v *counting) lowest() (int64, error) {
+	score := none
+	for lane, t := range v.w.lanes {
+		if t.calls == 0 || !v.sees(lane) {
+			continue
+		}
+		rows, _, err := v.l.rows(lane, t.cut, toTheEnd, 1)
+		if err != nil {
+			return 0, err
+		}
+		if len(rows) > 0 {
+			score = min(score, rows[0].score)
+		}
+	}
+	return score, nil
+}
+
+// upTo is what the limit counts of scores up to one.
+func (v *counting) upTo(score int64) (int64, error) {
+	sum := int64(0)
+	for lane, t := range v.w.lanes {
+		if t.calls == 0 || !v.sees(lane) {
+			continue
+		}
+		// Of a calendar what lies beyond is less to read, else what lies below.
+		query, from := "SELECT score, units FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?", t.cut
+		to, sign := score, int64(1)
+		if v.w.kind == budget.CalendarKind {
+			from, to, sign = max(score, t.cut), toTheEnd, -1
+			sum += v.of(t.units, t.calls)
+		}
+		var r row
+		err := v.l.c.each(query, []any{v.l.b, lane, from, to}, func() { sum += sign * v.of(r.units, 1) }, &r.score, &r.units)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return sum, nil
+}

@@ -1,0 +1,23 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/budget/storetest"
+)
+
+// shared is a file that several processes open.
+var shared = storetest.Shared{
+	Address: func(t testing.TB) string { return filepath.Join(t.TempDir(), "q.db") },
+	Open: func(ctx context.Context, address string) (storetest.Store, error) {
+		return sqlitestore.Open(ctx, address, sqlitestore.Options{Timeout: 30 * time.Second})
+	},
+}
+
+func TestMain(m *testing.M) { storetest.Main(m, shared) }
+
+func TestProcesses(t *testing.T) { storetest.Processes(t, shared) }

@@ -1,0 +1,153 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// schemaVersion is what this version of the program reads and writes.
+const schemaVersion = 1
+
+// applicationID marks SQLite files as ours: "qctl".
+const applicationID = 0x7163746c
+
+// schema makes the tables. All instants are µs of the store's clock.
+//
+// An entry's score is the instant it finishes: its time for a plain charge, the
+// lease's end while a reservation is open. Its lane is the operation's number
+// times four, plus its class: 0 has units, 1 has none, 2 was released. Walks,
+// expiry and the building of totals go along entry_walk, lane by lane, and read
+// nothing else.
+//
+// A total counts the entries of one lane whose score is above cut and not above
+// built.
+const schema = `
+CREATE TABLE budget (
+	b INTEGER PRIMARY KEY AUTOINCREMENT,
+	name TEXT UNIQUE,            -- null: idle and being deleted
+	version INTEGER NOT NULL,    -- of all that is kept of the budget
+	born INTEGER NOT NULL,       -- the first decision
+	last INTEGER NOT NULL,       -- last seen
+	newest INTEGER NOT NULL,     -- the newest entry's time
+	gone INTEGER NOT NULL,       -- entries of scores up to here are forgotten
+	n INTEGER NOT NULL,          -- entries, the forgotten that still lie there included
+	units INTEGER NOT NULL,      -- of those
+	walk_no INTEGER NOT NULL,    -- grows when an entry of the past changes
+	boot_id TEXT NOT NULL,
+	boot_offset INTEGER NOT NULL,-- store's clock less that boot's clock
+	pruned_at INTEGER NOT NULL,
+	fresh INTEGER NOT NULL,      -- entries made since
+	label_no INTEGER NOT NULL,   -- the newest label's number
+	idle_at INTEGER NOT NULL     -- when nothing of it matters any more
+);
+CREATE INDEX budget_idle ON budget(idle_at);
+CREATE TABLE operation (
+	b INTEGER NOT NULL, no INTEGER NOT NULL, name TEXT NOT NULL,
+	PRIMARY KEY (b, no)
+) WITHOUT ROWID;
+CREATE TABLE label (
+	b INTEGER NOT NULL, name TEXT NOT NULL, no INTEGER NOT NULL, used_at INTEGER NOT NULL,
+	PRIMARY KEY (b, name)
+) WITHOUT ROWID;
+CREATE INDEX label_use ON label(b, used_at);
+CREATE TABLE entry (
+	b INTEGER NOT NULL, id TEXT NOT NULL,
+	lane INTEGER NOT NULL, score INTEGER NOT NULL,
+	start INTEGER NOT NULL,      -- when it was charged
+	asked INTEGER NOT NULL, units INTEGER NOT NULL,
+	state INTEGER NOT NULL,      -- 0 plain, 1 open, 2 settled, 3 released
+	job INTEGER NOT NULL, region INTEGER NOT NULL, run INTEGER NOT NULL, -- label numbers; 0: none
+	PRIMARY KEY (b, id)
+) WITHOUT ROWID;
+CREATE INDEX entry_walk ON entry(b, lane, score, units);
+CREATE TABLE win (
+	b INTEGER NOT NULL, no INTEGER NOT NULL, key TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	length INTEGER NOT NULL,     -- of a rolling window; else 0
+	longest INTEGER NOT NULL,
+	used_at INTEGER NOT NULL,
+	cut INTEGER NOT NULL,        -- a calendar's, as of its last use
+	floor INTEGER NOT NULL,      -- what finished up to here it does not know
+	PRIMARY KEY (b, no)
+) WITHOUT ROWID;
+CREATE TABLE total (
+	b INTEGER NOT NULL, win INTEGER NOT NULL, lane INTEGER NOT NULL,
+	units INTEGER NOT NULL, calls INTEGER NOT NULL,
+	cut INTEGER NOT NULL, built INTEGER NOT NULL,
+	next INTEGER NOT NULL,       -- no counted entry has a lower score
+	back_units INTEGER NOT NULL, -- came back since the total began
+	back_calls INTEGER NOT NULL,
+	PRIMARY KEY (b, win, lane)
+) WITHOUT ROWID;
+CREATE TABLE job (
+	name TEXT PRIMARY KEY,
+	next_region TEXT NOT NULL, last_tick INTEGER NOT NULL, last_manual INTEGER NOT NULL,
+	last BLOB,
+	holder TEXT NOT NULL, held_until INTEGER NOT NULL,
+	boot_id TEXT NOT NULL        -- the boot in which the mark was taken
+) WITHOUT ROWID;
+CREATE TABLE job_clock (
+	one INTEGER PRIMARY KEY CHECK (one = 1),
+	boot_id TEXT NOT NULL, boot_offset INTEGER NOT NULL
+);
+`
+
+// prepareFile makes the tables of a new file and refuses what is not ours. The
+// caller holds the file lock.
+func prepareFile(ctx context.Context, c *conn) error {
+	// Looked at before anything is changed: another program's file stays as it is.
+	if _, err := identify(ctx, c); err != nil {
+		return err
+	}
+	var mode string
+	if err := c.raw.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("%w: SQLite cannot keep a write-ahead log there (journal mode %s): use a local disk", budget.ErrStoreConfig, mode)
+	}
+	err := c.begin(ctx, "IMMEDIATE")
+	if err != nil {
+		return err
+	}
+	err = func() error {
+		fresh, err := identify(ctx, c)
+		if err != nil || !fresh {
+			return err
+		}
+		_, err = c.raw.ExecContext(ctx, fmt.Sprintf("%s PRAGMA application_id=%d; PRAGMA user_version=%d;", schema, applicationID, schemaVersion))
+		return err
+	}()
+	if err == nil {
+		err = c.exec("COMMIT")
+	}
+	if err != nil {
+		_ = c.exec("ROLLBACK") // fails where the error already ended the transaction
+	}
+	return err
+}
+
+// identify tells whether the file is new; it fails when the file is not ours or
+// newer than this program.
+func identify(ctx context.Context, c *conn) (fresh bool, err error) {
+	var id, version, tables int64
+	for query, dest := range map[string]*int64{
+		"PRAGMA application_id": &id, "PRAGMA user_version": &version, "SELECT count(*) FROM sqlite_schema": &tables,
+	} {
+		if err := c.raw.QueryRowContext(ctx, query).Scan(dest); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case id == 0 && version == 0 && tables == 0:
+		return true, nil
+	case id != applicationID:
+		return false, fmt.Errorf("%w: it is a SQLite file of another program: give another path", budget.ErrStoreConfig)
+	case version > schemaVersion:
+		return false, fmt.Errorf("%w: its schema has version %d, this program knows up to %d: use the newer quotactl for all processes that share the file",
+			budget.ErrStoreConfig, version, schemaVersion)
+	}
+	return false, nil
+}

@@ -1,0 +1,154 @@
+// Package sqlitestore keeps ledgers and the jobs' state in one SQLite file that
+// the processes of one machine share. It needs no server: [Open] makes the file
+// when it is not there, and what was acknowledged survives the death of any
+// process.
+//
+// Fetch jobs need none of its verbs: they charge through package budget.
+// Beyond [budget.Store], Job reads what is kept of a job, Begin takes its
+// overlap mark, Renew keeps it and End gives it up.
+//
+// Beside the file lie SQLite's own PATH-wal and PATH-shm, and PATH.lock and
+// PATH.next, by which the processes take turns. While a process uses the file,
+// nothing but SQLite may open, copy or remove it and the first two.
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// DefaultTimeout bounds a call when Options say nothing.
+const DefaultTimeout = 2 * time.Second
+
+// Options change how a Store works. The zero value means the defaults.
+type Options struct {
+	// Timeout bounds one call, its waits for other processes included, where
+	// the context has no earlier deadline; DefaultTimeout when 0.
+	Timeout time.Duration
+}
+
+// Store is a budget.Store on a file. It is safe for concurrent use by
+// goroutines, and the file by processes of one machine. Use Open.
+type Store struct {
+	path    string
+	timeout time.Duration
+	clocks  clocks
+	steps   int    // rows a transaction expires, builds or walks at most
+	pruning int    // rows a transaction prunes at most
+	paused  func() // called between the transactions of one call; nil: nothing
+
+	lock   *fileLock
+	turn   chan struct{} // holds one token: whose it is may write
+	looks  chan struct{} // the same for the reading connection
+	writer *conn         // owned by the holder of turn
+	reader *conn         // owned by the holder of looks
+
+	cache map[string]*ledger // as last committed by this process; owned by the holder of turn
+
+	mu     sync.Mutex           // guards all below
+	checks map[string]time.Time // when each budget's entries were last counted
+	swept  int64                // when idle budgets were last looked for
+	closed bool
+}
+
+var _ budget.Store = (*Store)(nil)
+
+// Open opens the file at path, or makes it. The directory must exist, on a
+// file system of this machine. Errors: ErrStoreConfig when the file cannot
+// serve (another program's, a newer quotactl's, not writable, on a network),
+// ErrUnavailable when it did not answer in time, and the context's error.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	clocks, err := machineClocks()
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w: the machine's boot clock cannot be read (%w); run it where it can", path, budget.ErrStoreConfig, err)
+	}
+	return open(ctx, path, o, clocks)
+}
+
+// maxSteps is how many rows one transaction expires, builds or walks at most:
+// then others get in.
+const maxSteps = 2000
+
+// maxPruned is how many rows one transaction prunes at most.
+const maxPruned = 256
+
+func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	full, err := filepath.Abs(path)
+	if err != nil || path == "" {
+		return nil, fmt.Errorf("open store %q: %w: give the path of a file", path, budget.ErrStoreConfig)
+	}
+	s := &Store{
+		path: full, timeout: o.Timeout, clocks: clocks, steps: maxSteps, pruning: maxPruned,
+		turn: make(chan struct{}, 1), looks: make(chan struct{}, 1),
+		cache: map[string]*ledger{}, checks: map[string]time.Time{},
+	}
+	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if err := s.start(bounded); err != nil {
+		_ = s.Close() // nothing was written; why it could not start says more
+		return nil, s.explain(ctx, "open", err)
+	}
+	return s, nil
+}
+
+// start checks the place, prepares the file and opens both connections.
+func (s *Store) start(ctx context.Context) error {
+	if err := checkFileSystem(filepath.Dir(s.path)); err != nil {
+		return err
+	}
+	lock, err := openLock(s.path)
+	if err != nil {
+		return err
+	}
+	s.lock = lock
+	if err := lock.take(ctx); err != nil {
+		return err
+	}
+	defer lock.drop()
+	if s.writer, err = connect(ctx, s.path, s.timeout, false); err != nil {
+		return err
+	}
+	if err := prepareFile(ctx, s.writer); err != nil {
+		return err
+	}
+	s.reader, err = connect(ctx, s.path, s.timeout, true)
+	return err
+}
+
+// Close waits for the call under way and closes the file. Later calls fail with
+// ErrClosed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	was := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if was {
+		return nil
+	}
+	s.turn <- struct{}{}
+	s.looks <- struct{}{}
+	defer func() { <-s.turn; <-s.looks }()
+	// The writer goes last: the last connection to the file writes the log back.
+	errs := []error{s.reader.close(), s.writer.close(), s.lock.close()}
+	s.reader, s.writer, s.lock = nil, nil, nil
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close store %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// isClosed reports whether Close was called.
+func (s *Store) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}

@@ -1,0 +1,66 @@
+package sqlitestore
+
+import "github.com/quotactl/quotactl/budget"
+
+// When forgotten entries are removed: so many new ones or so long after the
+// last time, in µs.
+const (
+	pruneFresh int64 = 64
+	pruneAfter int64 = 600_000_000
+)
+
+// labelIdle is how long past an entry's time its labels may still be asked
+// for, beyond the instant up to which entries are forgotten, in µs: the longest
+// lease, and the age at which a label's noted use is renewed.
+const labelIdle = int64(budget.MaxLease/1000) + 2*labelUseNoted
+
+// tidy removes up to limit forgotten entries, and labels that none bears any
+// more, when it is time again.
+func (l *ledger) tidy(limit int) error {
+	if l.fresh < pruneFresh && l.last-l.prunedAt < pruneAfter {
+		return nil
+	}
+	l.fresh, l.prunedAt = 0, l.last
+	if _, err := l.prune(limit); err != nil {
+		return err
+	}
+	return l.pruneLabels(l.gone-labelIdle, limit)
+}
+
+// prune removes up to limit forgotten entries; more says that others are left.
+func (l *ledger) prune(limit int) (more bool, err error) {
+	lanes, err := l.lanes()
+	if err != nil {
+		return false, err
+	}
+	for _, lane := range lanes {
+		e, list := entry{lane: lane}, []entry(nil)
+		err := l.c.each("SELECT id, score, units FROM entry WHERE b = ? AND lane = ? AND score <= ? ORDER BY score LIMIT ?",
+			[]any{l.b, lane, l.gone, limit}, func() { list = append(list, e) }, &e.id, &e.score, &e.units)
+		if err != nil {
+			return false, err
+		}
+		for i := range list {
+			if err := l.remove(&list[i]); err != nil {
+				return false, err
+			}
+		}
+		if limit -= len(list); limit <= 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// postpone notes when the budget will be idle: past its longest window by a
+// week. It is noted anew when that has moved on by an hour.
+func (l *ledger) postpone() {
+	longest := budget.MinHeld
+	for _, w := range l.windows {
+		longest = max(longest, w.longest)
+	}
+	at := l.last + longest + budget.WindowIdle
+	if at-l.idleAt >= budget.WindowUseNoted || l.version == 0 {
+		l.idleAt = at
+	}
+}

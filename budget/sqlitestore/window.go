@@ -1,0 +1,247 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// window is a live window with its totals.
+type window struct {
+	no      int64
+	key     string
+	kind    budget.Kind
+	length  int64
+	longest int64
+	usedAt  int64
+	cut     int64 // a calendar's, as of its last use
+	floor   int64 // what finished up to here it does not know
+	dirty   bool
+
+	lanes map[int64]*total
+	units int64 // of all lanes
+	calls int64
+	next  int64 // no counted entry has a lower score
+	grows bool  // some lane is not built to its end
+
+	shape      budget.Window // set while a limit of it is at hand
+	start, end int64         // the calendar's period last asked for
+}
+
+// total counts the entries of one lane whose score is above cut and not above
+// built; released ones never.
+type total struct {
+	units, calls         int64
+	cut, built           int64
+	next                 int64
+	backUnits, backCalls int64 // came back since the total began
+	dirty                bool
+}
+
+// toTheEnd is where a total ends that counts everything above its cut.
+const toTheEnd int64 = math.MaxInt64
+
+// none is the next score of a total that counts nothing.
+const none int64 = math.MaxInt64
+
+func (t *total) counts(score int64) bool { return score > t.cut && score <= t.built }
+
+// lower is the instant up to which finished entries do not count at now.
+func (w *window) lower(now int64) int64 {
+	if w.kind == budget.CalendarKind {
+		return w.cut
+	}
+	return now - w.length
+}
+
+// cutAt is the last instant that does not count at an instant, for a window
+// whose limit is at hand.
+func (w *window) cutAt(at int64) int64 {
+	if w.kind != budget.CalendarKind {
+		return at - w.length
+	}
+	if at < w.start || at >= w.end {
+		w.start, w.end = w.shape.Calendar.Period(at)
+	}
+	return w.start - 1
+}
+
+// total is the total of a lane, begun where there is none: no entry lies in it
+// then but those still to be counted.
+func (w *window) total(lane int64) *total {
+	t := w.lanes[lane]
+	if t == nil {
+		t = &total{cut: w.floor, built: toTheEnd, next: none}
+		w.lanes[lane] = t
+	}
+	return t
+}
+
+// add changes a total and the window's sum.
+func (w *window) add(t *total, units, calls int64) {
+	t.units += units
+	t.calls += calls
+	t.dirty = true
+	w.units += units
+	w.calls += calls
+}
+
+// back takes what no longer counts out of a total.
+func (w *window) back(t *total, units, calls int64) {
+	w.add(t, -units, -calls)
+	t.backUnits += units
+	t.backCalls += calls
+}
+
+// count adds an entry to every total in which its score counts, or takes it out
+// (both numbers negative).
+func (l *ledger) count(lane, score, units, calls int64) {
+	if lane%classes == classReleased {
+		return
+	}
+	for _, w := range l.windows {
+		t := w.total(lane)
+		if !t.counts(score) {
+			continue
+		}
+		w.add(t, units, calls)
+		if calls > 0 {
+			t.next = min(t.next, score)
+			w.next = min(w.next, score)
+		}
+	}
+}
+
+// takeBack takes an entry that is forgotten out of the totals in which it still
+// stands, since they are brought up to date only when they are used.
+func (l *ledger) takeBack(lane, score, units int64) {
+	for _, w := range l.windows {
+		if t := w.lanes[lane]; t != nil && t.counts(score) {
+			w.back(t, units, 1)
+		}
+	}
+}
+
+// use makes the windows of the limits live and drops those long unused.
+func (l *ledger) use(limits []budget.Limit, now int64) error {
+	for key, w := range l.windows {
+		if now > w.usedAt+w.longest+budget.WindowIdle {
+			if err := l.drop(w); err != nil {
+				return err
+			}
+			delete(l.windows, key)
+		}
+	}
+	horizon := l.horizon(now)
+	for _, limit := range limits {
+		w := l.windows[limit.Window.Key()]
+		if w == nil {
+			var err error
+			if w, err = l.begin(limit.Window, now, horizon); err != nil {
+				return err
+			}
+			w.dirty = true
+		}
+		w.shape = limit.Window
+		if now-w.usedAt >= budget.WindowUseNoted {
+			w.usedAt, w.dirty = now, true
+		}
+		if w.kind == budget.CalendarKind && w.cutAt(now) != w.cut {
+			w.cut, w.dirty = w.cutAt(now), true
+		}
+	}
+	return nil
+}
+
+// begin makes a window live. Its totals are still to be built from the entries
+// that lie above its cut and are not forgotten.
+func (l *ledger) begin(shape budget.Window, now, floor int64) (*window, error) {
+	w := &window{
+		no: 1, key: shape.Key(), kind: shape.Kind, length: shape.Length, longest: shape.Longest(),
+		usedAt: now, floor: floor, lanes: map[int64]*total{}, next: none, shape: shape,
+	}
+	for _, other := range l.windows {
+		w.no = max(w.no, other.no+1)
+	}
+	lanes, err := l.lanes()
+	if err != nil {
+		return nil, err
+	}
+	lower := max(w.cutAt(now), floor, l.gone)
+	for _, lane := range lanes {
+		if lane%classes != classReleased {
+			w.lanes[lane] = &total{cut: lower, built: lower, next: none, dirty: true}
+			w.grows = true
+		}
+	}
+	l.windows[w.key] = w
+	return w, nil
+}
+
+// drop deletes a window.
+func (l *ledger) drop(w *window) error {
+	if err := l.c.exec("DELETE FROM total WHERE b = ? AND win = ?", l.b, w.no); err != nil {
+		return err
+	}
+	return l.c.exec("DELETE FROM win WHERE b = ? AND no = ?", l.b, w.no)
+}
+
+// readWindows reads the live windows and their totals.
+func (l *ledger) readWindows() error {
+	numbers := map[int64]*window{}
+	var w window
+	err := l.c.each("SELECT no, key, kind, length, longest, used_at, cut, floor FROM win WHERE b = ?", []any{l.b}, func() {
+		read := w
+		read.lanes, read.next = map[int64]*total{}, none
+		l.windows[read.key], numbers[read.no] = &read, &read
+	}, &w.no, &w.key, &w.kind, &w.length, &w.longest, &w.usedAt, &w.cut, &w.floor)
+	if err != nil {
+		return err
+	}
+	var no, lane int64
+	var t total
+	bad := false
+	err = l.c.each("SELECT win, lane, units, calls, cut, built, next, back_units, back_calls FROM total WHERE b = ?", []any{l.b}, func() {
+		w, read := numbers[no], t
+		bad = bad || w == nil || t.calls < 0
+		if w == nil {
+			return
+		}
+		w.lanes[lane] = &read
+		w.units += t.units
+		w.calls += t.calls
+		w.next = min(w.next, t.next)
+		w.grows = w.grows || t.built != toTheEnd
+	}, &no, &lane, &t.units, &t.calls, &t.cut, &t.built, &t.next, &t.backUnits, &t.backCalls)
+	if err == nil && bad {
+		err = fmt.Errorf("budget %s: %w: its totals are not those of its windows; %s", l.name, budget.ErrDamaged, adviceDamaged)
+	}
+	return err
+}
+
+// writeWindows writes the windows and totals that changed.
+func (l *ledger) writeWindows() error {
+	for _, w := range l.windows {
+		if w.dirty {
+			err := l.c.exec("INSERT OR REPLACE INTO win(b, no, key, kind, length, longest, used_at, cut, floor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+				l.b, w.no, w.key, string(w.kind), w.length, w.longest, w.usedAt, w.cut, w.floor)
+			if err != nil {
+				return err
+			}
+			w.dirty = false
+		}
+		for lane, t := range w.lanes {
+			if !t.dirty {
+				continue
+			}
+			err := l.c.exec("INSERT OR REPLACE INTO total(b, win, lane, units, calls, cut, built, next, back_units, back_calls) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+				l.b, w.no, lane, t.units, t.calls, t.cut, t.built, t.next, t.backUnits, t.backCalls)
+			if err != nil {
+				return err
+			}
+			t.dirty = false
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// betweenSteps is how long a call that goes on in another transaction leaves
+// the file to others first.
+const betweenSteps = 500 * time.Microsecond
+
+// errRedo undoes a transaction that is to be run again: a deadline passed in it.
+var errRedo = errors.New("run the transaction again")
+
+// bound gives a call its time.
+func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.timeout)
+}
+
+// write runs step in one transaction. It waits its turn until the context ends,
+// and commits only while the context stands.
+func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
+	if err := s.enter(ctx, s.turn); err != nil {
+		return err
+	}
+	defer func() { <-s.turn }()
+	if s.isClosed() {
+		return budget.ErrClosed
+	}
+	if err := s.lock.take(ctx); err != nil {
+		return err
+	}
+	defer s.lock.drop()
+	if s.writer == nil {
+		if s.writer, err = connect(ctx, s.path, s.timeout, false); err != nil {
+			return err
+		}
+	}
+	if err = s.writer.begin(ctx, "IMMEDIATE"); err == nil {
+		err = step(s.writer)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = s.writer.exec("COMMIT")
+	}
+	if err != nil {
+		clear(s.cache)
+		s.writer = undo(s.writer)
+	}
+	return err
+}
+
+// undo ends a transaction that failed; a connection where none can be ended is
+// given up, since it may be the connection that failed.
+func undo(c *conn) *conn {
+	if err := c.exec("ROLLBACK"); err == nil {
+		return c
+	}
+	_ = c.close() // it is of no more use, however it closes
+	return nil
+}
+
+// enter waits for the token of a connection.
+func (s *Store) enter(ctx context.Context, token chan struct{}) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case token <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// read runs step in a transaction that only reads. It waits for no writer.
+func (s *Store) read(ctx context.Context, step func(*conn) error) (err error) {
+	if err := s.enter(ctx, s.looks); err != nil {
+		return err
+	}
+	defer func() { <-s.looks }()
+	if s.isClosed() {
+		return budget.ErrClosed
+	}
+	if s.reader == nil {
+		if s.reader, err = connect(ctx, s.path, s.timeout, true); err != nil {
+			return err
+		}
+	}
+	if err = s.reader.begin(ctx, "DEFERRED"); err == nil {
+		err = step(s.reader)
+	}
+	s.reader = undo(s.reader) // nothing was written
+	return err
+}
+
+// ledger reads a budget's ledger to write to it. What is written stands in the
+// cache from then on, until a transaction fails.
+func (s *Store) ledger(c *conn, name string) (*ledger, error) {
+	l, err := readLedger(c, name, s.cache[name])
+	if err != nil {
+		return nil, err
+	}
+	if len(s.cache) >= maxCached && s.cache[name] == nil {
+		clear(s.cache)
+	}
+	s.cache[name] = l
+	return l, nil
+}
+
+// maxCached is how many ledgers a process remembers.
+const maxCached = 256
+
+// pause lets others in between two transactions of one call.
+func (s *Store) pause(ctx context.Context) error {
+	if s.paused != nil {
+		s.paused()
+	}
+	return wait(ctx, betweenSteps)
+}

@@ -1,0 +1,249 @@
+-- Decides a batch of charges for one budget in one step, or brings its totals
+-- up to now when the batch is empty.
+--
+-- KEYS  m, e, x, then z:<op> and y:<op> for each operation in order of number
+-- ARGV  1 operations registered, as the caller knows   2 names to add, by comma
+--       3 steps allowed   4 caller's clock, µs   5 windows   6 limits   7 items
+--       8 1 to look at the limits too, else 0
+--       a window: key, longest µs, p0, p1, p2 (starts of the calendar's periods
+--         around now; 0 for a rolling window)
+--       a limit: window's place in the batch, u or c (what it counts), the
+--         operations' numbers by comma, in order, and for a look the instant at
+--         which a calendar's entries below it return (0 for a rolling window)
+--       an item: id, operation's number, units, lease µs, deadline µs or 0,
+--         labels job|region|run, walk's progress, and a bound per limit (empty
+--         where the limit does not cover it)
+-- Returns {status, clock, …}:
+--   0 {…, items, born, now, looks}: an item is {result, replayed, units, at, limit,
+--     progress, used and score per limit}; result as budget.Result, or 8: again;
+--     a look is {used, floor, least score that counts or 0, what is returned
+--     with it (rolling) or finishes at the instant or later (calendar)}
+--   1 again: totals are not yet those of now     2 {…, operations by comma}
+--   3 now, for which calendar periods are needed 4 the clock jumped
+--   5 {…, what is wrong}: damaged                6 {…, version}: newer format
+
+local raw = clock()
+local problem = load()
+if problem then return {6, int(raw), M.v} end
+local argn = 8
+local function arg()
+  argn = argn + 1
+  return ARGV[argn]
+end
+if tonumber(ARGV[1]) ~= M.nops then return {2, int(raw), M.ops} end
+local caller = tonumber(ARGV[4])
+if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
+if glitch(raw, caller) then return {4, int(raw)} end
+local looking = ARGV[8] == '1'
+if looking and not M.v then return {0, int(raw), {}, '0', '0', {}} end
+problem = counted()
+if problem then return {5, int(raw), problem} end
+problem = preloadStars()
+if problem then return {5, int(raw), problem} end
+
+limitSteps = tonumber(ARGV[3])
+local now = math.max(raw, M.last)
+local asked = {}
+for i = 1, tonumber(ARGV[5]) do
+  local a = {key = arg(), longest = tonumber(arg()), p0 = tonumber(arg()), p1 = tonumber(arg()), p2 = tonumber(arg())}
+  if string.sub(a.key, 1, 1) == 'c' and (now < a.p0 or now >= a.p2) then return {3, int(raw), int(now)} end
+  asked[i] = a
+end
+
+-- From here on the ledger is written.
+local born = not M.v
+if born then M.born = now end
+if ARGV[2] ~= '' then
+  for _ in string.gmatch(ARGV[2], '[^,]+') do nops = nops + 1 end
+  M.ops = M.ops == '' and ARGV[2] or M.ops .. ',' .. ARGV[2]
+end
+M.last = now
+local batch = use(asked, now)
+
+local function bringAll()
+  for i = 1, #batch do
+    local w = batch[i]
+    if not w.len and M.last >= w.p2 then return false end
+    if not bring(w, M.last) then return false end
+  end
+  return true
+end
+if not bringAll() then
+  save(born)
+  return {1, int(raw)}
+end
+
+local limits = {}
+for i = 1, tonumber(ARGV[6]) do
+  local l = {win = batch[tonumber(arg())], calls = arg() == 'c', covered = {}, all = false}
+  for op in string.gmatch(arg(), '%d+') do l.covered[#l.covered + 1] = tonumber(op) end
+  l.all = #l.covered == nops
+  l.returns = looking and tonumber(arg()) or 0
+  limits[i] = l
+end
+
+local items, ids, wanted = {}, {}, {}
+for i = 1, tonumber(ARGV[7]) do
+  local item = {id = arg(), op = tonumber(arg()), units = tonumber(arg()), lease = tonumber(arg()), deadline = tonumber(arg()),
+    labels = arg(), progress = arg(), bound = {}}
+  for j = 1, #limits do item.bound[j] = tonumber(arg()) end
+  items[i], ids[i] = item, item.id
+  for j = 1, #wins do wanted[#wanted + 1] = wins[j].no .. '|' .. item.op end
+end
+for i = 1, #limits do
+  local l = limits[i]
+  if not l.all then
+    for j = 1, #l.covered do wanted[#wanted + 1] = l.win.no .. '|' .. l.covered[j] end
+  end
+end
+preload(wanted)
+
+local entries, written = {}, {}
+if #ids > 0 then
+  local found = redis.call('HMGET', keyE, unpack(ids))
+  for i = 1, #ids do entries[ids[i]] = parse(found[i]) end
+end
+
+-- resume reads a walk's progress: how far each limit's walk came, when nothing
+-- of what it took in has changed since.
+local function resume(progress)
+  local chg, newest, seen, rest = string.match(progress, '^(%d+) (%d+) (%d+) (.*)$')
+  local known = {}
+  if not chg or tonumber(chg) ~= M.chg then return known end
+  for i, pos, freed in string.gmatch(rest, '(%d+):(-?%d+):(%d+)') do
+    if tonumber(pos) <= tonumber(seen) or tonumber(newest) == M.newest then
+      known[tonumber(i)] = {tonumber(pos), tonumber(freed)}
+    end
+  end
+  return known
+end
+
+local function reply(result, replayed, units, at, limit, progress, scores)
+  local r = {result, replayed and 1 or 0, int(units), int(at), limit, progress}
+  for i = 1, #limits do
+    r[5 + 2 * i] = int(used(limits[i]))
+    r[6 + 2 * i] = int(scores[i] or 0)
+  end
+  return r
+end
+
+local fresh = born or ARGV[2] ~= ''
+
+local function decide(item)
+  if item.deadline > 0 and raw > item.deadline then return reply(5, false, 0, 0, 0, '', {}) end
+  if not bringAll() then return reply(8, false, 0, 0, 0, '', {}) end
+  local e = entries[item.id]
+  local old = nil
+  if e and e.score <= horizon(M.last) then old, e = e, nil end
+  if e then
+    if e.op ~= item.op or e.asked ~= item.units or (e.state ~= 'p') ~= (item.lease > 0) then
+      return reply(4, false, 0, 0, 0, '', {})
+    end
+    return reply(1, true, e.asked, e.start, 0, '', {})
+  end
+  for i = 1, #limits do
+    local bound = item.bound[i]
+    if bound and (limits[i].calls and 1 or item.units) > bound then return reply(3, false, 0, 0, i, '', {}) end
+  end
+  local refused, scores, came, again, known = false, {}, {}, false, nil
+  for i = 1, #limits do
+    local l, bound = limits[i], item.bound[i]
+    local deficit = bound and used(l) + (l.calls and 1 or item.units) - bound or 0
+    if deficit > 0 then
+      refused = true
+      known = known or resume(item.progress)
+      local from = known[i] or {-1, 0}
+      local score, pos, freed = walk(l, from[1], from[2], deficit)
+      if score == nil then again = true end
+      scores[i] = score
+      if pos and pos >= 0 then came[#came + 1] = i .. ':' .. int(pos) .. ':' .. int(freed) end
+    end
+  end
+  if again then
+    return reply(8, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ',')}, ' '), {})
+  end
+  if refused then return reply(2, false, 0, 0, 0, '', scores) end
+  for i = 1, #batch do
+    if star(batch[i]).units + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
+  end
+
+  if old then -- its id is not held any more: it makes room for the new one
+    local key, member, zero = place(old, item.id)
+    redis.call('ZREM', key, member)
+    addAll(old.op, old.score, old.units, callsOf(old), zero, -1)
+    M.n = M.n - 1
+  end
+  local at = math.max(M.last, M.newest + 1)
+  local new = {op = item.op, asked = item.units, units = item.units, state = 'p', start = at, score = at, labels = item.labels}
+  if item.lease > 0 then new.state, new.score = 'o', at + item.lease end
+  local key, member, zero = place(new, item.id)
+  if redis.call('ZADD', key, int(new.score), member) == 1 and redis.call('ZCARD', key) == 1 then fresh = true end
+  addAll(new.op, new.score, new.units, 1, zero, 1)
+  written[#written + 1], written[#written + 2] = item.id, pack(new)
+  entries[item.id] = new
+  M.n, M.last, M.newest = M.n + 1, at, at
+  if at > now then bringAll() end -- what remains is told as of the charge's own instant
+  return reply(1, false, item.units, at, 0, '', {})
+end
+
+local answers = {}
+for i = 1, #items do answers[i] = decide(items[i]) end
+for from = 1, #written, 1000 do
+  redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
+end
+
+-- between sums what of a limit has a score of from to to.
+local function between(l, from, to)
+  local total = 0
+  for i = 1, #l.covered do
+    local r = row(l.win, l.covered[i])
+    local list = redis.call('ZRANGEBYSCORE', zkey(l.covered[i]), int(math.max(from, r.cut + 1)), to)
+    for j = 1, #list do total = total + (l.calls and 1 or unitsOf(list[j])) end
+    if l.calls then
+      list = redis.call('ZRANGEBYSCORE', ykey(l.covered[i]), int(math.max(from, r.zcut + 1)), to)
+      for j = 1, #list do
+        if string.sub(list[j], 1, 1) == '0' then total = total + 1 end
+      end
+    end
+  end
+  return total
+end
+
+local looks = {}
+for i = 1, looking and #limits or 0 do
+  local l = limits[i]
+  local sum, least, back = used(l), 0, 0
+  if sum > 0 then
+    least = walk(l, -1, 0, 1)
+    if l.win.len then
+      back = between(l, least, int(least))
+    else
+      back = between(l, l.returns, '+inf')
+    end
+  end
+  looks[i] = {int(sum), int(l.win.floor), int(least), int(back)}
+end
+
+-- Forget what is not held and left every total, a few hundred at a time.
+if M.last >= M.prune then
+  local safe = horizon(M.last)
+  for i = 1, #wins do safe = math.min(safe, wins[i].adv) end
+  local room, done = math.min(500, limitSteps - steps), true
+  for op = 1, nops do
+    for _, key in ipairs({zkey(op), ykey(op)}) do
+      local list = room > 0 and redis.call('ZRANGEBYSCORE', key, '-inf', int(safe), 'LIMIT', '0', int(room)) or {}
+      if #list > 0 then
+        for i = 1, #list do list[i] = idOf(list[i]) end
+        redis.call('ZREMRANGEBYRANK', key, '0', int(#list - 1))
+        redis.call('HDEL', keyE, unpack(list))
+        M.n, room = M.n - #list, room - #list
+      end
+      if room <= 0 then done = false end
+    end
+  end
+  local longest = HELD
+  for i = 1, #wins do longest = math.max(longest, wins[i].longest) end
+  M.prune = done and M.last + math.floor(longest / 64) or M.last
+end
+save(fresh)
+return {0, int(raw), answers, int(M.born), int(M.last), looks}

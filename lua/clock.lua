@@ -1,0 +1,11 @@
+-- The one place where scripts read the time. Tests on a server replace this
+-- snippet; in production no argument sets the time.
+--   clock()     the server's clock, in µs since the Unix epoch
+--   expiry(ms)  an instant of that clock, in ms, as the server's own
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+local function expiry(ms)
+  return ms
+end

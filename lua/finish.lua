@@ -1,0 +1,67 @@
+-- Settles or releases one reservation.
+--
+-- KEYS  m, e, x, then z:<op> and y:<op> for each operation in order of number
+-- ARGV  1 operations registered, as the caller knows   2 caller's clock, µs
+--       3 id   4 s or r (settle, release)   5 units   6 deadline, µs or 0
+-- Returns {status, clock, …}, the status as in charge.lua:
+--   0 {…, result as budget.FinishResult, replayed, finish µs}
+
+local raw = clock()
+local problem = load()
+if problem then return {6, int(raw), M.v} end
+if tonumber(ARGV[1]) ~= M.nops then return {2, int(raw), M.ops} end
+if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
+if glitch(raw, tonumber(ARGV[2])) then return {4, int(raw)} end
+problem = counted() or preloadStars()
+if problem then return {5, int(raw), problem} end
+local deadline = tonumber(ARGV[6])
+if deadline > 0 and raw > deadline then return {0, int(raw), 5, 0, '0'} end
+if not M.v then return {0, int(raw), 4, 0, '0'} end
+
+local id, release, units = ARGV[3], ARGV[4] == 'r', tonumber(ARGV[5])
+local now = math.max(raw, M.last)
+M.last = now
+local e = parse(redis.call('HGET', keyE, id))
+if e and e.score <= horizon(now) then e = nil end
+local result, replayed, at, fresh = 0, 0, e and e.score or 0, false
+if not e then
+  result = 4
+elseif e.state == 'p' then
+  result = 3
+elseif e.state == 's' then
+  result = 3
+  if not release and e.units == units then result, replayed = 1, 1 end
+elseif e.state == 'r' then
+  result = 3
+  if release then result, replayed = 2, 1 end
+elseif release and now >= e.score then
+  result = 4
+else
+  local overflow = false
+  if not release then
+    for i = 1, #wins do
+      if star(wins[i]).units - e.units + units > MAXSUM then overflow = true end
+    end
+  end
+  if overflow then
+    result = 6
+  else
+    local fields = {}
+    for i = 1, #wins do fields[i] = wins[i].no .. '|' .. e.op end
+    preload(fields)
+    local key, member, zero = place(e, id)
+    redis.call('ZREM', key, member)
+    addAll(e.op, e.score, e.units, callsOf(e), zero, -1)
+    e.score = math.min(now, e.score)
+    e.units, e.state = release and 0 or units, release and 'r' or 's'
+    key, member, zero = place(e, id)
+    redis.call('ZADD', key, int(e.score), member)
+    fresh = redis.call('ZCARD', key) == 1
+    addAll(e.op, e.score, e.units, callsOf(e), zero, 1)
+    redis.call('HSET', keyE, id, pack(e))
+    M.chg = M.chg + 1
+    result, at = release and 2 or 1, e.score
+  end
+end
+save(fresh)
+return {0, int(raw), result, replayed, int(at)}

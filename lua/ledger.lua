@@ -1,0 +1,462 @@
+-- What the scripts on a ledger share.
+--
+-- Keys of a budget, all under one hash tag {B}:
+--   m        hash: v format, last (last seen µs), newest (newest entry's time),
+--            born (first decision), n (entries), nops, ops (names in the order
+--            of their numbers), wins (live windows), chg (changes of earlier
+--            entries), exp (instant of the written expiry, ms), prune (when to
+--            look for entries to forget)
+--   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
+--            units and score are empty where they are asked and start
+--   x        hash w|op -> units calls cut built zcut zbuilt due, the running
+--            totals of one window and operation; w|* -> units calls due period
+--   z:<op>   zset of the entries of 1 unit and more: score -> units:id
+--   y:<op>   zset of the entries of 0 units: score -> 0:id, or r:id if released
+--
+-- A score is the instant an entry finishes: its time for a plain charge, the
+-- lease's end while a reservation is open. A row counts the entries of z with
+-- cut < score <= built and those of y with zcut < score <= zbuilt.
+
+local HELD = 3600000000
+local HOUR = 3600000000
+local WEEK = 604800000000
+local LEASE = 86400000000
+local TOLERANCE = 60000000
+local MAXUNITS = 1000000000000000
+local MAXSUM = 9000000000000000
+local WHOLE = 9000000000000000 -- built: counted up to the end
+local NEVER = 9000000000000000 -- due: nothing to expire
+
+local fmt = string.format
+local function int(n) return fmt('%.0f', n) end
+
+local keyM, keyE, keyX = KEYS[1], KEYS[2], KEYS[3]
+local function zkey(op) return KEYS[2 + 2 * op] end
+local function ykey(op) return KEYS[3 + 2 * op] end
+
+local M = {}              -- the fields of m as numbers, ops and wins apart
+local wins, winByKey = {}, {}
+local rows, dirty = {}, {} -- of x, by field; false: not there
+local gone = {}            -- fields of x to delete
+local steps, limitSteps = 0, 0
+local nops = 0            -- registered operations, new ones included
+
+-- load reads m. It returns a problem's name, or nil.
+local function load()
+  local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune')
+  M.v = f[1]
+  M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
+  M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
+  M.chg, M.exp, M.prune = tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0)
+  nops = M.nops
+  if f[1] and f[1] ~= '1' then return 'version' end
+  for no, key, longest, used, floor, adv in string.gmatch(f[8] or '', '(%d+) (%S+) (%d+) (%d+) (-?%d+) (-?%d+)') do
+    local kind = string.sub(key, 1, 1)
+    local w = {no = tonumber(no), key = key, kind = kind, used = tonumber(used), floor = tonumber(floor), adv = tonumber(adv),
+      longest = tonumber(longest)}
+    if kind == 'r' then w.len = tonumber(string.sub(key, 3)) end
+    wins[#wins + 1] = w
+    winByKey[key] = w
+  end
+  return nil
+end
+
+-- counted compares the entries there are with those there should be; every
+-- key's type is checked by it before anything is written.
+local function counted()
+  local held = redis.call('HLEN', keyE)
+  if held ~= M.n then return fmt('e holds %d entries, m says %.0f', held, M.n) end
+  local sorted = 0
+  for op = 1, nops do
+    sorted = sorted + redis.call('ZCARD', zkey(op)) + redis.call('ZCARD', ykey(op))
+  end
+  if sorted ~= M.n then return fmt('z and y hold %d entries, m says %.0f', sorted, M.n) end
+  return nil
+end
+
+-- preload fetches rows at once; names are fields of x.
+local function preload(fields)
+  local missing, n = {}, 0
+  for i = 1, #fields do
+    if rows[fields[i]] == nil then
+      n = n + 1
+      missing[n] = fields[i]
+      rows[fields[i]] = false
+    end
+  end
+  for from = 1, n, 1000 do
+    local to = math.min(n, from + 999)
+    local found = redis.call('HMGET', keyX, unpack(missing, from, to))
+    for i = from, to do
+      local text = found[i - from + 1]
+      if text then
+        local units, calls, a, b, c, d, due = string.match(text, '^(-?%d+) (-?%d+) (-?%d+) (-?%d+) ?(-?%d*) ?(-?%d*) ?(-?%d*)$')
+        if c == '' then
+          rows[missing[i]] = {units = tonumber(units), calls = tonumber(calls), due = tonumber(a), period = tonumber(b)}
+        else
+          rows[missing[i]] = {units = tonumber(units), calls = tonumber(calls), cut = tonumber(a), built = tonumber(b),
+            zcut = tonumber(c), zbuilt = tonumber(d), due = tonumber(due)}
+        end
+      end
+    end
+  end
+end
+
+-- preloadStars fetches the sums of all live windows, which must be there.
+local function preloadStars()
+  local fields = {}
+  for i = 1, #wins do fields[i] = wins[i].no .. '|*' end
+  preload(fields)
+  for i = 1, #wins do
+    if not rows[fields[i]] then return 'x lacks the total ' .. fields[i] end
+  end
+  return nil
+end
+
+local function touch(field) dirty[field] = true end
+
+-- star is the sum over a window's operations.
+local function star(w)
+  local field = w.no .. '|*'
+  if rows[field] == nil then preload({field}) end
+  return rows[field], field
+end
+
+-- row is a window's total of one operation; one that is not there yet has
+-- nothing below the window's cut.
+local function row(w, op)
+  local field = w.no .. '|' .. op
+  if rows[field] == nil then preload({field}) end
+  if not rows[field] then
+    local cut = math.max(w.adv, w.floor)
+    rows[field] = {units = 0, calls = 0, cut = cut, built = WHOLE, zcut = cut, zbuilt = WHOLE, due = NEVER}
+  end
+  return rows[field], field
+end
+
+-- add changes one window's totals by an entry that counts, or no longer does.
+local function add(w, op, score, units, calls, zero, sign)
+  local r, field = row(w, op)
+  local cut, built = r.cut, r.built
+  if zero then cut, built = r.zcut, r.zbuilt end
+  if score <= cut or score > built then return end
+  local s, sfield = star(w)
+  r.units, r.calls = r.units + sign * units, r.calls + sign * calls
+  s.units, s.calls = s.units + sign * units, s.calls + sign * calls
+  if w.len and sign > 0 then
+    r.due = math.min(r.due, score + w.len)
+    s.due = math.min(s.due, score + w.len)
+  end
+  touch(field)
+  touch(sfield)
+end
+
+-- used is what a limit counts: l.win, l.calls, l.all, l.covered (operations).
+local function used(l)
+  if l.all then
+    local s = star(l.win)
+    return l.calls and s.calls or s.units
+  end
+  local total = 0
+  for i = 1, #l.covered do
+    local r = row(l.win, l.covered[i])
+    total = total + (l.calls and r.calls or r.units)
+  end
+  return total
+end
+
+-- addAll does so in every live window.
+local function addAll(op, score, units, calls, zero, sign)
+  for i = 1, #wins do add(wins[i], op, score, units, calls, zero, sign) end
+end
+
+-- horizon is the instant up to which nothing is held at now.
+local function horizon(now)
+  local h = now - HELD
+  for i = 1, #wins do
+    local w = wins[i]
+    local lower = w.adv
+    if w.len then lower = now - w.len end
+    if lower < h then h = lower end
+  end
+  return h
+end
+
+local function unitsOf(member) return tonumber(string.match(member, '^(%d+):')) end
+local function idOf(member) return string.match(member, '^%w+:(.*)$') end
+
+-- sum adds up the entries of a zset with from < score <= to, at most as many as
+-- there are steps left, but whole groups of one score. It returns units, calls
+-- and the score up to which it came: to when it came to the end.
+local function sum(key, zero, from, to, up)
+  local room = limitSteps - steps
+  if room <= 0 then return 0, 0, from, false end
+  local top = '+inf'
+  if not up then top = int(to) end
+  local list = redis.call('ZRANGEBYSCORE', key, '(' .. int(from), top, 'WITHSCORES', 'LIMIT', '0', int(room + 1))
+  local n = #list / 2
+  local last = n
+  if n > room then
+    local edge = list[2 * n]
+    while last > 0 and list[2 * last] == edge do last = last - 1 end
+    if last == 0 then -- one group larger than the steps left: whole, or never
+      list = redis.call('ZRANGEBYSCORE', key, edge, edge, 'WITHSCORES')
+      n = #list / 2
+      last = n
+    end
+  end
+  local units, calls = 0, 0
+  for i = 1, last do
+    local member = list[2 * i - 1]
+    if zero then
+      if string.sub(member, 1, 1) == '0' then calls = calls + 1 end
+    else
+      units = units + unitsOf(member)
+      calls = calls + 1
+    end
+  end
+  steps = steps + last
+  if n <= room and last == n then return units, calls, to, true end
+  return units, calls, tonumber(list[2 * last]), false
+end
+
+-- first is the smallest score above cut, or nil.
+local function first(key, cut)
+  local list = redis.call('ZRANGEBYSCORE', key, '(' .. int(cut), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  return list[2] and tonumber(list[2])
+end
+
+-- dueOf is when the first entry of a row leaves its rolling window.
+local function dueOf(w, op, r)
+  local z, y = first(zkey(op), r.cut), first(ykey(op), r.zcut)
+  local score = z
+  if y and (not z or y < z) then score = y end
+  return score and score + w.len or NEVER
+end
+
+-- advance takes what has left the window off one row. True when done.
+local function advance(w, op, target)
+  local r, field = row(w, op)
+  local s, sfield = star(w)
+  for _, zero in ipairs({false, true}) do
+    local key = zero and ykey(op) or zkey(op)
+    local cut = zero and r.zcut or r.cut
+    if cut < target then
+      local units, calls, reached, done = sum(key, zero, cut, target, false)
+      r.units, r.calls = r.units - units, r.calls - calls
+      s.units, s.calls = s.units - units, s.calls - calls
+      if units > 0 or calls > 0 then M.chg = M.chg + 1 end
+      if zero then r.zcut = reached else r.cut = reached end
+      touch(field)
+      touch(sfield)
+      if not done then return false end
+    end
+  end
+  r.due = dueOf(w, op, r)
+  return true
+end
+
+-- build counts into one row what the ledger holds above its cut. True when done.
+local function build(w, op)
+  local r, field = row(w, op)
+  local s, sfield = star(w)
+  for _, zero in ipairs({false, true}) do
+    local key = zero and ykey(op) or zkey(op)
+    local built = zero and r.zbuilt or r.built
+    if built < WHOLE then
+      local units, calls, reached, done = sum(key, zero, built, WHOLE, true)
+      r.units, r.calls = r.units + units, r.calls + calls
+      s.units, s.calls = s.units + units, s.calls + calls
+      if zero then r.zbuilt = reached else r.built = reached end
+      touch(field)
+      touch(sfield)
+      if not done then return false end
+    end
+  end
+  if w.len then r.due = dueOf(w, op, r) end
+  return true
+end
+
+-- loadRows fetches all rows of a window.
+local function loadRows(w)
+  local fields = {w.no .. '|*'}
+  for op = 1, nops do fields[op + 1] = w.no .. '|' .. op end
+  preload(fields)
+end
+
+-- restart empties a window's rows; they are built from cut upwards.
+local function restart(w, cut, period)
+  loadRows(w)
+  for op = 1, nops do
+    rows[w.no .. '|' .. op] = {units = 0, calls = 0, cut = cut, built = cut, zcut = cut, zbuilt = cut, due = NEVER}
+    touch(w.no .. '|' .. op)
+  end
+  rows[w.no .. '|*'] = {units = 0, calls = 0, due = 0, period = period}
+  touch(w.no .. '|*')
+end
+
+-- bring makes a window's totals those of now. False when steps ran out: what
+-- was done stays, and goes on in the next run.
+local function bring(w, now)
+  local s, sfield = star(w)
+  if w.len then
+    local target = now - w.len
+    if s.due <= now then
+      loadRows(w)
+      local due = NEVER
+      for op = 1, nops do
+        local r = row(w, op)
+        if r.built < WHOLE or r.zbuilt < WHOLE then
+          if not build(w, op) then return false end
+        end
+        if r.due <= now and not advance(w, op, target) then return false end
+        due = math.min(due, r.due)
+      end
+      s.due = due
+      touch(sfield)
+    end
+    w.adv = target
+    return true
+  end
+  local start = w.p0
+  if now >= w.p1 then start = w.p1 end
+  if s.period ~= start then
+    restart(w, math.max(start - 1, w.floor), start)
+    s = star(w)
+  end
+  w.adv = start - 1
+  if s.due ~= NEVER then -- a calendar's due only says that it is not built yet
+    loadRows(w)
+    for op = 1, nops do
+      if not build(w, op) then return false end
+    end
+    s.due = NEVER
+    touch(sfield)
+  end
+  return true
+end
+
+-- parse is an entry as a table, or nil.
+local function parse(text)
+  if not text then return nil end
+  local op, asked, units, state, start, score = string.match(text, '^1|(%d+)|(%d+)|(%d*)|(%a)|(%d+)|(%d*)|')
+  local e = {op = tonumber(op), asked = tonumber(asked), state = state, start = tonumber(start)}
+  e.units = units == '' and e.asked or tonumber(units)
+  e.score = score == '' and e.start or tonumber(score)
+  e.labels = string.match(text, '|([^|]*|[^|]*|[^|]*)$')
+  return e
+end
+
+-- pack is the text of an entry.
+local function pack(e)
+  return fmt('1|%d|%s|%s|%s|%s|%s|%s', e.op, int(e.asked), e.units ~= e.asked and int(e.units) or '', e.state,
+    int(e.start), e.score ~= e.start and int(e.score) or '', e.labels)
+end
+
+-- place is the zset and the member of an entry.
+local function place(e, id)
+  if e.state == 'r' then return ykey(e.op), 'r:' .. id, true end
+  if e.units == 0 then return ykey(e.op), '0:' .. id, true end
+  return zkey(e.op), int(e.units) .. ':' .. id, false
+end
+
+-- callsOf is what an entry adds to a count of calls.
+local function callsOf(e) return e.state == 'r' and 0 or 1 end
+
+-- save writes m and the rows that changed, and keeps all keys alive together.
+local function save(fresh)
+  for from = 1, #gone, 1000 do
+    redis.call('HDEL', keyX, unpack(gone, from, math.min(#gone, from + 999)))
+  end
+  local fields, n = {}, 0
+  for field in pairs(dirty) do
+    local r = rows[field]
+    if r then
+      local text
+      if r.cut then
+        text = table.concat({int(r.units), int(r.calls), int(r.cut), int(r.built), int(r.zcut), int(r.zbuilt), int(r.due)}, ' ')
+      else
+        text = table.concat({int(r.units), int(r.calls), int(r.due), int(r.period)}, ' ')
+      end
+      fields[n + 1], fields[n + 2] = field, text
+      n = n + 2
+    end
+  end
+  for from = 1, n, 1000 do
+    redis.call('HSET', keyX, unpack(fields, from, math.min(n, from + 999)))
+  end
+  dirty = {}
+  local live, longest = {}, HELD
+  for i = 1, #wins do
+    local w = wins[i]
+    live[i] = table.concat({w.no, w.key, int(w.longest), int(w.used), int(w.floor), int(w.adv)}, ' ')
+    longest = math.max(longest, w.longest)
+  end
+  local expire = math.floor((M.last + longest + LEASE + WEEK) / 1000)
+  local renew = fresh or expire - M.exp >= HOUR / 1000 or M.exp == 0
+  if renew then M.exp = expire end
+  redis.call('HSET', keyM, 'v', '1', 'last', int(M.last), 'newest', int(M.newest), 'born', int(M.born), 'n', int(M.n),
+    'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune))
+  if renew then
+    local at = int(expiry(expire))
+    redis.call('PEXPIREAT', keyM, at)
+    redis.call('PEXPIREAT', keyE, at)
+    redis.call('PEXPIREAT', keyX, at)
+    for op = 1, nops do
+      redis.call('PEXPIREAT', zkey(op), at)
+      redis.call('PEXPIREAT', ykey(op), at)
+    end
+  end
+end
+
+-- use makes the windows of a batch live: {key, longest, p0, p1, p2} each. It
+-- returns the live windows in the batch's order.
+local function use(asked, now)
+  local h = horizon(now)
+  for i = #wins, 1, -1 do
+    local w = wins[i]
+    if now > w.used + w.longest + WEEK then
+      gone[#gone + 1] = w.no .. '|*'
+      for op = 1, nops do gone[#gone + 1] = w.no .. '|' .. op end
+      winByKey[w.key] = nil
+      table.remove(wins, i)
+    end
+  end
+  if #gone > 0 then h = horizon(now) end
+  local batch, no = {}, 0
+  for i = 1, #wins do no = math.max(no, wins[i].no) end
+  for i = 1, #asked do
+    local a = asked[i]
+    local w = winByKey[a.key]
+    if not w then
+      no = no + 1
+      w = {no = no, key = a.key, kind = string.sub(a.key, 1, 1), used = now, floor = h, adv = h}
+      if w.kind == 'r' then w.len = tonumber(string.sub(a.key, 3)) end
+      wins[#wins + 1] = w
+      winByKey[a.key] = w
+      w.fresh = true
+    end
+    w.longest, w.p0, w.p1, w.p2 = a.longest, a.p0, a.p1, a.p2
+    if now - w.used >= HOUR then w.used = now end
+    batch[i] = w
+  end
+  for i = 1, #batch do
+    local w = batch[i]
+    if w.fresh then
+      w.fresh = nil
+      if w.len then
+        restart(w, math.max(now - w.len, w.floor), 0)
+      else
+        local start = now >= w.p1 and w.p1 or w.p0
+        restart(w, math.max(start - 1, w.floor), start)
+      end
+    end
+  end
+  return batch
+end
+
+-- glitch reports whether the clock stands too far past all it has seen and the
+-- caller's.
+local function glitch(raw, caller)
+  return raw - M.last > TOLERANCE and raw - caller > TOLERANCE
+end

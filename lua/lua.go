@@ -1,0 +1,62 @@
+// Package lua holds the scripts that run in Redis, one file each, every one
+// opening with its KEYS, ARGV and answer. [Charge] and the others join a script
+// with what it shares: the clock, and the ledger's layout, which ledger.lua
+// tells.
+package lua
+
+import (
+	_ "embed"
+	"strings"
+)
+
+//go:embed clock.lua
+var clock string
+
+//go:embed ledger.lua
+var ledger string
+
+//go:embed walk.lua
+var walk string
+
+//go:embed charge.lua
+var charge string
+
+//go:embed finish.lua
+var finish string
+
+//go:embed accept.lua
+var accept string
+
+//go:embed probe.lua
+var probe string
+
+//go:embed job_begin.lua
+var jobBegin string
+
+//go:embed job_read.lua
+var jobRead string
+
+//go:embed job_renew.lua
+var jobRenew string
+
+//go:embed job_end.lua
+var jobEnd string
+
+// Clock is the snippet through which all scripts read the time.
+func Clock() string { return clock }
+
+// Scripts are the texts of all scripts.
+type Scripts struct {
+	Charge, Finish, Accept, Probe       string
+	JobBegin, JobRead, JobRenew, JobEnd string
+}
+
+// With joins the scripts with a clock snippet: [Clock], but in tests.
+func With(clock string) Scripts {
+	join := func(parts ...string) string { return clock + "\n" + strings.Join(parts, "\n") }
+	return Scripts{
+		Charge: join(ledger, walk, charge), Finish: join(ledger, finish),
+		Accept: join(accept), Probe: join(probe),
+		JobBegin: join(jobBegin), JobRead: join(jobRead), JobRenew: join(jobRenew), JobEnd: join(jobEnd),
+	}
+}

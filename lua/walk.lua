@@ -1,0 +1,82 @@
+-- The walk of a refusal: how far the ledger's entries must return.
+
+-- cursor reads a zset upwards from above a score, in growing pieces.
+local function cursor(key, from, zero)
+  return {key = key, zero = zero, rank = redis.call('ZCOUNT', key, '-inf', int(from)), size = 8, at = 0, list = {}}
+end
+
+-- step moves a cursor to its next entry that counts; false at the end.
+local function step(c)
+  while true do
+    c.at = c.at + 2
+    if c.at > #c.list then
+      c.size = math.min(c.size * 2, 256)
+      c.list = redis.call('ZRANGE', c.key, int(c.rank), int(c.rank + c.size - 1), 'WITHSCORES')
+      c.rank = c.rank + #c.list / 2
+      c.at = 2
+      if #c.list == 0 then return false end
+    end
+    local member = c.list[c.at - 1]
+    if not c.zero then
+      c.units = unitsOf(member)
+      c.score = tonumber(c.list[c.at])
+      return true
+    end
+    steps = steps + 1
+    if string.sub(member, 1, 1) == '0' then
+      c.units = 0
+      c.score = tonumber(c.list[c.at])
+      return true
+    end
+  end
+end
+
+-- A heap of cursors, the smallest score on top.
+local function sink(heap, i)
+  while true do
+    local least, left = i, 2 * i
+    if left <= #heap and heap[left].score < heap[least].score then least = left end
+    if left < #heap and heap[left + 1].score < heap[least].score then least = left + 1 end
+    if least == i then return end
+    heap[i], heap[least] = heap[least], heap[i]
+    i = least
+  end
+end
+
+-- walk goes upwards from the score pos, with freed already, until deficit is
+-- freed. It returns the score that frees enough, or nil when steps ran out;
+-- then how far it came: a score up to which all is taken in, and what that freed.
+local function walk(l, pos, freed, deficit)
+  local heap = {}
+  for i = 1, #l.covered do
+    local op = l.covered[i]
+    local r = row(l.win, op)
+    if r.calls > 0 or r.units > 0 then
+      local from = math.max(pos, r.cut)
+      local sources = {cursor(zkey(op), from, false)}
+      if l.calls then sources[2] = cursor(ykey(op), math.max(pos, r.zcut), true) end
+      for j = 1, #sources do
+        if step(sources[j]) then heap[#heap + 1] = sources[j] end
+      end
+    end
+    steps = steps + 1
+  end
+  for i = math.floor(#heap / 2), 1, -1 do sink(heap, i) end
+  local whole, below, last = freed, pos, pos
+  while #heap > 0 do
+    local c = heap[1]
+    if c.score ~= last then
+      if steps >= limitSteps and last ~= pos then return nil, last, freed end
+      whole, below, last = freed, last, c.score
+    end
+    steps = steps + 1
+    freed = freed + (l.calls and 1 or c.units)
+    if freed >= deficit then return c.score, below, whole end
+    if not step(c) then
+      heap[1] = heap[#heap]
+      heap[#heap] = nil
+    end
+    if #heap > 1 then sink(heap, 1) end
+  end
+  return 0
+end
