@@ -120,7 +120,8 @@ type Decision struct {
 	// remaining (limits that count units first, then the first of them). −1
 	// where none decided.
 	Limit int
-	// Remaining is what that limit has left after the decision, 0 or more.
+	// Remaining is what that limit has left after the decision, as of the
+	// instant it was taken at, 0 or more.
 	Remaining int64
 	// RetryAt is set on Refused: the first instant at which every covering
 	// limit fits if nothing else happens.

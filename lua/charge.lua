@@ -182,12 +182,15 @@ local function decide(item)
   written[#written + 1], written[#written + 2] = item.id, pack(new)
   entries[item.id] = new
   M.n, M.last, M.newest = M.n + 1, at, at
-  if at > now then bringAll() end -- what remains is told as of the charge's own instant
   return reply(1, false, item.units, at, 0, '', {})
 end
 
-local answers = {}
-for i = 1, #items do answers[i] = decide(items[i]) end
+-- Items are decided in order: those after an unfinished one wait for it.
+local answers, waiting = {}, false
+for i = 1, #items do
+  answers[i] = waiting and reply(8, false, 0, 0, 0, items[i].progress, {}) or decide(items[i])
+  waiting = waiting or answers[i][1] == 8
+end
 for from = 1, #written, 1000 do
   redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
 end

@@ -24,13 +24,13 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	l.prune(now)
 	answer := budget.Decisions{Now: clock}
 	for _, item := range batch.Items {
-		answer.Items = append(answer.Items, l.decide(batch.Limits, item, clock, batch.Now))
+		answer.Items = append(answer.Items, l.decide(batch.Limits, item, batch.Now))
 	}
 	return answer, nil
 }
 
 // decide decides one item and records it when it fits.
-func (l *ledger) decide(limits []budget.Limit, item budget.Item, clock, caller int64) budget.Decision {
+func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) budget.Decision {
 	now := l.last
 	if late(item.Deadline, caller) {
 		return budget.Decision{Result: budget.Late, Limit: -1}
@@ -77,7 +77,7 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, clock, caller i
 	}
 	l.entries = append(l.entries, e)
 	l.last, l.newest = at, at
-	d := l.granted(limits, item, at)
+	d := l.granted(limits, item, now)
 	d.At = at
 	return d
 }

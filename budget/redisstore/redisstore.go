@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/lua"
@@ -69,7 +70,12 @@ func Open(_ context.Context, url string, o Options) (*Store, error) {
 	return open(url, o, lua.Clock())
 }
 
+// quiet keeps the client library from printing to stderr what it also returns.
+// Its logger is one for all of a process, so it is set once.
+var quiet = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) })
+
 func open(url string, o Options, clock string) (*Store, error) {
+	quiet()
 	target, err := parseURL(url)
 	if err != nil {
 		return nil, err

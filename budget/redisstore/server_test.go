@@ -20,6 +20,7 @@ type server struct {
 	dir  string
 	args []string
 	cmd  *exec.Cmd
+	end  chan struct{} // closed when the process has ended
 }
 
 // startServer starts redis-server on a free port of the loopback, without
@@ -64,8 +65,9 @@ func (s *server) start() bool {
 		s.t.Fatal(err)
 	}
 	ended := make(chan struct{})
+	s.end = ended
 	go func(cmd *exec.Cmd) {
-		_ = cmd.Wait()
+		_ = cmd.Wait() // how it ended does not matter
 		close(ended)
 	}(s.cmd)
 	client := s.client()
@@ -93,6 +95,9 @@ func (s *server) kill() {
 		_ = s.cmd.Process.Kill()
 	}
 }
+
+// ended waits until the process is gone.
+func (s *server) ended() { <-s.end }
 
 func (s *server) url(db int) string { return fmt.Sprintf("redis://%s/%d", s.addr, db) }
 

@@ -1,0 +1,233 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+)
+
+const name = "up/key1"
+
+var hourly = []budget.Limit{{Name: "hour", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+
+func openStore(t testing.TB, url string, o redisstore.Options) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func decide(ctx context.Context, s *redisstore.Store, items ...budget.Item) ([]budget.Decision, error) {
+	got, err := s.Decide(ctx, budget.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Items: items})
+	return got.Items, err
+}
+
+// charge charges one unit that must be granted.
+func charge(t testing.TB, s *redisstore.Store, id string) budget.Decision {
+	t.Helper()
+	got, err := decide(context.Background(), s, budget.Item{ID: id, Operation: "op", Units: 1})
+	if err != nil || got[0].Result != budget.Granted {
+		t.Fatalf("charge %s: %+v, %v", id, got, err)
+	}
+	return got[0]
+}
+
+func used(t testing.TB, s *redisstore.Store) int64 {
+	t.Helper()
+	view, err := s.Look(context.Background(), budget.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view.Limits[0].Used
+}
+
+// A server that has lost its scripts is given them again.
+func TestScriptsAreHealed(t *testing.T) {
+	server := startServer(t)
+	store := openStore(t, server.url(0), redisstore.Options{})
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	for i := range 3 {
+		if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		charge(t, store, fmt.Sprint(i))
+	}
+	if got := used(t, store); got != 3 {
+		t.Fatalf("used %d, want 3", got)
+	}
+}
+
+// A connection that the server closed while it idled costs no call.
+func TestClosedConnectionsAreReplaced(t *testing.T) {
+	server := startServer(t)
+	store := openStore(t, server.url(0), redisstore.Options{})
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	for i := range 5 {
+		charge(t, store, fmt.Sprint(i))
+		if err := admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := used(t, store); got != 5 {
+		t.Fatalf("used %d, want 5", got)
+	}
+}
+
+func TestServerOutOfReach(t *testing.T) {
+	store := openStore(t, "redis://"+freeAddress(t), redisstore.Options{})
+	for what, err := range map[string]error{
+		"ping":   store.Ping(t.Context()),
+		"decide": func() error { _, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op"}); return err }(),
+		"look":   func() error { _, err := store.Look(t.Context(), budget.Look{Budget: name, Limits: hourly}); return err }(),
+		"finish": func() error { _, err := store.Finish(t.Context(), budget.Finish{Budget: name, ID: "a"}); return err }(),
+		"job":    func() error { _, err := store.Job(t.Context(), "j"); return err }(),
+	} {
+		if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("%s: %v, want ErrUnavailable", what, err)
+		}
+	}
+}
+
+// A server that is stopped and goes on charges nothing of the calls that were
+// given up meanwhile.
+func TestStoppedServerChargesNothingLate(t *testing.T) {
+	server := startServer(t)
+	store := openStore(t, server.url(0), redisstore.Options{})
+	b, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Charge(t.Context(), budget.Call{Operation: "op", ID: "before"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if _, err := b.Charge(t.Context(), budget.Call{Operation: "op", ID: fmt.Sprint("given-up-", i)}); !errors.Is(err, budget.ErrUnavailable) {
+			t.Errorf("charge on a stopped server: %v", err)
+		}
+	}
+	if err := server.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	patientStore := openStore(t, server.url(0), redisstore.Options{Timeout: patient})
+	charge(t, patientStore, "after")
+	if got := used(t, patientStore); got != 2 {
+		t.Fatalf("used %d, want 2: before and after", got)
+	}
+}
+
+func TestConfigurationFaults(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	do := func(args ...any) {
+		t.Helper()
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("ACL", "SETUSER", "blind", "on", ">pa55word", "+evalsha", "+eval", "~quotactl:*")
+	do("ACL", "SETUSER", "elsewhere", "on", ">pa55word", "+@all", "~other:*")
+	do("SET", "wrongtype:v1:{"+name+"}:m", "a string")
+	do("RPUSH", "wrongkind:v1:{"+name+"}:e", "a list")
+	do("HSET", "newer:v1:{"+name+"}:m", "v", "2")
+	for what, c := range map[string]struct {
+		user, password, prefix, says string
+	}{
+		"wrong password":     {"blind", "wr0ng", "quotactl", "password"},
+		"missing permission": {"blind", "pa55word", "quotactl", "permission"},
+		"missing key":        {"elsewhere", "pa55word", "quotactl", "permission"},
+		"wrong type":         {"", "", "wrongtype", "prefix"},
+		"newer format":       {"", "", "newer", "format 2"},
+	} {
+		url := server.url(0)
+		if c.user != "" {
+			url = "redis://" + c.user + ":" + c.password + "@" + server.addr
+		}
+		store := openStore(t, url, redisstore.Options{Prefix: c.prefix})
+		_, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1})
+		if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want ErrStoreConfig saying %q", what, err, c.says)
+			continue
+		}
+		if c.password != "" && strings.Contains(err.Error(), c.password) {
+			t.Errorf("%s: the error holds the password: %v", what, err)
+		}
+	}
+	if _, err := decide(t.Context(), openStore(t, server.url(0), redisstore.Options{Prefix: "wrongkind"}), budget.Item{ID: "a", Operation: "op", Units: 1}); err == nil {
+		t.Error("a list in place of the entries was taken")
+	}
+}
+
+// The least a user needs, as docs/redis.md lists it.
+func TestLeastPermissions(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	args := []any{"ACL", "SETUSER", "least", "on", ">secret", "~quotactl:*", "-@all"}
+	for _, command := range strings.Fields("evalsha eval select time exists hget hmget hset hdel hlen zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat") {
+		args = append(args, "+"+command)
+	}
+	if err := admin.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	store := openStore(t, "redis://least:secret@"+server.addr+"/1", redisstore.Options{})
+	if err := store.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	charge(t, store, "a")
+	got, err := decide(t.Context(), store, budget.Item{ID: "r", Operation: "other", Units: 1, Lease: 1_000_000}, budget.Item{ID: "n", Operation: "op", Units: 99})
+	if err != nil || got[1].Result != budget.Refused {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if done, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "r", Release: true}); err != nil || done.Result != budget.Released {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if err := store.AcceptClock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if got := used(t, store); got != 1 {
+		t.Fatalf("used %d, want 1", got)
+	}
+	if result, _, err := store.Begin(t.Context(), budget.BeginPass{Job: "j", Holder: "h", Tick: 1, Hold: 1_000_000}); err != nil || result != budget.Began {
+		t.Fatalf("%v, %v", result, err)
+	}
+	if ok, err := store.End(t.Context(), "j", "h", "", nil); err != nil || !ok {
+		t.Fatalf("%v, %v", ok, err)
+	}
+}
+
+// I5: what was acknowledged survives kill -9 of a server that appends to a file.
+func TestKilledServerKeepsAcknowledged(t *testing.T) {
+	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	store := openStore(t, server.url(0), redisstore.Options{Timeout: patient})
+	for i := range 60 {
+		charge(t, store, fmt.Sprint(i))
+		if i%20 == 19 {
+			server.kill()
+			server.ended()
+			if !server.start() {
+				t.Fatal("the server does not start again")
+			}
+		}
+	}
+	for i := range 60 {
+		if d := charge(t, store, fmt.Sprint(i)); !d.Replayed {
+			t.Fatalf("charge %d was lost", i)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+)
+
+// fakeStore is a store on a real server whose clock the test sets.
+type fakeStore struct {
+	*redisstore.Store
+	t   testing.TB
+	now int64
+}
+
+func openFake(t testing.TB, url string) *fakeStore {
+	t.Helper()
+	f := &fakeStore{t: t, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro()}
+	store, err := redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 { return f.now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	f.Store = store
+	return f
+}
+
+// charge charges n calls of one unit.
+func (f *fakeStore) charge(prefix string, n int) {
+	f.t.Helper()
+	limits := []budget.Limit{{Name: "w", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}}
+	for done := 0; done < n; {
+		var items []budget.Item
+		for ; done < n && len(items) < budget.MaxBatch; done++ {
+			items = append(items, budget.Item{
+				ID: fmt.Sprint(prefix, done), Operation: []string{"a", "b"}[done%2], Units: int64(done % 3),
+				Labels: budget.Labels{Job: "trending", Region: "US", Run: "20260610T120000Z"},
+			})
+		}
+		if _, err := f.Decide(f.t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: items}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// I8: all keys of a budget lie under one hash tag and carry one expiry, past the
+// longest window, the longest lease and a week.
+func TestKeysExpireTogether(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	f := openFake(t, server.url(0))
+	expiries := func() (at time.Duration) {
+		t.Helper()
+		keys, err := admin.Keys(t.Context(), "*").Result()
+		if err != nil || len(keys) < 6 {
+			t.Fatalf("keys %v, %v", keys, err)
+		}
+		for _, key := range keys {
+			if !strings.HasPrefix(key, "quotactl:v1:{"+name+"}:") {
+				t.Errorf("key %q is not under the hash tag", key)
+			}
+			left, err := admin.PTTL(t.Context(), key).Result()
+			if err != nil || left < 0 {
+				t.Fatalf("%s expires in %s, %v", key, left, err)
+			}
+			if at == 0 {
+				at = left
+			}
+			if d := left - at; d > 5*time.Second || d < -5*time.Second {
+				t.Errorf("%s expires in %s, another key in %s", key, left, at)
+			}
+		}
+		return at
+	}
+	const want = time.Hour + 24*time.Hour + 7*24*time.Hour
+	f.charge("first", 6)
+	if left := expiries(); left > want || left < want-time.Minute {
+		t.Fatalf("keys expire in %s, want %s", left, want)
+	}
+	written := func() int64 { // as the store notes it, on its own clock
+		t.Helper()
+		ms, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "exp").Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ms
+	}
+	first := written()
+	f.now += 30 * time.Minute.Microseconds()
+	f.charge("within the hour", 6)
+	if got := written(); got != first {
+		t.Fatalf("expiry %d written again within the hour, was %d", got, first)
+	}
+	f.now += 31 * time.Minute.Microseconds()
+	f.charge("past the hour", 6)
+	if got := written(); got < first+61*60_000 {
+		t.Fatalf("expiry %d past the hour, was %d", got, first)
+	}
+	expiries()
+}
+
+// What left every window and the hour is removed, so that memory is bounded.
+func TestEntriesArePruned(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	f := openFake(t, server.url(0))
+	for round := range 6 {
+		f.charge(fmt.Sprint(round, "-"), 1000)
+		f.now += 61 * time.Minute.Microseconds()
+	}
+	for i := range 4 {
+		f.charge(fmt.Sprint("last", i), 1)
+		f.now += 2 * time.Minute.Microseconds()
+	}
+	if n, err := admin.HLen(t.Context(), "quotactl:v1:{"+name+"}:e").Result(); err != nil || n != 4 {
+		t.Fatalf("%d entries are left, %v; want the last 4", n, err)
+	}
+}
+
+// A ledger that has lost one of its keys is not decided on.
+func TestLostKeysAreNoticed(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	for _, part := range []string{"m", "e", "x", "z:1", "z:2", "y:1", "y:2"} {
+		if err := admin.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		f := openFake(t, server.url(0))
+		f.charge("a", 9)
+		key := "quotactl:v1:{" + name + "}:" + part
+		if n, err := admin.Del(t.Context(), key).Result(); err != nil || n != 1 {
+			t.Fatalf("delete %s: %d, %v", key, n, err)
+		}
+		limits := []budget.Limit{{Name: "w", Limit: 100, Window: budget.RollingWindow(time.Minute)}}
+		_, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: "b", Operation: "a", Units: 1}}})
+		if !errors.Is(err, budget.ErrDamaged) {
+			t.Errorf("without %s: %v, want ErrDamaged", part, err)
+		}
+		if _, err := f.Finish(t.Context(), budget.Finish{Budget: name, Now: f.now, ID: "a1"}); !errors.Is(err, budget.ErrDamaged) {
+			t.Errorf("finish without %s: %v, want ErrDamaged", part, err)
+		}
+	}
+}
+
+// A charge is one entry whatever its units, and small.
+func TestBytesPerCharge(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	f := openFake(t, server.url(0))
+	memory := func() (bytes int64) {
+		t.Helper()
+		keys, err := admin.Keys(t.Context(), "*").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			n, err := admin.MemoryUsage(t.Context(), key, 0).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += n
+		}
+		return bytes
+	}
+	f.charge("a", 1000)
+	before := memory()
+	f.charge("b", 20_000)
+	each := (memory() - before) / 20_000
+	t.Logf("%d bytes a charge with job, region and run", each)
+	if each > 400 {
+		t.Fatalf("%d bytes a charge", each)
+	}
+}
+
+func TestOperationsBeyondThoseToldApart(t *testing.T) {
+	server := startServer(t)
+	f := openFake(t, server.url(0))
+	limits := []budget.Limit{{Name: "all", Limit: 1000, Window: budget.RollingWindow(time.Hour)}}
+	for i := range budget.MaxOperations + 20 {
+		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(i), Operation: fmt.Sprint("op", i), Units: 1}}})
+		if err != nil || got.Items[0].Result != budget.Granted || got.Items[0].Remaining != int64(999-i) {
+			t.Fatalf("operation %d: %+v, %v", i, got, err)
+		}
+	}
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	if n, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "nops").Int(); err != nil || n != budget.MaxOperations {
+		t.Fatalf("%d operations are told apart, %v; want %d", n, err, budget.MaxOperations)
+	}
+}

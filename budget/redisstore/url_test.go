@@ -1,0 +1,73 @@
+package redisstore_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+)
+
+func TestURLs(t *testing.T) {
+	for _, url := range []string{
+		"redis://localhost", "redis://127.0.0.1:6380/3", "redis://user:p%40ss@h:1/0", "redis://:pw@h", "redis://[::1]:6379",
+		"rediss://h:6379?db=2", "unix:///run/redis.sock", "unix:///run/redis.sock?db=1",
+		"redis+sentinel://a,b:26380,c/mymaster", "redis+sentinel://a/mymaster?db=3", "redis+cluster://a,b:7001", "redis+ring://a,b,c:7002?db=1",
+	} {
+		store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		_ = store.Close()
+	}
+	for url, says := range map[string]string{
+		"localhost:6379":                 "scheme",
+		"http://h":                       "scheme",
+		"redis://":                       "host",
+		"redis://s3cret:s3cret@":         "host",
+		"redis://h:s3cret":               "host",
+		"redis://h:70000":                "port",
+		"redis://a,b":                    "several hosts",
+		"redis://h/one":                  "database",
+		"redis://h/-1":                   "database",
+		"redis://h/1/2":                  "database",
+		"redis://h?timeout=1":            "unknown parameter",
+		"redis://u:s3cret%zz@h":          "percent-encoded",
+		"unix://host/path":               "absolute path",
+		"unix://":                        "absolute path",
+		"redis+sentinel://a,b":           "master's name",
+		"redis+cluster://a/1":            "no database",
+		"redis+cluster://a?db=1":         "no databases",
+		"redis+ring://a,,b":              "host",
+		"redis+ring://u:s3cret@a,b@c:xy": "host",
+	} {
+		store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
+		if err == nil {
+			_ = store.Close()
+			t.Errorf("%s was taken", url)
+			continue
+		}
+		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want ErrStoreConfig saying %q", url, err, says)
+		}
+		if strings.Contains(url, "@") && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error holds the password: %v", url, err)
+		}
+	}
+}
+
+func FuzzURL(f *testing.F) {
+	for _, seed := range []string{"redis://h:1/2", "redis+sentinel://a,b/m", "unix:///s", "redis://u:p@[::1]:2?db=3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
+		if err == nil {
+			_ = store.Close()
+		} else if !errors.Is(err, budget.ErrStoreConfig) {
+			t.Fatalf("%q: %v", url, err)
+		}
+	})
+}
