@@ -210,7 +210,7 @@ func (b *Budget) storeError(ctx context.Context, call Call, units int64, err err
 
 // trimSentinel keeps a cause from saying its sentinel a second time.
 func trimSentinel(err, sentinel error) error {
-	if err == sentinel {
+	if err.Error() == sentinel.Error() {
 		return nil
 	}
 	return err

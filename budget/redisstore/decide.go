@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -191,7 +192,7 @@ func (b *batch) least(item budget.Item, used func(int) int64) (limit int, left i
 // interrupted is the answer when the deadline came before everything was known:
 // what was decided stands.
 func (b *batch) interrupted(ctx context.Context) (budget.Decisions, error) {
-	if len(b.open) == len(b.Items) && context.Cause(ctx) == context.Canceled {
+	if len(b.open) == len(b.Items) && errors.Is(ctx.Err(), context.Canceled) {
 		return budget.Decisions{}, ctx.Err()
 	}
 	for _, i := range b.open {

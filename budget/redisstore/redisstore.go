@@ -152,7 +152,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 		return nil, nil, err
 	}
 	if closed {
-		return nil, nil, fmt.Errorf("Redis store: %w", budget.ErrClosed)
+		return nil, nil, fmt.Errorf("ask Redis: %w", budget.ErrClosed)
 	}
 	if _, bounded := ctx.Deadline(); bounded {
 		return ctx, func() {}, nil

@@ -19,6 +19,7 @@ type server struct {
 	addr string
 	dir  string
 	args []string
+	conf string // a sentinel's configuration; empty for a server
 	cmd  *exec.Cmd
 	end  chan struct{} // closed when the process has ended
 }
@@ -27,10 +28,20 @@ type server struct {
 // persistence unless the arguments say otherwise, and stops it with the test.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
+	return startProcess(t, &server{t: t, dir: t.TempDir(), args: args})
+}
+
+// startSentinel starts a sentinel with a configuration file.
+func startSentinel(t testing.TB, conf string) *server {
+	t.Helper()
+	return startProcess(t, &server{t: t, dir: t.TempDir(), conf: conf})
+}
+
+func startProcess(t testing.TB, s *server) *server {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not installed: apt-get install redis-server, or brew install redis; make test does it when it may")
 	}
-	s := &server{t: t, dir: t.TempDir(), args: args}
 	t.Cleanup(s.kill)
 	for try := 0; ; try++ { // a port that was free may be taken by the time
 		s.addr = freeAddress(t)
@@ -58,7 +69,12 @@ func (s *server) start() bool {
 	_, port, _ := net.SplitHostPort(s.addr)
 	base := []string{
 		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"),
-		"--save", "", "--appendonly", "no", "--daemonize", "no",
+		"--daemonize", "no",
+	}
+	if s.conf != "" {
+		base = append([]string{s.conf, "--sentinel"}, base...)
+	} else {
+		base = append(base, "--save", "", "--appendonly", "no")
 	}
 	s.cmd = exec.Command("redis-server", append(base, s.args...)...)
 	if err := s.cmd.Start(); err != nil {

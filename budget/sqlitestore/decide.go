@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -97,6 +96,9 @@ func (d *decider) transaction(c *conn) error {
 	}
 	if err := d.close(); err != nil {
 		return err
+	}
+	if d.s.closing != nil {
+		d.s.closing()
 	}
 	for i := from; i < len(answer.Items); i++ {
 		if a := answer.Items[i]; a.Result == budget.Granted && !a.Replayed && late(d.batch.Items[i].Deadline, d.caller()) {
@@ -261,16 +263,6 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 		return budget.Decision{}, err
 	}
 	l.last, l.newest = at, at
-	// The charge's own time may be a few µs on; what those take back is little,
-	// and must be out for what remains to be exact.
-	beyond := math.MaxInt
-	for _, v := range d.limits {
-		for done := false; !done; {
-			if done, err = l.advance(v.w, at, &beyond); err != nil {
-				return budget.Decision{}, err
-			}
-		}
-	}
 	decision := d.granted(item)
 	decision.At = at
 	return decision, nil

@@ -20,7 +20,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	say := func(kind error, advice string) error {
+	say := func(advice string, kind error) error {
 		return fmt.Errorf("sqlite store %s: %s: %w: %w; %s", s.path, what, kind, err, advice)
 	}
 	for _, known := range []error{budget.ErrUnavailable, budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrClosed} {
@@ -41,37 +41,37 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return say(budget.ErrStoreConfig, "make the directory, or give another path")
+		return say("make the directory, or give another path", budget.ErrStoreConfig)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS), errors.Is(err, unix.EISDIR):
-		return say(budget.ErrStoreConfig, adviceWritable)
+		return say(adviceWritable, budget.ErrStoreConfig)
 	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP):
-		return say(budget.ErrStoreConfig, "its file system cannot lock files: use a local disk")
+		return say("its file system cannot lock files: use a local disk", budget.ErrStoreConfig)
 	}
-	return say(budget.ErrUnavailable, "nothing is known of the outcome; the same id may be sent again")
+	return say("nothing is known of the outcome; the same id may be sent again", budget.ErrUnavailable)
 }
 
 const adviceWritable = "the file and its directory must be writable for this user; run all processes as one user, or give another path"
 
 // meaning is what a primary result code of SQLite means to a caller, and what
 // to do about it.
-func meaning(code int) (kind error, advice string) {
+func meaning(code int) (advice string, kind error) {
 	switch code {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
-		return budget.ErrUnavailable, "another program holds the file: end what has it open, or try again"
+		return "another program holds the file: end what has it open, or try again", budget.ErrUnavailable
 	case sqlite3.SQLITE_FULL:
-		return budget.ErrUnavailable, "the disk is full: make room"
+		return "the disk is full: make room", budget.ErrUnavailable
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return budget.ErrStoreConfig, adviceWritable
+		return adviceWritable, budget.ErrStoreConfig
 	case sqlite3.SQLITE_CANTOPEN:
-		return budget.ErrStoreConfig, "check that the directory exists; " + adviceWritable
+		return "check that the directory exists; " + adviceWritable, budget.ErrStoreConfig
 	case sqlite3.SQLITE_NOTADB:
-		return budget.ErrStoreConfig, "it is no SQLite file: give another path"
+		return "it is no SQLite file: give another path", budget.ErrStoreConfig
 	case sqlite3.SQLITE_CORRUPT:
-		return budget.ErrDamaged, "end all processes that use it and restore it from a backup, or move it away to begin afresh"
+		return "end all processes that use it and restore it from a backup, or move it away to begin afresh", budget.ErrDamaged
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_CONSTRAINT:
-		return budget.ErrDamaged, "its tables are not as they were made: restore it from a backup, or move it away to begin afresh"
+		return "its tables are not as they were made: restore it from a backup, or move it away to begin afresh", budget.ErrDamaged
 	default:
-		return budget.ErrUnavailable, "look at the disk it lies on, then try again"
+		return "look at the disk it lies on, then try again", budget.ErrUnavailable
 	}
 }
 

@@ -1,6 +1,9 @@
 package sqlitestore
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // OpenWithClock opens a store whose clock is the one given, in µs: the machine's
 // boot and its clocks have no part in it.
@@ -19,3 +22,24 @@ func SetSteps(s *Store, steps, pruning int) { s.steps, s.pruning = steps, prunin
 
 // SetPaused has a function called between the transactions of one call.
 func SetPaused(s *Store, paused func()) { s.paused = paused }
+
+// SetClosing has a function called before a decision's last look at the time.
+func SetClosing(s *Store, closing func()) { s.closing = closing }
+
+// SetTimeout bounds later calls.
+func SetTimeout(s *Store, timeout time.Duration) { s.timeout = timeout }
+
+// RefuseNetwork is what is said of a directory on a file system of this kind.
+func RefuseNetwork(dir, kind string) error { return refuseNetwork(dir, kind) }
+
+// Pragma asks the writing connection.
+func Pragma(s *Store, name string) string {
+	value := ""
+	if _, err := s.writer.first("PRAGMA "+name, nil, &value); err != nil {
+		return err.Error()
+	}
+	return value
+}
+
+// EndSlice makes the store wait behind others that wait.
+func EndSlice(s *Store) { s.lock.since = time.Time{} }

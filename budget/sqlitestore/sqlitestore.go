@@ -42,6 +42,7 @@ type Store struct {
 	steps   int    // rows a transaction expires, builds or walks at most
 	pruning int    // rows a transaction prunes at most
 	paused  func() // called between the transactions of one call; nil: nothing
+	closing func() // called before a transaction's last look at the time; nil: nothing
 
 	lock   *fileLock
 	turn   chan struct{} // holds one token: whose it is may write

@@ -66,12 +66,12 @@ func hangUp(w http.ResponseWriter) {
 	if err != nil {
 		panic(http.ErrAbortHandler) // not an HTTP/1 connection; net/http has its own way to cut those
 	}
-	conn.Close() // the connection is given up: nobody is left to tell of a failure
+	_ = conn.Close() // the connection is given up: nobody is left to tell of a failure
 }
 
 func write(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Cache-Control", "private")
 	w.WriteHeader(status)
-	w.Write(body) // a client that has gone away was counted and is owed nothing more
+	_, _ = w.Write(body) // a client that has gone away was counted and is owed nothing more
 }

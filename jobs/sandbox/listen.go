@@ -48,14 +48,14 @@ func (s *Server) Listen(ctx context.Context, addr string) error {
 		done: make(chan struct{}),
 	}
 	s.serve = sv
-	forget := context.AfterFunc(ctx, func() { s.shutdown() })
+	forget := context.AfterFunc(ctx, func() { _ = s.shutdown() })
 	go func() {
 		defer close(sv.done)
 		defer forget()
 		if err := sv.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			sv.err = fmt.Errorf("sandbox: serving on %s: %w", sv.url, err)
 		}
-		s.shutdown() // Serve returns as soon as shutting down begins; done is when it has ended
+		_ = s.shutdown() // Serve returns as soon as shutting down begins; done is when it has ended
 	}()
 	return nil
 }

@@ -41,7 +41,7 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 					answered <- result{err: err}
 					return
 				}
-				defer resp.Body.Close()
+				defer func() { _ = resp.Body.Close() }()
 				body, err := io.ReadAll(resp.Body)
 				answered <- result{resp.StatusCode, string(body), err}
 			}()
@@ -61,7 +61,7 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 				t.Errorf("answered %+v, want the page", got)
 			}
 			if resp, err := client.Get(s.URL() + videos); err == nil {
-				resp.Body.Close()
+				_ = resp.Body.Close()
 				t.Errorf("still answers: %d", resp.StatusCode)
 			}
 			if err := s.Listen(t.Context(), ""); err == nil {
@@ -76,7 +76,7 @@ func TestListenErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	defer func() { _ = taken.Close() }()
 	for _, addr := range []string{taken.Addr().String(), "8080", "127.0.0.1:http-no-such"} {
 		s := open(t, sandbox.Config{})
 		if err := s.Listen(t.Context(), addr); err == nil || !strings.Contains(err.Error(), "give a free host:port") {
@@ -93,7 +93,7 @@ func TestListenErrors(t *testing.T) {
 		}
 	}
 	s := open(t, sandbox.Config{})
-	s.Close()
+	_ = s.Close()
 	if err := s.Listen(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("listening when closed: error %v", err)
 	}
@@ -112,7 +112,7 @@ func TestURLCanBeReached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
+		_ = resp.Body.Close()
 	}
 }
 

@@ -41,7 +41,7 @@ func TestRequestThatCannotBeLogged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close()
+		defer func() { _ = s.Close() }()
 		f := &faultyFile{room: 1000, truncate: truncate}
 		s.log = &requestLog{file: f, path: "sandbox.log"}
 		ask := func() (int, string) {

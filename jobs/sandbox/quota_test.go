@@ -26,7 +26,7 @@ func open(t *testing.T, cfg sandbox.Config) *sandbox.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -173,8 +173,8 @@ func TestQuotaUnderConcurrentClients(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
 				switch resp.StatusCode {
 				case 200:
 					granted.Add(1)
@@ -283,7 +283,7 @@ func TestConfigOutOfRange(t *testing.T) {
 		t.Run(tt.want, func(t *testing.T) {
 			s, err := sandbox.New(tt.cfg)
 			if err == nil {
-				s.Close()
+				_ = s.Close()
 				t.Fatalf("%+v was taken", tt.cfg)
 			}
 			if !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "give ") {
@@ -295,6 +295,6 @@ func TestConfigOutOfRange(t *testing.T) {
 	if s, err := sandbox.New(at); err != nil {
 		t.Errorf("%s: %v", fmt.Sprintf("%+v", at), err)
 	} else {
-		s.Close()
+		_ = s.Close()
 	}
 }

@@ -85,7 +85,7 @@ func openLog(path string, each func(entry)) (*requestLog, error) {
 	}
 	l := &requestLog{file: f, path: path}
 	if err := l.take(f, each); err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, err
 	}
 	return l, nil
@@ -117,7 +117,7 @@ func (l *requestLog) read(r io.Reader, each func(entry)) (torn bool, err error) 
 	lines := bufio.NewReader(r)
 	for n := 1; ; n++ {
 		b, err := lines.ReadBytes('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return len(b) > 0, nil
 		}
 		if err != nil {

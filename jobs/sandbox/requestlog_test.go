@@ -116,14 +116,14 @@ func TestUseSurvivesRestart(t *testing.T) {
 	wantStatus(t, s, search, 200)
 	wantStatus(t, s, videos, 200)
 	wantStatus(t, s, "/youtube/v3/videos", 403)
-	s.Close()
+	_ = s.Close()
 
 	cfg.FailRate = 1
 	s = open(t, cfg)
 	wantUsage(t, s, 3, 101, 0)
 	wantStatus(t, s, search, 503)
 	wantStatus(t, s, search, 403)
-	s.Close()
+	_ = s.Close()
 
 	cfg.FailRate, cfg.DropRate = 0, 1
 	s = open(t, cfg)
@@ -134,7 +134,7 @@ func TestUseSurvivesRestart(t *testing.T) {
 	if got := s.Usage(); got != want {
 		t.Errorf("usage %+v, want %+v", got, want)
 	}
-	s.Close()
+	_ = s.Close()
 
 	cfg.DropRate = 0
 	s = open(t, cfg)
@@ -142,7 +142,7 @@ func TestUseSurvivesRestart(t *testing.T) {
 		t.Errorf("usage after a restart %+v, want %+v", got, want)
 	}
 	wantStatus(t, s, videos, 403)
-	s.Close()
+	_ = s.Close()
 
 	cfg.Quota = 10 // a lowered quota leaves nothing, and does no harm
 	s = open(t, cfg)
@@ -167,7 +167,7 @@ func TestTornLastLine(t *testing.T) {
 			s := open(t, sandbox.Config{LogPath: path, Now: noon})
 			wantUsage(t, s, 2, 2, 0)
 			wantStatus(t, s, "/youtube/v3/videos?key=k", 200)
-			s.Close()
+			_ = s.Close()
 			if got, want := read(t, path), good+good+good; got != want {
 				t.Errorf("log:\n%swant:\n%s", got, want)
 			}
@@ -195,7 +195,7 @@ func TestDamagedLine(t *testing.T) {
 			}
 			s, err := sandbox.New(sandbox.Config{LogPath: path})
 			if err == nil {
-				s.Close()
+				_ = s.Close()
 				t.Fatal("the log was taken")
 			}
 			if !strings.Contains(err.Error(), path+":2: ") || !strings.Contains(err.Error(), "remove the line") {
@@ -228,7 +228,7 @@ func TestSecondServerIsRefused(t *testing.T) {
 		t.Errorf("error %v, want ErrLogInUse and %s", err, path)
 	}
 	wantStatus(t, first, videos, 200)
-	first.Close()
+	_ = first.Close()
 	wantUsage(t, open(t, sandbox.Config{LogPath: path}), 2, 2, 0)
 }
 
@@ -254,7 +254,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	if out := again(); !strings.Contains(out, "in use: true") || !strings.Contains(out, path) {
 		t.Errorf("beside a live one: %s", out)
 	}
-	s.Close()
+	_ = s.Close()
 	if out := again(); !strings.Contains(out, "in use: false <nil>") {
 		t.Errorf("after it: %s", out)
 	}

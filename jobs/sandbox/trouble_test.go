@@ -28,7 +28,7 @@ func statuses(t *testing.T, cfg sandbox.Config, n int) (got []int, use sandbox.U
 
 func statusOrAbort(s *sandbox.Server, target string) (status int) {
 	defer func() {
-		if got := recover(); got != nil && got != http.ErrAbortHandler {
+		if got := recover(); got != nil && got != http.ErrAbortHandler { //nolint:errorlint // the very value, as net/http compares it
 			panic(got)
 		}
 	}()
@@ -97,7 +97,7 @@ func TestDropClosesTheConnection(t *testing.T) {
 	for range 10 {
 		resp, err := client.Get(s.URL() + search)
 		if err == nil {
-			resp.Body.Close()
+			_ = resp.Body.Close()
 			t.Fatalf("answered %d", resp.StatusCode)
 		}
 		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
@@ -193,7 +193,7 @@ func TestLatencyEndsWithTheRequest(t *testing.T) {
 		start := time.Now()
 		func() {
 			defer func() {
-				if got := recover(); got != http.ErrAbortHandler {
+				if got := recover(); got != http.ErrAbortHandler { //nolint:errorlint // the very value, as net/http compares it
 					t.Errorf("recovered %v, want the handler to abort", got)
 				}
 			}()

@@ -1,0 +1,36 @@
+# make test     everything with the race detector
+# make lint     gofmt, go vet, staticcheck, the layers
+# make bench    ratios of charges beside an empty script, and SQLite's rates
+# make ci       test and lint
+
+GO    ?= go
+TOOLS := -modfile=.ci/tools/go.mod
+
+.PHONY: test lint bench ci needs fuzz
+
+test: needs
+	$(GO) test -race -timeout 18m ./...
+
+# The race detector needs a C compiler, the Redis tests a redis-server. Both are
+# installed when that may be done; else it is said how.
+needs:
+	@.ci/needs
+
+lint:
+	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; \
+	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
+	$(GO) tool $(TOOLS) staticcheck ./...
+	$(GO) tool $(TOOLS) golangci-lint run ./...
+
+bench: needs
+	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' -benchtime 20x ./budget/redisstore
+	$(GO) test -run '^$$' -bench . ./budget/sqlitestore
+
+# A minute for each parser; go test runs their seeds every time.
+fuzz:
+	$(GO) test -run '^$$' -fuzz FuzzParseConfig -fuzztime 1m ./budget
+	$(GO) test -run '^$$' -fuzz FuzzURL -fuzztime 1m ./budget/redisstore
+
+ci: test lint

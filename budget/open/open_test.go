@@ -1,0 +1,125 @@
+package open_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+const upstream = `
+[upstream.youtube.costs]
+"search.list" = 100
+[upstream.youtube.limit.daily]
+quota  = 250
+window = "24h"
+[upstream.youtube.credential.key1]
+`
+
+// write writes a configuration and answers its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "costs.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBudgetOnRedis(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireAuth("pa55word")
+	t.Setenv("STORE_PASSWORD", "pa55word")
+	path := write(t, "[store]\nurl = \"redis://"+server.Addr()+"\"\nprefix = \"mine\"\npassword_env = \"STORE_PASSWORD\"\ntimeout = \"5s\"\n"+upstream)
+	b, err := open.Budget(t.Context(), path, "youtube/key1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	if receipt, err := b.Charge(t.Context(), budget.Call{Operation: "search.list"}); err != nil || receipt.Remaining != 150 {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+	if !strings.HasPrefix(strings.Join(server.Keys(), " "), "mine:v1:{youtube/key1}:") {
+		t.Fatalf("keys %v", server.Keys())
+	}
+	if got := b.Spec().Timeout; got != 5*time.Second {
+		t.Fatalf("timeout %s", got)
+	}
+}
+
+// The file of an SQLite store lies beside the configuration, and two handles
+// share it.
+func TestBudgetOnSQLite(t *testing.T) {
+	path := write(t, upstream)
+	for want := int64(150); want >= 50; want -= 100 {
+		b, err := open.Budget(t.Context(), path, "youtube/key1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if receipt, err := b.Charge(t.Context(), budget.Call{Operation: "search.list"}); err != nil || receipt.Remaining != want {
+			t.Fatalf("%+v, %v; want %d left", receipt, err, want)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(path), "quotactl.db")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBudgetRefuses(t *testing.T) {
+	var faults budget.ConfigErrors
+	if _, err := open.Budget(t.Context(), write(t, "[upstream.youtube]\n"), "youtube/key1"); !errors.As(err, &faults) || len(faults) < 3 {
+		t.Errorf("a faulty file: %v", err)
+	}
+	if _, err := open.Budget(t.Context(), write(t, upstream), "youtube/key2"); !errors.Is(err, budget.ErrUnknownBudget) || !strings.Contains(err.Error(), "youtube/key1") {
+		t.Errorf("an unknown budget: %v", err)
+	}
+	if _, err := open.Budget(t.Context(), filepath.Join(t.TempDir(), "none.toml"), "youtube/key1"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := open.Budget(t.Context(), write(t, "[store]\nurl = \"redis://h\"\npassword_env = \"QUOTACTL_TEST_UNSET\"\n"+upstream), "youtube/key1"); !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), "QUOTACTL_TEST_UNSET") {
+		t.Errorf("no password: %v", err)
+	}
+	if _, err := open.Store(t.Context(), "redis://a,b", budget.StoreConfig{}); !errors.Is(err, budget.ErrStoreConfig) {
+		t.Errorf("a faulty URL: %v", err)
+	}
+}
+
+func TestPasswordFile(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireAuth("pa55word")
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("pa55word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := open.Store(t.Context(), "redis://"+server.Addr(), budget.StoreConfig{PasswordFile: file, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if _, err := store.Job(t.Context(), "any"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	for url, want := range map[string]time.Duration{"sqlite:q.db": sqlitestore.DefaultTimeout, "redis://h": redisstore.DefaultTimeout, "redis+ring://a,b": redisstore.DefaultTimeout} {
+		if got := open.Timeout(url, budget.StoreConfig{}); got != want {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+		if got := open.Timeout(url, budget.StoreConfig{Timeout: time.Second}); got != time.Second {
+			t.Errorf("%s: %s, want the setting", url, got)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+)
+
+// every charges on several budgets and finds each whole, on whatever shard.
+func every(t *testing.T, url string) {
+	t.Helper()
+	store := openStore(t, url, redisstore.Options{Timeout: patient})
+	for n := range 12 {
+		key := fmt.Sprint("up/key", n)
+		for i := range 5 {
+			got, err := store.Decide(t.Context(), budget.Batch{
+				Budget: key, Now: time.Now().UnixMicro(), Limits: hourly,
+				Items: []budget.Item{{ID: fmt.Sprint(i), Operation: []string{"a", "b"}[i%2], Units: 10}},
+			})
+			if err != nil || got.Items[0].Remaining != int64(90-10*i) {
+				t.Fatalf("charge %d on %s: %+v, %v", i, key, got, err)
+			}
+		}
+	}
+	if result, _, err := store.Begin(t.Context(), budget.BeginPass{Job: "j", Holder: "h", Tick: 1, Hold: 1_000_000}); err != nil || result != budget.Began {
+		t.Fatalf("%v, %v", result, err)
+	}
+}
+
+// await asks until it is so.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestCluster(t *testing.T) {
+	server := startServer(t, "--cluster-enabled", "yes")
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	if err := admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the cluster is up", func() bool {
+		info, err := admin.ClusterInfo(t.Context()).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	})
+	every(t, "redis+cluster://"+server.addr)
+	if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := openStore(t, "redis+cluster://"+server.addr, redisstore.Options{Timeout: patient}).Ping(t.Context()); err != nil {
+		t.Fatalf("after its scripts were lost: %v", err)
+	}
+}
+
+// A budget is whole on one shard of a ring; when that one is down its budgets
+// are out of reach, and none begins anew on another.
+func TestRing(t *testing.T) {
+	one, two := startServer(t), startServer(t)
+	url := "redis+ring://" + one.addr + "," + two.addr
+	every(t, url)
+	sizes := []int64{}
+	for _, s := range []*server{one, two} {
+		admin := s.client()
+		n, err := admin.DBSize(t.Context()).Result()
+		_ = admin.Close()
+		if err != nil || n == 0 {
+			t.Fatalf("a shard holds %d keys, %v", n, err)
+		}
+		sizes = append(sizes, n)
+	}
+	one.kill()
+	one.ended()
+	store := openStore(t, url, redisstore.Options{Timeout: patient})
+	refused := 0
+	for n := range 12 {
+		_, err := store.Look(t.Context(), budget.Look{Budget: fmt.Sprint("up/key", n), Now: time.Now().UnixMicro(), Limits: hourly})
+		if err != nil {
+			refused++
+		}
+	}
+	admin := two.client()
+	defer func() { _ = admin.Close() }()
+	if n, err := admin.DBSize(t.Context()).Result(); err != nil || n != sizes[1] || refused == 0 || refused == 12 {
+		t.Fatalf("%d budgets are out of reach, the other shard holds %d keys (had %d), %v", refused, n, sizes[1], err)
+	}
+}
+
+func TestSentinel(t *testing.T) {
+	server := startServer(t)
+	host, port, _ := net.SplitHostPort(server.addr)
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "sentinel monitor mymaster %s %s 1\n", host, port), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	watcher := startSentinel(t, file)
+	admin := watcher.client()
+	defer func() { _ = admin.Close() }()
+	await(t, "the sentinel knows the master", func() bool {
+		return admin.Do(context.Background(), "SENTINEL", "get-master-addr-by-name", "mymaster").Err() == nil
+	})
+	every(t, "redis+sentinel://"+watcher.addr+"/mymaster")
+}

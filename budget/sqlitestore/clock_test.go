@@ -1,0 +1,184 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// machine is a computer whose clocks can be set.
+type machine struct {
+	t     *testing.T
+	path  string
+	store *sqlitestore.Store
+	id    string
+	since int64 // the boot clock
+	wall  int64
+	limit budget.Limit
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{t: t, path: filepath.Join(t.TempDir(), "q.db"), wall: noon - hour, limit: rolling(10, hour)}
+	m.boot("first")
+	t.Cleanup(func() { _ = m.store.Close() })
+	return m
+}
+
+// boot starts the machine anew.
+func (m *machine) boot(id string) {
+	m.t.Helper()
+	if m.store != nil {
+		if err := m.store.Close(); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	m.id, m.since = id, 0
+	m.pass(20 * second)
+	s, err := sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{}, id,
+		func() int64 { return m.since }, func() int64 { return m.wall })
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.store = s
+}
+
+// pass lets time pass.
+func (m *machine) pass(d int64) {
+	m.since += d
+	m.wall += d
+}
+
+func (m *machine) try(i budget.Item) (budget.Decisions, error) {
+	return m.store.Decide(context.Background(), budget.Batch{Budget: name, Now: m.wall, Limits: []budget.Limit{m.limit}, Items: []budget.Item{i}})
+}
+
+// charge wants the item granted, or refused for so long.
+func (m *machine) charge(i budget.Item, wait int64) {
+	m.t.Helper()
+	got, err := m.try(i)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	d := got.Items[0]
+	if granted := d.Result == budget.Granted; granted != (wait == 0) || !granted && d.RetryAt-got.Now != wait {
+		m.t.Fatalf("%s: %+v at %d, want a wait of %d", i.ID, d, got.Now, wait)
+	}
+}
+
+// I6: on one boot the wall clock frees nothing early, and holds nothing back.
+func TestWallClockSteps(t *testing.T) {
+	m := newMachine(t)
+	m.charge(item("a", 10), 0)
+	m.wall += 50 * hour
+	m.charge(item("b", 10), hour)
+	m.pass(10 * minute)
+	m.charge(item("b", 10), 50*minute)
+	m.wall -= 50*hour + 30*second
+	m.charge(item("b", 10), 50*minute)
+	m.pass(50*minute - 1)
+	m.charge(item("b", 10), 1)
+	m.pass(1)
+	m.charge(item("b", 10), 0)
+}
+
+// I6: the clock of a boot does not gain on the entries' own microseconds.
+func TestClockKeepsTime(t *testing.T) {
+	m := newMachine(t)
+	m.limit = rolling(1000, hour)
+	from := m.wall
+	for i := range 200 {
+		m.charge(item(string(rune('a'+i%26))+string(rune('a'+i/26)), 1), 0)
+		if i%10 == 0 {
+			m.pass(1)
+		}
+	}
+	m.pass(1000)
+	got, err := m.try(item("x", 1))
+	if err != nil || got.Now != from+20+1000 {
+		t.Fatalf("the clock shows %d (%v) after 1020 µs, want %d", got.Now-from, err, 1020)
+	}
+}
+
+// I6: after a reboot the wall clock counts, and never before last seen.
+func TestReboot(t *testing.T) {
+	m := newMachine(t)
+	m.charge(item("a", 10), 0)
+	m.wall += 40 * minute // switched off meanwhile
+	m.boot("second")
+	m.charge(item("b", 10), 20*minute-20*second)
+	m.wall -= 30 * hour // the battery is empty
+	m.boot("third")
+	got, err := m.try(item("b", 10))
+	if err != nil || got.Items[0].RetryAt != noon-hour+20*second+hour {
+		t.Fatalf("%+v, %v, want a refusal until the charge's hour is over", got, err)
+	}
+	// The right time comes: it counts, since the wrong one was behind last seen.
+	m.wall += 30*hour + 21*minute
+	m.charge(item("b", 10), 0)
+	m.wall += 3 * hour // from now on this boot's clock does
+	m.charge(item("c", 10), hour)
+}
+
+// I6: a wall clock far ahead after a reboot is not taken for the truth where the
+// caller's is another.
+func TestRebootFarAhead(t *testing.T) {
+	m := newMachine(t)
+	m.charge(item("a", 10), 0)
+	m.boot("second")
+	caller := m.wall
+	m.wall += 5 * hour
+	_, err := m.store.Decide(t.Context(), budget.Batch{Budget: name, Now: caller, Limits: []budget.Limit{m.limit}})
+	if !errors.Is(err, budget.ErrClock) {
+		t.Fatalf("error %v, want ErrClock", err)
+	}
+	m.wall -= 5 * hour
+	m.charge(item("b", 10), hour-20*second)
+	m.pass(hour)
+	m.charge(item("b", 10), 0)
+}
+
+// I6: a budget is idle by its own clock, not by that of one begun after the wall
+// clock was set.
+func TestIdleByItsOwnClock(t *testing.T) {
+	m := newMachine(t)
+	m.charge(item("a", 10), 0)
+	m.wall += 60 * day
+	batch := budget.Batch{Budget: "up/other", Now: m.wall, Limits: []budget.Limit{m.limit}, Items: []budget.Item{item("a", 1)}}
+	if got, err := m.store.Decide(t.Context(), batch); err != nil || got.Now != m.wall {
+		t.Fatalf("%+v, %v, want a new budget to begin at the wall clock", got, err)
+	}
+	m.charge(item("b", 1), hour)
+}
+
+// A job's mark goes by the boot clock, and falls with the boot.
+func TestJobMarkAndClock(t *testing.T) {
+	m := newMachine(t)
+	begin := func(holder string, tick int64, want budget.BeginResult) {
+		t.Helper()
+		got, _, err := m.store.Begin(t.Context(), budget.BeginPass{Job: "trending", Holder: holder, Tick: tick, Hold: minute})
+		if err != nil || got != want {
+			t.Fatalf("begin of %s: %d, %v, want %d", holder, got, err, want)
+		}
+	}
+	begin("one", 1, budget.Began)
+	m.wall += day
+	begin("two", 2, budget.Overlap)
+	m.wall -= day
+	m.pass(minute - 1)
+	begin("two", 2, budget.Overlap)
+	m.pass(1)
+	begin("two", 2, budget.Began)
+	m.boot("second")
+	state, err := m.store.Job(t.Context(), "trending")
+	if err != nil || state.Held || state.Holder != "two" || state.LastTick != 2 {
+		t.Fatalf("after a reboot: %+v, %v, want the mark of two to have fallen", state, err)
+	}
+	begin("three", 3, budget.Began)
+	if mine, err := m.store.Renew(t.Context(), "other", "", minute); err != nil || mine {
+		t.Fatalf("renewed the mark of a job that never began (%v)", err)
+	}
+}

@@ -1,0 +1,138 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+const (
+	second = int64(1_000_000)
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+
+	name = "up/key1"
+)
+
+// noon is an instant in the middle of an ordinary day, in µs.
+var noon = time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro()
+
+// bench is a store on a clock that stands until it is set.
+type bench struct {
+	t      testing.TB
+	path   string
+	store  *sqlitestore.Store
+	now    int64
+	limits []budget.Limit
+}
+
+func newBench(t testing.TB, limits ...budget.Limit) *bench {
+	b := &bench{t: t, path: filepath.Join(t.TempDir(), "q.db"), now: noon, limits: limits}
+	b.open()
+	t.Cleanup(func() { b.close() })
+	return b
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	s, err := sqlitestore.OpenWithClock(context.Background(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now })
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.store = s
+}
+
+func (b *bench) close() {
+	b.t.Helper()
+	if err := b.store.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) try(budgetName string, items ...budget.Item) (budget.Decisions, error) {
+	return b.store.Decide(context.Background(), budget.Batch{Budget: budgetName, Now: b.now, Limits: b.limits, Items: items})
+}
+
+func (b *bench) decide(items ...budget.Item) []budget.Decision {
+	b.t.Helper()
+	got, err := b.try(name, items...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return got.Items
+}
+
+func (b *bench) granted(items ...budget.Item) {
+	b.t.Helper()
+	for i, d := range b.decide(items...) {
+		if d.Result != budget.Granted || d.Replayed {
+			b.t.Fatalf("%s: %+v, want a new charge", items[i].ID, d)
+		}
+	}
+}
+
+func (b *bench) refused(i budget.Item, at int64) {
+	b.t.Helper()
+	if d := b.decide(i)[0]; d.Result != budget.Refused || d.RetryAt != at {
+		b.t.Fatalf("%s: %+v, want a refusal until %d (%+d µs off)", i.ID, d, at, d.RetryAt-at)
+	}
+}
+
+func (b *bench) used() int64 {
+	b.t.Helper()
+	view, err := b.store.Look(context.Background(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return view.Limits[0].Used
+}
+
+// query asks the file beside the store.
+func query[T any](t testing.TB, path, text string) T {
+	t.Helper()
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got T
+	if err := errors.Join(db.QueryRow(text).Scan(&got), db.Close()); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return got
+}
+
+// execute changes the file behind the store's back.
+func execute(t testing.TB, path, text string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Exec(text)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+func rolling(limit, length int64, operations ...string) budget.Limit {
+	return budget.Limit{
+		Name: "w", Limit: limit, Counts: budget.CountUnits, Operations: operations,
+		Window: budget.RollingWindow(time.Duration(length) * time.Microsecond),
+	}
+}
+
+func item(id string, units int64) budget.Item {
+	return budget.Item{ID: id, Operation: "op", Units: units}
+}
+
+func lease(i budget.Item, length int64) budget.Item {
+	i.Lease = length
+	return i
+}

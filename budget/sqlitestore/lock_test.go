@@ -1,0 +1,145 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// hold takes the lock as another process would; the function gives it up.
+func hold(t *testing.T, path string) (release func()) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWaitsForTheLockOnlySoLong(t *testing.T) {
+	for _, suffix := range []string{".lock", ".next"} {
+		t.Run(suffix, func(t *testing.T) {
+			b := newBench(t, rolling(10, hour))
+			b.granted(item("a", 1))
+			sqlitestore.EndSlice(b.store)
+			release := hold(t, b.path+suffix)
+			batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}}
+
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go cancel(errors.New("gave up"))
+			if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled: %v", err)
+			}
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer stop()
+			if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, budget.ErrUnavailable) {
+				t.Errorf("past the context's deadline: %v, want its error", err)
+			}
+			sqlitestore.SetTimeout(b.store, 20*time.Millisecond)
+			_, err := b.store.Decide(t.Context(), batch)
+			if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "20ms") {
+				t.Errorf("past the store's timeout: %v, want ErrUnavailable that names it", err)
+			}
+			if got := b.used(); got != 1 { // looking waits for nobody
+				t.Errorf("used %d while the lock is held, want 1", got)
+			}
+			if _, err := b.store.Job(t.Context(), "trending"); err != nil {
+				t.Errorf("reading a job: %v", err)
+			}
+			release()
+			sqlitestore.SetTimeout(b.store, time.Minute)
+			b.granted(item("b", 1)) // none of the tries was charged late
+		})
+	}
+}
+
+// An item whose deadline passes while others hold the lock is not charged.
+func TestDeadlinePassesWhileWaiting(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	b.granted(lease(item("r", 1), hour))
+	release := hold(t, b.path+".lock")
+	timer := time.AfterFunc(50*time.Millisecond, release)
+	defer timer.Stop()
+	late, early := item("late", 1), item("early", 1)
+	late.Deadline = time.UnixMicro(b.now).Add(10 * time.Millisecond)
+	early.Deadline = time.UnixMicro(b.now).Add(time.Minute)
+	got := b.decide(late, early)
+	if got[0].Result != budget.Late || got[1].Result != budget.Granted {
+		t.Fatalf("%+v, want the first late and the second granted", got)
+	}
+	finished, err := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: 5, Deadline: time.UnixMicro(b.now).Add(-time.Microsecond)})
+	if err != nil || finished.Result != budget.FinishLate || b.used() != 2 {
+		t.Fatalf("%+v, %v, used %d, want a late settlement that changed nothing", finished, err, b.used())
+	}
+}
+
+// What was decided is not charged when the caller gave up before the commit.
+func TestGivenUpBeforeTheCommit(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	ctx, cancel := context.WithCancel(t.Context())
+	sqlitestore.SetClosing(b.store, cancel)
+	batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("a", 1)}}
+	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v, want the context's", err)
+	}
+	late, early := item("late", 1), item("early", 1)
+	late.Deadline = time.UnixMicro(b.now).Add(30 * time.Millisecond)
+	began := time.Now()
+	sqlitestore.SetClosing(b.store, func() {
+		for time.Since(began) < 40*time.Millisecond { //nolint:revive // the time passes within the transaction
+		}
+	})
+	got := b.decide(early, late)
+	if got[0].Result != budget.Granted || got[1].Result != budget.Late {
+		t.Fatalf("%+v, want the first granted and the second late", got)
+	}
+	sqlitestore.SetClosing(b.store, nil)
+	if got := b.used(); got != 1 {
+		t.Fatalf("used %d, want 1", got)
+	}
+	b.granted(item("a", 1), item("late", 1))
+}
+
+// Another program that writes to the file is waited for, only so long, and the
+// store works on afterwards.
+func TestAnotherProgramWrites(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	db, err := sql.Open("sqlite", b.path+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlitestore.SetTimeout(b.store, 50*time.Millisecond)
+	if _, err := b.try(name, item("b", 1)); !errors.Is(err, budget.ErrUnavailable) {
+		t.Errorf("error %v, want ErrUnavailable", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	sqlitestore.SetTimeout(b.store, time.Minute)
+	b.granted(item("b", 1))
+	if got := b.used(); got != 2 {
+		t.Fatalf("used %d, want 2", got)
+	}
+}

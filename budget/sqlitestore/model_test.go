@@ -1,0 +1,73 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// TestForgottenAsTheModel goes where random walks hardly come: windows that are
+// longer than all before begin while what they would have counted lies in the
+// file still, forgotten or not.
+func TestForgottenAsTheModel(t *testing.T) {
+	days, err := budget.NewCalendar(budget.Month, "UTC", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, long, longest := rolling(100, minute), rolling(100, 7*day), rolling(100, 30*day)
+	month := budget.Limit{Name: "month", Limit: 100, Counts: budget.CountCalls, Window: budget.CalendarWindow(days)}
+	type step struct {
+		wait   int64
+		limits []budget.Limit
+		items  []budget.Item
+	}
+	for what, steps := range map[string][]step{
+		"forgotten, then a longer window": {
+			{0, []budget.Limit{short}, []budget.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
+			{hour + minute, []budget.Limit{short}, []budget.Item{item("b", 1)}},
+			{0, []budget.Limit{short, longest}, []budget.Item{item("a", 20), item("b", 1)}},
+			{second, []budget.Limit{short, long, month}, []budget.Item{item("c", 1), item("r", 3)}},
+		},
+		"not yet forgotten, then a longer window": {
+			{0, []budget.Limit{short}, []budget.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
+			{hour + minute, []budget.Limit{short, long}, []budget.Item{item("a", 10), item("r", 4), item("b", 5)}},
+			{hour, []budget.Limit{short, month}, []budget.Item{item("a", 10), item("c", 0)}},
+			{8 * day, []budget.Limit{longest}, []budget.Item{item("a", 11), item("c", 0)}},
+		},
+		"dropped, then live again": {
+			{0, []budget.Limit{short, long}, []budget.Item{item("a", 10), lease(item("r", 3), day)}},
+			{6 * day, []budget.Limit{short}, []budget.Item{item("b", 1)}},
+			{9 * day, []budget.Limit{short}, []budget.Item{item("c", 1)}},
+			{hour, []budget.Limit{long, longest}, []budget.Item{item("a", 1), item("b", 2), item("c", 1)}},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t)
+			sqlitestore.SetSteps(b.store, 2000, 0) // nothing is pruned
+			model := memstore.New(func() int64 { return b.now })
+			for i, one := range steps {
+				b.now += one.wait
+				batch := budget.Batch{Budget: name, Now: b.now, Limits: one.limits, Items: one.items}
+				want, wantErr := model.Decide(context.Background(), batch)
+				got, gotErr := b.store.Decide(context.Background(), batch)
+				if !reflect.DeepEqual(got, want) || gotErr != nil || wantErr != nil {
+					t.Errorf("step %d:\n got %+v, %v\nwant %+v, %v", i, got, gotErr, want, wantErr)
+				}
+				for _, on := range []time.Duration{0, 59 * time.Second} { // looked at, by windows live or not
+					b.now += on.Microseconds()
+					ask := budget.Look{Budget: name, Now: b.now, Limits: []budget.Limit{short, long, longest, month}}
+					want, wantErr := model.Look(context.Background(), ask)
+					got, gotErr := b.store.Look(context.Background(), ask)
+					if !reflect.DeepEqual(got, want) || gotErr != nil || wantErr != nil {
+						t.Errorf("look %d:\n got %+v, %v\nwant %+v, %v", i, got, gotErr, want, wantErr)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,220 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// Entries past every window and the hour leave the file, a bounded number at a
+// time, and the totals stay exact; also those of a window that nobody uses now.
+func TestPrune(t *testing.T) {
+	b := newBench(t, rolling(1000, minute), rolling(1000, 90*minute, "op"))
+	all := b.limits
+	for i := range 300 {
+		b.granted(item(fmt.Sprint("old", i), 1))
+	}
+	b.limits = all[:1] // the other window stays live, but nobody advances it
+	b.now += 2 * hour
+	sqlitestore.SetSteps(b.store, 2000, 50)
+	for i := range 20 {
+		b.now += 11 * minute
+		b.granted(item(fmt.Sprint("new", i), 1))
+	}
+	b.limits = all
+	b.granted(item("both", 1))
+	left := query[int](t, b.path, "SELECT count(*) FROM entry WHERE id LIKE 'old%'")
+	if left != 0 {
+		t.Errorf("%d of 300 old entries still lie in the file", left)
+	}
+	if n := query[int](t, b.path, "SELECT n - (SELECT count(*) FROM entry) FROM budget"); n != 0 {
+		t.Errorf("the number kept is %d off", n)
+	}
+	view, err := b.store.Look(context.Background(), budget.Look{Budget: name, Now: b.now, Limits: all})
+	if err != nil || view.Limits[0].Used != 2 || view.Limits[1].Used != 10 {
+		t.Fatalf("%+v, %v, want 2 and 10 used", view, err)
+	}
+}
+
+// A forgotten entry that still lies in the file is not replayed: its id is new.
+func TestForgottenIsNotReplayed(t *testing.T) {
+	b := newBench(t, rolling(10, minute))
+	b.granted(item("a", 10))
+	b.now += hour - 1
+	if d := b.decide(item("a", 10))[0]; !d.Replayed {
+		t.Fatalf("within the hour: %+v, want a replay", d)
+	}
+	b.now++
+	if n := query[int](t, b.path, "SELECT count(*) FROM entry"); n != 1 {
+		t.Fatalf("%d entries in the file: the test shows nothing", n)
+	}
+	b.granted(item("a", 9))
+	if n := query[int](t, b.path, "SELECT count(*) FROM entry"); n != 1 || b.used() != 9 {
+		t.Fatalf("%d entries and %d used, want the new one alone", n, b.used())
+	}
+}
+
+// Settling up to the largest sum counts what is held, not what still lies there.
+func TestSettleSumForgetsPruned(t *testing.T) {
+	b := newBench(t, rolling(budget.MaxUnits, second))
+	for i := range 9 {
+		b.granted(item(fmt.Sprint("old", i), budget.MaxUnits))
+		b.now += second
+	}
+	b.granted(lease(item("r", 1), second))
+	settle := func(want budget.FinishResult) {
+		t.Helper()
+		got, err := b.store.Finish(context.Background(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: budget.MaxUnits})
+		if err != nil || got.Result != want {
+			t.Fatalf("%+v, %v, want result %d", got, err, want)
+		}
+	}
+	b.now += second
+	pauses := b.inSteps(3)
+	sqlitestore.SetSteps(b.store, 3, 1)
+	settle(budget.FinishOverflow)
+	b.now += hour - 5*second // the first six are forgotten, and one is pruned
+	b.granted(item("last", 1))
+	settle(budget.Settled)
+	if *pauses == 0 {
+		t.Fatal("it was done in one transaction: the test shows nothing")
+	}
+}
+
+// A file that something else changed is not decided on.
+func TestCountMismatch(t *testing.T) {
+	b := newBench(t, rolling(100, hour))
+	b.granted(item("a", 1), item("b", 1))
+	b.close()
+	execute(t, b.path, "DELETE FROM entry WHERE id = 'a'")
+	b.open()
+	for what, err := range map[string]error{
+		"decide": func() error { _, err := b.try(name, item("c", 1)); return err }(),
+		"finish": func() error {
+			_, err := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "b"})
+			return err
+		}(),
+		"look": func() error {
+			_, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now})
+			return err
+		}(),
+	} {
+		if !errors.Is(err, budget.ErrDamaged) || !strings.Contains(err.Error(), "1 entries where 2") || !strings.Contains(err.Error(), "restore") {
+			t.Errorf("%s: %v, want ErrDamaged with both numbers and what to do", what, err)
+		}
+	}
+	if _, err := b.try("up/other", item("c", 1)); err != nil {
+		t.Errorf("another budget of the file: %v", err)
+	}
+}
+
+// Labels are kept with every entry, each text once, and go when no entry that
+// is not forgotten bears them.
+func TestLabels(t *testing.T) {
+	b := newBench(t, rolling(100, hour))
+	labelled := func(id, job, region, run string) budget.Item {
+		i := item(id, 1)
+		i.Labels = budget.Labels{Job: job, Region: region, Run: run}
+		return i
+	}
+	b.granted(labelled("a", "trending", "US", "run-1"), labelled("b", "trending", "GB", "run-1"), labelled("c", "", "", ""))
+	const who = `SELECT group_concat(who, ' ') FROM (SELECT e.id || '=' || coalesce(j.name, '-') || '/' || coalesce(g.name, '-') || '/' || coalesce(r.name, '-') AS who
+		FROM entry e LEFT JOIN label j ON j.b = e.b AND j.no = e.job LEFT JOIN label g ON g.b = e.b AND g.no = e.region LEFT JOIN label r ON r.b = e.b AND r.no = e.run ORDER BY e.id)`
+	if got := query[string](t, b.path, who); got != "a=trending/US/run-1 b=trending/GB/run-1 c=-/-/-" {
+		t.Errorf("the entries bear %q", got)
+	}
+	if n := query[int](t, b.path, "SELECT count(*) FROM label"); n != 4 {
+		t.Errorf("%d labels, want 4", n)
+	}
+	b.now += 2 * day
+	b.granted(labelled("d", "trending", "US", "run-2"))
+	b.now += hour
+	b.granted(labelled("e", "trending", "FR", "run-2"))
+	if got := query[string](t, b.path, "SELECT group_concat(name, ' ') FROM (SELECT name FROM label ORDER BY name)"); got != "FR US run-2 trending" {
+		t.Errorf("labels %q, want those of the entries there are", got)
+	}
+}
+
+// I8: an idle budget leaves the file when another is charged, in bounded steps;
+// one that is not yet idle stays.
+func TestIdleBudgetsAreDeleted(t *testing.T) {
+	b := newBench(t, rolling(1000, day))
+	charge := func(budgetName string, items ...budget.Item) {
+		t.Helper()
+		if _, err := b.try(budgetName, items...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 30 {
+		i := item(fmt.Sprint("e", i), 1)
+		i.Labels.Run = i.ID
+		charge("up/idle", i)
+	}
+	b.now += 3 * hour
+	charge("up/later", item("a", 1))
+	budgets := func() string {
+		return query[string](t, b.path, "SELECT group_concat(coalesce(name, '-'), ' ') FROM (SELECT name FROM budget ORDER BY name)")
+	}
+	sqlitestore.SetSteps(b.store, 25, 25)
+	b.now = noon + day + budget.WindowIdle
+	charge(name, item("a", 1))
+	if got := budgets(); got != "up/idle up/key1 up/later" {
+		t.Fatalf("budgets %q: one was deleted too soon", got)
+	}
+	b.now += hour + minute
+	for i := range 5 {
+		charge(name, item(fmt.Sprint("b", i), 1))
+	}
+	if got := budgets(); got != "up/key1 up/later" {
+		t.Fatalf("budgets %q, want the idle one gone", got)
+	}
+	for _, table := range []string{"entry", "label", "operation", "win", "total"} {
+		if n := query[int](t, b.path, "SELECT count(*) FROM "+table+" WHERE b NOT IN (SELECT b FROM budget)"); n != 0 {
+			t.Errorf("%d rows are left in %s", n, table)
+		}
+	}
+	charge("up/idle", item("e1", 1000)) // it begins anew
+}
+
+// At most MaxOperations are told apart; a limit that may cover one of the
+// others counts them all.
+func TestManyOperations(t *testing.T) {
+	b := newBench(t, rolling(10_000, hour), rolling(10, hour, "op300"), rolling(10, hour, "op7"), rolling(500, hour, "!op1"))
+	of := func(n int, units int64) budget.Item {
+		return budget.Item{ID: fmt.Sprint("id", n), Operation: fmt.Sprint("op", n), Units: units}
+	}
+	for n := range budget.MaxOperations {
+		b.granted(of(n, 1))
+	}
+	if n := query[int](t, b.path, "SELECT count(*) FROM operation"); n != budget.MaxOperations {
+		t.Fatalf("%d operations, want %d", n, budget.MaxOperations)
+	}
+	b.granted(of(301, 6), of(302, 3))
+	if n := query[int](t, b.path, "SELECT count(*) FROM operation"); n != budget.MaxOperations+1 {
+		t.Fatalf("%d operations, want one more for all others", n)
+	}
+	got := b.decide(of(300, 2), of(300, 1), of(7, 9), of(301, 6), of(301, 7))
+	if got[0].Result != budget.Refused || got[0].Limit != 1 || got[0].Remaining != 1 {
+		t.Errorf("%+v, want a refusal by op300's limit, which others may have used", got[0])
+	}
+	if got[1].Result != budget.Granted {
+		t.Errorf("%+v, want op300's last unit granted", got[1])
+	}
+	if got[2].Result != budget.Conflict || got[3].Result != budget.Granted || !got[3].Replayed || got[4].Result != budget.Conflict {
+		t.Errorf("%+v, want a conflict, a replay and a conflict", got[2:])
+	}
+	view, err := b.store.Look(context.Background(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{266, 10, 1, 265} {
+		if view.Limits[i].Used != want {
+			t.Errorf("limit %d: used %d, want %d", i, view.Limits[i].Used, want)
+		}
+	}
+}

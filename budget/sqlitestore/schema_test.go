@@ -1,0 +1,156 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// openFails opens what must not open, and wants the error to name its kind and
+// to hold the words.
+func openFails(t *testing.T, path string, kind error, words ...string) {
+	t.Helper()
+	s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
+	if err == nil {
+		_ = s.Close()
+		t.Fatalf("%s was opened", path)
+	}
+	if !errors.Is(err, kind) {
+		t.Fatalf("error %v, want %v", err, kind)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("error %q does not say %q", err, word)
+		}
+	}
+}
+
+func TestOpenRefusesNewerSchema(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	b.close()
+	execute(t, b.path, "PRAGMA user_version = 7")
+	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 1", "newer quotactl")
+	execute(t, b.path, "PRAGMA user_version = 1")
+	b.open()
+	if got := b.used(); got != 1 {
+		t.Fatalf("used %d, want 1: the refusal changed the file", got)
+	}
+}
+
+func TestOpenRefusesOtherPrograms(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other.db")
+	execute(t, path, "CREATE TABLE theirs(x)")
+	openFails(t, path, budget.ErrStoreConfig, "another program", "another path")
+	if mode := query[string](t, path, "PRAGMA journal_mode"); mode != "delete" {
+		t.Errorf("the other program's file was changed to journal mode %s", mode)
+	}
+	if tables := query[int](t, path, "SELECT count(*) FROM sqlite_schema"); tables != 1 {
+		t.Errorf("the other program's file has %d tables, had 1", tables)
+	}
+}
+
+func TestOpenRefusesWhatIsNoDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "costs.toml")
+	text := []byte(strings.Repeat("# a configuration, not a store\n", 100))
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	openFails(t, path, budget.ErrStoreConfig, "no SQLite file")
+	if got, err := os.ReadFile(path); err != nil || string(got) != string(text) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+}
+
+func TestOpenRefusesPlaces(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	openFails(t, filepath.Join(dir, "missing", "q.db"), budget.ErrStoreConfig, "make the directory")
+	openFails(t, filepath.Join(file, "q.db"), budget.ErrStoreConfig, "make the directory")
+	openFails(t, dir, budget.ErrStoreConfig, "writable")
+	openFails(t, "", budget.ErrStoreConfig, "path of a file")
+}
+
+func TestNetworkFileSystemIsRefused(t *testing.T) {
+	err := sqlitestore.RefuseNetwork("/srv/share", "NFS")
+	if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), "NFS") || !strings.Contains(err.Error(), "/srv/share") {
+		t.Fatalf("error %v, want one that names directory and kind", err)
+	}
+	if err := sqlitestore.RefuseNetwork(t.TempDir(), ""); err != nil {
+		t.Fatalf("a local directory: %v", err)
+	}
+}
+
+func TestPathsAreTakenLiterally(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a b?mode=memory#%41.db")
+	s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("the file is not where it was asked for: %v", err)
+	}
+}
+
+func TestDurable(t *testing.T) {
+	b := newBench(t)
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2"} {
+		if got := sqlitestore.Pragma(b.store, pragma); got != want {
+			t.Errorf("%s is %s, want %s", pragma, got, want)
+		}
+	}
+}
+
+// TestOpenTogether makes one file from many goroutines, each with a store of its
+// own, and charges from all of them.
+func TestOpenTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "q.db")
+	const stores, charges = 8, 25
+	limits := []budget.Limit{rolling(stores*charges-10, hour)}
+	granted := make(chan int, stores)
+	var all sync.WaitGroup
+	for i := range stores {
+		all.Go(func() {
+			n := 0
+			defer func() { granted <- n }()
+			s, err := sqlitestore.OpenWithClock(context.Background(), path, sqlitestore.Options{}, func() int64 { return noon })
+			if err != nil {
+				t.Errorf("open: %v", err)
+				return
+			}
+			defer func() { _ = s.Close() }()
+			for k := range charges {
+				got, err := s.Decide(context.Background(), budget.Batch{Budget: name, Now: noon, Limits: limits, Items: []budget.Item{item(fmt.Sprint(i, "-", k), 1)}})
+				if err != nil {
+					t.Errorf("decide: %v", err)
+					return
+				}
+				if got.Items[0].Result == budget.Granted {
+					n++
+				}
+			}
+		})
+	}
+	all.Wait()
+	sum := 0
+	for range stores {
+		sum += <-granted
+	}
+	if sum != stores*charges-10 {
+		t.Fatalf("granted %d, want exactly the limit of %d", sum, stores*charges-10)
+	}
+}

@@ -1,0 +1,263 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// inSteps makes the store take hardly anything into one transaction, and counts
+// the pauses between them.
+func (b *bench) inSteps(steps int) (pauses *int) {
+	pauses = new(int)
+	sqlitestore.SetSteps(b.store, steps, steps)
+	sqlitestore.SetPaused(b.store, func() { *pauses++ })
+	return pauses
+}
+
+// equalScores reserves groups of three reservations that end together, a
+// minute apart: the group g ends at noon + (g+1) minutes, and each of its
+// reservations is of g+1 units.
+func (b *bench) equalScores(groups int64) {
+	b.t.Helper()
+	var items []budget.Item
+	for g := range groups {
+		for k := range int64(3) {
+			at := noon + int64(len(items)) // each entry has a microsecond of its own
+			items = append(items, lease(item(fmt.Sprint("r", g, k), g+1), noon+(g+1)*minute-at))
+		}
+	}
+	b.granted(items...)
+}
+
+// I7: expiry in steps takes every entry out once, where a step ends between
+// entries of one score too.
+func TestExpiryInSteps(t *testing.T) {
+	for steps := 1; steps <= 5; steps++ {
+		t.Run(fmt.Sprint(steps), func(t *testing.T) {
+			b := newBench(t, rolling(1000, hour), rolling(500, hour, "op"))
+			b.equalScores(6) // 3, 6, 9, 12, 15 and 18 units
+			pauses := b.inSteps(steps)
+			b.now = noon + hour + 4*minute // four groups are out
+			if d := b.decide(item("x", 0))[0]; d.Result != budget.Granted || d.Limit != 1 || d.Remaining != 500-33 {
+				t.Fatalf("%+v, want 33 used", d)
+			}
+			if *pauses == 0 {
+				t.Fatal("it was done in one transaction: the test shows nothing")
+			}
+			b.now += 2*minute - 1
+			b.decide()
+			if got := b.used(); got != 18 {
+				t.Fatalf("used %d, want 18", got)
+			}
+			b.now++
+			b.decide()
+			if got := b.used(); got != 0 {
+				t.Fatalf("used %d, want 0", got)
+			}
+		})
+	}
+}
+
+// I7: a window that comes later is built in steps, exactly, while others charge.
+func TestBuildInSteps(t *testing.T) {
+	for steps := 1; steps <= 5; steps++ {
+		t.Run(fmt.Sprint(steps), func(t *testing.T) {
+			b := newBench(t, rolling(1000, 2*hour))
+			b.equalScores(6)
+			b.granted(item("p", 7))
+			other := &bench{t: t, path: b.path, now: noon, limits: b.limits}
+			other.open()
+			defer other.close()
+			pauses := b.inSteps(steps)
+			sqlitestore.SetPaused(b.store, func() {
+				*pauses++
+				if *pauses == 2 {
+					other.granted(item("between", 100), lease(item("r", 200), hour))
+				}
+			})
+			b.limits = append(b.limits, rolling(800, hour), rolling(800, 24*hour, "op"))
+			if d := b.decide(item("x", 1))[0]; d.Result != budget.Granted || d.Limit != 1 || d.Remaining != 800-63-7-300-1 {
+				t.Fatalf("%+v, want limit 1 to have %d left", d, 800-63-7-300-1)
+			}
+			if *pauses < 2 {
+				t.Fatalf("%d pauses: the test shows nothing", *pauses)
+			}
+			b.now = noon + day + second
+			if got := b.used(); got != 0 {
+				t.Fatalf("used %d in two hours, want 0", got)
+			}
+			view, err := b.store.Look(context.Background(), budget.Look{Budget: name, Now: b.now, Limits: b.limits[2:]})
+			if err != nil || view.Limits[0].Used != 63+200 {
+				t.Fatalf("%+v, %v, want %d used in a day: the reservations", view, err, 63+200)
+			}
+		})
+	}
+}
+
+// I7: a walk in steps gives the exact instant, among entries of one score too.
+func TestWalkOfRefusalInSteps(t *testing.T) {
+	for steps := 1; steps <= 5; steps++ {
+		t.Run(fmt.Sprint(steps), func(t *testing.T) {
+			b := newBench(t, rolling(63, hour), rolling(63, hour, "op"))
+			b.equalScores(6)
+			pauses := b.inSteps(steps)
+			for _, ask := range []struct{ units, group int64 }{{1, 0}, {3, 0}, {4, 1}, {9, 1}, {10, 2}, {45, 4}, {46, 5}, {63, 5}} {
+				b.refused(item("x", ask.units), noon+(ask.group+1)*minute+hour)
+			}
+			if *pauses == 0 {
+				t.Fatal("it was done in one transaction: the test shows nothing")
+			}
+		})
+	}
+}
+
+// A walk goes on past resets in steps: reservations open beyond them count on.
+func TestCalendarWalkInSteps(t *testing.T) {
+	for steps := 1; steps <= 4; steps++ {
+		t.Run(fmt.Sprint(steps), func(t *testing.T) {
+			hours, err := budget.NewCalendar(budget.Hour, "UTC", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBench(t, budget.Limit{Name: "hour", Limit: 30, Counts: budget.CountUnits, Window: budget.CalendarWindow(hours)})
+			b.granted(item("p", 10))
+			for i := range int64(5) { // two of 2 units each end in each of the next hours
+				b.granted(lease(item(fmt.Sprint("a", i), 2), (i+1)*hour), lease(item(fmt.Sprint("b", i), 2), (i+1)*hour))
+			}
+			pauses := b.inSteps(steps)
+			for _, ask := range []struct{ units, hours int64 }{{1, 1}, {10, 1}, {11, 2}, {14, 2}, {15, 3}, {26, 5}, {27, 6}, {30, 6}} {
+				b.refused(item("x", ask.units), noon+ask.hours*hour)
+			}
+			if *pauses == 0 {
+				t.Fatal("it was done in one transaction: the test shows nothing")
+			}
+		})
+	}
+}
+
+// A walk that others interrupt answers for what is there at its end.
+func TestWalkRestarts(t *testing.T) {
+	fill := func(b *bench) {
+		b.granted(lease(item("r", 5), second))
+		for i := range 20 {
+			b.now += 2 * second
+			b.granted(item(fmt.Sprint("e", i), 1))
+		}
+	}
+	first := noon + second + hour // r comes back
+	for _, one := range []struct {
+		name    string
+		between func(*bench)
+		want    int64
+	}{
+		{"by nothing", func(*bench) {}, noon + 10*second + hour},
+		{"by a late settlement", func(b *bench) {
+			got, err := b.store.Finish(context.Background(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: 1})
+			if err != nil || got.Result != budget.Settled {
+				b.t.Errorf("settle: %+v, %v", got, err)
+			}
+		}, noon + 10*second + hour},
+		{"by a charge", func(b *bench) { b.granted(item("between", 4)) }, noon + 18*second + hour},
+		{"by expiry", func(b *bench) { b.now = first; b.decide() }, noon + 10*second + hour},
+		{"by expiry past it", func(b *bench) { b.now = noon + hour + 9*second; b.decide() }, noon + 10*second + hour},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			b := newBench(t, rolling(25, hour))
+			fill(b)
+			other := &bench{t: t, path: b.path, now: b.now, limits: []budget.Limit{rolling(100, hour)}}
+			other.open()
+			defer other.close()
+			pauses := b.inSteps(2)
+			sqlitestore.SetPaused(b.store, func() {
+				if *pauses++; *pauses == 2 {
+					one.between(other)
+					b.now = other.now
+				}
+			})
+			b.refused(item("x", 10), one.want)
+			if *pauses < 2 {
+				t.Fatalf("%d pauses: the test shows nothing", *pauses)
+			}
+			// And the same once more, undisturbed.
+			b.refused(item("x", 10), one.want)
+		})
+	}
+}
+
+// A walk among open reservations starts anew when a charge comes to lie below.
+func TestWalkAmongReservationsRestarts(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	for i := range int64(5) {
+		b.granted(lease(item(fmt.Sprint("r", i), 2), (i+1)*minute-i))
+	}
+	other := &bench{t: t, path: b.path, now: b.now, limits: []budget.Limit{rolling(100, hour)}}
+	other.open()
+	defer other.close()
+	pauses := b.inSteps(1)
+	sqlitestore.SetPaused(b.store, func() {
+		if *pauses++; *pauses == 2 {
+			other.granted(item("between", 3))
+		}
+	})
+	b.refused(item("x", 8), noon+4*minute+hour)
+	if *pauses < 2 {
+		t.Fatalf("%d pauses: the test shows nothing", *pauses)
+	}
+}
+
+// What was found for one limit is looked at again when others changed it while
+// the walk for the next limit went on.
+func TestFoundInstantIsNotKept(t *testing.T) {
+	b := newBench(t, rolling(20, 2*hour, "op"), rolling(20, hour))
+	for i := range 20 {
+		b.now += second
+		b.granted(item(fmt.Sprint("e", i), 1))
+	}
+	other := &bench{t: t, path: b.path, now: b.now, limits: []budget.Limit{rolling(100, 2*hour)}}
+	other.open()
+	defer other.close()
+	pauses := b.inSteps(3)
+	sqlitestore.SetPaused(b.store, func() {
+		if *pauses++; *pauses == 7 { // the first walk took five transactions
+			other.granted(item("between", 2))
+		}
+	})
+	b.refused(item("x", 15), noon+17*second+2*hour)
+	if *pauses < 9 {
+		t.Fatalf("%d pauses: the test shows nothing", *pauses)
+	}
+}
+
+// When the time does not suffice, what was decided stands and the rest is told
+// to be undecided.
+func TestInterrupted(t *testing.T) {
+	b := newBench(t, rolling(30, hour))
+	for i := range 30 {
+		b.granted(item(fmt.Sprint("e", i), 1))
+	}
+	b.limits[0].Limit = 31
+	sqlitestore.SetTimeout(b.store, 300*time.Millisecond)
+	sqlitestore.SetSteps(b.store, 1, 1)
+	sqlitestore.SetPaused(b.store, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+	})
+	got := b.decide(item("fits", 1), item("far", 31), item("after", 0))
+	if got[0].Result != budget.Granted || got[1].Result != budget.Interrupted || got[2].Result != budget.Interrupted {
+		t.Fatalf("%+v, want the first granted and the others interrupted", got)
+	}
+	sqlitestore.SetPaused(b.store, nil)
+	sqlitestore.SetTimeout(b.store, time.Minute)
+	if got := b.used(); got != 31 {
+		t.Fatalf("used %d, want 31", got)
+	}
+	if d := b.decide(item("after", 0))[0]; d.Result != budget.Granted || d.Replayed {
+		t.Fatalf("%+v, want a new charge", d)
+	}
+}
