@@ -102,7 +102,7 @@ func TestGivenUpBeforeTheCommit(t *testing.T) {
 	late.Deadline = time.UnixMicro(b.now).Add(30 * time.Millisecond)
 	began := time.Now()
 	sqlitestore.SetClosing(b.store, func() {
-		for time.Since(began) < 40*time.Millisecond { //nolint:revive // the time passes within the transaction
+		for time.Since(began) < 40*time.Millisecond { // the time passes within the transaction
 		}
 	})
 	got := b.decide(early, late)

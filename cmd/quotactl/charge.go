@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// The bounds of charge's --timeout, those of [store] timeout.
+const (
+	minTimeout = time.Millisecond
+	maxTimeout = time.Minute
+)
+
+const chargeLong = `Charge one call to a budget before it is made. Exit code 0: it was charged, make
+the call. 75: its units do not fit now. 69: the store did not answer; send the
+same --id again to know whether it was charged.`
+
+// chargeFlags are the flags of charge.
+type chargeFlags struct {
+	call         budget.Call
+	units        int64
+	onStoreError string
+	timeout      time.Duration
+	json         bool
+}
+
+func newChargeCommand(a *app) *cobra.Command {
+	var f chargeFlags
+	cmd := &cobra.Command{
+		Use:   "charge BUDGET OPERATION",
+		Short: "Charge one call, for a script",
+		Long:  chargeLong,
+		Example: `  quotactl charge youtube/key1 search.list && ./search.sh
+  quotactl charge youtube/key1 videos.list --floor 500 --json`,
+		Args: arguments(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("units") {
+				f.call.Units = &f.units
+			}
+			if cmd.Flags().Changed("timeout") && (f.timeout < minTimeout || f.timeout > maxTimeout) {
+				return usage("--timeout %s: use %s to %s", f.timeout, minTimeout, maxTimeout)
+			}
+			if p := budget.Policy(f.onStoreError); p != "" && p != budget.Open && p != budget.Closed {
+				return usage("--on-store-error %q: use open or closed", p)
+			}
+			f.call.Operation = args[1]
+			f.call.OnStoreError = budget.Policy(f.onStoreError)
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return a.charge(ctx, args[0], f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Int64Var(&f.units, "units", 0, "units the call costs, `N` from 0 to 10^15 (else its price)")
+	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge: sent twice, it is charged once (else a new one)")
+	flags.Int64Var(&f.call.Floor, "floor", 0, "`UNITS` that must remain after the call")
+	flags.BoolVar(&f.call.UseHeadroom, "use-headroom", false, "let the call spend what is kept back")
+	flags.StringVar(&f.call.Labels.Job, "job", "", "`JOB` that spends, a label")
+	flags.StringVar(&f.call.Labels.Region, "region", "", "`REGION` that spends, a label")
+	flags.StringVar(&f.onStoreError, "on-store-error", "", "`POLICY` when the store is out of reach: open or closed")
+	flags.DurationVar(&f.timeout, "timeout", 0, "`SPAN` the store has to decide (else the configuration's)")
+	flags.BoolVar(&f.json, "json", false, "answer in JSON, a refusal too")
+	return cmd
+}
+
+// charge charges one call and writes the answer. With --json a refusal is an
+// answer too; its error still goes to stderr and tells the exit code.
+func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
+	cfg, _, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	if f.timeout > 0 {
+		cfg.Store.Timeout = f.timeout
+	}
+	if _, err := cfg.Spec(name); err != nil {
+		return err
+	}
+	if f.call.ID == "" {
+		f.call.ID = rand.Text() // known to the answer, whatever becomes of the charge
+	}
+	receipt, err := a.chargeOnce(ctx, cfg, name, f.call)
+	switch {
+	case f.json:
+		return errors.Join(err, writeJSON(a.stdout, newChargeAnswer(name, f.call, receipt, err)))
+	case err != nil:
+		return err
+	}
+	return a.writeReceipt(receipt)
+}
+
+// chargeOnce opens the store for a single charge.
+func (a *app) chargeOnce(ctx context.Context, cfg *budget.Config, name string, call budget.Call) (budget.Receipt, error) {
+	store, err := a.openStore(ctx, cfg)
+	if err != nil {
+		return budget.Receipt{}, err
+	}
+	b, err := a.budget(cfg, store, name)
+	if err != nil {
+		return budget.Receipt{}, errors.Join(err, store.Close())
+	}
+	receipt, err := b.Charge(ctx, call)
+	return receipt, errors.Join(err, store.Close())
+}
+
+func (a *app) writeReceipt(r budget.Receipt) error {
+	charged := number(r.Units) + " units"
+	if r.Replayed {
+		charged += ", charged before under this id"
+	}
+	t := newTable("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
+	t.add(r.Budget, r.Operation, charged, number(r.Remaining), r.Limit, r.ID)
+	return t.write(a.stdout)
+}
+
+// chargeAnswer is the JSON answer of charge.
+type chargeAnswer struct {
+	Budget     string   `json:"budget"`
+	Operation  string   `json:"operation"`
+	ID         string   `json:"id"`
+	Units      *int64   `json:"units"` // null when the operation has no price
+	Allowed    bool     `json:"allowed"`
+	Replayed   bool     `json:"replayed"`
+	Remaining  *int64   `json:"remaining"` // of the limit; null when no limit decided
+	Limit      text     `json:"limit_name"`
+	Reason     text     `json:"reason"` // null when it was charged
+	RetryAfter *seconds `json:"retry_after_seconds"`
+	RetryAt    instant  `json:"retry_at"`
+	At         instant  `json:"at"`     // the store's clock, where it is known
+	Source     text     `json:"source"` // null when the store did not decide
+}
+
+// newChargeAnswer tells what became of a call: a receipt, or why not.
+func newChargeAnswer(name string, call budget.Call, r budget.Receipt, err error) chargeAnswer {
+	answer := chargeAnswer{Budget: name, Operation: call.Operation, ID: call.ID, Units: call.Units}
+	if err == nil {
+		answer.Units, answer.Allowed, answer.Replayed = &r.Units, true, r.Replayed
+		answer.Remaining, answer.Limit = &r.Remaining, text(r.Limit)
+		answer.At, answer.Source = instant(r.At), text(r.Source)
+		return answer
+	}
+	answer.Reason = text(reason(err))
+	var refused *budget.RefusedError
+	if !errors.As(err, &refused) {
+		return answer
+	}
+	if !errors.Is(refused.Err, budget.ErrUnknownOperation) {
+		answer.Units = &refused.Units
+	}
+	if refused.Limit != "" {
+		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, text(refused.Limit), budget.SourceStore
+	}
+	if !refused.RetryAt.IsZero() {
+		after := seconds(refused.RetryAfter)
+		answer.RetryAfter, answer.RetryAt = &after, instant(refused.RetryAt)
+		answer.At = instant(refused.RetryAt.Add(-refused.RetryAfter))
+	}
+	return answer
+}
+
+// reason is one word for why a call was not charged.
+func reason(err error) string {
+	for _, known := range []struct {
+		err  error
+		word string
+	}{
+		{budget.ErrExhausted, "exhausted"},
+		{budget.ErrNeverFits, "never_fits"},
+		{budget.ErrUnknownOperation, "unknown_operation"},
+		{budget.ErrTooManyUnits, "too_many_units"},
+		{budget.ErrConflict, "conflict"},
+		{budget.ErrInvalid, "invalid"},
+		{budget.ErrClock, "clock"},
+		{budget.ErrDamaged, "damaged"},
+		{budget.ErrStoreConfig, "store_config"},
+		{context.Canceled, "interrupted"},
+		{budget.ErrUnavailable, "unavailable"},
+	} {
+		if errors.Is(err, known.err) {
+			return known.word
+		}
+	}
+	return "failed"
+}

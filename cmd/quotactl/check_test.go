@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write what check says into the expected messages")
+
+// noEnv is an environment without variables.
+func noEnv(string) (string, bool) { return "", false }
+
+// runAt runs the program in this process at a fixed time.
+func runAt(t *testing.T, now time.Time, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{stdout: &out, stderr: &errs, env: noEnv, now: func() time.Time { return now }}
+	code = a.execute(t.Context(), args)
+	return out.String(), errs.String(), code
+}
+
+// Each configuration of testdata is checked against the whole of what check
+// says about it.
+func TestCheckConfigs(t *testing.T) {
+	for kind, wantCode := range map[string]int{"good": exitDone, "bad": exitUsage} {
+		dir, err := filepath.Abs(filepath.Join("..", "..", "testdata", "config", kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*.toml"))
+		if err != nil || len(files) < 5 {
+			t.Fatalf("%d %s configurations, error %v; want several", len(files), kind, err)
+		}
+		for _, file := range files {
+			t.Run(kind+"/"+filepath.Base(file), func(t *testing.T) {
+				t.Chdir(dir)
+				now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+				stdout, stderr, code := runAt(t, now, "check", "-c", filepath.Base(file))
+				if code != wantCode {
+					t.Errorf("exit code %d, want %d", code, wantCode)
+				}
+				got := stdout + stderr
+				golden := strings.TrimSuffix(file, ".toml") + ".txt"
+				if *update {
+					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(golden)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got != string(want) {
+					t.Errorf("check says\n%s\nwant\n%s", got, want)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// The exit codes; the help lists them.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnavailable = 69
+	exitExhausted   = 75
+	exitInterrupted = 130
+)
+
+// exitError ends the program with a code that its error alone does not tell.
+// An err of nil says nothing on stderr.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage is an error in how the program was called.
+func usage(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// exitCode is the code for an error: the one place that decides.
+func exitCode(err error) int {
+	var coded *exitError
+	var faults budget.ConfigErrors
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, budget.ErrExhausted):
+		return exitExhausted
+	case errors.As(err, &faults),
+		errors.Is(err, budget.ErrNeverFits),
+		errors.Is(err, budget.ErrUnknownOperation),
+		errors.Is(err, budget.ErrUnknownBudget),
+		errors.Is(err, budget.ErrTooManyUnits),
+		errors.Is(err, budget.ErrInvalid),
+		errors.Is(err, budget.ErrStoreConfig):
+		return exitUsage
+	case errors.Is(err, budget.ErrUnavailable):
+		return exitUnavailable
+	}
+	return exitFailed
+}
+
+// finish says on stderr what went wrong, a line for each fault, and returns
+// the exit code.
+func (a *app) finish(err error) int {
+	var coded *exitError
+	if err == nil || errors.As(err, &coded) && coded.err == nil {
+		return exitCode(err)
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		// A stderr that cannot be written leaves the exit code to speak.
+		_, _ = fmt.Fprintf(a.stderr, "quotactl: %s\n", line)
+	}
+	return exitCode(err)
+}

@@ -1,0 +1,13 @@
+// Command quotactl keeps a team inside the quotas of other people's APIs. It
+// runs fetch jobs on their schedules, shows what is left of each budget, and
+// charges calls for scripts. quotactl --help lists its commands and exit codes.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
+}

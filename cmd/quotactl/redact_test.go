@@ -1,0 +1,31 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRedact(t *testing.T) {
+	for url, want := range map[string]string{
+		"sqlite:/var/lib/q@home.db":                                 "sqlite:/var/lib/q@home.db",
+		"redis://localhost:6379/0":                                  "redis://localhost:6379/0",
+		"redis://:hunter2@localhost:6379/0":                         "redis://:redacted@localhost:6379/0",
+		"rediss://me:hunter2@h:1/0?timeout=1s":                      "rediss://me:redacted@h:1/0?timeout=1s",
+		"redis://hunter2@localhost":                                 "redis://:redacted@localhost",
+		"redis://me:hunter2/@x@localhost":                           "redis://me:redacted@localhost",
+		"redis://me:hunter2?@localhost":                             "redis://me:redacted@localhost",
+		"redis://me:%zzhunter2@localhost":                           "redis://me:redacted@localhost",
+		"redis+cluster://me:hunter2@a:1,b:2,c:3":                    "redis+cluster://me:redacted@a:1,b:2,c:3",
+		"redis+sentinel://a:1,b:2/m?sentinel_password=hunter2&db=1": "redis+sentinel://a:1,b:2/m?sentinel_password=redacted&db=1",
+		"unix:///run/redis.sock?db=0&PASS=hunter2":                  "unix:///run/redis.sock?db=0&PASS=redacted",
+		"hunter2": "(unreadable)",
+	} {
+		got := redact(url)
+		if got != want {
+			t.Errorf("redact(%q) = %q, want %q", url, got, want)
+		}
+		if strings.Contains(got, "hunter2") {
+			t.Errorf("redact(%q) = %q shows the password", url, got)
+		}
+	}
+}

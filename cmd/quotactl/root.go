@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// run is the whole program but for what it reads of the process: args are
+// without the program's name, env is os.LookupEnv. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
+	a := &app{stdout: stdout, stderr: stderr, env: env, now: time.Now}
+	return a.execute(ctx, args)
+}
+
+// execute runs the command that args name and returns the exit code.
+func (a *app) execute(ctx context.Context, args []string) int {
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	return a.finish(root.ExecuteContext(ctx))
+}
+
+const rootLong = `quotactl keeps a team inside the quotas of other people's APIs: it decides
+before each call whether units are left, counting exactly in every window and
+across processes and machines.
+
+Exit codes:
+  0    done (a run drained by SIGTERM or Ctrl-C too)
+  1    failed
+  2    wrong usage, configuration, or a charge that can never fit
+  69   store out of reach
+  75   exhausted: the units do not fit now
+  130  interrupted`
+
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "quotactl",
+		Short:         "Stay inside the quotas of other people's APIs",
+		Long:          rootLong,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          knownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return a.resolve(cmd.Flags())
+		},
+		SuggestionsMinimumDistance: 2,
+		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetFlagErrorFunc(badFlag)
+	root.SetHelpCommand(newHelpCommand())
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.configPath, "config", "c", "", "configuration `FILE` (else QUOTACTL_CONFIG, else costs.toml)")
+	flags.StringVar(&a.storeURL, "store", "", "store `URL` (else QUOTACTL_STORE, else the configuration's)")
+	flags.StringVar(&a.logFormat, "log-format", "text", "write logs in `FORMAT`: text or json")
+	flags.StringVar(&a.logLevel, "log-level", "info", "least `LEVEL` to log: debug, info, warn or error")
+	root.AddCommand(
+		newStatusCommand(a),
+		newChargeCommand(a),
+		newCheckCommand(a),
+		newSandboxCommand(a),
+		newRunCommand(a),
+	)
+	return root
+}
+
+// newHelpCommand is cobra's own, but for a command that there is not.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		Args:  arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return knownCommand(cmd.Root(), args)
+			}
+			topic.InitDefaultHelpFlag()
+			topic.InitDefaultVersionFlag()
+			return topic.Help()
+		},
+	}
+}
+
+// version is that of the module as it was built.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// resolve completes the global flags: flag beats environment beats default.
+func (a *app) resolve(flags *pflag.FlagSet) error {
+	a.storeFlag = flags.Changed("store")
+	if !flags.Changed("config") {
+		a.configPath = "costs.toml"
+		if path, ok := a.env("QUOTACTL_CONFIG"); ok && path != "" {
+			a.configPath = path
+		}
+	}
+	if !a.storeFlag {
+		a.storeURL, _ = a.env("QUOTACTL_STORE")
+	}
+	if a.logFormat != "text" && a.logFormat != "json" {
+		return usage("--log-format %q: use text or json", a.logFormat)
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return usage("--log-level %q: use debug, info, warn or error", a.logLevel)
+	}
+	return nil
+}
+
+// knownCommand refuses what is no command, with those that look alike.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage("unknown command %q%s; quotactl --help lists the commands", args[0], didYouMean("", cmd.SuggestionsFor(args[0])))
+}
+
+// badFlag makes a fault in the flags a wrong usage, with a hint.
+func badFlag(cmd *cobra.Command, err error) error {
+	hint := ""
+	if typo, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
+		hint = didYouMean("--", likeFlags(cmd, typo))
+	}
+	return usage("%s%s; %s --help lists the flags", err, hint, cmd.CommandPath())
+}
+
+// likeFlags are the command's flags that look like the typo. The comparison is
+// the one that cobra makes between commands.
+func likeFlags(cmd *cobra.Command, typo string) []string {
+	alike := &cobra.Command{SuggestionsMinimumDistance: 2}
+	add := func(f *pflag.Flag) {
+		alike.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	}
+	cmd.NonInheritedFlags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return alike.SuggestionsFor(typo)
+}
+
+func didYouMean(prefix string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s%s?", prefix, strings.Join(names, " or "+prefix))
+}
+
+// arguments makes a validator of positional arguments answer wrong usage.
+func arguments(validate cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := validate(cmd, args); err != nil {
+			return usage("%s; write %s", err, cmd.UseLine())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/sandbox"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	once, now, sandbox, json bool
+	quota                    int64 // the sandbox's; 0 for its default
+}
+
+func newRunCommand(a *app) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [--once [JOB...]]",
+		Short: "Run the fetch jobs on their schedules, or once",
+		Long: `Run the fetch jobs on their schedules until SIGTERM or Ctrl-C. Then no further
+page is started, pages under way are finished within the jobs' grace, and the
+exit code is 0; a second signal stops at once, with exit code 130.
+
+With --once each job, or each of those named, has one pass now. A pass that the
+budget cuts short is exhausted, which is no failure; any failed run makes the
+exit code 1. Such passes replace no scheduled tick.
+
+With --sandbox the jobs fetch from a sandbox upstream in this process and need
+no key. Its store (sandbox.db) and request log (sandbox.log) stand beside the
+configuration and are used again the next time.`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			switch {
+			case len(names) > 0 && !f.once:
+				return usage("jobs are named with --once only: quotactl run --once %s", strings.Join(names, " "))
+			case f.json && !f.once:
+				return usage("--json goes with --once; the daemon's log has --log-format json")
+			case cmd.Flags().Changed("quota") && !f.sandbox:
+				return usage("--quota is the sandbox's: give --sandbox too")
+			case cmd.Flags().Changed("quota") && f.quota < 1:
+				return usage("--quota %d: give 1 unit or more", f.quota)
+			}
+			return a.runJobs(cmd.Context(), names, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.once, "once", false, "run one pass of each job, or of those named, and exit")
+	flags.BoolVar(&f.now, "now", false, "start the daemon with a pass of each job")
+	flags.BoolVar(&f.sandbox, "sandbox", false, "fetch from a local sandbox upstream; no key is needed")
+	flags.BoolVar(&f.json, "json", false, "with --once: answer in JSON")
+	flags.Int64Var(&f.quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants a Pacific day (default %d)", sandbox.DefaultQuota))
+	return cmd
+}
+
+// runJobs is the command once its flags are right.
+func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err error) {
+	cfg, list, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	if list, err = a.chooseJobs(list, names, f.sandbox); err != nil {
+		return err
+	}
+	options := jobs.Options{Log: a.logger(), Now: a.now, Env: a.env, Budgets: map[string]*budget.Budget{}}
+	ctx, drain, done := stages(ctx, options.Log)
+	defer done()
+	var upstream *upstream
+	if f.sandbox {
+		if upstream, err = a.startSandbox(cfg, f.quota); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, upstream.Close()) }()
+		options.Sandbox = upstream.address
+	} else if err := jobs.CheckSecrets(list, a.env); err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	store, err := a.openStoreOr(ctx, drain, cfg, f.once)
+	if err != nil || store == nil { // told to stop before the store was there
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	options.State = store
+	for _, job := range list {
+		if options.Budgets[job.Budget] != nil {
+			continue
+		}
+		if options.Budgets[job.Budget], err = a.budget(cfg, store, job.Budget); err != nil {
+			return err
+		}
+	}
+	if f.once {
+		return a.runOnce(ctx, drain, cfg, list, options, upstream, f.json)
+	}
+	runner, err := jobs.New(list, options)
+	if err != nil {
+		return err
+	}
+	return runner.Run(ctx, drain, f.now)
+}
+
+// chooseJobs picks the jobs named, or all. Command jobs are refused, or left
+// out where a sandbox stands for the upstreams.
+func (a *app) chooseJobs(list []*jobs.Job, names []string, inSandbox bool) ([]*jobs.Job, error) {
+	if len(list) == 0 {
+		return nil, usage("%s has no jobs: write [job.NAME] with a budget, a schedule and a fetch table", a.configPath)
+	}
+	chosen := list
+	if len(names) > 0 {
+		chosen = nil
+		byName, known := map[string]*jobs.Job{}, make([]string, 0, len(list))
+		for _, job := range list {
+			byName[job.Name] = job
+			known = append(known, job.Name)
+		}
+		for _, name := range names {
+			job := byName[name]
+			if job == nil {
+				return nil, usage("unknown job %q: %s has %s", name, a.configPath, strings.Join(known, ", "))
+			}
+			chosen = append(chosen, job)
+			delete(byName, name) // named twice: unknown the second time
+		}
+	}
+	var fetches []*jobs.Job
+	var commands []string
+	for _, job := range chosen {
+		if job.Fetch == nil {
+			commands = append(commands, job.Name)
+			continue
+		}
+		fetches = append(fetches, job)
+	}
+	switch {
+	case len(commands) == 0:
+		return fetches, nil
+	case !inSandbox:
+		return nil, usage("command jobs are not run by this version: %s; give them a fetch table, take them out, or name the others with --once", strings.Join(commands, ", "))
+	}
+	for _, name := range commands {
+		a.logger().Warn("command job skipped: a sandbox stands for fetch jobs' upstreams only", "job", name)
+	}
+	if len(fetches) == 0 {
+		return nil, usage("no fetch job is left to run in the sandbox")
+	}
+	return fetches, nil
+}
+
+// storeRetry is how long the daemon waits before it tries again to open a
+// store that is out of reach.
+const storeRetry = 5 * time.Second
+
+// openStoreOr opens the store. The daemon waits for one that is out of reach;
+// nil without an error means that it was told to stop meanwhile.
+func (a *app) openStoreOr(ctx context.Context, drain <-chan struct{}, cfg *budget.Config, once bool) (open.Backend, error) {
+	for {
+		store, err := a.openStore(ctx, cfg)
+		if err == nil {
+			return store, nil
+		}
+		if once || !errors.Is(err, budget.ErrUnavailable) {
+			return nil, err
+		}
+		a.logger().Error("the store is out of reach; trying again", "in", storeRetry, "error", err)
+		timer := time.NewTimer(storeRetry)
+		select {
+		case <-timer.C:
+		case <-drain:
+			timer.Stop()
+			return nil, nil
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}

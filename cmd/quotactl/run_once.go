@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/sandbox"
+)
+
+// onceAnswer is the JSON answer of run --once.
+type onceAnswer struct {
+	Passes  []jobs.Pass    `json:"passes"`
+	Sandbox *sandboxAnswer `json:"sandbox,omitempty"`
+}
+
+// sandboxAnswer is what the sandbox counted today, all runs together, and in
+// this run alone.
+type sandboxAnswer struct {
+	sandbox.Usage
+	ThisRun sandbox.Usage `json:"this_run"`
+}
+
+// runOnce runs one pass of each job and tells what became of them.
+func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, cfg *budget.Config, list []*jobs.Job, options jobs.Options, upstream *upstream, asJSON bool) error {
+	if err := a.reach(ctx, cfg, list, options.State); err != nil {
+		return err
+	}
+	told := progress{out: a.stdout}
+	options.Report = told.run
+	if asJSON { // the answer has it all
+		options.Report = func(*jobs.Job, time.Time, jobs.Run) {}
+	}
+	runner, err := jobs.New(list, options)
+	if err != nil {
+		return err
+	}
+	passes := runner.Once(ctx, drain)
+	if asJSON {
+		answer := onceAnswer{Passes: append([]jobs.Pass{}, passes...)}
+		if upstream != nil {
+			answer.Sandbox = &sandboxAnswer{upstream.Usage(), upstream.counted()}
+		}
+		err = writeJSON(a.stdout, answer)
+	} else {
+		err = errors.Join(told.err, a.summary(ctx, passes, options.Budgets, upstream))
+	}
+	switch cause := context.Cause(ctx); {
+	case cause != nil:
+		return cause
+	case err != nil:
+		return err
+	case anyFailed(passes):
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// reach finds out whether the store answers before anything is begun.
+func (a *app) reach(ctx context.Context, cfg *budget.Config, list []*jobs.Job, state jobs.State) error {
+	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store)+time.Second)
+	defer cancel()
+	for _, job := range list {
+		if _, err := state.Job(ctx, job.Name); err != nil {
+			return fmt.Errorf("read the state of job %s: %w", job.Name, err)
+		}
+	}
+	return nil
+}
+
+// anyFailed tells whether something went wrong that is neither a spent budget
+// nor a pass left out.
+func anyFailed(passes []jobs.Pass) bool {
+	bad := func(o jobs.Outcome) bool {
+		return o == jobs.Failed || o == jobs.TimedOut || o == jobs.Lost
+	}
+	for _, pass := range passes {
+		if bad(pass.Outcome) {
+			return true
+		}
+		for _, run := range pass.Runs {
+			if bad(run.Outcome) {
+				return true
+			}
+		}
+	}
+	return false
+}

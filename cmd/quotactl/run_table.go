@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// progress writes each run as it ends.
+type progress struct {
+	out  io.Writer
+	pass string // the heading written last
+	err  error  // the first that writing met
+}
+
+// run writes one run, under a heading for its pass.
+func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
+	var b strings.Builder
+	if heading := fmt.Sprintf("%s, pass of %s\n", job.Name, showTime(tick)); heading != p.pass {
+		p.pass = heading
+		b.WriteString(heading)
+	}
+	parts := []string{string(run.Outcome)}
+	if run.Region != "" {
+		parts = []string{run.Region, string(run.Outcome)}
+	}
+	if run.Reason != "" {
+		parts = append(parts, run.Reason)
+	}
+	parts = append(parts, plural(run.Pages, "page"), plural(int(run.Units), "unit"))
+	if run.Output != "" {
+		parts = append(parts, run.Output)
+	}
+	b.WriteString("  " + strings.Join(parts, "  ") + "\n")
+	if run.Error != "" {
+		b.WriteString("      " + run.Error + "\n")
+	}
+	if _, err := io.WriteString(p.out, b.String()); err != nil && p.err == nil {
+		p.err = fmt.Errorf("write the answer: %w", err)
+	}
+}
+
+// summary closes --once: the runs, what is left, and under --sandbox what the
+// two sides counted, each on its own.
+func (a *app) summary(ctx context.Context, passes []jobs.Pass, budgets map[string]*budget.Budget, upstream *upstream) error {
+	parts := []string{passTable(passes).String()}
+	left, err := leftText(ctx, budgets, passes)
+	parts = append(parts, left)
+	if upstream != nil {
+		parts = append(parts, countTable(passes, upstream).String())
+	}
+	for _, part := range parts {
+		if part == "" {
+			continue
+		}
+		if _, err := io.WriteString(a.stdout, "\n"+part); err != nil {
+			return fmt.Errorf("write the answer: %w", err)
+		}
+	}
+	return err
+}
+
+// passTable has a row for each run, and their sum.
+func passTable(passes []jobs.Pass) *table {
+	t := newTable("JOB", "REGION", "OUTCOME", "REASON", ">PAGES", ">UNITS")
+	pages, units := 0, int64(0)
+	for _, pass := range passes {
+		if len(pass.Runs) == 0 {
+			t.add(pass.Job, "-", string(pass.Outcome), pass.Reason, "0", "0")
+		}
+		for _, run := range pass.Runs {
+			region := run.Region
+			if region == "" {
+				region = "-"
+			}
+			t.add(pass.Job, region, string(run.Outcome), run.Reason, fmt.Sprint(run.Pages), number(run.Units))
+			pages += run.Pages
+		}
+		units += pass.Units
+	}
+	t.add("total", "", "", "", fmt.Sprint(pages), number(units))
+	return t
+}
+
+// leftText is a line for each budget that was spent from.
+func leftText(ctx context.Context, budgets map[string]*budget.Budget, passes []jobs.Pass) (string, error) {
+	if ctx.Err() != nil || len(passes) == 0 {
+		return "", nil
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(budgets)) {
+		status, err := budgets[name].Status(ctx)
+		if err != nil {
+			return b.String(), err
+		}
+		for _, l := range status.Limits {
+			b.WriteString(wrap("", fmt.Sprintf("%s, limit %s: %d of %d %s used", name, l.Name, l.Used, l.Limit.Limit, l.Counts)))
+		}
+	}
+	return b.String(), nil
+}
+
+// countTable sets what was charged beside what the upstream counted.
+func countTable(passes []jobs.Pass, upstream *upstream) *table {
+	t := newTable("COUNTED BY", ">UNITS", ">REQUESTS", ">REJECTED")
+	units, calls := int64(0), 0
+	for _, pass := range passes {
+		units += pass.Units
+		for _, run := range pass.Runs {
+			calls += run.Calls
+		}
+	}
+	t.add("ledger, this run", number(units), fmt.Sprint(calls), "-")
+	now, day := upstream.counted(), upstream.Usage()
+	t.add("sandbox, this run", number(now.Units), number(now.Requests), number(now.Rejected))
+	t.add("sandbox, today", number(day.Units), number(day.Requests), number(day.Rejected))
+	return t
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+func newStatusCommand(a *app) *cobra.Command {
+	var inSandbox, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status [BUDGET]",
+		Short: "Show what is left of the budgets, and when more comes back",
+		Long: `Show for each limit what is used and left and when more comes back, and the jobs
+with their last and next pass. Nothing is spent.`,
+		Args: arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return a.status(ctx, args, inSandbox, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&inSandbox, "sandbox", false, "read the sandbox's store, sandbox.db beside the configuration")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+// status shows the budgets named, or all, and their jobs.
+func (a *app) status(ctx context.Context, names []string, inSandbox, asJSON bool) error {
+	cfg, list, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = cfg.Budgets()
+	} else if _, err := cfg.Spec(names[0]); err != nil {
+		return err
+	}
+	if inSandbox {
+		if err := a.useSandbox(cfg); err != nil {
+			return err
+		}
+	}
+	store, err := a.openStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	seen, err := a.look(ctx, cfg, store, names, list)
+	if err = errors.Join(err, store.Close()); err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(a.stdout, newStatusAnswer(seen))
+	}
+	return seen.write(a.stdout)
+}
+
+// overview is what status shows.
+type overview struct {
+	at      time.Time
+	store   string // redacted
+	budgets []budget.Status
+	jobs    []jobStatus
+}
+
+// jobStatus is what is known of a job.
+type jobStatus struct {
+	job    string
+	budget string
+	next   time.Time
+	last   *jobs.Record    // nil before the first pass
+	record json.RawMessage // last as it was recorded
+}
+
+// look reads the budgets and the jobs that spend them.
+func (a *app) look(ctx context.Context, cfg *budget.Config, store open.Backend, names []string, list []*jobs.Job) (overview, error) {
+	seen := overview{at: a.now().UTC(), store: redact(a.storeAt(cfg))}
+	shown := map[string]bool{}
+	for _, name := range names {
+		b, err := a.budget(cfg, store, name)
+		if err != nil {
+			return overview{}, err
+		}
+		status, err := b.Status(ctx)
+		if err != nil {
+			return overview{}, err
+		}
+		seen.budgets = append(seen.budgets, status)
+		seen.at, shown[name] = status.At, true
+	}
+	for _, job := range list {
+		if !shown[job.Budget] {
+			continue
+		}
+		status, err := a.lookAtJob(ctx, cfg, store, job)
+		if err != nil {
+			return overview{}, err
+		}
+		seen.jobs = append(seen.jobs, status)
+	}
+	return seen, nil
+}
+
+// lookAtJob reads the state of one job.
+func (a *app) lookAtJob(ctx context.Context, cfg *budget.Config, store budget.JobStore, job *jobs.Job) (jobStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store))
+	defer cancel()
+	state, err := store.Job(ctx, job.Name)
+	if err != nil {
+		return jobStatus{}, fmt.Errorf("status of job %s: %w", job.Name, err)
+	}
+	status := jobStatus{job: job.Name, budget: job.Budget, next: job.Next(a.now())}
+	if state.Last == nil {
+		return status, nil
+	}
+	status.last, status.record = &jobs.Record{}, state.Last
+	if err := json.Unmarshal(state.Last, status.last); err != nil {
+		return jobStatus{}, fmt.Errorf("status of job %s: read the record of its last pass: %w; was it written by another version?", job.Name, err)
+	}
+	return status, nil
+}

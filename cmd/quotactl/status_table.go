@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// write shows the overview as tables.
+func (o overview) write(w io.Writer) error {
+	var parts []string
+	for _, b := range o.budgets {
+		parts = append(parts, budgetText(b))
+	}
+	if len(o.jobs) > 0 {
+		parts = append(parts, jobTable(o.jobs).String())
+	}
+	if _, err := io.WriteString(w, strings.Join(parts, "\n")); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// budgetText is a budget's name, its limits, and what is to be said of them.
+func budgetText(b budget.Status) string {
+	heading := b.Budget
+	if b.Remaining != nil {
+		heading += fmt.Sprintf(": %d units left", *b.Remaining)
+	}
+	out := wrap("", heading) + limitTable(b.Limits).String()
+	for _, l := range b.Limits {
+		for _, note := range notes(l) {
+			out += wrap("  ", l.Name+": "+note)
+		}
+	}
+	return out
+}
+
+// limitTable has a column for debt, and for what is counted, only when it
+// tells something.
+func limitTable(limits []budget.LimitStatus) *table {
+	indebted, callsToo := false, false
+	for _, l := range limits {
+		indebted = indebted || l.Over > 0
+		callsToo = callsToo || l.Counts == budget.CountCalls
+	}
+	heads := []string{"LIMIT", "KIND"}
+	if callsToo {
+		heads = append(heads, "COUNTS")
+	}
+	heads = append(heads, ">USED", ">LIMIT", ">LEFT")
+	if indebted {
+		heads = append(heads, ">OVER")
+	}
+	t := newTable(append(heads, "NEXT RETURN")...)
+	for _, l := range limits {
+		row := []string{l.Name, kindText(l.Window)}
+		if callsToo {
+			row = append(row, string(l.Counts))
+		}
+		row = append(row, number(l.Used), number(l.Limit.Limit), number(l.Remaining))
+		if indebted {
+			row = append(row, number(l.Over))
+		}
+		t.add(append(row, returnText(l))...)
+	}
+	return t
+}
+
+// notes is what the table has no room for.
+func notes(l budget.LimitStatus) []string {
+	var list []string
+	if l.Over > 0 {
+		list = append(list, fmt.Sprintf("over its limit by %d; calls are refused until that is gone", l.Over))
+	}
+	if !l.Since.IsZero() {
+		list = append(list, "knows what was charged since "+showTime(l.Since))
+	}
+	return list
+}
+
+// kindText is "rolling 24h" or "calendar day".
+func kindText(w budget.Window) string {
+	if w.Calendar != nil {
+		return "calendar " + w.Calendar.Length()
+	}
+	return "rolling " + spanText(time.Duration(w.Length)*time.Microsecond)
+}
+
+// spanText is a span without its trailing zeroes: 24h, not 24h0m0s.
+func spanText(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func returnText(l budget.LimitStatus) string {
+	if l.NextReturn.IsZero() {
+		return "-"
+	}
+	return fmt.Sprintf("%d at %s", l.NextAmount, showTime(l.NextReturn))
+}
+
+func jobTable(list []jobStatus) *table {
+	t := newTable("JOB", "BUDGET", "LAST PASS", "NEXT PASS")
+	for _, job := range list {
+		last := "-"
+		if job.last != nil {
+			last = fmt.Sprintf("%s %s", showTime(job.last.Tick.Time), job.last.Outcome)
+		}
+		t.add(job.job, job.budget, last, showTime(job.next))
+	}
+	return t
+}

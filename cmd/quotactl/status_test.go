@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// day is a calendar day in Berlin.
+func day(t *testing.T) budget.Window {
+	t.Helper()
+	c, err := budget.NewCalendar(budget.Day, "Europe/Berlin", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return budget.CalendarWindow(c)
+}
+
+// everything is an overview in which all that can be shown is shown.
+func everything(t *testing.T) overview {
+	t.Helper()
+	at := time.Date(2026, 10, 25, 12, 0, 0, 123_456_000, time.UTC) // a day of 25 hours
+	left := int64(0)
+	status := budget.Status{Budget: "shop/main", At: at, Remaining: &left, Limits: []budget.LimitStatus{
+		{
+			Limit: budget.Limit{Name: "daily", Quota: 1000, Headroom: 100, Limit: 900, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+			Used:  950, Over: 50, NextReturn: at.Add(90 * time.Minute), NextAmount: 40,
+		},
+		{
+			Limit: budget.Limit{Name: "calls", Limit: 10, Counts: budget.CountCalls, Window: day(t), Operations: []string{"a.*", "!a.b"}},
+			Used:  3, Remaining: 7, Since: at.Add(-time.Hour), NextReturn: at.Add(11 * time.Hour).Truncate(time.Hour), NextAmount: 3,
+		},
+	}}
+	record := `{"tick":"2026-10-25T09:00:00.000000Z","outcome":"exhausted","reason":"limit","units":7,"runs":[]}`
+	var last jobs.Record
+	if err := json.Unmarshal([]byte(record), &last); err != nil {
+		t.Fatal(err)
+	}
+	return overview{at: at, store: "redis://:redacted@h:1", budgets: []budget.Status{status}, jobs: []jobStatus{
+		{job: "orders", budget: "shop/main", next: at.Truncate(time.Hour).Add(3 * time.Hour), last: &last, record: json.RawMessage(record)},
+		{job: "fresh", budget: "shop/main", next: at.Truncate(time.Hour).Add(4 * time.Hour)},
+	}}
+}
+
+func TestStatusTable(t *testing.T) {
+	const want = `shop/main: 0 units left
+LIMIT  KIND          COUNTS  USED  LIMIT  LEFT  OVER  NEXT RETURN
+daily  rolling 24h   units    950    900     0    50  40 at 2026-10-25 13:30:01Z
+calls  calendar day  calls      3     10     7     0  3 at 2026-10-25 23:00:00Z
+  daily: over its limit by 50; calls are refused until that is gone
+  calls: knows what was charged since 2026-10-25 11:00:01Z
+
+JOB     BUDGET     LAST PASS                       NEXT PASS
+orders  shop/main  2026-10-25 09:00:00Z exhausted  2026-10-25 15:00:00Z
+fresh   shop/main  -                               2026-10-25 16:00:00Z
+`
+	var b strings.Builder
+	if err := everything(t).write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("status\n%swant\n%s", b.String(), want)
+	}
+	for line := range strings.SplitSeq(b.String(), "\n") {
+		if len(line) > tableWidth {
+			t.Errorf("a line of %d columns: %s", len(line), line)
+		}
+	}
+}
+
+func TestStatusJSON(t *testing.T) {
+	const want = `{
+  "at": "2026-10-25T12:00:00.123456Z",
+  "store": "redis://:redacted@h:1",
+  "budgets": [
+    {
+      "budget": "shop/main",
+      "remaining": 0,
+      "locked_until": null,
+      "limits": [
+        {
+          "name": "daily",
+          "kind": "rolling",
+          "quota": 1000,
+          "headroom": 100,
+          "limit": 900,
+          "used": 950,
+          "remaining": 0,
+          "over": 50,
+          "counts": "units",
+          "since": null,
+          "operations": [],
+          "window_seconds": 86400,
+          "calendar": null,
+          "timezone": null,
+          "locked_until": null,
+          "next_return": {
+            "at": "2026-10-25T13:30:00.123456Z",
+            "units": 40
+          }
+        },
+        {
+          "name": "calls",
+          "kind": "calendar",
+          "quota": null,
+          "headroom": null,
+          "limit": 10,
+          "used": 3,
+          "remaining": 7,
+          "over": 0,
+          "counts": "calls",
+          "since": "2026-10-25T11:00:00.123456Z",
+          "operations": [
+            "a.*",
+            "!a.b"
+          ],
+          "window_seconds": 90000,
+          "calendar": "day",
+          "timezone": "Europe/Berlin",
+          "locked_until": null,
+          "next_return": {
+            "at": "2026-10-25T23:00:00.000000Z",
+            "units": 3
+          }
+        }
+      ]
+    }
+  ],
+  "jobs": [
+    {
+      "job": "orders",
+      "budget": "shop/main",
+      "next": "2026-10-25T15:00:00.000000Z",
+      "last": {
+        "tick": "2026-10-25T09:00:00.000000Z",
+        "outcome": "exhausted",
+        "reason": "limit",
+        "units": 7,
+        "runs": []
+      }
+    },
+    {
+      "job": "fresh",
+      "budget": "shop/main",
+      "next": "2026-10-25T16:00:00.000000Z",
+      "last": null
+    }
+  ]
+}
+`
+	var b strings.Builder
+	if err := writeJSON(&b, newStatusAnswer(everything(t))); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("status\n%swant\n%s", b.String(), want)
+	}
+}
+
+// An overview of nothing is arrays all the same.
+func TestStatusJSONEmpty(t *testing.T) {
+	var b strings.Builder
+	if err := writeJSON(&b, newStatusAnswer(overview{store: "sqlite:q.db"})); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"budgets": "[]", "jobs": "[]", "at": "null"} {
+		if got, err := at([]byte(b.String()), path); err != nil || got != want {
+			t.Errorf("%s is %s, error %v; want %s", path, got, err, want)
+		}
+	}
+}
+
+func TestSpanText(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", time.Minute: "1m", 10 * time.Second: "10s",
+		time.Hour + time.Second: "1h0m1s", 20 * time.Minute: "20m", 5 * time.Millisecond: "5ms",
+	} {
+		if got := spanText(d); got != want {
+			t.Errorf("%v is shown as %q, want %q", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// app is what the commands share: the streams, the environment and the global
+// flags, which are resolved before a command runs.
+type app struct {
+	stdout, stderr io.Writer
+	env            func(string) (string, bool)
+	now            func() time.Time
+
+	configPath string
+	storeURL   string // empty: the configuration's
+	storeFlag  bool   // storeURL was given as a flag
+	logFormat  string // text or json
+	logLevel   string // as slog reads it
+}
+
+// loadConfig reads the configuration with its jobs. The error is about the
+// configuration, all faults at once: exit code 2.
+func (a *app) loadConfig() (*budget.Config, []*jobs.Job, error) {
+	cfg, err := budget.ParseConfig(a.configPath)
+	if err != nil {
+		return nil, nil, &exitError{code: exitUsage, err: err}
+	}
+	list := jobs.Load(cfg)
+	if err := cfg.Err(); err != nil {
+		return nil, nil, &exitError{code: exitUsage, err: err}
+	}
+	return cfg, list, nil
+}
+
+// storeAt is the URL of the store to use.
+func (a *app) storeAt(cfg *budget.Config) string {
+	if a.storeURL != "" {
+		return a.storeURL
+	}
+	return cfg.Store.URL
+}
+
+// openStore opens the store that flag, environment or configuration name. The
+// caller closes it.
+func (a *app) openStore(ctx context.Context, cfg *budget.Config) (open.Backend, error) {
+	return open.Store(ctx, a.storeAt(cfg), cfg.Store)
+}
+
+// budget opens a budget of the configuration on a store; the store stays the
+// caller's to close. The error is budget.ErrUnknownBudget for a wrong name.
+func (a *app) budget(cfg *budget.Config, store budget.Store, name string) (*budget.Budget, error) {
+	spec, err := cfg.Spec(name)
+	if err != nil {
+		return nil, err
+	}
+	spec.Timeout = open.Timeout(a.storeAt(cfg), cfg.Store)
+	return budget.New(store, spec)
+}
+
+// useSandbox makes the sandbox's own store, beside the configuration, the one
+// to use.
+func (a *app) useSandbox(cfg *budget.Config) error {
+	if a.storeFlag {
+		return usage("--sandbox has a store of its own: leave --store out")
+	}
+	a.storeURL = "sqlite:" + filepath.Join(filepath.Dir(cfg.File), "sandbox.db")
+	return nil
+}
+
+// logger writes logs to stderr as the global flags say.
+func (a *app) logger() *slog.Logger {
+	var level slog.Level
+	if level.UnmarshalText([]byte(a.logLevel)) != nil { // checked with the flags
+		level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if a.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(a.stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, options))
+}
+
+// untilSignal is ctx until the first Ctrl-C or SIGTERM. Every command but run
+// stops at once then; run drains.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
