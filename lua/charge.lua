@@ -59,6 +59,7 @@ if ARGV[2] ~= '' then
 end
 M.last = now
 local batch = use(asked, now)
+M.gone = math.max(M.gone, horizon(now))
 
 local function bringAll()
   for i = 1, #batch do
@@ -134,7 +135,7 @@ local function decide(item)
   if not bringAll() then return reply(8, false, 0, 0, 0, '', {}) end
   local e = entries[item.id]
   local old = nil
-  if e and e.score <= horizon(M.last) then old, e = e, nil end
+  if e and not held(e) then old, e = e, nil end
   if e then
     if e.op ~= item.op or e.asked ~= item.units or (e.state ~= 'p') ~= (item.lease > 0) then
       return reply(4, false, 0, 0, 0, '', {})
@@ -227,7 +228,7 @@ for i = 1, looking and #limits or 0 do
   looks[i] = {int(sum), int(l.win.floor), int(least), int(back)}
 end
 
--- Forget what is not held and left every total, a few hundred at a time.
+-- Remove what is not held and left every total, a few hundred at a time.
 if M.last >= M.prune then
   local safe = horizon(M.last)
   for i = 1, #wins do safe = math.min(safe, wins[i].adv) end

@@ -22,7 +22,7 @@ local id, release, units = ARGV[3], ARGV[4] == 'r', tonumber(ARGV[5])
 local now = math.max(raw, M.last)
 M.last = now
 local e = parse(redis.call('HGET', keyE, id))
-if e and e.score <= horizon(now) then e = nil end
+if e and not held(e) then e = nil end
 local result, replayed, at, fresh = 0, 0, e and e.score or 0, false
 if not e then
   result = 4

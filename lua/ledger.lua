@@ -5,7 +5,8 @@
 --            born (first decision), n (entries), nops, ops (names in the order
 --            of their numbers), wins (live windows), chg (changes of earlier
 --            entries), exp (instant of the written expiry, ms), prune (when to
---            look for entries to forget)
+--            look for entries to remove), gone (what finished up to here is
+--            forgotten)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            units and score are empty where they are asked and start
 --   x        hash w|op -> units calls cut built zcut zbuilt due, the running
@@ -43,11 +44,11 @@ local nops = 0            -- registered operations, new ones included
 
 -- load reads m. It returns a problem's name, or nil.
 local function load()
-  local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune')
+  local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone')
   M.v = f[1]
   M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
   M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
-  M.chg, M.exp, M.prune = tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0)
+  M.chg, M.exp, M.prune, M.gone = tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0)
   nops = M.nops
   if f[1] and f[1] ~= '1' then return 'version' end
   for no, key, longest, used, floor, adv in string.gmatch(f[8] or '', '(%d+) (%S+) (%d+) (%d+) (-?%d+) (-?%d+)') do
@@ -181,6 +182,10 @@ local function horizon(now)
   end
   return h
 end
+
+-- held reports whether an entry's id still stands for it; one that is not may
+-- lie there until it is removed.
+local function held(e) return e.score > math.max(horizon(M.last), M.gone) end
 
 local function unitsOf(member) return tonumber(string.match(member, '^(%d+):')) end
 local function idOf(member) return string.match(member, '^%w+:(.*)$') end
@@ -396,7 +401,7 @@ local function save(fresh)
   local renew = fresh or expire - M.exp >= HOUR / 1000 or M.exp == 0
   if renew then M.exp = expire end
   redis.call('HSET', keyM, 'v', '1', 'last', int(M.last), 'newest', int(M.newest), 'born', int(M.born), 'n', int(M.n),
-    'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune))
+    'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune), 'gone', int(M.gone))
   if renew then
     local at = int(expiry(expire))
     redis.call('PEXPIREAT', keyM, at)
@@ -423,6 +428,7 @@ local function use(asked, now)
     end
   end
   if #gone > 0 then h = horizon(now) end
+  h = math.max(h, M.gone)
   local batch, no = {}, 0
   for i = 1, #wins do no = math.max(no, wins[i].no) end
   for i = 1, #asked do
@@ -438,6 +444,7 @@ local function use(asked, now)
     end
     w.longest, w.p0, w.p1, w.p2 = a.longest, a.p0, a.p1, a.p2
     if now - w.used >= HOUR then w.used = now end
+    if not w.len then w.start = now >= w.p1 and w.p1 or w.p0 end
     batch[i] = w
   end
   for i = 1, #batch do
@@ -447,10 +454,10 @@ local function use(asked, now)
       if w.len then
         restart(w, math.max(now - w.len, w.floor), 0)
       else
-        local start = now >= w.p1 and w.p1 or w.p0
-        restart(w, math.max(start - 1, w.floor), start)
+        restart(w, math.max(w.start - 1, w.floor), w.start)
       end
     end
+    if not w.len then w.adv = w.start - 1 end
   end
   return batch
 end

@@ -34,6 +34,7 @@ func New(clock func() int64) *Store {
 type ledger struct {
 	born    int64 // the first decision
 	last    int64 // last seen
+	gone    int64 // what finished up to here was forgotten
 	newest  int64 // the newest entry's time
 	entries []*entry
 	windows map[string]*window
@@ -93,9 +94,10 @@ func (l *ledger) find(id string, now int64) *entry {
 
 // prune forgets what is not held.
 func (l *ledger) prune(now int64) {
+	l.gone = max(l.gone, l.horizon(now))
 	kept := l.entries[:0]
 	for _, e := range l.entries {
-		if e.score > l.horizon(now) {
+		if e.score > l.gone {
 			kept = append(kept, e)
 		}
 	}
@@ -118,12 +120,12 @@ func (l *ledger) use(limits []budget.Limit, now int64) {
 			delete(l.windows, key)
 		}
 	}
-	horizon := l.horizon(now)
+	floor := max(l.gone, l.horizon(now))
 	for _, limit := range limits {
 		key := limit.Window.Key()
 		w := l.windows[key]
 		if w == nil {
-			w = &window{shape: limit.Window, usedAt: now, floor: horizon}
+			w = &window{shape: limit.Window, usedAt: now, floor: floor}
 			l.windows[key] = w
 		}
 		if now-w.usedAt >= budget.WindowUseNoted {
@@ -149,7 +151,7 @@ func (l *ledger) floor(limit budget.Limit, now int64) int64 {
 	if w := l.windows[limit.Window.Key()]; w != nil {
 		return w.floor
 	}
-	return l.horizon(now)
+	return max(l.gone, l.horizon(now))
 }
 
 // fitsAt is the first instant after now at which use falls to room or below.

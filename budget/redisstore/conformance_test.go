@@ -72,5 +72,5 @@ func TestWalkFewSteps(t *testing.T) {
 		store := open(t, clock)
 		store.(*redisstore.Store).SetMaxSteps(3)
 		return store
-	}, 20_000)
+	}, 10_000)
 }

@@ -89,7 +89,7 @@ func (b *batch) learnClock(ctx context.Context) error {
 
 // once runs the script once on what is open. True when all is decided.
 func (b *batch) once(ctx context.Context) (bool, error) {
-	a, err := b.store.ask(ctx, "charge", b.Budget, b.store.scripts.charge, b.nextRegistry(), b.args())
+	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, b.nextRegistry(), b.args())
 	if err != nil {
 		return false, err
 	}
@@ -107,7 +107,7 @@ func (b *batch) once(ctx context.Context) (bool, error) {
 	b.born, b.seen, b.looks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3)
 	answers := lists(a.rest, 0)
 	if len(answers) != len(b.open) {
-		return false, b.store.strange("charge", b.Budget, a.rest)
+		return false, b.store.strange(b.doing(), b.Budget, a.rest)
 	}
 	var open []int
 	for j, i := range b.open {
@@ -118,6 +118,14 @@ func (b *batch) once(ctx context.Context) (bool, error) {
 	}
 	b.open = open
 	return len(open) == 0, nil
+}
+
+// doing is what errors say was being done.
+func (b *batch) doing() string {
+	if b.looking {
+		return "look at"
+	}
+	return "charge"
 }
 
 // take reads one item's answer. False when it must be asked again.

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -55,7 +56,7 @@ func parseURL(raw string) (target, error) {
 	case "redis+ring":
 		t.mode = ring
 	default:
-		return fail("scheme %q: use redis, rediss, unix, redis+sentinel, redis+cluster or redis+ring", scheme)
+		return fail("unknown scheme: use redis, rediss, unix, redis+sentinel, redis+cluster or redis+ring")
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
@@ -75,7 +76,7 @@ func parseURL(raw string) (target, error) {
 	}
 	for name := range values {
 		if name != "db" {
-			return fail("unknown parameter %q: only db is known", name)
+			return fail("unknown parameter: only db is known; write / and ? in a password as %%2F and %%3F")
 		}
 	}
 	db := values.Get("db")
@@ -100,7 +101,7 @@ func parseURL(raw string) (target, error) {
 			return fail("a cluster has no databases: take db out")
 		}
 		if t.db, err = strconv.Atoi(db); err != nil || t.db < 0 {
-			return fail("database %q: use a number, 0 or more", db)
+			return fail("the database is no number: use 0 or more; write / and ? in a password as %%2F and %%3F")
 		}
 	}
 	if !t.unix {
@@ -122,13 +123,13 @@ func parseURL(raw string) (target, error) {
 func hostPort(host, port string) (string, error) {
 	u, err := url.Parse("redis://" + host)
 	if err != nil || u.Hostname() == "" || u.User != nil {
-		return "", fmt.Errorf("%q is no host: write HOST or HOST:PORT", host)
+		return "", errors.New("a host is missing or wrong: write HOST or HOST:PORT; write @, / and ? in a password as %40, %2F and %3F")
 	}
 	if u.Port() != "" {
 		port = u.Port()
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("port %q of %q: use 1 to 65535", port, host)
+		return "", errors.New("a port is wrong: use 1 to 65535")
 	}
 	name := u.Hostname()
 	if strings.Contains(name, ":") {

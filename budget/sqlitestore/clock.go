@@ -23,6 +23,10 @@ type anchor struct {
 	offset int64  // store's clock − boot clock
 }
 
+// oneBoot reports whether the anchor's boot is the one that still runs, so that
+// no clock that could be set has a part in the store's.
+func (c clocks) oneBoot(a anchor) bool { return c.only == nil && a.boot == c.id }
+
 // read is the store's clock by the anchor, and the anchor to keep.
 func (c clocks) read(a anchor) (int64, anchor, error) {
 	if c.only != nil {

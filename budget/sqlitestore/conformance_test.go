@@ -31,7 +31,7 @@ func openForSuite(prepare func(*sqlitestore.Store)) func(testing.TB, func() int6
 }
 
 func TestWalk(t *testing.T) {
-	storetest.Walk(t, openForSuite(func(*sqlitestore.Store) {}), 10_000)
+	storetest.Walk(t, openForSuite(func(*sqlitestore.Store) {}), 100_000)
 }
 
 // TestWalkInSteps walks where hardly anything fits into one transaction.

@@ -120,7 +120,7 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	now, err := l.enter(clock, d.batch.Now)
+	now, err := l.enter(clock, d.batch.Now, d.s.clocks.oneBoot(l.anchor))
 	if err != nil {
 		return 0, err
 	}

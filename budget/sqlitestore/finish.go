@@ -56,7 +56,7 @@ func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer bu
 	if err != nil {
 		return answer, false, err
 	}
-	now, err := l.enter(clock, f.Now)
+	now, err := l.enter(clock, f.Now, s.clocks.oneBoot(l.anchor))
 	if err != nil {
 		return answer, false, err
 	}

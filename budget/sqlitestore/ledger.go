@@ -87,8 +87,10 @@ func (l *ledger) write() error {
 }
 
 // enter holds the clock against its witness and gives the time of the decision.
-func (l *ledger) enter(clock, caller int64) (now int64, err error) {
-	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
+// Within one boot the time that has passed since last seen is known, so that a
+// caller's wall clock that was set back is no reason for doubt.
+func (l *ledger) enter(clock, caller int64, oneBoot bool) (now int64, err error) {
+	if !oneBoot && clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
 		return 0, fmt.Errorf("budget %s: %w: it shows %d µs, the caller's %d, last seen %d: set the machine's clock right, or accept it",
 			l.name, budget.ErrClock, clock, caller, l.last)
 	}

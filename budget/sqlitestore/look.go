@@ -37,7 +37,7 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 	if err != nil {
 		return view, err
 	}
-	now, err := l.enter(clock, look.Now)
+	now, err := l.enter(clock, look.Now, s.clocks.oneBoot(l.anchor))
 	if err != nil {
 		return view, err
 	}
@@ -60,7 +60,7 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 	key := limit.Window.Key()
 	w, live := l.windows[key]
 	if !live {
-		if w, err = l.begin(limit.Window, now, l.horizon(now)); err != nil {
+		if w, err = l.begin(limit.Window, now, max(l.gone, l.horizon(now))); err != nil {
 			return seen, err
 		}
 		delete(l.windows, key)
@@ -88,7 +88,7 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 	// A window that is not live knows no more than what is held, then as now.
 	floor := w.floor
 	if !live {
-		floor = l.horizon(seen.NextAt)
+		floor = max(l.gone, l.horizon(seen.NextAt))
 	}
 	seen.NextAmount, err = v.upTo(max(limit.Window.Cut(seen.NextAt), floor))
 	return seen, err

@@ -133,12 +133,12 @@ func (l *ledger) use(limits []budget.Limit, now int64) error {
 			delete(l.windows, key)
 		}
 	}
-	horizon := l.horizon(now)
+	floor := max(l.gone, l.horizon(now))
 	for _, limit := range limits {
 		w := l.windows[limit.Window.Key()]
 		if w == nil {
 			var err error
-			if w, err = l.begin(limit.Window, now, horizon); err != nil {
+			if w, err = l.begin(limit.Window, now, floor); err != nil {
 				return err
 			}
 			w.dirty = true
@@ -168,7 +168,7 @@ func (l *ledger) begin(shape budget.Window, now, floor int64) (*window, error) {
 	if err != nil {
 		return nil, err
 	}
-	lower := max(w.cutAt(now), floor, l.gone)
+	lower := max(w.cutAt(now), floor)
 	for _, lane := range lanes {
 		if lane%classes != classReleased {
 			w.lanes[lane] = &total{cut: lower, built: lower, next: none, dirty: true}

@@ -98,6 +98,11 @@ func testNewWindow(t *testing.T, w *world) {
 	if view.Used != 21 || view.Since != w.now-hour+1 {
 		t.Fatalf("view %+v, want 21 used since %d", view, w.now-hour+1)
 	}
+	w.limits = append(w.limits, rolling("middle", 100, 12*time.Hour)) // the longer one does not make it know more
+	w.granted(item("d", "op", 0))
+	if view := w.look().Limits[2]; view.Used != 21 || view.Since != w.now-minute-hour+1 {
+		t.Fatalf("view %+v of the middle window, want 21 used since %d", view, w.now-minute-hour+1)
+	}
 	w.now += 24 * hour
 	if view := w.look().Limits[1]; view.Since != 0 {
 		t.Fatalf("a day later it knows since %d, want all of it", view.Since)

@@ -40,7 +40,7 @@ func Walk(t *testing.T, open Open, steps int) {
 		w.episode(min(steps-w.step, 200+w.rng.IntN(400)))
 	}
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
-	for _, must := range []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits"} {
+	for _, must := range []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed"} {
 		if steps >= 5000 && w.counts[must] == 0 {
 			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
 		}
@@ -76,6 +76,10 @@ func (w *walker) episode(steps int) {
 	}
 	for end := w.step + steps; w.step < end; {
 		w.pass()
+		if w.rng.IntN(80) == 0 { // a process comes with other limits
+			w.configs[w.rng.IntN(2)] = w.limits()
+			w.counts["limits changed"]++
+		}
 		limits := w.configs[w.rng.IntN(2)]
 		switch n := w.rng.IntN(100); {
 		case n < 72:

@@ -132,7 +132,7 @@ func TestTheFirstSignalDrains(t *testing.T) {
 		p.signal(signal)
 		p.exits(exitDone)
 		p.logged(`msg=job job=trending budget=youtube/key1 schedule="0 0 1 1 \*" timezone=UTC regions=2 next=20[0-9]+-01-01T00:00:00Z\n`)
-		p.logged(`msg="run ended" job=trending budget=youtube/key1 region=US run=trending/20[0-9]+T[0-9]+Z/US outcome=succeeded pages=4 units=4 output=data/US/`)
+		p.logged(`msg="run ended" job=trending budget=youtube/key1 region=US run=trending/20[0-9]+T[0-9]+Z/US operation=videos.list outcome=succeeded pages=4 units=4 output=data/US/`)
 		p.logged("told to stop")
 		if p.out.Len() > 0 {
 			t.Errorf("the daemon wrote to stdout: %s", &p.out)

@@ -1,0 +1,122 @@
+package jobs
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// lines is what a body adds to the output: the body itself on a line of its
+// own, or each of its items.
+func (f *Fetch) lines(body []byte) ([]byte, error) {
+	var lines bytes.Buffer
+	if f.Items == "" {
+		if err := json.Compact(&lines, body); err != nil {
+			return nil, fmt.Errorf("the body is not JSON: %w", err)
+		}
+		lines.WriteByte('\n')
+		return lines.Bytes(), nil
+	}
+	found, err := dig(body, f.Items)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, fmt.Errorf("the body has no %q: look at items", f.Items)
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(found, &items); err != nil {
+		return nil, fmt.Errorf("%q is no array: look at items", f.Items)
+	}
+	for _, item := range items {
+		if err := json.Compact(&lines, item); err != nil {
+			return nil, fmt.Errorf("an item is not JSON: %w", err)
+		}
+		lines.WriteByte('\n')
+	}
+	return lines.Bytes(), nil
+}
+
+// nextToken is the token of the next page; empty when this is the last.
+func (f *Fetch) nextToken(body []byte) (string, error) {
+	if f.NextFrom == "" {
+		return "", nil
+	}
+	found, err := dig(body, f.NextFrom)
+	if err != nil || found == nil {
+		return "", err
+	}
+	var token any
+	decoder := json.NewDecoder(bytes.NewReader(found))
+	decoder.UseNumber()
+	if err := decoder.Decode(&token); err != nil {
+		return "", fmt.Errorf("%q cannot be read: %w", f.NextFrom, err)
+	}
+	switch value := token.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return value, nil
+	case json.Number:
+		return value.String(), nil
+	}
+	if token == false {
+		return "", nil
+	}
+	return "", fmt.Errorf("%q is neither text nor number: look at next_page", f.NextFrom)
+}
+
+// dig follows a dotted path from the top of a body; nil when it leads nowhere.
+func dig(body []byte, path string) (json.RawMessage, error) {
+	if !json.Valid(body) {
+		return nil, errors.New("the body is not JSON")
+	}
+	found := json.RawMessage(body)
+	for name := range strings.SplitSeq(path, ".") {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(found, &object) != nil {
+			return nil, nil // not an object: the path ends here
+		}
+		next, ok := object[name]
+		if !ok {
+			return nil, nil
+		}
+		found = next
+	}
+	return found, nil
+}
+
+// maxExcerpt is how many characters of an upstream's error are told.
+const maxExcerpt = 200
+
+// excerpt is what an error body says, after a colon; empty when nothing. The
+// secret is taken out first, so that no cut leaves a part of it.
+func excerpt(body []byte, secret string) string {
+	text := string(body)
+	for _, path := range []string{"error.message", "message", "error_description", "error", "detail"} {
+		found, err := dig(body, path)
+		var message string
+		if err == nil && found != nil && json.Unmarshal(found, &message) == nil {
+			text = message
+			break
+		}
+	}
+	text = redactText(text, secret)
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	text = strings.Join(strings.Fields(text), " ")
+	if text == "" {
+		return ""
+	}
+	if cut := []rune(text); len(cut) > maxExcerpt {
+		text = string(cut[:maxExcerpt]) + "…"
+	}
+	return ": " + text
+}

@@ -1,0 +1,264 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// daemon runs the world's jobs until stop, which drains it.
+func (w *world) daemon(startNow bool) (stop func()) {
+	drain, done := make(chan struct{}), make(chan error, 1)
+	r := w.runner()
+	go func() { done <- r.Run(w.t.Context(), drain, startNow) }()
+	return func() {
+		w.t.Helper()
+		close(drain)
+		if err := <-done; err != nil {
+			w.t.Errorf("a drained daemon returned %v", err)
+		}
+	}
+}
+
+// midnight is when fake time begins.
+var midnight = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// starts are the instants at which regions were first asked for, since
+// midnight.
+func (r *recorded) starts() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []string
+	for _, q := range r.requests {
+		if q.query.Get("pageToken") == "" {
+			list = append(list, fmt.Sprintf("%s %s", q.region, q.at.Sub(midnight)))
+		}
+	}
+	return list
+}
+
+// Offsets belong to places, and are exact, whatever region a pass begins with.
+func TestRegionsStartAtTheirOffsets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, limit: 20, job: `
+regions = ["US", "GB", "DE", "FR"]
+schedule = "0 */12 * * *"
+stagger = "8m"`})
+		upstream.Handler = w.sandbox
+		stop := w.daemon(false)
+		after(12*time.Hour + time.Hour)
+		equal(t, "the first pass", upstream.starts(), []string{"US 12h0m0s", "GB 12h2m0s", "DE 12h4m0s", "FR 12h6m0s"})
+		upstream.forget()
+		after(12 * time.Hour) // 4 of 20 units are left
+		equal(t, "the second pass", upstream.starts(), []string{"US 24h0m0s"})
+		upstream.forget()
+		after(12 * time.Hour)
+		equal(t, "the third pass", upstream.starts(), []string{"GB 36h0m0s", "DE 36h2m0s", "FR 36h4m0s", "US 36h6m0s"})
+		stop()
+		if got := w.list[0].Offset(3); got != 6*time.Minute {
+			t.Errorf("Offset(3) = %s", got)
+		}
+		w.logged("msg=job", "job=trending", "next=2000-01-01T12:00:00Z")
+		w.logged("msg=\"run ended\"", "region=GB", "outcome=exhausted", "reason=limit", "run=trending/20000102T000000Z/GB")
+	})
+}
+
+// All regions of a pass may run at once in the daemon, and no more than
+// parallel where the job says so.
+func TestTheDaemonRunsRegionsTogether(t *testing.T) {
+	for _, test := range []struct {
+		parallel string
+		want     time.Duration
+	}{{"", 3*time.Hour + 4*time.Second}, {"parallel = 2", 3*time.Hour + 16*time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, setup{job: test.parallel})
+			w.options.Transport = direct{slow(time.Second, w.sandbox)}
+			stop := w.daemon(false)
+			after(3*time.Hour + time.Minute)
+			stop()
+			line := ""
+			for l := range strings.Lines(w.log.String()) {
+				if strings.Contains(l, `msg="pass ended"`) {
+					line = l
+				}
+			}
+			if at := "time=" + midnight.Add(test.want).Format("2006-01-02T15:04:05.000Z"); !strings.HasPrefix(line, at) {
+				t.Errorf("%q: the pass ended as %q, want %s", test.parallel, line, at)
+			}
+		})
+	}
+}
+
+// A pass that outlives its schedule keeps the next one from starting, which
+// is said; and it keeps no other job from its own.
+func TestASlowJobIsSkippedAndBlocksNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream,
+			job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ntimeout = \"12h\"",
+			more: `
+[job.other]
+budget = "youtube/key1"
+schedule = "0 * * * *"
+[job.other.fetch]
+operation = "videos.list"
+url = "http://upstream.test/youtube/v3/videos?regionCode=other&key=any"
+output = "data/other/{tick}.ndjson"`})
+		upstream.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("regionCode") == "US" {
+				slow(90*time.Minute, w.sandbox).ServeHTTP(rw, r)
+				return
+			}
+			w.sandbox.ServeHTTP(rw, r)
+		})
+		stop := w.daemon(false)
+		after(3*time.Hour + 30*time.Minute)
+		starts := upstream.starts()
+		slices.Sort(starts)
+		equal(t, "starts", starts, []string{"US 1h0m0s", "other 1h0m0s", "other 2h0m0s", "other 3h0m0s"})
+		for _, tick := range []string{"2000-01-01T02:00:00Z", "2000-01-01T03:00:00Z"} {
+			w.logged("pass not started", "job=trending", "tick="+tick, "outcome=skipped", "reason=overlap")
+		}
+		stop()
+	})
+}
+
+func TestOverlapIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		result, _, err := w.store.Begin(t.Context(), budget.BeginPass{
+			Job: "trending", Holder: "another host", Tick: 1, Hold: (90 * time.Second).Microseconds(),
+		})
+		if err != nil || result != budget.Began {
+			t.Fatal(result, err)
+		}
+		p := w.once()
+		if p.Outcome != Skipped || p.Reason != ReasonOverlap || len(p.Runs) != 0 || w.used() != 0 {
+			t.Errorf("pass %+v", p)
+		}
+		w.logged("pass not started", "job=trending", "outcome=skipped", "reason=overlap", "2000-01-01T00:01:30Z")
+		after(90 * time.Second)
+		if p := w.once(); p.Outcome != Succeeded {
+			t.Errorf("once the mark has fallen: %s (%s)", p.Outcome, p.Reason)
+		}
+	})
+}
+
+// One pass a tick: a second daemon finds it taken.
+func TestATickIsRunOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(24*time.Hour + time.Minute)
+		stopFirst()
+		stopSecond()
+		if used := w.used(); used != 8*4 {
+			t.Errorf("two daemons spent %d units, want one's 32", used)
+		}
+		if n := strings.Count(w.log.String(), `msg="pass not started"`); n != 8 {
+			t.Errorf("%d passes left to the other daemon, want 8", n)
+		}
+	})
+}
+
+// skewed is a wall clock that can be stepped while timers go on.
+type skewed struct{ by atomic.Int64 }
+
+func (s *skewed) now() time.Time { return time.Now().Add(time.Duration(s.by.Load())) }
+
+// After a suspend what is overdue runs once, within a minute, and the ticks
+// before it are said to be missed.
+func TestASuspendedMachineCatchesUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\""})
+		upstream.Handler = w.sandbox
+		var clock skewed
+		w.options.Now = clock.now
+		stop := w.daemon(false)
+		after(30*time.Minute + 30*time.Second)
+		clock.by.Store(int64(5 * time.Hour)) // it is 05:30:30
+		after(29 * time.Minute)
+		stop()
+		equal(t, "starts", upstream.starts(), []string{"US 31m0s"}) // the next look at the clock
+		w.logged("ticks missed", "job=trending", "outcome=missed", "first=2000-01-01T01:00:00Z", "until=2000-01-01T05:00:00Z")
+		w.logged("run ended", "run=trending/20000101T050000Z/US")
+	})
+}
+
+// A clock set back does not strand the next tick in the future.
+func TestAClockSetBackIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 12 * * *\""})
+		upstream.Handler = w.sandbox
+		var clock skewed
+		clock.by.Store(int64(20 * time.Hour))
+		w.options.Now = clock.now
+		stop := w.daemon(false) // it is 20:00: the next tick is tomorrow's
+		after(10 * time.Minute)
+		clock.by.Store(0) // it is 00:10
+		after(12 * time.Hour)
+		stop()
+		equal(t, "starts", upstream.starts(), []string{"US 12h0m0s"})
+		w.logged("the clock went backwards")
+	})
+}
+
+func TestTheDaemonMayStartWithAPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\""})
+		upstream.Handler = w.sandbox
+		stop := w.daemon(true)
+		after(time.Hour + time.Minute)
+		stop()
+		equal(t, "starts", upstream.starts(), []string{"US 0s", "US 1h0m0s"})
+		w.logged("run=trending/20000101T000001Z/US") // midnight itself is the schedule's
+	})
+}
+
+func TestADrainedDaemonFinishesThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: "stagger = \"8m\""})
+		w.options.Transport = direct{slow(4*time.Second, w.sandbox)}
+		stop := w.daemon(false)
+		after(3*time.Hour + time.Minute + 5*time.Second)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("stopping took %s, want the rest of the page, 3s", took)
+		}
+		if next := w.state().NextRegion; next != "DE" {
+			t.Errorf("next region %q, want DE: US and GB were started", next)
+		}
+	})
+}
+
+func TestASecondStopEndsTheDaemonAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		w.options.Transport = direct{slow(time.Hour, w.sandbox)}
+		signal := errors.New("second signal")
+		ctx, halt := context.WithCancelCause(t.Context())
+		drain := make(chan struct{})
+		time.AfterFunc(3*time.Hour+time.Second, func() { close(drain) })
+		time.AfterFunc(3*time.Hour+2*time.Second, func() { halt(signal) })
+		if err := w.runner().Run(ctx, drain, false); !errors.Is(err, signal) {
+			t.Errorf("Run: %v", err)
+		}
+		if took := time.Since(midnight); took != 3*time.Hour+2*time.Second {
+			t.Errorf("it ended at %s", took)
+		}
+	})
+}

@@ -1,0 +1,15 @@
+// Package jobs runs fetch jobs on their schedules and stops them cleanly when
+// their budget is spent.
+//
+// A job has a schedule and regions. Each tick of the schedule starts a pass;
+// each region of a pass is a run, which charges the job's budget before every
+// page it fetches. Nothing sleeps for hours: a run that does not fit ends as
+// [Exhausted], the regions after it are not started, and the next pass begins
+// with the first of them.
+//
+// Use [Load] to read the job tables of a configuration, [New] to make a
+// [Runner] of them on a [State], and then one of its verbs: [Runner.Run] is
+// the daemon, which follows the schedules until it is drained; [Runner.Once]
+// runs one pass of each job and returns what became of them. [Job.Next] tells
+// when a job ticks next without running anything.
+package jobs

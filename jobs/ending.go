@@ -1,0 +1,86 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// ending is how a run came to its end before its last page.
+type ending struct {
+	outcome Outcome
+	reason  string
+	err     error // nil where the reason says all
+}
+
+// Error makes an ending an error on its way up.
+func (e *ending) Error() string {
+	if e.err == nil {
+		return string(e.outcome) + ": " + e.reason
+	}
+	return e.err.Error()
+}
+
+func (e *ending) Unwrap() error { return e.err }
+
+func failed(reason string, err error) *ending { return &ending{Failed, reason, err} }
+
+// The causes for which the contexts of a pass end.
+var (
+	errDrained  = errors.New("told to stop")
+	errLost     = errors.New("another pass took the job's mark; is this host's clock or store slow?")
+	errTimedOut = errors.New("the run's timeout has passed")
+)
+
+// cut is the ending that a context's cause stands for.
+func cut(ctx context.Context) *ending {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errDrained):
+		return &ending{Skipped, ReasonDrained, nil}
+	case errors.Is(cause, errLost):
+		return &ending{Lost, ReasonOverlap, errLost}
+	case errors.Is(cause, errTimedOut):
+		return &ending{TimedOut, ReasonTimeout, errTimedOut}
+	}
+	return &ending{Skipped, ReasonInterrupted, nil}
+}
+
+// refusal is the ending of a charge, or a look, that was not granted.
+func refusal(ctx context.Context, err error) *ending {
+	if ctx.Err() != nil {
+		return cut(ctx)
+	}
+	switch {
+	case errors.Is(err, budget.ErrExhausted):
+		return &ending{Exhausted, ReasonLimit, err}
+	case errors.Is(err, budget.ErrNeverFits):
+		return failed(ReasonNeverFits, err)
+	}
+	for _, store := range []error{
+		budget.ErrUnavailable, budget.ErrClock, budget.ErrDamaged, budget.ErrStoreConfig, budget.ErrClosed,
+	} {
+		if errors.Is(err, store) {
+			return failed(ReasonStore, err)
+		}
+	}
+	return failed(ReasonCharge, err)
+}
+
+// sleep waits for d; an ending when the context ends first.
+func sleep(ctx context.Context, d time.Duration) *ending {
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return cut(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package jobs
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Job is a [job.NAME] table, checked by [Load].
+type Job struct {
+	Name     string
+	Budget   string // upstream/credential
+	Schedule *Schedule
+	// Regions has at least one; the only one is empty where the job names none.
+	Regions []string
+	// Stagger is the span over which the regions of a pass start.
+	Stagger time.Duration
+	// Timeout ends a run, Grace is what a page under way has left once the
+	// daemon is told to stop, MaxWait the longest wait for units.
+	Timeout, Grace, MaxWait time.Duration
+	// Floor is how many units each call leaves to more important ones.
+	Floor int64
+	// Parallel is how many runs of a pass go at once; 0: all in the daemon,
+	// one in [Runner.Once].
+	Parallel int
+	// OnStoreError is empty where the job leaves it to operation and upstream.
+	OnStoreError budget.Policy
+	// Needs is what is looked at before a run starts.
+	Needs budget.Needs
+	// Fetch or Command, one of them.
+	Fetch   *Fetch
+	Command []string
+
+	credential budget.Credential
+	upstream   string
+}
+
+// Fetch is a [job.NAME.fetch] table: a GET per page, written as NDJSON.
+type Fetch struct {
+	Operation string
+	// URL may hold {job}, {region} and {tick}.
+	URL string
+	// SecretQuery or SecretHeader, at most one, says where the credential's
+	// secret goes; SecretPrefix stands before it in a header.
+	SecretQuery, SecretHeader, SecretPrefix string
+	// NextParam carries the token found at the dotted path NextFrom of a body
+	// into the next page's request; both empty: one page.
+	NextParam, NextFrom string
+	// MaxPages is 0 for all pages there are.
+	MaxPages int
+	// Items is the dotted path of an array whose items are written one a line;
+	// empty: each body is a line.
+	Items string
+	// Output holds {tick}, and {region} where there are several; it is
+	// absolute or relative to the working directory.
+	Output string
+}
+
+// Next is the first tick after the instant.
+func (j *Job) Next(after time.Time) time.Time { return j.Schedule.Next(after) }
+
+// Offset is how long after its tick the region at a place of the pass starts;
+// offsets belong to places, whatever region a pass begins with.
+func (j *Job) Offset(place int) time.Duration {
+	return time.Duration(place) * j.Stagger / time.Duration(len(j.Regions))
+}
+
+// Order is the regions of a pass that begins with first and goes on
+// cyclically; the configured order where first is none of them.
+func (j *Job) Order(first string) []string {
+	at := max(0, slices.Index(j.Regions, first))
+	return slices.Concat(j.Regions[at:], j.Regions[:at])
+}
+
+// TickFormat is how a tick stands in file names, URLs and run labels, in UTC.
+const TickFormat = "20060102T150405Z"
+
+// maxRunLabel is the longest label a charge takes.
+const maxRunLabel = 128
+
+// runLabel names a run in the ledger: job/tick/region, the job cut short
+// where all three are too long.
+func (j *Job) runLabel(tick time.Time, region string) string {
+	rest := "/" + tick.UTC().Format(TickFormat)
+	if region != "" {
+		rest += "/" + region
+	}
+	return j.Name[:min(len(j.Name), maxRunLabel-len(rest))] + rest
+}

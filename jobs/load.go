@@ -1,0 +1,229 @@
+package jobs
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// The spans of a job that sets none.
+const (
+	DefaultTimeout = 5 * time.Minute
+	DefaultGrace   = 10 * time.Second
+	DefaultMaxWait = 30 * time.Second
+)
+
+// maxParallel is the most runs of a pass that may be asked to go at once.
+const maxParallel = 1000
+
+// Load reads the job tables of a configuration. All that is wrong goes into
+// the configuration's own list, [budget.Config.Err], with file, line and what
+// to write instead; only the jobs without faults are returned.
+func Load(cfg *budget.Config) []*Job {
+	l := &loader{cfg: cfg, whole: cfg.Err() == nil, outputs: map[string]string{}}
+	var list []*Job
+	for _, node := range cfg.Jobs {
+		before := faults(cfg)
+		if j := l.job(node); faults(cfg) == before {
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// loader reads jobs against the rest of the configuration.
+type loader struct {
+	cfg *budget.Config
+	// whole: the other tables have no faults. What is missing in a faulty one
+	// would make faults of its own here.
+	whole bool
+	// outputs has the job that each output, but for region and tick, is of.
+	outputs map[string]string
+}
+
+// faults counts what was found wrong so far.
+func faults(cfg *budget.Config) int {
+	var list budget.ConfigErrors
+	if errors.As(cfg.Err(), &list) {
+		return len(list)
+	}
+	return 0
+}
+
+// job reads one [job.NAME] table.
+func (l *loader) job(node budget.Node) *Job {
+	j := &Job{Name: node.Key(), Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait}
+	t := node.Table("budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
+		"floor", "parallel", "max_wait", "operation", "needs", "fetch", "command")
+	upstream, known := l.budget(node, t["budget"], j)
+	j.readSchedule(node, t)
+	j.readRegions(t["regions"])
+	j.readSpans(t)
+	if policy := t["on_store_error"].Policy(); policy != "" {
+		j.OnStoreError = policy
+		if policy == budget.Open && l.cfg.Store.OutageAllowance == 0 {
+			t["on_store_error"].Warn("on_store_error = \"open\" without [store] outage_allowance is the same as \"closed\"")
+		}
+	}
+	j.Floor, _ = t["floor"].Units(0)
+	if parallel, ok := t["parallel"].Number(1, maxParallel); ok {
+		j.Parallel = int(parallel)
+	}
+	operation := l.operation(t["operation"], upstream, known)
+	switch {
+	case t["fetch"].Exists() && t["command"].Exists():
+		t["command"].Fail("fetch and command are both given: keep one, or make two jobs")
+	case t["fetch"].Exists():
+		l.fetch(node, t["fetch"], j, operation, upstream, known)
+	case t["command"].Exists():
+		j.readCommand(t["command"])
+	default:
+		node.Fail("job %s does nothing: write [job.%s.fetch] with an operation, a url and an output", j.Name, j.Name)
+	}
+	l.needs(node, t, j, operation, upstream, known)
+	return j
+}
+
+// budget finds the job's upstream and credential.
+func (l *loader) budget(job, node budget.Node, j *Job) (budget.Upstream, bool) {
+	if !node.Exists() {
+		job.Fail("job %s has no budget: write budget = \"upstream/credential\"%s", j.Name, l.budgets())
+		return budget.Upstream{}, false
+	}
+	name, ok := node.Text()
+	if !ok {
+		return budget.Upstream{}, false
+	}
+	upstream, credential, err := l.cfg.Find(name)
+	if err != nil {
+		node.Fail("budget = %q: there is none such%s", name, l.budgets())
+		return budget.Upstream{}, false
+	}
+	j.Budget, j.credential, j.upstream = name, credential, upstream.Name
+	return upstream, l.whole
+}
+
+// budgets names those there are.
+func (l *loader) budgets() string {
+	if names := l.cfg.Budgets(); len(names) > 0 {
+		return "; there is " + strings.Join(names, ", ")
+	}
+	return ""
+}
+
+// operation reads an operation that must be priced and counted.
+func (l *loader) operation(node budget.Node, upstream budget.Upstream, known bool) string {
+	name, ok := node.Text()
+	if ok && checkOperation(node, name, upstream, known) {
+		return name
+	}
+	return ""
+}
+
+// checkOperation notes an operation without a price, or that no limit covers.
+func checkOperation(node budget.Node, name string, upstream budget.Upstream, known bool) bool {
+	if !budget.ValidName(name) {
+		node.Fail("operation %q: use letters, digits, '.', '_' and '-', at most 63", name)
+		return false
+	}
+	if !known {
+		return true
+	}
+	if _, priced := upstream.Costs[name]; !priced && !upstream.Unknown.Allowed {
+		node.Fail("operation %q has no price: add it to [upstream.%s.costs], or mend the name", name, upstream.Name)
+		return false
+	}
+	if !slices.ContainsFunc(upstream.Limits, func(limit budget.Limit) bool { return limit.Covers(name) }) {
+		node.Fail("no limit covers operation %q: add it to a limit's operations in [upstream.%s.limit]", name, upstream.Name)
+		return false
+	}
+	return true
+}
+
+func (j *Job) readSchedule(job budget.Node, t map[string]budget.Node) {
+	zone, hasZone := t["timezone"].Text()
+	if !hasZone {
+		zone = "UTC"
+	}
+	node := t["schedule"]
+	if !node.Exists() {
+		job.Fail("job %s has no schedule: write schedule = \"0 */3 * * *\"", j.Name)
+		return
+	}
+	spec, ok := node.Text()
+	if !ok {
+		return
+	}
+	schedule, err := ParseSchedule(spec, zone)
+	var unknown *zoneError
+	switch {
+	case errors.As(err, &unknown):
+		t["timezone"].Fail("%s", err)
+		return
+	case err != nil:
+		node.Fail("schedule = %q: %s", spec, err)
+		return
+	}
+	j.Schedule = schedule
+	if eitherDay(spec) {
+		node.Warn("schedule = %q: with both day of month and day of week given, either is enough; write * for one of them", spec)
+	}
+}
+
+func (j *Job) readRegions(node budget.Node) {
+	j.Regions = []string{""}
+	names, ok := node.Texts()
+	if !ok {
+		return
+	}
+	if len(names) == 0 {
+		node.Fail("regions is empty: name some, or leave the key out for one run without a region")
+		return
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		switch {
+		case !budget.ValidName(name):
+			node.Fail("region %q: a name begins with a letter or digit and goes on with up to 62 of letters, digits, '.', '_' and '-'", name)
+		case seen[name]:
+			node.Fail("region %q stands there twice: take one out", name)
+		}
+		seen[name] = true
+	}
+	j.Regions = names
+}
+
+func (j *Job) readSpans(t map[string]budget.Node) {
+	for _, span := range []struct {
+		key         string
+		least, most time.Duration
+		into        *time.Duration
+	}{
+		{"stagger", 0, 24 * time.Hour, &j.Stagger},
+		{"timeout", time.Second, 24 * time.Hour, &j.Timeout},
+		{"grace", 0, time.Hour, &j.Grace},
+		{"max_wait", 0, time.Hour, &j.MaxWait},
+	} {
+		if d, ok := t[span.key].Duration(span.least, span.most); ok {
+			*span.into = d
+		}
+	}
+	if j.Schedule != nil && j.Stagger > 0 && j.Stagger >= j.Schedule.LeastGap() {
+		t["stagger"].Warn("stagger = %q is not less than the %s between two ticks: passes would overlap and be skipped", j.Stagger, j.Schedule.LeastGap())
+	}
+}
+
+func (j *Job) readCommand(node budget.Node) {
+	words, ok := node.Texts()
+	if ok && (len(words) == 0 || words[0] == "") {
+		node.Fail("command names no program: write command = [\"./fetch.sh\", \"{region}\"]")
+		return
+	}
+	for _, word := range words {
+		checkPlaceholders(node, word)
+	}
+	j.Command = words
+}

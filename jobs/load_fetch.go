@@ -1,0 +1,192 @@
+package jobs
+
+import (
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// fetch reads a [job.NAME.fetch] table. The operation may stand at the job.
+func (l *loader) fetch(job, node budget.Node, j *Job, operation string, upstream budget.Upstream, known bool) {
+	j.Fetch = &Fetch{Operation: operation}
+	f := j.Fetch
+	t := node.Table("operation", "url", "secret", "next_page", "max_pages", "items", "output")
+	if own := l.operation(t["operation"], upstream, known); own != "" {
+		if operation != "" && operation != own {
+			t["operation"].Fail("operation = %q: the job says %q: keep one of them", own, operation)
+		}
+		f.Operation = own
+	}
+	if !t["operation"].Exists() && operation == "" {
+		node.Fail("job %s: its fetch has no operation: write operation = \"…\", which gives each page its price", j.Name)
+	}
+	j.readURL(node, t["url"])
+	j.readSecret(t["secret"])
+	f.readNextPage(t["next_page"])
+	if pages, ok := t["max_pages"].Number(1, 1_000_000); ok {
+		f.MaxPages = int(pages)
+		if !t["next_page"].Exists() && pages > 1 {
+			t["max_pages"].Warn("max_pages without next_page: one page is all there is; say where the next page's token stands")
+		}
+	}
+	if items, ok := t["items"].Text(); ok {
+		checkPath(t["items"], items)
+		f.Items = items
+	}
+	l.output(node, t["output"], j)
+	f.checkQuery(t)
+}
+
+func (j *Job) readURL(fetch, node budget.Node) {
+	if !node.Exists() {
+		fetch.Fail("job %s: its fetch has no url: write url = \"https://…\"", j.Name)
+		return
+	}
+	text, ok := node.Text()
+	if !ok {
+		return
+	}
+	address, err := url.Parse(placeholder.ReplaceAllString(text, "x"))
+	switch {
+	case err != nil:
+		node.Fail("url cannot be read: write \"https://host/path?query\"")
+	case address.Scheme != "http" && address.Scheme != "https" || address.Host == "":
+		node.Fail("url names no host: begin it with \"https://host/\"")
+	case address.User != nil:
+		node.Fail("url holds a user: take it out and name the secret in [upstream.NAME.credential.LABEL]")
+	case address.Fragment != "":
+		node.Fail("url holds a '#': what follows is never sent; take it out")
+	default:
+		checkPlaceholders(node, text)
+		j.Fetch.URL = text
+		if len(j.Regions) > 1 && !strings.Contains(text, "{region}") {
+			node.Warn("url has no {region}: every region fetches the same")
+		}
+	}
+}
+
+func (j *Job) readSecret(node budget.Node) {
+	if !node.Exists() {
+		return
+	}
+	if !node.IsTable() {
+		node.Fail("secret says how the secret is sent, it is not the secret: write { query = \"key\" } or { header = \"Authorization\", prefix = \"Bearer \" }")
+		return
+	}
+	t := node.Table("query", "header", "prefix")
+	query, hasQuery := t["query"].Text()
+	header, hasHeader := t["header"].Text()
+	prefix, hasPrefix := t["prefix"].Text()
+	switch {
+	case t["query"].Exists() && t["header"].Exists():
+		node.Fail("secret goes into query and header: keep one")
+	case !t["query"].Exists() && !t["header"].Exists():
+		node.Fail("secret goes nowhere: write { query = \"key\" } or { header = \"Authorization\", prefix = \"Bearer \" }")
+	case hasQuery && query == "":
+		t["query"].Fail("query is empty: write the parameter's name, such as \"key\"")
+	case hasHeader && !headerName.MatchString(header):
+		t["header"].Fail("header = %q is no header's name: write \"Authorization\" or \"X-Api-Key\"", header)
+	case hasPrefix && !hasHeader:
+		t["prefix"].Fail("prefix belongs to a header: write header = \"Authorization\" beside it, or take it out")
+	case hasPrefix && strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r > '~' }):
+		t["prefix"].Fail("prefix = %q: use printable ASCII characters", prefix)
+	}
+	j.Fetch.SecretQuery, j.Fetch.SecretHeader, j.Fetch.SecretPrefix = query, header, prefix
+	if j.Budget != "" && j.credential.SecretEnv == "" && j.credential.SecretFile == "" {
+		node.Fail("budget %s has no secret to send: write secret_env = \"NAME\" in [upstream.%s.credential.%s]", j.Budget, j.upstream, j.credential.Label)
+	}
+}
+
+func (f *Fetch) readNextPage(node budget.Node) {
+	if !node.Exists() {
+		return
+	}
+	if !node.IsTable() {
+		node.Fail("next_page is no table: write { param = \"pageToken\", from = \"nextPageToken\" }")
+		return
+	}
+	t := node.Table("param", "from")
+	f.NextParam, _ = t["param"].Text()
+	f.NextFrom, _ = t["from"].Text()
+	if !t["param"].Exists() || !t["from"].Exists() || t["param"].IsText() && f.NextParam == "" {
+		node.Fail("next_page lacks param or from: write { param = \"pageToken\", from = \"nextPageToken\" }")
+		return
+	}
+	if t["from"].IsText() {
+		checkPath(t["from"], f.NextFrom)
+	}
+}
+
+func (l *loader) output(fetch, node budget.Node, j *Job) {
+	if !node.Exists() {
+		fetch.Fail("job %s: its fetch has no output: write output = \"data/{job}/{region}/{tick}.ndjson\"", j.Name)
+		return
+	}
+	text, ok := node.Text()
+	if !ok {
+		return
+	}
+	checkPlaceholders(node, text)
+	if !strings.Contains(text, "{tick}") {
+		node.Fail("output = %q has no {tick}: passes would meet in one file; write \"data/{job}/{region}/{tick}.ndjson\"", text)
+	}
+	if len(j.Regions) > 1 && !strings.Contains(text, "{region}") {
+		node.Fail("output = %q has no {region}: regions would meet in one file; write \"data/{job}/{region}/{tick}.ndjson\"", text)
+	}
+	if strings.HasSuffix(text, "/") || strings.HasSuffix(text, partialSuffix) || filepath.Base(text) == ".." {
+		node.Fail("output = %q names no file: write \"data/{job}/{region}/{tick}.ndjson\"; %s is for files that were cut", text, partialSuffix)
+	}
+	j.Fetch.Output = l.cfg.Path(text)
+	path := filepath.Clean(strings.ReplaceAll(j.Fetch.Output, "{job}", j.Name))
+	if other, taken := l.outputs[path]; taken {
+		node.Fail("output = %q is where job %s writes: put {job} into it", text, other)
+	}
+	l.outputs[path] = j.Name
+}
+
+// checkQuery notes a parameter that would be sent twice.
+func (f *Fetch) checkQuery(t map[string]budget.Node) {
+	if f.SecretQuery != "" && f.SecretQuery == f.NextParam {
+		t["next_page"].Fail("param %q carries the secret already: one of the two is wrong", f.NextParam)
+	}
+	address, err := url.Parse(placeholder.ReplaceAllString(f.URL, "x"))
+	if err != nil {
+		return
+	}
+	query := address.Query()
+	if f.SecretQuery != "" && query.Has(f.SecretQuery) {
+		t["url"].Fail("url holds %q, which the secret is sent as: take it out of the url", f.SecretQuery)
+	}
+	if f.NextParam != "" && query.Has(f.NextParam) {
+		t["url"].Fail("url holds %q, which next_page sends: take it out of the url", f.NextParam)
+	}
+}
+
+var (
+	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
+	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+)
+
+// checkPlaceholders notes placeholders that stand for nothing.
+func checkPlaceholders(node budget.Node, text string) {
+	for _, found := range placeholder.FindAllString(text, -1) {
+		switch found {
+		case "{job}", "{region}", "{tick}":
+		default:
+			node.Fail("%s holds %s, which stands for nothing: there are {job}, {region} and {tick}; write a brace of its own as %%7B or %%7D", node.Key(), found)
+		}
+	}
+}
+
+// checkPath notes a dotted path that cannot lead anywhere.
+func checkPath(node budget.Node, path string) {
+	for part := range strings.SplitSeq(path, ".") {
+		if part == "" {
+			node.Fail("%s = %q is no path: write names joined by dots, such as \"data.items\"", node.Key(), path)
+			return
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// A pass keeps its mark for as long as it takes.
+func TestTheMarkIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\ntimeout = \"1h\""})
+		w.options.Transport = direct{slow(10*time.Minute, w.sandbox)}
+		var other Pass
+		time.AfterFunc(25*time.Minute, func() { other = w.once() })
+		if p := w.once(); p.Outcome != Succeeded {
+			t.Errorf("pass %s (%s)", p.Outcome, p.Reason)
+		}
+		if other.Reason != ReasonOverlap {
+			t.Errorf("the other pass: %s (%s)", other.Outcome, other.Reason)
+		}
+	})
+}
+
+// A pass whose mark was taken is lost: it ends, and leaves the other's state
+// alone.
+func TestALostMarkEndsThePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stolen := &thief{}
+		w := newWorld(t, setup{job: `regions = ["US", "GB"]`})
+		stolen.JobStore = w.store
+		w.options.State = stolen
+		w.options.Transport = direct{slow(10*time.Second, w.sandbox)}
+		p := w.once()
+		equal(t, "runs", outcomes(p), []string{"US lost overlap", "GB lost overlap"})
+		if p.Outcome != Lost || p.Runs[0].Pages != 2 {
+			t.Errorf("pass %+v", p)
+		}
+		if w.state().Last != nil {
+			t.Errorf("it recorded %s", w.state().Last)
+		}
+		w.logged("another pass took the job's mark", "job=trending")
+	})
+}
+
+// thief is a state in which another pass takes every mark.
+type thief struct{ budget.JobStore }
+
+func (*thief) Renew(context.Context, string, string, int64) (bool, error) { return false, nil }
+
+func (*thief) End(context.Context, string, string, string, []byte) (bool, error) { return false, nil }
+
+// away is a state, and a store of ledgers, that does not answer.
+type away struct {
+	budget.JobStore
+	budget.Store
+}
+
+var errAway = errors.Join(budget.ErrUnavailable, errors.New("connection refused"))
+
+func (away) Begin(context.Context, budget.BeginPass) (budget.BeginResult, budget.JobState, error) {
+	return 0, budget.JobState{}, errAway
+}
+
+func (away) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
+	return budget.Decisions{}, errAway
+}
+
+func TestAPassWithoutAStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		w.options.State = away{JobStore: w.store}
+		if p := w.once(); p.Outcome != Failed || p.Reason != ReasonStore || len(p.Runs) != 0 {
+			t.Errorf("pass %+v", p)
+		}
+		w.logged("pass not started", "reason=store", "connection refused")
+	})
+}
+
+// A page that cannot be charged is not asked for.
+func TestARunWithoutAStoreAsksForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{Handler: answering(http.StatusOK, "", "{}")}
+		w := newWorld(t, setup{job: oneRegion, upstream: upstream})
+		b, err := budget.New(away{Store: w.store}, w.options.Budgets["youtube/key1"].Spec())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.options.Budgets["youtube/key1"] = b
+		run := w.once().Runs[0]
+		if run.Outcome != Failed || run.Reason != ReasonStore || upstream.count() != 0 || !strings.Contains(run.Error, "connection refused") {
+			t.Errorf("run %+v, %d requests", run, upstream.count())
+		}
+	})
+}
+
+func TestAManualPassTakesTheNextFreeSecond(t *testing.T) {
+	at := func(s string) time.Time {
+		tick, err := time.Parse("15:04:05.000", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tick.AddDate(2026, 0, 0)
+	}
+	for _, test := range []struct {
+		schedule, now, last, want string
+	}{
+		{"0 * * * *", "10:20:30.900", "09:00:00.000", "10:20:30.000"},
+		{"0 * * * *", "10:00:00.100", "09:00:00.000", "10:00:01.000"}, // the schedule's own
+		{"0 * * * *", "10:20:30.900", "10:20:30.000", "10:20:31.000"}, // taken
+		{"0 * * * *", "10:20:30.900", "10:20:40.000", "10:20:41.000"},
+		{"0 * * * *", "09:59:58.000", "09:59:59.000", "10:00:01.000"}, // after the last, past a tick
+		{"@every 2s", "10:00:00.000", "09:00:00.000", "10:00:01.000"},
+		{"@every 1s", "10:00:00.000", "09:00:00.000", ""},
+	} {
+		schedule, err := ParseSchedule(test.schedule, "UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &Job{Schedule: schedule}
+		tick, free := j.freeSecond(at(test.now), at(test.last))
+		if free != (test.want != "") || free && !tick.Equal(at(test.want)) {
+			t.Errorf("%s at %s after %s: %s %t, want %s", test.schedule, test.now, test.last, tick, free, test.want)
+		}
+	}
+}
+
+func TestManualPassesOfOneSecondGetTheirOwnTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		var ticks []string
+		for range 3 {
+			ticks = append(ticks, w.once().Tick.Format(TickFormat))
+		}
+		equal(t, "ticks", ticks, []string{"20000101T000001Z", "20000101T000002Z", "20000101T000003Z"})
+		if n := len(w.files()); n != 3 {
+			t.Errorf("%d files, want 3", n)
+		}
+	})
+}

@@ -1,0 +1,310 @@
+package jobs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/jobs/sandbox"
+)
+
+// served is what the sandbox answers for a region, a compact line a page.
+func served(t *testing.T, region string) string {
+	t.Helper()
+	query := url.Values{"part": {"snippet,statistics"}, "chart": {"mostPopular"}, "maxResults": {"50"}, "regionCode": {region}}
+	var lines bytes.Buffer
+	for {
+		body := sandbox.Body("/youtube/v3/videos", query, 0)
+		if err := json.Compact(&lines, body); err != nil {
+			t.Fatal(err)
+		}
+		lines.WriteByte('\n')
+		var page struct{ NextPageToken string }
+		if err := json.Unmarshal(body, &page); err != nil {
+			t.Fatal(err)
+		}
+		if page.NextPageToken == "" {
+			return lines.String()
+		}
+		query.Set("pageToken", page.NextPageToken)
+	}
+}
+
+func TestAPassFetchesEveryRegionInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream})
+		upstream.Handler = w.sandbox
+		p := w.once()
+		if p.Outcome != Succeeded || p.Units != 32 || p.Job != "trending" {
+			t.Fatalf("pass %s of %d units: %v\n%s", p.Outcome, p.Units, p.Runs, w.log)
+		}
+		equal(t, "order", upstream.firsts(), allRegions)
+		for i, run := range p.Runs {
+			if run.Region != allRegions[i] || run.Pages != 4 || run.Units != 4 || run.Calls != 4 {
+				t.Errorf("run %d: %+v", i, run)
+			}
+			want := filepath.Join(w.dir, "data/trending", run.Region, p.Tick.Format(TickFormat)+".ndjson")
+			if run.Output != want {
+				t.Errorf("output %s, want %s", run.Output, want)
+			}
+			got, err := os.ReadFile(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != served(t, run.Region) {
+				t.Errorf("region %s: the file is not what the sandbox served", run.Region)
+			}
+		}
+		if u := w.sandbox.Usage(); u.Units != 32 || u.Requests != 32 || u.Rejected != 0 {
+			t.Errorf("sandbox counted %+v", u)
+		}
+		if used := w.used(); used != 32 {
+			t.Errorf("ledger counted %d units, want 32", used)
+		}
+		if len(w.files()) != 8 {
+			t.Errorf("files %v", w.files())
+		}
+	})
+}
+
+// The limit cuts the fourth pass in the middle of its first region: what was
+// fetched is kept, nothing after it is started, and the next pass begins with
+// the first region that was not.
+func TestThePassIsCutExactlyAtTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{limit: 98, quota: 98, upstream: upstream})
+		upstream.Handler = w.sandbox
+		for i := range 3 {
+			if p := w.once(); p.Outcome != Succeeded || p.Units != 32 {
+				t.Fatalf("pass %d: %s, %d units", i+1, p.Outcome, p.Units)
+			}
+		}
+		upstream.forget()
+		p := w.once()
+		if p.Outcome != Exhausted || p.Reason != ReasonLimit || p.Units != 2 {
+			t.Errorf("fourth pass: %s (%s), %d units; want exhausted (limit), 2 units", p.Outcome, p.Reason, p.Units)
+		}
+		want := []string{"US exhausted limit"}
+		for _, region := range allRegions[1:] {
+			want = append(want, region+" skipped exhausted")
+		}
+		equal(t, "runs", outcomes(p), want)
+		cut := p.Runs[0]
+		if cut.Pages != 2 || cut.Units != 2 || !strings.HasSuffix(cut.Output, ".ndjson.partial") {
+			t.Errorf("the region that was cut: %+v", cut)
+		}
+		kept, err := os.ReadFile(cut.Output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := slices.Collect(strings.Lines(served(t, "US")))
+		if string(kept) != whole[0]+whole[1] {
+			t.Errorf("what was kept is not the first two pages")
+		}
+		if _, err := os.Stat(strings.TrimSuffix(cut.Output, ".partial")); !os.IsNotExist(err) {
+			t.Errorf("a cut run has a file under its final name: %v", err)
+		}
+		equal(t, "regions asked for", upstream.firsts(), []string{"US"})
+		if u := w.sandbox.Usage(); u.Units != 98 || u.Rejected != 0 {
+			t.Errorf("sandbox counted %+v, want 98 units and none rejected", u)
+		}
+		if used := w.used(); used != 98 {
+			t.Errorf("ledger has %d units, want 98", used)
+		}
+		if next := w.state().NextRegion; next != "GB" {
+			t.Errorf("the next pass begins with %q, want GB", next)
+		}
+		w.logged("msg=refused", "job=trending", "budget=youtube/key1", "region=US", "operation=videos.list",
+			"run=trending/"+p.Tick.Format(TickFormat)+"/US", "retry_at=2000-01-02T00:00:00.000000Z")
+
+		after(24 * time.Hour)
+		upstream.forget()
+		rotated := slices.Concat(allRegions[1:], allRegions[:1])
+		if p := w.once(); p.Outcome != Succeeded {
+			t.Errorf("after a day: %s %v", p.Outcome, outcomes(p))
+		}
+		equal(t, "order of the next pass", upstream.firsts(), rotated)
+		if next := w.state().NextRegion; next != "" {
+			t.Errorf("after a whole pass the next begins with %q, want the first", next)
+		}
+	})
+}
+
+// When what a region needs does not fit at its start, it is not started: it
+// costs nothing, leaves no file, and is the next pass's first.
+func TestARegionThatDoesNotFitIsNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 100, quota: 100})
+		for range 3 {
+			w.once()
+		}
+		p := w.once()
+		want := []string{"US succeeded", "GB exhausted limit"}
+		for _, region := range allRegions[2:] {
+			want = append(want, region+" skipped exhausted")
+		}
+		equal(t, "runs", outcomes(p), want)
+		if run := p.Runs[1]; run.Units != 0 || run.Pages != 0 || run.Output != "" || run.Error == "" {
+			t.Errorf("the region that did not fit: %+v", run)
+		}
+		if u := w.sandbox.Usage(); u.Units != 100 || u.Rejected != 0 {
+			t.Errorf("sandbox counted %+v", u)
+		}
+		if next := w.state().NextRegion; next != "GB" {
+			t.Errorf("next region %q, want GB", next)
+		}
+		if n := len(w.files()); n != 25 {
+			t.Errorf("%d files, want 25", n)
+		}
+		before := w.sandbox.Usage()
+		if p := w.once(); p.Outcome != Exhausted || p.Runs[0].Region != "GB" || w.sandbox.Usage() != before {
+			t.Errorf("a pass on a spent budget: %s %v", p.Outcome, outcomes(p))
+		}
+	})
+}
+
+// With the limiter out of the way the same sandbox refuses, and says so: the
+// count of none rejected is worth something.
+func TestWithoutALimitTheUpstreamRejects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{limit: 1_000_000, quota: 98})
+		for range 3 {
+			w.once()
+		}
+		p := w.once()
+		if p.Outcome != Failed || p.Reason != "status 403" {
+			t.Errorf("pass %s (%s), want failed (status 403)", p.Outcome, p.Reason)
+		}
+		want := make([]string, 0, len(allRegions))
+		for _, region := range allRegions {
+			want = append(want, region+" failed status 403")
+		}
+		equal(t, "runs", outcomes(p), want)
+		if u := w.sandbox.Usage(); u.Units != 98 || u.Rejected != 8 {
+			t.Errorf("sandbox counted %+v, want 98 units and 8 rejected", u)
+		}
+		if !strings.Contains(p.Runs[0].Error, "exceeded your") {
+			t.Errorf("error %q does not tell what the upstream said", p.Runs[0].Error)
+		}
+	})
+}
+
+// A refusal that lasts no longer than max_wait is waited out, before a run and
+// between its pages.
+func TestAShortRefusalIsWaitedOut(t *testing.T) {
+	for _, test := range []struct {
+		name, wait string
+		outcome    Outcome
+		took       time.Duration
+		pages      int
+	}{
+		{"as long as the wait", "10s", Succeeded, 10 * time.Second, 4},
+		{"a microsecond longer", "9.999999s", Exhausted, 0, 3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, setup{
+					job: `regions = ["US"]` + "\nmax_wait = \"" + test.wait + `"`,
+					more: `
+[upstream.youtube.limit.burst]
+limit = 3
+window = "10s"`,
+				})
+				began := time.Now()
+				p := w.once()
+				if p.Outcome != test.outcome || p.Runs[0].Pages != test.pages {
+					t.Errorf("%s after %d pages, want %s after %d", p.Outcome, p.Runs[0].Pages, test.outcome, test.pages)
+				}
+				// Entries of one instant stand a microsecond apart, so the
+				// first to come back is exactly its window away.
+				if took := time.Since(began).Truncate(time.Millisecond); took != test.took {
+					t.Errorf("took %s, want %s", took, test.took)
+				}
+			})
+		})
+	}
+}
+
+func TestARunWaitsForRoomBeforeItStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{
+			job:   "regions = [\"US\", \"GB\"]\nneeds = { \"videos.list\" = 4 }",
+			fetch: "max_pages = 4",
+			more:  "[upstream.youtube.limit.burst]\nlimit = 4\nwindow = \"20s\"", upstream: upstream,
+		})
+		upstream.Handler = w.sandbox
+		began := time.Now()
+		if p := w.once(); p.Outcome != Succeeded {
+			t.Fatalf("%s: %v", p.Outcome, outcomes(p))
+		}
+		// The last of the four charges stands 3 µs after the first.
+		if at := upstream.requests[4].at.Sub(began); at != 20*time.Second+3*time.Microsecond {
+			t.Errorf("the second region started at %s, want all four units back at 20.000003s", at)
+		}
+		w.logged("refused; waiting", "limit=burst", "retry_at=2000-01-01T00:00:20.000000Z")
+	})
+}
+
+func TestTheRecordIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: `regions = ["US", "GB"]`})
+		p := w.once()
+		want := fmt.Sprintf(`{"tick":"2000-01-01T00:00:01.000000Z","outcome":"succeeded","reason":"","units":8,"runs":[`+
+			`{"region":"US","outcome":"succeeded","reason":"","units":4,"calls":4,"pages":4,"output":%q,"error":""},`+
+			`{"region":"GB","outcome":"succeeded","reason":"","units":4,"calls":4,"pages":4,"output":%q,"error":""}]}`,
+			p.Runs[0].Output, p.Runs[1].Output)
+		if got := string(w.state().Last); got != want {
+			t.Errorf("record\n got %s\nwant %s", got, want)
+		}
+		var read Record
+		if err := json.Unmarshal(w.state().Last, &read); err != nil || !read.Tick.Equal(p.Tick.Time) {
+			t.Errorf("read back: %v, tick %s", err, read.Tick)
+		}
+		if state := w.state(); state.Held || state.LastManual != p.Tick.UnixMicro() || state.LastTick != 0 {
+			t.Errorf("state %+v", state)
+		}
+	})
+}
+
+func TestAtMostParallelRunsGoAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		parallel string
+		want     int
+	}{{"", 1}, {"parallel = 3", 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex // guards the two below
+			running, most := 0, 0
+			count := func(by int) {
+				mu.Lock()
+				defer mu.Unlock()
+				running += by
+				most = max(most, running)
+			}
+			w := newWorld(t, setup{job: test.parallel, fetch: "max_pages = 1", upstream: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+				count(1)
+				after(time.Second)
+				count(-1)
+				_, _ = rw.Write([]byte("{}"))
+			})})
+			if p := w.once(); p.Outcome != Succeeded {
+				t.Fatalf("%s", p.Outcome)
+			}
+			if most != test.want {
+				t.Errorf("%q: %d at once, want %d", test.parallel, most, test.want)
+			}
+		})
+	}
+}

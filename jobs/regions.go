@@ -1,0 +1,176 @@
+package jobs
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// runAll starts the regions in order and waits for all. Only this loop starts
+// runs, one after the other, so what is not started is always the rest.
+func (p *pass) runAll(order []string) []Run {
+	runs := make([]Run, len(order))
+	parallel := p.job.Parallel
+	switch {
+	case parallel == 0 && p.once:
+		parallel = 1
+	case parallel == 0:
+		parallel = len(order)
+	}
+	slots := make(chan struct{}, parallel)
+	over := &spent{done: make(chan struct{})}
+	began := time.Now()
+	var running sync.WaitGroup
+	var rest *ending // of the regions that are not started
+	started := 0
+	for ; started < len(order); started++ {
+		run := &runs[started]
+		run.Region = order[started]
+		rest = p.admit(started, began, slots, over)
+		if rest != nil && rest.outcome != Failed {
+			break
+		}
+		if rest != nil { // the look itself failed, and with it this run
+			p.ended(run, rest)
+			<-slots
+			continue
+		}
+		running.Go(func() {
+			defer func() { <-slots }()
+			end := p.run(run)
+			p.ended(run, end)
+			if end != nil && end.outcome == Exhausted {
+				over.once.Do(func() { close(over.done) })
+			}
+		})
+	}
+	running.Wait()
+	if started < len(order) {
+		p.next = order[started]
+	}
+	for place := started; place < len(order); place++ {
+		runs[place].Region = order[place]
+		p.ended(&runs[place], rest)
+		if rest.outcome == Exhausted { // of what the first of them needs
+			rest = &ending{Skipped, ReasonExhausted, nil}
+		}
+	}
+	return runs
+}
+
+// spent tells the regions still to be started that one before them was
+// exhausted.
+type spent struct {
+	once sync.Once
+	done chan struct{}
+}
+
+// admit lets the region at a place start: when its offset has come, a slot is
+// free, and what it needs would fit. With a nil or failed ending the slot is
+// taken.
+func (p *pass) admit(place int, began time.Time, slots chan struct{}, over *spent) *ending {
+	if !p.once {
+		timer := time.NewTimer(time.Until(began.Add(p.job.Offset(place))))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-over.done:
+		case <-p.soft.Done():
+		}
+	}
+	select {
+	case slots <- struct{}{}:
+	case <-over.done:
+	case <-p.soft.Done():
+	}
+	select {
+	case <-over.done:
+		return &ending{Skipped, ReasonExhausted, nil}
+	case <-p.soft.Done():
+		return cut(p.soft)
+	default:
+		return p.look(over)
+	}
+}
+
+// look waits until what a run needs would fit, at most the job's MaxWait.
+func (p *pass) look(over *spent) *ending {
+	latest := time.Now().Add(p.job.MaxWait)
+	for {
+		err := p.budget.Room(p.hard, p.job.Needs, p.job.Floor)
+		if err == nil {
+			return nil
+		}
+		end := refusal(p.hard, err)
+		var refused *budget.RefusedError
+		if end.outcome != Exhausted || !errors.As(err, &refused) {
+			return end
+		}
+		waits := refused.RetryAfter > 0 && !time.Now().Add(refused.RetryAfter).After(latest)
+		p.logRefusal(p.log, refused, waits)
+		if !waits {
+			return end
+		}
+		if end := p.waitUnless(over, refused.RetryAfter); end != nil {
+			return end
+		}
+	}
+}
+
+// waitUnless waits for units; an ending when another region is exhausted or
+// the pass is to end.
+func (p *pass) waitUnless(over *spent, d time.Duration) *ending {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-over.done:
+		return &ending{Skipped, ReasonExhausted, nil}
+	case <-p.soft.Done():
+		return cut(p.soft)
+	}
+}
+
+// logRefusal says once what did not fit and when it will.
+func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits bool) {
+	at := slog.LevelWarn
+	message := "refused"
+	if waits {
+		at, message = slog.LevelInfo, "refused; waiting"
+	}
+	fields := []any{"operation", refused.Operation, "units", refused.Units, "limit", refused.Limit, "remaining", refused.Remaining}
+	if !refused.RetryAt.IsZero() {
+		fields = append(fields, "retry_at", refused.RetryAt.UTC().Format(instantFormat))
+	}
+	log.Log(p.hard, at, message, fields...)
+}
+
+// ended fills in how a run ended and tells of it.
+func (p *pass) ended(run *Run, end *ending) {
+	run.Outcome = Succeeded
+	if end != nil {
+		run.Outcome, run.Reason = end.outcome, end.reason
+		if end.err != nil {
+			run.Error = end.err.Error()
+		}
+	}
+	if p.options.Report != nil {
+		p.report.Lock()
+		defer p.report.Unlock()
+		p.options.Report(p.job, p.tick, *run)
+		return
+	}
+	fields := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region), "operation", p.job.Fetch.Operation, "outcome", run.Outcome}
+	if run.Reason != "" {
+		fields = append(fields, "reason", run.Reason)
+	}
+	fields = append(fields, "pages", run.Pages, "units", run.Units, "output", run.Output)
+	if run.Error != "" {
+		fields = append(fields, "error", run.Error)
+	}
+	p.log.Log(p.hard, level(run.Outcome), "run ended", fields...)
+}

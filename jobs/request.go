@@ -1,0 +1,127 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxBody is the largest body that is taken, in bytes, unpacked.
+const maxBody = 64 << 20
+
+// oneRequestTransport sends what it is given once. Go's transport repeats a GET
+// of its own accord when a kept connection turns out to be dead, and over
+// HTTP/2 in more cases, when the upstream may have counted the first: so each
+// request has an HTTP/1 connection of its own.
+func oneRequestTransport() http.RoundTripper {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DisableKeepAlives:   true,
+		Protocols:           protocols,
+		TLSHandshakeTimeout: 10 * time.Second,
+	}
+}
+
+// get asks for one page and returns its body. Redirects are not followed: they
+// would be a second request, and take the secret to another address.
+func (f *fetching) get(ctx context.Context, token string) ([]byte, *ending) {
+	secret, err := f.secret(f.job)
+	if err != nil {
+		return nil, failed(ReasonSecret, err)
+	}
+	request, err := f.request(ctx, token, secret)
+	if err != nil {
+		return nil, failed(ReasonNetwork, redacted(err, secret))
+	}
+	page := f.run.Pages + 1
+	response, err := f.options.Transport.RoundTrip(request)
+	if err != nil {
+		return nil, f.networkEnding(ctx, page, err, secret)
+	}
+	defer func() { _ = response.Body.Close() }() // what was read is what counts
+	body, err := io.ReadAll(io.LimitReader(response.Body, f.maxBody+1))
+	switch {
+	case response.StatusCode != http.StatusOK:
+		err := fmt.Errorf("page %d: the upstream answered %d %s%s", page, response.StatusCode, http.StatusText(response.StatusCode), excerpt(body, secret))
+		return nil, failed(fmt.Sprintf("status %d", response.StatusCode), err)
+	case err != nil:
+		return nil, f.networkEnding(ctx, page, err, secret)
+	case int64(len(body)) > f.maxBody:
+		return nil, failed(ReasonBody, fmt.Errorf("page %d: the body has more than %d bytes: ask for smaller pages", page, f.maxBody))
+	}
+	return body, nil
+}
+
+// networkEnding tells a run that was cut from an upstream that did not answer.
+func (f *fetching) networkEnding(ctx context.Context, page int, err error, secret string) *ending {
+	if ctx.Err() != nil {
+		return cut(ctx)
+	}
+	var shown *url.Error // its text begins with the URL
+	if errors.As(err, &shown) {
+		err = shown.Err
+	}
+	return failed(ReasonNetwork, redacted(fmt.Errorf("page %d: no answer from %s: %w", page, f.host(), err), secret))
+}
+
+// request makes the GET for a page, with its token and the secret.
+func (f *fetching) request(ctx context.Context, token, secret string) (*http.Request, error) {
+	fetch := f.job.Fetch
+	address, err := url.Parse(f.job.expand(fetch.URL, f.tick, f.run.Region))
+	if err != nil {
+		return nil, errors.New("the url cannot be read")
+	}
+	if f.options.Sandbox != nil {
+		address.Scheme, address.Host = f.options.Sandbox.Scheme, f.options.Sandbox.Host
+	}
+	if token != "" {
+		addQuery(address, fetch.NextParam, token)
+	}
+	if fetch.SecretQuery != "" {
+		addQuery(address, fetch.SecretQuery, secret)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return nil, errors.New("the url cannot be asked for")
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "quotactl")
+	if fetch.SecretHeader != "" {
+		request.Header.Set(fetch.SecretHeader, fetch.SecretPrefix+secret)
+	}
+	return request, nil
+}
+
+// addQuery leaves the query as the job wrote it and adds one parameter.
+func addQuery(address *url.URL, name, value string) {
+	if address.RawQuery != "" {
+		address.RawQuery += "&"
+	}
+	address.RawQuery += url.QueryEscape(name) + "=" + url.QueryEscape(value)
+}
+
+// host is who is asked, for messages.
+func (f *fetching) host() string {
+	if f.options.Sandbox != nil {
+		return "the sandbox"
+	}
+	address, err := url.Parse(f.job.Fetch.URL)
+	if err != nil {
+		return "the upstream"
+	}
+	return address.Host
+}
+
+// expand fills in the placeholders of a URL or a path.
+func (j *Job) expand(text string, tick time.Time, region string) string {
+	return strings.NewReplacer(
+		"{job}", j.Name, "{region}", region, "{tick}", tick.UTC().Format(TickFormat),
+	).Replace(text)
+}

@@ -1,0 +1,104 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Options is what a Runner works with. State and Budgets are needed, the zero
+// value of the others is the default.
+type Options struct {
+	State State
+	// Budgets has the budget of every job, by name.
+	Budgets map[string]*budget.Budget
+	// Log takes what happens, with the fields job, region, run, budget and
+	// operation; nil drops it.
+	Log *slog.Logger
+	// Report is told the end of each run instead of Log. It is called for one
+	// run at a time.
+	Report func(job *Job, tick time.Time, run Run)
+	// Now is the wall clock that ticks go by; nil is time.Now.
+	Now func() time.Time
+	// Env looks secrets up; nil is os.LookupEnv.
+	Env func(name string) (string, bool)
+	// Transport sends the requests. It must send each once and follow no
+	// redirect: what is sent was charged. Nil is one that keeps to that.
+	Transport http.RoundTripper
+	// Sandbox is the address, scheme and host, of a sandbox upstream that
+	// stands for all upstreams; no secret is then read or sent.
+	Sandbox *url.URL
+}
+
+// Runner runs the passes of jobs. Use New; its verbs are Run and Once.
+type Runner struct {
+	jobs    []*Job
+	options Options
+	log     *slog.Logger
+	maxBody int64
+	report  sync.Mutex // lets one run at a time be reported
+}
+
+// New makes a Runner. The error names a job that is no fetch job, or whose
+// budget the options lack.
+func New(list []*Job, options Options) (*Runner, error) {
+	for _, j := range list {
+		if j.Fetch == nil {
+			return nil, fmt.Errorf("job %s is a command job, which this version does not run: give it a fetch table, or take it out", j.Name)
+		}
+		if options.Budgets[j.Budget] == nil {
+			return nil, fmt.Errorf("job %s: its budget %s is not open", j.Name, j.Budget)
+		}
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.Env == nil {
+		options.Env = os.LookupEnv
+	}
+	if options.Transport == nil {
+		options.Transport = oneRequestTransport()
+	}
+	return &Runner{jobs: list, options: options, log: options.Log, maxBody: maxBody}, nil
+}
+
+// Once runs one manual pass of each job, one job after the other and without
+// the stagger's waits. When drain is closed the run under way ends at its next
+// page boundary and no other is started; when ctx ends it is cut at once. The
+// passes that began are returned.
+func (r *Runner) Once(ctx context.Context, drain <-chan struct{}) []Pass {
+	var passes []Pass
+	for _, j := range r.jobs {
+		if stopped(ctx, drain) {
+			break
+		}
+		passes = append(passes, r.pass(ctx, drain, start{job: j, manual: true, once: true}))
+	}
+	return passes
+}
+
+// now is the wall clock alone: between two readings a suspended machine's
+// monotonic clock may have stood still.
+func (r *Runner) now() time.Time { return r.options.Now().Round(0) }
+
+// stopped reports whether nothing new is to be started.
+func stopped(ctx context.Context, drain <-chan struct{}) bool {
+	select {
+	case <-drain:
+		return true
+	case <-ctx.Done():
+		return true
+	default:
+		return false
+	}
+}

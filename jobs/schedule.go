@@ -1,0 +1,147 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones must not depend on the machine
+
+	"github.com/robfig/cron/v3"
+)
+
+// Schedule says when a job ticks. Ticks are whole seconds.
+//
+// A schedule that names hours goes by the wall clock of its zone: a time that
+// the clock skips ticks at the first instant after the gap, one that comes
+// twice ticks the first time. A schedule for every hour goes on through both
+// without a pause. "@every" counts from the Unix epoch, so that it does not
+// depend on when a process was started.
+type Schedule struct {
+	spec   string
+	zone   *time.Location
+	every  time.Duration // of "@every"; else fields is set
+	fields *cron.SpecSchedule
+}
+
+// firstDay is where schedules are tried out: a fixed day, so that a
+// configuration is right or wrong whenever it is read.
+var firstDay = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// ParseSchedule reads a cron line of five fields, a descriptor such as
+// "@daily", or "@every" with a span of whole seconds. The zone is an IANA name.
+// The error says what to write instead.
+func ParseSchedule(spec, zone string) (*Schedule, error) {
+	loc, err := time.LoadLocation(zone)
+	if err != nil || zone == "" || zone == "Local" {
+		return nil, &zoneError{zone}
+	}
+	s := &Schedule{spec: spec, zone: loc}
+	if strings.HasPrefix(spec, "TZ=") || strings.HasPrefix(spec, "CRON_TZ=") {
+		return nil, errors.New("a zone has a key of its own: take it out and write timezone = \"…\"")
+	}
+	if spec == "@reboot" {
+		return nil, errors.New("@reboot is no time: start the daemon with --now instead")
+	}
+	if span, ok := strings.CutPrefix(spec, "@every"); ok {
+		s.every, err = parseEvery(span)
+		return s, err
+	}
+	if s.fields, err = parseFields(spec); err != nil {
+		return nil, err
+	}
+	if s.Next(firstDay).IsZero() {
+		return nil, errors.New("it never fires: no such day comes; mend day of month and month")
+	}
+	return s, nil
+}
+
+// zoneError is a time zone that is not known.
+type zoneError struct{ zone string }
+
+func (e *zoneError) Error() string {
+	return fmt.Sprintf("unknown time zone %q: use an IANA name such as \"America/Los_Angeles\" or \"UTC\"", e.zone)
+}
+
+// parseEvery reads the span of an "@every".
+func parseEvery(span string) (time.Duration, error) {
+	every, err := time.ParseDuration(strings.TrimSpace(span))
+	if err != nil {
+		return 0, fmt.Errorf("%q is no span of time: write \"@every 90m\"", strings.TrimSpace(span))
+	}
+	if every < time.Second || every%time.Second != 0 || every > 366*24*time.Hour {
+		return 0, fmt.Errorf("@every takes whole seconds, 1s to 8784h, not %s", every)
+	}
+	return every, nil
+}
+
+// parseFields reads a cron line or a descriptor.
+func parseFields(spec string) (fields *cron.SpecSchedule, err error) {
+	defer func() { // the parser panics on some lines
+		if r := recover(); r != nil {
+			fields, err = nil, errors.New("it is no cron line; "+fieldsAdvice)
+		}
+	}()
+	if !strings.HasPrefix(spec, "@") {
+		if err := lintFields(spec); err != nil {
+			return nil, err
+		}
+	}
+	parsed, err := cron.ParseStandard(spec)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, fieldsAdvice)
+	}
+	fields, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, errors.New("it is no cron line; " + fieldsAdvice)
+	}
+	fields.Location = time.UTC // it is asked in wall-clock time
+	return fields, nil
+}
+
+// String is the schedule as it was written.
+func (s *Schedule) String() string { return s.spec }
+
+// Zone is the time zone that it goes by.
+func (s *Schedule) Zone() *time.Location { return s.zone }
+
+// Ticks reports whether there is a tick at the instant, to the second.
+func (s *Schedule) Ticks(at time.Time) bool {
+	at = at.Truncate(time.Second)
+	return s.Next(at.Add(-time.Second)).Equal(at)
+}
+
+// Next is the first tick after the instant, in UTC; the zero time when none
+// comes within five years.
+func (s *Schedule) Next(after time.Time) time.Time {
+	after = after.Round(0).UTC()
+	switch {
+	case s.every > 0:
+		every := int64(s.every / time.Second)
+		return time.Unix((after.Unix()/every+1)*every, 0).UTC()
+	case s.everyHour():
+		return s.nextElapsed(after)
+	}
+	return s.nextWall(after)
+}
+
+// LeastGap is the shortest span between two ticks, of the first few hundred.
+func (s *Schedule) LeastGap() time.Duration {
+	if s.every > 0 {
+		return s.every
+	}
+	const ticks = 400
+	tick := s.Next(firstDay)
+	least := time.Duration(0)
+	for range ticks {
+		next := s.Next(tick)
+		if next.IsZero() {
+			break
+		}
+		if gap := next.Sub(tick); least == 0 || gap < least {
+			least = gap
+		}
+		tick = next
+	}
+	return least
+}

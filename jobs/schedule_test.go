@@ -1,0 +1,172 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestScheduleNext(t *testing.T) {
+	for _, test := range []struct {
+		name, spec, zone, from string
+		want                   []string
+	}{
+		{"every three hours", "0 */3 * * *", "UTC", "2026-06-01T00:00:00Z", []string{"2026-06-01T03:00:00Z", "2026-06-01T06:00:00Z"}},
+		{"just before", "0 3 * * *", "UTC", "2026-06-01T02:59:59.999999Z", []string{"2026-06-01T03:00:00Z"}},
+		{"on the tick", "0 3 * * *", "UTC", "2026-06-01T03:00:00Z", []string{"2026-06-02T03:00:00Z"}},
+		{"within the tick's second", "0 3 * * *", "UTC", "2026-06-01T03:00:00.5Z", []string{"2026-06-02T03:00:00Z"}},
+		{"a zone", "30 9 * * 1-5", "Asia/Kolkata", "2026-06-05T05:00:00Z", []string{"2026-06-08T04:00:00Z"}},
+		{"names", "0 0 1 jan,jul *", "UTC", "2026-01-01T00:00:00Z", []string{"2026-07-01T00:00:00Z"}},
+		{"a leap day", "0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", []string{"2028-02-29T00:00:00Z"}},
+		{"daily", "@daily", "America/Los_Angeles", "2026-06-01T00:00:00Z", []string{"2026-06-01T07:00:00Z", "2026-06-02T07:00:00Z"}},
+		{"hourly", "@hourly", "UTC", "2026-06-01T00:30:00Z", []string{"2026-06-01T01:00:00Z"}},
+		{"either day", "0 0 13 * 5", "UTC", "2026-02-06T00:00:00Z", []string{"2026-02-13T00:00:00Z", "2026-02-20T00:00:00Z"}},
+
+		{"from the epoch on", "@every 7h", "UTC", "1970-01-01T00:00:00Z", []string{"1970-01-01T07:00:00Z", "1970-01-01T14:00:00Z"}},
+		{"whenever it is asked", "@every 90m", "UTC", "2026-06-01T00:17:23Z", []string{"2026-06-01T01:30:00Z", "2026-06-01T03:00:00Z"}},
+		{"every second", "@every 1s", "UTC", "2026-06-01T00:00:00.3Z", []string{"2026-06-01T00:00:01Z"}},
+
+		// 2026-03-08, Los Angeles: 02:00 to 03:00 is skipped, at 10:00 UTC.
+		{"in a gap", "30 2 * * *", "America/Los_Angeles", "2026-03-07T12:00:00Z", []string{"2026-03-08T10:00:00Z", "2026-03-09T09:30:00Z"}},
+		{"in a gap and after it", "30 2,3 * * *", "America/Los_Angeles", "2026-03-08T09:00:00Z", []string{"2026-03-08T10:00:00Z", "2026-03-08T10:30:00Z"}},
+		{"twice into one instant", "0,30 2,3 * * *", "America/Los_Angeles", "2026-03-08T09:00:00Z", []string{"2026-03-08T10:00:00Z", "2026-03-08T10:30:00Z", "2026-03-09T09:00:00Z"}},
+		{"every hour over a gap", "0 * * * *", "America/Los_Angeles", "2026-03-08T08:30:00Z", []string{"2026-03-08T09:00:00Z", "2026-03-08T10:00:00Z", "2026-03-08T11:00:00Z"}},
+		// 2026-11-01, Los Angeles: 01:00 to 02:00 comes twice, from 08:00 and
+		// from 09:00 UTC.
+		{"in an overlap", "30 1 * * *", "America/Los_Angeles", "2026-10-31T12:00:00Z", []string{"2026-11-01T08:30:00Z", "2026-11-02T09:30:00Z"}},
+		{"asked within an overlap", "30 1 * * *", "America/Los_Angeles", "2026-11-01T09:10:00Z", []string{"2026-11-02T09:30:00Z"}},
+		{"every hour over an overlap", "15 * * * *", "America/Los_Angeles", "2026-11-01T07:30:00Z", []string{"2026-11-01T08:15:00Z", "2026-11-01T09:15:00Z", "2026-11-01T10:15:00Z"}},
+		{"quarters over an overlap", "*/30 * * * *", "America/Los_Angeles", "2026-11-01T08:10:00Z", []string{"2026-11-01T08:30:00Z", "2026-11-01T09:00:00Z", "2026-11-01T09:30:00Z", "2026-11-01T10:00:00Z"}},
+		// Lord Howe shifts by half an hour: on 2026-10-04 02:00 becomes 02:30,
+		// at 15:30 UTC the day before.
+		{"half an hour", "0 4 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", []string{"2026-10-03T17:00:00Z", "2026-10-04T17:00:00Z"}},
+		{"every hour over half an hour", "0 * * * *", "Australia/Lord_Howe", "2026-10-03T14:45:00Z", []string{"2026-10-03T16:00:00Z", "2026-10-03T17:00:00Z"}},
+		// Beirut skips midnight: on 2026-03-29 00:00 becomes 01:00, at 22:00 UTC.
+		{"a day without midnight", "30 0 * * *", "Asia/Beirut", "2026-03-28T12:00:00Z", []string{"2026-03-28T22:00:00Z", "2026-03-29T21:30:00Z"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := ParseSchedule(test.spec, test.zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, err := time.Parse(time.RFC3339, test.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for range test.want {
+				at = s.Next(at)
+				got = append(got, at.Format(time.RFC3339Nano))
+				if !s.Ticks(at) || s.Ticks(at.Add(time.Millisecond)) != s.Ticks(at) || s.spec != "@every 1s" && s.Ticks(at.Add(-time.Second)) {
+					t.Errorf("Ticks does not agree with Next at %s", at)
+				}
+			}
+			equal(t, "ticks", got, test.want)
+		})
+	}
+}
+
+func TestSchedulesThatAreRefused(t *testing.T) {
+	for _, test := range []struct{ spec, zone, tells string }{
+		{"TZ=UTC 0 3 * * *", "UTC", "timezone"},
+		{"TZ=", "UTC", "timezone"},
+		{"CRON_TZ=UTC", "UTC", "timezone"},
+		{"@reboot", "UTC", "--now"},
+		{"@fortnightly", "UTC", "@hourly"},
+		{"", "UTC", "0 fields"},
+		{"0 3 * *", "UTC", "4 fields"},
+		{"0 0 3 * * *", "UTC", "6 fields"},
+		{"0 0 30 2 *", "UTC", "never fires"},
+		{"*/60 * * * *", "UTC", "leaves the field at once"},
+		{"5/55 * * * *", "UTC", "leaves the field at once"},
+		{"0 */24 * * *", "UTC", "leaves the field at once"},
+		{"0-10/11 * * * *", "UTC", "leaves the field at once"},
+		{", * * * *", "UTC", "empty part"},
+		{"1,,2 * * * *", "UTC", "empty part"},
+		{"0 0 * * 7", "UTC", "Sunday is 0"},
+		{"0 22-2 * * *", "UTC", "22"},
+		{"H * * * *", "UTC", "H"},
+		{"60 * * * *", "UTC", "60"},
+		{"*/0 * * * *", "UTC", "0"},
+		{"@every", "UTC", "@every 90m"},
+		{"@every soon", "UTC", "@every 90m"},
+		{"@every 0s", "UTC", "whole seconds"},
+		{"@every -5m", "UTC", "whole seconds"},
+		{"@every 999ms", "UTC", "whole seconds"},
+		{"@every 1500ms", "UTC", "whole seconds"},
+		{"@every 9000h", "UTC", "8784h"},
+		{"0 3 * * *", "Mars/Olympus", "Mars/Olympus"},
+		{"0 3 * * *", "Local", "unknown time zone"},
+		{"0 3 * * *", "", "unknown time zone"},
+	} {
+		if s, err := ParseSchedule(test.spec, test.zone); err == nil || !strings.Contains(err.Error(), test.tells) {
+			t.Errorf("%q in %q: %v, %v; want an error telling %q", test.spec, test.zone, s, err, test.tells)
+		}
+	}
+}
+
+func TestLeastGap(t *testing.T) {
+	for spec, want := range map[string]time.Duration{
+		"0 */3 * * *":  3 * time.Hour,
+		"0,5 3 * * *":  5 * time.Minute,
+		"@every 90m":   90 * time.Minute,
+		"0 0 1 1 *":    365 * 24 * time.Hour,
+		"*/20 * * * *": 20 * time.Minute,
+	} {
+		s, err := ParseSchedule(spec, "UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.LeastGap(); got != want {
+			t.Errorf("%s: %s, want %s", spec, got, want)
+		}
+	}
+}
+
+// After a long absence the newest tick is found without a walk over all.
+func TestTheLatestTick(t *testing.T) {
+	for spec, want := range map[string]string{
+		"@every 1s":           "2026-06-01T12:34:56Z",
+		"*/5 * * * *":         "2026-06-01T12:30:00Z",
+		"0 0 1 1 *":           "2026-01-01T00:00:00Z",
+		"0 12 * * *":          "2026-06-01T12:00:00Z",
+		"0,1,2,3,50 11 * * *": "2026-06-01T11:50:00Z",
+	} {
+		s, err := ParseSchedule(spec, "UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Date(2026, time.June, 1, 12, 34, 56, 789, time.UTC)
+		j := &Job{Schedule: s}
+		if got := j.latest(s.Next(firstDay.AddDate(-3, 0, 0)), now).Format(time.RFC3339); got != want {
+			t.Errorf("%s: %s, want %s", spec, got, want)
+		}
+	}
+}
+
+// No line makes the parser or the search panic, stall, or go backwards.
+func FuzzSchedule(f *testing.F) {
+	for _, spec := range []string{"0 */3 * * *", "TZ=", "*/60 * * * *", "@every 90m", "30 2 29 2 *", "@daily", "1-5/2,7 * 1,2 * mon"} {
+		f.Add(spec, "America/Los_Angeles", int64(1_780_000_000))
+	}
+	f.Fuzz(func(t *testing.T, spec, zone string, unix int64) {
+		s, err := ParseSchedule(spec, zone)
+		if err != nil {
+			return
+		}
+		at := time.Unix(unix%(1<<33), 0)
+		if unix < 0 {
+			at = time.Unix(0, 0)
+		}
+		for range 3 {
+			next := s.Next(at)
+			if next.IsZero() {
+				return
+			}
+			if !next.After(at) || next.Nanosecond() != 0 {
+				t.Fatalf("%q in %s: %s after %s", spec, zone, next, at)
+			}
+			at = next
+		}
+	})
+}

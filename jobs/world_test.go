@@ -1,0 +1,297 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/jobs/sandbox"
+)
+
+// secretKey is looked for wherever it must not be.
+const secretKey = "AIza-s3cret&key"
+
+// setup is what a test's world is made of; the zero value of a field is the
+// usual.
+type setup struct {
+	limit int64  // units in any 24 hours; 10,000
+	job   string // more lines of [job.trending]; a regions line replaces the usual
+	fetch string // more lines of [job.trending.fetch]
+	more  string // more tables
+	quota int64  // the sandbox's
+	// upstream answers instead of the sandbox.
+	upstream http.Handler
+}
+
+// world is a configuration with its store, its upstream and its log.
+type world struct {
+	t       *testing.T
+	dir     string
+	store   *memstore.Store
+	sandbox *sandbox.Server
+	log     *logBuffer
+	list    []*Job
+	options Options
+}
+
+var allRegions = []string{"US", "GB", "DE", "FR", "IN", "BR", "AU", "CA"}
+
+func newWorld(t *testing.T, s setup) *world {
+	t.Helper()
+	if s.limit == 0 {
+		s.limit = 10_000
+	}
+	if !strings.Contains(s.job, "regions") {
+		s.job += "\nregions = [\"" + strings.Join(allRegions, "\", \"") + "\"]"
+	}
+	if !strings.Contains(s.job, "schedule") {
+		s.job += "\nschedule = \"0 */3 * * *\""
+	}
+	text := fmt.Sprintf(`
+[upstream.youtube.costs]
+"videos.list" = 1
+[upstream.youtube.limit.daily]
+limit = %d
+window = "24h"
+[upstream.youtube.credential.key1]
+secret_env = "YOUTUBE_API_KEY"
+[job.trending]
+budget = "youtube/key1"
+%s
+[job.trending.fetch]
+operation = "videos.list"
+url = "https://upstream.test/youtube/v3/videos?part=snippet,statistics&chart=mostPopular&maxResults=50&regionCode={region}"
+secret = { query = "key" }
+next_page = { param = "pageToken", from = "nextPageToken" }
+output = "data/{job}/{region}/{tick}.ndjson"
+%s
+%s
+`, s.limit, s.job, s.fetch, s.more)
+	w := &world{t: t, dir: t.TempDir(), log: &logBuffer{}}
+	path := filepath.Join(w.dir, "costs.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := budget.ParseConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.list = Load(cfg)
+	if err := cfg.Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.store = memstore.New(func() int64 { return time.Now().UnixMicro() })
+	budgets := map[string]*budget.Budget{}
+	for _, name := range cfg.Budgets() {
+		spec, err := cfg.Spec(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if budgets[name], err = budget.New(w.store, spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.sandbox, err = sandbox.New(sandbox.Config{Quota: s.quota}); err != nil {
+		t.Fatal(err)
+	}
+	if s.upstream == nil {
+		s.upstream = w.sandbox
+	}
+	w.options = Options{
+		State: w.store, Budgets: budgets,
+		Log:       slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Transport: direct{s.upstream},
+		Env: func(name string) (string, bool) {
+			return secretKey, name == "YOUTUBE_API_KEY"
+		},
+	}
+	return w
+}
+
+func (w *world) runner() *Runner {
+	w.t.Helper()
+	r, err := New(w.list, w.options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// once runs one pass of the only job.
+func (w *world) once() Pass {
+	w.t.Helper()
+	passes := w.runner().Once(w.t.Context(), nil)
+	if len(passes) != 1 {
+		w.t.Fatalf("%d passes, want 1", len(passes))
+	}
+	return passes[0]
+}
+
+// files are the paths below data, without the folder.
+func (w *world) files() []string {
+	w.t.Helper()
+	var list []string
+	root := filepath.Join(w.dir, "data")
+	if _, err := os.Stat(root); os.IsNotExist(err) {
+		return nil
+	}
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		list = append(list, strings.TrimPrefix(path, root+"/"))
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+// state is what the store keeps of the only job.
+func (w *world) state() budget.JobState {
+	w.t.Helper()
+	state, err := w.store.Job(context.Background(), w.list[0].Name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return state
+}
+
+// used is what the ledger has counted.
+func (w *world) used() int64 {
+	w.t.Helper()
+	status, err := w.options.Budgets["youtube/key1"].Status(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return status.Limits[0].Used
+}
+
+// logged fails unless a line of the log holds all the words.
+func (w *world) logged(words ...string) {
+	w.t.Helper()
+	for line := range strings.Lines(w.log.String()) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			return
+		}
+	}
+	w.t.Errorf("no line of the log has %q:\n%s", words, w.log)
+}
+
+// outcomes is each run's region and outcome: "US succeeded".
+func outcomes(p Pass) []string {
+	var list []string
+	for _, run := range p.Runs {
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s %s", run.Region, run.Outcome, run.Reason)))
+	}
+	return list
+}
+
+func equal[T comparable](t *testing.T, what string, got, want []T) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
+
+// after lets fake time pass.
+func after(d time.Duration) { <-time.After(d) }
+
+// direct answers requests without a network, so that fake time goes on.
+type direct struct{ handler http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	answered := make(chan bool, 1)
+	go func() {
+		defer func() { answered <- recover() == nil }()
+		d.handler.ServeHTTP(w, r)
+	}()
+	select {
+	case ok := <-answered:
+		if !ok {
+			return nil, fmt.Errorf("connection reset by %s", r.URL) // an error that tells the URL
+		}
+		return w.Result(), nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// recorded notes the requests on their way to a handler.
+type recorded struct {
+	http.Handler
+	mu       sync.Mutex // guards all below
+	requests []request
+}
+
+type request struct {
+	at     time.Time
+	region string
+	query  url.Values
+	header http.Header
+}
+
+func (r *recorded) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	r.requests = append(r.requests, request{time.Now(), q.URL.Query().Get("regionCode"), q.URL.Query(), q.Header})
+	r.mu.Unlock()
+	r.Handler.ServeHTTP(w, q)
+}
+
+// firsts are the regions in the order of their first requests.
+func (r *recorded) firsts() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []string
+	for _, q := range r.requests {
+		if !slices.Contains(list, q.region) {
+			list = append(list, q.region)
+		}
+	}
+	return list
+}
+
+func (r *recorded) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.requests)
+}
+
+func (r *recorded) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = nil
+}
+
+// logBuffer takes a log from many goroutines.
+type logBuffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
