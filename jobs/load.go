@@ -77,7 +77,7 @@ func (l *loader) job(node budget.Node) *Job {
 	case t["fetch"].Exists() && t["command"].Exists():
 		t["command"].Fail("fetch and command are both given: keep one, or make two jobs")
 	case t["fetch"].Exists():
-		l.fetch(node, t["fetch"], j, operation, upstream, known)
+		l.fetch(t["fetch"], j, operation, upstream, known)
 	case t["command"].Exists():
 		j.readCommand(t["command"])
 	default:

@@ -10,7 +10,7 @@ import (
 )
 
 // fetch reads a [job.NAME.fetch] table. The operation may stand at the job.
-func (l *loader) fetch(job, node budget.Node, j *Job, operation string, upstream budget.Upstream, known bool) {
+func (l *loader) fetch(node budget.Node, j *Job, operation string, upstream budget.Upstream, known bool) {
 	j.Fetch = &Fetch{Operation: operation}
 	f := j.Fetch
 	t := node.Table("operation", "url", "secret", "next_page", "max_pages", "items", "output")

@@ -26,7 +26,7 @@ type instant time.Time
 const instantFormat = "2006-01-02T15:04:05.000000Z"
 
 // MarshalJSON implements json.Marshaler.
-func (i instant) MarshalJSON() ([]byte, error) {
+func (i instant) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
 	if time.Time(i).IsZero() {
 		return []byte("null"), nil
 	}
@@ -39,7 +39,7 @@ type seconds time.Duration
 
 // MarshalJSON implements json.Marshaler. The digits are made of integers, as a
 // float would lose the last ones of a long span.
-func (s seconds) MarshalJSON() ([]byte, error) {
+func (s seconds) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
 	us := time.Duration(s).Microseconds()
 	sign := ""
 	if us < 0 {
