@@ -230,7 +230,7 @@ end
 
 -- Remove what is not held and left every total, a few hundred at a time.
 if M.last >= M.prune then
-  local safe = horizon(M.last)
+  local safe = M.gone
   for i = 1, #wins do safe = math.min(safe, wins[i].adv) end
   local room, done = math.min(500, limitSteps - steps), true
   for op = 1, nops do

@@ -231,3 +231,34 @@ func TestKilledServerKeepsAcknowledged(t *testing.T) {
 		}
 	}
 }
+
+// I9: the store's password stands in no error, whatever fails, and in no key.
+func TestI9NoSecret(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	if err := admin.ConfigSet(t.Context(), "requirepass", "r1ght-pa55word").Err(); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "s3cret-pa55word"
+	for what, url := range map[string]string{
+		"wrong password": "redis://:" + secret + "@" + server.addr,
+		"wrong user":     "redis://nobody:" + secret + "@" + server.addr,
+		"no server":      "redis://:" + secret + "@" + freeAddress(t),
+		"no cluster":     "redis+cluster://:" + secret + "@" + server.addr,
+		"no TLS":         "rediss://:" + secret + "@" + server.addr,
+		"no sentinel":    "redis+sentinel://:" + secret + "@" + server.addr + "/m",
+	} {
+		store := openStore(t, url, redisstore.Options{Timeout: 2 * time.Second})
+		_, decided := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1})
+		_, looked := store.Look(t.Context(), budget.Look{Budget: name, Limits: hourly})
+		_, _, begun := store.Begin(t.Context(), budget.BeginPass{Job: "j", Holder: "h"})
+		for _, err := range []error{store.Ping(t.Context()), decided, looked, begun, store.AcceptClock(t.Context(), name)} {
+			if err == nil {
+				t.Errorf("%s: no error", what)
+			} else if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the password got out: %v", what, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package jobs_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// A schedule fires by the clock of its zone: half past two does not exist on
+// the day the clocks go forward, so the tick comes at the end of the gap.
+func ExampleParseSchedule() {
+	schedule, err := jobs.ParseSchedule("30 2 * * *", "America/New_York")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	at := time.Date(2026, 3, 7, 12, 0, 0, 0, time.UTC)
+	for range 2 {
+		at = schedule.Next(at)
+		fmt.Println(at.UTC().Format(time.RFC3339))
+	}
+	// Output:
+	// 2026-03-08T07:00:00Z
+	// 2026-03-09T06:30:00Z
+}
