@@ -2,6 +2,8 @@ package budget
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -28,53 +30,77 @@ type pending struct {
 	err      error
 }
 
-// do decides one item. The context's end before the item is under way keeps it
-// from being sent; afterwards the outcome is unknown.
+var (
+	// errNotSent: the caller gave up before its charge was under way.
+	errNotSent = errors.New("the charge was not sent")
+	// errStoreGone is what callers get when the store panicked under them.
+	errStoreGone = errors.New("the store's decision never came back")
+)
+
+// do decides one item within timeout. A caller that gives up before the item is
+// under way keeps it from being sent (errNotSent); afterwards the outcome is
+// unknown.
 func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (Decision, int64, error) {
 	if err := ctx.Err(); err != nil {
-		return Decision{}, 0, err
+		return Decision{}, 0, fmt.Errorf("%w: %w", errNotSent, err)
 	}
-	p := &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{})}
+	p := &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{}), err: errStoreGone}
 	b.mu.Lock()
 	if !b.flying {
 		b.flying, p.taken = true, true
 		b.mu.Unlock()
+		defer b.handOver() // whatever becomes of the store
 		b.fly(ctx, []*pending{p})
-		b.handOver()
 		return p.decision, p.storeNow, p.err
 	}
 	b.queue = append(b.queue, p)
 	b.mu.Unlock()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	end := context.DeadlineExceeded
 	select {
 	case <-p.done:
 		return p.decision, p.storeNow, p.err
+	case <-timer.C:
 	case <-ctx.Done():
+		end = ctx.Err()
 	}
+	return b.giveUp(p, end)
+}
+
+// giveUp takes p off the queue; one that is under way may just have been
+// decided.
+func (b *batcher) giveUp(p *pending, end error) (Decision, int64, error) {
 	b.mu.Lock()
-	if !p.taken {
+	taken := p.taken
+	if !taken {
 		b.drop(p)
 	}
 	b.mu.Unlock()
 	select {
-	case <-p.done: // decided in the same moment
+	case <-p.done:
 		return p.decision, p.storeNow, p.err
 	default:
-		return Decision{}, 0, ctx.Err()
 	}
+	if !taken {
+		end = fmt.Errorf("%w: %w", errNotSent, end)
+	}
+	return Decision{}, 0, end
 }
 
 // handOver goes on with what has queued up, in a goroutine of its own, or
 // leaves the batcher idle.
 func (b *batcher) handOver() {
-	if batch := b.next(); len(batch) > 0 {
-		go func() {
-			for ; len(batch) > 0; batch = b.next() {
-				ctx, cancel := context.WithDeadline(context.Background(), latestUntil(batch))
-				b.fly(ctx, batch)
-				cancel()
-			}
-		}()
+	batch := b.next()
+	if len(batch) == 0 {
+		return
 	}
+	go func() {
+		defer b.handOver()
+		ctx, cancel := context.WithDeadline(context.Background(), latestUntil(batch))
+		defer cancel()
+		b.fly(ctx, batch)
+	}()
 }
 
 // next takes up to MaxBatch from the queue; none leaves the batcher idle.
@@ -94,8 +120,13 @@ func (b *batcher) next() []*pending {
 	return batch
 }
 
-// fly has one batch decided and tells each caller.
+// fly has one batch decided and tells each caller, also when the store panics.
 func (b *batcher) fly(ctx context.Context, batch []*pending) {
+	defer func() {
+		for _, p := range batch {
+			close(p.done)
+		}
+	}()
 	items := make([]Item, len(batch))
 	for i, p := range batch {
 		items[i] = p.item
@@ -106,7 +137,6 @@ func (b *batcher) fly(ctx context.Context, batch []*pending) {
 		if err == nil {
 			p.decision = decisions.Items[i]
 		}
-		close(p.done)
 	}
 }
 

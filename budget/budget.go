@@ -25,13 +25,15 @@ import (
 //     the context's deadline comes before they can.
 //   - Status to look at what is left without spending.
 //
-// All return a [*RefusedError] when nothing was charged because the budget, the
-// store or the configuration said no.
+// When the budget, the store or the configuration says no, the error is a
+// [*RefusedError]. A call that is wrong in itself is ErrInvalid or
+// ErrTooManyUnits, an id that stands for another call ErrConflict, and when the
+// context ends its error is wrapped.
 type Budget struct {
 	spec    Spec
 	store   Store
 	batcher *batcher
-	waits   *waitQueues
+	waits   *waitQueue
 	closers []io.Closer
 	now     func() time.Time
 }
@@ -57,8 +59,8 @@ func New(store Store, spec Spec, options ...Option) (*Budget, error) {
 	if !ok || !ValidName(upstream) || !ValidName(credential) {
 		return nil, fmt.Errorf("open budget %q: %w: a budget is named upstream/credential", spec.Name, ErrInvalid)
 	}
-	if len(spec.Limits) == 0 {
-		return nil, fmt.Errorf("open budget %s: %w: it has no limits", spec.Name, ErrInvalid)
+	if err := spec.validate(); err != nil {
+		return nil, fmt.Errorf("open budget %s: %w: %w", spec.Name, ErrInvalid, err)
 	}
 	if spec.Timeout == 0 {
 		spec.Timeout = DefaultTimeout
@@ -68,7 +70,7 @@ func New(store Store, spec Spec, options ...Option) (*Budget, error) {
 		option(b)
 	}
 	b.batcher = &batcher{decide: b.decideBatch}
-	b.waits = newWaitQueues()
+	b.waits = newWaitQueue()
 	return b, nil
 }
 
@@ -107,18 +109,12 @@ func (b *Budget) Charge(ctx context.Context, call Call) (Receipt, error) {
 
 // charge validates, prices and decides one call.
 func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, error) {
-	if err := call.validate(); err != nil {
-		return Receipt{}, fmt.Errorf("charge %s: %w", b.spec.Name, err)
-	}
-	units, err := b.spec.price(call)
-	if err != nil {
-		return Receipt{}, b.refuse(call, 0, err, fmt.Errorf("give %q a cost in costs.toml, or set unknown_operation", call.Operation))
-	}
-	if len(b.covering(call.Operation)) == 0 {
-		return Receipt{}, b.refuse(call, units, ErrUnknownOperation, fmt.Errorf("no limit covers %q: widen a limit's operations", call.Operation))
-	}
 	if call.ID == "" {
 		call.ID = newID()
+	}
+	units, err := b.check(call)
+	if err != nil {
+		return Receipt{}, err
 	}
 	timeout := b.spec.Timeout
 	if until, ok := ctx.Deadline(); ok {
@@ -132,6 +128,30 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 		return Receipt{}, b.storeError(ctx, call, units, err)
 	}
 	return b.receipt(call, units, decision, at)
+}
+
+// check finds what is wrong with a call before the store is asked, and its
+// price.
+func (b *Budget) check(call Call) (units int64, err error) {
+	if err := call.validate(); err != nil {
+		return 0, fmt.Errorf("charge %s: %w", b.spec.Name, err)
+	}
+	units, err = b.spec.price(call)
+	if err != nil {
+		return 0, b.refuse(call, 0, err, adviseCost(call.Operation))
+	}
+	if len(b.covering(call.Operation)) == 0 {
+		return 0, b.refuse(call, units, ErrUnknownOperation, adviseLimit(call.Operation))
+	}
+	return units, nil
+}
+
+func adviseCost(operation string) error {
+	return fmt.Errorf("give %q a cost in costs.toml, or set unknown_operation", operation)
+}
+
+func adviseLimit(operation string) error {
+	return fmt.Errorf("no limit covers %q: widen a limit's operations", operation)
 }
 
 // covering lists the indexes of the limits that cover an operation.
@@ -181,6 +201,8 @@ func (b *Budget) receipt(call Call, units int64, d Decision, storeNow int64) (Re
 		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q stands for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
 	case Overflow:
 		return Receipt{}, b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", MaxUnits))
+	case OutcomeUnknown:
+		return Receipt{}, b.refuse(call, units, ErrUnavailable, errors.New("the store failed on the way; send the same id again to know whether it was charged"))
 	case Late, Interrupted:
 		return Receipt{}, b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged"))
 	}
@@ -190,22 +212,36 @@ func (b *Budget) receipt(call Call, units int64, d Decision, storeNow int64) (Re
 // refuse makes a refusal that no limit decided.
 func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError {
 	return &RefusedError{
-		Budget: b.spec.Name, Operation: call.Operation, Units: units,
+		Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: units,
 		Err: err, Cause: cause, OnStoreError: b.spec.policy(call),
 	}
 }
 
 // storeError turns what the store or the context said into a refusal.
 func (b *Budget) storeError(ctx context.Context, call Call, units int64, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send it again to know", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
-	}
-	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrStoreConfig, ErrClosed, ErrUnavailable} {
+	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrStoreConfig, ErrClosed} {
 		if errors.Is(err, sentinel) {
 			return b.refuse(call, units, sentinel, trimSentinel(err, sentinel))
 		}
 	}
+	switch {
+	case errors.Is(err, errNotSent) && ctx.Err() != nil:
+		return fmt.Errorf("charge %s %s: %w; nothing was charged", b.spec.Name, call.Operation, context.Cause(ctx))
+	case ctx.Err() != nil:
+		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send it again to know", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
+	case errors.Is(err, ErrUnavailable):
+		return b.refuse(call, units, ErrUnavailable, trimSentinel(err, ErrUnavailable))
+	}
 	return b.refuse(call, units, ErrUnavailable, err)
+}
+
+// outOfReach makes a store that did not answer within the spec's timeout
+// ErrUnavailable, while the caller's own context still stands.
+func outOfReach(caller context.Context, err error) error {
+	if caller.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
 }
 
 // trimSentinel keeps a cause from saying its sentinel a second time.

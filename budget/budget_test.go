@@ -58,6 +58,7 @@ func TestChargeAndRefusal(t *testing.T) {
 			Budget: "youtube/key1", Operation: "search.list", Units: 60, Limit: "search", Remaining: 50,
 			RetryAfter: time.Hour - 10*time.Second, RetryAt: receipt.At.Add(time.Hour), OnStoreError: budget.Open, Err: budget.ErrExhausted,
 		}
+		want.ID = refused.ID
 		if *refused != want {
 			t.Fatalf("refused with %+v, want %+v", *refused, want)
 		}
@@ -181,7 +182,7 @@ func TestStoreOutOfReach(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := time.Now()
-		for operation, says := range map[string]string{"videos.list": "policy is closed", "search.list": "although its policy is open"} {
+		for operation, says := range map[string]string{"videos.list": "policy is closed", "search.list": "its policy is open, but this version has no allowance to spend"} {
 			_, err = b.Charge(t.Context(), budget.Call{Operation: operation})
 			if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, budget.ErrExhausted) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v, want ErrUnavailable saying %q", operation, err, says)
@@ -262,6 +263,7 @@ func TestChargesAreBatched(t *testing.T) {
 		givenUp, giveUp := context.WithCancel(t.Context())
 		charge(givenUp, context.Canceled)
 		giveUp()
+		synctest.Wait() // it has left the queue before the gate opens
 		close(gate.gate)
 		all.Wait()
 		if len(gate.sizes) != 3 || gate.sizes[0] != 1 || gate.sizes[1] != budget.MaxBatch || gate.sizes[2] != 9 {
@@ -293,6 +295,11 @@ func TestRoom(t *testing.T) {
 		}
 		if err := b.Room(ctx, budget.Needs{"": 50}, 1); !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) || refused.Limit != "minute" || refused.RetryAfter != 59*time.Second {
 			t.Fatalf("fifty units and a floor: %v", err)
+		}
+		narrow := videoSpec(150)
+		narrow.Limits = narrow.Limits[1:]
+		if err := open(t, narrow).Room(ctx, budget.Needs{"videos.list": 1}, 0); !errors.Is(err, budget.ErrUnknownOperation) {
+			t.Fatalf("an operation that no limit covers: %v", err)
 		}
 		if err := b.Room(ctx, budget.Needs{"nothing": 1}, 0); !errors.Is(err, budget.ErrUnknownOperation) {
 			t.Fatalf("an unpriced operation: %v", err)

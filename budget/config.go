@@ -22,7 +22,8 @@ type Config struct {
 	// Jobs are the [job.NAME] tables in the order of the file, not looked into.
 	Jobs []Node
 
-	doc *document
+	doc      *document
+	storeURL Node // [store] url, where it names a store
 }
 
 // StoreConfig is the [store] table.
@@ -91,6 +92,15 @@ func (c *Config) Err() error {
 		return nil
 	}
 	return sorted(c.doc.errors)
+}
+
+// StoreFault notes what a store says against its URL, at the line of [store]
+// url. A file without that line has no such fault, and one whose fault is
+// noted already gets no second.
+func (c *Config) StoreFault(err error) {
+	if c.storeURL.Exists() {
+		c.storeURL.Fail("%s", strings.TrimPrefix(err.Error(), ErrStoreConfig.Error()+": "))
+	}
 }
 
 // Warnings are what is legal but odd, in the order of their lines.

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -30,13 +31,25 @@ func readConfig(path string, root Node) *Config {
 // storeSchemes are the stores a URL may name.
 var storeSchemes = []string{"sqlite:", "redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://", "redis+ring://"}
 
+// CheckStoreURL tells whether a URL names a store; package open knows the rest
+// of its form. The error is what is wrong with it, and does not hold it.
+func CheckStoreURL(url string) error {
+	switch {
+	case !hasPrefix(url, storeSchemes):
+		return fmt.Errorf("does not name a store: begin it with %s", strings.Join(storeSchemes, ", "))
+	case url == "sqlite:":
+		return fmt.Errorf("names no file: write %q", DefaultStoreURL)
+	}
+	return nil
+}
+
 func (c *Config) readStore(node Node) {
 	t := node.Table("url", "prefix", "timeout", "hosts", "outage_allowance", "password_env", "password_file")
 	if url, ok := t["url"].Text(); ok {
-		if !hasPrefix(url, storeSchemes) {
-			t["url"].Fail("url does not name a store: begin it with %s", strings.Join(storeSchemes, ", "))
-		} else if strings.TrimPrefix(url, "sqlite:") == "" {
-			t["url"].Fail("url names no file: write \"sqlite:quotactl.db\"")
+		if err := CheckStoreURL(url); err != nil {
+			t["url"].Fail("url %s", err)
+		} else {
+			c.storeURL = t["url"]
 		}
 		c.Store.URL = url
 	}

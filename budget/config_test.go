@@ -2,6 +2,7 @@ package budget
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -181,6 +182,26 @@ hosts = 0
 	}
 	if _, err := LoadConfig(c.File); !errors.As(err, &faults) || len(faults) != 3 {
 		t.Errorf("LoadConfig answers %v, want the three faults", err)
+	}
+}
+
+// What a store says against its URL is noted at the URL's line, once.
+func TestStoreFault(t *testing.T) {
+	fault := fmt.Errorf("%w: no such port", ErrStoreConfig)
+	for _, test := range []struct{ store, want string }{
+		{"[store]\nprefix = \"p\"\nurl = \"redis://h:99999\"\n", ":3: no such port"},
+		{"[store]\nurl = \"mysql://h\"\n", ":2: url does not name a store: begin it with sqlite:, redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redis+ring://"},
+		{"[store]\nprefix = \"p\"\n", ""},
+	} {
+		c := parse(t, test.store+"[upstream.u.costs]\nop = 1\n[upstream.u.limit.l]\nlimit = 10\nwindow = \"1h\"\n[upstream.u.credential.k]\n")
+		c.StoreFault(fault)
+		got := ""
+		if err := c.Err(); err != nil {
+			got = strings.TrimPrefix(err.Error(), c.File)
+		}
+		if got != test.want {
+			t.Errorf("%s: error %q, want %q", test.store, got, test.want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -45,12 +46,16 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// RefusedError says that a call was not charged, and why. Err is one of the
-// sentinels above, so errors.Is(err, ErrExhausted) works.
+// RefusedError says that a call may not be made, and why. It was not charged;
+// only with ErrUnavailable that is not known. Err is one of the sentinels above,
+// so errors.Is(err, ErrExhausted) works.
 type RefusedError struct {
 	Budget    string
 	Operation string
-	Units     int64
+	// ID is the call's, made for it where it had none: after ErrUnavailable the
+	// same id, sent again, is charged once.
+	ID    string
+	Units int64
 	// Limit is the name of the limit that binds: of those that refuse, the one
 	// that will fit last. Empty when no limit decided.
 	Limit string
@@ -71,28 +76,54 @@ type RefusedError struct {
 
 // Error tells what was asked, what bound it, and when to come back.
 func (e *RefusedError) Error() string {
-	s := fmt.Sprintf("charge %s %s (%d units): %v", e.Budget, e.Operation, e.Units, e.Err)
+	asked := "charge " + e.Budget + " " + e.Operation
+	if !errors.Is(e.Err, ErrUnknownOperation) { // which has no price to tell
+		asked += " (" + countUnits(e.Units) + ")"
+	}
+	said, cause := e.Err.Error(), ""
+	if e.Cause != nil {
+		cause = e.Cause.Error()
+	}
 	switch {
 	case errors.Is(e.Err, ErrExhausted):
-		s += fmt.Sprintf(": limit %s has %d left", e.Limit, e.Remaining)
+		said += fmt.Sprintf(": limit %s has %d left", e.Limit, e.Remaining)
 		if !e.RetryAt.IsZero() {
-			s += fmt.Sprintf("; fits in %s, at %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
+			said += fmt.Sprintf("; fits in %s, at %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
 		}
 	case errors.Is(e.Err, ErrNeverFits):
-		s += ": units and floor stand above limit " + e.Limit + "; raise the limit or ask for fewer units"
+		said += ": units and floor stand above limit " + e.Limit + "; raise the limit or ask for fewer units"
 	case errors.Is(e.Err, ErrUnavailable):
-		s += ": refused, as its policy is closed"
+		said, cause = join(said, cause), ""
 		if e.OnStoreError == Open {
-			s = fmt.Sprintf("charge %s %s (%d units): %v: refused although its policy is open: spending an allowance while the store is away is not available in this version",
-				e.Budget, e.Operation, e.Units, e.Err)
+			said += "; refused: its policy is open, but this version has no allowance to spend"
+		} else {
+			said += "; refused, as its policy is closed"
 		}
 	case errors.Is(e.Err, ErrClock):
-		s += "; check the store's clock, then accept it"
+		said, cause = join(said, cause), ""
+		said += "; check the store's clock, then accept it"
 	}
-	if e.Cause != nil {
-		s += ": " + e.Cause.Error()
+	return asked + ": " + join(said, cause)
+}
+
+// join is what was said and its cause, or the cause alone where that says it
+// too.
+func join(said, cause string) string {
+	switch {
+	case cause == "":
+		return said
+	case strings.Contains(cause, said):
+		return cause
 	}
-	return s
+	return said + ": " + cause
+}
+
+// countUnits is a number of units in words.
+func countUnits(n int64) string {
+	if n == 1 {
+		return "1 unit"
+	}
+	return strconv.FormatInt(n, 10) + " units"
 }
 
 // Unwrap lets errors.Is and errors.As see the sentinel and the cause.

@@ -9,14 +9,18 @@ type JobStore interface {
 	// Job reads what is kept of a job: the zero JobState when nothing is.
 	Job(ctx context.Context, job string) (JobState, error)
 	// Begin takes the job's overlap mark for a pass and notes its tick, in one
-	// step. The state is the one found before.
+	// step. The state is the one found before. The holder of the mark that asks
+	// again, since an answer was lost, has begun. A tick more than ClockTolerance
+	// past the store's clock is ErrClock, and a noted one as far ahead counts
+	// for nothing: a clock that was wrong once must not stop a job for years.
 	Begin(ctx context.Context, pass BeginPass) (BeginResult, JobState, error)
 	// Renew keeps the mark standing for hold µs from now; false when another
 	// pass took it or it was given up.
 	Renew(ctx context.Context, job, holder string, hold int64) (bool, error)
 	// End gives the mark up and records the pass: the region the next one
 	// begins with, and a record as the jobs package writes it. False, with
-	// nothing recorded, when another pass took the mark meanwhile.
+	// nothing recorded, when another pass took the mark meanwhile. The same end
+	// again is true.
 	End(ctx context.Context, job, holder, nextRegion string, record []byte) (bool, error)
 }
 

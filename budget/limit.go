@@ -58,6 +58,24 @@ func (l Limit) Covers(operation string) bool {
 	return covered || !named
 }
 
+// CoversBeyond reports whether the limit may cover an operation that is not
+// among the known. A ledger that tells no more operations apart counts further
+// ones as [OtherOperation] in every limit that may cover one, so that none is
+// overspent.
+func (l Limit) CoversBeyond(known func(operation string) bool) bool {
+	named := false
+	for _, pattern := range l.Operations {
+		if strings.HasPrefix(pattern, "!") {
+			continue
+		}
+		named = true
+		if !known(pattern) { // a prefix too is never an operation's name
+			return true
+		}
+	}
+	return !named
+}
+
 // matchOperation matches a name or a "prefix.*".
 func matchOperation(pattern, operation string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
@@ -90,6 +108,28 @@ func (l Limit) Bound(floor int64, useHeadroom bool) int64 {
 
 // Remaining is what is left of the limit, 0 or more.
 func (l Limit) Remaining(used int64) int64 { return max(0, l.Limit-used) }
+
+// LeastRemaining is which of the limits that cover an operation has the least
+// left, and how much: limits that count units come before those that count
+// calls, the first of equals before the others. −1 when none covers it. used
+// tells what the limit at an index has used.
+func LeastRemaining(limits []Limit, operation string, used func(i int) int64) (limit int, left int64) {
+	limit = -1
+	for _, calls := range []bool{false, true} {
+		for i, l := range limits {
+			if (l.Counts == CountCalls) != calls || !l.Covers(operation) {
+				continue
+			}
+			if remaining := l.Remaining(used(i)); limit < 0 || remaining < left {
+				limit, left = i, remaining
+			}
+		}
+		if limit >= 0 {
+			break
+		}
+	}
+	return limit, left
+}
 
 // Kind names the shape of a window.
 type Kind string

@@ -12,7 +12,8 @@ import (
 // settled or released, or its lease ends.
 type Reservation struct {
 	Receipt
-	// Lease is how long the reservation stays open, from Receipt.At.
+	// Lease is what was asked for, from Receipt.At; a replay keeps that of the
+	// first answer.
 	Lease  time.Duration
 	budget *Budget
 }
@@ -64,6 +65,7 @@ func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
 	if !idPattern.MatchString(f.ID) {
 		return fail(ErrInvalid, "use 1 to 128 printable ASCII characters without spaces")
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
 	defer cancel()
 	now := b.now()
@@ -73,7 +75,7 @@ func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
 	}
 	done, err := b.store.Finish(ctx, f)
 	if err != nil {
-		return fmt.Errorf("%s %s id %q: %w", verb, b.spec.Name, f.ID, err)
+		return fmt.Errorf("%s %s id %q: %w", verb, b.spec.Name, f.ID, outOfReach(caller, err))
 	}
 	switch done.Result {
 	case Settled, Released:

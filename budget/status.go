@@ -35,11 +35,12 @@ type LimitStatus struct {
 
 // Status looks at what is left without spending.
 func (b *Budget) Status(ctx context.Context) (Status, error) {
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
 	defer cancel()
 	view, err := b.store.Look(ctx, Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: b.spec.Limits})
 	if err != nil {
-		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, err)
+		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, outOfReach(caller, err))
 	}
 	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
 	for i, l := range b.spec.Limits {

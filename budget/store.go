@@ -98,13 +98,14 @@ type Result int
 
 // The results of a decision.
 const (
-	Granted     Result = iota + 1 // charged, or a replay of a charge
-	Refused                       // does not fit now
-	NeverFits                     // units and floor stand above a covering limit
-	Conflict                      // the id was used for another call
-	Late                          // the deadline had passed; not charged
-	Overflow                      // a sum would pass MaxUnits
-	Interrupted                   // the deadline came before the wait was known; not charged
+	Granted        Result = iota + 1 // charged, or a replay of a charge
+	Refused                          // does not fit now
+	NeverFits                        // units and floor stand above a covering limit
+	Conflict                         // the id was used for another call
+	Late                             // the deadline had passed; not charged
+	Overflow                         // a sum would pass MaxUnits
+	Interrupted                      // the deadline came before the wait was known; not charged
+	OutcomeUnknown                   // the store failed on the way: charged or not, send the same id again
 )
 
 // Decision is the answer for one item.

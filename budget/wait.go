@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 )
 
@@ -13,22 +12,29 @@ import (
 // that the processes waiting for one window do not all come in the same moment.
 const waitJitter = 10 * time.Millisecond
 
-// Wait charges the call as soon as its units fit. Waiters of one process whose
-// calls are checked against the same limits are served first in, first out.
-// It fails at once, with a [*RefusedError] that also is
-// context.DeadlineExceeded, when the context's deadline comes before the units
-// can fit, and with the plain refusal when no wait helps.
+// Wait charges the call as soon as its units fit. Waiters of one process are
+// served first in, first out: no call overtakes one that waits for a limit they
+// share, but one that waits for a limit of its own holds nobody else up. Wait
+// fails at once, with a [*RefusedError] that also is context.DeadlineExceeded,
+// when the context's deadline comes before the units can fit, and with the plain
+// refusal when no wait helps.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 	if call.ID == "" {
 		call.ID = newID() // one id for all tries: at most one of them is charged
 	}
-	queue := b.waits.of(fmt.Sprint(b.covering(call.Operation)))
-	place := queue.enter()
-	defer queue.leave(place)
-	if err := queue.turn(ctx, place); err != nil {
-		return Receipt{}, b.waitEnded(call, err)
+	units, err := b.check(call)
+	if err != nil {
+		return Receipt{}, err
 	}
+	if refused := b.neverFits(call, units); refused != nil {
+		return Receipt{}, refused
+	}
+	place := b.waits.enter(b.covering(call.Operation))
+	defer b.waits.leave(place)
 	for {
+		if ahead, err := b.waits.turn(ctx, place); err != nil {
+			return Receipt{}, b.waitEnded(call, units, ahead, err)
+		}
 		receipt, err := b.Charge(ctx, call)
 		var refused *RefusedError
 		if err == nil || !errors.Is(err, ErrExhausted) || !errors.As(err, &refused) {
@@ -41,7 +47,7 @@ func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 		} else if ok {
 			jitter = min(jitter, time.Until(deadline)-refused.RetryAfter)
 		}
-		queue.announce(place, refused)
+		b.waits.sleeps(place, refused, b.limitIndex(refused.Limit))
 		timer := time.NewTimer(refused.RetryAfter + jitter)
 		select {
 		case <-timer.C:
@@ -50,129 +56,45 @@ func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 			refused.Cause = ctx.Err()
 			return Receipt{}, refused
 		}
+		b.waits.wakes(place)
 	}
 }
 
 // errWaitTooLong tells callers what they test for without having waited.
 var errWaitTooLong = fmt.Errorf("the deadline comes before the units: %w", context.DeadlineExceeded)
 
-// waitEnded is the answer to a waiter that never got its turn.
-func (b *Budget) waitEnded(call Call, err error) error {
-	var ahead *aheadError
-	if !errors.As(err, &ahead) {
-		return fmt.Errorf("wait for %s %s: %w", b.spec.Name, call.Operation, err)
+// neverFits is the refusal of a call that no wait helps, as far as the limits
+// alone tell: a charge under this id may have been made with others.
+func (b *Budget) neverFits(call Call, units int64) *RefusedError {
+	for _, i := range b.covering(call.Operation) {
+		l := b.spec.Limits[i]
+		if l.Amount(units) > l.Bound(call.Floor, call.UseHeadroom) {
+			refused := b.refuse(call, units, ErrNeverFits, nil)
+			refused.Limit = l.Name
+			return refused
+		}
 	}
-	units, _ := b.spec.price(call) // the head of the queue has the same kind of call
-	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait as long: %w", errWaitTooLong))
-	refused.Limit, refused.Remaining = ahead.head.Limit, ahead.head.Remaining
-	refused.RetryAt, refused.RetryAfter = ahead.head.RetryAt, time.Until(ahead.until)
+	return nil
+}
+
+// limitIndex is the place of a limit of this budget.
+func (b *Budget) limitIndex(name string) int {
+	for i, l := range b.spec.Limits {
+		if l.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// waitEnded is the answer to a waiter that never got its turn: the refusal of
+// the one that it waits behind, where that is known, else the context's error.
+func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) error {
+	if ahead == nil {
+		return fmt.Errorf("wait for %s %s: %w; nothing was charged", b.spec.Name, call.Operation, err)
+	}
+	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait as long: %w", err))
+	refused.Limit, refused.Remaining = ahead.refused.Limit, ahead.refused.Remaining
+	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, max(0, time.Until(ahead.until))
 	return refused
-}
-
-// waitQueues holds one queue per set of limits.
-type waitQueues struct {
-	mu     sync.Mutex // guards queues
-	queues map[string]*waitQueue
-}
-
-func newWaitQueues() *waitQueues { return &waitQueues{queues: map[string]*waitQueue{}} }
-
-func (w *waitQueues) of(key string) *waitQueue {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	q := w.queues[key]
-	if q == nil {
-		q = &waitQueue{}
-		w.queues[key] = q
-	}
-	return q
-}
-
-// waitQueue lets one waiter try at a time, in the order they came.
-type waitQueue struct {
-	mu     sync.Mutex // guards all below
-	places []*place   // the first is the head: its turn
-	head   *RefusedError
-	until  time.Time     // when the head tries again
-	news   chan struct{} // closed when head or until change
-}
-
-// place is one waiter's place; turn is closed when it has become the head.
-type place struct{ turn chan struct{} }
-
-// aheadError says that the head waits past this waiter's deadline.
-type aheadError struct {
-	head  *RefusedError
-	until time.Time
-}
-
-func (e *aheadError) Error() string { return "the calls ahead wait longer" }
-
-func (q *waitQueue) enter() *place {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	p := &place{turn: make(chan struct{})}
-	q.places = append(q.places, p)
-	if len(q.places) == 1 {
-		close(p.turn)
-	}
-	if q.news == nil {
-		q.news = make(chan struct{})
-	}
-	return p
-}
-
-// turn returns when it is p's turn, or with why it will never come.
-func (q *waitQueue) turn(ctx context.Context, p *place) error {
-	for {
-		q.mu.Lock()
-		news, head, until := q.news, q.head, q.until
-		q.mu.Unlock()
-		select {
-		case <-p.turn:
-			return nil
-		default:
-		}
-		if deadline, ok := ctx.Deadline(); ok && head != nil && until.After(deadline) {
-			return &aheadError{head: head, until: until}
-		}
-		select {
-		case <-p.turn:
-			return nil
-		case <-news:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// announce tells those behind the head how long it will wait.
-func (q *waitQueue) announce(p *place, refused *RefusedError) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.places[0] != p {
-		return
-	}
-	q.head, q.until = refused, time.Now().Add(refused.RetryAfter)
-	close(q.news)
-	q.news = make(chan struct{})
-}
-
-// leave gives up p's place; the next one becomes the head.
-func (q *waitQueue) leave(p *place) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i, other := range q.places {
-		if other != p {
-			continue
-		}
-		q.places = append(q.places[:i], q.places[i+1:]...)
-		if i == 0 {
-			q.head = nil
-			if len(q.places) > 0 {
-				close(q.places[0].turn)
-			}
-		}
-		return
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -109,6 +110,71 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		if want := []string{"0", "1", "2", "3", "4"}; !slices.Equal(served, want) {
 			t.Fatalf("served %v, want %v", served, want)
 		}
+	})
+}
+
+// A call that waits for a limit of its own holds nobody else up; one that waits
+// for a limit they share is not overtaken.
+func TestWaitersOvertakeOnlyWhatTheyDoNotShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := videoSpec(100)
+		spec.Limits[1].Limit = 100 // search, an hour
+		b := open(t, spec)
+		start := time.Now()
+		if _, err := b.Charge(t.Context(), budget.Call{Operation: "search.list", Units: units(60)}); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		at := map[string]time.Duration{}
+		var mu sync.Mutex
+		wait := func(name, operation string, n int64) {
+			all.Go(func() {
+				_, err := b.Wait(t.Context(), budget.Call{Operation: operation, Units: units(n)})
+				mu.Lock()
+				defer mu.Unlock()
+				if at[name] = time.Since(start).Truncate(time.Second); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			synctest.Wait()
+		}
+		wait("search", "search.list", 100) // fits in an hour, by its own limit
+		wait("video", "videos.list", 30)   // fits now
+		wait("big", "videos.list", 60)     // fits in a minute
+		wait("small", "videos.list", 1)    // would fit now, but not before the big one
+		all.Wait()
+		want := map[string]time.Duration{"search": time.Hour, "video": 0, "big": time.Minute, "small": time.Minute}
+		if !maps.Equal(at, want) {
+			t.Fatalf("served after %v, want %v", at, want)
+		}
+	})
+}
+
+// What no wait helps is said at once, also behind others.
+func TestWaitSaysAtOnceWhatNoWaitHelps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, videoSpec(10))
+		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := b.Wait(t.Context(), budget.Call{Operation: "videos.list"}); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		start := time.Now()
+		for want, call := range map[error]budget.Call{
+			budget.ErrNeverFits:        {Operation: "videos.list", Units: units(11)},
+			budget.ErrUnknownOperation: {Operation: "videos.insert"},
+			budget.ErrInvalid:          {Operation: "videos.list", ID: "a b"},
+		} {
+			if _, err := b.Wait(t.Context(), call); !errors.Is(err, want) || time.Since(start) != 0 {
+				t.Errorf("after %s: %v, want %v", time.Since(start), err, want)
+			}
+		}
+		all.Wait()
 	})
 }
 

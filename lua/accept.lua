@@ -1,11 +1,16 @@
--- Makes the server's clock the last instant a budget has seen.
+-- Makes the server's clock the last instant a budget has seen. A budget without
+-- a ledger gets an empty one.
 --
 -- KEYS  m
--- Returns the clock, µs. A budget without a ledger has nothing to accept.
+-- Returns the clock, µs
 
-local raw = clock()
+local now = clock()
 local last = redis.call('HGET', KEYS[1], 'last')
-if last and raw > tonumber(last) then
-  redis.call('HSET', KEYS[1], 'last', string.format('%.0f', raw))
+if not last then
+  redis.call('HSET', KEYS[1], 'v', '1', 'born', string.format('%.0f', now))
+  redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', expiry(math.floor(now / 1000) + 604800000)))
 end
-return string.format('%.0f', raw)
+if now > tonumber(last or 0) then
+  redis.call('HSET', KEYS[1], 'last', string.format('%.0f', now))
+end
+return string.format('%.0f', now)

@@ -1,8 +1,9 @@
 -- Decides a batch of charges for one budget in one step, or brings its totals
 -- up to now when the batch is empty.
 --
--- KEYS  m, e, x, then z:<op> and y:<op> for each operation in order of number
--- ARGV  1 operations registered, as the caller knows   2 names to add, by comma
+-- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+--       number, those to be added too
+-- ARGV  1 sig of the operations, as the caller knows   2 names to add, by comma
 --       3 steps allowed   4 caller's clock, µs   5 windows   6 limits   7 items
 --       8 1 to look at the limits too, else 0
 --       a window: key, longest µs, p0, p1, p2 (starts of the calendar's periods
@@ -15,7 +16,8 @@
 --         where the limit does not cover it)
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks}: an item is {result, replayed, units, at, limit,
---     progress, used and score per limit}; result as budget.Result, or 8: again;
+--     progress, used and score per limit}; result as budget.Result, or 100: again,
+--     101: its totals say more than there are entries;
 --     a look is {used, floor, least score that counts or 0, what is returned
 --     with it (rolling) or finishes at the instant or later (calendar)}
 --   1 again: totals are not yet those of now     2 {…, operations by comma}
@@ -30,13 +32,15 @@ local function arg()
   argn = argn + 1
   return ARGV[argn]
 end
-if tonumber(ARGV[1]) ~= M.nops then return {2, int(raw), M.ops} end
+if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
 local caller = tonumber(ARGV[4])
 if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
 if glitch(raw, caller) then return {4, int(raw)} end
 local looking = ARGV[8] == '1'
 if looking and not M.v then return {0, int(raw), {}, '0', '0', {}} end
-problem = counted()
+local adding = 0
+for _ in string.gmatch(ARGV[2], '[^,]+') do adding = adding + 1 end
+problem = counted(adding)
 if problem then return {5, int(raw), problem} end
 problem = preloadStars()
 if problem then return {5, int(raw), problem} end
@@ -52,10 +56,20 @@ end
 
 -- From here on the ledger is written.
 local born = not M.v
-if born then M.born = now end
-if ARGV[2] ~= '' then
-  for _ in string.gmatch(ARGV[2], '[^,]+') do nops = nops + 1 end
+if born then
+  M.born = now
+  -- Each command that writes is tried on the new ledger while there is nothing
+  -- to spoil: a permission that is missing must not show in the middle.
+  redis.call('HDEL', keyE, '')
+  redis.call('ZREM', zkey(1) or keyE, '')
+  redis.call('ZREMRANGEBYRANK', zkey(1) or keyE, '0', '0')
+  redis.call('PEXPIREAT', keyE, '0')
+  redis.call('HSET', keyM, 'v', '1', 'born', int(now))
+end
+if adding > 0 then
+  nops = nops + adding
   M.ops = M.ops == '' and ARGV[2] or M.ops .. ',' .. ARGV[2]
+  M.sig = redis.sha1hex(M.ops)
 end
 M.last = now
 local batch = use(asked, now)
@@ -105,15 +119,17 @@ if #ids > 0 then
   for i = 1, #ids do entries[ids[i]] = parse(found[i]) end
 end
 
--- resume reads a walk's progress: how far each limit's walk came, when nothing
--- of what it took in has changed since.
+-- resume reads a walk's progress: how far each limit's walk came, and what it
+-- had freed together with what had come back before. It holds while nothing that
+-- it took in was settled or released, and for the part that still counts.
 local function resume(progress)
   local chg, newest, seen, rest = string.match(progress, '^(%d+) (%d+) (%d+) (.*)$')
   local known = {}
   if not chg or tonumber(chg) ~= M.chg then return known end
   for i, pos, freed in string.gmatch(rest, '(%d+):(-?%d+):(%d+)') do
     if tonumber(pos) <= tonumber(seen) or tonumber(newest) == M.newest then
-      known[tonumber(i)] = {tonumber(pos), tonumber(freed)}
+      local l = limits[tonumber(i)]
+      if tonumber(pos) > l.win.adv then known[tonumber(i)] = {tonumber(pos), tonumber(freed) - back(l)} end
     end
   end
   return known
@@ -132,7 +148,7 @@ local fresh = born or ARGV[2] ~= ''
 
 local function decide(item)
   if item.deadline > 0 and raw > item.deadline then return reply(5, false, 0, 0, 0, '', {}) end
-  if not bringAll() then return reply(8, false, 0, 0, 0, '', {}) end
+  if not bringAll() then return reply(100, false, 0, 0, 0, '', {}) end
   local e = entries[item.id]
   local old = nil
   if e and not held(e) then old, e = e, nil end
@@ -156,12 +172,13 @@ local function decide(item)
       local from = known[i] or {-1, 0}
       local score, pos, freed = walk(l, from[1], from[2], deficit)
       if score == nil then again = true end
+      if score == 0 then return reply(101, false, 0, 0, i, '', {}) end
       scores[i] = score
-      if pos and pos >= 0 then came[#came + 1] = i .. ':' .. int(pos) .. ':' .. int(freed) end
+      if pos and pos >= 0 then came[#came + 1] = i .. ':' .. int(pos) .. ':' .. int(freed + back(l)) end
     end
   end
   if again then
-    return reply(8, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ',')}, ' '), {})
+    return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ',')}, ' '), {})
   end
   if refused then return reply(2, false, 0, 0, 0, '', scores) end
   for i = 1, #batch do
@@ -189,8 +206,8 @@ end
 -- Items are decided in order: those after an unfinished one wait for it.
 local answers, waiting = {}, false
 for i = 1, #items do
-  answers[i] = waiting and reply(8, false, 0, 0, 0, items[i].progress, {}) or decide(items[i])
-  waiting = waiting or answers[i][1] == 8
+  answers[i] = waiting and reply(100, false, 0, 0, 0, items[i].progress, {}) or decide(items[i])
+  waiting = waiting or answers[i][1] == 100
 end
 for from = 1, #written, 1000 do
   redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
@@ -198,34 +215,34 @@ end
 
 -- between sums what of a limit has a score of from to to.
 local function between(l, from, to)
-  local total = 0
+  local sum = 0
   for i = 1, #l.covered do
     local r = row(l.win, l.covered[i])
-    local list = redis.call('ZRANGEBYSCORE', zkey(l.covered[i]), int(math.max(from, r.cut + 1)), to)
-    for j = 1, #list do total = total + (l.calls and 1 or unitsOf(list[j])) end
+    local key, above = zkey(l.covered[i]), int(math.max(from, r.cut + 1))
     if l.calls then
-      list = redis.call('ZRANGEBYSCORE', ykey(l.covered[i]), int(math.max(from, r.zcut + 1)), to)
-      for j = 1, #list do
-        if string.sub(list[j], 1, 1) == '0' then total = total + 1 end
-      end
+      sum = sum + redis.call('ZCOUNT', key, above, to)
+    else
+      local list = redis.call('ZRANGEBYSCORE', key, above, to)
+      for j = 1, #list do sum = sum + unitsOf(list[j]) end
     end
+    if l.calls then sum = sum + redis.call('ZCOUNT', ykey(l.covered[i]), int(math.max(from, r.zcut + 1)), to) end
   end
-  return total
+  return sum
 end
 
 local looks = {}
 for i = 1, looking and #limits or 0 do
   local l = limits[i]
-  local sum, least, back = used(l), 0, 0
+  local sum, least, rest = used(l), 0, 0
   if sum > 0 then
     least = walk(l, -1, 0, 1)
     if l.win.len then
-      back = between(l, least, int(least))
-    else
-      back = between(l, l.returns, '+inf')
+      rest = between(l, least, int(least))
+    elseif l.returns > 0 then -- else the caller finds it out from least, and asks again
+      rest = between(l, l.returns, '+inf')
     end
   end
-  looks[i] = {int(sum), int(l.win.floor), int(least), int(back)}
+  looks[i] = {int(sum), int(l.win.floor), int(least), int(rest)}
 end
 
 -- Remove what is not held and left every total, a few hundred at a time.
@@ -234,7 +251,7 @@ if M.last >= M.prune then
   for i = 1, #wins do safe = math.min(safe, wins[i].adv) end
   local room, done = math.min(500, limitSteps - steps), true
   for op = 1, nops do
-    for _, key in ipairs({zkey(op), ykey(op)}) do
+    for _, key in ipairs({zkey(op), ykey(op), rkey(op)}) do
       local list = room > 0 and redis.call('ZRANGEBYSCORE', key, '-inf', int(safe), 'LIMIT', '0', int(room)) or {}
       if #list > 0 then
         for i = 1, #list do list[i] = idOf(list[i]) end

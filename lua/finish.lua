@@ -1,7 +1,8 @@
 -- Settles or releases one reservation.
 --
--- KEYS  m, e, x, then z:<op> and y:<op> for each operation in order of number
--- ARGV  1 operations registered, as the caller knows   2 caller's clock, µs
+-- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+--       number
+-- ARGV  1 sig of the operations, as the caller knows   2 caller's clock, µs
 --       3 id   4 s or r (settle, release)   5 units   6 deadline, µs or 0
 -- Returns {status, clock, …}, the status as in charge.lua:
 --   0 {…, result as budget.FinishResult, replayed, finish µs}
@@ -9,10 +10,10 @@
 local raw = clock()
 local problem = load()
 if problem then return {6, int(raw), M.v} end
-if tonumber(ARGV[1]) ~= M.nops then return {2, int(raw), M.ops} end
+if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
 if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
 if glitch(raw, tonumber(ARGV[2])) then return {4, int(raw)} end
-problem = counted() or preloadStars()
+problem = counted(0) or preloadStars()
 if problem then return {5, int(raw), problem} end
 local deadline = tonumber(ARGV[6])
 if deadline > 0 and raw > deadline then return {0, int(raw), 5, 0, '0'} end

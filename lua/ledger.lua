@@ -3,16 +3,19 @@
 -- Keys of a budget, all under one hash tag {B}:
 --   m        hash: v format, last (last seen µs), newest (newest entry's time),
 --            born (first decision), n (entries), nops, ops (names in the order
---            of their numbers), wins (live windows), chg (changes of earlier
---            entries), exp (instant of the written expiry, ms), prune (when to
+--            of their numbers), sig (their SHA-1: two lists of one length are
+--            not the same), wins (live windows), chg (settlements and releases,
+--            which change earlier entries), exp (instant of the written expiry, ms), prune (when to
 --            look for entries to remove), gone (what finished up to here is
 --            forgotten)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            units and score are empty where they are asked and start
---   x        hash w|op -> units calls cut built zcut zbuilt due, the running
---            totals of one window and operation; w|* -> units calls due period
+--   x        hash w|op -> units calls cut built zcut zbuilt due bunits bcalls,
+--            the running totals of one window and operation, and what has come
+--            back to it; w|* -> units calls due period bunits bcalls
 --   z:<op>   zset of the entries of 1 unit and more: score -> units:id
---   y:<op>   zset of the entries of 0 units: score -> 0:id, or r:id if released
+--   y:<op>   zset of the entries of 0 units: score -> 0:id
+--   r:<op>   zset of the released, which count nowhere: score -> 0:id
 --
 -- A score is the instant an entry finishes: its time for a plain charge, the
 -- lease's end while a reservation is open. A row counts the entries of z with
@@ -32,8 +35,9 @@ local fmt = string.format
 local function int(n) return fmt('%.0f', n) end
 
 local keyM, keyE, keyX = KEYS[1], KEYS[2], KEYS[3]
-local function zkey(op) return KEYS[2 + 2 * op] end
-local function ykey(op) return KEYS[3 + 2 * op] end
+local function zkey(op) return KEYS[1 + 3 * op] end
+local function ykey(op) return KEYS[2 + 3 * op] end
+local function rkey(op) return KEYS[3 + 3 * op] end
 
 local M = {}              -- the fields of m as numbers, ops and wins apart
 local wins, winByKey = {}, {}
@@ -44,11 +48,12 @@ local nops = 0            -- registered operations, new ones included
 
 -- load reads m. It returns a problem's name, or nil.
 local function load()
-  local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone')
+  local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig')
   M.v = f[1]
   M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
   M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
   M.chg, M.exp, M.prune, M.gone = tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0)
+  M.sig = f[13] or ''
   nops = M.nops
   if f[1] and f[1] ~= '1' then return 'version' end
   for no, key, longest, used, floor, adv in string.gmatch(f[8] or '', '(%d+) (%S+) (%d+) (%d+) (-?%d+) (-?%d+)') do
@@ -63,15 +68,16 @@ local function load()
 end
 
 -- counted compares the entries there are with those there should be; every
--- key's type is checked by it before anything is written.
-local function counted()
+-- key's type is checked by it before anything is written, those of the
+-- operations still to be registered too.
+local function counted(more)
   local held = redis.call('HLEN', keyE)
   if held ~= M.n then return fmt('e holds %d entries, m says %.0f', held, M.n) end
   local sorted = 0
-  for op = 1, nops do
-    sorted = sorted + redis.call('ZCARD', zkey(op)) + redis.call('ZCARD', ykey(op))
+  for op = 1, nops + more do
+    sorted = sorted + redis.call('ZCARD', zkey(op)) + redis.call('ZCARD', ykey(op)) + redis.call('ZCARD', rkey(op))
   end
-  if sorted ~= M.n then return fmt('z and y hold %d entries, m says %.0f', sorted, M.n) end
+  if sorted ~= M.n then return fmt('z, y and r hold %d entries, m says %.0f', sorted, M.n) end
   return nil
 end
 
@@ -91,12 +97,16 @@ local function preload(fields)
     for i = from, to do
       local text = found[i - from + 1]
       if text then
-        local units, calls, a, b, c, d, due = string.match(text, '^(-?%d+) (-?%d+) (-?%d+) (-?%d+) ?(-?%d*) ?(-?%d*) ?(-?%d*)$')
-        if c == '' then
-          rows[missing[i]] = {units = tonumber(units), calls = tonumber(calls), due = tonumber(a), period = tonumber(b)}
+        local v, k = {}, 0
+        for number in string.gmatch(text, '%-?%d+') do
+          k = k + 1
+          v[k] = tonumber(number)
+        end
+        if k == 6 then
+          rows[missing[i]] = {units = v[1], calls = v[2], due = v[3], period = v[4], bunits = v[5], bcalls = v[6]}
         else
-          rows[missing[i]] = {units = tonumber(units), calls = tonumber(calls), cut = tonumber(a), built = tonumber(b),
-            zcut = tonumber(c), zbuilt = tonumber(d), due = tonumber(due)}
+          rows[missing[i]] = {units = v[1], calls = v[2], cut = v[3], built = v[4], zcut = v[5], zbuilt = v[6], due = v[7],
+            bunits = v[8], bcalls = v[9]}
         end
       end
     end
@@ -130,7 +140,7 @@ local function row(w, op)
   if rows[field] == nil then preload({field}) end
   if not rows[field] then
     local cut = math.max(w.adv, w.floor)
-    rows[field] = {units = 0, calls = 0, cut = cut, built = WHOLE, zcut = cut, zbuilt = WHOLE, due = NEVER}
+    rows[field] = {units = 0, calls = 0, cut = cut, built = WHOLE, zcut = cut, zbuilt = WHOLE, due = NEVER, bunits = 0, bcalls = 0}
   end
   return rows[field], field
 end
@@ -152,22 +162,21 @@ local function add(w, op, score, units, calls, zero, sign)
   touch(sfield)
 end
 
--- used is what a limit counts: l.win, l.calls, l.all, l.covered (operations).
-local function used(l)
-  if l.all then
-    local s = star(l.win)
-    return l.calls and s.calls or s.units
-  end
-  local total = 0
-  for i = 1, #l.covered do
-    local r = row(l.win, l.covered[i])
-    total = total + (l.calls and r.calls or r.units)
-  end
-  return total
+-- total adds up one field of a limit's rows: l.win, l.all, l.covered (operations).
+local function total(l, field)
+  if l.all then return star(l.win)[field] end
+  local sum = 0
+  for i = 1, #l.covered do sum = sum + row(l.win, l.covered[i])[field] end
+  return sum
 end
+
+-- used is what a limit counts; back is what has come back to it so far.
+local function used(l) return total(l, l.calls and 'calls' or 'units') end
+local function back(l) return total(l, l.calls and 'bcalls' or 'bunits') end
 
 -- addAll does so in every live window.
 local function addAll(op, score, units, calls, zero, sign)
+  if calls == 0 then return end -- released: it counts nowhere
   for i = 1, #wins do add(wins[i], op, score, units, calls, zero, sign) end
 end
 
@@ -190,10 +199,10 @@ local function held(e) return e.score > math.max(horizon(M.last), M.gone) end
 local function unitsOf(member) return tonumber(string.match(member, '^(%d+):')) end
 local function idOf(member) return string.match(member, '^%w+:(.*)$') end
 
--- sum adds up the entries of a zset with from < score <= to, at most as many as
+-- gather adds up the entries of a zset with from < score <= to, at most as many as
 -- there are steps left, but whole groups of one score. It returns units, calls
 -- and the score up to which it came: to when it came to the end.
-local function sum(key, zero, from, to, up)
+local function gather(key, zero, from, to, up)
   local room = limitSteps - steps
   if room <= 0 then return 0, 0, from, false end
   local top = '+inf'
@@ -212,13 +221,8 @@ local function sum(key, zero, from, to, up)
   end
   local units, calls = 0, 0
   for i = 1, last do
-    local member = list[2 * i - 1]
-    if zero then
-      if string.sub(member, 1, 1) == '0' then calls = calls + 1 end
-    else
-      units = units + unitsOf(member)
-      calls = calls + 1
-    end
+    calls = calls + 1
+    if not zero then units = units + unitsOf(list[2 * i - 1]) end
   end
   steps = steps + last
   if n <= room and last == n then return units, calls, to, true end
@@ -247,10 +251,11 @@ local function advance(w, op, target)
     local key = zero and ykey(op) or zkey(op)
     local cut = zero and r.zcut or r.cut
     if cut < target then
-      local units, calls, reached, done = sum(key, zero, cut, target, false)
+      local units, calls, reached, done = gather(key, zero, cut, target, false)
       r.units, r.calls = r.units - units, r.calls - calls
       s.units, s.calls = s.units - units, s.calls - calls
-      if units > 0 or calls > 0 then M.chg = M.chg + 1 end
+      r.bunits, r.bcalls = r.bunits + units, r.bcalls + calls
+      s.bunits, s.bcalls = s.bunits + units, s.bcalls + calls
       if zero then r.zcut = reached else r.cut = reached end
       touch(field)
       touch(sfield)
@@ -269,7 +274,7 @@ local function build(w, op)
     local key = zero and ykey(op) or zkey(op)
     local built = zero and r.zbuilt or r.built
     if built < WHOLE then
-      local units, calls, reached, done = sum(key, zero, built, WHOLE, true)
+      local units, calls, reached, done = gather(key, zero, built, WHOLE, true)
       r.units, r.calls = r.units + units, r.calls + calls
       s.units, s.calls = s.units + units, s.calls + calls
       if zero then r.zbuilt = reached else r.built = reached end
@@ -293,10 +298,10 @@ end
 local function restart(w, cut, period)
   loadRows(w)
   for op = 1, nops do
-    rows[w.no .. '|' .. op] = {units = 0, calls = 0, cut = cut, built = cut, zcut = cut, zbuilt = cut, due = NEVER}
+    rows[w.no .. '|' .. op] = {units = 0, calls = 0, cut = cut, built = cut, zcut = cut, zbuilt = cut, due = NEVER, bunits = 0, bcalls = 0}
     touch(w.no .. '|' .. op)
   end
-  rows[w.no .. '|*'] = {units = 0, calls = 0, due = 0, period = period}
+  rows[w.no .. '|*'] = {units = 0, calls = 0, due = 0, period = period, bunits = 0, bcalls = 0}
   touch(w.no .. '|*')
 end
 
@@ -360,7 +365,7 @@ end
 
 -- place is the zset and the member of an entry.
 local function place(e, id)
-  if e.state == 'r' then return ykey(e.op), 'r:' .. id, true end
+  if e.state == 'r' then return rkey(e.op), '0:' .. id, true end
   if e.units == 0 then return ykey(e.op), '0:' .. id, true end
   return zkey(e.op), int(e.units) .. ':' .. id, false
 end
@@ -379,9 +384,10 @@ local function save(fresh)
     if r then
       local text
       if r.cut then
-        text = table.concat({int(r.units), int(r.calls), int(r.cut), int(r.built), int(r.zcut), int(r.zbuilt), int(r.due)}, ' ')
+        text = table.concat({int(r.units), int(r.calls), int(r.cut), int(r.built), int(r.zcut), int(r.zbuilt), int(r.due),
+          int(r.bunits), int(r.bcalls)}, ' ')
       else
-        text = table.concat({int(r.units), int(r.calls), int(r.due), int(r.period)}, ' ')
+        text = table.concat({int(r.units), int(r.calls), int(r.due), int(r.period), int(r.bunits), int(r.bcalls)}, ' ')
       end
       fields[n + 1], fields[n + 2] = field, text
       n = n + 2
@@ -401,7 +407,7 @@ local function save(fresh)
   local renew = fresh or expire - M.exp >= HOUR / 1000 or M.exp == 0
   if renew then M.exp = expire end
   redis.call('HSET', keyM, 'v', '1', 'last', int(M.last), 'newest', int(M.newest), 'born', int(M.born), 'n', int(M.n),
-    'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune), 'gone', int(M.gone))
+    'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune), 'gone', int(M.gone), 'sig', M.sig)
   if renew then
     local at = int(expiry(expire))
     redis.call('PEXPIREAT', keyM, at)
@@ -410,6 +416,7 @@ local function save(fresh)
     for op = 1, nops do
       redis.call('PEXPIREAT', zkey(op), at)
       redis.call('PEXPIREAT', ykey(op), at)
+      redis.call('PEXPIREAT', rkey(op), at)
     end
   end
 end

@@ -5,30 +5,19 @@ local function cursor(key, from, zero)
   return {key = key, zero = zero, rank = redis.call('ZCOUNT', key, '-inf', int(from)), size = 8, at = 0, list = {}}
 end
 
--- step moves a cursor to its next entry that counts; false at the end.
+-- step moves a cursor to its next entry; false at the end.
 local function step(c)
-  while true do
-    c.at = c.at + 2
-    if c.at > #c.list then
-      c.size = math.min(c.size * 2, 256)
-      c.list = redis.call('ZRANGE', c.key, int(c.rank), int(c.rank + c.size - 1), 'WITHSCORES')
-      c.rank = c.rank + #c.list / 2
-      c.at = 2
-      if #c.list == 0 then return false end
-    end
-    local member = c.list[c.at - 1]
-    if not c.zero then
-      c.units = unitsOf(member)
-      c.score = tonumber(c.list[c.at])
-      return true
-    end
-    steps = steps + 1
-    if string.sub(member, 1, 1) == '0' then
-      c.units = 0
-      c.score = tonumber(c.list[c.at])
-      return true
-    end
+  c.at = c.at + 2
+  if c.at > #c.list then
+    c.size = math.min(c.size * 2, 256)
+    c.list = redis.call('ZRANGE', c.key, int(c.rank), int(c.rank + c.size - 1), 'WITHSCORES')
+    c.rank = c.rank + #c.list / 2
+    c.at = 2
+    if #c.list == 0 then return false end
   end
+  c.units = c.zero and 0 or unitsOf(c.list[c.at - 1])
+  c.score = tonumber(c.list[c.at])
+  return true
 end
 
 -- A heap of cursors, the smallest score on top.

@@ -1,7 +1,9 @@
 package memstore
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -35,11 +37,18 @@ func (s *Store) Begin(ctx context.Context, pass budget.BeginPass) (budget.BeginR
 		return 0, budget.JobState{}, err
 	}
 	found := s.job(pass.Job)
-	newest := found.LastTick
+	newest, ahead := found.LastTick, s.clock()+budget.ClockTolerance
 	if pass.Manual {
 		newest = found.LastManual
 	}
+	if newest > ahead {
+		newest = 0
+	}
 	switch {
+	case pass.Tick > ahead:
+		return 0, found, fmt.Errorf("memory store: begin a pass of job %s: %w: its tick is %d µs, the clock shows %d", pass.Job, budget.ErrClock, pass.Tick, s.clock())
+	case found.Held && found.Holder == pass.Holder:
+		return budget.Began, found, nil
 	case found.Held:
 		return budget.Overlap, found, nil
 	case pass.Tick <= newest:
@@ -79,6 +88,9 @@ func (s *Store) End(ctx context.Context, job, holder, nextRegion string, record 
 		return false, err
 	}
 	state := s.jobs[job]
+	if state != nil && state.Holder == "" && state.NextRegion == nextRegion && bytes.Equal(state.Last, record) {
+		return true, nil
+	}
 	if state == nil || state.Holder != holder {
 		return false, nil
 	}

@@ -193,9 +193,12 @@ func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, 
 func (s *Store) AcceptClock(_ context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.ledgers[name]; l != nil {
-		l.last = max(l.last, s.clock())
+	l := s.ledgers[name]
+	if l == nil {
+		l = &ledger{windows: map[string]*window{}, born: s.clock()}
+		s.ledgers[name] = l
 	}
+	l.last = max(l.last, s.clock())
 	return nil
 }
 

@@ -64,6 +64,9 @@ func Timeout(url string, settings budget.StoreConfig) (d time.Duration) {
 // tells their forms. The settings' own URL is not looked at. The error wraps
 // budget.ErrStoreConfig or budget.ErrUnavailable and never holds a password.
 func Store(ctx context.Context, url string, settings budget.StoreConfig) (Backend, error) {
+	if err := Check(url); err != nil {
+		return nil, err
+	}
 	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok {
 		return sqlitestore.Open(ctx, file, sqlitestore.Options{Timeout: settings.Timeout})
 	}
@@ -74,6 +77,18 @@ func Store(ctx context.Context, url string, settings budget.StoreConfig) (Backen
 	return redisstore.Open(ctx, url, redisstore.Options{
 		Prefix: settings.Prefix, Timeout: settings.Timeout, Password: password,
 	})
+}
+
+// Check tells whether [Store] would take a URL, without opening anything. The
+// error wraps budget.ErrStoreConfig and never holds a password.
+func Check(url string) error {
+	if err := budget.CheckStoreURL(url); err != nil {
+		return fmt.Errorf("%w: store URL: it %w", budget.ErrStoreConfig, err)
+	}
+	if isSQLite(url) {
+		return nil
+	}
+	return redisstore.Check(url)
 }
 
 const sqlitePrefix = "sqlite:"

@@ -96,6 +96,41 @@ func TestBudgetRefuses(t *testing.T) {
 	}
 }
 
+// Check refuses what Store refuses, and nothing else, without opening it.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	for url, says := range map[string]string{
+		"sqlite:" + dir + "/q.db":            "",
+		"redis://127.0.0.1:1/0":              "",
+		"redis+sentinel://127.0.0.1:1/m":     "",
+		"redis://h/zz":                       "database",
+		"redis://h:99999/0":                  "port",
+		"redis+sentinel://a:1":               "master's name",
+		"foo://x":                            "begin it with sqlite:, redis://",
+		"quotactl.db":                        "begin it with sqlite:, redis://",
+		"sqlite:":                            "write \"sqlite:quotactl.db\"",
+		"redis+cluster://me:pa55word@a?db=1": "no databases",
+		"postgres://me:pa55word@localhost/q": "begin it with sqlite:",
+	} {
+		err := open.Check(url)
+		if says == "" {
+			if err != nil {
+				t.Errorf("%s: %v", url, err)
+			}
+			continue
+		}
+		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "pa55word") {
+			t.Errorf("%s: %v, want ErrStoreConfig saying %q", url, err, says)
+		}
+		if store, opened := open.Store(t.Context(), url, budget.StoreConfig{}); opened == nil || opened.Error() != err.Error() {
+			t.Errorf("%s: Store says %v (%T), Check %v", url, opened, store, err)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("Check left %v, error %v", files, err)
+	}
+}
+
 func TestPasswordFile(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireAuth("pa55word")

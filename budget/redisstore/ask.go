@@ -40,11 +40,11 @@ func (s *Store) ask(ctx context.Context, doing, name string, sc script, r regist
 		return answer{}, s.strange(doing, name, reply)
 	}
 	a := answer{status: number(reply[0]), now: number(reply[1]), rest: reply[2:]}
-	s.learnAt(a.now)
+	s.learnAt(name, a.now)
 	switch a.status {
 	case statusDone, statusAgain, statusPeriods:
 	case statusRegistry:
-		s.remember(name, splitNames(text(a.rest, 0)))
+		s.remember(name, newRegistry(splitNames(text(a.rest, 0))))
 	case statusClock:
 		return answer{}, fmt.Errorf("%s %s in Redis: %w: it shows %s", doing, name, budget.ErrClock, time.UnixMicro(a.now).UTC().Format(time.RFC3339))
 	case statusDamaged:

@@ -24,13 +24,15 @@ const (
 	idleTime = 4 * time.Minute
 	// RESP2 has no push messages, which nothing here wants.
 	protocol = 2
+	// Every call's context ends within the store's timeout, and ends its waits
+	// (ContextTimeoutEnabled): that end is what scripts are told, so that nothing
+	// is charged past it. The library's own timeouts must come later.
+	slack = time.Second
 	// Redirections follow a moved slot or a new master; they send nothing twice.
 	maxRedirects = 3
 )
 
-// client makes the client that the mode asks for. The context's deadline bounds
-// every wait (ContextTimeoutEnabled); read and write timeouts are a second line
-// for contexts without one.
+// client makes the client that the mode asks for.
 func (t target) client(timeout time.Duration) redis.UniversalClient {
 	var secure *tls.Config
 	if t.tls {
@@ -42,7 +44,7 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: t.master, SentinelAddrs: t.addresses, Username: t.username, Password: t.password, DB: t.db,
 			Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
-			ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true,
+			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
 			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: secure,
 			DisableIdentity: true,
 		})
@@ -50,7 +52,7 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: t.addresses, Username: t.username, Password: t.password,
 			Protocol: protocol, MaxRetries: noRetries, MaxRedirects: maxRedirects, DialerRetries: oneDial, DialTimeout: dialTimeout,
-			ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true,
+			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
 			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: secure,
 			DisableIdentity: true, MaintNotificationsConfig: quiet,
 		})
@@ -65,7 +67,7 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 			// another one and find a fresh budget there.
 			HeartbeatFn: func(context.Context, *redis.Client) bool { return true },
 			Protocol:    protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
-			ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true,
+			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
 			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: secure,
 			DisableIdentity: true,
 		})
@@ -77,7 +79,7 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 	return redis.NewClient(&redis.Options{
 		Network: network, Addr: t.addresses[0], Username: t.username, Password: t.password, DB: t.db,
 		Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
-		ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true,
+		ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
 		PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: secure,
 		DisableIdentity: true, MaintNotificationsConfig: quiet,
 	})

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -8,37 +9,27 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// offset tells how far the server's clock stands ahead of the local one, in µs.
-// Each answer's clock was read before the answer came, so what an answer shows
-// is never too much; the most of the last few seconds is the best of them.
+// offset tells how far a server's clock stands ahead of the local one, in µs.
+// An answer's clock was read before the answer came, so what it shows is never
+// too much; the most of the last few seconds is the best of them. It is kept
+// for each budget, since budgets lie on shards whose clocks differ.
 type offset struct {
 	known         bool
 	best, earlier int64
 	since         time.Time
 }
 
-// offsetSpan is after how long an answer's offset is forgotten, once or twice:
-// the clocks may be set.
+// offsetSpan is after how long what an answer showed is forgotten, once or
+// twice over: the clocks may be set.
 const offsetSpan = 5 * time.Second
 
-// learn takes in the server's clock as an answer told it.
-func (s *Store) learn(text string) error {
-	at, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return fmt.Errorf("the Redis server's clock %q is no number: %w", text, budget.ErrStoreConfig)
-	}
-	s.learnAt(at)
-	return nil
-}
-
-func (s *Store) learnAt(at int64) {
-	now := time.Now()
+// learn takes in a server's clock as an answer told it, which took at most
+// slowest to come. One that shows less than any delay explains is another
+// server's, or was set.
+func (o *offset) learn(at int64, now time.Time, slowest time.Duration) {
 	seen := at - now.UnixMicro()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := &s.offset
 	switch age := now.Sub(o.since); {
-	case !o.known || age > 2*offsetSpan:
+	case !o.known || age > 2*offsetSpan || seen < o.value()-2*slowest.Microseconds():
 		*o = offset{known: true, best: seen, earlier: seen, since: now}
 	case age > offsetSpan:
 		o.earlier, o.best, o.since = o.best, seen, now
@@ -47,34 +38,69 @@ func (s *Store) learnAt(at int64) {
 	}
 }
 
-// clockOffset is the best known offset, and whether one is known.
-func (s *Store) clockOffset() (int64, bool) {
+func (o *offset) value() int64 { return max(o.best, o.earlier) }
+
+// learnAt notes a budget's server's clock.
+func (s *Store) learnAt(name string, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(s.offset.best, s.offset.earlier), s.offset.known
+	s.ledger(name).offset.learn(at, time.Now(), s.timeout)
 }
 
-// forgetOffset drops what is known: an answer contradicted it.
-func (s *Store) forgetOffset() {
+// learnAnew takes an answer's clock for the only one known: it contradicted
+// what was.
+func (s *Store) learnAnew(name string, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offset = offset{}
+	k := s.ledger(name)
+	k.offset = offset{}
+	k.offset.learn(at, time.Now(), s.timeout)
 }
 
-// deadlines turns instants of a caller's clock into the server's.
-type deadlines struct{ shift int64 }
-
-// deadlines needs the offset to be known. callerNow is the caller's clock as it
-// stood at the local instant at.
-func (s *Store) deadlines(callerNow int64, at time.Time) deadlines {
-	offset, _ := s.clockOffset()
-	return deadlines{shift: at.UnixMicro() - callerNow + offset}
+// clockOffset is the best known offset of a budget's server, and whether one is
+// known.
+func (s *Store) clockOffset(name string) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.ledger(name)
+	return k.offset.value(), k.offset.known
 }
 
-// of is the deadline in the server's time: 0 for none, at least 1 else.
-func (d deadlines) of(deadline time.Time) int64 {
-	if deadline.IsZero() {
-		return 0
+// needClock asks for the clock of a budget's server when no answer has told it.
+func (s *Store) needClock(ctx context.Context, name string) error {
+	if _, known := s.clockOffset(name); known {
+		return nil
 	}
-	return max(1, deadline.UnixMicro()+d.shift)
+	text, err := s.run(ctx, s.scripts.probe, []string{s.key(name, "m")}).Text()
+	if err != nil {
+		return s.fault("ask the clock", err)
+	}
+	at, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("ask the clock of Redis: %w: %q is no number; is there a proxy that changes answers?", budget.ErrStoreConfig, text)
+	}
+	s.learnAt(name, at)
+	return nil
+}
+
+// giveUp is the local instant at which a call is given up: the earlier of its
+// own deadline, on the caller's clock that showed callerNow at the local instant
+// began, and the context's, which [Store.begin] has set.
+func giveUp(ctx context.Context, deadline time.Time, callerNow int64, began time.Time) time.Time {
+	until, _ := ctx.Deadline()
+	if deadline.IsZero() {
+		return until
+	}
+	own := began.Add(time.Duration(deadline.UnixMicro()-callerNow) * time.Microsecond)
+	if own.Before(until) {
+		return own
+	}
+	return until
+}
+
+// serverTime is a local instant on the clock of a budget's server, at least 1:
+// scripts refuse past it, so that a call that was given up is not charged later.
+func (s *Store) serverTime(name string, at time.Time) int64 {
+	offset, _ := s.clockOffset(name)
+	return max(1, at.UnixMicro()+offset)
 }

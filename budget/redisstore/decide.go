@@ -9,87 +9,89 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// resultAgain is a script's answer on an item that it did not come to the end
-// of; the item goes with its progress into the next run.
-const resultAgain = 8
+// What charge.lua answers on an item beyond the results of a decision.
+const (
+	resultAgain   = 100 // not come to its end; the item goes with its progress into the next run
+	resultDamaged = 101 // the totals say more than there are entries
+)
 
 // batch is a budget.Batch on its way through as many script runs as it needs.
 type batch struct {
 	store *Store
 	budget.Batch
-	started   time.Time
-	deadlines deadlines
-	around    int64 // the instant for which calendar periods are sent
-	open      []int // items without a decision yet
-	progress  []string
-	retried   []bool // found late by an old idea of the server's clock
-	decided   budget.Decisions
-	returns   []int64 // of each limit, for a look
-	looking   bool
-	born      int64 // when the ledger began
-	seen      int64 // the instant decided at, the clamped clock
-	looks     [][]any
+	until    []time.Time // when each item is given up, by the local clock
+	around   int64       // the instant for which calendar periods are sent
+	open     []int       // items without a decision yet
+	progress []string
+	retried  []bool // found late by an old idea of the server's clock
+	decided  budget.Decisions
+
+	looking bool
+	returns []int64 // of each limit, for a look
+	born    int64   // when the ledger began
+	seen    int64   // the instant decided at, the clamped clock
+	looks   [][]any
 }
 
 // Decide implements budget.Store.
 func (s *Store) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	began := time.Now()
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return budget.Decisions{}, err
 	}
 	defer cancel()
-	run := s.newBatch(b)
-	if err := run.learnClock(ctx); err != nil {
+	if err := s.needClock(ctx, b.Budget); err != nil {
 		return budget.Decisions{}, err
 	}
+	run := s.newBatch(ctx, b, began)
 	for {
-		done, err := run.once(ctx)
-		if err != nil {
-			return budget.Decisions{}, err
-		}
-		if done {
+		done, err := run.step(ctx)
+		switch {
+		case err == nil && done:
 			return run.decided, nil
+		case err == nil && ctx.Err() == nil:
+			continue
+		case len(run.open) == len(b.Items) && err != nil:
+			return budget.Decisions{}, err
+		case len(run.open) == len(b.Items) && errors.Is(ctx.Err(), context.Canceled):
+			return budget.Decisions{}, ctx.Err()
+		case err != nil: // what was decided stands
+			return run.rest(budget.OutcomeUnknown), nil
 		}
-		if ctx.Err() != nil {
-			return run.interrupted(ctx)
-		}
+		return run.rest(budget.Interrupted), nil
 	}
 }
 
-func (s *Store) newBatch(b budget.Batch) *batch {
+func (s *Store) newBatch(ctx context.Context, b budget.Batch, began time.Time) *batch {
 	run := &batch{
-		store: s, Batch: b, around: b.Now, started: time.Now(),
-		progress: make([]string, len(b.Items)), retried: make([]bool, len(b.Items)),
+		store: s, Batch: b, around: b.Now,
+		until: make([]time.Time, len(b.Items)), progress: make([]string, len(b.Items)), retried: make([]bool, len(b.Items)),
 		decided: budget.Decisions{Items: make([]budget.Decision, len(b.Items))},
 	}
-	for i := range b.Items {
+	for i, item := range b.Items {
 		run.open = append(run.open, i)
+		run.until[i] = giveUp(ctx, item.Deadline, b.Now, began)
 	}
-	if offset, known := s.clockOffset(); known {
+	if offset, known := s.clockOffset(b.Budget); known {
 		run.around = time.Now().UnixMicro() + offset
 	}
 	return run
 }
 
-// learnClock asks for the server's clock when a deadline needs it and no answer
-// has told it yet.
-func (b *batch) learnClock(ctx context.Context) error {
-	_, known := b.store.clockOffset()
-	for i := 0; !known && i < len(b.Items); i++ {
-		if !b.Items[i].Deadline.IsZero() {
-			if err := b.store.probe(ctx, b.Budget); err != nil {
-				return err
-			}
-			known = true
-		}
+// rest answers the items that the time did not suffice for.
+func (b *batch) rest(result budget.Result) budget.Decisions {
+	for _, i := range b.open {
+		b.decided.Items[i] = budget.Decision{Result: result, Limit: -1}
 	}
-	b.deadlines = b.store.deadlines(b.Now, b.started)
-	return nil
+	return b.decided
 }
 
-// once runs the script once on what is open. True when all is decided.
-func (b *batch) once(ctx context.Context) (bool, error) {
-	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, b.nextRegistry(), b.args())
+// step runs the script once on what is open. True when all is decided.
+func (b *batch) step(ctx context.Context) (bool, error) {
+	had := b.store.registry(b.Budget)
+	r, added := had.with(b.openItems())
+	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, r, b.args(had, r, added))
 	if err != nil {
 		return false, err
 	}
@@ -101,8 +103,8 @@ func (b *batch) once(ctx context.Context) (bool, error) {
 	case statusAgain, statusRegistry:
 		return false, nil
 	}
-	if r, added := b.store.registry(b.Budget).with(b.openItems()); len(added) > 0 {
-		b.store.remember(b.Budget, r.names)
+	if len(added) > 0 {
+		b.store.remember(b.Budget, r)
 	}
 	b.born, b.seen, b.looks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3)
 	answers := lists(a.rest, 0)
@@ -110,13 +112,17 @@ func (b *batch) once(ctx context.Context) (bool, error) {
 		return false, b.store.strange(b.doing(), b.Budget, a.rest)
 	}
 	var open []int
+	damaged := false
 	for j, i := range b.open {
-		if b.take(i, answers[j], a.now) {
-			continue
+		damaged = damaged || numberAt(answers[j], 0) == resultDamaged
+		if !b.take(i, answers[j], a.now) {
+			open = append(open, i)
 		}
-		open = append(open, i)
 	}
 	b.open = open
+	if damaged {
+		return false, b.store.damaged(b.Budget, "x says that more is used than z and y hold")
+	}
 	return len(open) == 0, nil
 }
 
@@ -131,20 +137,15 @@ func (b *batch) doing() string {
 // take reads one item's answer. False when it must be asked again.
 func (b *batch) take(i int, answer []any, now int64) bool {
 	result := numberAt(answer, 0)
-	if result == resultAgain {
+	switch {
+	case result == resultAgain, result == resultDamaged:
 		b.progress[i] = text(answer, 5)
 		return false
-	}
-	if budget.Result(result) == budget.Late && !b.retried[i] && b.Items[i].Deadline.UnixMicro()-b.Now > 0 {
-		// It was in time here: perhaps the server's clock was set. Its answer
-		// tells what it shows now.
+	case budget.Result(result) == budget.Late && !b.retried[i] && time.Now().Before(b.until[i]):
+		// It was in time here: what was known of the server's clock is old.
 		b.retried[i] = true
-		b.store.forgetOffset()
-		b.store.learnAt(now)
-		b.deadlines = b.store.deadlines(b.Now, b.started)
-		if b.deadlines.of(b.Items[i].Deadline) > now {
-			return false
-		}
+		b.store.learnAnew(b.Budget, now)
+		return false
 	}
 	b.decided.Items[i] = b.decision(b.Items[i], budget.Result(result), answer)
 	return true
@@ -157,7 +158,7 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 	switch result {
 	case budget.Granted:
 		d.Replayed, d.Units, d.At = numberAt(answer, 1) == 1, numberAt(answer, 2), numberAt(answer, 3)
-		d.Limit, d.Remaining = b.least(item, used)
+		d.Limit, d.Remaining = budget.LeastRemaining(b.Limits, item.Operation, used)
 	case budget.NeverFits:
 		d.Limit = int(numberAt(answer, 4)) - 1
 		if d.Limit >= 0 && d.Limit < len(b.Limits) {
@@ -177,38 +178,6 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 	return d
 }
 
-// least is the covering limit with the least left: limits that count units come
-// first.
-func (b *batch) least(item budget.Item, used func(int) int64) (limit int, left int64) {
-	limit = -1
-	for _, calls := range []bool{false, true} {
-		for i, l := range b.Limits {
-			if (l.Counts == budget.CountCalls) != calls || !l.Covers(item.Operation) {
-				continue
-			}
-			if remaining := l.Remaining(used(i)); limit < 0 || remaining < left {
-				limit, left = i, remaining
-			}
-		}
-		if limit >= 0 {
-			break
-		}
-	}
-	return limit, left
-}
-
-// interrupted is the answer when the deadline came before everything was known:
-// what was decided stands.
-func (b *batch) interrupted(ctx context.Context) (budget.Decisions, error) {
-	if len(b.open) == len(b.Items) && errors.Is(ctx.Err(), context.Canceled) {
-		return budget.Decisions{}, ctx.Err()
-	}
-	for _, i := range b.open {
-		b.decided.Items[i] = budget.Decision{Result: budget.Interrupted, Limit: -1}
-	}
-	return b.decided, nil
-}
-
 func (b *batch) openItems() []budget.Item {
 	items := make([]budget.Item, 0, len(b.open))
 	for _, i := range b.open {
@@ -217,22 +186,15 @@ func (b *batch) openItems() []budget.Item {
 	return items
 }
 
-// nextRegistry has the operations that the run will register.
-func (b *batch) nextRegistry() registry {
-	r, _ := b.store.registry(b.Budget).with(b.openItems())
-	return r
-}
-
-// args are the arguments of charge.lua; its head tells them.
-func (b *batch) args() []any {
-	known := b.store.registry(b.Budget)
-	r, added := known.with(b.openItems())
+// args are the arguments of charge.lua, whose head tells them: had is what the
+// ledger is thought to know, r that with the operations that are added.
+func (b *batch) args(had, r registry, added []string) []any {
 	windows, places := windowArgs(b.Limits, b.around)
 	looking := 0
 	if b.looking {
 		looking = 1
 	}
-	args := []any{len(known.names), strings.Join(added, ","), b.store.maxSteps, b.Now, len(windows) / 5, len(b.Limits), len(b.open), looking}
+	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(windows) / 5, len(b.Limits), len(b.open), looking}
 	args = append(args, windows...)
 	for i, limit := range b.Limits {
 		args = append(args, places[i], countsLetter(limit), r.covered(limit))
@@ -242,7 +204,7 @@ func (b *batch) args() []any {
 	}
 	for _, i := range b.open {
 		item := b.Items[i]
-		args = append(args, item.ID, r.number(item.Operation), item.Units, item.Lease, b.deadlines.of(item.Deadline), labelText(item.Labels), b.progress[i])
+		args = append(args, item.ID, r.number(item.Operation), item.Units, item.Lease, b.store.serverTime(b.Budget, b.until[i]), labelText(item.Labels), b.progress[i])
 		for _, limit := range b.Limits {
 			if limit.Covers(item.Operation) {
 				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))

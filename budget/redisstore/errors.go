@@ -38,6 +38,8 @@ func (s *Store) fault(doing string, err error) error {
 	switch {
 	case isAnswer(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), "No permission") || strings.Contains(err.Error(), "permissions to")):
 		return wrap(budget.ErrStoreConfig, "the user lacks a permission; grant it the commands and keys that docs/redis.md lists")
+	case isAnswer(err) && (strings.Contains(err.Error(), "DB index") || strings.Contains(err.Error(), "SELECT is not allowed")):
+		return wrap(budget.ErrStoreConfig, "the server has no such database; mend the number in the URL, or raise the server's databases")
 	case isAnswer(err) && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
 		return wrap(budget.ErrStoreConfig, "the server does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later")
 	}

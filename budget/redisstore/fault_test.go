@@ -130,6 +130,69 @@ func TestStoppedServerChargesNothingLate(t *testing.T) {
 	}
 }
 
+// A caller that would wait longer than the store does is given up with the
+// store, and not charged later either.
+func TestGivenUpByTheStoreIsNotChargedLate(t *testing.T) {
+	server := startServer(t)
+	store := openStore(t, server.url(0), redisstore.Options{Timeout: 100 * time.Millisecond})
+	charge(t, store, "before")
+	if err := server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		item := budget.Item{ID: fmt.Sprint("given-up-", i), Operation: "op", Units: 1, Deadline: time.Now().Add(time.Minute)}
+		if _, err := decide(t.Context(), store, item); !errors.Is(err, budget.ErrUnavailable) {
+			t.Errorf("charge on a stopped server: %v", err)
+		}
+	}
+	if err := server.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	patientStore := openStore(t, server.url(0), redisstore.Options{Timeout: patient})
+	charge(t, patientStore, "after")
+	if got := used(t, patientStore); got != 2 {
+		t.Fatalf("used %d, want 2: before and after", got)
+	}
+}
+
+// A permission that is missing spoils nothing: once it is granted the ledger
+// works and expires.
+func TestMissingPermissionSpoilsNothing(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	for _, command := range []string{"hset", "zadd", "pexpireat", "hdel", "zrem", "zcard", "hmget", "time"} {
+		user := "no-" + command
+		for _, args := range [][]any{
+			{"ACL", "SETUSER", user, "on", ">x", "~*", "+@all", "-" + command},
+		} {
+			if err := admin.Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store := openStore(t, "redis://"+user+":x@"+server.addr, redisstore.Options{Prefix: user})
+		if _, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1}); !errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("without %s: %v, want ErrStoreConfig", command, err)
+		}
+		if err := admin.Do(t.Context(), "ACL", "SETUSER", user, "+@all").Err(); err != nil {
+			t.Fatal(err)
+		}
+		charge(t, store, "b")
+		if got := used(t, store); got != 1 {
+			t.Errorf("without %s and then with it: used %d, want 1", command, got)
+		}
+		keys, err := admin.Keys(t.Context(), user+":*").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			if left, err := admin.PTTL(t.Context(), key).Result(); err != nil || left < time.Hour {
+				t.Errorf("without %s and then with it: %s expires in %s, %v", command, key, left, err)
+			}
+		}
+	}
+}
+
 func TestConfigurationFaults(t *testing.T) {
 	server := startServer(t)
 	admin := server.client()

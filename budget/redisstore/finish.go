@@ -15,22 +15,25 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		return budget.Finished{}, err
 	}
 	defer cancel()
-	started := time.Now()
-	if _, known := s.clockOffset(); !known && !f.Deadline.IsZero() {
-		if err := s.probe(ctx, f.Budget); err != nil {
-			return budget.Finished{}, err
-		}
+	began := time.Now()
+	if err := s.needClock(ctx, f.Budget); err != nil {
+		return budget.Finished{}, err
 	}
-	deadline := s.deadlines(f.Now, started).of(f.Deadline)
+	until := giveUp(ctx, f.Deadline, f.Now, began)
 	verb := "s"
 	if f.Release {
 		verb = "r"
 	}
-	for {
+	for again := false; ; {
 		r := s.registry(f.Budget)
-		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.finish, r, []any{len(r.names), f.Now, f.ID, verb, f.Units, deadline})
+		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.finish, r, []any{r.sig, f.Now, f.ID, verb, f.Units, s.serverTime(f.Budget, until)})
 		if err != nil {
 			return budget.Finished{}, err
+		}
+		if late := budget.FinishResult(numberAt(a.rest, 0)) == budget.FinishLate; a.status == statusDone && late && !again && time.Now().Before(until) {
+			again = true // it was in time here: what was known of the clock is old
+			s.learnAnew(f.Budget, a.now)
+			continue
 		}
 		if a.status == statusDone {
 			return budget.Finished{

@@ -2,9 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
+
+// resultAhead is job_begin.lua's answer on a tick too far past its clock.
+const resultAhead = 4
 
 // jobKey is the one key of a job.
 func (s *Store) jobKey(job string) []string {
@@ -41,7 +46,12 @@ func (s *Store) Begin(ctx context.Context, pass budget.BeginPass) (budget.BeginR
 	if err != nil || len(reply) == 0 {
 		return 0, budget.JobState{}, s.fault("begin a pass of job "+pass.Job, err)
 	}
-	return budget.BeginResult(number(reply[0])), jobState(reply[1:]), nil
+	result := number(reply[0])
+	if result == resultAhead {
+		return 0, budget.JobState{}, fmt.Errorf("begin a pass of job %s in Redis: %w: its tick is %s, the server's clock shows %s; set the wrong one right", pass.Job, budget.ErrClock,
+			time.UnixMicro(pass.Tick).UTC().Format(time.RFC3339), time.UnixMicro(numberAt(reply, 1)).UTC().Format(time.RFC3339))
+	}
+	return budget.BeginResult(result), jobState(reply[1:]), nil
 }
 
 // Renew implements budget.JobStore.

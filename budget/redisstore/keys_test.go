@@ -14,14 +14,18 @@ import (
 // fakeStore is a store on a real server whose clock the test sets.
 type fakeStore struct {
 	*redisstore.Store
-	t   testing.TB
-	now int64
+	t     testing.TB
+	now   int64
+	ahead int64 // µs by which the clock moves on each time it is read
 }
 
 func openFake(t testing.TB, url string) *fakeStore {
 	t.Helper()
 	f := &fakeStore{t: t, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro()}
-	store, err := redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 { return f.now })
+	store, err := redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 {
+		f.now += f.ahead
+		return f.now
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +49,18 @@ func (f *fakeStore) charge(prefix string, n int) {
 		if _, err := f.Decide(f.t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: items}); err != nil {
 			f.t.Fatal(err)
 		}
+	}
+}
+
+// release reserves under an id and gives it back.
+func (f *fakeStore) release(id string) {
+	f.t.Helper()
+	limits := []budget.Limit{{Name: "w", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}}
+	if _, err := f.Decide(f.t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: id, Operation: "a", Units: 1, Lease: 1000}}}); err != nil {
+		f.t.Fatal(err)
+	}
+	if done, err := f.Finish(f.t.Context(), budget.Finish{Budget: name, Now: f.now, ID: id, Release: true}); err != nil || done.Result != budget.Released {
+		f.t.Fatalf("%+v, %v", done, err)
 	}
 }
 
@@ -129,12 +145,13 @@ func TestLostKeysAreNoticed(t *testing.T) {
 	server := startServer(t)
 	admin := server.client()
 	defer func() { _ = admin.Close() }()
-	for _, part := range []string{"m", "e", "x", "z:1", "z:2", "y:1", "y:2"} {
+	for _, part := range []string{"m", "e", "x", "z:1", "z:2", "y:1", "y:2", "r:1"} {
 		if err := admin.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		f := openFake(t, server.url(0))
 		f.charge("a", 9)
+		f.release("r")
 		key := "quotactl:v1:{" + name + "}:" + part
 		if n, err := admin.Del(t.Context(), key).Result(); err != nil || n != 1 {
 			t.Fatalf("delete %s: %d, %v", key, n, err)

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -15,10 +16,10 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 		return budget.View{}, err
 	}
 	defer cancel()
-	run := s.newBatch(budget.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits})
+	run := s.newBatch(ctx, budget.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits}, time.Now())
 	run.looking, run.returns = true, make([]int64, len(look.Limits))
 	for {
-		done, err := run.once(ctx)
+		done, err := run.step(ctx)
 		if err != nil {
 			return budget.View{}, err
 		}

@@ -47,16 +47,15 @@ type Store struct {
 	testClock func() int64
 	maxSteps  int
 
-	mu         sync.Mutex // guards all below
-	registries map[string]*registry
-	offset     offset
-	closed     bool
+	mu      sync.Mutex // guards all below
+	ledgers map[string]*known
+	closed  bool
 }
 
 // maxSteps is how many entries one script run may go through.
 const maxSteps = 2000
 
-// Open makes a store from a URL; see the package's README in docs for all forms:
+// Open makes a store from a URL, of one of these forms:
 //
 //	redis://[user[:password]@]host[:port][/db]      rediss:// the same with TLS
 //	unix:///path/to/socket[?db=n]
@@ -91,7 +90,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	}
 	return &Store{
 		client: target.client(o.Timeout), prefix: o.Prefix, timeout: o.Timeout,
-		scripts: newScripts(lua.With(clock)), maxSteps: maxSteps, registries: map[string]*registry{},
+		scripts: newScripts(lua.With(clock)), maxSteps: maxSteps, ledgers: map[string]*known{},
 	}, nil
 }
 
@@ -103,16 +102,10 @@ func (s *Store) Ping(ctx context.Context) error {
 		return err
 	}
 	defer cancel()
-	return s.probe(ctx, "")
-}
-
-// probe learns the server's clock.
-func (s *Store) probe(ctx context.Context, name string) error {
-	text, err := s.run(ctx, s.scripts.probe, []string{s.key(name, "m")}).Text()
-	if err != nil {
+	if err := s.run(ctx, s.scripts.probe, []string{s.key("", "m")}).Err(); err != nil {
 		return s.fault("ask the clock", err)
 	}
-	return s.learn(text)
+	return nil
 }
 
 // AcceptClock implements budget.Store.
@@ -153,9 +146,6 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 	}
 	if closed {
 		return nil, nil, fmt.Errorf("ask Redis: %w", budget.ErrClosed)
-	}
-	if _, bounded := ctx.Deadline(); bounded {
-		return ctx, func() {}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	return ctx, cancel, nil

@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"crypto/sha1" //nolint:gosec // scripts compute the same, and it keeps no secret
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,24 +11,59 @@ import (
 )
 
 // registry is the names of a ledger's operations in the order of their numbers
-// (from 1), as last seen. It only grows, but for a ledger that begins anew.
-type registry struct{ names []string }
+// (from 1). It is not changed once it is made, so that one script run sends keys
+// and arguments that belong together.
+type registry struct {
+	names []string
+	sig   string // the SHA-1 of the names joined by commas; empty for none
+}
 
-// registry is what is known of a ledger's operations.
+func newRegistry(names []string) registry {
+	if len(names) == 0 {
+		return registry{}
+	}
+	sum := sha1.Sum([]byte(strings.Join(names, ","))) //nolint:gosec // see the import
+	return registry{names: names, sig: hex.EncodeToString(sum[:])}
+}
+
+// known is what a store remembers of a ledger between calls.
+type known struct {
+	registry registry
+	offset   offset
+}
+
+// registry is what was last seen of a ledger's operations.
 func (s *Store) registry(name string) registry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.registries[name]; r != nil {
-		return *r
+	if k := s.ledgers[name]; k != nil {
+		return k.registry
 	}
 	return registry{}
 }
 
-// remember notes the operations as a script told them.
-func (s *Store) remember(name string, names []string) {
+// maxKnown is how many ledgers a store remembers; one that was forgotten costs
+// its next call another run of the script.
+const maxKnown = 4096
+
+// ledger is what is remembered of a ledger. s.mu is held.
+func (s *Store) ledger(name string) *known {
+	k := s.ledgers[name]
+	if k == nil {
+		if len(s.ledgers) >= maxKnown {
+			clear(s.ledgers)
+		}
+		k = &known{}
+		s.ledgers[name] = k
+	}
+	return k
+}
+
+// remember notes the operations as a script told or registered them.
+func (s *Store) remember(name string, r registry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.registries[name] = &registry{names: names}
+	s.ledger(name).registry = r
 }
 
 func splitNames(list string) []string {
@@ -36,10 +73,10 @@ func splitNames(list string) []string {
 	return strings.Split(list, ",")
 }
 
-// with is the registry with the operations of a batch, and those that are new.
+// with is the registry with the operations of items, and those that are new.
+// Operations beyond those told apart become OtherOperation.
 func (r registry) with(items []budget.Item) (registry, []string) {
 	names := slices.Clone(r.names)
-	var added []string
 	for _, item := range items {
 		operation := item.Operation
 		if !slices.Contains(names, operation) && len(names) >= budget.MaxOperations-1 {
@@ -47,10 +84,12 @@ func (r registry) with(items []budget.Item) (registry, []string) {
 		}
 		if !slices.Contains(names, operation) {
 			names = append(names, operation)
-			added = append(added, operation)
 		}
 	}
-	return registry{names}, added
+	if len(names) == len(r.names) {
+		return r, nil
+	}
+	return newRegistry(names), names[len(r.names):]
 }
 
 // number is an operation's number; one beyond those told apart has the number
@@ -62,11 +101,17 @@ func (r registry) number(operation string) int {
 	return slices.Index(r.names, budget.OtherOperation) + 1
 }
 
-// covered are the numbers of the operations a limit covers, by comma.
+// covered are the numbers of the operations a limit counts, by comma: once
+// operations are counted under OtherOperation, in every limit that may cover
+// one of them.
 func (r registry) covered(limit budget.Limit) string {
 	var list []byte
 	for i, name := range r.names {
-		if limit.Covers(name) {
+		counts := limit.Covers(name)
+		if name == budget.OtherOperation && len(r.names) >= budget.MaxOperations {
+			counts = counts || limit.CoversBeyond(func(operation string) bool { return slices.Contains(r.names, operation) })
+		}
+		if counts {
 			if len(list) > 0 {
 				list = append(list, ',')
 			}
@@ -81,7 +126,7 @@ func (s *Store) keys(name string, r registry) []string {
 	keys := []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")}
 	for i := range r.names {
 		no := strconv.Itoa(i + 1)
-		keys = append(keys, s.key(name, "z:"+no), s.key(name, "y:"+no))
+		keys = append(keys, s.key(name, "z:"+no), s.key(name, "y:"+no), s.key(name, "r:"+no))
 	}
 	return keys
 }

@@ -31,6 +31,13 @@ type target struct {
 	db                 int
 }
 
+// Check tells whether [Open] would take a URL. The error wraps
+// budget.ErrStoreConfig and never holds a password.
+func Check(url string) error {
+	_, err := parseURL(url)
+	return err
+}
+
 // parseURL reads a URL. Its authority may list several hosts, which net/url
 // does not take, so that part is split by hand.
 func parseURL(raw string) (target, error) {

@@ -16,8 +16,8 @@ func TestURLs(t *testing.T) {
 		"redis+sentinel://a,b:26380,c/mymaster", "redis+sentinel://a/mymaster?db=3", "redis+cluster://a,b:7001", "redis+ring://a,b,c:7002?db=1",
 	} {
 		store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
+		if err != nil || redisstore.Check(url) != nil {
+			t.Errorf("%s: %v, Check says %v", url, err, redisstore.Check(url))
 			continue
 		}
 		_ = store.Close()
@@ -53,6 +53,9 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%s was taken", url)
 			continue
 		}
+		if checked := redisstore.Check(url); checked == nil || checked.Error() != err.Error() {
+			t.Errorf("%s: Check says %v, Open %v", url, checked, err)
+		}
 		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want ErrStoreConfig saying %q", url, err, says)
 		}
@@ -60,6 +63,22 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%s: the error holds the password: %v", url, err)
 		}
 	}
+}
+
+// A database that the server does not have is a fault of the URL, not an outage.
+func TestNoSuchDatabase(t *testing.T) {
+	server, member := startServer(t), startServer(t, "--cluster-enabled", "yes")
+	for _, url := range []string{server.url(16), server.url(99), member.url(1)} {
+		store := openStore(t, url, redisstore.Options{Timeout: patient})
+		_, decided := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1})
+		_, job := store.Job(t.Context(), "j")
+		for _, err := range []error{store.Ping(t.Context()), decided, job} {
+			if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), "mend the number") {
+				t.Errorf("%s: %v, want ErrStoreConfig", url, err)
+			}
+		}
+	}
+	charge(t, openStore(t, server.url(15), redisstore.Options{Timeout: patient}), "a")
 }
 
 func FuzzURL(f *testing.F) {

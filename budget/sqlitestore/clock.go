@@ -43,6 +43,15 @@ func (c clocks) read(a anchor) (int64, anchor, error) {
 	return wall, anchor{boot: c.id, offset: wall - since}, nil
 }
 
+// wallAt is the wall clock, by which schedules tick; now where the store's clock
+// is given.
+func (c clocks) wallAt(now int64) int64 {
+	if c.only != nil {
+		return now
+	}
+	return c.wall()
+}
+
 // thisBoot reports whether an instant kept under this boot's id is of the boot
 // that still runs.
 func (c clocks) thisBoot(id string) bool { return id == c.id }

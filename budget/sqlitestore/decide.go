@@ -20,6 +20,9 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	}
 	for {
 		err := s.write(bounded, d.transaction)
+		if err == nil { // only what is committed is an answer
+			d.answer, d.ran = d.next, true
+		}
 		switch {
 		case err == nil && d.done:
 			s.sweep(bounded, batch.Budget, d.answer.Now, batch.Now)
@@ -50,6 +53,7 @@ type decider struct {
 	done   bool
 
 	// Within one transaction:
+	next   budget.Decisions // the answer when it is committed
 	l      *ledger
 	limits []*counting
 	steps  int
@@ -106,7 +110,7 @@ func (d *decider) transaction(c *conn) error {
 			return errRedo
 		}
 	}
-	d.answer, d.ran = answer, true
+	d.next = answer
 	return nil
 }
 
@@ -268,22 +272,8 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 	return decision, nil
 }
 
-// granted tells what is left, of the limit that has the least: of those that
-// count units, else of those that count calls.
+// granted tells what is left, of the limit that has the least.
 func (d *decider) granted(item budget.Item) budget.Decision {
-	decision := budget.Decision{Result: budget.Granted, Units: item.Units, Limit: -1}
-	for _, calls := range []bool{false, true} {
-		for i, v := range d.limits {
-			if (v.limit.Counts == budget.CountCalls) != calls || !v.limit.Covers(item.Operation) {
-				continue
-			}
-			if left := v.limit.Remaining(v.used()); decision.Limit < 0 || left < decision.Remaining {
-				decision.Limit, decision.Remaining = i, left
-			}
-		}
-		if decision.Limit >= 0 {
-			break
-		}
-	}
-	return decision
+	limit, left := budget.LeastRemaining(d.batch.Limits, item.Operation, func(i int) int64 { return d.limits[i].used() })
+	return budget.Decision{Result: budget.Granted, Units: item.Units, Limit: limit, Remaining: left}
 }

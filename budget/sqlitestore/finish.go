@@ -123,12 +123,17 @@ func (s *Store) AcceptClock(ctx context.Context, name string) error {
 	defer cancel()
 	err := s.write(bounded, func(c *conn) error {
 		l, err := s.ledger(c, name)
-		if err != nil || l.b == 0 {
+		if err != nil {
 			return err
 		}
 		clock, anchor, err := s.clocks.read(l.anchor)
 		if err != nil {
 			return err
+		}
+		if l.b == 0 {
+			if err := l.create(clock); err != nil {
+				return err
+			}
 		}
 		l.keep(clock, max(l.last, clock), anchor)
 		return l.write()

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -11,6 +12,9 @@ const sweepEvery int64 = 3_600_000_000
 
 // sweepBudgets is how many idle budgets one transaction looks at.
 const sweepBudgets = 16
+
+// sweepTime bounds the wait of the caller that happens to sweep.
+const sweepTime = 100 * time.Millisecond
 
 // sweep deletes idle budgets, in one transaction of bounded size, when it is
 // time to look for them again. The budget just decided on is not among them.
@@ -22,13 +26,16 @@ func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
 	if !due {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
 	left := false
 	err := s.write(ctx, func(c *conn) (err error) {
 		left, err = s.sweepSome(c, except, min(now, caller+budget.ClockTolerance))
 		return err
 	})
-	// Nobody waits for it: what fails here is tried again by the next writer, and
-	// a file that is out of order fails the next decision.
+	// The caller has its answer and waits for this no longer than sweepTime. What
+	// fails here is tried again by the next writer, and a file that is out of
+	// order fails the next decision.
 	if err == nil && !left {
 		s.mu.Lock()
 		s.swept = now

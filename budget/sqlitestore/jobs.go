@@ -1,7 +1,11 @@
 package sqlitestore
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -51,17 +55,27 @@ func (s *Store) jobClock(c *conn, write bool) (int64, error) {
 // Begin takes the job's overlap mark for a pass and notes its tick. The state
 // is the one found before.
 func (s *Store) Begin(ctx context.Context, pass budget.BeginPass) (result budget.BeginResult, found budget.JobState, err error) {
+	var ahead error
 	err = s.change(ctx, "begin a pass of job "+pass.Job, pass.Job, func(state *budget.JobState, _ bool, now int64) bool {
 		found = *state
+		latest := s.clocks.wallAt(now) + budget.ClockTolerance
+		if pass.Tick > latest {
+			ahead = fmt.Errorf("begin a pass of job %s: %w: its tick is %s, the machine's clock shows %s; set the clock right", pass.Job, budget.ErrClock,
+				time.UnixMicro(pass.Tick).UTC().Format(time.RFC3339), time.UnixMicro(latest-budget.ClockTolerance).UTC().Format(time.RFC3339))
+			return false
+		}
 		newest := &state.LastTick
 		if pass.Manual {
 			newest = &state.LastManual
 		}
 		switch {
+		case state.Held && state.Holder == pass.Holder:
+			result = budget.Began
+			return false
 		case state.Held:
 			result = budget.Overlap
 			return false
-		case pass.Tick <= *newest:
+		case pass.Tick <= *newest && *newest <= latest:
 			result = budget.Taken
 			return false
 		}
@@ -70,7 +84,7 @@ func (s *Store) Begin(ctx context.Context, pass budget.BeginPass) (result budget
 		result = budget.Began
 		return true
 	})
-	if err != nil {
+	if err = errors.Join(err, ahead); err != nil {
 		return 0, budget.JobState{}, err
 	}
 	return result, found, nil
@@ -91,6 +105,10 @@ func (s *Store) Renew(ctx context.Context, job, holder string, hold int64) (mine
 // when another pass took the mark meanwhile.
 func (s *Store) End(ctx context.Context, job, holder, nextRegion string, record []byte) (mine bool, err error) {
 	err = s.change(ctx, "end the pass of job "+job, job, func(state *budget.JobState, kept bool, _ int64) bool {
+		if kept && state.Holder == "" && state.NextRegion == nextRegion && bytes.Equal(state.Last, record) {
+			mine = true
+			return false
+		}
 		mine = kept && state.Holder == holder
 		state.Holder, state.HeldUntil = "", 0
 		state.NextRegion, state.Last = nextRegion, append([]byte(nil), record...)

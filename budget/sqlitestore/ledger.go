@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -157,21 +156,5 @@ func (l *ledger) covers(limit budget.Limit, no int64) bool {
 	if limit.Covers(name) {
 		return true
 	}
-	return name == budget.OtherOperation && l.crowded() && coversUnknown(limit, l.ops)
-}
-
-// coversUnknown reports whether a limit may cover an operation that is not
-// among the known.
-func coversUnknown(limit budget.Limit, known map[string]int64) bool {
-	named := false
-	for _, pattern := range limit.Operations {
-		if strings.HasPrefix(pattern, "!") {
-			continue
-		}
-		named = true
-		if _, ok := known[pattern]; !ok {
-			return true // a prefix too is never an operation's name
-		}
-	}
-	return !named
+	return name == budget.OtherOperation && l.crowded() && limit.CoversBeyond(func(name string) bool { _, ok := l.ops[name]; return ok })
 }

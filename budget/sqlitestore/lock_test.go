@@ -109,6 +109,13 @@ func TestGivenUpBeforeTheCommit(t *testing.T) {
 	if got[0].Result != budget.Granted || got[1].Result != budget.Late {
 		t.Fatalf("%+v, want the first granted and the second late", got)
 	}
+	// A deadline that passes before the commit undoes the charge, and its answer.
+	bounded, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	sqlitestore.SetClosing(b.store, func() { <-bounded.Done() })
+	if got, err := b.store.Decide(bounded, batch); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%+v, %v: an answer on what was undone", got, err)
+	}
 	sqlitestore.SetClosing(b.store, nil)
 	if got := b.used(); got != 1 {
 		t.Fatalf("used %d, want 1", got)

@@ -123,3 +123,24 @@ func testIdle(t *testing.T, w *world) {
 	w.granted(item("a", "op", 10))
 	w.refused(item("b", "op", 1), 0, w.now+24*hour)
 }
+
+// Operations beyond those a ledger tells apart still count in every limit that
+// may cover them, so that none is overspent.
+func testManyOperations(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("all", 10_000, time.Hour), rolling("late", 10, time.Hour, "late.list"), rolling("prefix", 10, time.Hour, "late.*")}
+	for i := range budget.MaxOperations + 40 {
+		w.granted(item(fmt.Sprint("many", i), fmt.Sprint("op", i), 1))
+	}
+	granted := int64(0)
+	for i := range 30 {
+		if w.decide(item(fmt.Sprint("late", i), "late.list", 1))[0].Result == budget.Granted {
+			granted++
+		}
+	}
+	if granted > 10 {
+		t.Fatalf("a limit of 10 granted %d to an operation that came late", granted)
+	}
+	if got := w.used(0); got != budget.MaxOperations+40+granted {
+		t.Fatalf("used %d, want %d", got, budget.MaxOperations+40+granted)
+	}
+}

@@ -63,6 +63,12 @@ func testClockForwards(t *testing.T, w *world) {
 	w.budget = "up/fresh" // a new ledger must not take a wrong clock for the truth
 	_, err = w.tryDecide(caller, item("c", "op", 1))
 	w.wantError(err, budget.ErrClock)
+	if err := w.store.AcceptClock(ctx, w.budget); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.tryDecide(caller, item("c", "op", 1)); err != nil || got.Items[0].Result != budget.Granted {
+		t.Fatalf("a new ledger whose clock was accepted: %+v, %v", got, err)
+	}
 }
 
 // I6: every entry has a microsecond of its own, also where the clock stands.

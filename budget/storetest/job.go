@@ -38,8 +38,12 @@ func testJobState(t *testing.T, w *world) {
 	if state := w.job("none"); state.Held || state.LastTick != 0 || state.Last != nil || state.NextRegion != "" {
 		t.Fatalf("a job never seen: %+v", state)
 	}
-	w.begin(budget.BeginPass{Job: "a", Holder: "1", Tick: noon, Hold: minute}, budget.Began)
-	w.end("a", "1", "DE", `{"tick":"x"}`, true)
+	for range 2 { // a pass whose answer was lost asks again
+		w.begin(budget.BeginPass{Job: "a", Holder: "1", Tick: noon, Hold: minute}, budget.Began)
+	}
+	for range 2 {
+		w.end("a", "1", "DE", `{"tick":"x"}`, true)
+	}
 	w.end("a", "1", "FR", `{}`, false) // it was given up
 	state := w.job("a")
 	if state.NextRegion != "DE" || string(state.Last) != `{"tick":"x"}` || state.LastTick != noon || state.LastManual != 0 || state.Held || state.Holder != "" {
@@ -59,6 +63,29 @@ func testJobState(t *testing.T, w *world) {
 	}
 }
 
+// testJobTicks: a tick of a clock that is far ahead is refused, and one that was
+// noted by such a clock stops no later pass.
+func testJobTicks(t *testing.T, w *world) {
+	begin := func(tick int64, manual bool) error {
+		t.Helper()
+		_, _, err := w.store.Begin(context.Background(), budget.BeginPass{Job: "a", Holder: "h", Tick: tick, Manual: manual, Hold: minute})
+		return err
+	}
+	for _, manual := range []bool{false, true} {
+		w.wantError(begin(noon+minute+1, manual), budget.ErrClock)
+	}
+	if state := w.job("a"); state.LastTick != 0 || state.LastManual != 0 || state.Held {
+		t.Fatalf("a tick that was refused is noted: %+v", state)
+	}
+	w.now = noon + 1000*hour // the wrong clock
+	w.begin(budget.BeginPass{Job: "a", Holder: "1", Tick: noon + 1000*hour, Hold: minute}, budget.Began)
+	w.end("a", "1", "", "{}", true)
+	w.now = noon
+	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + minute, Hold: minute}, budget.Began)
+	w.end("a", "2", "", "{}", true)
+	w.begin(budget.BeginPass{Job: "a", Holder: "3", Tick: noon + minute, Hold: minute}, budget.Taken)
+}
+
 // testJobMark: one pass of a job at a time; a mark that is not renewed falls.
 func testJobMark(t *testing.T, w *world) {
 	ctx := context.Background()
@@ -69,7 +96,7 @@ func testJobMark(t *testing.T, w *world) {
 		}
 	}
 	w.begin(budget.BeginPass{Job: "a", Holder: "1", Tick: noon, Hold: minute}, budget.Began)
-	found := w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + hour, Hold: minute}, budget.Overlap)
+	found := w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + second, Hold: minute}, budget.Overlap)
 	if !found.Held || found.Holder != "1" || found.HeldUntil != noon+minute {
 		t.Fatalf("found %+v", found)
 	}
@@ -81,14 +108,14 @@ func testJobMark(t *testing.T, w *world) {
 	renew("1", true)
 	renew("2", false)
 	w.now += minute - 1
-	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + hour, Hold: minute}, budget.Overlap)
+	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + second, Hold: minute}, budget.Overlap)
 	w.now++
 	if w.job("a").Held {
 		t.Fatal("the mark stands too long")
 	}
 	renew("1", true) // nobody took it meanwhile
 	w.now += minute
-	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + hour, Hold: minute}, budget.Began)
+	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + second, Hold: minute}, budget.Began)
 	renew("1", false)
 	w.end("a", "1", "X", "{}", false)
 	if state := w.job("a"); state.Holder != "2" || state.NextRegion != "" {

@@ -52,6 +52,7 @@ func Run(t *testing.T, open Open) {
 		{"I7ManyExpire", testManyExpire},
 		{"I7LongWalk", testLongWalk},
 		{"I7NewWindow", testNewWindow},
+		{"I7ManyOperations", testManyOperations},
 		{"I8Idle", testIdle},
 		{"Boundary", testBoundary},
 		{"Goroutines", testGoroutines},
@@ -62,6 +63,7 @@ func Run(t *testing.T, open Open) {
 		{"Labels", testLabels},
 		{"Closed", testClosed},
 		{"JobState", testJobState},
+		{"JobTicks", testJobTicks},
 		{"JobMark", testJobMark},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.test(t, newWorld(t, open)) })

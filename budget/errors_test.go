@@ -1,0 +1,58 @@
+package budget_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// A refusal says what it is once, with what caused it before what follows.
+func TestRefusedErrorText(t *testing.T) {
+	full := fmt.Errorf("sqlite store q.db: charge: %w: database or disk is full (13)", budget.ErrUnavailable)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		refused budget.RefusedError
+		want    string
+	}{
+		{
+			budget.RefusedError{Units: 1, Err: budget.ErrExhausted, Limit: "daily", Remaining: 0, RetryAfter: time.Hour, RetryAt: at},
+			"charge u/k op (1 unit): exhausted: limit daily has 0 left; fits in 1h0m0s, at 2026-03-01T12:00:00.000000Z",
+		},
+		{
+			budget.RefusedError{Units: 2, Err: budget.ErrExhausted, Limit: "daily", Remaining: 1, Cause: errors.New("others wait")},
+			"charge u/k op (2 units): exhausted: limit daily has 1 left: others wait",
+		},
+		{
+			budget.RefusedError{Units: 0, Err: budget.ErrNeverFits, Limit: "daily"},
+			"charge u/k op (0 units): can never fit: units and floor stand above limit daily; raise the limit or ask for fewer units",
+		},
+		{
+			budget.RefusedError{Err: budget.ErrUnknownOperation, Cause: errors.New("price it")},
+			"charge u/k op: unknown operation: price it",
+		},
+		{
+			budget.RefusedError{Units: 1, Err: budget.ErrUnavailable, OnStoreError: budget.Open, Cause: full},
+			"charge u/k op (1 unit): sqlite store q.db: charge: store out of reach: database or disk is full (13); refused: its policy is open, but this version has no allowance to spend",
+		},
+		{
+			budget.RefusedError{Units: 1, Err: budget.ErrUnavailable, OnStoreError: budget.Closed, Cause: errors.New("i/o timeout")},
+			"charge u/k op (1 unit): store out of reach: i/o timeout; refused, as its policy is closed",
+		},
+		{
+			budget.RefusedError{Units: 1, Err: budget.ErrUnavailable},
+			"charge u/k op (1 unit): store out of reach; refused, as its policy is closed",
+		},
+		{
+			budget.RefusedError{Units: 1, Err: budget.ErrClock, Cause: fmt.Errorf("decide in Redis: %w", budget.ErrClock)},
+			"charge u/k op (1 unit): decide in Redis: the store's clock jumped forward; check the store's clock, then accept it",
+		},
+	} {
+		test.refused.Budget, test.refused.Operation = "u/k", "op"
+		if got := test.refused.Error(); got != test.want {
+			t.Errorf("error\n%s\nwant\n%s", got, test.want)
+		}
+	}
+}

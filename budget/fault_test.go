@@ -1,0 +1,162 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// A caller in the queue waits for the store no longer than one alone.
+func TestQueuedCallersGiveUpInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := videoSpec(150)
+		spec.Timeout = time.Second
+		b, err := budget.New(stuckStore{}, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		for i := range 3 {
+			go func() {
+				time.Sleep(time.Duration(i) * 300 * time.Millisecond)
+				came := time.Now()
+				_, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
+				if took := time.Since(came); !errors.Is(err, budget.ErrUnavailable) || took != spec.Timeout {
+					t.Errorf("caller %d: %v after %s, want ErrUnavailable after %s", i, err, took, spec.Timeout)
+				}
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if time.Since(start) != 10*time.Second {
+			t.Fatal("time stood still")
+		}
+	})
+}
+
+// panicStore panics in its first decision.
+type panicStore struct {
+	budget.Store
+	panicked *bool
+}
+
+func (p panicStore) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	if !*p.panicked {
+		*p.panicked = true
+		panic("out of order")
+	}
+	return p.Store.Decide(ctx, b)
+}
+
+func TestBudgetSurvivesAStoresPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := budget.New(panicStore{memstore.New(clock), new(bool)}, videoSpec(150))
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_, _ = b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
+		}()
+		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list"}); err != nil {
+			t.Fatalf("after the panic: %v", err)
+		}
+	})
+}
+
+// failingStore answers as a store whose context ended.
+type failingStore struct {
+	budget.Store
+	decision budget.Decision
+}
+
+func (f failingStore) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
+	return budget.Decisions{Items: []budget.Decision{f.decision}}, nil
+}
+
+func (failingStore) Finish(ctx context.Context, _ budget.Finish) (budget.Finished, error) {
+	<-ctx.Done()
+	return budget.Finished{}, ctx.Err()
+}
+
+func (failingStore) Look(ctx context.Context, _ budget.Look) (budget.View, error) {
+	<-ctx.Done()
+	return budget.View{}, ctx.Err()
+}
+
+// A store that is too slow is out of reach, whatever the verb; a caller that
+// gave up is told of its own context.
+func TestSlowStoreIsOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := budget.New(failingStore{}, videoSpec(150))
+		if err != nil {
+			t.Fatal(err)
+		}
+		verbs := map[string]func(context.Context) error{
+			"settle":  func(ctx context.Context) error { return b.Settle(ctx, "a", 1) },
+			"release": func(ctx context.Context) error { return b.Release(ctx, "a") },
+			"status":  func(ctx context.Context) error { _, err := b.Status(ctx); return err },
+			"room":    func(ctx context.Context) error { return b.Room(ctx, budget.Needs{"videos.list": 1}, 0) },
+		}
+		for verb, do := range verbs {
+			if err := do(t.Context()); !errors.Is(err, budget.ErrUnavailable) {
+				t.Errorf("%s: %v, want ErrUnavailable", verb, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := do(ctx); errors.Is(err, budget.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s past the caller's deadline: %v", verb, err)
+			}
+			cancel()
+		}
+	})
+}
+
+// The id of a charge whose outcome is unknown is told, so that it can be sent
+// again.
+func TestUnknownOutcomeTellsTheID(t *testing.T) {
+	for result, says := range map[budget.Result]string{
+		budget.OutcomeUnknown: "send the same id again", budget.Late: "nothing was charged", budget.Interrupted: "nothing was charged",
+	} {
+		b, err := budget.New(failingStore{decision: budget.Decision{Result: result, Limit: -1}}, videoSpec(150))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
+		var refused *budget.RefusedError
+		if !errors.As(err, &refused) || !errors.Is(err, budget.ErrUnavailable) || refused.ID == "" || !strings.Contains(err.Error(), says) {
+			t.Errorf("result %d: %v, want ErrUnavailable with an id, saying %q", result, err, says)
+		}
+	}
+}
+
+func TestSpecsByHandAreChecked(t *testing.T) {
+	for what, spoil := range map[string]func(*budget.Spec){
+		"no limits":         func(s *budget.Spec) { s.Limits = nil },
+		"no window":         func(s *budget.Spec) { s.Limits[0].Window = budget.Window{} },
+		"no length":         func(s *budget.Spec) { s.Limits[0].Window = budget.RollingWindow(0) },
+		"no calendar":       func(s *budget.Spec) { s.Limits[0].Window = budget.CalendarWindow(nil) },
+		"no counts":         func(s *budget.Spec) { s.Limits[0].Counts = "" },
+		"negative limit":    func(s *budget.Spec) { s.Limits[0].Limit = -1 },
+		"limit past quota":  func(s *budget.Spec) { s.Limits[0].Quota = 1 },
+		"too large":         func(s *budget.Spec) { s.Limits[0].Limit = budget.MaxUnits + 1 },
+		"negative cost":     func(s *budget.Spec) { s.Costs["videos.list"] = budget.Cost{Units: -1} },
+		"negative unknown":  func(s *budget.Spec) { s.Unknown = budget.Unknown{Allowed: true, Units: -1} },
+		"negative time out": func(s *budget.Spec) { s.Timeout = -1 },
+	} {
+		spec := videoSpec(150)
+		spoil(&spec)
+		if _, err := budget.New(memstore.New(clock), spec); !errors.Is(err, budget.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+)
+
+// Goroutines that register operations at once, beside looks and settlements,
+// never mix one list's keys with another's numbers.
+func TestOperationsRegisteredAtOnce(t *testing.T) {
+	store := openStore(t, startServer(t).url(0), redisstore.Options{Timeout: patient})
+	limits := []budget.Limit{{Name: "all", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	for round := range 20 {
+		key := fmt.Sprint("up/round", round)
+		var all sync.WaitGroup
+		for g := range 6 {
+			all.Go(func() {
+				for i := range 8 {
+					operation := fmt.Sprintf("op-%d-%d", g, i)
+					got, err := store.Decide(context.Background(), budget.Batch{
+						Budget: key, Now: time.Now().UnixMicro(), Limits: limits,
+						Items: []budget.Item{{ID: operation, Operation: operation, Units: 1}, {ID: operation + "-r", Operation: operation, Units: 1, Lease: 1_000_000}},
+					})
+					if err != nil || got.Items[0].Result != budget.Granted || got.Items[1].Result != budget.Granted {
+						t.Errorf("%s: %+v, %v", operation, got, err)
+						return
+					}
+					if _, err := store.Finish(context.Background(), budget.Finish{Budget: key, Now: time.Now().UnixMicro(), ID: operation + "-r", Release: true}); err != nil {
+						t.Errorf("%s: %v", operation, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		view, err := store.Look(t.Context(), budget.Look{Budget: key, Now: time.Now().UnixMicro(), Limits: limits})
+		if err != nil || view.Limits[0].Used != 48 {
+			t.Fatalf("used %+v, %v; want 48", view, err)
+		}
+	}
+}
+
+// A ledger that begins anew may number its operations in another order: a
+// process that remembers the old numbers finds out.
+func TestOperationsInAnotherOrder(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	one, two := openStore(t, server.url(0), redisstore.Options{}), openStore(t, server.url(0), redisstore.Options{})
+	limits := []budget.Limit{
+		{Name: "all", Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
+		{Name: "search", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"search"}},
+	}
+	ask := func(s *redisstore.Store, id, operation string) budget.Decision {
+		t.Helper()
+		got, err := s.Decide(t.Context(), budget.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []budget.Item{{ID: id, Operation: operation, Units: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Items[0]
+	}
+	ask(one, "a", "list")
+	ask(one, "b", "search")
+	if err := admin.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ask(two, "a", "search")
+	ask(two, "b", "list")
+	granted := 1
+	for i := range 30 {
+		if ask(one, fmt.Sprint(i), "search").Result == budget.Granted {
+			granted++
+		}
+	}
+	if granted != 10 {
+		t.Fatalf("a limit of 10 granted %d", granted)
+	}
+}
+
+// A walk that goes over several runs ends, and is exact, while the clock moves,
+// entries expire and a period begins in between.
+func TestWalkUnderAMovingClock(t *testing.T) {
+	f := openFake(t, startServer(t).url(0))
+	calendar, err := budget.NewCalendar(budget.Hour, "UTC", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 400
+	limits := []budget.Limit{
+		{Name: "rolling", Limit: n, Counts: budget.CountUnits, Window: budget.RollingWindow(30 * time.Minute)},
+		{Name: "calendar", Limit: n, Counts: budget.CountUnits, Window: budget.CalendarWindow(calendar)},
+	}
+	ask := func(limits []budget.Limit, item budget.Item) budget.Decision {
+		t.Helper()
+		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{item}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Items[0]
+	}
+	start := f.now // a full hour
+	for i := range n {
+		f.now = start + int64(i)*1_000_000
+		if d := ask(limits, budget.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1}); d.Result != budget.Granted {
+			t.Fatalf("charge %d: %+v", i, d)
+		}
+	}
+	f.SetMaxSteps(7)
+	// Each run of the script finds the clock further on, over entries that return.
+	f.now, f.ahead = start+30*60_000_000-5_000_000, 100_000
+	if d := ask(limits[:1], budget.Item{ID: "rolling", Operation: "op", Units: n - 50}); d.Result != budget.Refused || d.RetryAt != start+int64(n-50-1)*1_000_000+30*60_000_000 {
+		t.Fatalf("%+v, want a refusal until %d", d, start+int64(n-50-1)*1_000_000+30*60_000_000)
+	}
+	// In the next period nothing of the last counts: what was walked is void.
+	f.ahead = 0
+	f.now = start + 3600_000_000 - 2_000_000
+	f.SetMaxSteps(2000)
+	if d := ask(limits[1:], budget.Item{ID: "r", Operation: "op", Units: 0, Lease: 3 * 3600_000_000}); d.Result != budget.Granted {
+		t.Fatalf("%+v", d)
+	}
+	limits[1].Limit = n + 100
+	if d := ask(limits[1:], budget.Item{ID: "long", Operation: "op", Units: 100, Lease: 3 * 3600_000_000}); d.Result != budget.Granted {
+		t.Fatalf("%+v", d)
+	}
+	f.SetMaxSteps(7)
+	f.ahead = 100_000
+	d := ask(limits[1:], budget.Item{ID: "x", Operation: "op", Units: n + 50})
+	if d.Result != budget.Refused || d.RetryAt != start+4*3600_000_000 {
+		t.Fatalf("%+v, want a refusal until the reservation's period is over, %d", d, start+4*3600_000_000)
+	}
+}
