@@ -4,6 +4,7 @@
 # make ci       test and lint
 
 GO    ?= go
+FUZZTIME ?= 1m
 TOOLS := -modfile=.ci/tools/go.mod
 
 .PHONY: test lint bench ci needs fuzz
@@ -33,7 +34,10 @@ bench: needs
 
 # A minute for each parser; go test runs their seeds every time.
 fuzz:
-	$(GO) test -run '^$$' -fuzz FuzzParseConfig -fuzztime 1m ./budget
-	$(GO) test -run '^$$' -fuzz FuzzURL -fuzztime 1m ./budget/redisstore
+	@for target in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$target); do \
+	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "./$$(dirname $$target)" || exit 1; \
+	  done; \
+	done
 
 ci: test lint

@@ -113,12 +113,12 @@ func (c *Calendar) datePeriod(at int64, step func(date time.Time, by int) time.T
 
 // startOn is the instant at which the period of a date (given in UTC) starts.
 func (c *Calendar) startOn(date time.Time) int64 {
-	return firstInstant(date.Add(c.starts), c.loc).UnixMicro()
+	return FirstInstant(date.Add(c.starts), c.loc).UnixMicro()
 }
 
-// firstInstant is the first instant at which the zone's wall clock shows wall
+// FirstInstant is the first instant at which the zone's wall clock shows wall
 // (given as if it were UTC), or, where it skips wall, the instant of the skip.
-func firstInstant(wall time.Time, loc *time.Location) time.Time {
+func FirstInstant(wall time.Time, loc *time.Location) time.Time {
 	const reach = 27 * time.Hour // further than any zone's offset from UTC
 	_, before := wall.Add(-reach).In(loc).Zone()
 	_, after := wall.Add(reach).In(loc).Zone()

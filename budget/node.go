@@ -248,7 +248,7 @@ func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	if d < least || d > most {
-		n.Fail("%s = %q: use %s to %s", n.key, s, showSpan(least), showSpan(most))
+		n.Fail("%s = %q: use %s to %s", n.key, s, SpanText(least), SpanText(most))
 		return 0, false
 	}
 	return d, true
@@ -296,18 +296,6 @@ func (n Node) show() string {
 		return fmt.Sprintf("%q", s)
 	}
 	return fmt.Sprint(n.value)
-}
-
-// showSpan is a span without trailing zeroes: 24h, not 24h0m0s.
-func showSpan(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 func (n Node) typeName() string {

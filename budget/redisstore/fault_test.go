@@ -100,23 +100,16 @@ func TestServerOutOfReach(t *testing.T) {
 	}
 }
 
-// A server that is stopped and goes on charges nothing of the calls that were
-// given up meanwhile.
-func TestStoppedServerChargesNothingLate(t *testing.T) {
-	server := startServer(t)
-	store := openStore(t, server.url(0), redisstore.Options{})
-	b, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Charge(t.Context(), budget.Call{Operation: "op", ID: "before"}); err != nil {
-		t.Fatal(err)
-	}
+// stoppedServer stops the server while charges are tried, lets it go on, and
+// wants nothing of them in the ledger.
+func stoppedServer(t *testing.T, server *server, store *redisstore.Store, try func(id string) error) {
+	t.Helper()
+	charge(t, store, "before")
 	if err := server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "op", ID: fmt.Sprint("given-up-", i)}); !errors.Is(err, budget.ErrUnavailable) {
+		if err := try(fmt.Sprint("given-up-", i)); !errors.Is(err, budget.ErrUnavailable) {
 			t.Errorf("charge on a stopped server: %v", err)
 		}
 	}
@@ -130,29 +123,30 @@ func TestStoppedServerChargesNothingLate(t *testing.T) {
 	}
 }
 
+// A server that is stopped and goes on charges nothing of the calls that were
+// given up meanwhile.
+func TestStoppedServerChargesNothingLate(t *testing.T) {
+	server := startServer(t)
+	store := openStore(t, server.url(0), redisstore.Options{})
+	b, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stoppedServer(t, server, store, func(id string) error {
+		_, err := b.Charge(t.Context(), budget.Call{Operation: "op", ID: id})
+		return err
+	})
+}
+
 // A caller that would wait longer than the store does is given up with the
 // store, and not charged later either.
 func TestGivenUpByTheStoreIsNotChargedLate(t *testing.T) {
 	server := startServer(t)
 	store := openStore(t, server.url(0), redisstore.Options{Timeout: 100 * time.Millisecond})
-	charge(t, store, "before")
-	if err := server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 {
-		item := budget.Item{ID: fmt.Sprint("given-up-", i), Operation: "op", Units: 1, Deadline: time.Now().Add(time.Minute)}
-		if _, err := decide(t.Context(), store, item); !errors.Is(err, budget.ErrUnavailable) {
-			t.Errorf("charge on a stopped server: %v", err)
-		}
-	}
-	if err := server.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	patientStore := openStore(t, server.url(0), redisstore.Options{Timeout: patient})
-	charge(t, patientStore, "after")
-	if got := used(t, patientStore); got != 2 {
-		t.Fatalf("used %d, want 2: before and after", got)
-	}
+	stoppedServer(t, server, store, func(id string) error {
+		_, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op", Units: 1, Deadline: time.Now().Add(time.Minute)})
+		return err
+	})
 }
 
 // A permission that is missing spoils nothing: once it is granted the ledger

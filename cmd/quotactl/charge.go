@@ -49,6 +49,9 @@ func newChargeCommand(a *app) *cobra.Command {
 			if p := budget.Policy(f.onStoreError); p != "" && p != budget.Open && p != budget.Closed {
 				return usage("--on-store-error %q: use open or closed", p)
 			}
+			if cmd.Flags().Changed("id") && f.call.ID == "" {
+				return usage("--id is empty: give 1 to 128 printable ASCII characters, or leave it out for a new one")
+			}
 			f.call.Operation = args[1]
 			f.call.OnStoreError = budget.Policy(f.onStoreError)
 			ctx, stop := untilSignal(cmd.Context())
@@ -79,7 +82,8 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 	if f.timeout > 0 {
 		cfg.Store.Timeout = f.timeout
 	}
-	if _, err := cfg.Spec(name); err != nil {
+	spec, err := cfg.Spec(name)
+	if err != nil {
 		return err
 	}
 	if f.call.ID == "" {
@@ -88,7 +92,7 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 	receipt, err := a.chargeOnce(ctx, cfg, name, f.call)
 	switch {
 	case f.json:
-		return errors.Join(err, writeJSON(a.stdout, newChargeAnswer(name, f.call, receipt, err)))
+		return errors.Join(err, writeJSON(a.stdout, newChargeAnswer(spec, f.call, receipt, err)))
 	case err != nil:
 		return err
 	}
@@ -110,7 +114,7 @@ func (a *app) chargeOnce(ctx context.Context, cfg *budget.Config, name string, c
 }
 
 func (a *app) writeReceipt(r budget.Receipt) error {
-	charged := number(r.Units) + " units"
+	charged := plural(int(r.Units), "unit")
 	if r.Replayed {
 		charged += ", charged before under this id"
 	}
@@ -129,29 +133,40 @@ type chargeAnswer struct {
 	Replayed   bool     `json:"replayed"`
 	Remaining  *int64   `json:"remaining"` // of the limit; null when no limit decided
 	Limit      text     `json:"limit_name"`
-	Reason     text     `json:"reason"` // null when it was charged
+	Reason     string   `json:"reason"` // empty when it was charged
 	RetryAfter *seconds `json:"retry_after_seconds"`
 	RetryAt    instant  `json:"retry_at"`
 	At         instant  `json:"at"`     // the store's clock, where it is known
 	Source     text     `json:"source"` // null when the store did not decide
 }
 
+// price is what a call costs, nil when its operation has no price.
+func price(spec budget.Spec, call budget.Call) *int64 {
+	cost, known := spec.Costs[call.Operation]
+	switch {
+	case call.Units != nil:
+		return call.Units
+	case known:
+		return &cost.Units
+	case spec.Unknown.Allowed:
+		return &spec.Unknown.Units
+	}
+	return nil
+}
+
 // newChargeAnswer tells what became of a call: a receipt, or why not.
-func newChargeAnswer(name string, call budget.Call, r budget.Receipt, err error) chargeAnswer {
-	answer := chargeAnswer{Budget: name, Operation: call.Operation, ID: call.ID, Units: call.Units}
+func newChargeAnswer(spec budget.Spec, call budget.Call, r budget.Receipt, err error) chargeAnswer {
+	answer := chargeAnswer{Budget: spec.Name, Operation: call.Operation, ID: call.ID, Units: price(spec, call)}
 	if err == nil {
 		answer.Units, answer.Allowed, answer.Replayed = &r.Units, true, r.Replayed
 		answer.Remaining, answer.Limit = &r.Remaining, text(r.Limit)
 		answer.At, answer.Source = instant(r.At), text(r.Source)
 		return answer
 	}
-	answer.Reason = text(reason(err))
+	answer.Reason = reason(err)
 	var refused *budget.RefusedError
 	if !errors.As(err, &refused) {
 		return answer
-	}
-	if !errors.Is(refused.Err, budget.ErrUnknownOperation) {
-		answer.Units = &refused.Units
 	}
 	if refused.Limit != "" {
 		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, text(refused.Limit), budget.SourceStore

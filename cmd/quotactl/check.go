@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -27,9 +29,13 @@ and line. Exit code 2 when there are any; warnings alone are exit code 0.`,
 
 // check writes what is wrong with the configuration, or what it holds.
 func (a *app) check(asJSON bool) error {
-	cfg, list, faults, warnings, err := a.findFaults()
+	cfg, list, faults, err := a.findFaults()
 	if err != nil {
 		return err
+	}
+	var warnings budget.ConfigErrors
+	if cfg != nil { // it is TOML
+		warnings = cfg.Warnings()
 	}
 	if asJSON {
 		answer := struct {
@@ -44,7 +50,11 @@ func (a *app) check(asJSON bool) error {
 		return err
 	}
 	if len(faults) > 0 {
-		return usage("%s has %s", a.configPath, plural(len(faults), "error"))
+		where := a.configPath
+		if last := faults[len(faults)-1].File; last != where {
+			where += " with " + last
+		}
+		return usage("%s has %s", where, plural(len(faults), "error"))
 	}
 	if asJSON {
 		return nil
@@ -52,21 +62,25 @@ func (a *app) check(asJSON bool) error {
 	return a.writeSummary(cfg, list)
 }
 
-// findFaults reads the configuration for its faults. The error is for a file
-// that cannot be read at all.
-func (a *app) findFaults() (cfg *budget.Config, list []*jobs.Job, faults, warnings budget.ConfigErrors, err error) {
-	cfg, err = budget.ParseConfig(a.configPath)
-	if errors.As(err, &faults) {
-		return nil, nil, faults, nil, nil
+// findFaults reads the configuration for its faults, and the store's URL given
+// beside it. The error is for a file that cannot be read at all.
+func (a *app) findFaults() (cfg *budget.Config, list []*jobs.Job, faults budget.ConfigErrors, err error) {
+	cfg, list, err = a.loadConfig()
+	if err != nil && !errors.As(err, &faults) {
+		return nil, nil, nil, err
 	}
-	if err != nil {
-		return nil, nil, nil, nil, &exitError{code: exitUsage, err: err}
+	if a.storeURL == "" {
+		return cfg, list, faults, nil
 	}
-	list = jobs.Load(cfg)
-	if err := cfg.Err(); err != nil && !errors.As(err, &faults) {
-		return nil, nil, nil, nil, err
+	if err := open.Check(a.storeURL); err != nil {
+		from := "QUOTACTL_STORE"
+		if a.storeFlag {
+			from = "--store"
+		}
+		message := strings.TrimPrefix(err.Error(), budget.ErrStoreConfig.Error()+": ")
+		faults = append(faults, budget.ConfigError{File: from, Message: message})
 	}
-	return cfg, list, faults, cfg.Warnings(), nil
+	return cfg, list, faults, nil
 }
 
 // faultJSON is an error or a warning in JSON.
@@ -115,9 +129,9 @@ func (a *app) writeSummary(cfg *budget.Config, list []*jobs.Job) error {
 		}
 		budgets.add(name, number(int64(len(upstream.Limits))), number(int64(len(upstream.Costs))), number(int64(spenders)))
 	}
-	ticks := newTable("JOB", "BUDGET", "NEXT TICK")
+	ticks := newTable("JOB", "BUDGET", "NEXT TICK", "STAGGER")
 	for _, job := range list {
-		ticks.add(job.Name, job.Budget, showTime(job.Next(a.now())))
+		ticks.add(job.Name, job.Budget, showTime(job.Next(a.now())), staggerText(job))
 	}
 	out := a.configPath + " is without errors\n\n" + budgets.String()
 	if len(list) > 0 {
@@ -127,6 +141,15 @@ func (a *app) writeSummary(cfg *budget.Config, list []*jobs.Job) error {
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil
+}
+
+// staggerText is the span over which the regions of a pass start, and how far
+// apart they do.
+func staggerText(job *jobs.Job) string {
+	if job.Stagger == 0 || len(job.Regions) < 2 {
+		return "-"
+	}
+	return fmt.Sprintf("%s, one every %s", budget.SpanText(job.Stagger), budget.SpanText(job.Offset(1).Round(time.Millisecond)))
 }
 
 func plural(n int, what string) string {

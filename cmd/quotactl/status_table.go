@@ -87,19 +87,7 @@ func kindText(w budget.Window) string {
 	if w.Calendar != nil {
 		return "calendar " + w.Calendar.Length()
 	}
-	return "rolling " + spanText(time.Duration(w.Length)*time.Microsecond)
-}
-
-// spanText is a span without its trailing zeroes: 24h, not 24h0m0s.
-func spanText(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return "rolling " + budget.SpanText(time.Duration(w.Length)*time.Microsecond)
 }
 
 func returnText(l budget.LimitStatus) string {

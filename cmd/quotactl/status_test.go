@@ -179,7 +179,7 @@ func TestSpanText(t *testing.T) {
 		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", time.Minute: "1m", 10 * time.Second: "10s",
 		time.Hour + time.Second: "1h0m1s", 20 * time.Minute: "20m", 5 * time.Millisecond: "5ms",
 	} {
-		if got := spanText(d); got != want {
+		if got := budget.SpanText(d); got != want {
 			t.Errorf("%v is shown as %q, want %q", d, got, want)
 		}
 	}

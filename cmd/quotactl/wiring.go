@@ -29,16 +29,20 @@ type app struct {
 	logLevel   string // as slog reads it
 }
 
-// loadConfig reads the configuration with its jobs. The error is about the
-// configuration, all faults at once: exit code 2.
+// loadConfig reads the configuration with its store's URL and its jobs. The
+// error is about the configuration, all faults at once: exit code 2; a
+// configuration that stands beside it is good for its warnings alone.
 func (a *app) loadConfig() (*budget.Config, []*jobs.Job, error) {
 	cfg, err := budget.ParseConfig(a.configPath)
 	if err != nil {
 		return nil, nil, &exitError{code: exitUsage, err: err}
 	}
 	list := jobs.Load(cfg)
+	if err := open.Check(cfg.Store.URL); err != nil {
+		cfg.StoreFault(err)
+	}
 	if err := cfg.Err(); err != nil {
-		return nil, nil, &exitError{code: exitUsage, err: err}
+		return cfg, nil, &exitError{code: exitUsage, err: err}
 	}
 	return cfg, list, nil
 }

@@ -61,8 +61,8 @@ func resolve(method, path string, query url.Values, results int) priced {
 }
 
 // Body returns what an accepted GET of path with query is answered by a server of that many results per listing (0 means
-// [DefaultResults]): a page of the listing, or the error of a request that is invalid. The key may be left out of query;
-// it changes nothing. The bytes are those that are sent, indented JSON with a line end.
+// [DefaultResults]): a page of the listing, or the error of a request that is invalid. The key, and whatever else is no
+// filter of YouTube's, may be left out of query; it changes nothing. The bytes are those that are sent, indented JSON with a line end.
 func Body(path string, query url.Values, results int) []byte {
 	if results == 0 {
 		results = DefaultResults

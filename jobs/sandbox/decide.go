@@ -58,7 +58,7 @@ func (s *Server) decide(r *http.Request) verdict {
 		At:     now,
 		Method: r.Method,
 		Path:   r.URL.Path,
-		Query:  withoutSecrets(query).Encode(),
+		Query:  shownOf(query).Encode(),
 		Units:  units,
 		Status: v.answer.status,
 		Reason: v.answer.reason,
@@ -78,18 +78,4 @@ func hasCredential(r *http.Request, query url.Values) bool {
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.EqualFold(scheme, "Bearer") && token != ""
-}
-
-// withoutSecrets returns a copy of a query that may be logged and shown. Names are compared without case: a key sent
-// under a mistyped name is still a key.
-func withoutSecrets(query url.Values) url.Values {
-	shown := url.Values{}
-	for name, values := range query {
-		switch strings.ToLower(name) {
-		case "key", "access_token", "oauth_token":
-		default:
-			shown[name] = values
-		}
-	}
-	return shown
 }

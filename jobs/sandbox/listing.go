@@ -18,15 +18,8 @@ type listing struct {
 	total int
 }
 
-// presentation are the parameters that say how a listing is shown, not what is in it.
-var presentation = []string{"id", "pageToken", "maxResults", "part", "fields", "alt", "prettyPrint", "quotaUser"}
-
 func newListing(name string, query url.Values, results int) listing {
-	filters := withoutSecrets(query)
-	for _, p := range presentation {
-		filters.Del(p)
-	}
-	l := listing{label: filters.Encode(), ids: idsOf(query), total: results}
+	l := listing{label: filtersOf(query).Encode(), ids: idsOf(query), total: results}
 	if l.ids != nil {
 		l.total = len(l.ids)
 	}

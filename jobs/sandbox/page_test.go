@@ -114,6 +114,7 @@ func TestSameRequestSameBytes(t *testing.T) {
 		for name, other := range map[string][]byte{
 			"again":              get(a, target).Body.Bytes(),
 			"by another server":  get(b, target).Body.Bytes(),
+			"with a key besides": get(a, target+"&api_key=AIzaSecret").Body.Bytes(),
 			"with another key":   get(a, strings.Replace(target, "key=k", "key=other", 1)).Body.Bytes(),
 			"in another order":   get(a, u.Path+"?"+u.Query().Encode()).Body.Bytes(),
 			"as Body tells":      sandbox.Body(u.Path, query, 0),

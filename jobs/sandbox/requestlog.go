@@ -23,7 +23,7 @@ type entry struct {
 	At     time.Time // UTC, whole microseconds
 	Method string
 	Path   string
-	Query  string // without secrets, sorted by name
+	Query  string // YouTube's own parameters but for the secret ones, sorted by name
 	Units  int64
 	Status int    // 0: the connection was dropped
 	Reason string // YouTube's reason of an error answer, or reasonDropped; empty when answered 200

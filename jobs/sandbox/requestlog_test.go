@@ -73,7 +73,7 @@ func TestLogIsWrittenBeforeTheAnswer(t *testing.T) {
 func TestKeyIsNeverWritten(t *testing.T) {
 	const secret = "AIzaSecret"
 	path := logPath(t)
-	s := open(t, sandbox.Config{Quota: 4, LogPath: path})
+	s := open(t, sandbox.Config{Quota: 10, LogPath: path})
 	answers := ""
 	for _, target := range []string{
 		"/youtube/v3/videos?regionCode=US&key=" + secret,
@@ -84,6 +84,9 @@ func TestKeyIsNeverWritten(t *testing.T) {
 		"/youtube/v3/videos?a=b;key=" + secret,
 		"/youtube/v3/nosuch?key=" + secret,
 		"/youtube/v3/search?key=" + secret,
+		"/youtube/v3/videos?chart=mostPopular&api_key=" + secret,
+		"/youtube/v3/videos?key=x&regionCode=US&apikey=" + secret + "&token=" + secret + "&" + secret + "=1",
+		"/youtube/v3/videos?key=x&Chart=" + secret + "&q%20=" + secret,
 	} {
 		answers += get(s, target).Body.String()
 	}
@@ -95,14 +98,30 @@ func TestKeyIsNeverWritten(t *testing.T) {
 		answers += w.Body.String()
 	}
 	got := read(t, path)
-	if n := strings.Count(got, "\n"); n != 10 {
-		t.Fatalf("%d lines, want 10:\n%s", n, got)
+	if n := strings.Count(got, "\n"); n != 13 {
+		t.Fatalf("%d lines, want 13:\n%s", n, got)
 	}
 	if strings.Contains(got, secret) {
 		t.Errorf("the log tells the key:\n%s", got)
 	}
 	if strings.Contains(answers, secret) {
 		t.Errorf("an answer tells the key:\n%s", answers)
+	}
+}
+
+// What is known to hold no key is logged, in full.
+func TestLogShowsYouTubesParameters(t *testing.T) {
+	path := logPath(t)
+	s := open(t, sandbox.Config{LogPath: path})
+	get(s, "/youtube/v3/search?type=video&part=snippet&key=k&order=date&maxResults=7&q=a%26b&nosuch=1&publishedAfter=2026-01-01T00:00:00Z")
+	get(s, "/youtube/v3/videos?quotaUser=me&part=id&part=snippet&id=a,b&key=k")
+	for _, want := range []string{
+		`"query":"maxResults=7&order=date&part=snippet&publishedAfter=2026-01-01T00%3A00%3A00Z&q=a%26b&type=video"`,
+		`"query":"id=a%2Cb&part=id&part=snippet"`,
+	} {
+		if got := read(t, path); !strings.Contains(got, want) {
+			t.Errorf("log:\n%swant %s", got, want)
+		}
 	}
 }
 
