@@ -19,8 +19,9 @@ var (
 	// charge was recorded is unknown; the same id may be sent again.
 	ErrUnavailable = errors.New("store out of reach")
 	// ErrClock: the store's clock stands more than 60 s past everything it has
-	// seen and past the caller's clock. Nothing expires until it is accepted.
-	ErrClock = errors.New("the store's clock jumped forward")
+	// seen and past the caller's clock, and nothing expires until it is accepted;
+	// or a tick lies as far past the store's clock.
+	ErrClock = errors.New("the clocks disagree")
 	// ErrUnknownOperation: the operation has no price and the upstream's
 	// unknown_operation is "refuse".
 	ErrUnknownOperation = errors.New("unknown operation")

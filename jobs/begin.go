@@ -2,8 +2,11 @@ package jobs
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -18,18 +21,33 @@ func (p *pass) begin(ctx context.Context, manual bool) (budget.JobState, *ending
 	p.tick = p.now().Truncate(time.Second)
 	const races = 5 // with other manual passes that take the second first
 	var end *ending
+	// A newest tick that a wrong clock noted lies in the store's future, and so
+	// does what comes after it.
+	doubted := int64(0)
 	for range races {
 		found, err := p.options.State.Job(ctx, p.job.Name)
 		if err != nil {
-			return budget.JobState{}, p.storeEnding(ctx, err)
+			return budget.JobState{}, storeEnding(ctx, err)
 		}
-		tick, free := p.job.freeSecond(p.now(), time.UnixMicro(found.LastManual))
+		last := found.LastManual
+		if last == doubted {
+			last = 0
+		}
+		now := p.now()
+		tick, free := p.job.freeSecond(now, time.UnixMicro(last))
 		if !free {
 			return budget.JobState{}, failed(ReasonTick, fmt.Errorf("job %s: no second is free for a manual pass: its schedule, or its output files, have them all", p.job.Name))
 		}
 		p.tick = tick
 		var state budget.JobState
-		if state, end = p.tryBegin(ctx, true); end == nil || end.reason != ReasonTaken {
+		state, end = p.tryBegin(ctx, true)
+		switch {
+		case end == nil:
+			return state, nil
+		case end.reason == ReasonTaken:
+		case end.reason == ReasonClock && last >= now.Truncate(time.Second).UnixMicro():
+			doubted = last
+		default:
 			return state, end
 		}
 	}
@@ -43,21 +61,50 @@ func (p *pass) tryBegin(ctx context.Context, manual bool) (budget.JobState, *end
 	})
 	switch {
 	case err != nil:
-		return budget.JobState{}, p.storeEnding(ctx, err)
+		return budget.JobState{}, storeEnding(ctx, err)
 	case result == budget.Overlap:
 		return state, &ending{Skipped, ReasonOverlap, fmt.Errorf(
-			"another pass of the job is under way; its mark stands until %s unless it is renewed", formatTick(time.UnixMicro(state.HeldUntil)))}
+			"another pass of the job is under way, %s; its mark stands until %s unless it is renewed",
+			placeOf(state.Holder), formatTick(time.UnixMicro(state.HeldUntil)))}
 	case result == budget.Taken:
-		return state, &ending{Skipped, ReasonTaken, fmt.Errorf("a pass of this tick, or of a later one, began before")}
+		newest := state.LastTick
+		if manual {
+			newest = state.LastManual
+		}
+		return state, &ending{Skipped, ReasonTaken, fmt.Errorf(
+			"a pass of this tick, or of a later one, began before: the newest is of %s", formatTick(time.UnixMicro(newest)))}
 	}
 	return state, nil
 }
 
-func (p *pass) storeEnding(ctx context.Context, err error) *ending {
-	if ctx.Err() != nil {
+// storeEnding is the ending of a pass that the store did not let begin; its
+// error says already what was being done.
+func storeEnding(ctx context.Context, err error) *ending {
+	switch {
+	case ctx.Err() != nil:
 		return cut(ctx)
+	case errors.Is(err, budget.ErrClock):
+		return failed(ReasonClock, fmt.Errorf("the clocks of this machine and of the store do not agree; set the one that is wrong: %w", err))
 	}
-	return failed(ReasonStore, fmt.Errorf("begin a pass of job %s: %w", p.job.Name, err))
+	return failed(ReasonStore, err)
+}
+
+// newHolder names a pass: where it runs, and what no other pass has.
+func newHolder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text())
+}
+
+// placeOf is where a holder's pass runs, for people.
+func placeOf(holder string) string {
+	parts := strings.Split(holder, "/")
+	if len(parts) != 3 {
+		return "of " + holder
+	}
+	return fmt.Sprintf("in process %s on %s", parts[1], parts[0])
 }
 
 // freeSecond is the first second, from now on, that is after the last manual

@@ -89,12 +89,18 @@ func dig(body []byte, path string) (json.RawMessage, error) {
 	return found, nil
 }
 
-// maxExcerpt is how many characters of an upstream's error are told.
-const maxExcerpt = 200
+// maxExcerpt is how many characters of an upstream's error are told, maxSearched
+// how many bytes of it are searched for the secret, and edge how many of those
+// are not told since a secret may begin in them.
+const (
+	maxExcerpt  = 200
+	maxSearched = 1 << 20
+	edge        = 64 << 10
+)
 
 // excerpt is what an error body says, after a colon; empty when nothing. The
 // secret is taken out first, so that no cut leaves a part of it.
-func excerpt(body []byte, secret string) string {
+func (r *Runner) excerpt(body []byte, secret string) string {
 	text := string(body)
 	for _, path := range []string{"error.message", "message", "error_description", "error", "detail"} {
 		found, err := dig(body, path)
@@ -104,7 +110,12 @@ func excerpt(body []byte, secret string) string {
 			break
 		}
 	}
-	text = redactText(text, secret)
+	if len(text) > maxSearched {
+		text = r.hide(text[:maxSearched], secret)
+		text = text[:max(0, len(text)-edge)]
+	} else {
+		text = r.hide(text, secret)
+	}
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

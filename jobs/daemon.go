@@ -23,8 +23,11 @@ func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) 
 	begin := func(s start) { passes.Go(func() { r.pass(ctx, drain, s) }) }
 	agenda := r.newAgenda()
 	for _, j := range r.jobs {
-		r.log.Info("job", "job", j.Name, "budget", j.Budget, "schedule", j.Schedule.String(), "timezone", j.Schedule.Zone().String(),
-			"regions", len(j.Regions), "next", formatTick(agenda.next[j]))
+		fields := []any{"job", j.Name, "budget", j.Budget, "schedule", j.Schedule.String(), "timezone", j.Schedule.Zone().String(), "regions", len(j.Regions)}
+		if j.Every() > 0 {
+			fields = append(fields, "stagger", j.Stagger, "one_every", j.Every())
+		}
+		r.log.Info("job", append(fields, "next", formatTick(agenda.next[j]))...)
 		if startNow {
 			begin(start{job: j, manual: true})
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // daemon runs the world's jobs until stop, which drains it.
@@ -68,7 +69,7 @@ stagger = "8m"`})
 		if got := w.list[0].Offset(3); got != 6*time.Minute {
 			t.Errorf("Offset(3) = %s", got)
 		}
-		w.logged("msg=job", "job=trending", "next=2000-01-01T12:00:00Z")
+		w.logged("msg=job", "job=trending", "regions=4 stagger=8m0s one_every=2m0s next=2000-01-01T12:00:00Z")
 		w.logged("msg=\"run ended\"", "region=GB", "outcome=exhausted", "reason=limit", "run=trending/20000102T000000Z/GB")
 	})
 }
@@ -146,6 +147,9 @@ func TestOverlapIsSaid(t *testing.T) {
 		if p.Outcome != Skipped || p.Reason != ReasonOverlap || len(p.Runs) != 0 || w.used() != 0 {
 			t.Errorf("pass %+v", p)
 		}
+		if want := "another pass of the job is under way, of another host; its mark stands until 2000-01-01T00:01:30Z unless it is renewed"; p.Error != want {
+			t.Errorf("error %q, want %q", p.Error, want)
+		}
 		w.logged("pass not started", "job=trending", "outcome=skipped", "reason=overlap", "2000-01-01T00:01:30Z")
 		after(90 * time.Second)
 		if p := w.once(); p.Outcome != Succeeded {
@@ -185,6 +189,7 @@ func TestASuspendedMachineCatchesUpOnce(t *testing.T) {
 		upstream.Handler = w.sandbox
 		var clock skewed
 		w.options.Now = clock.now
+		w.options.State = memstore.New(func() int64 { return clock.now().UnixMicro() })
 		stop := w.daemon(false)
 		after(30*time.Minute + 30*time.Second)
 		clock.by.Store(int64(5 * time.Hour)) // it is 05:30:30

@@ -58,9 +58,11 @@ func refusal(ctx context.Context, err error) *ending {
 		return &ending{Exhausted, ReasonLimit, err}
 	case errors.Is(err, budget.ErrNeverFits):
 		return failed(ReasonNeverFits, err)
+	case errors.Is(err, budget.ErrClock):
+		return failed(ReasonClock, err)
 	}
 	for _, store := range []error{
-		budget.ErrUnavailable, budget.ErrClock, budget.ErrDamaged, budget.ErrStoreConfig, budget.ErrClosed,
+		budget.ErrUnavailable, budget.ErrDamaged, budget.ErrStoreConfig, budget.ErrClosed,
 	} {
 		if errors.Is(err, store) {
 			return failed(ReasonStore, err)

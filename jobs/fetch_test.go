@@ -284,6 +284,21 @@ func TestBodiesAndPages(t *testing.T) {
 	}
 }
 
+// Pages that lead back to one another end the run, not the budget.
+func TestALoopOfPagesEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			next := map[string]string{"": "A", "A": "B", "B": "C", "C": "A"}
+			_, _ = rw.Write([]byte(`{"nextPageToken":"` + next[r.URL.Query().Get("pageToken")] + `"}`))
+		})}
+		w := newWorld(t, setup{job: oneRegion, upstream: upstream, limit: 100})
+		run := w.once().Runs[0]
+		if run.Outcome != Failed || run.Reason != ReasonBody || run.Pages != 4 || !strings.Contains(run.Error, "page 4 names a page that was fetched before") {
+			t.Errorf("run %+v after %d requests", run, upstream.count())
+		}
+	})
+}
+
 func TestABodyThatIsTooLargeFails(t *testing.T) {
 	for _, test := range []struct {
 		size int
@@ -346,6 +361,9 @@ func TestAnOutputIsNotOverwrittenAtTheEnd(t *testing.T) {
 		run := w.once().Runs[0]
 		if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.HasSuffix(run.Output, partialSuffix) {
 			t.Errorf("run %+v", run)
+		}
+		if !strings.Contains(run.Error, "it is not overwritten") {
+			t.Errorf("the error %q does not tell why", run.Error)
 		}
 		if got, err := os.ReadFile(strings.TrimSuffix(run.Output, partialSuffix)); err != nil || string(got) != "mine" {
 			t.Errorf("the final file holds %q: %v", got, err)

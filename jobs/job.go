@@ -66,6 +66,15 @@ func (j *Job) Offset(place int) time.Duration {
 	return time.Duration(place) * j.Stagger / time.Duration(len(j.Regions))
 }
 
+// Every is how long after each other the regions of a pass start; 0 for all at
+// once.
+func (j *Job) Every() time.Duration {
+	if len(j.Regions) < 2 {
+		return 0
+	}
+	return j.Offset(1)
+}
+
 // Order is the regions of a pass that begins with first and goes on
 // cyclically; the configured order where first is none of them.
 func (j *Job) Order(first string) []string {

@@ -53,6 +53,8 @@ func (j *Job) readURL(fetch, node budget.Node) {
 	switch {
 	case err != nil:
 		node.Fail("url cannot be read: write \"https://host/path?query\"")
+	case strings.Contains(text, "://") && address.Scheme != "http" && address.Scheme != "https":
+		node.Fail("url begins with %q: only http:// and https:// are fetched", address.Scheme+"://")
 	case address.Scheme != "http" && address.Scheme != "https" || address.Host == "":
 		node.Fail("url names no host: begin it with \"https://host/\"")
 	case address.User != nil:

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -64,8 +65,8 @@ type away struct {
 
 var errAway = errors.Join(budget.ErrUnavailable, errors.New("connection refused"))
 
-func (away) Begin(context.Context, budget.BeginPass) (budget.BeginResult, budget.JobState, error) {
-	return 0, budget.JobState{}, errAway
+func (away) Begin(_ context.Context, pass budget.BeginPass) (budget.BeginResult, budget.JobState, error) {
+	return 0, budget.JobState{}, fmt.Errorf("begin a pass of job %s: %w", pass.Job, errAway)
 }
 
 func (away) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
@@ -80,6 +81,9 @@ func TestAPassWithoutAStoreFails(t *testing.T) {
 			t.Errorf("pass %+v", p)
 		}
 		w.logged("pass not started", "reason=store", "connection refused")
+		if n := strings.Count(w.log.String(), "begin a pass"); n != 1 {
+			t.Errorf("what was being done is told %d times", n)
+		}
 	})
 }
 

@@ -18,6 +18,8 @@ type output struct {
 	final string
 	file  *os.File
 	size  int64 // whole pages
+	named bool  // the final name is the file's
+	sync  func(folder string) error
 }
 
 // outputPath is where a run's file goes.
@@ -39,7 +41,7 @@ func createOutput(final string) (*output, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the partial file: %w", err)
 	}
-	return &output{final: final, file: file}, nil
+	return &output{final: final, file: file, sync: syncFolder}, nil
 }
 
 // write adds one page's lines, all or none of them.
@@ -61,21 +63,27 @@ func (o *output) finish() error {
 	err := os.Link(partial, o.final) // unlike a rename it never overwrites
 	switch {
 	case err == nil:
+		o.named = true
 		err = os.Remove(partial)
 	case errors.Is(err, fs.ErrExist):
 		return fmt.Errorf("%s has come into being meanwhile; it is not overwritten: see %s", o.final, partial)
 	default: // a file system without links
 		err = os.Rename(partial, o.final)
+		o.named = err == nil
 	}
 	if err != nil {
 		return fmt.Errorf("give %s its name: %w", o.final, err)
 	}
-	return syncFolder(filepath.Dir(o.final))
+	return o.sync(filepath.Dir(o.final))
 }
 
-// keep closes a file that was cut and returns its partial name; a file without
-// a page is removed.
+// keep closes a file that was cut and returns the name it has, which is the
+// partial one unless finish came to give it the final; a file without a page
+// is removed.
 func (o *output) keep() (string, error) {
+	if o.named {
+		return o.final, nil
+	}
 	partial := o.final + partialSuffix
 	err := o.close()
 	if o.size > 0 {

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"log/slog"
 	"sync"
@@ -47,15 +46,15 @@ const (
 // pass runs one pass from its mark to its record.
 func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, s start) Pass {
 	p := &pass{
-		Runner: r, job: s.job, tick: s.tick, once: s.once, holder: rand.Text(),
+		Runner: r, job: s.job, tick: s.tick, once: s.once, holder: newHolder(),
 		budget: r.options.Budgets[s.job.Budget].ForJob(s.job.OnStoreError),
 		log:    r.log.With("job", s.job.Name, "budget", s.job.Budget),
 	}
 	state, end := p.begin(ctx, s.manual)
 	record := Record{Tick: Instant{p.tick}, Runs: []Run{}}
 	if end != nil {
-		record.Outcome, record.Reason = end.outcome, end.reason
-		p.log.Log(ctx, max(level(end.outcome), slog.LevelWarn), "pass not started", "tick", formatTick(p.tick), "outcome", end.outcome, "reason", end.reason, "error", end.Error())
+		record.Outcome, record.Reason, record.Error = end.outcome, end.reason, end.Error()
+		p.log.Log(ctx, max(level(end.outcome), slog.LevelWarn), "pass not started", "tick", formatTick(p.tick), "outcome", end.outcome, "reason", end.reason, "error", record.Error)
 		return Pass{s.job.Name, record}
 	}
 	p.log.Debug("pass began", "tick", formatTick(p.tick), "first", state.NextRegion)

@@ -262,7 +262,7 @@ func TestTheRecordIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: `regions = ["US", "GB"]`})
 		p := w.once()
-		want := fmt.Sprintf(`{"tick":"2000-01-01T00:00:01.000000Z","outcome":"succeeded","reason":"","units":8,"runs":[`+
+		want := fmt.Sprintf(`{"tick":"2000-01-01T00:00:01.000000Z","outcome":"succeeded","reason":"","units":8,"error":"","runs":[`+
 			`{"region":"US","outcome":"succeeded","reason":"","units":4,"calls":4,"pages":4,"output":%q,"error":""},`+
 			`{"region":"GB","outcome":"succeeded","reason":"","units":4,"calls":4,"pages":4,"output":%q,"error":""}]}`,
 			p.Runs[0].Output, p.Runs[1].Output)

@@ -33,6 +33,7 @@ const (
 	ReasonInterrupted = "interrupted" // skipped: the daemon was told to stop at once
 	ReasonTimeout     = "timeout"     // timed out: the run's own timeout
 	ReasonStore       = "store"       // failed: the store did not or could not answer
+	ReasonClock       = "clock"       // failed: the store's clock and this machine's do not agree
 	ReasonNeverFits   = "never_fits"  // failed: a call can never fit
 	ReasonCharge      = "charge"      // failed: the charge itself is wrong
 	ReasonSecret      = "secret"      // failed: the credential's secret is missing
@@ -51,10 +52,12 @@ type Instant struct{ time.Time }
 
 // MarshalJSON implements json.Marshaler.
 func (i Instant) MarshalJSON() ([]byte, error) {
-	return []byte(i.UTC().Format(`"` + instantFormat + `"`)), nil
+	return []byte(i.UTC().Format(`"` + InstantFormat + `"`)), nil
 }
 
-const instantFormat = "2006-01-02T15:04:05.000000Z"
+// InstantFormat is how an instant, in UTC, stands in JSON and logs: RFC 3339
+// with microseconds.
+const InstantFormat = "2006-01-02T15:04:05.000000Z"
 
 // Record is what became of a pass. Its JSON is what a [State] keeps as the
 // job's last pass.
@@ -65,7 +68,9 @@ type Record struct {
 	Reason  string  `json:"reason"`
 	// Units are those charged, whatever became of the calls.
 	Units int64 `json:"units"`
-	Runs  []Run `json:"runs"` // in the order of the pass
+	// Error says what kept the pass from beginning; empty when it began.
+	Error string `json:"error"`
+	Runs  []Run  `json:"runs"` // in the order of the pass
 }
 
 // Run is what became of one region.

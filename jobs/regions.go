@@ -144,7 +144,7 @@ func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits 
 	}
 	fields := []any{"operation", refused.Operation, "units", refused.Units, "limit", refused.Limit, "remaining", refused.Remaining}
 	if !refused.RetryAt.IsZero() {
-		fields = append(fields, "retry_at", refused.RetryAt.UTC().Format(instantFormat))
+		fields = append(fields, "retry_at", refused.RetryAt.UTC().Format(InstantFormat))
 	}
 	log.Log(p.hard, at, message, fields...)
 }

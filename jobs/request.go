@@ -38,7 +38,7 @@ func (f *fetching) get(ctx context.Context, token string) ([]byte, *ending) {
 	}
 	request, err := f.request(ctx, token, secret)
 	if err != nil {
-		return nil, failed(ReasonNetwork, redacted(err, secret))
+		return nil, failed(ReasonNetwork, errors.New(f.hide(err.Error(), secret)))
 	}
 	page := f.run.Pages + 1
 	response, err := f.options.Transport.RoundTrip(request)
@@ -49,7 +49,7 @@ func (f *fetching) get(ctx context.Context, token string) ([]byte, *ending) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, f.maxBody+1))
 	switch {
 	case response.StatusCode != http.StatusOK:
-		err := fmt.Errorf("page %d: the upstream answered %d %s%s", page, response.StatusCode, http.StatusText(response.StatusCode), excerpt(body, secret))
+		err := fmt.Errorf("page %d: the upstream answered %d %s%s", page, response.StatusCode, http.StatusText(response.StatusCode), f.excerpt(body, secret))
 		return nil, failed(fmt.Sprintf("status %d", response.StatusCode), err)
 	case err != nil:
 		return nil, f.networkEnding(ctx, page, err, secret)
@@ -68,7 +68,8 @@ func (f *fetching) networkEnding(ctx context.Context, page int, err error, secre
 	if errors.As(err, &shown) {
 		err = shown.Err
 	}
-	return failed(ReasonNetwork, redacted(fmt.Errorf("page %d: no answer from %s: %w", page, f.host(), err), secret))
+	text := fmt.Sprintf("page %d: no answer from %s: %v", page, f.host(), err)
+	return failed(ReasonNetwork, errors.New(f.hide(text, secret)))
 }
 
 // request makes the GET for a page, with its token and the secret.
@@ -93,6 +94,9 @@ func (f *fetching) request(ctx context.Context, token, secret string) (*http.Req
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "quotactl")
+	if f.options.Sandbox != nil { // it bills by this, however the job sends its secret, if it does
+		request.Header.Set("X-Goog-Api-Key", sandboxSecret)
+	}
 	if fetch.SecretHeader != "" {
 		request.Header.Set(fetch.SecretHeader, fetch.SecretPrefix+secret)
 	}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,7 +35,7 @@ func (p *pass) run(run *Run) *ending {
 	}
 	end := f.pages(ctx)
 	if end == nil {
-		if err := f.output.finish(); err == nil {
+		if err = f.output.finish(); err == nil {
 			run.Output = f.output.final
 			return nil
 		}
@@ -49,6 +50,7 @@ func (p *pass) run(run *Run) *ending {
 // pages fetches until the last page, the cap on pages, or an ending.
 func (f *fetching) pages(ctx context.Context) *ending {
 	token := ""
+	seen := map[[sha256.Size]byte]bool{} // the tokens so far; a body may name a long one
 	for {
 		if f.soft.Err() != nil {
 			return cut(f.soft)
@@ -75,9 +77,11 @@ func (f *fetching) pages(ctx context.Context) *ending {
 		if next == "" || f.run.Pages == f.job.Fetch.MaxPages {
 			return nil
 		}
-		if next == token {
-			return failed(ReasonBody, fmt.Errorf("page %d names itself as the next one: look at next_page, from = %q", f.run.Pages, f.job.Fetch.NextFrom))
+		key := sha256.Sum256([]byte(next))
+		if seen[key] {
+			return failed(ReasonBody, fmt.Errorf("page %d names a page that was fetched before as the next one: look at next_page, from = %q", f.run.Pages, f.job.Fetch.NextFrom))
 		}
+		seen[key] = true
 		token = next
 	}
 }

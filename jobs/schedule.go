@@ -88,11 +88,11 @@ func parseFields(spec string) (fields *cron.SpecSchedule, err error) {
 		}
 	}
 	parsed, err := cron.ParseStandard(spec)
-	if err != nil {
-		return nil, fmt.Errorf("%w; %s", err, fieldsAdvice)
-	}
 	fields, ok := parsed.(*cron.SpecSchedule)
-	if !ok {
+	switch {
+	case err != nil && strings.HasPrefix(spec, "@"): // the parser's own words name no field and give no advice
+		return nil, errors.New("there is no such word; " + fieldsAdvice)
+	case err != nil || !ok:
 		return nil, errors.New("it is no cron line; " + fieldsAdvice)
 	}
 	fields.Location = time.UTC // it is asked in wall-clock time

@@ -74,6 +74,8 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 		{"@reboot", "UTC", "--now"},
 		{"@fortnightly", "UTC", "@hourly"},
 		{"", "UTC", "0 fields"},
+		{"x", "UTC", "it has 1 field, not 5"},
+		{"@", "UTC", "there is no such word; write minute"},
 		{"0 3 * *", "UTC", "4 fields"},
 		{"0 0 3 * * *", "UTC", "6 fields"},
 		{"0 0 30 2 *", "UTC", "never fires"},
@@ -84,10 +86,20 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 		{", * * * *", "UTC", "empty part"},
 		{"1,,2 * * * *", "UTC", "empty part"},
 		{"0 0 * * 7", "UTC", "Sunday is 0"},
-		{"0 22-2 * * *", "UTC", "22"},
-		{"H * * * *", "UTC", "H"},
-		{"60 * * * *", "UTC", "60"},
-		{"*/0 * * * *", "UTC", "0"},
+		{"0 22-2 * * *", "UTC", "hour \"22-2\" runs backwards: write \"22-23,0-2\""},
+		{"0 0 * * 3-sun", "UTC", "day of week \"3-sun\" runs backwards"},
+		{"H * * * *", "UTC", "minute \"H\": \"H\" is not one of 0 to 59; write a value"},
+		{"60 * * * *", "UTC", "minute \"60\": \"60\" is not one of 0 to 59"},
+		{"0 0 L * *", "UTC", "day of month \"L\": \"L\" is not one of 1 to 31; write"},
+		{"0 0 0 * *", "UTC", "day of month \"0\""},
+		{"0 0 1 june *", "UTC", "month \"june\": \"june\" is not one of 1 to 12 or \"jan\" to \"dec\""},
+		{"0 0 * * 5#2", "UTC", "day of week \"5#2\""},
+		{"0 0 * * 1-7", "UTC", "Sunday is 0"},
+		{"0 1-2-3 * * *", "UTC", "hour \"1-2-3\": \"2-3\""},
+		{"0 *-5 * * *", "UTC", "hour \"*-5\""},
+		{"*/0 * * * *", "UTC", "minute \"*/0\": the step after '/'"},
+		{"*/x * * * *", "UTC", "minute \"*/x\": the step after '/'"},
+		{"*/5/2 * * * *", "UTC", "minute \"*/5/2\": the step after '/'"},
 		{"@every", "UTC", "@every 90m"},
 		{"@every soon", "UTC", "@every 90m"},
 		{"@every 0s", "UTC", "whole seconds"},
@@ -99,8 +111,11 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 		{"0 3 * * *", "Local", "unknown time zone"},
 		{"0 3 * * *", "", "unknown time zone"},
 	} {
-		if s, err := ParseSchedule(test.spec, test.zone); err == nil || !strings.Contains(err.Error(), test.tells) {
+		s, err := ParseSchedule(test.spec, test.zone)
+		if err == nil || !strings.Contains(err.Error(), test.tells) {
 			t.Errorf("%q in %q: %v, %v; want an error telling %q", test.spec, test.zone, s, err, test.tells)
+		} else if strings.Contains(err.Error(), "strconv") || strings.Contains(err.Error(), "failed to parse") {
+			t.Errorf("%q: %v has the parser's own words", test.spec, err)
 		}
 	}
 }
@@ -152,6 +167,9 @@ func FuzzSchedule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, spec, zone string, unix int64) {
 		s, err := ParseSchedule(spec, zone)
 		if err != nil {
+			if strings.Contains(err.Error(), "it is no cron line") {
+				t.Fatalf("%q: the parser refuses what was found right", spec)
+			}
 			return
 		}
 		at := time.Unix(unix%(1<<33), 0)

@@ -1,6 +1,10 @@
 package jobs
 
-import "time"
+import (
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
 
 // everyHour reports whether the schedule leaves no hour out.
 func (s *Schedule) everyHour() bool {
@@ -12,7 +16,7 @@ func (s *Schedule) everyHour() bool {
 // instant that each stands for.
 func (s *Schedule) nextWall(after time.Time) time.Time {
 	for wall := s.fields.Next(wallOf(after, s.zone)); !wall.IsZero(); wall = s.fields.Next(wall) {
-		if at := firstInstant(wall, s.zone); at.After(after) {
+		if at := budget.FirstInstant(wall, s.zone); at.After(after) {
 			return at.UTC()
 		}
 	}
@@ -48,21 +52,4 @@ func (s *Schedule) nextElapsed(after time.Time) time.Time {
 func wallOf(at time.Time, zone *time.Location) time.Time {
 	_, offset := at.In(zone).Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
-}
-
-// firstInstant is the first instant at which the zone's wall clock shows wall,
-// or, where it skips wall, the instant of the skip.
-func firstInstant(wall time.Time, zone *time.Location) time.Time {
-	const reach = 27 * time.Hour // further than any zone's offset from UTC
-	_, before := wall.Add(-reach).In(zone).Zone()
-	_, after := wall.Add(reach).In(zone).Zone()
-	early := wall.Add(-time.Duration(max(before, after)) * time.Second)
-	late := wall.Add(-time.Duration(min(before, after)) * time.Second)
-	for _, candidate := range []time.Time{early, late} {
-		if wallOf(candidate, zone).Equal(wall) {
-			return candidate
-		}
-	}
-	skip, _ := late.In(zone).ZoneBounds()
-	return skip
 }

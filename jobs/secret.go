@@ -3,7 +3,6 @@ package jobs
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 )
@@ -31,15 +30,17 @@ func (r *Runner) secret(j *Job) (string, error) {
 	return j.secret(r.options.Env)
 }
 
-// secret reads the credential's secret; empty when the job attaches none.
+// secret reads the credential's secret, without the line's end that a shell or
+// an editor may have left; empty when the job attaches none.
 func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 	if j.Fetch == nil || j.Fetch.SecretQuery == "" && j.Fetch.SecretHeader == "" {
 		return "", nil
 	}
 	const advice = "or try without a key: quotactl run --once --sandbox"
 	if name := j.credential.SecretEnv; name != "" {
-		if value, ok := env(name); ok && value != "" {
-			return value, nil
+		value, _ := env(name)
+		if value = strings.Trim(value, "\r\n"); value != "" {
+			return value, j.checkSecret(value)
 		}
 		return "", fmt.Errorf("job %s: the environment has no %s, the secret of %s: set it, %s", j.Name, name, j.Budget, advice)
 	}
@@ -48,24 +49,25 @@ func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 		return "", fmt.Errorf("job %s: read the secret of %s: %w: write the file, %s", j.Name, j.Budget, err, advice)
 	}
 	if secret := strings.TrimSpace(string(value)); secret != "" {
-		return secret, nil
+		return secret, j.checkSecret(secret)
 	}
 	return "", fmt.Errorf("job %s: %s, the secret of %s, is empty: write it, %s", j.Name, j.credential.SecretFile, j.Budget, advice)
 }
 
-// redacted is the error's text without the secret.
-func redacted(err error, secret string) error {
-	return errors.New(redactText(err.Error(), secret))
+// checkSecret refuses what cannot be sent the way the job sends it.
+func (j *Job) checkSecret(secret string) error {
+	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+	if j.Fetch.SecretHeader != "" && strings.ContainsFunc(secret, control) {
+		return fmt.Errorf("job %s: the secret of %s holds a control character, such as a line's end, which no header can carry: write it on one line", j.Name, j.Budget)
+	}
+	return nil
 }
 
-// redactText takes the secret out, in any form in which an upstream or the
-// network may have repeated it.
-func redactText(text, secret string) string {
-	if secret == "" {
+// hide takes the secret out of a text. The sandbox's is none: a text may well
+// hold that word.
+func (r *Runner) hide(text, secret string) string {
+	if r.options.Sandbox != nil {
 		return text
 	}
-	for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
-		text = strings.ReplaceAll(text, form, "[secret]")
-	}
-	return text
+	return redact(text, secret)
 }

@@ -149,7 +149,7 @@ func staggerText(job *jobs.Job) string {
 	if job.Stagger == 0 || len(job.Regions) < 2 {
 		return "-"
 	}
-	return fmt.Sprintf("%s, one every %s", budget.SpanText(job.Stagger), budget.SpanText(job.Offset(1).Round(time.Millisecond)))
+	return fmt.Sprintf("%s, one every %s", budget.SpanText(job.Stagger), budget.SpanText(job.Every().Round(time.Millisecond)))
 }
 
 func plural(n int, what string) string {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // writeJSON writes one value and a line's end. What JSON would escape for the
@@ -23,14 +25,12 @@ func writeJSON(w io.Writer, value any) error {
 // instant is a time in JSON: RFC 3339 UTC with microseconds, null for none.
 type instant time.Time
 
-const instantFormat = "2006-01-02T15:04:05.000000Z"
-
 // MarshalJSON implements json.Marshaler.
 func (i instant) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
 	if time.Time(i).IsZero() {
 		return []byte("null"), nil
 	}
-	return []byte(time.Time(i).UTC().Format(`"` + instantFormat + `"`)), nil
+	return []byte(time.Time(i).UTC().Format(`"` + jobs.InstantFormat + `"`)), nil
 }
 
 // seconds is a span in JSON: a decimal number of seconds, to the microsecond,

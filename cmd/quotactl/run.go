@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -82,7 +81,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	} else if err := jobs.CheckSecrets(list, a.env); err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
-	store, err := a.openStoreOr(ctx, drain, cfg, f.once)
+	store, err := a.storeOf(ctx, drain, cfg, list, f.once)
 	if err != nil || store == nil { // told to stop before the store was there
 		return err
 	}
@@ -97,7 +96,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 		}
 	}
 	if f.once {
-		return a.runOnce(ctx, drain, cfg, list, options, upstream, f.json)
+		return a.runOnce(ctx, drain, list, options, upstream, f.json)
 	}
 	runner, err := jobs.New(list, options)
 	if err != nil {
@@ -122,11 +121,13 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, inSandbox bool) ([]*j
 		}
 		for _, name := range names {
 			job := byName[name]
-			if job == nil {
+			switch {
+			case job == nil:
 				return nil, usage("unknown job %q: %s has %s", name, a.configPath, strings.Join(known, ", "))
+			case slices.Contains(chosen, job):
+				return nil, usage("job %q is named twice: it has one pass; name it once", name)
 			}
 			chosen = append(chosen, job)
-			delete(byName, name) // named twice: unknown the second time
 		}
 	}
 	var fetches []*jobs.Job
@@ -151,33 +152,4 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, inSandbox bool) ([]*j
 		return nil, usage("no fetch job is left to run in the sandbox")
 	}
 	return fetches, nil
-}
-
-// storeRetry is how long the daemon waits before it tries again to open a
-// store that is out of reach.
-const storeRetry = 5 * time.Second
-
-// openStoreOr opens the store. The daemon waits for one that is out of reach;
-// nil without an error means that it was told to stop meanwhile.
-func (a *app) openStoreOr(ctx context.Context, drain <-chan struct{}, cfg *budget.Config, once bool) (open.Backend, error) {
-	for {
-		store, err := a.openStore(ctx, cfg)
-		if err == nil {
-			return store, nil
-		}
-		if once || !errors.Is(err, budget.ErrUnavailable) {
-			return nil, err
-		}
-		a.logger().Error("the store is out of reach; trying again", "in", storeRetry, "error", err)
-		timer := time.NewTimer(storeRetry)
-		select {
-		case <-timer.C:
-		case <-drain:
-			timer.Stop()
-			return nil, nil
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
-		}
-	}
 }

@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -26,10 +22,7 @@ type sandboxAnswer struct {
 }
 
 // runOnce runs one pass of each job and tells what became of them.
-func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, cfg *budget.Config, list []*jobs.Job, options jobs.Options, upstream *upstream, asJSON bool) error {
-	if err := a.reach(ctx, cfg, list, options.State); err != nil {
-		return err
-	}
+func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, list []*jobs.Job, options jobs.Options, upstream *upstream, asJSON bool) error {
 	told := progress{out: a.stdout}
 	options.Report = told.run
 	if asJSON { // the answer has it all
@@ -47,7 +40,9 @@ func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, cfg *budget.Co
 		}
 		err = writeJSON(a.stdout, answer)
 	} else {
-		err = errors.Join(told.err, a.summary(ctx, passes, options.Budgets, upstream))
+		if err = told.err; err == nil {
+			err = a.summary(ctx, passes, options.Budgets, upstream)
+		}
 	}
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
@@ -56,18 +51,6 @@ func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, cfg *budget.Co
 		return err
 	case anyFailed(passes):
 		return &exitError{code: exitFailed}
-	}
-	return nil
-}
-
-// reach finds out whether the store answers before anything is begun.
-func (a *app) reach(ctx context.Context, cfg *budget.Config, list []*jobs.Job, state jobs.State) error {
-	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store)+time.Second)
-	defer cancel()
-	for _, job := range list {
-		if _, err := state.Job(ctx, job.Name); err != nil {
-			return fmt.Errorf("read the state of job %s: %w", job.Name, err)
-		}
 	}
 	return nil
 }

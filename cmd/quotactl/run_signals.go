@@ -11,10 +11,16 @@ import (
 )
 
 // stages listens for SIGTERM and Ctrl-C: the first closes drain, the second
-// ends the context. done stops listening and is to be called at the end.
+// ends the context. done stops listening and is to be called at the end. From
+// now on a stdout or stderr that nobody reads is an error of writing, not the
+// end of the process: Ctrl-C stops the reader of a pipe first, and pages are
+// still under way.
 func stages(parent context.Context, log *slog.Logger) (ctx context.Context, drain <-chan struct{}, done func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	// Caught and dropped rather than ignored, which programs started from here
+	// would inherit; and to the end, since the last words may go to that pipe.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(parent)
 	told := make(chan struct{})
 	var listener sync.WaitGroup

@@ -47,12 +47,12 @@ func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
 	}
 }
 
-// summary closes --once: the runs, what is left, and under --sandbox what the
+// summary closes --once: the runs, what is used of the budgets, and under --sandbox what the
 // two sides counted, each on its own.
 func (a *app) summary(ctx context.Context, passes []jobs.Pass, budgets map[string]*budget.Budget, upstream *upstream) error {
-	parts := []string{passTable(passes).String()}
-	left, err := leftText(ctx, budgets, passes)
-	parts = append(parts, left)
+	parts := []string{passTable(passes).String() + notBegun(passes)}
+	used, err := usedText(ctx, budgets, passes)
+	parts = append(parts, used)
 	if upstream != nil {
 		parts = append(parts, countTable(passes, upstream).String())
 	}
@@ -89,8 +89,20 @@ func passTable(passes []jobs.Pass) *table {
 	return t
 }
 
-// leftText is a line for each budget that was spent from.
-func leftText(ctx context.Context, budgets map[string]*budget.Budget, passes []jobs.Pass) (string, error) {
+// notBegun says below the table what kept passes from beginning.
+func notBegun(passes []jobs.Pass) string {
+	var b strings.Builder
+	for _, pass := range passes {
+		if pass.Error != "" {
+			b.WriteString(wrap("  ", pass.Job+": "+pass.Error))
+		}
+	}
+	return b.String()
+}
+
+// usedText is a line for each limit of the chosen jobs' budgets: what is used
+// of it, by whomever.
+func usedText(ctx context.Context, budgets map[string]*budget.Budget, passes []jobs.Pass) (string, error) {
 	if ctx.Err() != nil || len(passes) == 0 {
 		return "", nil
 	}

@@ -45,12 +45,21 @@ const testKey = "a-real-s3cret"
 // program is quotactl as a process of its own, which the test's end kills.
 type program struct {
 	*exec.Cmd
-	t   *testing.T
-	log string // the file of its stderr
-	out bytes.Buffer
+	t    *testing.T
+	log  string // the file of its stderr
+	file *os.File
+	out  bytes.Buffer
 }
 
 func startProgram(t *testing.T, upstream string, args ...string) *program {
+	t.Helper()
+	p := newProgram(t, upstream, args...)
+	p.start()
+	return p
+}
+
+// newProgram is quotactl before its start, in a folder of its own.
+func newProgram(t *testing.T, upstream string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, Cmd: exec.CommandContext(t.Context(), "quotactl", args...)}
 	p.Dir = t.TempDir()
@@ -59,15 +68,19 @@ func startProgram(t *testing.T, upstream string, args ...string) *program {
 		t.Fatal(err)
 	}
 	p.log = filepath.Join(p.Dir, "stderr")
-	file, err := os.Create(p.log)
-	if err != nil {
+	var err error
+	if p.file, err = os.Create(p.log); err != nil {
 		t.Fatal(err)
 	}
-	p.Stderr, p.Stdout = file, &p.out
-	if err := errors.Join(p.Start(), file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	p.Stderr, p.Stdout = p.file, &p.out
 	return p
+}
+
+func (p *program) start() {
+	p.t.Helper()
+	if err := errors.Join(p.Start(), p.file.Close()); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // logged waits until the log matches.

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+)
+
+// A --once that did nothing, as another pass is under way, says why: in JSON,
+// and below the table.
+func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		args := []string{"run", "--once", "--sandbox"}
+		if asJSON {
+			args = append(args, "--json")
+		}
+		p := newProgram(t, "https://upstream.invalid", args...)
+		store, err := open.Store(t.Context(), "sqlite:"+filepath.Join(p.Dir, "sandbox.db"), budget.StoreConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, _, err := store.Begin(t.Context(), budget.BeginPass{
+			Job: "trending", Holder: "web1/4711/x", Tick: 1, Hold: time.Hour.Microseconds(),
+		})
+		if err != nil || result != budget.Began {
+			t.Fatal(result, err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.start()
+		p.exits(exitDone)
+		why := `another pass of the job is under way, in process 4711 on web1; its mark stands until 20[0-9]+-[0-9]+-[0-9]+T[0-9:]+Z unless it is renewed`
+		told := strings.ReplaceAll(p.out.String(), "\n  ", "")
+		if asJSON {
+			var answer struct {
+				Passes []struct{ Outcome, Reason, Error string }
+			}
+			if err := json.Unmarshal(p.out.Bytes(), &answer); err != nil || len(answer.Passes) != 1 || answer.Passes[0].Reason != "overlap" {
+				t.Fatalf("%v: %s", err, &p.out)
+			}
+			told = "trending: " + answer.Passes[0].Error
+		}
+		if !regexp.MustCompile(`trending: ` + why).MatchString(told) {
+			t.Errorf("stdout does not say why:\n%s", &p.out)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package jobs
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// redactedSecret stands where a secret stood.
+const redactedSecret = "[secret]"
+
+// maxSought is the longest secret that is looked for, in bytes; it is far above
+// what servers take in a header or an address.
+const maxSought = 4 << 10
+
+// redact takes the secret out of a text, however an upstream, a proxy or the
+// network may have written it down.
+func redact(text, secret string) string {
+	if secret == "" {
+		return text
+	}
+	if len(secret) > maxSought {
+		return "(not shown, as it may hold the secret)"
+	}
+	return secretMatcher(secret).ReplaceAllLiteralString(text, redactedSecret)
+}
+
+// secretMatcher finds the secret where any of its characters may be itself or
+// written as URLs, JSON or HTML write it, each in a way of its own.
+func secretMatcher(secret string) *regexp.Regexp {
+	var expression strings.Builder
+	for len(secret) > 0 {
+		r, size := utf8.DecodeRuneInString(secret)
+		forms := []string{regexp.QuoteMeta(string(r)), percentForm(secret[:size])}
+		if r != utf8.RuneError {
+			forms = append(forms, jsonForms(r)...)
+			forms = append(forms, htmlForm(r))
+		}
+		if r == ' ' {
+			forms = append(forms, `\+`, percentForm("+"))
+		}
+		expression.WriteString("(?:" + strings.Join(forms, "|") + ")")
+		secret = secret[size:]
+	}
+	matcher := regexp.MustCompile(expression.String()) // every character is quoted
+	matcher.Longest()                                  // nothing of an escape is left behind
+	return matcher
+}
+
+// percentForm matches bytes as a URL escapes them, once or many times over.
+func percentForm(bytes string) string {
+	form := ""
+	for i := range len(bytes) {
+		form += fmt.Sprintf("%%(?:25)*(?i:%02x)", bytes[i])
+	}
+	return form
+}
+
+// jsonForms match a character as JSON and program texts escape it; a text in a
+// text has several backslashes.
+func jsonForms(r rune) []string {
+	const open = `\\+`
+	form := ""
+	for _, unit := range utf16.AppendRune(nil, r) {
+		form += fmt.Sprintf(`%su(?i:%04x)`, open, unit)
+	}
+	forms := []string{form}
+	if r < utf8.RuneSelf {
+		forms = append(forms, fmt.Sprintf(`%sx(?i:%02x)`, open, r))
+	}
+	if short, ok := map[rune]string{'\b': "b", '\t': "t", '\n': "n", '\f': "f", '\r': "r"}[r]; ok {
+		forms = append(forms, open+short)
+	}
+	if r < utf8.RuneSelf && !isAlphanumeric(r) {
+		forms = append(forms, open+regexp.QuoteMeta(string(r)))
+	}
+	return forms
+}
+
+// htmlForm matches a character as HTML and XML escape it, by number or name.
+func htmlForm(r rune) string {
+	forms := []string{fmt.Sprintf("#0*%d", r), fmt.Sprintf("#[xX]0*(?i:%x)", r)}
+	if names, ok := htmlNames[r]; ok {
+		forms = append(forms, "(?i:"+names+")")
+	}
+	return "&(?:amp;)*(?:" + strings.Join(forms, "|") + ");?"
+}
+
+func isAlphanumeric(r rune) bool {
+	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
+// htmlNames are the names that HTML has for the ASCII characters, as
+// alternatives of an expression.
+var htmlNames = map[rune]string{
+	'\t': "Tab", '\n': "NewLine", ' ': "nbsp", '!': "excl", '"': "quot", '#': "num", '$': "dollar", '%': "percnt",
+	'&': "amp", '\'': "apos", '(': "lpar", ')': "rpar", '*': "ast|midast", '+': "plus", ',': "comma", '.': "period",
+	'/': "sol", ':': "colon", ';': "semi", '<': "lt", '=': "equals", '>': "gt", '?': "quest", '@': "commat",
+	'[': "lsqb|lbrack", '\\': "bsol", ']': "rsqb|rbrack", '^': "Hat", '_': "lowbar|UnderBar",
+	'`': "grave|DiacriticalGrave", '{': "lcub|lbrace", '|': "verbar|vert|VerticalLine", '}': "rcub|rbrace",
+}

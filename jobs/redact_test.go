@@ -1,0 +1,164 @@
+package jobs
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+func TestRedactKnowsHowASecretIsWritten(t *testing.T) {
+	for _, test := range []struct{ secret, text string }{
+		{"ab/cd", `ab/cd`},
+		{"ab/cd", `ab\/cd`},
+		{"ab/cd", `ab\\\/cd`},
+		{"ab/cd", `ab\u002Fcd`},
+		{"ab/cd", `ab\x2fcd`},
+		{"ab/cd", `ab%2fcd`},
+		{"ab/cd", `ab%252Fcd`},
+		{"ab/cd", `%61b&#47;cd`},
+		{"ab/cd", `ab&#x2F;c&#0100;`},
+		{"ab/cd", `ab&sol;cd`},
+		{"ab/cd", `ab&amp;sol;cd`},
+		{"S3CRET/key+a b", `S3CRET/key%2Ba%20b`},
+		{"S3CRET/key+a b", `S3CRET%2Fkey%2Ba+b`},
+		{`a"b&c<d`, `a\"b\u0026c\u003cd`},
+		{`a"b&c<d`, `a&quot;b&amp;c&lt;d`},
+		{`a'b`, `a&#39;b`},
+		{`a\b`, `a\\b`},
+		{"100%", "100%25"},
+		{"é😀", `%C3%A9\ud83d\uDE00`},
+		{"é😀", `&#233;&#x1F600;`},
+		{"a\xffb", "a\xffb"},
+		{"a\xffb", "a%FFb"},
+		{"a\xffb", "a\uFFFDb"},
+	} {
+		if got := redact("<"+test.text+"> and "+test.text, test.secret); got != "<[secret]> and [secret]" {
+			t.Errorf("secret %q in %s: %s", test.secret, test.text, got)
+		}
+	}
+	for _, text := range []string{"", "the ab of cd", "ab/c", "AB/CD"} {
+		if got := redact(text, "ab/cd"); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if got := redact("any", ""); got != "any" {
+		t.Errorf("without a secret: %q", got)
+	}
+}
+
+// A secret that is too long to look for takes the text with it.
+func TestASecretTooLongToLookFor(t *testing.T) {
+	for _, test := range []struct {
+		bytes int
+		want  string
+	}{{maxSought, "key [secret]"}, {maxSought + 1, "(not shown, as it may hold the secret)"}} {
+		secret := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyzABCDEFG", test.bytes)[:test.bytes]
+		if got := redact("key "+secret, secret); got != test.want {
+			t.Errorf("%d bytes: %.100q, want %q", test.bytes, got, test.want)
+		}
+	}
+}
+
+func TestNamesAreThoseOfHTML(t *testing.T) {
+	for r, names := range htmlNames {
+		for name := range strings.SplitSeq(names, "|") {
+			got := html.UnescapeString("&" + name + ";")
+			if r == ' ' {
+				got = strings.ReplaceAll(got, "\u00a0", " ")
+			}
+			if got != string(r) {
+				t.Errorf("&%s; is %q, not %q", name, got, r)
+			}
+		}
+	}
+}
+
+// encoders write a character down as others do it.
+var encoders = map[string]func(r rune) string{
+	"itself": func(r rune) string { return string(r) },
+	"query":  func(r rune) string { return url.QueryEscape(string(r)) },
+	"path":   func(r rune) string { return url.PathEscape(string(r)) },
+	"percent": func(r rune) string {
+		return "%" + strings.ReplaceAll(fmt.Sprintf("% x", string(r)), " ", "%")
+	},
+	"twice": func(r rune) string { return url.QueryEscape(url.QueryEscape(string(r))) },
+	"JSON": func(r rune) string {
+		text, err := json.Marshal(string(r))
+		if err != nil {
+			panic(err) // no character fails
+		}
+		return string(text[1 : len(text)-1])
+	},
+	"ASCII": func(r rune) string {
+		if r > 0xffff {
+			return string(r)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	},
+	"slash": func(r rune) string {
+		if r == '/' {
+			return `\/`
+		}
+		text := strconv.Quote(string(r))
+		return text[1 : len(text)-1]
+	},
+	"HTML":    func(r rune) string { return html.EscapeString(string(r)) },
+	"decimal": func(r rune) string { return fmt.Sprintf("&#%d;", r) },
+	"hex":     func(r rune) string { return fmt.Sprintf("&#x%X;", r) },
+}
+
+// However each character of a secret is written, nothing of it is left.
+func TestRedactLeavesNothing(t *testing.T) {
+	var names []string
+	for name := range encoders {
+		names = append(names, name)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		// No Z: it stands around the secret, and no way of writing has it.
+		alphabet := []rune(`abcxyzuABCDEFXYU0123456789 !"#$%&'()*+,-./:;<=>?@[\]^_{|}~` + "`\té日😀")
+		secret := rapid.StringOfN(rapid.SampledFrom(alphabet), 1, 40, -1).Draw(t, "secret")
+		uniform := rapid.SampledFrom(append([]string{""}, names...)).Draw(t, "all as")
+		text := "ZZ"
+		for _, r := range secret {
+			name := uniform
+			if name == "" {
+				name = rapid.SampledFrom(names).Draw(t, "as")
+			}
+			text += encoders[name](r)
+		}
+		text += "ZZ"
+		if got := redact(text, secret); got != "ZZ[secret]ZZ" {
+			t.Fatalf("secret %q in %q: %q", secret, text, got)
+		}
+		message, err := json.Marshal(map[string]any{"error": map[string]string{"message": text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&Runner{}).excerpt(message, secret); got != ": ZZ[secret]ZZ" {
+			t.Fatalf("secret %q in %s: %q", secret, message, got)
+		}
+	})
+}
+
+// No secret and no text makes the search panic or leaves the secret as it is.
+func FuzzRedact(f *testing.F) {
+	f.Add("a/b+c", `{"error":"a\/b%2Bc"}`)
+	f.Add("\xff%", "%ff%25")
+	f.Add("k", "kkk")
+	f.Fuzz(func(t *testing.T, secret, text string) {
+		got := redact(text, secret)
+		if secret == "" || strings.ContainsAny(secret, "[]") || strings.Contains("secret", secret) || !utf8.ValidString(secret) {
+			return // a placeholder may hold, or complete, such a secret
+		}
+		if strings.Contains(got, secret) {
+			t.Fatalf("secret %q is left of %q: %q", secret, text, got)
+		}
+	})
+}

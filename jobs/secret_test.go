@@ -1,0 +1,109 @@
+package jobs
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// A sandbox takes every job, however it sends its secret, if it has one.
+func TestTheSandboxTakesEveryJob(t *testing.T) {
+	for name, fetch := range map[string]Fetch{
+		"none":   {},
+		"query":  {SecretQuery: "api_key"},
+		"header": {SecretHeader: "X-Api-Key"},
+		"token":  {SecretHeader: "Authorization", SecretPrefix: "token "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				upstream := &recorded{}
+				w := newWorld(t, setup{job: oneRegion, upstream: upstream})
+				upstream.Handler = w.sandbox
+				w.options.Sandbox = &url.URL{Scheme: "http", Host: "sandbox.test"}
+				f := w.list[0].Fetch
+				f.SecretQuery, f.SecretHeader, f.SecretPrefix = fetch.SecretQuery, fetch.SecretHeader, fetch.SecretPrefix
+				if p := w.once(); p.Outcome != Succeeded {
+					t.Fatalf("%+v", p.Runs)
+				}
+				q := upstream.requests[0]
+				if q.header.Get("X-Goog-Api-Key") != "sandbox" {
+					t.Errorf("headers %v", q.header)
+				}
+				if f.SecretQuery != "" && !q.query.Has(f.SecretQuery) || f.SecretHeader != "" && q.header.Get(f.SecretHeader) != f.SecretPrefix+"sandbox" {
+					t.Errorf("the job's own way is gone: %v, %v", q.query, q.header)
+				}
+				w.secretless(w.once())
+			})
+		})
+	}
+}
+
+// Upstreams are never sent what the sandbox bills by.
+func TestTheSandboxsKeyStaysThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{job: oneRegion, upstream: upstream})
+		upstream.Handler = w.sandbox
+		w.once()
+		if got := upstream.requests[0].header.Values("X-Goog-Api-Key"); len(got) != 0 {
+			t.Errorf("sent %q", got)
+		}
+	})
+}
+
+// No secret is in a sandbox's messages, so that none of their words is one.
+func TestTheSandboxsMessagesAreWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion, upstream: answering(403, "", `{"error":{"message":"the sandbox's quota is spent"}}`)})
+		w.options.Sandbox = &url.URL{Scheme: "http", Host: "sandbox.test"}
+		if run := w.once().Runs[0]; !strings.HasSuffix(run.Error, ": the sandbox's quota is spent") {
+			t.Errorf("error %q", run.Error)
+		}
+	})
+}
+
+// A line's end at a secret's end is the shell's or the editor's.
+func TestASecretIsTrimmed(t *testing.T) {
+	for _, sends := range []string{"query", "header"} {
+		synctest.Test(t, func(t *testing.T) {
+			upstream := &recorded{}
+			w := newWorld(t, setup{job: oneRegion, upstream: upstream})
+			upstream.Handler = w.sandbox
+			w.options.Env = func(string) (string, bool) { return secretKey + "\r\n", true }
+			if f := w.list[0].Fetch; sends == "header" {
+				f.SecretQuery, f.SecretHeader = "", "X-Goog-Api-Key"
+			}
+			if p := w.once(); p.Outcome != Succeeded {
+				t.Fatalf("%+v", p.Runs)
+			}
+			q := upstream.requests[0]
+			if got := q.query.Get("key") + q.header.Get("X-Goog-Api-Key"); got != secretKey {
+				t.Errorf("%s: sent %q", sends, got)
+			}
+		})
+	}
+}
+
+// What no header can carry is found before anything is charged.
+func TestASecretThatNoHeaderCarriesCostsNothing(t *testing.T) {
+	for _, secret := range []string{"two\nlines", "a\x00b", "a\x7fb", "\r\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, setup{job: oneRegion})
+			w.options.Env = func(string) (string, bool) { return secret, true }
+			f := w.list[0].Fetch
+			f.SecretQuery, f.SecretHeader = "", "X-Api-Key"
+			if err := CheckSecrets(w.list, w.options.Env); err == nil || !strings.Contains(err.Error(), "job trending") || strings.Contains(err.Error(), "lines") {
+				t.Errorf("CheckSecrets: %v", err)
+			}
+			run := w.once().Runs[0]
+			if run.Outcome != Failed || run.Reason != ReasonSecret || run.Units != 0 || w.used() != 0 {
+				t.Errorf("%q: run %+v", secret, run)
+			}
+			f.SecretHeader, f.SecretQuery = "", "key"
+			if err := CheckSecrets(w.list, w.options.Env); (err == nil) != (secret != "\r\n") {
+				t.Errorf("%q in a query: %v", secret, err)
+			}
+		})
+	}
+}
