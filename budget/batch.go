@@ -33,7 +33,7 @@ type pending struct {
 var (
 	// errNotSent: the caller gave up before its charge was under way.
 	errNotSent = errors.New("the charge was not sent")
-	// errStoreGone is what callers get when the store panicked under them.
+	// errStoreGone is what is left of a decision whose goroutine ended under it.
 	errStoreGone = errors.New("the store's decision never came back")
 )
 
@@ -120,7 +120,8 @@ func (b *batcher) next() []*pending {
 	return batch
 }
 
-// fly has one batch decided and tells each caller, also when the store panics.
+// fly has one batch decided and tells each caller, also when its goroutine ends
+// on the way.
 func (b *batcher) fly(ctx context.Context, batch []*pending) {
 	defer func() {
 		for _, p := range batch {

@@ -202,7 +202,10 @@ func (b *Budget) receipt(call Call, units int64, d Decision, storeNow int64) (Re
 	case Overflow:
 		return Receipt{}, b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", MaxUnits))
 	case OutcomeUnknown:
-		return Receipt{}, b.refuse(call, units, ErrUnavailable, errors.New("the store failed on the way; send the same id again to know whether it was charged"))
+		if sentinel := notServing(d.Err); sentinel != nil {
+			return Receipt{}, b.refuse(call, units, sentinel, trimSentinel(d.Err, sentinel))
+		}
+		return Receipt{}, b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed on the way; send the same id again to know whether it was charged: %w", d.Err))
 	case Late, Interrupted:
 		return Receipt{}, b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged"))
 	}
@@ -219,10 +222,8 @@ func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError 
 
 // storeError turns what the store or the context said into a refusal.
 func (b *Budget) storeError(ctx context.Context, call Call, units int64, err error) error {
-	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrStoreConfig, ErrClosed} {
-		if errors.Is(err, sentinel) {
-			return b.refuse(call, units, sentinel, trimSentinel(err, sentinel))
-		}
+	if sentinel := notServing(err); sentinel != nil {
+		return b.refuse(call, units, sentinel, trimSentinel(err, sentinel))
 	}
 	switch {
 	case errors.Is(err, errNotSent) && ctx.Err() != nil:
@@ -233,6 +234,17 @@ func (b *Budget) storeError(ctx context.Context, call Call, units int64, err err
 		return b.refuse(call, units, ErrUnavailable, trimSentinel(err, ErrUnavailable))
 	}
 	return b.refuse(call, units, ErrUnavailable, err)
+}
+
+// notServing is the sentinel of a store that answered and would not serve; nil
+// for one that did not answer.
+func notServing(err error) error {
+	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrStoreConfig, ErrClosed} {
+		if errors.Is(err, sentinel) {
+			return sentinel
+		}
+	}
+	return nil
 }
 
 // outOfReach makes a store that did not answer within the spec's timeout

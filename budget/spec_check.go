@@ -22,7 +22,12 @@ func (s *Spec) validate() error {
 	if s.Unknown.Units < 0 || s.Unknown.Units > MaxUnits {
 		return fmt.Errorf("unknown operations cost %d units: use 0 to %d", s.Unknown.Units, MaxUnits)
 	}
+	names := map[string]bool{}
 	for _, l := range s.Limits {
+		if l.Name == "" || names[l.Name] {
+			return fmt.Errorf("limit %q: each needs a name of its own", l.Name)
+		}
+		names[l.Name] = true
 		if err := l.validate(); err != nil {
 			return fmt.Errorf("limit %s: %w", l.Name, err)
 		}

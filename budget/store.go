@@ -105,7 +105,7 @@ const (
 	Late                             // the deadline had passed; not charged
 	Overflow                         // a sum would pass MaxUnits
 	Interrupted                      // the deadline came before the wait was known; not charged
-	OutcomeUnknown                   // the store failed on the way: charged or not, send the same id again
+	OutcomeUnknown                   // the store failed on the way, as Err says: charged or not, send the same id again
 )
 
 // Decision is the answer for one item.
@@ -124,6 +124,8 @@ type Decision struct {
 	// Remaining is what that limit has left after the decision, as of the
 	// instant it was taken at, 0 or more.
 	Remaining int64
+	// Err is why, on OutcomeUnknown.
+	Err error
 	// RetryAt is set on Refused: the first instant at which every covering
 	// limit fits if nothing else happens.
 	RetryAt int64

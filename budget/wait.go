@@ -19,15 +19,18 @@ const waitJitter = 10 * time.Millisecond
 // when the context's deadline comes before the units can fit, and with the plain
 // refusal when no wait helps.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
-	if call.ID == "" {
+	ownID := call.ID == ""
+	if ownID {
 		call.ID = newID() // one id for all tries: at most one of them is charged
 	}
 	units, err := b.check(call)
 	if err != nil {
 		return Receipt{}, err
 	}
-	if refused := b.neverFits(call, units); refused != nil {
+	if refused := b.neverFits(call, units); refused != nil && ownID {
 		return Receipt{}, refused
+	} else if refused != nil { // the id may have been charged under other limits
+		return b.Charge(ctx, call)
 	}
 	place := b.waits.enter(b.covering(call.Operation))
 	defer b.waits.leave(place)
@@ -63,8 +66,7 @@ func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 // errWaitTooLong tells callers what they test for without having waited.
 var errWaitTooLong = fmt.Errorf("the deadline comes before the units: %w", context.DeadlineExceeded)
 
-// neverFits is the refusal of a call that no wait helps, as far as the limits
-// alone tell: a charge under this id may have been made with others.
+// neverFits is the refusal of a new call that no wait helps, by the limits alone.
 func (b *Budget) neverFits(call Call, units int64) *RefusedError {
 	for _, i := range b.covering(call.Operation) {
 		l := b.spec.Limits[i]

@@ -91,9 +91,9 @@ func (q *waitQueue) turn(ctx context.Context, p *place) (*sleep, error) {
 }
 
 // blocked reports whether a waiter before p has to be served first: one that
-// sleeps for a limit that counts p's call too, or one that is trying or blocked
-// itself and shares a limit with p. ahead is the sleep that it comes down to,
-// if any. q.mu is held.
+// sleeps for a limit that counts p's call too, or one that shares a limit with p
+// and is trying, or blocked by one that p has to wait for too. ahead is the sleep
+// that it comes down to, if any. q.mu is held.
 func (q *waitQueue) blocked(p *place) (blocked bool, ahead *sleep) {
 	for _, other := range q.places {
 		switch {
@@ -104,8 +104,9 @@ func (q *waitQueue) blocked(p *place) (blocked bool, ahead *sleep) {
 				return true, other.sleep
 			}
 		case shareOne(p.limits, other.limits):
-			_, ahead = q.blocked(other)
-			return true, ahead
+			if _, ahead = q.blocked(other); ahead == nil || slices.Contains(p.limits, ahead.limit) {
+				return true, ahead
+			} // else it waits for a limit that is nothing to p
 		}
 	}
 	return false, nil

@@ -139,11 +139,12 @@ func TestWaitersOvertakeOnlyWhatTheyDoNotShare(t *testing.T) {
 			synctest.Wait()
 		}
 		wait("search", "search.list", 100) // fits in an hour, by its own limit
+		wait("search2", "search.list", 1)  // behind the other search
 		wait("video", "videos.list", 30)   // fits now
 		wait("big", "videos.list", 60)     // fits in a minute
 		wait("small", "videos.list", 1)    // would fit now, but not before the big one
 		all.Wait()
-		want := map[string]time.Duration{"search": time.Hour, "video": 0, "big": time.Minute, "small": time.Minute}
+		want := map[string]time.Duration{"search": time.Hour, "search2": 2 * time.Hour, "video": 0, "big": time.Minute, "small": time.Minute}
 		if !maps.Equal(at, want) {
 			t.Fatalf("served after %v, want %v", at, want)
 		}

@@ -94,8 +94,8 @@ func dig(body []byte, path string) (json.RawMessage, error) {
 // are not told since a secret may begin in them.
 const (
 	maxExcerpt  = 200
-	maxSearched = 1 << 20
-	edge        = 64 << 10
+	maxSearched = 64 << 10
+	edge        = 16 << 10
 )
 
 // excerpt is what an error body says, after a colon; empty when nothing. The

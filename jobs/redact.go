@@ -11,9 +11,9 @@ import (
 // redactedSecret stands where a secret stood.
 const redactedSecret = "[secret]"
 
-// maxSought is the longest secret that is looked for, in bytes; it is far above
-// what servers take in a header or an address.
-const maxSought = 4 << 10
+// maxSought is the longest secret that is looked for, in bytes; a text that may
+// hold a longer one is not shown at all.
+const maxSought = 512
 
 // redact takes the secret out of a text, however an upstream, a proxy or the
 // network may have written it down.
@@ -34,7 +34,9 @@ func secretMatcher(secret string) *regexp.Regexp {
 	for len(secret) > 0 {
 		r, size := utf8.DecodeRuneInString(secret)
 		forms := []string{regexp.QuoteMeta(string(r)), percentForm(secret[:size])}
-		if r != utf8.RuneError {
+		if r == utf8.RuneError && size == 1 { // no character: a byte
+			forms = append(forms, fmt.Sprintf(`\\+x(?i:%02x)`, secret[0]))
+		} else {
 			forms = append(forms, jsonForms(r)...)
 			forms = append(forms, htmlForm(r))
 		}
@@ -66,11 +68,11 @@ func jsonForms(r rune) []string {
 	for _, unit := range utf16.AppendRune(nil, r) {
 		form += fmt.Sprintf(`%su(?i:%04x)`, open, unit)
 	}
-	forms := []string{form}
+	forms := []string{form, fmt.Sprintf(`%sU(?i:%08x)`, open, r)}
 	if r < utf8.RuneSelf {
 		forms = append(forms, fmt.Sprintf(`%sx(?i:%02x)`, open, r))
 	}
-	if short, ok := map[rune]string{'\b': "b", '\t': "t", '\n': "n", '\f': "f", '\r': "r"}[r]; ok {
+	if short, ok := map[rune]string{'\a': "a", '\v': "v", '\b': "b", '\t': "t", '\n': "n", '\f': "f", '\r': "r"}[r]; ok {
 		forms = append(forms, open+short)
 	}
 	if r < utf8.RuneSelf && !isAlphanumeric(r) {

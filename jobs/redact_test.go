@@ -38,6 +38,9 @@ func TestRedactKnowsHowASecretIsWritten(t *testing.T) {
 		{"a\xffb", "a\xffb"},
 		{"a\xffb", "a%FFb"},
 		{"a\xffb", "a\uFFFDb"},
+		{"a\xffb", `a\xffb`},
+		{"a\a\vb", `a\a\vb`},
+		{"\U000F0000x", `\U000f0000x`},
 	} {
 		if got := redact("<"+test.text+"> and "+test.text, test.secret); got != "<[secret]> and [secret]" {
 			t.Errorf("secret %q in %s: %s", test.secret, test.text, got)

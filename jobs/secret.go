@@ -30,8 +30,8 @@ func (r *Runner) secret(j *Job) (string, error) {
 	return j.secret(r.options.Env)
 }
 
-// secret reads the credential's secret, without the line's end that a shell or
-// an editor may have left; empty when the job attaches none.
+// secret reads the credential's secret, without the blanks and line's end
+// that a shell or an editor may have left, and that no header keeps; empty when the job attaches none.
 func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 	if j.Fetch == nil || j.Fetch.SecretQuery == "" && j.Fetch.SecretHeader == "" {
 		return "", nil
@@ -39,7 +39,7 @@ func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 	const advice = "or try without a key: quotactl run --once --sandbox"
 	if name := j.credential.SecretEnv; name != "" {
 		value, _ := env(name)
-		if value = strings.Trim(value, "\r\n"); value != "" {
+		if value = strings.TrimSpace(value); value != "" {
 			return value, j.checkSecret(value)
 		}
 		return "", fmt.Errorf("job %s: the environment has no %s, the secret of %s: set it, %s", j.Name, name, j.Budget, advice)

@@ -115,7 +115,7 @@ output = "data/{job}/{region}/{tick}.ndjson"
 		Log:       slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Transport: direct{s.upstream},
 		Env: func(name string) (string, bool) {
-			return secretKey, name == "YOUTUBE_API_KEY"
+			return " " + secretKey + "\n", name == "YOUTUBE_API_KEY" // blanks are no part of it
 		},
 	}
 	return w

@@ -56,15 +56,15 @@ end
 
 -- From here on the ledger is written.
 local born = not M.v
-if born then
-  M.born = now
-  -- Each command that writes is tried on the new ledger while there is nothing
+if born then M.born = now end
+if M.n == 0 then
+  -- Each command that writes is tried on an empty ledger while there is nothing
   -- to spoil: a permission that is missing must not show in the middle.
   redis.call('HDEL', keyE, '')
   redis.call('ZREM', zkey(1) or keyE, '')
   redis.call('ZREMRANGEBYRANK', zkey(1) or keyE, '0', '0')
   redis.call('PEXPIREAT', keyE, '0')
-  redis.call('HSET', keyM, 'v', '1', 'born', int(now))
+  redis.call('HSET', keyM, 'v', '1', 'born', int(M.born))
 end
 if adding > 0 then
   nops = nops + adding

@@ -4,8 +4,8 @@
 --   m        hash: v format, last (last seen µs), newest (newest entry's time),
 --            born (first decision), n (entries), nops, ops (names in the order
 --            of their numbers), sig (their SHA-1: two lists of one length are
---            not the same), wins (live windows), chg (settlements and releases,
---            which change earlier entries), exp (instant of the written expiry, ms), prune (when to
+--            not the same), wins (live windows), chg (settlements, releases and
+--            new periods, after which a walk begins anew), exp (instant of the written expiry, ms), prune (when to
 --            look for entries to remove), gone (what finished up to here is
 --            forgotten)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
@@ -332,6 +332,7 @@ local function bring(w, now)
   if now >= w.p1 then start = w.p1 end
   if s.period ~= start then
     restart(w, math.max(start - 1, w.floor), start)
+    M.chg = M.chg + 1 -- what walks had taken in counts no more
     s = star(w)
   end
   w.adv = start - 1

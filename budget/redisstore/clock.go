@@ -100,7 +100,11 @@ func giveUp(ctx context.Context, deadline time.Time, callerNow int64, began time
 
 // serverTime is a local instant on the clock of a budget's server, at least 1:
 // scripts refuse past it, so that a call that was given up is not charged later.
+// Where the clock was forgotten meanwhile it is 1: the refusal tells the clock.
 func (s *Store) serverTime(name string, at time.Time) int64 {
-	offset, _ := s.clockOffset(name)
+	offset, known := s.clockOffset(name)
+	if !known {
+		return 1
+	}
 	return max(1, at.UnixMicro()+offset)
 }

@@ -57,9 +57,9 @@ func (s *Store) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, e
 		case len(run.open) == len(b.Items) && errors.Is(ctx.Err(), context.Canceled):
 			return budget.Decisions{}, ctx.Err()
 		case err != nil: // what was decided stands
-			return run.rest(budget.OutcomeUnknown), nil
+			return run.rest(budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}), nil
 		}
-		return run.rest(budget.Interrupted), nil
+		return run.rest(budget.Decision{Result: budget.Interrupted, Limit: -1}), nil
 	}
 }
 
@@ -80,9 +80,9 @@ func (s *Store) newBatch(ctx context.Context, b budget.Batch, began time.Time) *
 }
 
 // rest answers the items that the time did not suffice for.
-func (b *batch) rest(result budget.Result) budget.Decisions {
+func (b *batch) rest(answer budget.Decision) budget.Decisions {
 	for _, i := range b.open {
-		b.decided.Items[i] = budget.Decision{Result: result, Limit: -1}
+		b.decided.Items[i] = answer
 	}
 	return b.decided
 }

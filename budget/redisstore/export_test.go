@@ -1,7 +1,5 @@
 package redisstore
 
-import "github.com/quotactl/quotactl/lua"
-
 // testSnippet reads the clock from the last argument, and moves expiries to
 // where they would stand if the server's own clock showed it.
 const testSnippet = `
@@ -25,6 +23,3 @@ func OpenWithClock(url string, o Options, clock func() int64) (*Store, error) {
 
 // SetMaxSteps changes how many entries one script run may go through.
 func (s *Store) SetMaxSteps(n int) { s.maxSteps = n }
-
-// RealClock is the clock snippet of production.
-func RealClock() string { return lua.Clock() }

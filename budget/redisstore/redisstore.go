@@ -115,7 +115,11 @@ func (s *Store) AcceptClock(ctx context.Context, name string) error {
 		return err
 	}
 	defer cancel()
-	if err := s.run(ctx, s.scripts.accept, []string{s.key(name, "m")}).Err(); err != nil {
+	err = s.run(ctx, s.scripts.accept, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")}).Err()
+	switch {
+	case hasCode(err, "DAMAGED"):
+		return s.damaged(name, "m is missing")
+	case err != nil:
 		return s.fault("accept the clock of "+name, err)
 	}
 	return nil

@@ -50,8 +50,11 @@ const maxKnown = 4096
 func (s *Store) ledger(name string) *known {
 	k := s.ledgers[name]
 	if k == nil {
-		if len(s.ledgers) >= maxKnown {
-			clear(s.ledgers)
+		for other := range s.ledgers { // whichever comes first
+			if len(s.ledgers) < maxKnown {
+				break
+			}
+			delete(s.ledgers, other)
 		}
 		k = &known{}
 		s.ledgers[name] = k

@@ -134,3 +134,46 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 		t.Fatalf("%+v, want a refusal until the reservation's period is over, %d", d, start+4*3600_000_000)
 	}
 }
+
+// A walk that a new period interrupts begins anew, whenever the period comes:
+// long reservations lie beyond its start and still count.
+func TestWalkOverAPeriodsStart(t *testing.T) {
+	f := openFake(t, startServer(t).url(0))
+	calendar, err := budget.NewCalendar(budget.Hour, "UTC", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := []budget.Limit{{Name: "hour", Limit: 1000, Counts: budget.CountUnits, Window: budget.CalendarWindow(calendar)}}
+	start := f.now
+	const hour = 3600_000_000
+	for k := range 60 {
+		key := fmt.Sprint("up/", k)
+		decide := func(items ...budget.Item) []budget.Decision {
+			t.Helper()
+			got, err := f.Decide(t.Context(), budget.Batch{Budget: key, Now: f.now, Limits: limits, Items: items})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Items
+		}
+		f.now, f.ahead = start+1_000_000, 0
+		f.SetMaxSteps(2000)
+		var items []budget.Item
+		for i := range 120 {
+			item := budget.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1}
+			if i >= 60 {
+				item.Lease = 2 * hour
+			}
+			if i >= 110 {
+				item.Lease = 5 * hour
+			}
+			items = append(items, item)
+		}
+		decide(items...)
+		f.now, f.ahead = start+hour-int64(k)*100_000, 100_000
+		f.SetMaxSteps(7)
+		if d := decide(budget.Item{ID: "all", Operation: "op", Units: 1000})[0]; d.Result != budget.Refused || d.RetryAt != start+6*hour {
+			t.Errorf("%d00 ms before the period's end: %+v, want a refusal until %d", k, d, start+6*hour)
+		}
+	}
+}

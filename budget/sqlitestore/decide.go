@@ -34,10 +34,14 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 			err = nil
 		}
 		if isTimeUp(err) && d.ran {
-			return d.interrupted(), nil
+			return d.rest(budget.Decision{Result: budget.Interrupted, Limit: -1}), nil
 		}
 		if err != nil {
-			return budget.Decisions{}, s.explain(ctx, "decide on "+batch.Budget, err)
+			err = s.explain(ctx, "decide on "+batch.Budget, err)
+			if len(d.answer.Items) > 0 { // what is committed stands
+				return d.rest(budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}), nil
+			}
+			return budget.Decisions{}, err
 		}
 	}
 }
@@ -62,10 +66,10 @@ type decider struct {
 // caller is the caller's clock.
 func (d *decider) caller() int64 { return d.batch.Now + time.Since(d.began).Microseconds() }
 
-// interrupted answers the items that the time did not suffice for.
-func (d *decider) interrupted() budget.Decisions {
+// rest answers the items that it did not come to.
+func (d *decider) rest(answer budget.Decision) budget.Decisions {
 	for len(d.answer.Items) < len(d.batch.Items) {
-		d.answer.Items = append(d.answer.Items, budget.Decision{Result: budget.Interrupted, Limit: -1})
+		d.answer.Items = append(d.answer.Items, answer)
 	}
 	return d.answer
 }

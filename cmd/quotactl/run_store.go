@@ -34,9 +34,7 @@ func (a *app) serving(ctx context.Context, cfg *budget.Config, list []*jobs.Job)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store)+time.Second)
-	defer cancel()
-	for _, job := range list {
+	for _, job := range list { // each within the store's own timeout
 		if _, err := store.Job(ctx, job.Name); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
