@@ -15,7 +15,7 @@ import (
 )
 
 // benchBudget is a budget with n limits, that no benchmark exhausts.
-func benchBudget(b *testing.B, url string, n int) *budget.Budget {
+func benchBudget(b *testing.B, url string, n int) (*budget.Budget, *redisstore.Store) {
 	spec := budget.Spec{Name: name, Costs: map[string]budget.Cost{"op": {Units: 1}, "dear": {Units: 100}}, Timeout: time.Minute}
 	for i := range n {
 		spec.Limits = append(spec.Limits, budget.Limit{
@@ -27,7 +27,7 @@ func benchBudget(b *testing.B, url string, n int) *budget.Budget {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return opened
+	return opened, store
 }
 
 // rate runs do from goroutines for about the given time and tells how many a
@@ -54,23 +54,21 @@ func rate(b *testing.B, goroutines int, span time.Duration, do func(context.Cont
 }
 
 // BenchmarkCharge compares single charges with an empty script on the same
-// server and as many connections, turn by turn in one run, so that the ratio
-// holds when the machine's speed does not.
+// connections, turn by turn in one run, so that the ratio holds when the
+// machine's speed does not.
 func BenchmarkCharge(b *testing.B) {
 	server := startServer(b)
-	admin := redis.NewClient(&redis.Options{Addr: server.addr, Protocol: 2, DisableIdentity: true, PoolSize: 20})
-	defer func() { _ = admin.Close() }()
 	empty := redis.NewScript("return 1")
 	labels := budget.Labels{Job: "trending", Region: "US", Run: "20260610T120000Z"}
 	for _, limits := range []int{1, 3} {
 		for _, goroutines := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("limits=%d/goroutines=%d", limits, goroutines), func(b *testing.B) {
-				opened := benchBudget(b, server.url(limits), limits)
+				opened, store := benchBudget(b, server.url(limits), limits)
 				var charges, scripts float64
 				rounds := 0
 				for b.Loop() {
 					rounds++
-					scripts += rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error { return empty.Run(ctx, admin, nil).Err() })
+					scripts += rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error { return empty.Run(ctx, store.Client(), nil).Err() })
 					charges += rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error {
 						_, err := opened.Charge(ctx, budget.Call{Operation: "op", Labels: labels})
 						return err
@@ -87,7 +85,8 @@ func BenchmarkCharge(b *testing.B) {
 // BenchmarkUnits compares a charge of 100 units with a charge of one.
 func BenchmarkUnits(b *testing.B) {
 	server := startServer(b)
-	one, hundred := benchBudget(b, server.url(0), 1), benchBudget(b, server.url(1), 1)
+	one, _ := benchBudget(b, server.url(0), 1)
+	hundred, _ := benchBudget(b, server.url(1), 1)
 	var cheap, dear float64
 	rounds := 0
 	for b.Loop() {

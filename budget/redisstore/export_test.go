@@ -1,5 +1,7 @@
 package redisstore
 
+import "github.com/redis/go-redis/v9"
+
 // testSnippet reads the clock from the last argument, and moves expiries to
 // where they would stand if the server's own clock showed it.
 const testSnippet = `
@@ -23,3 +25,6 @@ func OpenWithClock(url string, o Options, clock func() int64) (*Store, error) {
 
 // SetMaxSteps changes how many entries one script run may go through.
 func (s *Store) SetMaxSteps(n int) { s.maxSteps = n }
+
+// Client is the store's client, for scripts on the same connections.
+func (s *Store) Client() redis.UniversalClient { return s.client }
