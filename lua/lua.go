@@ -1,7 +1,7 @@
 // Package lua holds the scripts that run in Redis, one file each, every one
 // opening with its KEYS, ARGV and answer. [Charge] and the others join a script
-// with what it shares: the clock, and the ledger's layout, which ledger.lua
-// tells.
+// with what it shares: the clock, the ledger's layout, which ledger.lua tells,
+// its windows and the walk of a refusal.
 package lua
 
 import (
@@ -14,6 +14,9 @@ var clock string
 
 //go:embed ledger.lua
 var ledger string
+
+//go:embed windows.lua
+var windows string
 
 //go:embed walk.lua
 var walk string
@@ -55,7 +58,7 @@ type Scripts struct {
 func With(clock string) Scripts {
 	join := func(parts ...string) string { return clock + "\n" + strings.Join(parts, "\n") }
 	return Scripts{
-		Charge: join(ledger, walk, charge), Finish: join(ledger, finish),
+		Charge: join(ledger, windows, walk, charge), Finish: join(ledger, finish),
 		Accept: join(accept), Probe: join(probe),
 		JobBegin: join(jobBegin), JobRead: join(jobRead), JobRenew: join(jobRenew), JobEnd: join(jobEnd),
 	}
