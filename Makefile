@@ -1,5 +1,6 @@
 # make test     everything with the race detector, and the long random walks
 # make lint     gofmt, go vet, staticcheck, the layers
+# make mutants  each known mutant must fail a test
 # make bench    ratios of charges beside an empty script, and SQLite's rates
 # make ci       test and lint
 
@@ -7,7 +8,7 @@ GO    ?= go
 FUZZTIME ?= 1m
 TOOLS := -modfile=.ci/tools/go.mod
 
-.PHONY: test lint bench ci needs fuzz
+.PHONY: test lint bench ci needs fuzz mutants
 
 # The walks beside the model run in one goroutine, where the race detector finds
 # nothing and costs tenfold: they are short under it, and in full without it.
@@ -31,6 +32,10 @@ lint:
 bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' -benchtime 20x ./budget/redisstore
 	$(GO) test -run '^$$' -bench . ./budget/sqlitestore
+
+# Known faults, each a patch: tests that let one through are no tests.
+mutants: needs
+	testdata/mutants/run
 
 # A minute for each parser; go test runs their seeds every time.
 fuzz:

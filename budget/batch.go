@@ -12,7 +12,7 @@ import (
 // store idle goes at once; those that come while a step is under way go
 // together in the next one. Nothing waits for company.
 type batcher struct {
-	decide func(context.Context, []Item) (Decisions, error)
+	decide func(context.Context, []Item) (Decisions, []Limit, error)
 
 	mu     sync.Mutex // guards queue and flying
 	queue  []*pending
@@ -21,13 +21,20 @@ type batcher struct {
 
 // pending is one charge on its way to the store.
 type pending struct {
-	item     Item
-	until    time.Time // when the caller gives up, by time.Now
-	taken    bool      // under way; guarded by batcher.mu
-	done     chan struct{}
-	decision Decision
+	item    Item
+	until   time.Time // when the caller gives up, by time.Now
+	taken   bool      // under way; guarded by batcher.mu
+	done    chan struct{}
+	decided decided
+	err     error
+}
+
+// decided is a decision with the store's clock and the name of the limit that
+// it tells of.
+type decided struct {
+	Decision
 	storeNow int64
-	err      error
+	limit    string
 }
 
 var (
@@ -40,9 +47,9 @@ var (
 // do decides one item within timeout. A caller that gives up before the item is
 // under way keeps it from being sent (errNotSent); afterwards the outcome is
 // unknown.
-func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (Decision, int64, error) {
+func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (decided, error) {
 	if err := ctx.Err(); err != nil {
-		return Decision{}, 0, fmt.Errorf("%w: %w", errNotSent, err)
+		return decided{}, fmt.Errorf("%w: %w", errNotSent, err)
 	}
 	p := &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{}), err: errStoreGone}
 	b.mu.Lock()
@@ -51,7 +58,7 @@ func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (Dec
 		b.mu.Unlock()
 		defer b.handOver() // whatever becomes of the store
 		b.fly(ctx, []*pending{p})
-		return p.decision, p.storeNow, p.err
+		return p.decided, p.err
 	}
 	b.queue = append(b.queue, p)
 	b.mu.Unlock()
@@ -60,7 +67,7 @@ func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (Dec
 	end := context.DeadlineExceeded
 	select {
 	case <-p.done:
-		return p.decision, p.storeNow, p.err
+		return p.decided, p.err
 	case <-timer.C:
 	case <-ctx.Done():
 		end = ctx.Err()
@@ -70,7 +77,7 @@ func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (Dec
 
 // giveUp takes p off the queue; one that is under way may just have been
 // decided.
-func (b *batcher) giveUp(p *pending, end error) (Decision, int64, error) {
+func (b *batcher) giveUp(p *pending, end error) (decided, error) {
 	b.mu.Lock()
 	taken := p.taken
 	if !taken {
@@ -79,13 +86,13 @@ func (b *batcher) giveUp(p *pending, end error) (Decision, int64, error) {
 	b.mu.Unlock()
 	select {
 	case <-p.done:
-		return p.decision, p.storeNow, p.err
+		return p.decided, p.err
 	default:
 	}
 	if !taken {
 		end = fmt.Errorf("%w: %w", errNotSent, end)
 	}
-	return Decision{}, 0, end
+	return decided{}, end
 }
 
 // handOver goes on with what has queued up, in a goroutine of its own, or
@@ -132,11 +139,15 @@ func (b *batcher) fly(ctx context.Context, batch []*pending) {
 	for i, p := range batch {
 		items[i] = p.item
 	}
-	decisions, err := b.decide(ctx, items)
+	decisions, limits, err := b.decide(ctx, items)
 	for i, p := range batch {
-		p.err, p.storeNow = err, decisions.Now
-		if err == nil {
-			p.decision = decisions.Items[i]
+		p.err = err
+		if err != nil {
+			continue
+		}
+		p.decided = decided{Decision: decisions.Items[i], storeNow: decisions.Now}
+		if at := p.decided.Limit; at >= 0 && at < len(limits) {
+			p.decided.limit = limits[at].Name
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,6 +37,8 @@ type Budget struct {
 	waits   *waitQueue
 	closers []io.Closer
 	now     func() time.Time
+
+	perOperation bool // some limit is one for each operation
 }
 
 // Option changes how a Budget works.
@@ -68,6 +71,9 @@ func New(store Store, spec Spec, options ...Option) (*Budget, error) {
 	b := &Budget{spec: spec, store: store, now: time.Now}
 	for _, option := range options {
 		option(b)
+	}
+	for _, l := range spec.Limits {
+		b.perOperation = b.perOperation || l.PerOperation
 	}
 	b.batcher = &batcher{decide: b.decideBatch}
 	b.waits = newWaitQueue()
@@ -120,14 +126,14 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	if until, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(until))
 	}
-	decision, at, err := b.batcher.do(ctx, Item{
+	done, err := b.batcher.do(ctx, Item{
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: call.Floor,
 		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Deadline: b.now().Add(timeout),
 	}, timeout)
 	if err != nil {
 		return Receipt{}, b.storeError(ctx, call, units, err)
 	}
-	return b.receipt(call, units, decision, at)
+	return b.receipt(call, units, done)
 }
 
 // check finds what is wrong with a call before the store is asked, and its
@@ -154,32 +160,57 @@ func adviseLimit(operation string) error {
 	return fmt.Errorf("no limit covers %q: widen a limit's operations", operation)
 }
 
-// covering lists the indexes of the limits that cover an operation.
-func (b *Budget) covering(operation string) []int {
-	var list []int
-	for i, l := range b.spec.Limits {
+// covering lists the limits that cover an operation, as they stand for it.
+func (b *Budget) covering(operation string) []Limit {
+	var list []Limit
+	for _, l := range b.spec.Limits {
 		if l.Covers(operation) {
-			list = append(list, i)
+			list = append(list, l.For(operation))
 		}
 	}
 	return list
 }
 
-// decideBatch asks the store, bounded by its timeout.
-func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, error) {
+// limits are those of the whole budget, and those of one operation each for the
+// given ones, in the order of the spec.
+func (b *Budget) limits(operations []string) []Limit {
+	var list []Limit
+	for _, l := range b.spec.Limits {
+		if !l.PerOperation {
+			list = append(list, l)
+			continue
+		}
+		for _, operation := range operations {
+			if l.Covers(operation) {
+				list = append(list, l.For(operation))
+			}
+		}
+	}
+	return list
+}
+
+// decideBatch asks the store, bounded by its timeout, and tells by which limits
+// it was decided.
+func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []Limit, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
 	defer cancel()
-	return b.store.Decide(ctx, Batch{
-		Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: b.spec.Limits, Items: items,
-	})
+	limits := b.spec.Limits
+	if b.perOperation {
+		var operations []string
+		for _, item := range items {
+			if !slices.Contains(operations, item.Operation) {
+				operations = append(operations, item.Operation)
+			}
+		}
+		limits = b.limits(operations)
+	}
+	decisions, err := b.store.Decide(ctx, Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items})
+	return decisions, limits, err
 }
 
 // receipt turns a decision into what the caller sees.
-func (b *Budget) receipt(call Call, units int64, d Decision, storeNow int64) (Receipt, error) {
-	limit := ""
-	if d.Limit >= 0 && d.Limit < len(b.spec.Limits) {
-		limit = b.spec.Limits[d.Limit].Name
-	}
+func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) {
+	d, limit := done.Decision, done.limit
 	switch d.Result {
 	case Granted:
 		return Receipt{
@@ -195,7 +226,7 @@ func (b *Budget) receipt(call Call, units int64, d Decision, storeNow int64) (Re
 			return Receipt{}, refused
 		}
 		refused.RetryAt = time.UnixMicro(d.RetryAt).UTC()
-		refused.RetryAfter = time.Duration(d.RetryAt-storeNow) * time.Microsecond
+		refused.RetryAfter = time.Duration(d.RetryAt-done.storeNow) * time.Microsecond
 		return Receipt{}, refused
 	case Conflict:
 		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q stands for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)

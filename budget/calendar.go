@@ -55,9 +55,9 @@ func (c *Calendar) Length() string { return c.length }
 // Zone is the IANA name of the zone.
 func (c *Calendar) Zone() string { return c.zone }
 
-// key is the shape: kind, length, zone, start, and room for a guard.
+// key is the shape: kind, length, zone and start.
 func (c *Calendar) key() string {
-	return "c:" + c.length + ":" + c.zone + ":" + formatInt(c.starts.Microseconds()) + ":0"
+	return "c:" + c.length + ":" + c.zone + ":" + formatInt(c.starts.Microseconds())
 }
 
 // longest bounds the length of a period, with an hour or more for shifts of

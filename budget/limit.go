@@ -1,9 +1,6 @@
 package budget
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // Counts says what a limit adds up.
 type Counts string
@@ -32,6 +29,18 @@ type Limit struct {
 	Window     Window
 	// Operations are names, "prefix.*" and "!name"; empty covers all.
 	Operations []string
+	// PerOperation makes it one limit for each operation it covers; see
+	// [Limit.For]. A store is never given such a limit.
+	PerOperation bool
+}
+
+// For is the limit as it stands for one operation: itself, or the operation's
+// own where there is one for each. Its name is then "name:operation".
+func (l Limit) For(operation string) Limit {
+	if l.PerOperation {
+		l.Name, l.Operations, l.PerOperation = l.Name+":"+operation, []string{operation}, false
+	}
+	return l
 }
 
 // CoversAll reports whether the limit covers every operation.
@@ -56,6 +65,12 @@ func (l Limit) Covers(operation string) bool {
 		covered = covered || matchOperation(pattern, operation)
 	}
 	return covered || !named
+}
+
+// Checks reports whether an item is checked against the limit: when it covers
+// the item's operation, and, where it counts open reservations, the item is one.
+func (l Limit) Checks(item Item) bool {
+	return l.Covers(item.Operation) && (l.Window.Kind != Concurrent || item.Lease > 0)
 }
 
 // CoversBeyond reports whether the limit may cover an operation that is not
@@ -109,15 +124,15 @@ func (l Limit) Bound(floor int64, useHeadroom bool) int64 {
 // Remaining is what is left of the limit, 0 or more.
 func (l Limit) Remaining(used int64) int64 { return max(0, l.Limit-used) }
 
-// LeastRemaining is which of the limits that cover an operation has the least
-// left, and how much: limits that count units come before those that count
-// calls, the first of equals before the others. −1 when none covers it. used
+// LeastRemaining is which of the limits that an item is checked against has the
+// least left, and how much: limits that count units come before those that count
+// calls, the first of equals before the others. −1 when there is none. used
 // tells what the limit at an index has used.
-func LeastRemaining(limits []Limit, operation string, used func(i int) int64) (limit int, left int64) {
+func LeastRemaining(limits []Limit, item Item, used func(i int) int64) (limit int, left int64) {
 	limit = -1
 	for _, calls := range []bool{false, true} {
 		for i, l := range limits {
-			if (l.Counts == CountCalls) != calls || !l.Covers(operation) {
+			if (l.Counts == CountCalls) != calls || !l.Checks(item) {
 				continue
 			}
 			if remaining := l.Remaining(used(i)); limit < 0 || remaining < left {
@@ -129,67 +144,4 @@ func LeastRemaining(limits []Limit, operation string, used func(i int) int64) (l
 		}
 	}
 	return limit, left
-}
-
-// Kind names the shape of a window.
-type Kind string
-
-// The kinds of window.
-const (
-	Rolling      Kind = "rolling"
-	CalendarKind Kind = "calendar"
-)
-
-// Window is the span a limit counts over: a trailing length, or the time since
-// a calendar's last reset.
-type Window struct {
-	Kind Kind
-	// Length of a rolling window in µs: (t−Length, t] counts at t.
-	Length int64
-	// Calendar is set for calendar windows.
-	Calendar *Calendar
-}
-
-// RollingWindow is a trailing window of d, at least 1 µs.
-func RollingWindow(d time.Duration) Window {
-	return Window{Kind: Rolling, Length: d.Microseconds()}
-}
-
-// CalendarWindow counts since the calendar's last reset.
-func CalendarWindow(c *Calendar) Window { return Window{Kind: CalendarKind, Calendar: c} }
-
-// Key is the window's shape: windows with the same key share their totals.
-// It holds no spaces, commas or '|'.
-func (w Window) Key() string {
-	if w.Kind == CalendarKind {
-		return w.Calendar.key()
-	}
-	return "r:" + formatInt(w.Length)
-}
-
-// Longest is an upper bound of the window's length in µs.
-func (w Window) Longest() int64 {
-	if w.Kind == CalendarKind {
-		return w.Calendar.longest()
-	}
-	return w.Length
-}
-
-// Cut is the last instant (µs) whose charges no longer count at now.
-func (w Window) Cut(now int64) int64 {
-	if w.Kind == CalendarKind {
-		start, _ := w.Calendar.Period(now)
-		return start - 1
-	}
-	return now - w.Length
-}
-
-// Returns is the first instant (µs) at which a charge that finished at score
-// no longer counts.
-func (w Window) Returns(score int64) int64 {
-	if w.Kind == CalendarKind {
-		_, next := w.Calendar.Period(score)
-		return next
-	}
-	return score + w.Length
 }

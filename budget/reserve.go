@@ -21,10 +21,15 @@ type Reservation struct {
 // Reserve takes the call's units and keeps them open for lease, more than 0 and
 // at most MaxLease. It refuses as Charge does.
 func (b *Budget) Reserve(ctx context.Context, call Call, lease time.Duration) (*Reservation, error) {
+	return b.reserve(ctx, call, lease, b.charge)
+}
+
+// reserve checks the lease and has the call charged.
+func (b *Budget) reserve(ctx context.Context, call Call, lease time.Duration, charge func(context.Context, Call, int64) (Receipt, error)) (*Reservation, error) {
 	if lease < time.Microsecond || lease > MaxLease {
 		return nil, fmt.Errorf("reserve %s %s: %w: a lease of %s: use 1µs to %s", b.spec.Name, call.Operation, ErrInvalid, lease, MaxLease)
 	}
-	receipt, err := b.charge(ctx, call, lease.Microseconds())
+	receipt, err := charge(ctx, call, lease.Microseconds())
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,9 @@ func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
 		}
 	}
 	for _, l := range status.Limits {
+		if l.Window.Kind == Concurrent { // a plain charge is never open
+			continue
+		}
 		amount, last, err := b.needed(l.Limit, needs)
 		if err != nil {
 			return err

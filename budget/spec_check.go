@@ -46,10 +46,11 @@ func (l Limit) validate() error {
 		return fmt.Errorf("it stands at %d, above its quota of %d", l.Limit, l.Quota)
 	case l.Counts != CountUnits && l.Counts != CountCalls:
 		return fmt.Errorf("it counts %q: use CountUnits or CountCalls", l.Counts)
-	case l.Window.Kind == Rolling && l.Window.Length >= 1:
-		return nil
-	case l.Window.Kind == CalendarKind && l.Window.Calendar != nil:
-		return nil
+	case l.Window.Kind == Concurrent && l.Counts != CountCalls:
+		return errors.New("it counts open reservations: use CountCalls")
 	}
-	return errors.New("it has no window: use RollingWindow of 1 µs or more, or CalendarWindow")
+	if err := l.Window.validate(); err != nil || l.Window.Kind != Bucket {
+		return err
+	}
+	return l.checkBucket()
 }

@@ -3,6 +3,8 @@ package budget
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -38,12 +40,13 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
 	defer cancel()
-	view, err := b.store.Look(ctx, Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: b.spec.Limits})
+	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
+	view, err := b.store.Look(ctx, Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
 	if err != nil {
 		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, outOfReach(caller, err))
 	}
 	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
-	for i, l := range b.spec.Limits {
+	for i, l := range limits {
 		seen := view.Limits[i]
 		ls := LimitStatus{
 			Limit: l, Used: seen.Used, Remaining: l.Remaining(seen.Used), Over: max(0, seen.Used-l.Limit),

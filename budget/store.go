@@ -20,12 +20,34 @@ import (
 // The ledger. An entry's score is the instant it finishes: its time for a
 // plain charge, its lease's end while a reservation is open, min(now, lease's
 // end) once that is finished. A window counts the entries whose score is above
-// [Window.Cut] of now, released ones never.
+// [Window.Cut] of now, released ones never; a window of kind Concurrent is one
+// of length 0 that counts the calls of open reservations.
 //
 // Ids. An entry is held while its score is above now − 1 h or above the cut of
 // any live window, a calendar's as of its last use. A window is live from the
 // first decision that carries it until none did for its longest length plus
 // WindowIdle; its last use is noted when the noted one is an hour old.
+//
+// Merging. Where every live window is rolling and either coarse or no longer
+// than MinHeld, and one is coarse, Decide merges before its first item: B is the
+// greatest slot boundary, over the live coarse windows' precisions, that is not
+// above now − MinHeld. Each entry that is held and has a score above the highest
+// B so far and at most B is moved to the first boundary of any of them at or
+// after its score, and loses its id and its run; those of one such slot,
+// operation, job and region become one entry, or few. Released ones go. No id of
+// a score up to the highest B so far is held, even when merging has ended since.
+//
+// Buckets. A meter of the shape [Limit.Meter] begins with the first decision
+// that carries it and is dropped as a window is, for [Limit.Longest]. From then
+// on every new charge it covers adds to it, whatever limits the charge's own
+// batch carries: [Refill.Add] at the entry's time; so does a settlement, at now,
+// with what it adds, or what it returns and the age of the reservation (now −
+// its start); a release returns all units, or the one call. It begins with what
+// is held and adds something, in order of min(score, now): where nothing is, it is empty; else it
+// is filled to the limit (that of the first limit with this shape in the batch)
+// at the least of these instants, and those of later instants are added, each
+// at its own. Limits with the same shape share it; the first of a batch tells how
+// long it lives. Its level is that at max(now, its last change). It forgets nothing of the ledger and keeps nothing of it alive.
 //
 // Errors of all methods: ErrUnavailable when the store did not answer in time
 // (the outcome is then unknown), ErrStoreConfig when it cannot serve as it is
@@ -40,6 +62,9 @@ type Store interface {
 	Finish(ctx context.Context, finish Finish) (Finished, error)
 	// Look reads what the limits have used, without spending.
 	Look(ctx context.Context, look Look) (View, error)
+	// Spent sums what the ledger holds, without spending. It reads in bounded
+	// steps: what is charged meanwhile may be in it or not.
+	Spent(ctx context.Context, query SpentQuery) (SpentView, error)
 	// AcceptClock makes the store's clock the budget's last seen instant, after
 	// a person found it right: what ErrClock held back then expires.
 	AcceptClock(ctx context.Context, budget string) error
@@ -72,8 +97,9 @@ type Batch struct {
 	Budget string
 	// Now is the caller's wall clock in µs: a witness, never the decider.
 	Now int64
-	// Limits are all limits of the budget. Each item is checked against those
-	// that cover its operation; all of their windows are made live.
+	// Limits are all limits of the budget, those of one operation only where an
+	// item is of it. Each item is checked against those that [Limit.Checks]
+	// tells; all of their windows and meters are made live.
 	Limits []Limit
 	Items  []Item
 }
@@ -189,14 +215,55 @@ type View struct {
 
 // LimitView is what one limit has used.
 type LimitView struct {
-	// Used is in what the limit counts; above the limit it is debt.
+	// Used is in what the limit counts, a bucket's level rounded up; above the
+	// limit it is debt. A meter that is not live shows what it would begin with.
 	Used int64
 	// Since is the instant (µs) from which the ledger knows all of the window;
-	// 0 when it has known all of it throughout.
+	// 0 when it has known all of it throughout, and for a bucket.
 	Since int64
 	// NextAt is the first instant (µs) at which something returns if nothing
 	// else happens and open reservations run to their lease's end, and
 	// NextAmount how much; both 0 when nothing is used.
 	NextAt     int64
 	NextAmount int64
+}
+
+// GroupBy names what a [SpentQuery] tells apart.
+type GroupBy string
+
+// What spent units may be grouped by.
+const (
+	ByOperation GroupBy = "operation"
+	ByJob       GroupBy = "job"
+	ByRegion    GroupBy = "region"
+	ByRun       GroupBy = "run"
+)
+
+// SpentQuery asks who spent what.
+type SpentQuery struct {
+	Budget string
+	Now    int64 // the caller's wall clock in µs, a witness
+	// Span in µs: entries whose score is above now − Span count, open
+	// reservations always; 0 for all that is held.
+	Span int64
+	By   GroupBy
+}
+
+// SpentView is the answer to a SpentQuery.
+type SpentView struct {
+	Now int64 // the store's clock, not clamped
+	// Since is the instant (µs) up to which the ledger has forgotten what
+	// finished; 0 when it has forgotten nothing.
+	Since int64
+	// Rows are in no order. Released entries are not among them.
+	Rows []SpentRow
+}
+
+// SpentRow is what one group spent. The empty name stands for charges without
+// that label, and for runs that were merged.
+type SpentRow struct {
+	Name  string
+	Units int64 // of open reservations what was reserved
+	Calls int64
+	Open  int64 // reservations that are open: their lease has not ended
 }

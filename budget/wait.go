@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,17 @@ const waitJitter = 10 * time.Millisecond
 // when the context's deadline comes before the units can fit, and with the plain
 // refusal when no wait helps.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
+	return b.wait(ctx, call, 0)
+}
+
+// WaitReserve reserves as soon as the call's units fit, as Wait charges. It is
+// how to wait for a limit on open reservations.
+func (b *Budget) WaitReserve(ctx context.Context, call Call, lease time.Duration) (*Reservation, error) {
+	return b.reserve(ctx, call, lease, b.wait)
+}
+
+// wait charges a call, or reserves it for a lease in µs.
+func (b *Budget) wait(ctx context.Context, call Call, lease int64) (Receipt, error) {
 	ownID := call.ID == ""
 	if ownID {
 		call.ID = newID() // one id for all tries: at most one of them is charged
@@ -27,18 +39,23 @@ func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	if refused := b.neverFits(call, units); refused != nil && ownID {
+	limits := b.checking(Item{Operation: call.Operation, Lease: lease})
+	if refused := b.neverFits(call, units, limits); refused != nil && ownID {
 		return Receipt{}, refused
 	} else if refused != nil { // the id may have been charged under other limits
-		return b.Charge(ctx, call)
+		return b.charge(ctx, call, lease)
 	}
-	place := b.waits.enter(b.covering(call.Operation))
+	names := make([]string, len(limits))
+	for i, l := range limits {
+		names[i] = l.Name
+	}
+	place := b.waits.enter(names)
 	defer b.waits.leave(place)
 	for {
 		if ahead, err := b.waits.turn(ctx, place); err != nil {
 			return Receipt{}, b.waitEnded(call, units, ahead, err)
 		}
-		receipt, err := b.Charge(ctx, call)
+		receipt, err := b.charge(ctx, call, lease)
 		var refused *RefusedError
 		if err == nil || !errors.Is(err, ErrExhausted) || !errors.As(err, &refused) {
 			return receipt, err
@@ -50,7 +67,7 @@ func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 		} else if ok {
 			jitter = min(jitter, time.Until(deadline)-refused.RetryAfter)
 		}
-		b.waits.sleeps(place, refused, b.limitIndex(refused.Limit))
+		b.waits.sleeps(place, refused)
 		timer := time.NewTimer(refused.RetryAfter + jitter)
 		select {
 		case <-timer.C:
@@ -66,10 +83,14 @@ func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 // errWaitTooLong tells callers what they test for without having waited.
 var errWaitTooLong = fmt.Errorf("the deadline comes before the units: %w", context.DeadlineExceeded)
 
+// checking lists the limits that an item is checked against.
+func (b *Budget) checking(item Item) []Limit {
+	return slices.DeleteFunc(b.covering(item.Operation), func(l Limit) bool { return !l.Checks(item) })
+}
+
 // neverFits is the refusal of a new call that no wait helps, by the limits alone.
-func (b *Budget) neverFits(call Call, units int64) *RefusedError {
-	for _, i := range b.covering(call.Operation) {
-		l := b.spec.Limits[i]
+func (b *Budget) neverFits(call Call, units int64, limits []Limit) *RefusedError {
+	for _, l := range limits {
 		if l.Amount(units) > l.Bound(call.Floor, call.UseHeadroom) {
 			refused := b.refuse(call, units, ErrNeverFits, nil)
 			refused.Limit = l.Name
@@ -77,16 +98,6 @@ func (b *Budget) neverFits(call Call, units int64) *RefusedError {
 		}
 	}
 	return nil
-}
-
-// limitIndex is the place of a limit of this budget.
-func (b *Budget) limitIndex(name string) int {
-	for i, l := range b.spec.Limits {
-		if l.Name == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // waitEnded is the answer to a waiter that never got its turn: the refusal of

@@ -17,14 +17,14 @@ type waitQueue struct {
 
 // place is one waiter's place.
 type place struct {
-	limits []int  // that cover its call
-	sleep  *sleep // while it sleeps until its units fit
+	limits []string // that its call is checked against
+	sleep  *sleep   // while it sleeps until its units fit
 }
 
 // sleep says what a waiter sleeps for.
 type sleep struct {
 	refused *RefusedError
-	limit   int // that binds
+	limit   string // that binds
 	until   time.Time
 }
 
@@ -36,7 +36,7 @@ func (q *waitQueue) changed() {
 	q.news = make(chan struct{})
 }
 
-func (q *waitQueue) enter(limits []int) *place {
+func (q *waitQueue) enter(limits []string) *place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := &place{limits: limits}
@@ -52,10 +52,10 @@ func (q *waitQueue) leave(p *place) {
 }
 
 // sleeps notes that p's call was refused and what it now sleeps for.
-func (q *waitQueue) sleeps(p *place, refused *RefusedError, limit int) {
+func (q *waitQueue) sleeps(p *place, refused *RefusedError) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p.sleep = &sleep{refused: refused, limit: limit, until: time.Now().Add(refused.RetryAfter)}
+	p.sleep = &sleep{refused: refused, limit: refused.Limit, until: time.Now().Add(refused.RetryAfter)}
 	q.changed()
 }
 
@@ -112,6 +112,6 @@ func (q *waitQueue) blocked(p *place) (blocked bool, ahead *sleep) {
 	return false, nil
 }
 
-func shareOne(a, b []int) bool {
-	return slices.ContainsFunc(a, func(i int) bool { return slices.Contains(b, i) })
+func shareOne(a, b []string) bool {
+	return slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })
 }

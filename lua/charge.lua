@@ -5,12 +5,15 @@
 --       number, those to be added too
 -- ARGV  1 sig of the operations, as the caller knows   2 names to add, by comma
 --       3 steps allowed   4 caller's clock, µs   5 windows   6 limits   7 items
---       8 1 to look at the limits too, else 0
---       a window: key, longest µs, p0, p1, p2 (starts of the calendar's periods
---         around now; 0 for a rolling window)
---       a limit: window's place in the batch, u or c (what it counts), the
---         operations' numbers by comma, in order, and for a look the instant at
---         which a calendar's entries below it return (0 for a rolling window)
+--       8 1 to look at the limits too, else 0   9 meters
+--       a window: key, longest µs, p0, p1, p2 (between which a calendar's cut
+--         stays the same, around now), c0, c1 (its cuts there); 0 for a rolling
+--         window
+--       a meter: key, patterns by comma or -, longest µs, how full it may be
+--       a limit: window's place in the batch, or b and that of the meter, u or c
+--         (what it counts), the operations' numbers by comma, in order, and for a
+--         look: from and to, the scores between which it is to be summed, or
+--         empty, and how far an earlier run came with that: score:sum, or empty
 --       an item: id, operation's number, units, lease µs, deadline µs or 0,
 --         labels job|region|run, walk's progress, and a bound per limit (empty
 --         where the limit does not cover it)
@@ -18,8 +21,9 @@
 --   0 {…, items, born, now, looks}: an item is {result, replayed, units, at, limit,
 --     progress, used and score per limit}; result as budget.Result, or 100: again,
 --     101: its totals say more than there are entries;
---     a look is {used, floor, least score that counts or 0, what is returned
---     with it (rolling) or finishes at the instant or later (calendar)}
+--     of a bucket that refuses the score is part/at of its level;
+--     a look is {used, floor, least score that counts or 0, the sum, how far it
+--     came: empty when to its end}, of a bucket {used, part, at}
 --   1 again: totals are not yet those of now     2 {…, operations by comma}
 --   3 now, for which calendar periods are needed 4 the clock jumped
 --   5 {…, what is wrong}: damaged                6 {…, version}: newer format
@@ -27,7 +31,7 @@
 local raw = clock()
 local problem = load()
 if problem then return {6, int(raw), M.v} end
-local argn = 8
+local argn = 9
 local function arg()
   argn = argn + 1
   return ARGV[argn]
@@ -37,7 +41,7 @@ local caller = tonumber(ARGV[4])
 if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
 if glitch(raw, caller) then return {4, int(raw)} end
 local looking = ARGV[8] == '1'
-if looking and not M.v then return {0, int(raw), {}, '0', '0', {}} end
+if looking and not M.v then return {0, int(raw), {}, '0', int(raw), {}} end
 local adding = 0
 for _ in string.gmatch(ARGV[2], '[^,]+') do adding = adding + 1 end
 problem = counted(adding)
@@ -49,9 +53,15 @@ limitSteps = tonumber(ARGV[3])
 local now = math.max(raw, M.last)
 local asked = {}
 for i = 1, tonumber(ARGV[5]) do
-  local a = {key = arg(), longest = tonumber(arg()), p0 = tonumber(arg()), p1 = tonumber(arg()), p2 = tonumber(arg())}
+  local a = {key = arg(), longest = tonumber(arg()), p0 = tonumber(arg()), p1 = tonumber(arg()), p2 = tonumber(arg()),
+    c0 = tonumber(arg()), c1 = tonumber(arg())}
   if string.sub(a.key, 1, 1) == 'c' and (now < a.p0 or now >= a.p2) then return {3, int(raw), int(now)} end
   asked[i] = a
+end
+
+local askedMeters = {}
+for i = 1, tonumber(ARGV[9]) do
+  askedMeters[i] = {key = arg(), patterns = arg(), longest = tonumber(arg()), fill = tonumber(arg())}
 end
 
 -- From here on the ledger is written.
@@ -74,12 +84,20 @@ end
 M.last = now
 local batch = use(asked, now)
 M.gone = math.max(M.gone, horizon(now))
+if not mergeAll(now) then
+  save(born)
+  return {1, int(raw)}
+end
+local batchMeters = useMeters(askedMeters, now)
 
 local function bringAll()
   for i = 1, #batch do
     local w = batch[i]
     if not w.len and M.last >= w.p2 then return false end
     if not bring(w, M.last) then return false end
+  end
+  for i = 1, #batchMeters do
+    if not replay(batchMeters[i], M.last) then return false end
   end
   return true
 end
@@ -90,10 +108,12 @@ end
 
 local limits = {}
 for i = 1, tonumber(ARGV[6]) do
-  local l = {win = batch[tonumber(arg())], calls = arg() == 'c', covered = {}, all = false}
+  local place = arg()
+  local l = {win = batch[tonumber(place)], calls = arg() == 'c', covered = {}, all = false}
+  if not l.win then l.meter = batchMeters[tonumber(string.sub(place, 2))] end
   for op in string.gmatch(arg(), '%d+') do l.covered[#l.covered + 1] = tonumber(op) end
   l.all = #l.covered == nops
-  l.returns = looking and tonumber(arg()) or 0
+  if looking then l.from, l.to, l.came = tonumber(arg()), tonumber(arg()), arg() end
   limits[i] = l
 end
 
@@ -107,7 +127,7 @@ for i = 1, tonumber(ARGV[7]) do
 end
 for i = 1, #limits do
   local l = limits[i]
-  if not l.all then
+  if l.win and not l.all then
     for j = 1, #l.covered do wanted[#wanted + 1] = l.win.no .. '|' .. l.covered[j] end
   end
 end
@@ -135,11 +155,17 @@ local function resume(progress)
   return known
 end
 
+-- spent is what a limit has used.
+local function spent(l)
+  if l.meter then return (levelAt(l.meter, M.last)) end
+  return used(l)
+end
+
 local function reply(result, replayed, units, at, limit, progress, scores)
   local r = {result, replayed and 1 or 0, int(units), int(at), limit, progress}
   for i = 1, #limits do
-    r[5 + 2 * i] = int(used(limits[i]))
-    r[6 + 2 * i] = int(scores[i] or 0)
+    r[5 + 2 * i] = int(spent(limits[i]))
+    r[6 + 2 * i] = scores[i] or '0'
   end
   return r
 end
@@ -165,15 +191,18 @@ local function decide(item)
   local refused, scores, came, again, known = false, {}, {}, false, nil
   for i = 1, #limits do
     local l, bound = limits[i], item.bound[i]
-    local deficit = bound and used(l) + (l.calls and 1 or item.units) - bound or 0
-    if deficit > 0 then
+    local deficit = bound and spent(l) + (l.calls and 1 or item.units) - bound or 0
+    if deficit > 0 and l.meter then
+      refused = true
+      local _, part = levelAt(l.meter, M.last)
+      scores[i] = int(part) .. '/' .. int(math.max(l.meter.at, M.last))
+    elseif deficit > 0 then
       refused = true
       known = known or resume(item.progress)
       local from = known[i] or {-1, 0}
       local score, pos, freed = walk(l, from[1], from[2], deficit)
-      if score == nil then again = true end
+      if score == nil then again = true else scores[i] = int(score) end
       if score == 0 then return reply(101, false, 0, 0, i, '', {}) end
-      scores[i] = score
       if pos and pos >= 0 then came[#came + 1] = i .. ':' .. int(pos) .. ':' .. int(freed + back(l)) end
     end
   end
@@ -188,7 +217,7 @@ local function decide(item)
   if old then -- its id is not held any more: it makes room for the new one
     local key, member, zero = place(old, item.id)
     redis.call('ZREM', key, member)
-    addAll(old.op, old.score, old.units, callsOf(old), zero, -1)
+    addAll(old.op, old.score, old.units, callsOf(old), zero, -1, old.state)
     M.n = M.n - 1
   end
   local at = math.max(M.last, M.newest + 1)
@@ -196,7 +225,11 @@ local function decide(item)
   if item.lease > 0 then new.state, new.score = 'o', at + item.lease end
   local key, member, zero = place(new, item.id)
   if redis.call('ZADD', key, int(new.score), member) == 1 and redis.call('ZCARD', key) == 1 then fresh = true end
-  addAll(new.op, new.score, new.units, 1, zero, 1)
+  addAll(new.op, new.score, new.units, 1, zero, 1, new.state)
+  for i = 1, #meters do
+    local m = meters[i]
+    if new.score <= m.reached and covers(m, new.op) then pour(m, m.calls and 1 or new.units, 0, at) end
+  end
   written[#written + 1], written[#written + 2] = item.id, pack(new)
   entries[item.id] = new
   M.n, M.last, M.newest = M.n + 1, at, at
@@ -213,36 +246,27 @@ for from = 1, #written, 1000 do
   redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
 end
 
--- between sums what of a limit has a score of from to to.
-local function between(l, from, to)
-  local sum = 0
-  for i = 1, #l.covered do
-    local r = row(l.win, l.covered[i])
-    local key, above = zkey(l.covered[i]), int(math.max(from, r.cut + 1))
-    if l.calls then
-      sum = sum + redis.call('ZCOUNT', key, above, to)
-    else
-      local list = redis.call('ZRANGEBYSCORE', key, above, to)
-      for j = 1, #list do sum = sum + unitsOf(list[j]) end
-    end
-    if l.calls then sum = sum + redis.call('ZCOUNT', ykey(l.covered[i]), int(math.max(from, r.zcut + 1)), to) end
+-- lookAt reads one limit, the sum in bounded steps.
+local function lookAt(l)
+  if l.meter then
+    local level, part = levelAt(l.meter, M.last)
+    return {int(level), int(part), int(math.max(l.meter.at, M.last))}
   end
-  return sum
+  local sum, least, part, came = used(l), 0, 0, ''
+  if sum > 0 then least = walk(l, -1, 0, 1) end
+  if least > 0 and l.to then
+    local pos, freed = string.match(l.came, '^(-?%d+):(%d+)$')
+    local score, reached, up = walk(l, tonumber(pos or l.from), tonumber(freed or 0), WHOLE, l.to)
+    part = up
+    if score == nil then came = int(reached) .. ':' .. int(up) end
+  end
+  return {int(sum), int(l.win.floor), int(least), int(part), came}
 end
 
 local looks = {}
 for i = 1, looking and #limits or 0 do
-  local l = limits[i]
-  local sum, least, rest = used(l), 0, 0
-  if sum > 0 then
-    least = walk(l, -1, 0, 1)
-    if l.win.len then
-      rest = between(l, least, int(least))
-    elseif l.returns > 0 then -- else the caller finds it out from least, and asks again
-      rest = between(l, l.returns, '+inf')
-    end
-  end
-  looks[i] = {int(sum), int(l.win.floor), int(least), int(rest)}
+  steps = 0
+  looks[i] = lookAt(limits[i])
 end
 
 -- Remove what is not held and left every total, a few hundred at a time.

@@ -43,6 +43,10 @@ else
     for i = 1, #wins do
       if star(wins[i]).units - e.units + units > MAXSUM then overflow = true end
     end
+    for i = 1, #meters do
+      local m = meters[i]
+      if not m.calls and units > e.units and covers(m, e.op) and levelAt(m, now) + units - e.units > MAXSUM then overflow = true end
+    end
   end
   if overflow then
     result = 6
@@ -52,13 +56,23 @@ else
     preload(fields)
     local key, member, zero = place(e, id)
     redis.call('ZREM', key, member)
-    addAll(e.op, e.score, e.units, callsOf(e), zero, -1)
+    addAll(e.op, e.score, e.units, callsOf(e), zero, -1, e.state)
+    for i = 1, #meters do
+      local m = meters[i]
+      local change = release and -e.units or units - e.units
+      if m.calls then change = release and -1 or 0 end
+      if m.reached ~= WHOLE then
+        replayAnew(m)
+      elseif covers(m, e.op) then
+        pour(m, change, now - e.start, now)
+      end
+    end
     e.score = math.min(now, e.score)
     e.units, e.state = release and 0 or units, release and 'r' or 's'
     key, member, zero = place(e, id)
     redis.call('ZADD', key, int(e.score), member)
     fresh = redis.call('ZCARD', key) == 1
-    addAll(e.op, e.score, e.units, callsOf(e), zero, 1)
+    addAll(e.op, e.score, e.units, callsOf(e), zero, 1, e.state)
     redis.call('HSET', keyE, id, pack(e))
     M.chg = M.chg + 1
     result, at = release and 2 or 1, e.score

@@ -1,66 +1,43 @@
--- What the scripts on a ledger share.
---
--- Keys of a budget, all under one hash tag {B}:
---   m        hash: v format, last (last seen µs), newest (newest entry's time),
---            born (first decision), n (entries), nops, ops (names in the order
---            of their numbers), sig (their SHA-1: two lists of one length are
---            not the same), wins (live windows), chg (settlements, releases and
---            new periods, after which a walk begins anew), exp (instant of the written expiry, ms), prune (when to
---            look for entries to remove), gone (what finished up to here is
---            forgotten)
---   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
---            units and score are empty where they are asked and start
---   x        hash w|op -> units calls cut built zcut zbuilt due bunits bcalls,
---            the running totals of one window and operation, and what has come
---            back to it; w|* -> units calls due period bunits bcalls
---   z:<op>   zset of the entries of 1 unit and more: score -> units:id
---   y:<op>   zset of the entries of 0 units: score -> 0:id
---   r:<op>   zset of the released, which count nowhere: score -> 0:id
---
--- A score is the instant an entry finishes: its time for a plain charge, the
--- lease's end while a reservation is open. A row counts the entries of z with
--- cut < score <= built and those of y with zcut < score <= zbuilt.
+-- Reading and writing a ledger, and what the scripts on one share. Comes after
+-- layout.lua, which tells its keys, and meters.lua.
 
-local HELD = 3600000000
-local HOUR = 3600000000
-local WEEK = 604800000000
-local LEASE = 86400000000
-local TOLERANCE = 60000000
-local MAXUNITS = 1000000000000000
-local MAXSUM = 9000000000000000
-local WHOLE = 9000000000000000 -- built: counted up to the end
-local NEVER = 9000000000000000 -- due: nothing to expire
+-- shape reads a rolling window's length and precision off its key.
+local function shape(w)
+  local len, prec = string.match(w.key, '^r:(%d+):?(%d*)$')
+  w.len, w.prec = tonumber(len), tonumber(prec)
+end
 
-local fmt = string.format
-local function int(n) return fmt('%.0f', n) end
+-- lowerAt is the instant up to which a rolling window counts nothing at now.
+local function lowerAt(w, now)
+  if w.prec then return floorTo(now - w.len, w.prec) end
+  return now - w.len
+end
 
-local keyM, keyE, keyX = KEYS[1], KEYS[2], KEYS[3]
-local function zkey(op) return KEYS[1 + 3 * op] end
-local function ykey(op) return KEYS[2 + 3 * op] end
-local function rkey(op) return KEYS[3 + 3 * op] end
-
-local M = {}              -- the fields of m as numbers, ops and wins apart
-local wins, winByKey = {}, {}
-local rows, dirty = {}, {} -- of x, by field; false: not there
-local gone = {}            -- fields of x to delete
-local steps, limitSteps = 0, 0
-local nops = 0            -- registered operations, new ones included
+-- leaves is when an entry leaves a rolling window.
+local function leaves(w, score)
+  if w.prec then return ceilTo(score, w.prec) + w.len end
+  return score + w.len
+end
 
 -- load reads m. It returns a problem's name, or nil.
 local function load()
-  local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig')
+  local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
+    'meters', 'merged', 'rowno', 'mpos')
   M.v = f[1]
   M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
   M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
   M.chg, M.exp, M.prune, M.gone = tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0)
-  M.sig = f[13] or ''
+  M.sig, M.meters, M.mpos = f[13] or '', f[14] or '', f[17] or ''
+  M.merged, M.rowno = tonumber(f[15] or 0), tonumber(f[16] or 0)
+  saved = {meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos}
+  loadMeters()
   nops = M.nops
   if f[1] and f[1] ~= '1' then return 'version' end
   for no, key, longest, used, floor, adv in string.gmatch(f[8] or '', '(%d+) (%S+) (%d+) (%d+) (-?%d+) (-?%d+)') do
     local kind = string.sub(key, 1, 1)
     local w = {no = tonumber(no), key = key, kind = kind, used = tonumber(used), floor = tonumber(floor), adv = tonumber(adv),
       longest = tonumber(longest)}
-    if kind == 'r' then w.len = tonumber(string.sub(key, 3)) end
+    shape(w)
     wins[#wins + 1] = w
     winByKey[key] = w
   end
@@ -146,7 +123,8 @@ local function row(w, op)
 end
 
 -- add changes one window's totals by an entry that counts, or no longer does.
-local function add(w, op, score, units, calls, zero, sign)
+local function add(w, op, score, units, calls, zero, sign, state)
+  if w.len == 0 and state ~= 'o' then return end
   local r, field = row(w, op)
   local cut, built = r.cut, r.built
   if zero then cut, built = r.zcut, r.zbuilt end
@@ -155,8 +133,9 @@ local function add(w, op, score, units, calls, zero, sign)
   r.units, r.calls = r.units + sign * units, r.calls + sign * calls
   s.units, s.calls = s.units + sign * units, s.calls + sign * calls
   if w.len and sign > 0 then
-    r.due = math.min(r.due, score + w.len)
-    s.due = math.min(s.due, score + w.len)
+    local due = leaves(w, score)
+    r.due = math.min(r.due, due)
+    s.due = math.min(s.due, due)
   end
   touch(field)
   touch(sfield)
@@ -175,9 +154,9 @@ local function used(l) return total(l, l.calls and 'calls' or 'units') end
 local function back(l) return total(l, l.calls and 'bcalls' or 'bunits') end
 
 -- addAll does so in every live window.
-local function addAll(op, score, units, calls, zero, sign)
+local function addAll(op, score, units, calls, zero, sign, state)
   if calls == 0 then return end -- released: it counts nowhere
-  for i = 1, #wins do add(wins[i], op, score, units, calls, zero, sign) end
+  for i = 1, #wins do add(wins[i], op, score, units, calls, zero, sign, state) end
 end
 
 -- horizon is the instant up to which nothing is held at now.
@@ -186,7 +165,7 @@ local function horizon(now)
   for i = 1, #wins do
     local w = wins[i]
     local lower = w.adv
-    if w.len then lower = now - w.len end
+    if w.len then lower = lowerAt(w, now) end
     if lower < h then h = lower end
   end
   return h
@@ -194,10 +173,16 @@ end
 
 -- held reports whether an entry's id still stands for it; one that is not may
 -- lie there until it is removed.
-local function held(e) return e.score > math.max(horizon(M.last), M.gone) end
+local function held(e) return e.score > math.max(horizon(M.last), M.gone, M.merged) end
 
-local function unitsOf(member) return tonumber(string.match(member, '^(%d+):')) end
-local function idOf(member) return string.match(member, '^%w+:(.*)$') end
+local function unitsOf(member) return tonumber(string.match(member, '^(%d+)')) end
+local function idOf(member) return string.match(member, '^[%d,]+:(.*)$') end
+
+-- callsIn is how many calls a member stands for.
+local function callsIn(member)
+  if M.rowno == 0 then return 1 end
+  return tonumber(string.match(member, '^%d+,(%d+):') or 1)
+end
 
 -- parse is an entry as a table, or nil.
 local function parse(text)
@@ -223,8 +208,41 @@ local function place(e, id)
   return zkey(e.op), int(e.units) .. ':' .. id, false
 end
 
+-- page lists the entries of a zset with from < score <= to (no end when up), at
+-- most as many as there are steps left, but whole groups of one score: the list
+-- of members and scores, how many, the score up to which it came (to when it came
+-- to the end), and whether it did.
+local function page(key, from, to, up)
+  local room = limitSteps - steps
+  if room <= 0 then return {}, 0, from, false end
+  local top = '+inf'
+  if not up then top = int(to) end
+  local list = redis.call('ZRANGEBYSCORE', key, '(' .. int(from), top, 'WITHSCORES', 'LIMIT', '0', int(room + 1))
+  local n = #list / 2
+  if n <= room then
+    steps = steps + n
+    return list, n, to, true
+  end
+  local last, edge = n, list[2 * n]
+  while last > 0 and list[2 * last] == edge do last = last - 1 end
+  if last == 0 then -- one group larger than the steps left: whole, or never
+    list = redis.call('ZRANGEBYSCORE', key, edge, edge, 'WITHSCORES')
+    last = #list / 2
+  end
+  steps = steps + last
+  return list, last, tonumber(list[2 * last]), false
+end
+
 -- callsOf is what an entry adds to a count of calls.
 local function callsOf(e) return e.state == 'r' and 0 or 1 end
+
+-- saveMore writes the fields of m that most ledgers never have.
+local function saveMore()
+  local meters = packMeters()
+  if meters ~= saved.meters or M.merged ~= saved.merged or M.rowno ~= saved.rowno or M.mpos ~= saved.mpos then
+    redis.call('HSET', keyM, 'meters', meters, 'merged', int(M.merged), 'rowno', int(M.rowno), 'mpos', M.mpos)
+  end
+end
 
 -- save writes m and the rows that changed, and keeps all keys alive together.
 local function save(fresh)
@@ -250,7 +268,7 @@ local function save(fresh)
     redis.call('HSET', keyX, unpack(fields, from, math.min(n, from + 999)))
   end
   dirty = {}
-  local live, longest = {}, HELD
+  local live, longest = {}, metersLongest(HELD)
   for i = 1, #wins do
     local w = wins[i]
     live[i] = table.concat({w.no, w.key, int(w.longest), int(w.used), int(w.floor), int(w.adv)}, ' ')
@@ -261,6 +279,7 @@ local function save(fresh)
   if renew then M.exp = expire end
   redis.call('HSET', keyM, 'v', '1', 'last', int(M.last), 'newest', int(M.newest), 'born', int(M.born), 'n', int(M.n),
     'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune), 'gone', int(M.gone), 'sig', M.sig)
+  saveMore()
   if renew then
     local at = int(expiry(expire))
     redis.call('PEXPIREAT', keyM, at)

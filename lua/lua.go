@@ -1,7 +1,7 @@
 // Package lua holds the scripts that run in Redis, one file each, every one
 // opening with its KEYS, ARGV and answer. [Charge] and the others join a script
-// with what it shares: the clock, the ledger's layout, which ledger.lua tells,
-// its windows and the walk of a refusal.
+// with what it shares: the clock, the ledger's layout, which layout.lua tells,
+// its meters and windows, and the walk of a refusal.
 package lua
 
 import (
@@ -12,8 +12,14 @@ import (
 //go:embed clock.lua
 var clock string
 
+//go:embed layout.lua
+var layout string
+
 //go:embed ledger.lua
 var ledger string
+
+//go:embed meters.lua
+var meters string
 
 //go:embed windows.lua
 var windows string
@@ -21,11 +27,20 @@ var windows string
 //go:embed walk.lua
 var walk string
 
+//go:embed replay.lua
+var replay string
+
+//go:embed merge.lua
+var merge string
+
 //go:embed charge.lua
 var charge string
 
 //go:embed finish.lua
 var finish string
+
+//go:embed spent.lua
+var spent string
 
 //go:embed accept.lua
 var accept string
@@ -50,7 +65,8 @@ func Clock() string { return clock }
 
 // Scripts are the texts of all scripts.
 type Scripts struct {
-	Charge, Finish, Accept, Probe       string
+	Charge, Finish, Spent               string
+	Accept, Probe                       string
 	JobBegin, JobRead, JobRenew, JobEnd string
 }
 
@@ -58,7 +74,8 @@ type Scripts struct {
 func With(clock string) Scripts {
 	join := func(parts ...string) string { return clock + "\n" + strings.Join(parts, "\n") }
 	return Scripts{
-		Charge: join(ledger, windows, walk, charge), Finish: join(ledger, finish),
+		Charge: join(layout, meters, ledger, windows, walk, replay, merge, charge),
+		Finish: join(layout, meters, ledger, finish), Spent: join(layout, meters, ledger, spent),
 		Accept: join(accept), Probe: join(probe),
 		JobBegin: join(jobBegin), JobRead: join(jobRead), JobRenew: join(jobRenew), JobEnd: join(jobEnd),
 	}

@@ -16,6 +16,7 @@ local function step(c)
     if #c.list == 0 then return false end
   end
   c.units = c.zero and 0 or unitsOf(c.list[c.at - 1])
+  c.calls = callsIn(c.list[c.at - 1])
   c.score = tonumber(c.list[c.at])
   return true
 end
@@ -33,17 +34,18 @@ local function sink(heap, i)
 end
 
 -- walk goes upwards from the score pos, with freed already, until deficit is
--- freed. It returns the score that frees enough, or nil when steps ran out;
--- then how far it came: a score up to which all is taken in, and what that freed.
-local function walk(l, pos, freed, deficit)
+-- freed, or past the score stop if there is one. It returns the score that frees
+-- enough, 0 when there is none, or nil when steps ran out; then how far it came: a
+-- score up to which all is taken in, and what that freed.
+local function walk(l, pos, freed, deficit, stop)
   local heap = {}
   for i = 1, #l.covered do
     local op = l.covered[i]
     local r = row(l.win, op)
     if r.calls > 0 or r.units > 0 then
-      local from = math.max(pos, r.cut)
+      local from = math.max(pos, r.cut, l.win.adv)
       local sources = {cursor(zkey(op), from, false)}
-      if l.calls then sources[2] = cursor(ykey(op), math.max(pos, r.zcut), true) end
+      if l.calls then sources[2] = cursor(ykey(op), math.max(pos, r.zcut, l.win.adv), true) end
       for j = 1, #sources do
         if step(sources[j]) then heap[#heap + 1] = sources[j] end
       end
@@ -54,12 +56,13 @@ local function walk(l, pos, freed, deficit)
   local whole, below, last = freed, pos, pos
   while #heap > 0 do
     local c = heap[1]
+    if stop and c.score > stop then return 0, pos, freed end
     if c.score ~= last then
       if steps >= limitSteps and last ~= pos then return nil, last, freed end
       whole, below, last = freed, last, c.score
     end
     steps = steps + 1
-    freed = freed + (l.calls and 1 or c.units)
+    freed = freed + (l.calls and c.calls or c.units)
     if freed >= deficit then return c.score, below, whole end
     if not step(c) then
       heap[1] = heap[#heap]
@@ -67,5 +70,5 @@ local function walk(l, pos, freed, deficit)
     end
     if #heap > 1 then sink(heap, 1) end
   end
-  return 0
+  return 0, pos, freed
 end

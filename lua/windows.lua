@@ -1,35 +1,17 @@
 -- What charge.lua does with windows: their totals brought up to now, in bounded
--- steps, and windows begun and dropped. Comes after ledger.lua, which tells the
--- layout.
+-- steps, and windows begun and dropped. Comes after ledger.lua.
 
--- gather adds up the entries of a zset with from < score <= to, at most as many as
--- there are steps left, but whole groups of one score. It returns units, calls
--- and the score up to which it came: to when it came to the end.
+-- gather adds up a page of a zset. It returns units, calls, the score up to which
+-- it came, and whether that is the end.
 local function gather(key, zero, from, to, up)
-  local room = limitSteps - steps
-  if room <= 0 then return 0, 0, from, false end
-  local top = '+inf'
-  if not up then top = int(to) end
-  local list = redis.call('ZRANGEBYSCORE', key, '(' .. int(from), top, 'WITHSCORES', 'LIMIT', '0', int(room + 1))
-  local n = #list / 2
-  local last = n
-  if n > room then
-    local edge = list[2 * n]
-    while last > 0 and list[2 * last] == edge do last = last - 1 end
-    if last == 0 then -- one group larger than the steps left: whole, or never
-      list = redis.call('ZRANGEBYSCORE', key, edge, edge, 'WITHSCORES')
-      n = #list / 2
-      last = n
-    end
-  end
+  local list, n, reached, done = page(key, from, to, up)
   local units, calls = 0, 0
-  for i = 1, last do
-    calls = calls + 1
-    if not zero then units = units + unitsOf(list[2 * i - 1]) end
+  for i = 1, n do
+    local member = list[2 * i - 1]
+    calls = calls + callsIn(member)
+    if not zero then units = units + unitsOf(member) end
   end
-  steps = steps + last
-  if n <= room and last == n then return units, calls, to, true end
-  return units, calls, tonumber(list[2 * last]), false
+  return units, calls, reached, done
 end
 
 -- first is the smallest score above cut, or nil.
@@ -43,7 +25,7 @@ local function dueOf(w, op, r)
   local z, y = first(zkey(op), r.cut), first(ykey(op), r.zcut)
   local score = z
   if y and (not z or y < z) then score = y end
-  return score and score + w.len or NEVER
+  return score and leaves(w, score) or NEVER
 end
 
 -- advance takes what has left the window off one row. True when done.
@@ -108,17 +90,31 @@ local function restart(w, cut, period)
   touch(w.no .. '|*')
 end
 
+-- recount empties one row of a window that counts open reservations, to be built
+-- anew from those that are open after now: plain charges lie among the ended.
+local function recount(w, op, now)
+  local r, field = row(w, op)
+  local s, sfield = star(w)
+  s.units, s.calls = s.units - r.units, s.calls - r.calls
+  r.units, r.calls = 0, 0
+  r.cut, r.built, r.zcut, r.zbuilt, r.due = now, now, now, now, NEVER
+  M.chg = M.chg + 1
+  touch(field)
+  touch(sfield)
+end
+
 -- bring makes a window's totals those of now. False when steps ran out: what
 -- was done stays, and goes on in the next run.
 local function bring(w, now)
   local s, sfield = star(w)
   if w.len then
-    local target = now - w.len
+    local target = lowerAt(w, now)
     if s.due <= now then
       loadRows(w)
       local due = NEVER
       for op = 1, nops do
         local r = row(w, op)
+        if w.len == 0 and r.due <= now and r.due < NEVER then recount(w, op, now) end
         if r.built < WHOLE or r.zbuilt < WHOLE then
           if not build(w, op) then return false end
         end
@@ -134,11 +130,11 @@ local function bring(w, now)
   local start = w.p0
   if now >= w.p1 then start = w.p1 end
   if s.period ~= start then
-    restart(w, math.max(start - 1, w.floor), start)
+    restart(w, math.max(now >= w.p1 and w.c1 or w.c0, w.floor), start)
     M.chg = M.chg + 1 -- what walks had taken in counts no more
     s = star(w)
   end
-  w.adv = start - 1
+  w.adv = now >= w.p1 and w.c1 or w.c0
   if s.due ~= NEVER then -- a calendar's due only says that it is not built yet
     loadRows(w)
     for op = 1, nops do
@@ -150,7 +146,7 @@ local function bring(w, now)
   return true
 end
 
--- use makes the windows of a batch live: {key, longest, p0, p1, p2} each. It
+-- use makes the windows of a batch live: {key, longest, p0, p1, p2, c0, c1} each. It
 -- returns the live windows in the batch's order.
 local function use(asked, now)
   local h = horizon(now)
@@ -173,14 +169,17 @@ local function use(asked, now)
     if not w then
       no = no + 1
       w = {no = no, key = a.key, kind = string.sub(a.key, 1, 1), used = now, floor = h, adv = h}
-      if w.kind == 'r' then w.len = tonumber(string.sub(a.key, 3)) end
+      shape(w)
       wins[#wins + 1] = w
       winByKey[a.key] = w
       w.fresh = true
     end
-    w.longest, w.p0, w.p1, w.p2 = a.longest, a.p0, a.p1, a.p2
+    w.longest, w.p0, w.p1, w.p2, w.c0, w.c1 = a.longest, a.p0, a.p1, a.p2, a.c0, a.c1
     if now - w.used >= HOUR then w.used = now end
-    if not w.len then w.start = now >= w.p1 and w.p1 or w.p0 end
+    if not w.len then
+      w.start, w.lower = w.p0, w.c0
+      if now >= w.p1 then w.start, w.lower = w.p1, w.c1 end
+    end
     batch[i] = w
   end
   for i = 1, #batch do
@@ -188,12 +187,12 @@ local function use(asked, now)
     if w.fresh then
       w.fresh = nil
       if w.len then
-        restart(w, math.max(now - w.len, w.floor), 0)
+        restart(w, math.max(lowerAt(w, now), w.floor), 0)
       else
-        restart(w, math.max(w.start - 1, w.floor), w.start)
+        restart(w, math.max(w.lower, w.floor), w.start)
       end
     end
-    if not w.len then w.adv = w.start - 1 end
+    if not w.len then w.adv = w.lower end
   end
   return batch
 end

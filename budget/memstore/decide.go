@@ -22,6 +22,8 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	l.last = now
 	l.use(batch.Limits, now)
 	l.prune(now)
+	l.merge(now)
+	l.useMeters(batch.Limits, now)
 	answer := budget.Decisions{Now: clock}
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch.Limits, item, batch.Now))
@@ -45,13 +47,13 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) b
 		return d
 	}
 	for i, limit := range limits {
-		if limit.Covers(item.Operation) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
+		if limit.Checks(item) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
 			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now))}
 		}
 	}
 	refusal := budget.Decision{Result: budget.Refused, Limit: -1}
 	for i, limit := range limits {
-		if !limit.Covers(item.Operation) {
+		if !limit.Checks(item) {
 			continue
 		}
 		used, room := l.used(limit, now), limit.Bound(item.Floor, item.UseHeadroom)-limit.Amount(item.Units)
@@ -66,6 +68,9 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) b
 		return refusal
 	}
 	for _, limit := range limits {
+		if limit.Window.Kind == budget.Bucket {
+			continue // its level stays below the limit
+		}
 		if l.used(budget.Limit{Window: limit.Window}, now)+item.Units > budget.MaxUnits {
 			return budget.Decision{Result: budget.Overflow, Limit: -1}
 		}
@@ -76,6 +81,9 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) b
 		e.state, e.score = open, at+item.Lease
 	}
 	l.entries = append(l.entries, e)
+	for _, m := range l.meters {
+		m.charge(e, at)
+	}
 	l.last, l.newest = at, at
 	d := l.granted(limits, item, now)
 	d.At = at
@@ -92,7 +100,7 @@ func (l *ledger) granted(limits []budget.Limit, item budget.Item, now int64) bud
 	d := budget.Decision{Result: budget.Granted, Units: item.Units, Limit: -1}
 	for _, counts := range []budget.Counts{budget.CountUnits, budget.CountCalls} {
 		for i, limit := range limits {
-			if (limit.Counts == budget.CountCalls) != (counts == budget.CountCalls) || !limit.Covers(item.Operation) {
+			if (limit.Counts == budget.CountCalls) != (counts == budget.CountCalls) || !limit.Checks(item) {
 				continue
 			}
 			if left := limit.Remaining(l.used(limit, now)); d.Limit < 0 || left < d.Remaining {
@@ -141,6 +149,9 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 	case f.Release && now >= e.score:
 		answer.Result = budget.FinishExpired
 	case f.Release:
+		for _, m := range l.meters {
+			m.finish(e, 0, true, now)
+		}
 		e.state, e.units, e.score = released, 0, now
 		answer.Result, answer.At = budget.Released, now
 	default:
@@ -148,9 +159,16 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		for _, other := range l.entries {
 			sum += other.units
 		}
-		if sum > maxSum {
+		over := sum > maxSum
+		for _, m := range l.meters {
+			over = over || m.over(e, f.Units, now)
+		}
+		if over {
 			answer.Result = budget.FinishOverflow
 			return answer, nil
+		}
+		for _, m := range l.meters {
+			m.finish(e, f.Units, false, now)
 		}
 		e.state, e.units, e.score = settled, f.Units, min(now, e.score)
 		answer.Result, answer.At = budget.Settled, e.score
@@ -172,6 +190,10 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 		if v.Used > 0 {
 			v.NextAt = l.fitsAt(limit, now, v.Used-1)
 			v.NextAmount = v.Used - l.used(limit, v.NextAt)
+		}
+		if limit.Window.Kind == budget.Bucket {
+			view.Limits = append(view.Limits, v)
+			continue
 		}
 		if floor := l.floor(limit, now); floor > limit.Window.Cut(now) && l.born > 0 && l.born <= floor {
 			v.Since = floor + 1

@@ -36,8 +36,14 @@ type ledger struct {
 	last    int64 // last seen
 	gone    int64 // what finished up to here was forgotten
 	newest  int64 // the newest entry's time
+	merged  int64 // no id of a score up to here is held
 	entries []*entry
 	windows map[string]*window
+	meters  map[string]*meter
+}
+
+func newLedger() *ledger {
+	return &ledger{windows: map[string]*window{}, meters: map[string]*meter{}}
 }
 
 type state int
@@ -55,6 +61,16 @@ type entry struct {
 	start int64
 	score int64
 	units int64
+	noID  bool // merged: only its slot is known, and who spent
+}
+
+// counts reports whether a limit counts the entry, while its score is above the
+// limit's cut.
+func (e *entry) counts(limit budget.Limit) bool {
+	if limit.Window.Kind == budget.Concurrent && e.state != open {
+		return false
+	}
+	return e.state != released && limit.Covers(e.item.Operation)
 }
 
 // window is a live window.
@@ -85,7 +101,7 @@ func (l *ledger) horizon(now int64) int64 {
 // find is the held entry with this id, or nil.
 func (l *ledger) find(id string, now int64) *entry {
 	for _, e := range l.entries {
-		if e.item.ID == id && e.score > l.horizon(now) {
+		if e.item.ID == id && !e.noID && e.score > max(l.horizon(now), l.merged) {
 			return e
 		}
 	}
@@ -122,6 +138,9 @@ func (l *ledger) use(limits []budget.Limit, now int64) {
 	}
 	floor := max(l.gone, l.horizon(now))
 	for _, limit := range limits {
+		if limit.Window.Kind == budget.Bucket {
+			continue
+		}
 		key := limit.Window.Key()
 		w := l.windows[key]
 		if w == nil {
@@ -137,9 +156,12 @@ func (l *ledger) use(limits []budget.Limit, now int64) {
 
 // used sums what the limit counts at the instant at, of the entries there are.
 func (l *ledger) used(limit budget.Limit, at int64) (units int64) {
+	if limit.Window.Kind == budget.Bucket {
+		return l.meter(limit, at).used(at)
+	}
 	cut := max(limit.Window.Cut(at), l.floor(limit, at))
 	for _, e := range l.entries {
-		if e.score > cut && e.state != released && limit.Covers(e.item.Operation) {
+		if e.score > cut && e.counts(limit) {
 			units += limit.Amount(e.units)
 		}
 	}
@@ -156,10 +178,13 @@ func (l *ledger) floor(limit budget.Limit, now int64) int64 {
 
 // fitsAt is the first instant after now at which use falls to room or below.
 func (l *ledger) fitsAt(limit budget.Limit, now, room int64) int64 {
+	if limit.Window.Kind == budget.Bucket {
+		return l.meter(limit, now).reaches(now, room)
+	}
 	used, cut := l.used(limit, now), max(limit.Window.Cut(now), l.floor(limit, now))
 	var counted []*entry
 	for _, e := range l.entries {
-		if e.score > cut && e.state != released && limit.Covers(e.item.Operation) {
+		if e.score > cut && e.counts(limit) {
 			counted = append(counted, e)
 		}
 	}
@@ -183,7 +208,7 @@ func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, 
 	clock := s.clock()
 	l := s.ledgers[name]
 	if l == nil {
-		l = &ledger{windows: map[string]*window{}}
+		l = newLedger()
 	}
 	now, err := l.now(clock, caller)
 	return l, now, clock, err
@@ -195,7 +220,8 @@ func (s *Store) AcceptClock(_ context.Context, name string) error {
 	defer s.mu.Unlock()
 	l := s.ledgers[name]
 	if l == nil {
-		l = &ledger{windows: map[string]*window{}, born: s.clock()}
+		l = newLedger()
+		l.born = s.clock()
 		s.ledgers[name] = l
 	}
 	l.last = max(l.last, s.clock())

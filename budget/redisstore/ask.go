@@ -104,28 +104,6 @@ func lists(v []any, i int) [][]any {
 	return inner
 }
 
-// windowArgs are the windows of a batch, each once, and which of them each
-// limit has.
-func windowArgs(limits []budget.Limit, around int64) (args []any, places []int) {
-	seen := map[string]int{}
-	for _, limit := range limits {
-		key := limit.Window.Key()
-		place, ok := seen[key]
-		if !ok {
-			place = len(seen) + 1
-			seen[key] = place
-			var p0, p1, p2 int64
-			if limit.Window.Kind == budget.CalendarKind {
-				p0, p1 = limit.Window.Calendar.Period(around)
-				_, p2 = limit.Window.Calendar.Period(p1)
-			}
-			args = append(args, key, limit.Window.Longest(), p0, p1, p2)
-		}
-		places = append(places, place)
-	}
-	return args, places
-}
-
 // countsLetter is how scripts name what a limit counts.
 func countsLetter(limit budget.Limit) string {
 	if limit.Counts == budget.CountCalls {

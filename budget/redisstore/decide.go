@@ -27,9 +27,9 @@ type batch struct {
 	decided  budget.Decisions
 
 	looking bool
-	returns []int64 // of each limit, for a look
-	born    int64   // when the ledger began
-	seen    int64   // the instant decided at, the clamped clock
+	sums    []sum // what a look wants summed, by limit
+	born    int64 // when the ledger began
+	seen    int64 // the instant decided at, the clamped clock
 	looks   [][]any
 }
 
@@ -158,7 +158,7 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 	switch result {
 	case budget.Granted:
 		d.Replayed, d.Units, d.At = numberAt(answer, 1) == 1, numberAt(answer, 2), numberAt(answer, 3)
-		d.Limit, d.Remaining = budget.LeastRemaining(b.Limits, item.Operation, used)
+		d.Limit, d.Remaining = budget.LeastRemaining(b.Limits, item, used)
 	case budget.NeverFits:
 		d.Limit = int(numberAt(answer, 4)) - 1
 		if d.Limit >= 0 && d.Limit < len(b.Limits) {
@@ -166,16 +166,26 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 		}
 	case budget.Refused:
 		for i, limit := range b.Limits {
-			score := numberAt(answer, 7+2*i)
-			if score == 0 {
+			if text(answer, 7+2*i) == "0" {
 				continue
 			}
-			if at := limit.Window.Returns(score); d.Limit < 0 || at > d.RetryAt {
+			if at := returnsAt(item, limit, used(i), text(answer, 7+2*i)); d.Limit < 0 || at > d.RetryAt {
 				d.Limit, d.RetryAt, d.Remaining = i, at, limit.Remaining(used(i))
 			}
 		}
 	}
 	return d
+}
+
+// returnsAt is when a limit fits an item that it refused: found is the score that
+// must return for it, or of a bucket the part and the time of its level.
+func returnsAt(item budget.Item, limit budget.Limit, used int64, found string) int64 {
+	if limit.Window.Kind != budget.Bucket {
+		return limit.Window.Returns(number(found))
+	}
+	part, at, _ := strings.Cut(found, "/")
+	level := budget.Level{Used: used, Part: number(part), At: number(at)}
+	return limit.Window.Refill.Reaches(level, limit.Bound(item.Floor, item.UseHeadroom)-limit.Amount(item.Units))
 }
 
 func (b *batch) openItems() []budget.Item {
@@ -189,24 +199,24 @@ func (b *batch) openItems() []budget.Item {
 // args are the arguments of charge.lua, whose head tells them: had is what the
 // ledger is thought to know, r that with the operations that are added.
 func (b *batch) args(had, r registry, added []string) []any {
-	windows, places := windowArgs(b.Limits, b.around)
+	shapes := shapesOf(b.Limits, b.around)
 	looking := 0
 	if b.looking {
 		looking = 1
 	}
-	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(windows) / 5, len(b.Limits), len(b.open), looking}
-	args = append(args, windows...)
+	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), looking, len(shapes.meters) / meterArgs}
+	args = append(append(args, shapes.windows...), shapes.meters...)
 	for i, limit := range b.Limits {
-		args = append(args, places[i], countsLetter(limit), r.covered(limit))
+		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit))
 		if b.looking {
-			args = append(args, b.returns[i])
+			args = append(args, b.sums[i].args()...)
 		}
 	}
 	for _, i := range b.open {
 		item := b.Items[i]
 		args = append(args, item.ID, r.number(item.Operation), item.Units, item.Lease, b.store.serverTime(b.Budget, b.until[i]), labelText(item.Labels), b.progress[i])
 		for _, limit := range b.Limits {
-			if limit.Covers(item.Operation) {
+			if limit.Checks(item) {
 				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))
 			} else {
 				args = append(args, "")

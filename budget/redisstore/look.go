@@ -17,13 +17,13 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 	}
 	defer cancel()
 	run := s.newBatch(ctx, budget.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits}, time.Now())
-	run.looking, run.returns = true, make([]int64, len(look.Limits))
+	run.looking, run.sums = true, make([]sum, len(look.Limits))
 	for {
 		done, err := run.step(ctx)
 		if err != nil {
 			return budget.View{}, err
 		}
-		if done && run.returnsKnown() {
+		if done && run.summed() {
 			return run.view(), nil
 		}
 		if ctx.Err() != nil {
@@ -32,34 +32,68 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 	}
 }
 
-// returnsKnown reports whether the script was told, for each calendar, when its
-// first entry returns; where not, that is noted for the next run.
-func (b *batch) returnsKnown() bool {
-	known := true
+// sum asks for what of a limit has a score above from and not above to, in as
+// many script runs as that takes.
+type sum struct {
+	least    int64 // the score that comes back first; 0: not known yet
+	from, to int64
+	came     string // how far an earlier run came
+}
+
+// args are as charge.lua takes them.
+func (s sum) args() []any {
+	if s.least == 0 {
+		return []any{"", "", ""}
+	}
+	return []any{s.from, s.to, s.came}
+}
+
+// toTheEnd is above every score.
+const toTheEnd int64 = 1 << 53
+
+// summed reports whether the script was told what to sum and came to the end of
+// it; where not, the next run goes on.
+func (b *batch) summed() bool {
+	done := true
 	for i, seen := range b.looks {
+		limit, s := b.Limits[i], &b.sums[i]
 		least := numberAt(seen, 2)
-		if least == 0 || b.Limits[i].Window.Kind != budget.CalendarKind {
+		if least == 0 || limit.Window.Kind == budget.Bucket {
 			continue
 		}
-		if at := b.Limits[i].Window.Returns(least); at != b.returns[i] {
-			b.returns[i], known = at, false
+		if least != s.least { // not asked yet, or something has come back since
+			at := limit.Window.Returns(least)
+			*s = sum{least: least, from: -1, to: limit.Window.Cut(at)}
+			if limit.Window.Kind == budget.CalendarKind { // what lies beyond is less
+				s.from, s.to = s.to, toTheEnd
+			}
+			done = false
+			continue
 		}
+		s.came = text(seen, 4)
+		done = done && s.came == ""
 	}
-	return known
+	return done
 }
 
 // view puts the script's looks into the caller's terms.
 func (b *batch) view() budget.View {
 	view := budget.View{Now: b.decided.Now, Limits: make([]budget.LimitView, len(b.Limits))}
 	for i, seen := range b.looks {
-		used, floor, least, back := numberAt(seen, 0), numberAt(seen, 1), numberAt(seen, 2), numberAt(seen, 3)
-		v := &view.Limits[i]
-		v.Used = used
-		limit := b.Limits[i]
+		v, limit := &view.Limits[i], b.Limits[i]
+		v.Used = numberAt(seen, 0)
+		if limit.Window.Kind == budget.Bucket {
+			if level := (budget.Level{Used: v.Used, Part: numberAt(seen, 1), At: numberAt(seen, 2)}); v.Used > 0 {
+				v.NextAt = limit.Window.Refill.Reaches(level, v.Used-1)
+				v.NextAmount = v.Used - limit.Window.Refill.Drain(level, v.NextAt).Used
+			}
+			continue
+		}
+		floor, least, some := numberAt(seen, 1), numberAt(seen, 2), numberAt(seen, 3)
 		if least != 0 {
-			v.NextAt, v.NextAmount = limit.Window.Returns(least), back
+			v.NextAt, v.NextAmount = limit.Window.Returns(least), some
 			if limit.Window.Kind == budget.CalendarKind {
-				v.NextAmount = used - back
+				v.NextAmount = v.Used - some
 			}
 		}
 		if floor > limit.Window.Cut(b.seen) && b.born <= floor {

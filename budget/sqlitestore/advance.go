@@ -46,7 +46,7 @@ func (l *ledger) advance(w *window, at int64, steps *int) (done bool, err error)
 
 // expire takes out of a total what has a score up to cut.
 func (l *ledger) expire(w *window, lane int64, t *total, cut int64, steps *int) error {
-	if w.kind == budget.CalendarKind || (t.built != toTheEnd && t.built <= cut) {
+	if w.kind != budget.Rolling || (t.built != toTheEnd && t.built <= cut) {
 		// All that counted is gone, but for reservations that are still open:
 		// counting these anew reads less than taking the others out.
 		w.back(t, t.units, t.calls)
@@ -61,7 +61,7 @@ func (l *ledger) expire(w *window, lane int64, t *total, cut int64, steps *int) 
 		}
 		*steps -= max(1, len(rows))
 		for _, r := range rows {
-			w.back(t, r.units, 1)
+			w.back(t, r.units, r.calls)
 			t.cut = r.score
 		}
 		if !more {
@@ -91,7 +91,7 @@ func (l *ledger) build(w *window, lane int64, t *total, steps *int) error {
 	}
 	*steps -= max(1, len(rows))
 	for _, r := range rows {
-		w.add(t, r.units, 1)
+		w.add(t, r.units, r.calls)
 		t.next = min(t.next, r.score)
 		t.built = r.score
 	}

@@ -61,6 +61,7 @@ type decider struct {
 	l      *ledger
 	limits []*counting
 	steps  int
+	ready  bool // what came to be merged is
 }
 
 // caller is the caller's clock.
@@ -142,9 +143,15 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 		return 0, err
 	}
 	l.gone = max(l.gone, l.horizon(now))
+	if d.ready, err = l.merge(now, &d.steps); err != nil {
+		return 0, err
+	}
+	if err := l.useMeters(d.batch.Limits, now); err != nil {
+		return 0, err
+	}
 	d.limits = d.limits[:0]
 	for _, limit := range d.batch.Limits {
-		d.limits = append(d.limits, newCounting(l, limit, l.windows[limit.Window.Key()]))
+		d.limits = append(d.limits, newCounting(l, limit))
 	}
 	return clock, nil
 }
@@ -160,7 +167,16 @@ func (d *decider) close() error {
 
 // advance brings the totals of all limits to an instant.
 func (d *decider) advance(at int64) (done bool, err error) {
+	if !d.ready {
+		return false, nil
+	}
 	for _, v := range d.limits {
+		if v.m != nil {
+			if done, err := d.l.replay(v.m, at, &d.steps); err != nil || !done {
+				return false, err
+			}
+			continue
+		}
 		if done, err := d.l.advance(v.w, at, &d.steps); err != nil || !done {
 			return false, err
 		}
@@ -187,7 +203,7 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 		return d.replay(item, old), true, nil
 	}
 	for i, v := range d.limits {
-		if v.limit.Covers(item.Operation) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
+		if v.limit.Checks(item) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
 			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
 		}
 	}
@@ -195,7 +211,7 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 		return refusal, done, err
 	}
 	for _, v := range d.limits {
-		if v.w.units+item.Units > budget.MaxUnits {
+		if v.w != nil && v.w.units+item.Units > budget.MaxUnits {
 			return budget.Decision{Result: budget.Overflow, Limit: -1}, true, nil
 		}
 	}
@@ -225,7 +241,7 @@ func (d *decider) replay(item budget.Item, e *entry) budget.Decision {
 func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, done bool, err error) {
 	refusal = budget.Decision{Result: budget.Refused, Limit: -1}
 	for i, v := range d.limits {
-		if !v.limit.Covers(item.Operation) {
+		if !v.limit.Checks(item) {
 			continue
 		}
 		used, room := v.used(), v.limit.Bound(item.Floor, item.UseHeadroom)-v.limit.Amount(item.Units)
@@ -259,7 +275,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 		return budget.Decision{}, err
 	}
 	at := max(now, l.newest+1)
-	e := &entry{id: item.ID, start: at, score: at, asked: item.Units, units: item.Units, state: statePlain}
+	e := &entry{id: item.ID, start: at, score: at, asked: item.Units, units: item.Units, state: statePlain, calls: 1}
 	if item.Lease > 0 {
 		e.state, e.score = stateOpen, at+item.Lease
 	}
@@ -270,6 +286,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 	if err := l.insert(e); err != nil {
 		return budget.Decision{}, err
 	}
+	l.charge(e, item.Units, at)
 	l.last, l.newest = at, at
 	decision := d.granted(item)
 	decision.At = at
@@ -278,6 +295,6 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 
 // granted tells what is left, of the limit that has the least.
 func (d *decider) granted(item budget.Item) budget.Decision {
-	limit, left := budget.LeastRemaining(d.batch.Limits, item.Operation, func(i int) int64 { return d.limits[i].used() })
+	limit, left := budget.LeastRemaining(d.batch.Limits, item, func(i int) int64 { return d.limits[i].used() })
 	return budget.Decision{Result: budget.Granted, Units: item.Units, Limit: limit, Remaining: left}
 }

@@ -10,6 +10,7 @@ const (
 	stateOpen
 	stateSettled
 	stateReleased
+	stateMerged // a row of several that are known by their slot alone
 )
 
 // The classes of a lane: what walks for units, walks for calls and nothing at
@@ -30,6 +31,7 @@ type entry struct {
 	asked int64
 	units int64
 	state int64
+	calls int64 // 1 but for a merged row
 
 	job, region, run int64
 }
@@ -49,7 +51,7 @@ func laneOf(operation, units, state int64) int64 {
 
 // entryAt reads the entry with this id, or nil, held or not.
 func (l *ledger) entryAt(id string) (*entry, error) {
-	e := &entry{id: id}
+	e := &entry{id: id, calls: 1}
 	found, err := l.c.first("SELECT lane, score, start, asked, units, state, job, region, run FROM entry WHERE b = ? AND id = ?", []any{l.b, id},
 		&e.lane, &e.score, &e.start, &e.asked, &e.units, &e.state, &e.job, &e.region, &e.run)
 	if err != nil || !found {
@@ -61,20 +63,28 @@ func (l *ledger) entryAt(id string) (*entry, error) {
 // held reports whether an entry's id still stands for it. One that is not held
 // may lie in the file until it is pruned.
 func (l *ledger) held(e *entry, now int64) bool {
-	return e != nil && e.score > max(l.gone, l.horizon(now))
+	return e != nil && e.score > max(l.gone, l.merged, l.horizon(now))
 }
 
 // insert records a charge.
 func (l *ledger) insert(e *entry) error {
-	err := l.c.exec("INSERT INTO entry(b, id, lane, score, start, asked, units, state, job, region, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		l.b, e.id, e.lane, e.score, e.start, e.asked, e.units, e.state, e.job, e.region, e.run)
+	if err := l.store(e); err != nil {
+		return err
+	}
+	l.fresh++
+	l.count(e.lane, e.state, e.score, e.units, e.calls)
+	return nil
+}
+
+// store writes an entry; no total changes by it.
+func (l *ledger) store(e *entry) error {
+	err := l.c.exec("INSERT INTO entry(b, id, lane, score, start, asked, units, state, job, region, run, calls) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		l.b, e.id, e.lane, e.score, e.start, e.asked, e.units, e.state, e.job, e.region, e.run, e.calls)
 	if err != nil {
 		return err
 	}
 	l.n++
 	l.units += e.units
-	l.fresh++
-	l.count(e.lane, e.score, e.units, 1)
 	return nil
 }
 
@@ -85,7 +95,7 @@ func (l *ledger) remove(e *entry) error {
 	}
 	l.n--
 	l.units -= e.units
-	l.takeBack(e.lane, e.score, e.units)
+	l.takeBack(e)
 	return nil
 }
 
@@ -99,21 +109,21 @@ func (l *ledger) finish(e *entry, state, units, score, now int64) error {
 	if min(e.score, score) < now {
 		l.walkNo++
 	}
-	l.count(e.lane, e.score, -e.units, -1)
-	l.count(lane, score, units, 1)
+	l.count(e.lane, e.state, e.score, -e.units, -1)
+	l.count(lane, state, score, units, 1)
 	l.units += units - e.units
 	return nil
 }
 
 // row is what the walks read of an entry.
-type row struct{ score, units int64 }
+type row struct{ score, units, calls int64 }
 
 // rows reads entries of a lane whose score is above the one given and not above
 // upto, lowest first: about limit of them, and always all of one score or none.
 // more says whether there are others above the last one.
 func (l *ledger) rows(lane, above, upto int64, limit int) (list []row, more bool, err error) {
 	return l.wholeScores(lane, limit,
-		"SELECT score, units FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? ORDER BY score LIMIT ?",
+		"SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? ORDER BY score LIMIT ?",
 		l.b, lane, above, upto, limit+1)
 }
 
@@ -121,7 +131,7 @@ func (l *ledger) rows(lane, above, upto int64, limit int) (list []row, more bool
 // below downto.
 func (l *ledger) rowsDown(lane, below, downto int64, limit int) (list []row, more bool, err error) {
 	return l.wholeScores(lane, limit,
-		"SELECT score, units FROM entry WHERE b = ? AND lane = ? AND score < ? AND score >= ? ORDER BY score DESC LIMIT ?",
+		"SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score < ? AND score >= ? ORDER BY score DESC LIMIT ?",
 		l.b, lane, below, downto, limit+1)
 }
 
@@ -130,7 +140,7 @@ func (l *ledger) rowsDown(lane, below, downto int64, limit int) (list []row, mor
 // it gives all of them.
 func (l *ledger) wholeScores(lane int64, limit int, query string, args ...any) (list []row, more bool, err error) {
 	var r row
-	if err := l.c.each(query, args, func() { list = append(list, r) }, &r.score, &r.units); err != nil {
+	if err := l.c.each(query, args, func() { list = append(list, r) }, &r.score, &r.units, &r.calls); err != nil {
 		return nil, false, err
 	}
 	if len(list) <= limit {
@@ -144,8 +154,8 @@ func (l *ledger) wholeScores(lane int64, limit int, query string, args ...any) (
 		return list[:end], true, nil
 	}
 	list = list[:0]
-	err = l.c.each("SELECT score, units FROM entry WHERE b = ? AND lane = ? AND score = ?", []any{l.b, lane, last},
-		func() { list = append(list, r) }, &r.score, &r.units)
+	err = l.c.each("SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score = ?", []any{l.b, lane, last},
+		func() { list = append(list, r) }, &r.score, &r.units, &r.calls)
 	return list, true, err
 }
 

@@ -109,11 +109,13 @@ func (l *ledger) end(e *entry, f budget.Finish, now int64) (result budget.Finish
 	case f.Release && now >= e.score:
 		return budget.FinishExpired, false, e.score, nil
 	case f.Release:
+		l.finishMeters(e, 0, true, now)
 		return budget.Released, false, now, l.finish(e, stateReleased, 0, now, now)
-	case l.units+f.Units-e.units > maxSum:
+	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, now):
 		return budget.FinishOverflow, false, e.score, nil
 	}
 	at = min(now, e.score)
+	l.finishMeters(e, f.Units, false, now)
 	return budget.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
 }
 

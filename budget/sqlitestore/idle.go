@@ -96,7 +96,7 @@ func deleteBudget(c *conn, b int64, limit *int64) (done bool, err error) {
 	}
 	// Bounded by the windows and operations of a budget.
 	for _, query := range []string{
-		"DELETE FROM total WHERE b = ?", "DELETE FROM win WHERE b = ?",
+		"DELETE FROM total WHERE b = ?", "DELETE FROM meter WHERE b = ?", "DELETE FROM win WHERE b = ?",
 		"DELETE FROM operation WHERE b = ?", "DELETE FROM budget WHERE b = ?",
 	} {
 		if err := c.exec(query, b); err != nil {

@@ -24,24 +24,27 @@ type ledger struct {
 	anchor             anchor
 	prunedAt, fresh    int64
 	labelNo            int64
+	merged             int64 // no id of a score up to here is held
+	rowNo              int64 // the newest merged row's number
 	idleAt             int64
 
 	ops     map[string]int64
 	opNames map[int64]string
 	windows map[string]*window
 	labels  map[string]*label
+	meters  map[string]*meter
 }
 
-const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, idle_at
+const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at
 	FROM budget WHERE name = ?`
 
 // readLedger reads a budget's ledger on c; known is the one last seen, or nil.
 // A budget that is not in the file gives an empty one.
 func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
-	l := &ledger{c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{}, labels: map[string]*label{}}
+	l := &ledger{c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{}, labels: map[string]*label{}, meters: map[string]*meter{}}
 	found, err := c.first(readBudget, []any{name},
 		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
-		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.idleAt)
+		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt)
 	if err != nil || !found {
 		return l, err
 	}
@@ -60,11 +63,14 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	if err := l.readWindows(); err != nil {
 		return nil, err
 	}
+	if err := l.readMeters(); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
 const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?,
-	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, idle_at = ? WHERE b = ?`
+	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ? WHERE b = ?`
 
 // create gives a new budget its row and with it its number.
 func (l *ledger) create(now int64) error {
@@ -78,11 +84,14 @@ func (l *ledger) create(now int64) error {
 func (l *ledger) write() error {
 	l.version++
 	err := l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
-		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.idleAt, l.b)
+		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt, l.b)
 	if err != nil {
 		return err
 	}
-	return l.writeWindows()
+	if err := l.writeWindows(); err != nil {
+		return err
+	}
+	return l.writeMeters()
 }
 
 // enter holds the clock against its witness and gives the time of the decision.

@@ -6,12 +6,19 @@ import "github.com/quotactl/quotactl/budget"
 type counting struct {
 	l     *ledger
 	limit budget.Limit
-	w     *window
+	w     *window        // nil for a bucket
+	m     *meter         // of a bucket; else nil
 	ops   map[int64]bool // whether it counts an operation; filled as asked
 }
 
-func newCounting(l *ledger, limit budget.Limit, w *window) *counting {
-	return &counting{l: l, limit: limit, w: w, ops: map[int64]bool{}}
+func newCounting(l *ledger, limit budget.Limit) *counting {
+	v := &counting{l: l, limit: limit, ops: map[int64]bool{}}
+	if limit.Window.Kind == budget.Bucket {
+		v.m = l.meters[limit.Meter()]
+	} else {
+		v.w = l.windows[limit.Window.Key()]
+	}
+	return v
 }
 
 // sees reports whether the limit counts the entries of a lane.
@@ -39,8 +46,12 @@ func (v *counting) of(units, calls int64) int64 {
 	return units
 }
 
-// used is what the limit has used at the instant its window was advanced to.
+// used is what the limit has used at the instant its window was advanced to, or
+// of a bucket at last seen.
 func (v *counting) used() int64 {
+	if v.m != nil {
+		return v.m.levelAt(v.l.last).Used
+	}
 	if v.limit.CoversAll() {
 		return v.of(v.w.units, v.w.calls)
 	}

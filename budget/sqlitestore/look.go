@@ -42,6 +42,7 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 		return view, err
 	}
 	view.Now = clock
+	l.last = now // of this copy
 	for _, limit := range look.Limits {
 		if err := ctx.Err(); err != nil {
 			return view, err
@@ -57,12 +58,18 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 
 // lookAt reads what one limit has used.
 func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, err error) {
+	if limit.Window.Kind == budget.Bucket {
+		return l.lookAtMeter(limit, now)
+	}
 	key := limit.Window.Key()
 	w, live := l.windows[key]
 	if !live {
 		if w, err = l.begin(limit.Window, now, max(l.gone, l.horizon(now))); err != nil {
 			return seen, err
 		}
+	}
+	v := newCounting(l, limit)
+	if !live {
 		delete(l.windows, key)
 	}
 	w.shape = limit.Window
@@ -72,7 +79,6 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 			return seen, err
 		}
 	}
-	v := newCounting(l, limit, w)
 	seen.Used = v.used()
 	if w.floor > w.cutAt(now) && l.born > 0 && l.born <= w.floor {
 		seen.Since = w.floor + 1
@@ -80,7 +86,7 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 	if seen.Used == 0 {
 		return seen, nil
 	}
-	first, err := v.lowest()
+	first, err := v.lowest(now)
 	if err != nil {
 		return seen, err
 	}
@@ -95,13 +101,13 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 }
 
 // lowest is the lowest score of what the limit counts.
-func (v *counting) lowest() (int64, error) {
+func (v *counting) lowest(now int64) (int64, error) {
 	score := none
 	for lane, t := range v.w.lanes {
 		if t.calls == 0 || !v.sees(lane) {
 			continue
 		}
-		rows, _, err := v.l.rows(lane, t.cut, toTheEnd, 1)
+		rows, _, err := v.l.rows(lane, max(t.cut, v.w.cutAt(now)), toTheEnd, 1)
 		if err != nil {
 			return 0, err
 		}
@@ -119,15 +125,15 @@ func (v *counting) upTo(score int64) (int64, error) {
 		if t.calls == 0 || !v.sees(lane) {
 			continue
 		}
-		// Of a calendar what lies beyond is less to read, else what lies below.
-		query, from := "SELECT score, units FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?", t.cut
+		// But for a rolling window what lies beyond is less to read, else what lies below.
+		query, from := "SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?", t.cut
 		to, sign := score, int64(1)
-		if v.w.kind == budget.CalendarKind {
+		if v.w.kind != budget.Rolling {
 			from, to, sign = max(score, t.cut), toTheEnd, -1
 			sum += v.of(t.units, t.calls)
 		}
 		var r row
-		err := v.l.c.each(query, []any{v.l.b, lane, from, to}, func() { sum += sign * v.of(r.units, 1) }, &r.score, &r.units)
+		err := v.l.c.each(query, []any{v.l.b, lane, from, to}, func() { sum += sign * v.of(r.units, r.calls) }, &r.score, &r.units, &r.calls)
 		if err != nil {
 			return 0, err
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -40,6 +40,8 @@ CREATE TABLE budget (
 	pruned_at INTEGER NOT NULL,
 	fresh INTEGER NOT NULL,      -- entries made since
 	label_no INTEGER NOT NULL,   -- the newest label's number
+	merged INTEGER NOT NULL DEFAULT 0, -- no id of a score up to here is held
+	row_no INTEGER NOT NULL DEFAULT 0, -- the newest merged row's number
 	idle_at INTEGER NOT NULL     -- when nothing of it matters any more
 );
 CREATE INDEX budget_idle ON budget(idle_at);
@@ -57,11 +59,12 @@ CREATE TABLE entry (
 	lane INTEGER NOT NULL, score INTEGER NOT NULL,
 	start INTEGER NOT NULL,      -- when it was charged
 	asked INTEGER NOT NULL, units INTEGER NOT NULL,
-	state INTEGER NOT NULL,      -- 0 plain, 1 open, 2 settled, 3 released
+	state INTEGER NOT NULL,      -- 0 plain, 1 open, 2 settled, 3 released, 4 merged
 	job INTEGER NOT NULL, region INTEGER NOT NULL, run INTEGER NOT NULL, -- label numbers; 0: none
+	calls INTEGER NOT NULL DEFAULT 1, -- 1 but for a merged row
 	PRIMARY KEY (b, id)
 ) WITHOUT ROWID;
-CREATE INDEX entry_walk ON entry(b, lane, score, units);
+CREATE INDEX entry_walk ON entry(b, lane, score, units, calls);
 CREATE TABLE win (
 	b INTEGER NOT NULL, no INTEGER NOT NULL, key TEXT NOT NULL,
 	kind TEXT NOT NULL,
@@ -70,6 +73,7 @@ CREATE TABLE win (
 	used_at INTEGER NOT NULL,
 	cut INTEGER NOT NULL,        -- a calendar's, as of its last use
 	floor INTEGER NOT NULL,      -- what finished up to here it does not know
+	precision INTEGER NOT NULL DEFAULT 0, -- of a coarse window; else 0
 	PRIMARY KEY (b, no)
 ) WITHOUT ROWID;
 CREATE TABLE total (
@@ -81,6 +85,7 @@ CREATE TABLE total (
 	back_calls INTEGER NOT NULL,
 	PRIMARY KEY (b, win, lane)
 ) WITHOUT ROWID;
+` + meterTable + `
 CREATE TABLE job (
 	name TEXT PRIMARY KEY,
 	next_region TEXT NOT NULL, last_tick INTEGER NOT NULL, last_manual INTEGER NOT NULL,
@@ -93,6 +98,34 @@ CREATE TABLE job_clock (
 	boot_id TEXT NOT NULL, boot_offset INTEGER NOT NULL
 );
 `
+
+// meterTable keeps the live buckets.
+const meterTable = `
+CREATE TABLE meter (
+	b INTEGER NOT NULL, key TEXT NOT NULL,
+	counts TEXT NOT NULL,        -- units or calls
+	operations TEXT NOT NULL,    -- patterns, by comma
+	amount INTEGER NOT NULL, period INTEGER NOT NULL, -- drains amount a period
+	used INTEGER NOT NULL, part INTEGER NOT NULL, at INTEGER NOT NULL, -- the level
+	used_at INTEGER NOT NULL, longest INTEGER NOT NULL,
+	fill INTEGER NOT NULL,       -- how full the oldest entry finds it
+	oldest INTEGER NOT NULL,     -- when that was; 0: not come to one yet
+	reached INTEGER NOT NULL,    -- replayed up to this score
+	PRIMARY KEY (b, key)
+) WITHOUT ROWID;
+`
+
+// migrations lead from a schema's version to the next.
+var migrations = map[int64]string{
+	1: `
+ALTER TABLE budget ADD COLUMN merged INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE budget ADD COLUMN row_no INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE entry ADD COLUMN calls INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE win ADD COLUMN precision INTEGER NOT NULL DEFAULT 0;
+DROP INDEX entry_walk;
+CREATE INDEX entry_walk ON entry(b, lane, score, units, calls);
+` + meterTable,
+}
 
 // prepareFile makes the tables of a new file and refuses what is not ours. The
 // caller holds the file lock.
@@ -113,11 +146,18 @@ func prepareFile(ctx context.Context, c *conn) error {
 		return err
 	}
 	err = func() error {
-		fresh, err := identify(ctx, c)
-		if err != nil || !fresh {
+		version, err := identify(ctx, c)
+		if err != nil || version == schemaVersion {
 			return err
 		}
-		_, err = c.raw.ExecContext(ctx, fmt.Sprintf("%s PRAGMA application_id=%d; PRAGMA user_version=%d;", schema, applicationID, schemaVersion))
+		change := schema
+		if version > 0 {
+			change = ""
+			for ; version < schemaVersion; version++ {
+				change += migrations[version]
+			}
+		}
+		_, err = c.raw.ExecContext(ctx, fmt.Sprintf("%s PRAGMA application_id=%d; PRAGMA user_version=%d;", change, applicationID, schemaVersion))
 		return err
 	}()
 	if err == nil {
@@ -129,25 +169,25 @@ func prepareFile(ctx context.Context, c *conn) error {
 	return err
 }
 
-// identify tells whether the file is new; it fails when the file is not ours or
-// newer than this program.
-func identify(ctx context.Context, c *conn) (fresh bool, err error) {
-	var id, version, tables int64
+// identify tells the version of the file's schema, 0 for a new file; it fails
+// when the file is not ours or newer than this program.
+func identify(ctx context.Context, c *conn) (version int64, err error) {
+	var id, tables int64
 	for query, dest := range map[string]*int64{
 		"PRAGMA application_id": &id, "PRAGMA user_version": &version, "SELECT count(*) FROM sqlite_schema": &tables,
 	} {
 		if err := c.raw.QueryRowContext(ctx, query).Scan(dest); err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 	switch {
 	case id == 0 && version == 0 && tables == 0:
-		return true, nil
+		return 0, nil
 	case id != applicationID:
-		return false, fmt.Errorf("%w: it is a SQLite file of another program: give another path", budget.ErrStoreConfig)
+		return 0, fmt.Errorf("%w: it is a SQLite file of another program: give another path", budget.ErrStoreConfig)
 	case version > schemaVersion:
-		return false, fmt.Errorf("%w: its schema has version %d, this program knows up to %d: use the newer quotactl for all processes that share the file",
+		return 0, fmt.Errorf("%w: its schema has version %d, this program knows up to %d: use the newer quotactl for all processes that share the file",
 			budget.ErrStoreConfig, version, schemaVersion)
 	}
-	return false, nil
+	return version, nil
 }

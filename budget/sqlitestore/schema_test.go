@@ -38,8 +38,8 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	b.granted(item("a", 1))
 	b.close()
 	execute(t, b.path, "PRAGMA user_version = 7")
-	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 1", "newer quotactl")
-	execute(t, b.path, "PRAGMA user_version = 1")
+	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 2", "newer quotactl")
+	execute(t, b.path, "PRAGMA user_version = 2")
 	b.open()
 	if got := b.used(); got != 1 {
 		t.Fatalf("used %d, want 1: the refusal changed the file", got)

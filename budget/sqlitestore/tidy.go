@@ -35,8 +35,8 @@ func (l *ledger) prune(limit int) (more bool, err error) {
 	}
 	for _, lane := range lanes {
 		e, list := entry{lane: lane}, []entry(nil)
-		err := l.c.each("SELECT id, score, units FROM entry WHERE b = ? AND lane = ? AND score <= ? ORDER BY score LIMIT ?",
-			[]any{l.b, lane, l.gone, limit}, func() { list = append(list, e) }, &e.id, &e.score, &e.units)
+		err := l.c.each("SELECT id, score, units, calls, state FROM entry WHERE b = ? AND lane = ? AND score <= ? ORDER BY score LIMIT ?",
+			[]any{l.b, lane, l.gone, limit}, func() { list = append(list, e) }, &e.id, &e.score, &e.units, &e.calls, &e.state)
 		if err != nil {
 			return false, err
 		}
@@ -58,6 +58,9 @@ func (l *ledger) postpone() {
 	longest := budget.MinHeld
 	for _, w := range l.windows {
 		longest = max(longest, w.longest)
+	}
+	for _, m := range l.meters {
+		longest = max(longest, m.longest)
 	}
 	at := l.last + longest + budget.WindowIdle
 	if at-l.idleAt >= budget.WindowUseNoted || l.version == 0 {

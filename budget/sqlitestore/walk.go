@@ -43,9 +43,12 @@ func (v *counting) fitsAt(w *walk, now, room int64, steps *int) (at int64, done 
 		w.version++ // as this transaction leaves it; time alone changes no answer
 		return w.at, true, nil
 	}
-	if v.w.kind == budget.CalendarKind {
+	switch {
+	case v.m != nil:
+		return v.limit.Window.Refill.Reaches(v.m.levelAt(now), room), true, nil
+	case v.w.kind == budget.CalendarKind:
 		w.at, w.found, err = v.fitsAfterReset(w, now, room, steps)
-	} else {
+	default:
 		w.at, w.found, err = v.fitsAfterReturn(w, now, room, steps)
 	}
 	w.walkNo, w.version, w.last = v.l.walkNo, v.l.version+1, v.l.last
@@ -65,27 +68,29 @@ func (v *counting) fitsAfterReturn(w *walk, now, room int64, steps *int) (at int
 	w.back = v.back()
 	left := v.used() - w.sum
 	score, done, err := v.merge(w, steps, func(c *cursor) (err error) {
-		c.rows, c.more, err = v.l.rows(c.lane, max(v.w.lanes[c.lane].cut, w.reached), toTheEnd, c.take)
+		c.rows, c.more, err = v.l.rows(c.lane, max(v.w.lanes[c.lane].cut, cut, w.reached), toTheEnd, c.take)
 		return err
 	}, func(a, b int64) bool { return a < b }, func(amount int64) bool { left -= amount; return left <= room })
 	if err == nil && done && left > room {
 		err = fmt.Errorf("budget %s: %w: limit %s counts entries that are not there; %s", v.l.name, budget.ErrDamaged, v.limit.Name, adviceDamaged)
 	}
-	return score + v.w.length, done, err
+	return v.w.shape.Returns(score), done, err
 }
 
 // fitsAfterReset is fitsAt for calendars: the first reset after which what still
-// counts is room or less. Only reservations that are open beyond the next reset
-// can, so it walks these, from the last one down.
+// counts is room or less. Only what lies beyond the cut after the next reset can:
+// open reservations, and what the guard counts twice. It walks these, from the
+// last one down.
 func (v *counting) fitsAfterReset(w *walk, now, room int64, steps *int) (at int64, done bool, err error) {
 	v.w.cutAt(now)
 	reset := v.w.end
+	lowest := v.w.shape.Cut(reset) + 1
 	if !w.began || w.version != v.l.version || w.reset != reset {
 		*w = walk{began: true, reached: math.MaxInt64, reset: reset}
 	}
 	sum := w.sum
 	score, done, err := v.merge(w, steps, func(c *cursor) (err error) {
-		c.rows, c.more, err = v.l.rowsDown(c.lane, w.reached, reset, c.take)
+		c.rows, c.more, err = v.l.rowsDown(c.lane, w.reached, lowest, c.take)
 		return err
 	}, func(a, b int64) bool { return a > b }, func(amount int64) bool { sum += amount; return sum > room })
 	if sum > room {
@@ -123,7 +128,7 @@ func (v *counting) merge(w *walk, steps *int, fill func(*cursor) error, before f
 			score = r.score
 		}
 		*steps--
-		amount := v.of(next.rows[0].units, 1)
+		amount := v.of(next.rows[0].units, next.rows[0].calls)
 		walked += amount
 		if enough(amount) {
 			return score, true, nil

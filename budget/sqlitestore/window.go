@@ -13,6 +13,7 @@ type window struct {
 	key     string
 	kind    budget.Kind
 	length  int64
+	precise int64 // the precision of a coarse window; else 0
 	longest int64
 	usedAt  int64
 	cut     int64 // a calendar's, as of its last use
@@ -25,8 +26,9 @@ type window struct {
 	next  int64 // no counted entry has a lower score
 	grows bool  // some lane is not built to its end
 
-	shape      budget.Window // set while a limit of it is at hand
-	start, end int64         // the calendar's period last asked for
+	shape      budget.Window // a calendar's: set while a limit of it is at hand
+	start, end int64         // the calendar's span last asked for
+	spanCut    int64         // and its cut
 }
 
 // total counts the entries of one lane whose score is above cut and not above
@@ -52,19 +54,20 @@ func (w *window) lower(now int64) int64 {
 	if w.kind == budget.CalendarKind {
 		return w.cut
 	}
-	return now - w.length
+	return w.shape.Cut(now)
 }
 
 // cutAt is the last instant that does not count at an instant, for a window
 // whose limit is at hand.
 func (w *window) cutAt(at int64) int64 {
 	if w.kind != budget.CalendarKind {
-		return at - w.length
+		return w.shape.Cut(at)
 	}
 	if at < w.start || at >= w.end {
-		w.start, w.end = w.shape.Calendar.Period(at)
+		w.start, w.end = w.shape.Span(at)
+		w.spanCut = w.shape.Cut(at)
 	}
-	return w.start - 1
+	return w.spanCut
 }
 
 // total is the total of a lane, begun where there is none: no entry lies in it
@@ -94,13 +97,22 @@ func (w *window) back(t *total, units, calls int64) {
 	t.backCalls += calls
 }
 
+// counts reports whether the window counts entries in this state at all: one of
+// open reservations no others.
+func (w *window) counts(state int64) bool {
+	return w.kind != budget.Concurrent || state == stateOpen
+}
+
 // count adds an entry to every total in which its score counts, or takes it out
 // (both numbers negative).
-func (l *ledger) count(lane, score, units, calls int64) {
+func (l *ledger) count(lane, state, score, units, calls int64) {
 	if lane%classes == classReleased {
 		return
 	}
 	for _, w := range l.windows {
+		if !w.counts(state) {
+			continue
+		}
 		t := w.total(lane)
 		if !t.counts(score) {
 			continue
@@ -115,10 +127,10 @@ func (l *ledger) count(lane, score, units, calls int64) {
 
 // takeBack takes an entry that is forgotten out of the totals in which it still
 // stands, since they are brought up to date only when they are used.
-func (l *ledger) takeBack(lane, score, units int64) {
+func (l *ledger) takeBack(e *entry) {
 	for _, w := range l.windows {
-		if t := w.lanes[lane]; t != nil && t.counts(score) {
-			w.back(t, units, 1)
+		if t := w.lanes[e.lane]; t != nil && w.counts(e.state) && t.counts(e.score) {
+			w.back(t, e.units, e.calls)
 		}
 	}
 }
@@ -135,6 +147,9 @@ func (l *ledger) use(limits []budget.Limit, now int64) error {
 	}
 	floor := max(l.gone, l.horizon(now))
 	for _, limit := range limits {
+		if limit.Window.Kind == budget.Bucket {
+			continue
+		}
 		w := l.windows[limit.Window.Key()]
 		if w == nil {
 			var err error
@@ -158,7 +173,7 @@ func (l *ledger) use(limits []budget.Limit, now int64) error {
 // that lie above its cut and are not forgotten.
 func (l *ledger) begin(shape budget.Window, now, floor int64) (*window, error) {
 	w := &window{
-		no: 1, key: shape.Key(), kind: shape.Kind, length: shape.Length, longest: shape.Longest(),
+		no: 1, key: shape.Key(), kind: shape.Kind, length: shape.Length, precise: shape.Precision, longest: shape.Longest(),
 		usedAt: now, floor: floor, lanes: map[int64]*total{}, next: none, shape: shape,
 	}
 	for _, other := range l.windows {
@@ -191,11 +206,12 @@ func (l *ledger) drop(w *window) error {
 func (l *ledger) readWindows() error {
 	numbers := map[int64]*window{}
 	var w window
-	err := l.c.each("SELECT no, key, kind, length, longest, used_at, cut, floor FROM win WHERE b = ?", []any{l.b}, func() {
+	err := l.c.each("SELECT no, key, kind, length, longest, used_at, cut, floor, precision FROM win WHERE b = ?", []any{l.b}, func() {
 		read := w
 		read.lanes, read.next = map[int64]*total{}, none
+		read.shape = budget.Window{Kind: read.kind, Length: read.length, Precision: read.precise}
 		l.windows[read.key], numbers[read.no] = &read, &read
-	}, &w.no, &w.key, &w.kind, &w.length, &w.longest, &w.usedAt, &w.cut, &w.floor)
+	}, &w.no, &w.key, &w.kind, &w.length, &w.longest, &w.usedAt, &w.cut, &w.floor, &w.precise)
 	if err != nil {
 		return err
 	}
@@ -224,8 +240,8 @@ func (l *ledger) readWindows() error {
 func (l *ledger) writeWindows() error {
 	for _, w := range l.windows {
 		if w.dirty {
-			err := l.c.exec("INSERT OR REPLACE INTO win(b, no, key, kind, length, longest, used_at, cut, floor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-				l.b, w.no, w.key, string(w.kind), w.length, w.longest, w.usedAt, w.cut, w.floor)
+			err := l.c.exec("INSERT OR REPLACE INTO win(b, no, key, kind, length, longest, used_at, cut, floor, precision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+				l.b, w.no, w.key, string(w.kind), w.length, w.longest, w.usedAt, w.cut, w.floor, w.precise)
 			if err != nil {
 				return err
 			}

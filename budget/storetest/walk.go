@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
@@ -41,7 +40,9 @@ func Walk(t *testing.T, open Open, steps int) {
 		w.episode(min(steps-w.step, 200+w.rng.IntN(400)))
 	}
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
-	for _, must := range []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed"} {
+	musts := []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
+		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent"}
+	for _, must := range musts {
 		if steps >= 5000 && w.counts[must] == 0 {
 			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
 		}
@@ -62,6 +63,7 @@ type walker struct {
 	budget  string
 	configs [][]budget.Limit // of two processes that share the budget
 	lengths []int64          // of the rolling windows, for telling time steps
+	coarse  bool             // no window needs more than slots, so that entries merge
 	ids     []budget.Item
 }
 
@@ -72,6 +74,7 @@ func (w *walker) episode(steps int) {
 	w.budget = fmt.Sprintf("walk/%d", w.step)
 	w.now = noon + w.rng.Int64N(400*24*hour)
 	w.ids, w.lengths, w.configs = nil, nil, nil
+	w.coarse = w.rng.IntN(4) == 0
 	for range 2 {
 		w.configs = append(w.configs, w.limits())
 	}
@@ -93,47 +96,6 @@ func (w *walker) episode(steps int) {
 			w.acceptClock()
 		}
 	}
-}
-
-// limits makes 1 to 4 limits; the first covers everything.
-func (w *walker) limits() []budget.Limit {
-	var limits []budget.Limit
-	for i := range 1 + w.rng.IntN(4) {
-		l := budget.Limit{Name: fmt.Sprint("l", i), Counts: budget.CountUnits, Limit: 1 + w.rng.Int64N(60)}
-		if w.rng.IntN(3) == 0 {
-			l.Quota = l.Limit + w.rng.Int64N(10)
-			l.Headroom = l.Quota - l.Limit
-			l.OutagePart = w.rng.Int64N(l.Headroom + 1)
-		}
-		if i > 0 {
-			if w.rng.IntN(3) == 0 {
-				l.Counts = budget.CountCalls
-			}
-			l.Operations = [][]string{nil, {"search.list"}, {"videos.*"}, {"!videos.list"}, {"search.list", "captions.list"}, {"videos.*", "!videos.rate"}}[w.rng.IntN(6)]
-		}
-		l.Window = w.window()
-		limits = append(limits, l)
-	}
-	return limits
-}
-
-func (w *walker) window() budget.Window {
-	if w.rng.IntN(3) > 0 {
-		length := []int64{100, 5000, second, minute, 61 * minute, 24 * hour}[w.rng.IntN(6)]
-		w.lengths = append(w.lengths, length)
-		return budget.RollingWindow(time.Duration(length) * time.Microsecond)
-	}
-	zone := []string{"UTC", "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Kolkata"}[w.rng.IntN(4)]
-	length := []string{budget.Quarter, budget.Hour, budget.Day, budget.Month}[w.rng.IntN(4)]
-	starts := time.Duration(0)
-	if length == budget.Day || length == budget.Month {
-		starts = time.Duration(w.rng.IntN(24)) * time.Hour
-	}
-	c, err := budget.NewCalendar(length, zone, starts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return budget.CalendarWindow(c)
 }
 
 // pass lets time pass, now and then backwards.
@@ -186,8 +148,11 @@ func (w *walker) decide(limits []budget.Limit) {
 		switch {
 		case d.Replayed:
 			w.counts["replayed"]++
+		case d.Result == budget.Refused:
+			w.counts["refused"]++
+			w.counts["refused by "+kindOf(limits[d.Limit].Window)]++
 		default:
-			w.counts[map[budget.Result]string{budget.Granted: "granted", budget.Refused: "refused", budget.NeverFits: "never fits", budget.Conflict: "conflict"}[d.Result]]++
+			w.counts[map[budget.Result]string{budget.Granted: "granted", budget.NeverFits: "never fits", budget.Conflict: "conflict"}[d.Result]]++
 		}
 	}
 }
@@ -270,6 +235,7 @@ func (w *walker) look(limits []budget.Limit) {
 	gotView, gotErr := w.store.Look(context.Background(), ask)
 	w.same("look", ask, gotView, gotErr, wantView, wantErr)
 	w.counts["looked"]++
+	w.spent()
 }
 
 func (w *walker) acceptClock() {

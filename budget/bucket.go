@@ -1,0 +1,155 @@
+package budget
+
+import (
+	"crypto/sha1" //nolint:gosec // a short name of a shape; it keeps no secret
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// Refill is the rate at which a bucket's meter drains: amount per period, in
+// lowest terms.
+type Refill struct {
+	amount int64
+	period int64 // µs
+}
+
+// maxExact is the largest integer that a store counting in floating point
+// keeps exactly, and the largest product of a limit and a refill's period.
+const maxExact = 1 << 53
+
+// NewRefill is a rate of amount (1 to MaxUnits, in what the limit counts) per
+// period, 1 µs to 366 days. In lowest terms the amount times the period in µs
+// stays below 2^53.
+func NewRefill(amount int64, period time.Duration) (Refill, error) {
+	us := period.Microseconds()
+	if amount < 1 || amount > MaxUnits || us < 1 || period > maxWindow {
+		return Refill{}, fmt.Errorf("a refill of %d per %s: use 1 to %d, per 1µs to %s", amount, period, MaxUnits, SpanText(maxWindow))
+	}
+	common := gcd(amount, us)
+	r := Refill{amount / common, us / common}
+	if !exact(r.amount+1, r.period) {
+		return Refill{}, fmt.Errorf("a refill of %d per %s is too fine to be counted exactly: use a rounder rate", amount, period)
+	}
+	return r, nil
+}
+
+// Rate is the amount and the period in µs, in lowest terms.
+func (r Refill) Rate() (amount, period int64) { return r.amount, r.period }
+
+func (r Refill) String() string {
+	return fmt.Sprintf("%d/%s", r.amount, SpanText(time.Duration(r.period)*time.Microsecond))
+}
+
+// Level is how full a bucket is at an instant: Used less Part/period, where
+// period is that of the refill; 0 ≤ Part < period, and 0 when Used is. Used is
+// what is counted as used, the level rounded up.
+type Level struct {
+	Used int64
+	Part int64
+	At   int64 // µs
+}
+
+// Drain is the level at a later instant; an earlier one changes nothing.
+func (r Refill) Drain(l Level, at int64) Level {
+	if at <= l.At {
+		return l
+	}
+	whole, rest := (at-l.At)/r.period, (at-l.At)%r.period
+	l.At = at
+	if whole > l.Used/r.amount { // drained whole ≥ used + 1
+		return Level{At: at}
+	}
+	part := l.Part + r.amount*rest
+	l.Used -= r.amount*whole + part/r.period
+	l.Part = part % r.period
+	if l.Used <= 0 {
+		return Level{At: at}
+	}
+	return l
+}
+
+// Add is the level after amount more; a negative amount returns what was
+// charged age µs ago, less what of it has drained since, at most.
+func (r Refill) Add(l Level, amount, age int64) Level {
+	if amount >= 0 {
+		l.Used += amount
+		return l
+	}
+	back := r.Drain(Level{Used: -amount}, max(age, 0))
+	l.Used, l.Part = l.Used-back.Used, l.Part-back.Part
+	if l.Part < 0 {
+		l.Used, l.Part = l.Used+1, l.Part+r.period
+	}
+	if l.Used <= 0 {
+		return Level{At: l.At}
+	}
+	return l
+}
+
+// Reaches is the first instant (µs) at which no more than used is counted as
+// used, if nothing else happens. It ends at 2^53, in the year 2255.
+func (r Refill) Reaches(l Level, used int64) int64 {
+	if l.Used <= used {
+		return l.At
+	}
+	hi, lo := bits.Mul64(uint64(l.Used-used), uint64(r.period))
+	lo, borrow := bits.Sub64(lo, uint64(l.Part), 0)
+	hi -= borrow
+	lo, carry := bits.Add64(lo, uint64(r.amount-1), 0)
+	hi += carry
+	if hi >= uint64(r.amount) {
+		return maxExact
+	}
+	wait, _ := bits.Div64(hi, lo, uint64(r.amount))
+	if wait > uint64(maxExact-l.At) {
+		return maxExact
+	}
+	return l.At + int64(wait)
+}
+
+// Meter is the shape of a bucket: limits with the same one share their meter.
+// It tells refill, what is counted and of which operations, and holds no
+// spaces, commas, semicolons or '|'.
+func (l Limit) Meter() string {
+	sum := sha1.Sum([]byte(strings.Join(l.Operations, ","))) //nolint:gosec // see the import
+	return fmt.Sprintf("b:%d:%d:%c:%s", l.Window.Refill.amount, l.Window.Refill.period, l.Counts[0], hex.EncodeToString(sum[:8]))
+}
+
+// Longest is an upper bound in µs of how long a charge counts in this limit: of
+// a bucket, how long it takes to drain from the limit.
+func (l Limit) Longest() int64 {
+	if l.Window.Kind != Bucket {
+		return l.Window.Longest()
+	}
+	r := l.Window.Refill
+	return (l.Limit*r.period + r.amount - 1) / r.amount // exact, see checkBucket
+}
+
+// checkBucket finds a limit that a meter cannot count exactly.
+func (l Limit) checkBucket() error {
+	r := l.Window.Refill
+	bound := max(l.Limit, l.Quota)
+	if !exact(bound+1, r.period) {
+		return fmt.Errorf("%d times the refill's period of %d µs passes 2^53: use a rounder rate or a lower limit", bound, r.period)
+	}
+	if longest := l.Longest(); longest > maxWindow.Microseconds() {
+		return fmt.Errorf("at %s it takes %s to refill: use at most %s", r, SpanText(time.Duration(longest)*time.Microsecond), SpanText(maxWindow))
+	}
+	return nil
+}
+
+// exact reports whether a product stays below 2^53.
+func exact(a, b int64) bool {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	return hi == 0 && lo < maxExact
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,51 @@
+package memstore
+
+import "github.com/quotactl/quotactl/budget"
+
+// merge gives up the ids of entries that only coarse windows can still count,
+// and moves them to the ends of their slots.
+func (l *ledger) merge(now int64) {
+	precisions, ok := l.precisions()
+	if !ok {
+		return
+	}
+	boundary := l.merged
+	for _, p := range precisions {
+		at := now - budget.MinHeld
+		boundary = max(boundary, at-at%p)
+	}
+	kept := l.entries[:0]
+	for _, e := range l.entries {
+		if e.score <= l.merged || e.score > boundary {
+			kept = append(kept, e)
+			continue
+		}
+		if e.state == released {
+			continue
+		}
+		end := budget.SlotEnd(e.score, precisions[0])
+		for _, p := range precisions {
+			end = min(end, budget.SlotEnd(e.score, p))
+		}
+		e.score, e.noID, e.item.Labels.Run = end, true, ""
+		kept = append(kept, e)
+	}
+	clear(l.entries[len(kept):])
+	l.entries, l.merged = kept, boundary
+}
+
+// precisions are those of the live coarse windows, and whether there is nothing
+// but such windows and ones that end within the time that ids are held anyway.
+func (l *ledger) precisions() (list []int64, ok bool) {
+	for _, w := range l.windows {
+		switch {
+		case w.shape.Kind == budget.CalendarKind:
+			return nil, false
+		case w.shape.Precision > 0:
+			list = append(list, w.shape.Precision)
+		case w.shape.Length > budget.MinHeld:
+			return nil, false
+		}
+	}
+	return list, len(list) > 0
+}

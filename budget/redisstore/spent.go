@@ -1,0 +1,55 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Spent implements budget.Store: a page of the ledger in each run of a script.
+func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return budget.SpentView{}, err
+	}
+	defer cancel()
+	letter := map[budget.GroupBy]string{budget.ByOperation: "o", budget.ByJob: "j", budget.ByRegion: "r", budget.ByRun: "n"}[q.By]
+	var view budget.SpentView
+	sums, came := map[string]*budget.SpentRow{}, ""
+	for {
+		if ctx.Err() != nil {
+			return budget.SpentView{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, budget.ErrUnavailable)
+		}
+		r := s.registry(q.Budget)
+		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, r, []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came})
+		if err != nil {
+			return budget.SpentView{}, err
+		}
+		if a.status != statusDone {
+			continue
+		}
+		view.Now, view.Since = a.now, numberAt(a.rest, 0)
+		for _, row := range lists(a.rest, 1) {
+			name := text(row, 0)
+			if q.By == budget.ByOperation {
+				name = r.names[number(name)-1]
+			}
+			sum := sums[name]
+			if sum == nil {
+				sum = &budget.SpentRow{Name: name}
+				sums[name] = sum
+			}
+			sum.Units += numberAt(row, 1)
+			sum.Calls += numberAt(row, 2)
+			sum.Open += numberAt(row, 3)
+		}
+		if came = text(a.rest, 2); came == "" {
+			break
+		}
+	}
+	for _, sum := range sums {
+		view.Rows = append(view.Rows, *sum)
+	}
+	return view, nil
+}

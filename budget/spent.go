@@ -1,0 +1,54 @@
+package budget
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Spent is who spent what of a budget, as far back as its ledger reaches.
+type Spent struct {
+	Budget string
+	By     GroupBy
+	// At is the store's clock.
+	At time.Time
+	// From is the start of what was asked for; zero for all that is held.
+	From time.Time
+	// Since is set when the ledger has forgotten some of that: what finished
+	// up to then is not in it.
+	Since time.Time
+	// Rows are ordered by units, the greatest first, then by name.
+	Rows []SpentRow
+	// Total is their sum; its name is empty.
+	Total SpentRow
+}
+
+// Spent sums what the budget's ledger holds of the last span, or all of it for
+// a span of 0, by operation, job, region or run. It spends nothing.
+func (b *Budget) Spent(ctx context.Context, by GroupBy, span time.Duration) (Spent, error) {
+	if !slices.Contains([]GroupBy{ByOperation, ByJob, ByRegion, ByRun}, by) || span < 0 || span > 0 && span < time.Microsecond {
+		return Spent{}, fmt.Errorf("ledger of %s: %w: by %q over %s: group by operation, job, region or run, over 0 or 1µs and more", b.spec.Name, ErrInvalid, by, span)
+	}
+	view, err := b.store.Spent(ctx, SpentQuery{Budget: b.spec.Name, Now: b.now().UnixMicro(), Span: span.Microseconds(), By: by})
+	if err != nil {
+		return Spent{}, fmt.Errorf("ledger of %s: %w", b.spec.Name, outOfReach(ctx, err))
+	}
+	spent := Spent{Budget: b.spec.Name, By: by, At: time.UnixMicro(view.Now).UTC(), Rows: view.Rows}
+	if span > 0 {
+		spent.From = spent.At.Add(-span)
+	}
+	if view.Since > 0 && !time.UnixMicro(view.Since).Before(spent.From) {
+		spent.Since = time.UnixMicro(view.Since).UTC()
+	}
+	slices.SortFunc(spent.Rows, func(a, b SpentRow) int {
+		return cmp.Or(cmp.Compare(b.Units, a.Units), cmp.Compare(a.Name, b.Name))
+	})
+	for _, row := range spent.Rows {
+		spent.Total.Units += row.Units
+		spent.Total.Calls += row.Calls
+		spent.Total.Open += row.Open
+	}
+	return spent, nil
+}

@@ -1,0 +1,139 @@
+package sqlitestore
+
+import (
+	"strconv"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// merge gives up the ids of entries that only coarse windows can still count
+// and puts those of one slot, operation, job and region into one row, in steps.
+// done is false when they ran out; what was merged by then stays so.
+func (l *ledger) merge(now int64, steps *int) (done bool, err error) {
+	precisions := l.precisions()
+	boundary := l.merged
+	for _, p := range precisions {
+		at := now - budget.MinHeld
+		boundary = max(boundary, at-at%p)
+	}
+	if boundary == l.merged {
+		return true, nil
+	}
+	if done, err := l.settle(now, steps); err != nil || !done {
+		return false, err
+	}
+	lanes, err := l.lanes()
+	if err != nil {
+		return false, err
+	}
+	for _, lane := range lanes {
+		for more := true; more; {
+			if *steps <= 0 {
+				return false, nil
+			}
+			if more, err = l.mergeSome(lane, boundary, precisions, steps); err != nil {
+				return false, err
+			}
+		}
+	}
+	l.merged = boundary
+	return true, nil
+}
+
+// precisions are those of the live coarse windows; none when a window is live
+// that has to tell more apart.
+func (l *ledger) precisions() (list []int64) {
+	for _, w := range l.windows {
+		switch {
+		case w.kind == budget.CalendarKind:
+			return nil
+		case w.precise > 0:
+			list = append(list, w.precise)
+		case w.length > budget.MinHeld:
+			return nil
+		}
+	}
+	return list
+}
+
+// settle brings all live windows to now and each total's cut up to the
+// window's, so that an entry that moves up never moves past a cut.
+func (l *ledger) settle(now int64, steps *int) (done bool, err error) {
+	for _, w := range l.windows {
+		if done, err := l.advance(w, now, steps); err != nil || !done {
+			return false, err
+		}
+	}
+	for _, w := range l.windows {
+		cut := w.cutAt(now)
+		for _, t := range w.lanes {
+			if t.cut < cut {
+				t.cut, t.dirty = cut, true
+			}
+		}
+	}
+	return true, nil
+}
+
+// mergeSome merges some entries of a lane; more says that there are others. A
+// merged row's id holds a space, which no caller's can.
+func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int) (more bool, err error) {
+	limit := min(*steps, chunk)
+	one, list := entry{lane: lane}, []entry(nil)
+	err = l.c.each(`SELECT id, score, units, state, job, region FROM entry
+		WHERE b = ? AND lane = ? AND score > ? AND score <= ? AND state <> ? ORDER BY score LIMIT ?`,
+		[]any{l.b, lane, l.merged, boundary, stateMerged, limit}, func() { list = append(list, one) },
+		&one.id, &one.score, &one.units, &one.state, &one.job, &one.region)
+	if err != nil || len(list) == 0 {
+		return false, err
+	}
+	*steps -= len(list)
+	type slot struct{ end, job, region int64 }
+	rows := map[slot]*entry{}
+	for i := range list {
+		e := &list[i]
+		e.calls = 1
+		if e.score <= l.gone || e.state == stateReleased {
+			if err := l.remove(e); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if err := l.c.exec("DELETE FROM entry WHERE b = ? AND id = ?", l.b, e.id); err != nil {
+			return false, err
+		}
+		l.n--
+		l.units -= e.units
+		end := slotEnd(e.score, precisions)
+		key := slot{end, e.job, e.region}
+		if rows[key] == nil {
+			l.rowNo++
+			rows[key] = &entry{id: " " + strconv.FormatInt(l.rowNo, 10), lane: lane, score: end, start: end, state: stateMerged, job: e.job, region: e.region}
+		}
+		rows[key].units += e.units
+		rows[key].calls++
+	}
+	for _, e := range rows {
+		e.asked = e.units
+		if err := l.store(e); err != nil {
+			return false, err
+		}
+	}
+	// Walks on the way have taken the entries in where they were.
+	l.walkNo++
+	for _, m := range l.meters {
+		if m.reached != toTheEnd {
+			l.replayAnew(m)
+		}
+	}
+	return len(list) == limit, nil
+}
+
+// slotEnd is the first end of a slot at or after a score.
+func slotEnd(score int64, precisions []int64) int64 {
+	end := budget.SlotEnd(score, precisions[0])
+	for _, p := range precisions {
+		end = min(end, budget.SlotEnd(score, p))
+	}
+	return end
+}

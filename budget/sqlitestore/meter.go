@@ -1,0 +1,251 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// meter is a live bucket. While it is replayed from the ledger, what lies above
+// reached is still to be counted.
+type meter struct {
+	key     string
+	limit   budget.Limit // what of which operations it counts
+	refill  budget.Refill
+	level   budget.Level
+	usedAt  int64
+	longest int64
+	fill    int64 // how full the oldest entry finds it
+	oldest  int64 // when that was; 0: not come to one yet
+	reached int64 // toTheEnd: in use
+	dirty   bool
+}
+
+// levelAt is the level at an instant, or at its last change if that is later.
+func (m *meter) levelAt(at int64) budget.Level { return m.refill.Drain(m.level, at) }
+
+// add changes the level at an instant; an amount that is returned was charged
+// age µs before.
+func (m *meter) add(amount, age, at int64) {
+	m.level, m.dirty = m.refill.Add(m.levelAt(at), amount, age), true
+}
+
+// useMeters makes the meters of the limits live and drops those long unused.
+func (l *ledger) useMeters(limits []budget.Limit, now int64) error {
+	for key, m := range l.meters {
+		if now > m.usedAt+m.longest+budget.WindowIdle {
+			if err := l.c.exec("DELETE FROM meter WHERE b = ? AND key = ?", l.b, key); err != nil {
+				return err
+			}
+			delete(l.meters, key)
+		}
+	}
+	var seen []string
+	for _, limit := range limits {
+		if limit.Window.Kind != budget.Bucket || slices.Contains(seen, limit.Meter()) {
+			continue
+		}
+		key := limit.Meter()
+		seen = append(seen, key)
+		m := l.meters[key]
+		if m == nil {
+			m = l.newMeter(limit, now)
+			l.meters[key] = m
+		}
+		if longest := limit.Longest(); m.longest != longest {
+			m.longest, m.dirty = longest, true
+		}
+		if now-m.usedAt >= budget.WindowUseNoted {
+			m.usedAt, m.dirty = now, true
+		}
+	}
+	return nil
+}
+
+// newMeter is a meter that is still to be replayed.
+func (l *ledger) newMeter(limit budget.Limit, now int64) *meter {
+	m := &meter{key: limit.Meter(), limit: limit, refill: limit.Window.Refill, usedAt: now, longest: limit.Longest(), fill: limit.Limit}
+	l.replayAnew(m)
+	return m
+}
+
+// replayAnew has a meter replayed from the beginning.
+func (l *ledger) replayAnew(m *meter) {
+	m.level, m.oldest, m.reached, m.dirty = budget.Level{}, 0, math.MinInt64, true
+}
+
+// sees reports whether the meter counts the entries of a lane.
+func (l *ledger) metered(m *meter, lane int64) bool {
+	return covered(m.limit, lane) && l.covers(m.limit, lane/classes)
+}
+
+// replay goes on with what a meter has still to count, in the order of scores,
+// open reservations as of now. It reads no more rows than steps, which it counts
+// down; done says whether the meter is in use.
+func (l *ledger) replay(m *meter, now int64, steps *int) (done bool, err error) {
+	if m.reached == toTheEnd {
+		return true, nil
+	}
+	all, err := l.lanes()
+	if err != nil {
+		return false, err
+	}
+	lanes := slices.DeleteFunc(all, func(lane int64) bool { return !l.metered(m, lane) })
+	for m.reached != toTheEnd {
+		if *steps <= 0 {
+			return false, nil
+		}
+		read, upto := []row(nil), toTheEnd
+		for _, lane := range lanes {
+			rows, more, err := l.rows(lane, max(m.reached, l.gone, l.horizon(now)), toTheEnd, max(16, min(*steps, chunk)/len(lanes)))
+			if err != nil {
+				return false, err
+			}
+			if more {
+				upto = min(upto, rows[len(rows)-1].score)
+			}
+			read = append(read, rows...)
+		}
+		*steps -= max(1, len(read))
+		slices.SortFunc(read, func(a, b row) int { return cmp.Compare(a.score, b.score) })
+		for _, r := range read {
+			if r.score <= upto {
+				m.count(r, min(r.score, now))
+			}
+		}
+		m.reached, m.dirty = upto, true
+	}
+	m.level = m.levelAt(now)
+	m.level.At = max(m.level.At, now)
+	return true, nil
+}
+
+// count takes one entry into a replay. The oldest finds the meter full.
+func (m *meter) count(r row, at int64) {
+	amount := r.units
+	if m.limit.Counts == budget.CountCalls {
+		amount = r.calls
+	}
+	switch {
+	case m.oldest == 0:
+		m.oldest, m.level = at, budget.Level{Used: m.fill, At: at}
+	case at > m.oldest:
+		m.add(amount, 0, at)
+	}
+}
+
+// charge adds a new entry to all meters that count it.
+func (l *ledger) charge(e *entry, units, at int64) {
+	for _, m := range l.meters {
+		if e.score > m.reached || !l.covers(m.limit, e.operation()) {
+			continue
+		}
+		m.add(m.limit.Amount(units), 0, at)
+	}
+}
+
+// change is what a finish adds to a meter, below 0 what it returns.
+func (m *meter) change(e *entry, units int64, release bool) int64 {
+	switch {
+	case m.limit.Counts == budget.CountUnits:
+		return units - e.units
+	case release:
+		return -1
+	}
+	return 0
+}
+
+// finishMeters tells the meters of an open reservation's end.
+func (l *ledger) finishMeters(e *entry, units int64, release bool, now int64) {
+	for _, m := range l.meters {
+		switch {
+		case m.reached != toTheEnd:
+			l.replayAnew(m)
+		case l.covers(m.limit, e.operation()):
+			m.add(m.change(e, units, release), now-e.start, now)
+		}
+	}
+}
+
+// overfull reports whether a settlement would lift a meter past what can be kept.
+func (l *ledger) overfull(e *entry, units, now int64) bool {
+	for _, m := range l.meters {
+		change := m.change(e, units, false)
+		if change > 0 && l.covers(m.limit, e.operation()) && m.levelAt(now).Used+change > maxSum {
+			return true
+		}
+	}
+	return false
+}
+
+// lookAtMeter reads how full a bucket is; one that is not live is replayed for
+// the occasion.
+func (l *ledger) lookAtMeter(limit budget.Limit, now int64) (seen budget.LimitView, err error) {
+	m := l.meters[limit.Meter()]
+	if m == nil {
+		m = l.newMeter(limit, now)
+	}
+	for done := false; !done; {
+		steps := math.MaxInt
+		if done, err = l.replay(m, now, &steps); err != nil {
+			return seen, err
+		}
+	}
+	level := m.levelAt(now)
+	if seen.Used = level.Used; seen.Used > 0 {
+		seen.NextAt = m.refill.Reaches(level, seen.Used-1)
+		seen.NextAmount = seen.Used - m.refill.Drain(level, seen.NextAt).Used
+	}
+	return seen, nil
+}
+
+// readMeters reads the live meters.
+func (l *ledger) readMeters() error {
+	var m meter
+	var counts, operations string
+	var amount, period int64
+	var bad error
+	err := l.c.each("SELECT key, counts, operations, amount, period, used, part, at, used_at, longest, fill, oldest, reached FROM meter WHERE b = ?",
+		[]any{l.b}, func() {
+			read := m
+			if operations != "" {
+				read.limit.Operations = strings.Split(operations, ",")
+			}
+			read.limit.Counts = budget.Counts(counts)
+			refill, err := budget.NewRefill(amount, time.Duration(period)*time.Microsecond)
+			if err != nil {
+				bad = err
+			}
+			read.refill = refill
+			read.limit.Window = budget.BucketWindow(refill)
+			l.meters[read.key] = &read
+		}, &m.key, &counts, &operations, &amount, &period, &m.level.Used, &m.level.Part, &m.level.At, &m.usedAt, &m.longest, &m.fill, &m.oldest, &m.reached)
+	if err == nil && bad != nil {
+		err = fmt.Errorf("budget %s: %w: a meter has no rate: %w; %s", l.name, budget.ErrDamaged, bad, adviceDamaged)
+	}
+	return err
+}
+
+// writeMeters writes the meters that changed.
+func (l *ledger) writeMeters() error {
+	for _, m := range l.meters {
+		if !m.dirty {
+			continue
+		}
+		amount, period := m.refill.Rate()
+		err := l.c.exec(`INSERT OR REPLACE INTO meter(b, key, counts, operations, amount, period, used, part, at, used_at, longest, fill, oldest, reached)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			l.b, m.key, string(m.limit.Counts), strings.Join(m.limit.Operations, ","), amount, period,
+			m.level.Used, m.level.Part, m.level.At, m.usedAt, m.longest, m.fill, m.oldest, m.reached)
+		if err != nil {
+			return err
+		}
+		m.dirty = false
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package sqlitestore
+
+import (
+	"context"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Spent implements budget.Store. It reads one state of the ledger, writes
+// nothing and waits for no writer.
+func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	var view budget.SpentView
+	err := s.check(bounded, q.Budget)
+	if err == nil {
+		err = s.read(bounded, func(c *conn) (err error) {
+			view, err = s.spent(bounded, c, q)
+			return err
+		})
+	}
+	if err != nil {
+		return budget.SpentView{}, s.explain(ctx, "sum the ledger of "+q.Budget, err)
+	}
+	return view, nil
+}
+
+// spentChunk is how many entries are read between two looks at the context.
+const spentChunk = 20_000
+
+// spent reads within a transaction, lane by lane.
+func (s *Store) spent(ctx context.Context, c *conn, q budget.SpentQuery) (view budget.SpentView, err error) {
+	l, err := readLedger(c, q.Budget, nil)
+	if err != nil {
+		return view, err
+	}
+	clock, _, err := s.clocks.read(l.anchor)
+	if err != nil {
+		return view, err
+	}
+	now, err := l.enter(clock, q.Now, s.clocks.oneBoot(l.anchor))
+	if err != nil {
+		return view, err
+	}
+	view.Now = clock
+	above := max(l.gone, l.horizon(now))
+	if l.born > 0 && l.born <= above {
+		view.Since = above
+	}
+	if q.Span > 0 {
+		above = max(above, now-q.Span)
+	}
+	lanes, err := l.lanes()
+	if err != nil {
+		return view, err
+	}
+	sums := map[int64]*budget.SpentRow{} // by operation or label
+	for _, lane := range lanes {
+		if lane%classes == classReleased {
+			continue
+		}
+		if err := l.sum(ctx, lane, above, now, q.By, sums); err != nil {
+			return view, err
+		}
+	}
+	names := l.opNames
+	if q.By != budget.ByOperation {
+		names = map[int64]string{}
+		var no int64
+		var name string
+		err = c.each("SELECT no, name FROM label WHERE b = ?", []any{l.b}, func() { names[no] = name }, &no, &name)
+	}
+	byName := map[string]int{} // a label's number that is known no more has no name
+	for no, sum := range sums {
+		sum.Name = names[no]
+		i, known := byName[sum.Name]
+		if !known {
+			byName[sum.Name] = len(view.Rows)
+			view.Rows = append(view.Rows, *sum)
+			continue
+		}
+		view.Rows[i].Units += sum.Units
+		view.Rows[i].Calls += sum.Calls
+		view.Rows[i].Open += sum.Open
+	}
+	return view, err
+}
+
+// sum adds the entries of a lane above a score to the sums.
+func (l *ledger) sum(ctx context.Context, lane, above, now int64, by budget.GroupBy, sums map[int64]*budget.SpentRow) error {
+	column := map[budget.GroupBy]string{budget.ByOperation: "lane / 4", budget.ByJob: "job", budget.ByRegion: "region", budget.ByRun: "run"}[by]
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		upto := toTheEnd
+		more, err := l.c.first("SELECT score FROM entry WHERE b = ? AND lane = ? AND score > ? ORDER BY score LIMIT 1 OFFSET ?",
+			[]any{l.b, lane, above, spentChunk}, &upto)
+		if err != nil {
+			return err
+		}
+		var group int64
+		var some budget.SpentRow
+		err = l.c.each("SELECT "+column+", sum(units), sum(calls), sum(state = 1 AND score > ?) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? GROUP BY 1",
+			[]any{now, l.b, lane, above, upto}, func() {
+				row := sums[group]
+				if row == nil {
+					row = &budget.SpentRow{}
+					sums[group] = row
+				}
+				row.Units += some.Units
+				row.Calls += some.Calls
+				row.Open += some.Open
+			}, &group, &some.Units, &some.Calls, &some.Open)
+		if err != nil || !more {
+			return err
+		}
+		above = upto
+	}
+}

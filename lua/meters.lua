@@ -1,0 +1,114 @@
+-- The buckets' meters: what they hold, and how they drain. Comes within
+-- ledger.lua's scope, before load.
+--
+-- A meter in m: key patterns used part at usedat longest fill oldest reached;
+-- patterns of operations by comma, '-' for none; the level is used less
+-- part / period. While it is replayed, entries of scores above reached are still
+-- to be counted, and the oldest finds it as full as fill.
+
+local meters, meterByKey = {}, {}
+local opNames = nil
+
+-- meterOf reads what a key tells.
+local function meterOf(key, patterns)
+  local amount, period, counts = string.match(key, '^b:(%d+):(%d+):(%a):')
+  return {key = key, patterns = patterns, amount = tonumber(amount), period = tonumber(period), calls = counts == 'c', covers = {}}
+end
+
+local function loadMeters()
+  for key, patterns, used, part, at, usedat, longest, fill, oldest, reached in
+    string.gmatch(M.meters, '([^%s;]+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (-?%d+)') do
+    local m = meterOf(key, patterns)
+    m.used, m.part, m.at = tonumber(used), tonumber(part), tonumber(at)
+    m.usedat, m.longest, m.fill = tonumber(usedat), tonumber(longest), tonumber(fill)
+    m.oldest, m.reached = tonumber(oldest), tonumber(reached)
+    meters[#meters + 1] = m
+    meterByKey[key] = m
+  end
+end
+
+local function packMeters()
+  if #meters == 0 then return '' end
+  local list = {}
+  for i = 1, #meters do
+    local m = meters[i]
+    list[i] = table.concat({m.key, m.patterns, int(m.used), int(m.part), int(m.at), int(m.usedat), int(m.longest), int(m.fill),
+      int(m.oldest), int(m.reached)}, ' ')
+  end
+  return table.concat(list, ';')
+end
+
+local function metersLongest(longest)
+  for i = 1, #meters do longest = math.max(longest, meters[i].longest) end
+  return longest
+end
+
+-- matches is a name or a "prefix.*".
+local function matches(pattern, name)
+  if string.sub(pattern, -1) == '*' then
+    return string.sub(name, 1, #pattern - 1) == string.sub(pattern, 1, -2)
+  end
+  return pattern == name
+end
+
+-- covers reports whether a meter counts an operation. What stands under "other"
+-- in a crowded ledger may be any.
+local function covers(m, op)
+  if m.covers[op] ~= nil then return m.covers[op] end
+  if not opNames then
+    opNames = {}
+    for name in string.gmatch(M.ops, '[^,]+') do opNames[#opNames + 1] = name end
+  end
+  local name, named, covered, excepted = opNames[op], false, false, false
+  if m.patterns ~= '-' then
+    for pattern in string.gmatch(m.patterns, '[^,]+') do
+      if string.sub(pattern, 1, 1) == '!' then
+        excepted = excepted or matches(string.sub(pattern, 2), name)
+      else
+        named = true
+        covered = covered or matches(pattern, name)
+      end
+    end
+  end
+  local answer = not excepted and (covered or not named)
+  if name == 'other' and #opNames >= 256 then answer = true end
+  m.covers[op] = answer
+  return answer
+end
+
+-- drain is the level at a later instant; every product stays below 2^53, which
+-- is checked where limits are made.
+local function drain(m, used, part, span)
+  if span <= 0 then return used, part end
+  local rest = math.fmod(span, m.period)
+  local whole = (span - rest) / m.period
+  if whole > math.floor(used / m.amount) then return 0, 0 end
+  part = part + m.amount * rest
+  local over = math.fmod(part, m.period)
+  used = used - m.amount * whole - (part - over) / m.period
+  if used <= 0 then return 0, 0 end
+  return used, over
+end
+
+-- levelAt is a meter's level at an instant, or at its last change.
+local function levelAt(m, at) return drain(m, m.used, m.part, at - m.at) end
+
+-- pour changes a meter at an instant; what is returned was charged age ago, and
+-- no more comes back than cannot have drained since.
+local function pour(m, amount, age, at)
+  m.used, m.part = levelAt(m, at)
+  m.at = math.max(m.at, at)
+  if amount >= 0 then
+    m.used = m.used + amount
+    return
+  end
+  local used, part = drain(m, -amount, 0, math.max(age, 0))
+  m.used, m.part = m.used - used, m.part - part
+  if m.part < 0 then m.used, m.part = m.used + 1, m.part + m.period end
+  if m.used <= 0 then m.used, m.part = 0, 0 end
+end
+
+-- replayAnew has a meter replayed from the beginning.
+local function replayAnew(m)
+  m.used, m.part, m.at, m.oldest, m.reached = 0, 0, 0, 0, -1
+end

@@ -1,0 +1,77 @@
+-- Sums who spent what of a budget, a page at a time.
+--
+-- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
+--       number
+-- ARGV  1 sig of the operations, as the caller knows   2 caller's clock, µs
+--       3 steps allowed   4 span, µs, or 0   5 o, j, r or n: by operation, job,
+--       region, run   6 how far an earlier page came, or empty
+-- Returns {status, clock, …}, the status as in charge.lua:
+--   0 {…, since, rows, how far it came: empty when to the end}; a row is {name, or
+--     the operation's number, units, calls, open}
+
+local raw = clock()
+local problem = load()
+if problem then return {6, int(raw), M.v} end
+if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
+if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
+if glitch(raw, tonumber(ARGV[2])) then return {4, int(raw)} end
+if not M.v then return {0, int(raw), '0', {}, ''} end
+problem = counted(0)
+if problem then return {5, int(raw), problem} end
+
+limitSteps = tonumber(ARGV[3])
+local now = math.max(raw, M.last)
+local above, since = math.max(M.gone, horizon(now)), 0
+if M.born <= above then since = above end
+if ARGV[4] ~= '0' then above = math.max(above, now - tonumber(ARGV[4])) end
+
+local sums, order = {}, {}
+local function sum(name, units, calls, open)
+  local row = sums[name]
+  if not row then
+    row = {0, 0, 0}
+    sums[name] = row
+    order[#order + 1] = name
+  end
+  row[1], row[2], row[3] = row[1] + units, row[2] + calls, row[3] + open
+end
+
+-- names are the groups of a page's entries.
+local part = ({j = '^([^|]*)', r = '^[^|]*|([^|]*)', n = '([^|]*)$'})[ARGV[5]]
+local function namesOf(list, n, op)
+  local names = {}
+  for at = 1, n, 1000 do
+    local to, ids = math.min(n, at + 999), {}
+    for i = at, to do
+      if part then ids[#ids + 1] = idOf(list[2 * i - 1]) else names[i] = tostring(op) end
+    end
+    local found = part and redis.call('HMGET', keyE, unpack(ids)) or {}
+    for i = 1, #found do names[at + i - 1] = string.match(parse(found[i]).labels, part) end
+  end
+  return names
+end
+
+local place, from = string.match(ARGV[6], '^(%d+) (-?%d+)$')
+place, from = tonumber(place or 1), tonumber(from or above)
+local came = ''
+while place <= 2 * nops do
+  local op = math.floor((place + 1) / 2)
+  local key = place % 2 == 1 and zkey(op) or ykey(op)
+  local list, n, reached, done = page(key, from, WHOLE, true)
+  local names = namesOf(list, n, op)
+  for i = 1, n do
+    local member = list[2 * i - 1]
+    sum(names[i], unitsOf(member), callsIn(member), tonumber(list[2 * i]) > now and 1 or 0)
+  end
+  if not done then
+    came = place .. ' ' .. int(reached)
+    break
+  end
+  place, from = place + 1, above
+end
+local rows = {}
+for i = 1, #order do
+  local row = sums[order[i]]
+  rows[i] = {order[i], int(row[1]), int(row[2]), int(row[3])}
+end
+return {0, int(raw), int(since), rows, came}
