@@ -125,28 +125,46 @@ func (c *Config) Path(path string) string {
 	return filepath.Join(filepath.Dir(c.File), path)
 }
 
-// Budgets are the names of all budgets, in the order of the file.
+// Budgets are the names of all budgets, in the order of the file, but for those
+// that a credential table "*" admits.
 func (c *Config) Budgets() []string {
 	var names []string
 	for _, u := range c.Upstreams {
 		for _, credential := range u.Credentials {
-			names = append(names, u.Name+"/"+credential.Label)
+			if credential.Label != AnyCredential {
+				names = append(names, u.Name+"/"+credential.Label)
+			}
 		}
 	}
 	return names
 }
 
-// Find is the upstream and credential of a budget; ErrUnknownBudget names those
-// there are.
+// AnyCredential is the label of a credential table that admits any label.
+const AnyCredential = "*"
+
+// Find is the upstream and credential of a budget, also one that a credential
+// table "*" admits; ErrUnknownBudget names those there are.
 func (c *Config) Find(budget string) (Upstream, Credential, error) {
+	var names []string
 	for _, u := range c.Upstreams {
+		label, ours := strings.CutPrefix(budget, u.Name+"/")
 		for _, credential := range u.Credentials {
-			if u.Name+"/"+credential.Label == budget {
+			names = append(names, u.Name+"/"+credential.Label)
+			if ours && credential.Label == label && label != AnyCredential {
 				return u, credential, nil
 			}
 		}
 	}
-	return Upstream{}, Credential{}, fmt.Errorf("%w %q: %s has %s", ErrUnknownBudget, budget, c.File, strings.Join(c.Budgets(), ", "))
+	for _, u := range c.Upstreams {
+		label, ours := strings.CutPrefix(budget, u.Name+"/")
+		for _, credential := range u.Credentials {
+			if ours && credential.Label == AnyCredential && ValidName(label) {
+				credential.Label = label
+				return u, credential, nil
+			}
+		}
+	}
+	return Upstream{}, Credential{}, fmt.Errorf("%w %q: %s has %s%s", ErrUnknownBudget, budget, c.File, strings.Join(names, ", "), DidYouMean(budget, names))
 }
 
 // Spec is what [New] needs for a budget of this configuration.

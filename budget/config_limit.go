@@ -1,16 +1,11 @@
 package budget
 
 import (
+	"maps"
 	"math/big"
+	"slices"
 	"strings"
-	"time"
 )
-
-// laterKeys are keys of kinds of limit that this version does not have.
-var laterKeys = []string{"precision", "guard", "refill", "concurrent", "per"}
-
-// maxWindow is the longest rolling window.
-const maxWindow = 366 * 24 * time.Hour
 
 // readLimit reads one limit; false when something is wrong with it.
 func (c *Config) readLimit(node Node, u Upstream) (Limit, bool) {
@@ -20,19 +15,29 @@ func (c *Config) readLimit(node Node, u Upstream) (Limit, bool) {
 		node.List() // notes it
 		return Limit{}, false
 	}
-	t := node.table([]string{"quota", "headroom", "limit", "counts", "operations", "window", "calendar", "timezone", "starts"}, laterKeys)
-	for _, key := range laterKeys {
-		if t[key].Exists() {
-			t[key].Fail("%s is not supported by this version: use a rolling window or a calendar", key)
-		}
-	}
+	t := node.Table("quota", "headroom", "limit", "counts", "operations", "per",
+		"window", "precision", "calendar", "timezone", "starts", "guard", "refill", "concurrent")
 	limit := Limit{Name: node.Key(), Counts: CountUnits}
 	if counts, ok := t["counts"].OneOf(string(CountUnits), string(CountCalls)); ok {
 		limit.Counts = Counts(counts)
 	}
 	c.readQuota(node, t, &limit)
 	limit.Operations = readOperations(t["operations"], u)
+	if _, ok := t["per"].OneOf("operation"); ok {
+		limit.PerOperation = true
+	}
 	limit.Window = readWindow(node, t)
+	if limit.Window.Kind == Concurrent {
+		if t["counts"].Exists() && limit.Counts != CountCalls {
+			t["counts"].Fail("counts = \"units\": a concurrent limit counts open reservations; leave counts out")
+		}
+		limit.Counts = CountCalls
+	}
+	if limit.Window.Kind == Bucket && len(node.doc.errors) == before {
+		if err := limit.checkBucket(); err != nil {
+			t["refill"].Fail("refill = %s: %s", t["refill"].show(), err)
+		}
+	}
 	return limit, len(node.doc.errors) == before
 }
 
@@ -103,74 +108,9 @@ func readOperations(node Node, u Upstream) []string {
 			matched = matched || matchOperation(name, operation)
 		}
 		if !matched {
-			node.Fail("operations: %q has no price: add it to [upstream.%s.costs], or mend the name", pattern, u.Name)
+			node.Fail("operations: %q has no price: add it to [upstream.%s.costs], or mend the name%s", pattern, u.Name,
+				DidYouMean(name, slices.Collect(maps.Keys(u.Costs))))
 		}
 	}
 	return patterns
-}
-
-// readWindow reads a rolling window or a calendar.
-func readWindow(node Node, t map[string]Node) Window {
-	hasLater := false
-	for _, key := range []string{"refill", "concurrent"} {
-		hasLater = hasLater || t[key].Exists()
-	}
-	switch {
-	case t["window"].Exists() && t["calendar"].Exists():
-		t["calendar"].Fail("window and calendar are both given: write two limits, one of each")
-		return Window{}
-	case t["window"].Exists():
-		for _, key := range []string{"timezone", "starts"} {
-			if t[key].Exists() {
-				t[key].Fail("%s belongs to a calendar: a rolling window has no reset; write calendar instead of window, or take %s out", key, key)
-			}
-		}
-		length, _ := t["window"].Duration(time.Millisecond, maxWindow)
-		return RollingWindow(length)
-	case t["calendar"].Exists():
-		return readCalendar(t)
-	case !hasLater:
-		node.Fail("limit %s has no window: write window = \"24h\" or calendar = \"day\"", node.Key())
-	}
-	return Window{}
-}
-
-// readCalendar reads all keys of a calendar, so that each fault is found.
-func readCalendar(t map[string]Node) Window {
-	before := len(t["calendar"].doc.errors)
-	length, _ := t["calendar"].OneOf(Quarter, Hour, Day, Month)
-	zone := "UTC"
-	if text, ok := t["timezone"].Text(); ok {
-		zone = text
-		if _, err := NewCalendar(Day, zone, 0); err != nil {
-			t["timezone"].Fail("%s", err)
-		}
-	}
-	starts, hasStart := readTimeOfDay(t["starts"])
-	if hasStart && (length == Quarter || length == Hour) {
-		t["starts"].Fail("starts: only a day or a month has a start of its own, not %q", length)
-	}
-	if len(t["calendar"].doc.errors) > before {
-		return Window{}
-	}
-	calendar, err := NewCalendar(length, zone, starts)
-	if err != nil {
-		t["calendar"].Fail("%s", err)
-		return Window{}
-	}
-	return CalendarWindow(calendar)
-}
-
-// readTimeOfDay reads "HH:MM" as the span since midnight.
-func readTimeOfDay(node Node) (time.Duration, bool) {
-	text, ok := node.Text()
-	if !ok {
-		return 0, false
-	}
-	at, err := time.Parse("15:04", text)
-	if err != nil {
-		node.Fail("%s = %q is no time of day: write \"00:00\" to \"23:59\"", node.Key(), text)
-		return 0, false
-	}
-	return time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute, true
 }

@@ -107,11 +107,12 @@ func (c *Config) readUpstream(node Node) Upstream {
 	if missing(t["credential"]) {
 		node.Fail("upstream %s has no credential: write [upstream.%s.credential.LABEL]; a table without keys will do where no secret is attached", u.Name, u.Name)
 	}
-	if c.Store.OutageAllowance == 0 {
-		warnOpen(t["on_store_error"])
-		for _, cost := range costs {
-			warnOpen(cost)
-		}
+	c.warnOpen(t["on_store_error"], u)
+	for _, cost := range costs {
+		c.warnOpen(cost, u)
+	}
+	if allLimits := len(u.Limits) == len(tables); allLimits {
+		u.warnLimits(tables)
 	}
 	return u
 }
@@ -122,14 +123,28 @@ func missing(node Node) bool {
 	return !node.Exists() || node.IsTable() && len(node.children()) == 0
 }
 
+// OpenIsClosed says why on_store_error = "open" is the same as "closed" for an
+// upstream, or nothing where it is not.
+func (c *Config) OpenIsClosed(u Upstream) string {
+	if c.Store.OutageAllowance == 0 {
+		return "on_store_error = \"open\" without [store] outage_allowance is the same as \"closed\""
+	}
+	for _, limit := range u.Limits {
+		if limit.Quota > 0 && limit.OutagePart == 0 {
+			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s keeps back no headroom that %d hosts could spend", limit.Name, c.Store.Hosts)
+		}
+	}
+	return ""
+}
+
 // warnOpen says that open means closed where nothing may be spent.
-func warnOpen(node Node) {
+func (c *Config) warnOpen(node Node, u Upstream) {
 	opens := node.value == string(Open)
 	if table, ok := node.value.(map[string]any); ok {
 		opens = table["on_store_error"] == string(Open)
 	}
-	if opens {
-		node.Warn("on_store_error = \"open\" without [store] outage_allowance is the same as \"closed\"")
+	if why := c.OpenIsClosed(u); opens && why != "" {
+		node.Warn("%s", why)
 	}
 }
 
@@ -180,16 +195,26 @@ func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 			if !limit.Covers(cost.Key()) {
 				continue
 			}
-			covered = true
+			covered = covered || limit.Window.Kind != Concurrent
 			if limit.Amount(units) > limit.Limit {
 				cost.Fail("operation %q costs %d, more than limit %s allows (%d): it could never be called; raise the limit or lower the cost",
 					cost.Key(), units, limit.Name, limit.Limit)
 			}
 		}
 		if !covered && allLimits {
-			cost.Fail("no limit covers operation %q: add it to a limit's operations, or write a limit without operations", cost.Key())
+			cost.Fail("no limit covers operation %q: add it to a limit's operations, or write a limit without operations%s", cost.Key(), u.onlyOpen(cost.Key()))
 		}
 	}
+}
+
+// onlyOpen says that a limit on open reservations is none on charges.
+func (u *Upstream) onlyOpen(operation string) string {
+	for _, limit := range u.Limits {
+		if limit.Covers(operation) {
+			return "; limit " + limit.Name + " counts open reservations alone, and a plain charge is none"
+		}
+	}
+	return ""
 }
 
 // checkUnknown finds a price for unknown operations that no call could pay.
@@ -203,9 +228,7 @@ func (u *Upstream) checkUnknown(node Node) {
 }
 
 func (c *Config) readCredential(node Node) Credential {
-	if node.Key() == "*" {
-		node.Fail("credential \"*\" is not supported by this version: name each credential")
-	} else {
+	if node.Key() != AnyCredential {
 		checkName(node, "credential")
 	}
 	t := node.Table("secret_env", "secret_file")

@@ -166,15 +166,12 @@ func (n Node) isTable() bool {
 
 // Table is the children of a table by key; each key that is not known is an
 // error.
-func (n Node) Table(known ...string) map[string]Node { return n.table(known, nil) }
-
-// table is Table, with keys that are read but not advised.
-func (n Node) table(known, unadvised []string) map[string]Node {
+func (n Node) Table(known ...string) map[string]Node {
 	table := map[string]Node{}
 	for _, child := range n.List() {
-		if !slices.Contains(known, child.key) && !slices.Contains(unadvised, child.key) {
+		if !slices.Contains(known, child.key) {
 			sorted := slices.Sorted(slices.Values(known))
-			child.Fail("unknown key %q: use one of %s", child.key, strings.Join(sorted, ", "))
+			child.Fail("unknown key %q: use one of %s%s", child.key, strings.Join(sorted, ", "), DidYouMean(child.key, known))
 			continue
 		}
 		table[child.key] = child
@@ -198,7 +195,7 @@ func (n Node) Text() (string, bool) {
 func (n Node) OneOf(choices ...string) (string, bool) {
 	s, ok := n.Text()
 	if ok && !slices.Contains(choices, s) {
-		n.Fail("%s = %q: use %s", n.key, s, quoteList(choices))
+		n.Fail("%s = %q: use %s%s", n.key, s, quoteList(choices), DidYouMean(s, slices.Clone(choices)))
 		return "", false
 	}
 	return s, ok

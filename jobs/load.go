@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -64,8 +65,8 @@ func (l *loader) job(node budget.Node) *Job {
 	j.readSpans(t)
 	if policy := t["on_store_error"].Policy(); policy != "" {
 		j.OnStoreError = policy
-		if policy == budget.Open && l.cfg.Store.OutageAllowance == 0 {
-			t["on_store_error"].Warn("on_store_error = \"open\" without [store] outage_allowance is the same as \"closed\"")
+		if why := l.cfg.OpenIsClosed(upstream); policy == budget.Open && why != "" {
+			t["on_store_error"].Warn("%s", why)
 		}
 	}
 	j.Floor, _ = t["floor"].Units(0)
@@ -99,7 +100,7 @@ func (l *loader) budget(job, node budget.Node, j *Job) (budget.Upstream, bool) {
 	}
 	upstream, credential, err := l.cfg.Find(name)
 	if err != nil {
-		node.Fail("budget = %q: there is none such%s", name, l.budgets())
+		node.Fail("budget = %q: there is none such%s%s", name, l.budgets(), budget.DidYouMean(name, l.cfg.Budgets()))
 		return budget.Upstream{}, false
 	}
 	j.Budget, j.credential, j.upstream = name, credential, upstream.Name
@@ -133,10 +134,13 @@ func checkOperation(node budget.Node, name string, upstream budget.Upstream, kno
 		return true
 	}
 	if _, priced := upstream.Costs[name]; !priced && !upstream.Unknown.Allowed {
-		node.Fail("operation %q has no price: add it to [upstream.%s.costs], or mend the name", name, upstream.Name)
+		node.Fail("operation %q has no price: add it to [upstream.%s.costs], or mend the name%s", name, upstream.Name,
+			budget.DidYouMean(name, slices.Collect(maps.Keys(upstream.Costs))))
 		return false
 	}
-	if !slices.ContainsFunc(upstream.Limits, func(limit budget.Limit) bool { return limit.Covers(name) }) {
+	if !slices.ContainsFunc(upstream.Limits, func(limit budget.Limit) bool {
+		return limit.Covers(name) && limit.Window.Kind != budget.Concurrent
+	}) {
 		node.Fail("no limit covers operation %q: add it to a limit's operations in [upstream.%s.limit]", name, upstream.Name)
 		return false
 	}

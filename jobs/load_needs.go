@@ -39,6 +39,9 @@ func (l *loader) needs(job budget.Node, t map[string]budget.Node, j *Job, operat
 // checkFits notes a job whose needs and floor stand above a limit.
 func checkFits(node budget.Node, j *Job, upstream budget.Upstream) {
 	for _, limit := range upstream.Limits {
+		if limit.Window.Kind == budget.Concurrent { // a plain charge is never open
+			continue
+		}
 		left := limit.Bound(j.Floor, false)
 		covered := false
 		for operation, calls := range j.Needs {

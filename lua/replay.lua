@@ -34,7 +34,7 @@ end
 local function replay(m, now)
   if m.reached == WHOLE then return true end
   local heap = {}
-  local from = math.max(m.reached, M.gone, horizon(now))
+  local from = math.max(m.reached, M.gone)
   for op = 1, nops do
     if covers(m, op) then
       local sources = {cursor(zkey(op), from, false)}

@@ -149,7 +149,6 @@ end
 -- use makes the windows of a batch live: {key, longest, p0, p1, p2, c0, c1} each. It
 -- returns the live windows in the batch's order.
 local function use(asked, now)
-  local h = horizon(now)
   for i = #wins, 1, -1 do
     local w = wins[i]
     if now > w.used + w.longest + WEEK then
@@ -159,8 +158,6 @@ local function use(asked, now)
       table.remove(wins, i)
     end
   end
-  if #gone > 0 then h = horizon(now) end
-  h = math.max(h, M.gone)
   local batch, no = {}, 0
   for i = 1, #wins do no = math.max(no, wins[i].no) end
   for i = 1, #asked do
@@ -168,7 +165,7 @@ local function use(asked, now)
     local w = winByKey[a.key]
     if not w then
       no = no + 1
-      w = {no = no, key = a.key, kind = string.sub(a.key, 1, 1), used = now, floor = h, adv = h}
+      w = {no = no, key = a.key, kind = string.sub(a.key, 1, 1), used = now, floor = M.gone, adv = M.gone}
       shape(w)
       wins[#wins + 1] = w
       winByKey[a.key] = w

@@ -195,7 +195,7 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 			view.Limits = append(view.Limits, v)
 			continue
 		}
-		if floor := l.floor(limit, now); floor > limit.Window.Cut(now) && l.born > 0 && l.born <= floor {
+		if floor := l.floor(limit); floor > limit.Window.Cut(now) && l.born > 0 && l.born <= floor {
 			v.Since = floor + 1
 		}
 		view.Limits = append(view.Limits, v)

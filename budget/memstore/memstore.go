@@ -136,7 +136,6 @@ func (l *ledger) use(limits []budget.Limit, now int64) {
 			delete(l.windows, key)
 		}
 	}
-	floor := max(l.gone, l.horizon(now))
 	for _, limit := range limits {
 		if limit.Window.Kind == budget.Bucket {
 			continue
@@ -144,7 +143,7 @@ func (l *ledger) use(limits []budget.Limit, now int64) {
 		key := limit.Window.Key()
 		w := l.windows[key]
 		if w == nil {
-			w = &window{shape: limit.Window, usedAt: now, floor: floor}
+			w = &window{shape: limit.Window, usedAt: now, floor: l.gone}
 			l.windows[key] = w
 		}
 		if now-w.usedAt >= budget.WindowUseNoted {
@@ -159,7 +158,7 @@ func (l *ledger) used(limit budget.Limit, at int64) (units int64) {
 	if limit.Window.Kind == budget.Bucket {
 		return l.meter(limit, at).used(at)
 	}
-	cut := max(limit.Window.Cut(at), l.floor(limit, at))
+	cut := max(limit.Window.Cut(at), l.floor(limit))
 	for _, e := range l.entries {
 		if e.score > cut && e.counts(limit) {
 			units += limit.Amount(e.units)
@@ -169,11 +168,11 @@ func (l *ledger) used(limit budget.Limit, at int64) (units int64) {
 }
 
 // floor is up to where a window knows nothing.
-func (l *ledger) floor(limit budget.Limit, now int64) int64 {
+func (l *ledger) floor(limit budget.Limit) int64 {
 	if w := l.windows[limit.Window.Key()]; w != nil {
 		return w.floor
 	}
-	return max(l.gone, l.horizon(now))
+	return l.gone
 }
 
 // fitsAt is the first instant after now at which use falls to room or below.
@@ -181,7 +180,7 @@ func (l *ledger) fitsAt(limit budget.Limit, now, room int64) int64 {
 	if limit.Window.Kind == budget.Bucket {
 		return l.meter(limit, now).reaches(now, room)
 	}
-	used, cut := l.used(limit, now), max(limit.Window.Cut(now), l.floor(limit, now))
+	used, cut := l.used(limit, now), max(limit.Window.Cut(now), l.floor(limit))
 	var counted []*entry
 	for _, e := range l.entries {
 		if e.score > cut && e.counts(limit) {

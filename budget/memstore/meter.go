@@ -150,7 +150,7 @@ func (l *ledger) begin(limit budget.Limit, now int64) *meter {
 	when := func(e *entry) int64 { return min(e.score, now) }
 	var held []*entry
 	for _, e := range l.entries {
-		if e.score > max(l.gone, l.horizon(now)) && e.counts(limit) && limit.Amount(e.units) > 0 {
+		if e.score > l.gone && e.counts(limit) && limit.Amount(e.units) > 0 {
 			held = append(held, e)
 		}
 	}

@@ -64,7 +64,7 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 	key := limit.Window.Key()
 	w, live := l.windows[key]
 	if !live {
-		if w, err = l.begin(limit.Window, now, max(l.gone, l.horizon(now))); err != nil {
+		if w, err = l.begin(limit.Window, now); err != nil {
 			return seen, err
 		}
 	}
@@ -91,12 +91,7 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 		return seen, err
 	}
 	seen.NextAt = limit.Window.Returns(first)
-	// A window that is not live knows no more than what is held, then as now.
-	floor := w.floor
-	if !live {
-		floor = max(l.gone, l.horizon(seen.NextAt))
-	}
-	seen.NextAmount, err = v.upTo(max(limit.Window.Cut(seen.NextAt), floor))
+	seen.NextAmount, err = v.upTo(max(limit.Window.Cut(seen.NextAt), w.floor))
 	return seen, err
 }
 

@@ -102,7 +102,7 @@ func (l *ledger) replay(m *meter, now int64, steps *int) (done bool, err error) 
 		}
 		read, upto := []row(nil), toTheEnd
 		for _, lane := range lanes {
-			rows, more, err := l.rows(lane, max(m.reached, l.gone, l.horizon(now)), toTheEnd, max(16, min(*steps, chunk)/len(lanes)))
+			rows, more, err := l.rows(lane, max(m.reached, l.gone), toTheEnd, max(16, min(*steps, chunk)/len(lanes)))
 			if err != nil {
 				return false, err
 			}

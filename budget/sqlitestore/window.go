@@ -145,7 +145,6 @@ func (l *ledger) use(limits []budget.Limit, now int64) error {
 			delete(l.windows, key)
 		}
 	}
-	floor := max(l.gone, l.horizon(now))
 	for _, limit := range limits {
 		if limit.Window.Kind == budget.Bucket {
 			continue
@@ -153,7 +152,7 @@ func (l *ledger) use(limits []budget.Limit, now int64) error {
 		w := l.windows[limit.Window.Key()]
 		if w == nil {
 			var err error
-			if w, err = l.begin(limit.Window, now, floor); err != nil {
+			if w, err = l.begin(limit.Window, now); err != nil {
 				return err
 			}
 			w.dirty = true
@@ -171,10 +170,10 @@ func (l *ledger) use(limits []budget.Limit, now int64) error {
 
 // begin makes a window live. Its totals are still to be built from the entries
 // that lie above its cut and are not forgotten.
-func (l *ledger) begin(shape budget.Window, now, floor int64) (*window, error) {
+func (l *ledger) begin(shape budget.Window, now int64) (*window, error) {
 	w := &window{
 		no: 1, key: shape.Key(), kind: shape.Kind, length: shape.Length, precise: shape.Precision, longest: shape.Longest(),
-		usedAt: now, floor: floor, lanes: map[int64]*total{}, next: none, shape: shape,
+		usedAt: now, floor: l.gone, lanes: map[int64]*total{}, next: none, shape: shape,
 	}
 	for _, other := range l.windows {
 		w.no = max(w.no, other.no+1)
@@ -183,7 +182,7 @@ func (l *ledger) begin(shape budget.Window, now, floor int64) (*window, error) {
 	if err != nil {
 		return nil, err
 	}
-	lower := max(w.cutAt(now), floor)
+	lower := max(w.cutAt(now), l.gone)
 	for _, lane := range lanes {
 		if lane%classes != classReleased {
 			w.lanes[lane] = &total{cut: lower, built: lower, next: none, dirty: true}

@@ -95,8 +95,8 @@ func testNewWindow(t *testing.T, w *world) {
 	w.limits = append(w.limits, rolling("long", 100, 24*time.Hour))
 	w.granted(item("c", "op", 1))
 	view := w.look().Limits[1]
-	if view.Used != 21 || view.Since != w.now-hour+1 {
-		t.Fatalf("view %+v, want 21 used since %d", view, w.now-hour+1)
+	if view.Used != 21 || view.Since != w.now-minute-hour+1 {
+		t.Fatalf("view %+v, want 21 used since %d", view, w.now-minute-hour+1)
 	}
 	w.limits = append(w.limits, rolling("middle", 100, 12*time.Hour)) // the longer one does not make it know more
 	w.granted(item("d", "op", 0))

@@ -1,0 +1,61 @@
+package budget
+
+import (
+	"slices"
+	"strings"
+)
+
+// dayUpstreams are upstreams known to grant a quota by the calendar, by what
+// their names hold, and the calendar to write.
+var dayUpstreams = []struct{ name, write string }{
+	{"youtube", `calendar = "day", timezone = "America/Los_Angeles"`},
+	{"gemini", `calendar = "day", timezone = "America/Los_Angeles"`},
+	{"strava", `calendar = "day"`},
+}
+
+// warnLimits notes what is legal but odd among an upstream's limits; tables are
+// their nodes.
+func (u *Upstream) warnLimits(tables []Node) {
+	for i, l := range u.Limits {
+		node := tables[i]
+		switch {
+		case l.Quota > 0 && l.Headroom == 0:
+			node.Warn("limit %s keeps nothing back of its quota: what others spend of it, and outages, have no room; write a headroom", l.Name)
+		case l.PerOperation && len(u.Costs) == 1 && !u.Unknown.Allowed:
+			node.Warn("limit %s is one for each operation, and there is only one: leave per out", l.Name)
+		}
+		for _, known := range dayUpstreams {
+			if strings.Contains(strings.ToLower(u.Name), known.name) && l.Quota > 0 && l.isRollingDay() && !u.hasCalendar(Day) {
+				node.Warn("limit %s trails 24 hours, but %s grants its quota by the calendar: rolling days may let two of them fall into one of the upstream's; add a limit with %s", l.Name, u.Name, known.write)
+			}
+		}
+		for _, other := range u.Limits {
+			if l.neverBinds(other) {
+				node.Warn("limit %s never binds: limit %s counts the same over the same time and allows no more", l.Name, other.Name)
+				break
+			}
+		}
+	}
+}
+
+func (l Limit) isRollingDay() bool {
+	return l.Window.Kind == Rolling && l.Window.Length == 86_400_000_000
+}
+
+func (u *Upstream) hasCalendar(length string) bool {
+	return slices.ContainsFunc(u.Limits, func(l Limit) bool {
+		return l.Window.Kind == CalendarKind && l.Window.Calendar.Length() == length
+	})
+}
+
+// neverBinds reports whether another limit refuses whatever this one would.
+func (l Limit) neverBinds(other Limit) bool {
+	if l.Name == other.Name || l.Counts != other.Counts || l.PerOperation != other.PerOperation || l.Window.Kind != other.Window.Kind ||
+		!slices.Equal(l.Operations, other.Operations) || l.Window.Key() != other.Window.Key() || l.Window.Refill != other.Window.Refill {
+		return false
+	}
+	if l.Limit == other.Limit { // of equals the one with a quota says more
+		return l.Quota == 0 && other.Quota > 0
+	}
+	return other.Limit < l.Limit
+}

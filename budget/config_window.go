@@ -1,0 +1,153 @@
+package budget
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxWindow is the longest rolling window.
+const maxWindow = 366 * 24 * time.Hour
+
+// windowKeys are the keys that say what a limit counts over, one of which each
+// limit has, and the keys that belong to each.
+var windowKeys = []struct {
+	key, example string
+	own          []string
+}{
+	{"window", `window = "24h"`, []string{"precision"}},
+	{"calendar", `calendar = "day"`, []string{"timezone", "starts", "guard"}},
+	{"refill", `refill = "50/s"`, nil},
+	{"concurrent", `concurrent = true`, nil},
+}
+
+// readWindow reads what a limit counts over.
+func readWindow(node Node, t map[string]Node) Window {
+	before := len(node.doc.errors)
+	kind := ""
+	var examples []string
+	for _, k := range windowKeys {
+		examples = append(examples, k.example)
+		if !t[k.key].Exists() {
+			continue
+		}
+		if kind != "" {
+			t[k.key].Fail("%s and %s are both given: write two limits, one of each", kind, k.key)
+			return Window{}
+		}
+		kind = k.key
+	}
+	if kind == "" {
+		node.Fail("limit %s has no window: write %s", node.Key(), strings.Join(examples[:len(examples)-1], ", ")+" or "+examples[len(examples)-1])
+		return Window{}
+	}
+	for _, k := range windowKeys {
+		for _, key := range k.own {
+			if k.key != kind && t[key].Exists() {
+				t[key].Fail("%s belongs to %s: write %s instead of %s, or take %s out", key, k.key, k.key, kind, key)
+			}
+		}
+	}
+	var window Window
+	switch kind {
+	case "window":
+		window = readRolling(t)
+	case "calendar":
+		window = readCalendar(t)
+	case "refill":
+		window = readRefill(t["refill"])
+	default:
+		if on, ok := t["concurrent"].Bool(); ok && !on {
+			t["concurrent"].Fail("concurrent = false bounds nothing: write concurrent = true, or another window")
+		}
+		window = ConcurrentWindow()
+	}
+	if len(node.doc.errors) > before {
+		return Window{}
+	}
+	return window
+}
+
+// readRolling reads a window and its precision.
+func readRolling(t map[string]Node) Window {
+	length, ok := t["window"].Duration(time.Millisecond, maxWindow)
+	if !ok || !t["precision"].Exists() {
+		return RollingWindow(length)
+	}
+	precision, _ := t["precision"].Duration(time.Duration(MinPrecision)*time.Microsecond, length)
+	return CoarseWindow(length, precision)
+}
+
+// periods are the units that a refill may name without a number.
+var periods = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+
+// readRefill reads "50/s" or "40000/24h": an amount and the period it comes in.
+func readRefill(node Node) Window {
+	text, ok := node.Text()
+	if !ok {
+		return Window{}
+	}
+	number, per, cut := strings.Cut(text, "/")
+	amount, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(number), "_", ""), 10, 64)
+	per = strings.TrimSpace(per)
+	period, named := periods[per]
+	if !named {
+		var bad error
+		if period, bad = time.ParseDuration(per); bad != nil {
+			cut = false
+		}
+	}
+	if !cut || err != nil {
+		node.Fail("refill = %q is no rate: write units and the time they come in, such as \"50/s\", \"1000/h\" or \"7/30s\"", text)
+		return Window{}
+	}
+	refill, err := NewRefill(amount, period)
+	if err != nil {
+		node.Fail("refill = %q: %s", text, err)
+		return Window{}
+	}
+	return BucketWindow(refill)
+}
+
+// readCalendar reads all keys of a calendar, so that each fault is found.
+func readCalendar(t map[string]Node) Window {
+	before := len(t["calendar"].doc.errors)
+	length, _ := t["calendar"].OneOf(Quarter, Hour, Day, Month)
+	zone := "UTC"
+	if text, ok := t["timezone"].Text(); ok {
+		zone = text
+		if _, err := NewCalendar(Day, zone, 0); err != nil {
+			t["timezone"].Fail("%s", err)
+		}
+	}
+	starts, hasStart := readTimeOfDay(t["starts"])
+	if hasStart && (length == Quarter || length == Hour) {
+		t["starts"].Fail("starts: only a day or a month has a start of its own, not %q", length)
+	}
+	guard, _ := t["guard"].Duration(time.Microsecond, time.Duration(MaxGuard)*time.Microsecond)
+	if len(t["calendar"].doc.errors) > before {
+		return Window{}
+	}
+	calendar, err := NewCalendar(length, zone, starts)
+	if err != nil {
+		t["calendar"].Fail("%s", err)
+		return Window{}
+	}
+	window := CalendarWindow(calendar)
+	window.Guard = guard.Microseconds()
+	return window
+}
+
+// readTimeOfDay reads "HH:MM" as the span since midnight.
+func readTimeOfDay(node Node) (time.Duration, bool) {
+	text, ok := node.Text()
+	if !ok {
+		return 0, false
+	}
+	at, err := time.Parse("15:04", text)
+	if err != nil {
+		node.Fail("%s = %q is no time of day: write \"00:00\" to \"23:59\"", node.Key(), text)
+		return 0, false
+	}
+	return time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute, true
+}
