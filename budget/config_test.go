@@ -262,7 +262,7 @@ func FuzzParseConfig(f *testing.F) {
 					t.Errorf("budget %q is listed but not found: %v", name, specErr)
 				}
 			}
-			if err == nil && len(c.Budgets()) == 0 {
+			if err == nil && len(c.Budgets()) == 0 && !strings.Contains(text, "*") {
 				t.Error("a configuration without errors has no budget")
 			}
 		}

@@ -8,7 +8,10 @@ import (
 // DidYouMean is "; did you mean …?" with the one of the known words that a
 // mistyped word comes closest to, or nothing when none is close.
 func DidYouMean(word string, known []string) string {
-	best, least := "", len(word)/3+2
+	if len(word) < 3 {
+		return ""
+	}
+	best, least := "", max(2, len(word)/4+1)
 	slices.Sort(known)
 	for _, k := range known {
 		if d := editDistance(word, k); d < least && k != word {

@@ -19,7 +19,14 @@ const (
 
 const chargeLong = `Charge one call to a budget before it is made. Exit code 0: it was charged, make
 the call. 75: its units do not fit now. 69: the store did not answer; send the
-same --id again to know whether it was charged.`
+same --id again to know whether it was charged.
+
+With --reserve the units are kept open for a while: settle them with what the
+call cost, or release them. With --wait it is charged as soon as it fits, or
+refused at once when that is too late. With --dry-run it is only looked at; a
+refusal then tells when something next comes back.
+
+Within a command job the labels are those of the run.`
 
 // chargeFlags are the flags of charge.
 type chargeFlags struct {
@@ -27,7 +34,29 @@ type chargeFlags struct {
 	units        int64
 	onStoreError string
 	timeout      time.Duration
+	wait         time.Duration
+	reserve      time.Duration
+	dryRun       bool
 	json         bool
+}
+
+// check finds wrong usage of the flags.
+func (f *chargeFlags) check(changed func(string) bool) error {
+	switch p := budget.Policy(f.onStoreError); {
+	case changed("timeout") && (f.timeout < minTimeout || f.timeout > maxTimeout):
+		return usage("--timeout %s: use %s to %s", f.timeout, minTimeout, maxTimeout)
+	case p != "" && p != budget.Open && p != budget.Closed:
+		return usage("--on-store-error %q: use open or closed", p)
+	case changed("id") && f.call.ID == "":
+		return usage("--id is empty: give 1 to 128 printable ASCII characters, or leave it out for a new one")
+	case changed("reserve") && (f.reserve < time.Second || f.reserve > budget.MaxLease):
+		return usage("--reserve %s: use 1s to %s", f.reserve, budget.SpanText(budget.MaxLease))
+	case changed("wait") && f.wait <= 0:
+		return usage("--wait %s: use more than 0, or leave it out", f.wait)
+	case changed("wait") && f.dryRun:
+		return usage("--wait and --dry-run are both given: what is only looked at needs no wait")
+	}
+	return nil
 }
 
 func newChargeCommand(a *app) *cobra.Command {
@@ -37,21 +66,19 @@ func newChargeCommand(a *app) *cobra.Command {
 		Short: "Charge one call, for a script",
 		Long:  chargeLong,
 		Example: `  quotactl charge youtube/key1 search.list && ./search.sh
-  quotactl charge youtube/key1 videos.list --floor 500 --json`,
-		Args: arguments(cobra.ExactArgs(2)),
+  quotactl charge youtube/key1 videos.list --floor 500 --json
+  quotactl charge youtube/key1 search.list --wait 2m
+  quotactl charge youtube/key1 search.list --reserve 5m --json`,
+		ValidArgsFunction: a.completeCall,
+		Args:              arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("units") {
 				f.call.Units = &f.units
 			}
-			if cmd.Flags().Changed("timeout") && (f.timeout < minTimeout || f.timeout > maxTimeout) {
-				return usage("--timeout %s: use %s to %s", f.timeout, minTimeout, maxTimeout)
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
 			}
-			if p := budget.Policy(f.onStoreError); p != "" && p != budget.Open && p != budget.Closed {
-				return usage("--on-store-error %q: use open or closed", p)
-			}
-			if cmd.Flags().Changed("id") && f.call.ID == "" {
-				return usage("--id is empty: give 1 to 128 printable ASCII characters, or leave it out for a new one")
-			}
+			a.labelsOfRun(cmd.Flags().Changed, &f.call.Labels)
 			f.call.Operation = args[1]
 			f.call.OnStoreError = budget.Policy(f.onStoreError)
 			ctx, stop := untilSignal(cmd.Context())
@@ -66,6 +93,10 @@ func newChargeCommand(a *app) *cobra.Command {
 	flags.BoolVar(&f.call.UseHeadroom, "use-headroom", false, "let the call spend what is kept back")
 	flags.StringVar(&f.call.Labels.Job, "job", "", "`JOB` that spends, a label")
 	flags.StringVar(&f.call.Labels.Region, "region", "", "`REGION` that spends, a label")
+	flags.StringVar(&f.call.Labels.Run, "run", "", "`RUN` that spends, a label")
+	flags.DurationVar(&f.wait, "wait", 0, "wait up to `SPAN` until it fits")
+	flags.DurationVar(&f.reserve, "reserve", 0, "keep the units open for `LEASE`, to settle or release")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "charge nothing, tell whether it would fit now")
 	flags.StringVar(&f.onStoreError, "on-store-error", "", "`POLICY` when the store is out of reach: open or closed")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`SPAN` the store has to decide (else the configuration's)")
 	flags.BoolVar(&f.json, "json", false, "answer in JSON, a refusal too")
@@ -89,18 +120,18 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 	if f.call.ID == "" {
 		f.call.ID = rand.Text() // known to the answer, whatever becomes of the charge
 	}
-	receipt, err := a.chargeOnce(ctx, cfg, name, f.call)
+	receipt, err := a.chargeOnce(ctx, cfg, name, f)
 	switch {
 	case f.json:
-		return errors.Join(err, writeJSON(a.stdout, newChargeAnswer(spec, f.call, receipt, err)))
+		return errors.Join(err, writeJSON(a.stdout, newChargeAnswer(spec, f, receipt, err)))
 	case err != nil:
 		return err
 	}
-	return a.writeReceipt(receipt)
+	return a.writeReceipt(receipt, f)
 }
 
 // chargeOnce opens the store for a single charge.
-func (a *app) chargeOnce(ctx context.Context, cfg *budget.Config, name string, call budget.Call) (budget.Receipt, error) {
+func (a *app) chargeOnce(ctx context.Context, cfg *budget.Config, name string, f chargeFlags) (budget.Receipt, error) {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return budget.Receipt{}, err
@@ -109,12 +140,53 @@ func (a *app) chargeOnce(ctx context.Context, cfg *budget.Config, name string, c
 	if err != nil {
 		return budget.Receipt{}, errors.Join(err, store.Close())
 	}
-	receipt, err := b.Charge(ctx, call)
+	receipt, err := f.charge(ctx, b)
 	return receipt, errors.Join(err, store.Close())
 }
 
-func (a *app) writeReceipt(r budget.Receipt) error {
+// charge does what the flags say.
+func (f *chargeFlags) charge(ctx context.Context, b *budget.Budget) (budget.Receipt, error) {
+	if f.dryRun {
+		return b.Would(ctx, f.call, f.reserve)
+	}
+	charge, reserve := b.Charge, b.Reserve
+	if f.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.wait)
+		defer cancel()
+		charge, reserve = b.Wait, b.WaitReserve
+	}
+	if f.reserve == 0 {
+		return charge(ctx, f.call)
+	}
+	reserved, err := reserve(ctx, f.call, f.reserve)
+	if err != nil {
+		return budget.Receipt{}, err
+	}
+	return reserved.Receipt, nil
+}
+
+// labelsOfRun completes the labels by those of the run that the program is
+// called in.
+func (a *app) labelsOfRun(changed func(string) bool, labels *budget.Labels) {
+	for _, l := range []struct {
+		flag, variable string
+		label          *string
+	}{{"job", "QUOTACTL_JOB", &labels.Job}, {"region", "QUOTACTL_REGION", &labels.Region}, {"run", "QUOTACTL_RUN", &labels.Run}} {
+		if value, ok := a.env(l.variable); ok && !changed(l.flag) {
+			*l.label = value
+		}
+	}
+}
+
+func (a *app) writeReceipt(r budget.Receipt, f chargeFlags) error {
 	charged := plural(int(r.Units), "unit")
+	if f.dryRun {
+		charged = "none; " + number(r.Units) + " would fit"
+	}
+	if f.reserve > 0 && !f.dryRun {
+		charged += " until " + showTime(r.At.Add(f.reserve))
+	}
 	if r.Replayed {
 		charged += ", charged before under this id"
 	}
@@ -138,6 +210,10 @@ type chargeAnswer struct {
 	RetryAt    instant  `json:"retry_at"`
 	At         instant  `json:"at"`     // the store's clock, where it is known
 	Source     text     `json:"source"` // null when the store did not decide
+	DryRun     bool     `json:"dry_run,omitempty"`
+	// Lease and LeaseUntil are those of a reservation; a replay keeps its first.
+	Lease      *seconds `json:"lease_seconds,omitempty"`
+	LeaseUntil *instant `json:"lease_until,omitempty"`
 }
 
 // price is what a call costs, nil when its operation has no price.
@@ -155,9 +231,13 @@ func price(spec budget.Spec, call budget.Call) *int64 {
 }
 
 // newChargeAnswer tells what became of a call: a receipt, or why not.
-func newChargeAnswer(spec budget.Spec, call budget.Call, r budget.Receipt, err error) chargeAnswer {
-	answer := chargeAnswer{Budget: spec.Name, Operation: call.Operation, ID: call.ID, Units: price(spec, call)}
+func newChargeAnswer(spec budget.Spec, f chargeFlags, r budget.Receipt, err error) chargeAnswer {
+	answer := chargeAnswer{Budget: spec.Name, Operation: f.call.Operation, ID: f.call.ID, Units: price(spec, f.call), DryRun: f.dryRun}
 	if err == nil {
+		if f.reserve > 0 && !f.dryRun && !r.Replayed {
+			lease, until := seconds(f.reserve), instant(r.At.Add(f.reserve))
+			answer.Lease, answer.LeaseUntil = &lease, &until
+		}
 		answer.Units, answer.Allowed, answer.Replayed = &r.Units, true, r.Replayed
 		answer.Remaining, answer.Limit = &r.Remaining, text(r.Limit)
 		answer.At, answer.Source = instant(r.At), text(r.Source)

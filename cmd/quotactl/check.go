@@ -20,6 +20,8 @@ func newCheckCommand(a *app) *cobra.Command {
 		Short: "Check the configuration, all errors at once",
 		Long: `Check the configuration and show all of its errors at once, each with its file
 and line. Exit code 2 when there are any; warnings alone are exit code 0.`,
+		Example: `  quotactl check
+  quotactl check -c team/costs.toml --json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error { return a.check(asJSON) },
 	}

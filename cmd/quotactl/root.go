@@ -43,8 +43,11 @@ Exit codes:
 
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "quotactl",
-		Short:         "Stay inside the quotas of other people's APIs",
+		Use:   "quotactl",
+		Short: "Stay inside the quotas of other people's APIs",
+		Example: `  quotactl run --once --sandbox
+  quotactl status
+  quotactl charge youtube/key1 search.list && ./search.sh`,
 		Long:          rootLong,
 		Version:       version(),
 		SilenceErrors: true,
@@ -55,7 +58,6 @@ func newRootCommand(a *app) *cobra.Command {
 			return a.resolve(cmd.Flags())
 		},
 		SuggestionsMinimumDistance: 2,
-		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(badFlag)
 	root.SetHelpCommand(newHelpCommand())
@@ -68,9 +70,14 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(
 		newStatusCommand(a),
 		newChargeCommand(a),
+		newSettleCommand(a),
+		newReleaseCommand(a),
+		newLedgerCommand(a),
+		newNextCommand(a),
 		newCheckCommand(a),
 		newSandboxCommand(a),
 		newRunCommand(a),
+		newVersionCommand(a),
 	)
 	return root
 }
@@ -78,9 +85,10 @@ func newRootCommand(a *app) *cobra.Command {
 // newHelpCommand is cobra's own, but for a command that there is not.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about a command",
-		Args:  arguments(cobra.MaximumNArgs(1)),
+		Use:     "help [COMMAND]",
+		Short:   "Help about a command",
+		Example: `  quotactl help charge`,
+		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			topic, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {

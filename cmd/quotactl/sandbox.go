@@ -19,7 +19,8 @@ func newSandboxCommand(a *app) *cobra.Command {
 		Long: `Serve a local upstream that speaks YouTube's paths and errors and enforces a
 true quota, reset at midnight Pacific, until it is interrupted. Its address goes
 to stdout; GET /_sandbox/usage tells what it has counted.`,
-		Args: arguments(cobra.NoArgs),
+		Example: `  quotactl sandbox --listen 127.0.0.1:8080 --quota 10000`,
+		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("quota") && cfg.Quota < 1 {
 				return usage("--quota %d: give 1 unit or more", cfg.Quota)

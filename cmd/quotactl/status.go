@@ -21,7 +21,10 @@ func newStatusCommand(a *app) *cobra.Command {
 		Short: "Show what is left of the budgets, and when more comes back",
 		Long: `Show for each limit what is used and left and when more comes back, and the jobs
 with their last and next pass. Nothing is spent.`,
-		Args: arguments(cobra.MaximumNArgs(1)),
+		Example: `  quotactl status
+  quotactl status youtube/key1 --json`,
+		ValidArgsFunction: a.completeBudget,
+		Args:              arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()

@@ -38,8 +38,12 @@ type limitJSON struct {
 	Since instant `json:"since"`
 	// Operations are the patterns covered; none covers all.
 	Operations []string `json:"operations"`
-	// Window is the window's length, for a calendar that of its current period.
-	Window      seconds   `json:"window_seconds"`
+	// Window is the window's length, for a calendar that of its current period;
+	// null for a bucket and for open reservations.
+	Window      *seconds  `json:"window_seconds"`
+	Precision   *seconds  `json:"precision_seconds,omitempty"`
+	Guard       *seconds  `json:"guard_seconds,omitempty"`
+	Refill      text      `json:"refill,omitempty"`
 	Calendar    text      `json:"calendar"`
 	Timezone    text      `json:"timezone"`
 	LockedUntil *instant  `json:"locked_until"`
@@ -77,7 +81,14 @@ func newLimitJSON(l budget.LimitStatus, at time.Time) limitJSON {
 	out := limitJSON{
 		Name: l.Name, Kind: string(l.Window.Kind), Limit: l.Limit.Limit, Used: l.Used, Remaining: l.Remaining,
 		Over: l.Over, Counts: string(l.Counts), Since: instant(l.Since), Operations: append([]string{}, l.Operations...),
-		Window: seconds(windowLength(l.Window, at)),
+	}
+	switch w := l.Window; w.Kind {
+	case budget.Bucket:
+		out.Refill = text(w.Refill.String())
+	case budget.Concurrent:
+	default:
+		length := seconds(windowLength(w, at))
+		out.Window, out.Precision, out.Guard = &length, span(w.Precision), span(w.Guard)
 	}
 	if l.Quota > 0 {
 		out.Quota, out.Headroom = &l.Quota, &l.Headroom
@@ -89,6 +100,15 @@ func newLimitJSON(l budget.LimitStatus, at time.Time) limitJSON {
 		out.NextReturn = &backJSON{At: instant(l.NextReturn), Units: l.NextAmount}
 	}
 	return out
+}
+
+// span is a span of µs, nil for none.
+func span(us int64) *seconds {
+	if us == 0 {
+		return nil
+	}
+	s := seconds(time.Duration(us) * time.Microsecond)
+	return &s
 }
 
 // windowLength is the length of the window at an instant.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,11 @@ func budgetText(b budget.Status) string {
 	if b.Remaining != nil {
 		heading += fmt.Sprintf(": %d units left", *b.Remaining)
 	}
-	out := wrap("", heading) + limitTable(b.Limits).String()
+	shown := slices.DeleteFunc(slices.Clone(b.Limits), func(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 })
+	out := wrap("", heading) + limitTable(shown).String()
+	if left := len(b.Limits) - len(shown); left > 0 {
+		out += wrap("  ", fmt.Sprintf("%s of one operation each with nothing used", plural(left, "limit")))
+	}
 	for _, l := range b.Limits {
 		for _, note := range notes(l) {
 			out += wrap("  ", l.Name+": "+note)
@@ -84,10 +89,20 @@ func notes(l budget.LimitStatus) []string {
 
 // kindText is "rolling 24h" or "calendar day".
 func kindText(w budget.Window) string {
-	if w.Calendar != nil {
+	text := func(us int64) string { return budget.SpanText(time.Duration(us) * time.Microsecond) }
+	switch {
+	case w.Kind == budget.Bucket:
+		return "bucket " + w.Refill.String()
+	case w.Kind == budget.Concurrent:
+		return "open at once"
+	case w.Guard > 0:
+		return "calendar " + w.Calendar.Length() + " + " + text(w.Guard)
+	case w.Calendar != nil:
 		return "calendar " + w.Calendar.Length()
+	case w.Precision > 0:
+		return "rolling " + text(w.Length) + " in " + text(w.Precision)
 	}
-	return "rolling " + budget.SpanText(time.Duration(w.Length)*time.Microsecond)
+	return "rolling " + text(w.Length)
 }
 
 func returnText(l budget.LimitStatus) string {

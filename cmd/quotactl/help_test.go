@@ -1,0 +1,60 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Each command says what it does, and shows a use of it.
+func TestEveryCommandHasHelp(t *testing.T) {
+	a := &app{env: noEnv, now: time.Now}
+	seen := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		seen++
+		if cmd.Short == "" || cmd.Example == "" {
+			t.Errorf("%s has no summary or no example", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRootCommand(a))
+	if seen < 11 {
+		t.Errorf("%d commands, want all of them", seen)
+	}
+}
+
+// Completion knows what the configuration holds.
+func TestCompletion(t *testing.T) {
+	path := writeConfig(t, `[upstream.shop.costs]
+"orders.get" = 1
+"orders.export" = 40
+[upstream.shop.limit.daily]
+limit = 100
+window = "24h"
+[upstream.shop.credential.main]
+[upstream.shop.credential.spare]
+[job.pull]
+budget = "shop/main"
+schedule = "0 * * * *"
+command = ["true"]
+`)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"charge", ""}, "shop/main\nshop/spare\n:4\n"},
+		{[]string{"charge", "shop/main", ""}, "orders.export\norders.get\n:4\n"},
+		{[]string{"ledger", ""}, "shop/main\nshop/spare\n:4\n"},
+		{[]string{"next", ""}, "pull\n:4\n"},
+		{[]string{"next", "pull", ""}, ":4\n"},
+	} {
+		got, _, code := runAt(t, time.Unix(0, 0), append([]string{cobra.ShellCompNoDescRequestCmd, c.args[0], "-c", path}, c.args[1:]...)...)
+		if got != c.want || code != exitDone {
+			t.Errorf("%q completes to %q, exit code %d; want %q", c.args, got, code, c.want)
+		}
+	}
+}

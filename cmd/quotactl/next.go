@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// The bounds of next's -n.
+const (
+	defaultNext = 20
+	maxNext     = 10_000
+)
+
+func newNextCommand(a *app) *cobra.Command {
+	var n int
+	var from string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "next [JOB…]",
+		Short: "Show the upcoming runs",
+		Long: `Show the upcoming runs of all jobs, or of those named, with the offset after its
+tick at which each starts. A job's next pass begins with the region that its last
+one did not come to; later passes are shown as if every pass came to all.`,
+		Example: `  quotactl next
+  quotactl next trending -n 8 --from 2026-12-01T00:00:00Z --json`,
+		ValidArgsFunction: a.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n < 1 || n > maxNext {
+				return usage("-n %d: use 1 to %d", n, maxNext)
+			}
+			start := a.now()
+			if from != "" {
+				at, err := time.Parse(time.RFC3339Nano, from)
+				if err != nil {
+					return usage("--from %q is no time: write it as 2026-12-01T00:00:00Z", from)
+				}
+				start = at
+			}
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return a.next(ctx, args, start, n, asJSON)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVarP(&n, "number", "n", defaultNext, "how many runs to show, `N` of 1 to 10000")
+	flags.StringVar(&from, "from", "", "show the runs after `TIME`, RFC 3339 (else after now)")
+	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+// nextRun is one upcoming run.
+type nextRun struct {
+	job, region string
+	tick, at    time.Time
+}
+
+type nextJSON struct {
+	Job    string  `json:"job"`
+	Region string  `json:"region"` // empty where the job names none
+	Tick   instant `json:"tick"`
+	At     instant `json:"at"`
+}
+
+func (a *app) next(ctx context.Context, names []string, from time.Time, n int, asJSON bool) error {
+	cfg, list, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	if list, err = chosenJobs(list, names); err != nil {
+		return err
+	}
+	regions, err := a.nextRegions(ctx, cfg, list)
+	if err != nil {
+		return err
+	}
+	runs := upcoming(list, regions, from, n)
+	if asJSON {
+		answer := struct {
+			Runs []nextJSON `json:"runs"`
+		}{[]nextJSON{}}
+		for _, r := range runs {
+			answer.Runs = append(answer.Runs, nextJSON{r.job, r.region, instant(r.tick), instant(r.at)})
+		}
+		return writeJSON(a.stdout, answer)
+	}
+	t := newTable("JOB", "REGION", "TICK", "AT", ">OFFSET")
+	for _, r := range runs {
+		t.add(r.job, cmp.Or(r.region, "-"), showTime(r.tick), showTime(r.at), budget.SpanText(r.at.Sub(r.tick)))
+	}
+	return t.write(a.stdout)
+}
+
+// chosenJobs are the jobs named, all for no names.
+func chosenJobs(list []*jobs.Job, names []string) ([]*jobs.Job, error) {
+	if len(names) == 0 {
+		return list, nil
+	}
+	var known []string
+	for _, job := range list {
+		known = append(known, job.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, usage("there is no job %q; there is %s%s", name, strings.Join(known, ", "), budget.DidYouMean(name, slices.Clone(known)))
+		}
+	}
+	return slices.DeleteFunc(list, func(job *jobs.Job) bool { return !slices.Contains(names, job.Name) }), nil
+}
+
+// nextRegions are the regions that the jobs' next passes begin with.
+func (a *app) nextRegions(ctx context.Context, cfg *budget.Config, list []*jobs.Job) (regions map[string]string, err error) {
+	store, err := a.openStore(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store))
+	defer cancel()
+	regions = map[string]string{}
+	for _, job := range list {
+		state, err := store.Job(ctx, job.Name)
+		if err != nil {
+			return nil, fmt.Errorf("next runs of job %s: %w", job.Name, err)
+		}
+		regions[job.Name] = state.NextRegion
+	}
+	return regions, nil
+}
+
+// upcoming are the first n runs after an instant, in the order they start.
+func upcoming(list []*jobs.Job, regions map[string]string, from time.Time, n int) []nextRun {
+	var runs []nextRun
+	for _, job := range list {
+		tick, order := from, job.Order(regions[job.Name])
+		for i := 0; i < n; {
+			if tick = job.Next(tick); tick.IsZero() {
+				break
+			}
+			for place, region := range order {
+				runs = append(runs, nextRun{job.Name, region, tick, tick.Add(job.Offset(place))})
+				i++
+			}
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b nextRun) int { return a.at.Compare(b.at) })
+	return runs[:min(n, len(runs))]
+}

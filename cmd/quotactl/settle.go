@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func newSettleCommand(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "settle BUDGET ID UNITS",
+		Short: "Record what a reserved call cost",
+		Long: `Record the actual cost of a call that was charged with --reserve, also above what
+was reserved. The same value again is the same settlement; another one is a
+conflict (exit code 1).`,
+		Example: `  id=$(quotactl charge shop/main orders.export --reserve 5m --json | jq -r .id)
+  quotactl settle shop/main "$id" 37`,
+		Args:              arguments(cobra.ExactArgs(3)),
+		ValidArgsFunction: a.completeBudget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			units, err := strconv.ParseInt(args[2], 10, 64)
+			if err != nil {
+				return usage("units %q: use a whole number from 0 to %d", args[2], budget.MaxUnits)
+			}
+			return a.endReservation(cmd.Context(), finishAnswer{Budget: args[0], ID: args[1], Units: &units, Settled: true}, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+func newReleaseCommand(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "release BUDGET ID",
+		Short: "Give back the units of a reserved call that was never sent",
+		Long: `Give back the units of a call that was charged with --reserve and never sent. Past
+its lease it counts as sent: then it is too late (exit code 1).`,
+		Example:           `  quotactl release shop/main 6GWTVXA3CHTQK5ZVCJZJXGV4VT`,
+		Args:              arguments(cobra.ExactArgs(2)),
+		ValidArgsFunction: a.completeBudget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.endReservation(cmd.Context(), finishAnswer{Budget: args[0], ID: args[1], Released: true}, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+// finishAnswer is the JSON answer of settle and release.
+type finishAnswer struct {
+	Budget   string `json:"budget"`
+	ID       string `json:"id"`
+	Units    *int64 `json:"units,omitempty"`
+	Settled  bool   `json:"settled,omitempty"`
+	Released bool   `json:"released,omitempty"`
+}
+
+// endReservation settles or releases, and says so.
+func (a *app) endReservation(ctx context.Context, what finishAnswer, asJSON bool) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	err := a.onBudget(ctx, what.Budget, func(b *budget.Budget) error {
+		if what.Released {
+			return b.Release(ctx, what.ID)
+		}
+		return b.Settle(ctx, what.ID, *what.Units)
+	})
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return writeJSON(a.stdout, what)
+	}
+	did := "released"
+	if what.Settled {
+		did = fmt.Sprintf("settled at %s", plural(int(*what.Units), "unit"))
+	}
+	t := newTable("BUDGET", "ID", "DONE")
+	t.add(what.Budget, what.ID, did)
+	return t.write(a.stdout)
+}
+
+// onBudget opens the store for one thing to do on a budget.
+func (a *app) onBudget(ctx context.Context, name string, do func(*budget.Budget) error) error {
+	cfg, _, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	if _, err := cfg.Spec(name); err != nil {
+		return err
+	}
+	store, err := a.openStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	b, err := a.budget(cfg, store, name)
+	if err == nil {
+		err = do(b)
+	}
+	return errors.Join(err, store.Close())
+}
