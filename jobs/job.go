@@ -32,6 +32,7 @@ type Job struct {
 	Fetch   *Fetch
 	Command []string
 
+	config     string // the configuration's file
 	credential budget.Credential
 	upstream   string
 }

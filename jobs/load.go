@@ -56,7 +56,7 @@ func faults(cfg *budget.Config) int {
 
 // job reads one [job.NAME] table.
 func (l *loader) job(node budget.Node) *Job {
-	j := &Job{Name: node.Key(), Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait}
+	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait}
 	t := node.Table("budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
 		"floor", "parallel", "max_wait", "operation", "needs", "fetch", "command")
 	upstream, known := l.budget(node, t["budget"], j)

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -99,6 +100,12 @@ command = ["./fetch.sh", "{region}"]
 	if s := large.Schedule; s.Zone().String() != "Europe/Berlin" {
 		t.Errorf("zone %s", s.Zone())
 	}
+	for _, j := range list {
+		if j.config != cfg.File {
+			t.Errorf("job %s is of %q", j.Name, j.config)
+		}
+		j.config = ""
+	}
 	small.Schedule, large.Schedule, script.Schedule = nil, nil, nil
 	key1 := budget.Credential{Label: "key1", SecretEnv: "YOUTUBE_API_KEY"}
 	for i, want := range []*Job{
@@ -132,7 +139,11 @@ command = ["./fetch.sh", "{region}"]
 		}
 	}
 	if _, err := New(list, Options{Budgets: map[string]*budget.Budget{"youtube/key1": {}}}); err == nil || !strings.Contains(err.Error(), "script") {
-		t.Errorf("New took a command job: %v", err)
+		t.Errorf("New took a job without its budget: %v", err)
+	}
+	both := Options{Budgets: map[string]*budget.Budget{"youtube/key1": {}, "open/none": {}}, Sandbox: &url.URL{}}
+	if _, err := New(list, both); err == nil || !strings.Contains(err.Error(), "command job") {
+		t.Errorf("New took a command job beside a sandbox: %v", err)
 	}
 }
 

@@ -23,7 +23,8 @@ const (
 	Lost Outcome = "lost"
 )
 
-// The reasons that stand beside an outcome; a failed status is "status 403".
+// The reasons that stand beside an outcome; a failed status is "status 403", a
+// command's "exit 3" or "signal killed", an exhausted one's "exit 75".
 const (
 	ReasonLimit       = "limit"       // exhausted: a limit of the budget
 	ReasonExhausted   = "exhausted"   // skipped: a region before it was exhausted
@@ -40,6 +41,7 @@ const (
 	ReasonNetwork     = "network"     // failed: no answer, or not all of it
 	ReasonBody        = "body"        // failed: an answer that is not what the job expects
 	ReasonOutput      = "output"      // failed: the file could not be written
+	ReasonCommand     = "command"     // failed: the command could not be started
 	ReasonTick        = "tick"        // failed: no second is free for a manual pass
 )
 

@@ -40,7 +40,7 @@ func (p *pass) runAll(order []string) []Run {
 		}
 		running.Go(func() {
 			defer func() { <-slots }()
-			end := p.run(run)
+			end := p.runOne(run)
 			p.ended(run, end)
 			if end != nil && end.outcome == Exhausted {
 				over.once.Do(func() { close(over.done) })
@@ -59,6 +59,14 @@ func (p *pass) runAll(order []string) []Run {
 		}
 	}
 	return runs
+}
+
+// runOne does what the job does for one region.
+func (p *pass) runOne(run *Run) *ending {
+	if p.job.Fetch == nil {
+		return p.runCommand(run)
+	}
+	return p.run(run)
 }
 
 // spent tells the regions still to be started that one before them was
@@ -164,11 +172,19 @@ func (p *pass) ended(run *Run, end *ending) {
 		p.options.Report(p.job, p.tick, *run)
 		return
 	}
-	fields := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region), "operation", p.job.Fetch.Operation, "outcome", run.Outcome}
+	fields := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region)}
+	if p.job.Fetch != nil {
+		fields = append(fields, "operation", p.job.Fetch.Operation)
+	}
+	fields = append(fields, "outcome", run.Outcome)
 	if run.Reason != "" {
 		fields = append(fields, "reason", run.Reason)
 	}
-	fields = append(fields, "pages", run.Pages, "units", run.Units, "output", run.Output)
+	if p.job.Fetch != nil {
+		fields = append(fields, "pages", run.Pages, "units", run.Units, "output", run.Output)
+	} else {
+		fields = append(fields, "units", run.Units)
+	}
 	if run.Error != "" {
 		fields = append(fields, "error", run.Error)
 	}

@@ -32,6 +32,9 @@ type Options struct {
 	// Transport sends the requests. It must send each once and follow no
 	// redirect: what is sent was charged. Nil is one that keeps to that.
 	Transport http.RoundTripper
+	// StoreURL is handed to commands as QUOTACTL_STORE, when the store is another
+	// than their configuration's.
+	StoreURL string
 	// Sandbox is the address, scheme and host, of a sandbox upstream that
 	// stands for all upstreams; no secret is then read or sent.
 	Sandbox *url.URL
@@ -46,12 +49,12 @@ type Runner struct {
 	report  sync.Mutex // lets one run at a time be reported
 }
 
-// New makes a Runner. The error names a job that is no fetch job, or whose
-// budget the options lack.
+// New makes a Runner. The error names a job whose budget the options lack, or
+// one that is no fetch job where a sandbox stands for the upstreams.
 func New(list []*Job, options Options) (*Runner, error) {
 	for _, j := range list {
-		if j.Fetch == nil {
-			return nil, fmt.Errorf("job %s is a command job, which this version does not run: give it a fetch table, or take it out", j.Name)
+		if j.Fetch == nil && options.Sandbox != nil {
+			return nil, fmt.Errorf("job %s is a command job: a sandbox stands for the upstreams of fetch jobs only", j.Name)
 		}
 		if options.Budgets[j.Budget] == nil {
 			return nil, fmt.Errorf("job %s: its budget %s is not open", j.Name, j.Budget)

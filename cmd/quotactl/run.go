@@ -71,7 +71,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	if list, err = a.chooseJobs(list, names, f.sandbox); err != nil {
 		return err
 	}
-	options := jobs.Options{Log: a.logger(), Now: a.now, Env: a.env, Budgets: map[string]*budget.Budget{}}
+	options := jobs.Options{Log: a.logger(), Now: a.now, Env: a.env, Budgets: map[string]*budget.Budget{}, StoreURL: a.storeURL}
 	ctx, drain, done := stages(ctx, options.Log)
 	defer done()
 	var upstream *upstream
@@ -108,8 +108,8 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	return runner.Run(ctx, drain, f.now)
 }
 
-// chooseJobs picks the jobs named, or all. Command jobs are refused, or left
-// out where a sandbox stands for the upstreams.
+// chooseJobs picks the jobs named, or all. Command jobs are left out where a
+// sandbox stands for the upstreams.
 func (a *app) chooseJobs(list []*jobs.Job, names []string, inSandbox bool) ([]*jobs.Job, error) {
 	if len(list) == 0 {
 		return nil, usage("%s has no jobs: write [job.NAME] with a budget, a schedule and a fetch table", a.configPath)
@@ -133,6 +133,9 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, inSandbox bool) ([]*j
 			chosen = append(chosen, job)
 		}
 	}
+	if !inSandbox {
+		return chosen, nil
+	}
 	var fetches []*jobs.Job
 	var commands []string
 	for _, job := range chosen {
@@ -141,12 +144,6 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, inSandbox bool) ([]*j
 			continue
 		}
 		fetches = append(fetches, job)
-	}
-	switch {
-	case len(commands) == 0:
-		return fetches, nil
-	case !inSandbox:
-		return nil, usage("command jobs are not run by this version: %s; give them a fetch table, take them out, or name the others with --once", strings.Join(commands, ", "))
 	}
 	for _, name := range commands {
 		a.logger().Warn("command job skipped: a sandbox stands for fetch jobs' upstreams only", "job", name)
