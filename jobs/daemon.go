@@ -33,6 +33,7 @@ func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) 
 		}
 	}
 	for !stopped(ctx, drain) {
+		r.options.Observe.Looked()
 		timer := time.NewTimer(agenda.wait())
 		select {
 		case <-timer.C:
@@ -97,6 +98,7 @@ func (a *agenda) due() []start {
 			tick = latest
 		}
 		a.next[j] = j.Next(now)
+		a.options.Observe.TickStarted(j, now.Sub(tick))
 		starts = append(starts, start{job: j, tick: tick})
 	}
 	return starts

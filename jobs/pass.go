@@ -55,6 +55,7 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, s start) Pass 
 	if end != nil {
 		record.Outcome, record.Reason, record.Error = end.outcome, end.reason, end.Error()
 		p.log.Log(ctx, max(level(end.outcome), slog.LevelWarn), "pass not started", "tick", formatTick(p.tick), "outcome", end.outcome, "reason", end.reason, "error", record.Error)
+		r.options.Observe.PassEnded(s.job, record.Outcome)
 		return Pass{s.job.Name, record}
 	}
 	p.log.Debug("pass began", "tick", formatTick(p.tick), "first", state.NextRegion)
@@ -70,6 +71,7 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, s start) Pass 
 	helpers.Wait()
 	record.conclude()
 	p.end(ctx, record)
+	r.options.Observe.PassEnded(s.job, record.Outcome)
 	return Pass{s.job.Name, record}
 }
 

@@ -29,7 +29,7 @@ func (p *pass) runAll(order []string) []Run {
 	for ; started < len(order); started++ {
 		run := &runs[started]
 		run.Region = order[started]
-		rest = p.admit(started, began, slots, over)
+		rest = p.admit(started, run.Region, began, slots, over)
 		if rest != nil && rest.outcome != Failed {
 			break
 		}
@@ -79,7 +79,7 @@ type spent struct {
 // admit lets the region at a place start: when its offset has come, a slot is
 // free, and what it needs would fit. With a nil or failed ending the slot is
 // taken.
-func (p *pass) admit(place int, began time.Time, slots chan struct{}, over *spent) *ending {
+func (p *pass) admit(place int, region string, began time.Time, slots chan struct{}, over *spent) *ending {
 	if !p.once {
 		timer := time.NewTimer(time.Until(began.Add(p.job.Offset(place))))
 		defer timer.Stop()
@@ -100,12 +100,12 @@ func (p *pass) admit(place int, began time.Time, slots chan struct{}, over *spen
 	case <-p.soft.Done():
 		return cut(p.soft)
 	default:
-		return p.look(over)
+		return p.look(region, over)
 	}
 }
 
 // look waits until what a run needs would fit, at most the job's MaxWait.
-func (p *pass) look(over *spent) *ending {
+func (p *pass) look(region string, over *spent) *ending {
 	latest := time.Now().Add(p.job.MaxWait)
 	for {
 		err := p.budget.Room(p.hard, p.job.Needs, p.job.Floor)
@@ -118,7 +118,7 @@ func (p *pass) look(over *spent) *ending {
 			return end
 		}
 		waits := refused.RetryAfter > 0 && !time.Now().Add(refused.RetryAfter).After(latest)
-		p.logRefusal(p.log, refused, waits)
+		p.logRefusal(p.log.With("region", region, "run", p.job.runLabel(p.tick, region)), refused, waits)
 		if !waits {
 			return end
 		}
@@ -166,6 +166,7 @@ func (p *pass) ended(run *Run, end *ending) {
 			run.Error = end.err.Error()
 		}
 	}
+	p.options.Observe.RunEnded(p.job, run.Region, run.Outcome)
 	if p.options.Report != nil {
 		p.report.Lock()
 		defer p.report.Unlock()

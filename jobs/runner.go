@@ -32,6 +32,8 @@ type Options struct {
 	// Transport sends the requests. It must send each once and follow no
 	// redirect: what is sent was charged. Nil is one that keeps to that.
 	Transport http.RoundTripper
+	// Observe is told what happens, for metrics; nil is nobody.
+	Observe Observer
 	// StoreURL is handed to commands as QUOTACTL_STORE, when the store is another
 	// than their configuration's.
 	StoreURL string
@@ -68,6 +70,9 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	if options.Env == nil {
 		options.Env = os.LookupEnv
+	}
+	if options.Observe == nil {
+		options.Observe = nobody{}
 	}
 	if options.Transport == nil {
 		options.Transport = oneRequestTransport()

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -18,6 +19,7 @@ import (
 type runFlags struct {
 	once, now, sandbox, json bool
 	quota                    int64 // the sandbox's; 0 for its default
+	listen                   string
 }
 
 func newRunCommand(a *app) *cobra.Command {
@@ -45,10 +47,19 @@ configuration and are used again the next time.`,
 				return usage("jobs are named with --once only: quotactl run --once %s", strings.Join(names, " "))
 			case f.json && !f.once:
 				return usage("--json goes with --once; the daemon's log has --log-format json")
+			case f.listen != "" && f.once:
+				return usage("--listen is the daemon's: leave --once out")
 			case cmd.Flags().Changed("quota") && !f.sandbox:
 				return usage("--quota is the sandbox's: give --sandbox too")
 			case cmd.Flags().Changed("quota") && f.quota < 1:
 				return usage("--quota %d: give 1 unit or more", f.quota)
+			}
+			if f.listen != "" {
+				address, err := listenAddress(f.listen)
+				if err != nil {
+					return err
+				}
+				f.listen = address
 			}
 			return a.runJobs(cmd.Context(), names, f)
 		},
@@ -58,6 +69,7 @@ configuration and are used again the next time.`,
 	flags.BoolVar(&f.now, "now", false, "start the daemon with a pass of each job")
 	flags.BoolVar(&f.sandbox, "sandbox", false, "fetch from a local sandbox upstream; no key is needed")
 	flags.BoolVar(&f.json, "json", false, "with --once: answer in JSON")
+	flags.StringVar(&f.listen, "listen", "", "serve /metrics, /healthz and /readyz at `ADDRESS`, a port of this machine or host:port")
 	flags.Int64Var(&f.quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants a Pacific day (default %d)", sandbox.DefaultQuota))
 	return cmd
 }
@@ -90,16 +102,28 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	options.State = store
+	metered := &meteredStore{Backend: store}
 	for _, job := range list {
 		if options.Budgets[job.Budget] != nil {
 			continue
 		}
-		if options.Budgets[job.Budget], err = a.budget(cfg, store, job.Budget); err != nil {
+		if options.Budgets[job.Budget], err = a.budget(cfg, metered, job.Budget); err != nil {
 			return err
 		}
 	}
+	timeout := open.Timeout(a.storeAt(cfg), cfg.Store)
+	metered.metrics = newMetrics(options.Budgets, timeout)
 	if f.once {
 		return a.runOnce(ctx, drain, list, options, upstream, f.json)
+	}
+	options.Observe = metered.metrics
+	if f.listen != "" {
+		serving := &listener{metrics: metered.metrics, budgets: options.Budgets, drain: drain, timeout: timeout}
+		stop, failed := serving.serve(ctx, f.listen, a)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	runner, err := jobs.New(list, options)
 	if err != nil {

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// nearMiss is the share of a limit that is left when a grant is a near miss.
+const nearMiss = 0.05
+
+// otherOperation stands for all operations that have no price, so that the
+// labels stay bounded.
+const otherOperation = "other"
+
+// metrics are what the daemon counts. It observes the jobs and, through
+// meteredStore, the store. All labels are names of the configuration.
+type metrics struct {
+	registry *prometheus.Registry
+	known    map[string]map[string]bool // the priced operations, by budget
+
+	decisions, units, nearMisses *prometheus.CounterVec
+	passes, runs                 *prometheus.CounterVec
+	store, lateness              *prometheus.HistogramVec
+	breaker                      prometheus.Gauge
+
+	pulse pulse
+}
+
+// newMetrics makes the metrics of the budgets of a configuration.
+func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "quotactl", Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		registry: prometheus.NewRegistry(), known: map[string]map[string]bool{},
+		decisions:  counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
+		units:      counter("units_total", "Units charged by this process.", "budget", "operation"),
+		nearMisses: counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
+		passes:     counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
+		runs:       counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
+		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "quotactl", Name: "store_seconds", Help: "How long the store took to answer, by what it was asked.",
+			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2},
+		}, []string{"call"}),
+		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "quotactl", Name: "tick_lateness_seconds", Help: "How long after its tick a pass was started.",
+			Buckets: []float64{.01, .05, .1, .5, 1, 5, 30, 60, 300, 3600},
+		}, []string{"job"}),
+		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "quotactl", Name: "breaker_open", Help: "1 while the store counts as out of reach: the last call got no answer.",
+		}),
+	}
+	for name, b := range budgets {
+		m.known[name] = map[string]bool{}
+		for operation := range b.Spec().Costs {
+			m.known[name][operation] = true
+		}
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version()},
+	})
+	info.Set(1)
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.passes, m.runs, m.store, m.lateness, m.breaker, info,
+		newLimitCollector(budgets, timeout), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// operation is the label of an operation.
+func (m *metrics) operation(budget, operation string) string {
+	if m.known[budget][operation] {
+		return operation
+	}
+	return otherOperation
+}
+
+// results are the labels of decisions.
+var results = map[budget.Result]string{
+	budget.Granted: "granted", budget.Refused: "exhausted", budget.NeverFits: "never_fits", budget.Conflict: "conflict",
+	budget.Late: "late", budget.Overflow: "too_many_units", budget.Interrupted: "late", budget.OutcomeUnknown: "unavailable",
+}
+
+// decided counts a batch's decisions; all of it is unavailable when the store
+// failed.
+func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err error) {
+	for i, item := range batch.Items {
+		operation := m.operation(batch.Budget, item.Operation)
+		if err != nil {
+			m.decisions.WithLabelValues(batch.Budget, operation, "unavailable", "none").Inc()
+			continue
+		}
+		d := decisions.Items[i]
+		result := results[d.Result]
+		if d.Replayed {
+			result = "replayed"
+		}
+		m.decisions.WithLabelValues(batch.Budget, operation, result, budget.SourceStore).Inc()
+		if d.Result != budget.Granted || d.Replayed {
+			continue
+		}
+		m.units.WithLabelValues(batch.Budget, operation).Add(float64(d.Units))
+		if d.Limit < 0 {
+			continue
+		}
+		if limit := batch.Limits[d.Limit]; float64(d.Remaining) < nearMiss*float64(limit.Limit) {
+			name := limit.Name
+			if !m.known[batch.Budget][item.Operation] && len(limit.Operations) == 1 {
+				name = otherOperation // an unpriced operation's own
+			}
+			m.nearMisses.WithLabelValues(batch.Budget, name).Inc()
+		}
+	}
+}
+
+// The methods of jobs.Observer.
+
+func (m *metrics) Looked() { m.pulse.beat() }
+
+func (m *metrics) TickStarted(job *jobs.Job, late time.Duration) {
+	m.lateness.WithLabelValues(job.Name).Observe(late.Seconds())
+}
+
+func (m *metrics) RunEnded(job *jobs.Job, region string, outcome jobs.Outcome) {
+	m.runs.WithLabelValues(job.Name, region, string(outcome)).Inc()
+}
+
+func (m *metrics) PassEnded(job *jobs.Job, outcome jobs.Outcome) {
+	m.passes.WithLabelValues(job.Name, string(outcome)).Inc()
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// limitsFresh is how long what was read of the limits is shown again, so that
+// scrapes do not keep the store busy.
+const limitsFresh = 5 * time.Second
+
+// limitCollector reads the limits' use when it is asked for. What cannot be read
+// within the store's timeout is left out.
+type limitCollector struct {
+	budgets                map[string]*budget.Budget
+	timeout                time.Duration
+	used, limit, remaining *prometheus.Desc
+
+	mu   sync.Mutex // guards all below
+	seen []budget.Status
+	at   time.Time
+}
+
+func newLimitCollector(budgets map[string]*budget.Budget, timeout time.Duration) *limitCollector {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("quotactl_limit_"+name, help, []string{"budget", "limit"}, nil)
+	}
+	return &limitCollector{
+		budgets: budgets, timeout: timeout,
+		used:      desc("used", "What a limit has used, in what it counts."),
+		limit:     desc("limit", "What may be spent of a limit: quota less headroom, or the cap itself."),
+		remaining: desc("remaining", "What is left of a limit."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- c.used
+	to <- c.limit
+	to <- c.remaining
+}
+
+// Collect implements prometheus.Collector.
+func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
+	for _, status := range c.read() {
+		for _, l := range status.Limits {
+			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining} {
+				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name)
+			}
+		}
+	}
+}
+
+// read looks at all budgets at once, or not at all when that was just done.
+func (c *limitCollector) read() []budget.Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.at.IsZero() && time.Since(c.at) < limitsFresh {
+		return c.seen
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	answers := make(chan *budget.Status, len(c.budgets))
+	for _, b := range c.budgets {
+		go func() {
+			status, err := b.Status(ctx)
+			if err != nil { // breaker_open and store_seconds tell
+				answers <- nil
+				return
+			}
+			answers <- &status
+		}()
+	}
+	c.seen = nil
+	for range c.budgets {
+		if status := <-answers; status != nil {
+			c.seen = append(c.seen, *status)
+		}
+	}
+	c.at = time.Now()
+	return c.seen
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+)
+
+// meteredStore is a store whose answers are counted.
+type meteredStore struct {
+	open.Backend
+	metrics *metrics
+}
+
+// Decide implements budget.Store.
+func (s meteredStore) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	defer s.timed("decide", time.Now())
+	decisions, err := s.Backend.Decide(ctx, batch)
+	s.metrics.decided(batch, decisions, err)
+	s.answered(ctx, err)
+	return decisions, err
+}
+
+// Finish implements budget.Store.
+func (s meteredStore) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	defer s.timed("finish", time.Now())
+	finished, err := s.Backend.Finish(ctx, f)
+	s.answered(ctx, err)
+	return finished, err
+}
+
+// Look implements budget.Store.
+func (s meteredStore) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+	defer s.timed("look", time.Now())
+	view, err := s.Backend.Look(ctx, look)
+	s.answered(ctx, err)
+	return view, err
+}
+
+func (s meteredStore) timed(call string, began time.Time) {
+	s.metrics.store.WithLabelValues(call).Observe(time.Since(began).Seconds())
+}
+
+// answered notes whether the store is within reach. A caller that went away
+// tells nothing of the store.
+func (s meteredStore) answered(ctx context.Context, err error) {
+	switch {
+	case errors.Is(err, budget.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		s.metrics.breaker.Set(1)
+		s.metrics.pulse.heard(err)
+	case ctx.Err() == nil || err == nil:
+		s.metrics.breaker.Set(0)
+		s.metrics.pulse.heard(nil)
+	}
+}
