@@ -1,0 +1,197 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func bucket(t testing.TB, name string, limit, amount int64, period time.Duration, operations ...string) budget.Limit {
+	refill, err := budget.NewRefill(amount, period)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return budget.Limit{Name: name, Limit: limit, Counts: budget.CountUnits, Window: budget.BucketWindow(refill), Operations: operations}
+}
+
+// I2: a bucket fits again to the microsecond, also at rates that do not divide,
+// and its remainder is kept over any number of steps.
+func testBucketInstants(t *testing.T, w *world) {
+	w.limits = []budget.Limit{bucket(t, "b", 10, 7, 3*time.Second)} // a unit every 428571.428… µs
+	start := w.now
+	w.granted(item("a", "op", 10))
+	w.refused(item("b", "op", 11-4), 0, start+3*second) // 7 units: 3 s sharp
+	w.refused(item("b", "op", 1), 0, start+428_572)
+	if v := w.look().Limits[0]; v.Used != 10 || v.NextAt != start+428_572 || v.NextAmount != 1 {
+		t.Fatalf("view %+v", v)
+	}
+	w.onTime(item("b", "op", 1), 0, start+428_572)
+	w.refused(item("c", "op", 1), 0, start+857_143)
+	for i := range 300 { // looked at all the while, it drains no slower
+		w.now = start + 428_572 + int64(i)
+		w.refused(item("c", "op", 1), 0, start+857_143)
+	}
+	w.onTime(item("c", "op", 1), 0, start+857_143)
+	w.onTime(item("d", "op", 1), 0, start+1_285_715)
+	w.now = start + hour
+	if got := w.used(0); got != 0 {
+		t.Fatalf("used %d an hour later, want 0 and no less", got)
+	}
+	w.granted(item("e", "op", 10))
+	w.refused(item("f", "op", 1), 0, start+hour+428_572)
+
+	w.budget = "up/fast" // many units a microsecond
+	w.limits = []budget.Limit{bucket(t, "b", 1000, 33, time.Microsecond)}
+	start = w.now
+	w.granted(item("a", "op", 1000))
+	w.refused(item("b", "op", 34), 0, start+2)
+	if v := w.look().Limits[0]; v.NextAt != start+1 || v.NextAmount != 33 {
+		t.Fatalf("view %+v, want 33 back in 1 µs", v)
+	}
+}
+
+// The edges of the ranges: units near the most there are, and a limit times the
+// refill's period near 2^53.
+func testBucketEdges(t *testing.T, w *world) {
+	w.limits = []budget.Limit{bucket(t, "b", budget.MaxUnits, 1, 8*time.Microsecond)}
+	if _, err := budget.New(w.store, budget.Spec{Name: "up/edge", Limits: w.limits}); err == nil {
+		t.Error("a bucket that takes 250 years to drain was taken")
+	}
+	w.limits = []budget.Limit{bucket(t, "b", budget.MaxUnits, 1_000_000_000, 9*time.Microsecond)}
+	if _, err := budget.New(w.store, budget.Spec{Name: "up/edge", Limits: w.limits}); err != nil {
+		t.Fatal(err)
+	}
+	w.granted(item("a", "op", budget.MaxUnits))
+	start := w.now
+	w.refused(item("b", "op", 1), 0, start+1)
+	w.refused(item("b", "op", 111_111_112), 0, start+2)
+	w.refused(item("b", "op", budget.MaxUnits), 0, start+9_000_000)
+	w.onTime(item("b", "op", budget.MaxUnits), 0, start+9_000_000)
+	w.decide(item("c", "op", 0))
+	w.granted(lease(item("r", "op", 0), time.Hour))
+	w.finish(budget.Finish{ID: "r", Units: budget.MaxUnits}, budget.Settled, false) // a debt
+	v := w.look().Limits[0]
+	if want := 2*budget.MaxUnits - 2*1_000_000_000/9; v.Used != want { // the last entry is 2 µs younger
+		t.Fatalf("used %d, want %d", v.Used, want)
+	}
+	w.refused(item("d", "op", 1), 0, w.now+9_000_000+1)
+
+	w.budget = "up/sums" // what is recorded adds up as far as integers are exact
+	w.limits = append(w.limits, rolling("w", budget.MaxUnits, time.Hour))
+	for i := range 10 {
+		w.granted(lease(item(fmt.Sprint("s", i), "op", 0), time.Hour))
+	}
+	for i := range 9 {
+		w.finish(budget.Finish{ID: fmt.Sprint("s", i), Units: budget.MaxUnits}, budget.Settled, false)
+	}
+	w.finish(budget.Finish{ID: "s9", Units: budget.MaxUnits}, budget.FinishOverflow, false)
+	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{9 * budget.MaxUnits, 9 * budget.MaxUnits} {
+		t.Fatalf("used %v, want nine times the most there is", got)
+	}
+	w.refused(item("e", "op", 1), 1, w.now+9+hour) // ten entries, a microsecond each
+}
+
+// Reservations and buckets: a release returns no more than cannot have drained.
+func testBucketReservations(t *testing.T, w *world) {
+	w.limits = []budget.Limit{bucket(t, "b", 100, 1, time.Second)}
+	w.granted(lease(item("a", "op", 40), time.Hour))
+	w.now += 10 * second
+	w.finish(budget.Finish{ID: "a", Release: true}, budget.Released, false)
+	if got := w.used(0); got != 0 {
+		t.Fatalf("used %d after a release, want what was there before: 0", got)
+	}
+	w.granted(item("full", "op", 100))
+	w.now += 50 * second
+	w.granted(lease(item("b", "op", 20), time.Hour)) // 70
+	w.now += 5 * second                              // 65
+	w.finish(budget.Finish{ID: "b", Release: true}, budget.Released, false)
+	if got := w.used(0); got != 50 { // 20 less the 5 that may have drained of it
+		t.Fatalf("used %d after a release, want 50", got)
+	}
+	w.granted(lease(item("c", "op", 20), 10*time.Second)) // 70
+	w.now += 5 * second
+	w.finish(budget.Finish{ID: "c", Units: 12}, budget.Settled, false) // 65 − (8 − 5)
+	if got := w.used(0); got != 62 {
+		t.Fatalf("used %d after a settlement, want 62", got)
+	}
+	w.granted(lease(item("d", "op", 10), 10*time.Second)) // 72
+	w.now += minute                                       // 12; its lease is over
+	w.finish(budget.Finish{ID: "d", Units: 30}, budget.Settled, false)
+	if got := w.used(0); got != 32 {
+		t.Fatalf("used %d after a late settlement upwards, want 32", got)
+	}
+
+	w.budget = "up/calls"
+	calls := bucket(t, "calls", 3, 1, time.Minute)
+	calls.Counts = budget.CountCalls
+	w.limits = []budget.Limit{calls}
+	w.granted(lease(item("a", "op", 500), time.Hour))
+	w.granted(item("b", "op", 0))
+	w.granted(item("c", "op", 7))
+	w.refused(item("d", "op", 1), 0, w.now-w.now+w.look().Limits[0].NextAt)
+	w.finish(budget.Finish{ID: "a", Release: true}, budget.Released, false)
+	w.granted(item("d", "op", 1))
+}
+
+// A meter is fed by every charge it covers, whatever limits the charge came with;
+// limits with the same shape share it; a new one starts from the ledger, full at
+// its oldest entry.
+func testBucketMeters(t *testing.T, w *world) {
+	fast, video := bucket(t, "fast", 100, 1, time.Second), bucket(t, "video", 50, 1, time.Second, "videos.*", "!videos.rate")
+	other := []budget.Limit{rolling("w", 1000, time.Hour)}
+	w.limits = []budget.Limit{fast, video, other[0]}
+	w.granted(item("a", "videos.list", 30))
+	w.limits = other // another configuration
+	w.granted(item("b", "videos.list", 10))
+	w.granted(item("c", "videos.rate", 5))
+	w.granted(lease(item("r", "videos.list", 5), time.Hour))
+	w.finish(budget.Finish{ID: "r", Units: 8}, budget.Settled, false)
+	low := fast
+	low.Name, low.Limit = "low", 60
+	w.limits = []budget.Limit{fast, video, low}
+	if got := [3]int64{w.used(0), w.used(1), w.used(2)}; got != [3]int64{53, 48, 53} {
+		t.Fatalf("used %v, want 53, 48 and 53", got)
+	}
+	w.refused(item("d", "videos.list", 8), 1, w.now+6*second)
+
+	w.budget = "up/later"
+	w.limits = other
+	w.granted(item("old", "op", 40))
+	w.now += 10 * second
+	w.granted(item("new", "op", 20))
+	w.granted(lease(item("open", "op", 7), time.Hour))
+	w.granted(item("zero", "op", 0))
+	w.now += 5 * second
+	w.limits = []budget.Limit{fast, other[0]}
+	if got := w.used(0); got != 100-10+20-5+7 { // full at the oldest; what is open as of now
+		t.Fatalf("a new bucket has used %d", got)
+	}
+	w.decide(item("e", "op", 0)) // in debt
+	if got := w.used(0); got != 100-10+20-5+7 {
+		t.Fatalf("a new bucket has used %d once it is in use", got)
+	}
+
+	w.budget = "up/many" // more than one step replays
+	w.limits = []budget.Limit{rolling("w", 2*many, 24*time.Hour)}
+	w.fill()
+	w.now += hour
+	hours := bucket(t, "hours", 2*many, 1000, time.Hour)
+	w.limits = append(w.limits, hours)
+	w.decide(item("x", "a", 1)) // in debt: it begins full
+	if got, most := w.used(1), int64(2*many+many); got >= most || got <= 2*many {
+		t.Fatalf("used %d", got)
+	}
+
+	w.budget = "up/idle" // one long unused is forgotten
+	w.limits = []budget.Limit{fast, rolling("w", 1000, 30*24*time.Hour)}
+	w.granted(item("a", "op", 50))
+	w.limits = w.limits[1:]
+	w.now += 8 * 24 * hour
+	w.granted(item("b", "op", 50))
+	w.limits = []budget.Limit{fast, w.limits[0]}
+	if got := w.used(0); got != 50 { // replayed: full eight days ago, then 50
+		t.Fatalf("used %d", got)
+	}
+}

@@ -1,0 +1,124 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func coarse(name string, limit int64, window, precision time.Duration, operations ...string) budget.Limit {
+	l := rolling(name, limit, window, operations...)
+	l.Window = budget.CoarseWindow(window, precision)
+	return l
+}
+
+// I2: a slot comes back as if all of it were charged at its end, to the
+// microsecond, and one that ends it is of it.
+func testCoarseInstants(t *testing.T, w *world) {
+	w.limits = []budget.Limit{coarse("w", 10, time.Minute, 7*time.Second)}
+	start := noon - noon%(7*second) + 7*second // a slot's end
+	w.now = start
+	w.granted(item("edge", "op", 4)) // of the slot that ends here
+	w.now++
+	w.granted(item("next", "op", 3))
+	w.now = start + 6*second
+	w.granted(item("late", "op", 3)) // of the same slot as next
+	w.refused(item("a", "op", 4), 0, start+minute)
+	w.refused(item("a", "op", 5), 0, start+7*second+minute)
+	if v := w.look().Limits[0]; v.Used != 10 || v.NextAt != start+minute || v.NextAmount != 4 {
+		t.Fatalf("view %+v, want 4 of 10 back at %d", v, start+minute)
+	}
+	w.onTime(item("b", "op", 4), 0, start+minute)
+	w.refused(item("c", "op", 1), 0, start+7*second+minute)
+	if v := w.look().Limits[0]; v.NextAmount != 6 {
+		t.Fatalf("view %+v, want both of a slot back at once", v)
+	}
+	w.onTime(item("c", "op", 6), 0, start+7*second+minute)
+}
+
+// I1: coarse windows keep the exact bound, and cost at most one precision.
+func testCoarseNeverOver(t *testing.T, w *world) {
+	const limit = 20
+	w.limits = []budget.Limit{coarse("w", limit, time.Minute, 7*time.Second)}
+	var at []int64
+	for i := range 600 {
+		w.now += 400_000 + int64(i%7)*90_000
+		if d := w.decide(item(fmt.Sprint(i), "op", 1))[0]; d.Result == budget.Granted {
+			at = append(at, w.now)
+		} else if d.RetryAt-w.now > minute+7*second {
+			t.Fatalf("a wait of %d µs", d.RetryAt-w.now)
+		}
+	}
+	for i := limit; i < len(at); i++ {
+		if at[i]-at[i-limit] < minute {
+			t.Fatalf("%d charges within a minute, at %d", limit+1, at[i])
+		}
+	}
+	if len(at) < limit*5 { // five minutes and more went by
+		t.Fatalf("only %d charges granted", len(at))
+	}
+}
+
+// Where all windows are coarse, entries older than an hour give up their ids and
+// merge; what they count for stays the same.
+func testMerging(t *testing.T, w *world) {
+	w.limits = []budget.Limit{coarse("day", 2*many, 24*time.Hour, time.Minute), coarse("hours", 2*many, 3*time.Hour, 10*time.Minute, "a")}
+	w.fill() // thousands at once
+	reserved := lease(item("r", "a", 5), time.Hour)
+	reserved.Labels = budget.Labels{Job: "job", Region: "US", Run: "run"}
+	w.granted(reserved)
+	gone := lease(item("gone", "b", 7), time.Minute)
+	w.granted(gone)
+	w.finish(budget.Finish{ID: "gone", Release: true}, budget.Released, false)
+	first := w.now - noon
+	w.now = noon + hour - second
+	if d := w.decide(item("fill0", "a", 1))[0]; !d.Replayed {
+		t.Fatalf("within the hour: %+v, want a replay", d)
+	}
+	w.now = noon + 2*hour + 2*first + 2*minute // the reservation's lease is over for an hour too
+	before := w.look()
+	w.granted(item("now", "b", 1))
+	after := w.look()
+	for i, l := range after.Limits {
+		if want := before.Limits[i].Used + int64(1-i); l.Used != want || l.NextAt != before.Limits[i].NextAt {
+			t.Fatalf("limit %d: %+v once merged, before %+v", i, l, before.Limits[i])
+		}
+	}
+	w.finish(budget.Finish{ID: "r", Units: 9}, budget.FinishExpired, false)
+	w.finish(budget.Finish{ID: "gone", Release: true}, budget.FinishExpired, false)
+	if d := w.granted(item("fill0", "b", 2)); d.At != w.now+1 {
+		t.Fatalf("an id of more than an hour ago: %+v, want a new charge", d)
+	}
+
+	// A window that comes later counts what merged, and no id comes back to life.
+	w.limits = append(w.limits, rolling("exact", 2*many, 12*time.Hour))
+	w.granted(item("fill1", "b", 1))
+	if got, want := w.used(2), w.used(0); got != want {
+		t.Fatalf("a new window counts %d of %d", got, want)
+	}
+	view, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: budget.ByJob})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]budget.SpentRow{}
+	for _, row := range view.Rows {
+		sums[row.Name] = row
+	}
+	if got := sums["job"]; got.Units != 5 || got.Calls != 1 || got.Open != 0 {
+		t.Errorf("the job spent %+v, want 5 in one call", got)
+	}
+	if got := sums[""]; got.Units != many+4 || got.Calls != many+3 {
+		t.Errorf("the others spent %+v, want %d units in %d calls", got, many+4, many+3)
+	}
+
+	// All comes back in the end.
+	w.now += 25 * hour
+	for i := range w.limits {
+		if got := w.used(i); got != 0 {
+			t.Errorf("limit %d: used %d a day later", i, got)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func concurrent(name string, limit int64, operations ...string) budget.Limit {
+	return budget.Limit{Name: name, Limit: limit, Counts: budget.CountCalls, Window: budget.ConcurrentWindow(), Operations: operations}
+}
+
+// A concurrent limit counts open reservations, and nothing else.
+func testConcurrent(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 1000, time.Hour), concurrent("open", 2), concurrent("videos", 1, "videos.*")}
+	w.granted(item("plain", "op", 5))
+	w.granted(lease(item("a", "op", 5), time.Minute))
+	w.granted(lease(item("b", "op", 0), 2*time.Minute)) // of 0 units too
+	start := w.now
+	if v := w.look().Limits[1]; v.Used != 2 || v.NextAmount != 1 || v.NextAt != start+1+minute-2+1 && v.NextAt > start+minute+2 {
+		t.Fatalf("view %+v", v)
+	}
+	ends := w.look().Limits[1].NextAt
+	w.refused(lease(item("c", "op", 1), time.Minute), 1, ends)
+	w.granted(item("plain2", "videos.list", 5)) // a plain charge is none
+	w.now = ends - 1
+	w.refused(lease(item("c", "op", 1), time.Minute), 1, ends)
+	w.now = ends
+	w.granted(lease(item("c", "op", 1), time.Minute)) // the first one's lease is over
+	w.refused(lease(item("d", "videos.list", 1), time.Minute), 1, w.look().Limits[1].NextAt)
+	w.finish(budget.Finish{ID: "b", Units: 3}, budget.Settled, false)
+	w.granted(lease(item("d", "videos.list", 1), time.Minute))
+	w.finish(budget.Finish{ID: "c", Release: true}, budget.Released, false)
+	d := w.decide(lease(item("e", "videos.list", 1), time.Minute))[0]
+	if d.Result != budget.Refused || d.Limit != 2 {
+		t.Fatalf("%+v, want a refusal by the limit on videos", d)
+	}
+	w.granted(lease(item("e", "op", 1), time.Minute))
+	if d := w.decide(lease(item("f", "op", 1), time.Minute))[0]; d.Result != budget.Refused || d.Limit != 1 || d.Remaining != 0 {
+		t.Fatalf("%+v", d)
+	}
+	w.now += 2 * minute
+	if got := w.used(1) + w.used(2); got != 0 {
+		t.Fatalf("%d open after all leases", got)
+	}
+	w.limits[1].Limit = 0
+	if d := w.decide(lease(item("g", "op", 1), time.Minute))[0]; d.Result != budget.NeverFits || d.Limit != 1 {
+		t.Fatalf("%+v, want never fits", d)
+	}
+}
+
+// Thousands of open reservations, and a limit that comes when they are there.
+func testManyOpen(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 10*many, time.Hour)}
+	for i := 0; i < many; i += budget.MaxBatch {
+		var items []budget.Item
+		for j := range budget.MaxBatch {
+			items = append(items, lease(item(fmt.Sprint("r", i+j), "op", 1), time.Duration(1+(i+j)%60)*time.Minute))
+		}
+		for _, d := range w.decide(items...) {
+			if d.Result != budget.Granted {
+				t.Fatalf("%+v", d)
+			}
+		}
+	}
+	all := (many + budget.MaxBatch - 1) / budget.MaxBatch * budget.MaxBatch
+	w.limits = append(w.limits, concurrent("open", int64(all)))
+	if d := w.decide(lease(item("x", "op", 1), time.Minute))[0]; d.Result != budget.Refused || d.Limit != 1 {
+		t.Fatalf("%+v, want a refusal", d)
+	}
+	w.now += 30*minute + second
+	w.granted(lease(item("x", "op", 1), time.Minute))
+	if got := w.used(1); got >= int64(all) || got < int64(all)/3 {
+		t.Fatalf("%d of %d open after half an hour", got, all)
+	}
+	w.now += hour
+	if got := w.used(1); got != 0 {
+		t.Fatalf("%d open after all leases", got)
+	}
+}
+
+// All kinds on one budget are decided together: all or nothing, and the last
+// instant binds.
+func testMixedKinds(t *testing.T, w *world) {
+	w.limits = []budget.Limit{
+		rolling("exact", 100, time.Minute), coarse("coarse", 100, time.Hour, time.Minute), calendar(t, "day", 100, budget.Day, "UTC"),
+		guarded(t, "guarded", 100, budget.Hour, "UTC", 5*time.Second), bucket(t, "bucket", 100, 1, time.Second), concurrent("open", 1),
+	}
+	w.now += 30 * minute
+	w.granted(lease(item("r", "op", 60), 2*time.Hour))
+	for i, want := range []int64{60, 60, 60, 60, 60, 1} {
+		if got := w.used(i); got != want {
+			t.Errorf("%s: used %d, want %d", w.limits[i].Name, got, want)
+		}
+	}
+	d := w.decide(item("a", "op", 50))[0]
+	if d.Result != budget.Refused || d.Limit != 2 { // the day waits longest
+		t.Fatalf("%+v, want a refusal by the day", d)
+	}
+	for i, want := range []int64{60, 60, 60, 60, 60, 1} {
+		if got := w.used(i); got != want {
+			t.Errorf("%s: used %d after a refusal, want %d", w.limits[i].Name, got, want)
+		}
+	}
+	w.limits[2].Limit, w.limits[1].Limit, w.limits[3].Limit, w.limits[0].Limit = 1000, 1000, 1000, 1000
+	w.refused(item("a", "op", 50), 4, w.now+10*second)
+	w.finish(budget.Finish{ID: "r", Release: true}, budget.Released, false)
+	w.granted(item("a", "op", 100))
+	for i, want := range []int64{100, 100, 100, 100, 100, 0} {
+		if got := w.used(i); got != want {
+			t.Errorf("%s: used %d, want %d", w.limits[i].Name, got, want)
+		}
+	}
+}
+
+// Two configurations on one ledger, turn by turn: each counts what both spend,
+// and a lowered limit is a debt.
+func testTwoConfigurations(t *testing.T, w *world) {
+	first := []budget.Limit{rolling("w", 100, time.Minute), rolling("search", 50, time.Hour, "search.*")}
+	second := []budget.Limit{rolling("w", 80, 2*time.Minute), coarse("c", 100, time.Hour, time.Minute, "!videos.list"), bucket(t, "b", 100, 1, time.Minute)}
+	w.limits = second
+	w.granted(item("first", "op", 0)) // a bucket that begins later is full
+	for i := range 20 {
+		w.limits = first
+		w.granted(item(fmt.Sprint("a", i), "search.list", 1))
+		w.limits = second
+		w.granted(item(fmt.Sprint("b", i), "videos.list", 1))
+		w.now += 1000
+	}
+	w.limits = first
+	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{40, 20} {
+		t.Errorf("the first counts %v, want 40 and 20", got)
+	}
+	w.limits = second
+	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{40, 20} {
+		t.Errorf("the second counts %v, want 40 and 20", got)
+	}
+	w.limits = []budget.Limit{rolling("w", 30, time.Minute)}
+	d := w.decide(item("x", "op", 1))[0]
+	if v := w.look().Limits[0]; d.Result != budget.Refused || d.Remaining != 0 || v.Used != 40 || v.Since != 0 {
+		t.Errorf("a lowered limit: %+v, %+v", d, v)
+	}
+}
+
+// Who spent what: by each label, over all that is held and over a span, more than
+// one step's worth.
+func testSpent(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 10*many, 3*time.Hour)}
+	w.fill() // on a and b in turn, without labels
+	w.now += 10 * minute
+	for i, labels := range []budget.Labels{{Job: "j1", Region: "US", Run: "r1"}, {Job: "j1", Region: "DE", Run: "r1"}, {Job: "j2", Region: "US", Run: "r2"}} {
+		one := lease(item(fmt.Sprint("l", i), "c", int64(10*(i+1))), time.Hour)
+		one.Labels = labels
+		w.granted(one)
+	}
+	w.finish(budget.Finish{ID: "l1", Release: true}, budget.Released, false)
+	w.finish(budget.Finish{ID: "l2", Units: 33}, budget.Settled, false)
+	spent := func(by budget.GroupBy, span int64) map[string]budget.SpentRow {
+		t.Helper()
+		view, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: by, Span: span})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := map[string]budget.SpentRow{}
+		for _, row := range view.Rows {
+			if _, twice := rows[row.Name]; twice {
+				t.Fatalf("%q stands there twice", row.Name)
+			}
+			rows[row.Name] = row
+		}
+		return rows
+	}
+	row := func(name string, units, calls, open int64) budget.SpentRow {
+		return budget.SpentRow{Name: name, Units: units, Calls: calls, Open: open}
+	}
+	for _, c := range []struct {
+		by   budget.GroupBy
+		span int64
+		want []budget.SpentRow
+	}{
+		{budget.ByOperation, 0, []budget.SpentRow{row("a", many/2, many/2, 0), row("b", many/2, many/2, 0), row("c", 43, 2, 1)}},
+		{budget.ByJob, 0, []budget.SpentRow{row("", many, many, 0), row("j1", 10, 1, 1), row("j2", 33, 1, 0)}},
+		{budget.ByRegion, minute, []budget.SpentRow{row("US", 43, 2, 1)}},
+		{budget.ByRun, minute, []budget.SpentRow{row("r1", 10, 1, 1), row("r2", 33, 1, 0)}},
+	} {
+		got := spent(c.by, c.span)
+		if len(got) != len(c.want) {
+			t.Errorf("by %s: %+v, want %+v", c.by, got, c.want)
+		}
+		for _, want := range c.want {
+			if got[want.Name] != want {
+				t.Errorf("by %s: %+v, want %+v", c.by, got[want.Name], want)
+			}
+		}
+	}
+	w.budget = "up/nothing"
+	if got := spent(budget.ByJob, 0); len(got) != 0 {
+		t.Errorf("a budget without a ledger: %+v", got)
+	}
+}
