@@ -42,9 +42,9 @@ if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm
 if glitch(raw, caller) then return {4, int(raw)} end
 local looking = ARGV[8] == '1'
 if looking and not M.v then return {0, int(raw), {}, '0', int(raw), {}} end
-local adding = 0
-for _ in string.gmatch(ARGV[2], '[^,]+') do adding = adding + 1 end
-problem = counted(adding)
+local more = 0
+for _ in string.gmatch(ARGV[2], '[^,]+') do more = more + 1 end
+problem = counted(more)
 if problem then return {5, int(raw), problem} end
 problem = preloadStars()
 if problem then return {5, int(raw), problem} end
@@ -76,8 +76,8 @@ if M.n == 0 then
   redis.call('PEXPIREAT', keyE, '0')
   redis.call('HSET', keyM, 'v', '1', 'born', int(M.born))
 end
-if adding > 0 then
-  nops = nops + adding
+if more > 0 then
+  nops = nops + more
   M.ops = M.ops == '' and ARGV[2] or M.ops .. ',' .. ARGV[2]
   M.sig = redis.sha1hex(M.ops)
 end
@@ -162,10 +162,10 @@ local function spent(l)
 end
 
 local function reply(result, replayed, units, at, limit, progress, scores)
-  local r = {result, replayed and 1 or 0, int(units), int(at), limit, progress}
+  local r = {result, replayed and 1 or 0, units, at, limit, progress} -- whole numbers below 2^53 arrive as they are
   for i = 1, #limits do
-    r[5 + 2 * i] = int(spent(limits[i]))
-    r[6 + 2 * i] = scores[i] or '0'
+    r[5 + 2 * i] = spent(limits[i])
+    r[6 + 2 * i] = scores[i] or 0
   end
   return r
 end
@@ -192,6 +192,7 @@ local function decide(item)
   for i = 1, #limits do
     local l, bound = limits[i], item.bound[i]
     local deficit = bound and spent(l) + (l.calls and 1 or item.units) - bound or 0
+    if deficit > 0 then addNow() end
     if deficit > 0 and l.meter then
       refused = true
       local _, part = levelAt(l.meter, M.last)
@@ -215,6 +216,7 @@ local function decide(item)
   end
 
   if old then -- its id is not held any more: it makes room for the new one
+    addNow()
     local key, member, zero = place(old, item.id)
     redis.call('ZREM', key, member)
     addAll(old.op, old.score, old.units, callsOf(old), zero, -1, old.state)
@@ -224,7 +226,8 @@ local function decide(item)
   local new = {op = item.op, asked = item.units, units = item.units, state = 'p', start = at, score = at, labels = item.labels}
   if item.lease > 0 then new.state, new.score = 'o', at + item.lease end
   local key, member, zero = place(new, item.id)
-  if redis.call('ZADD', key, int(new.score), member) == 1 and redis.call('ZCARD', key) == 1 then fresh = true end
+  addLater(key, int(new.score), member)
+  if not there[key] then there[key], fresh = true, true end
   addAll(new.op, new.score, new.units, 1, zero, 1, new.state)
   for i = 1, #meters do
     local m = meters[i]
@@ -242,6 +245,7 @@ for i = 1, #items do
   answers[i] = waiting and reply(100, false, 0, 0, 0, items[i].progress, {}) or decide(items[i])
   waiting = waiting or answers[i][1] == 100
 end
+addNow()
 for from = 1, #written, 1000 do
   redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
 end

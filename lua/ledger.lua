@@ -3,6 +3,7 @@
 
 -- shape reads a rolling window's length and precision off its key.
 local function shape(w)
+  w.rows, w.fields = {}, {}
   local len, prec = string.match(w.key, '^r:(%d+):?(%d*)$')
   w.len, w.prec = tonumber(len), tonumber(prec)
 end
@@ -44,6 +45,9 @@ local function load()
   return nil
 end
 
+-- there has the zsets that hold something.
+local there = {}
+
 -- counted compares the entries there are with those there should be; every
 -- key's type is checked by it before anything is written, those of the
 -- operations still to be registered too.
@@ -52,7 +56,11 @@ local function counted(more)
   if held ~= M.n then return fmt('e holds %d entries, m says %.0f', held, M.n) end
   local sorted = 0
   for op = 1, nops + more do
-    sorted = sorted + redis.call('ZCARD', zkey(op)) + redis.call('ZCARD', ykey(op)) + redis.call('ZCARD', rkey(op))
+    for i = 1 + 3 * op, 3 + 3 * op do
+      local n = redis.call('ZCARD', KEYS[i])
+      if n > 0 then there[KEYS[i]] = true end
+      sorted = sorted + n
+    end
   end
   if sorted ~= M.n then return fmt('z, y and r hold %d entries, m says %.0f', sorted, M.n) end
   return nil
@@ -105,20 +113,26 @@ local function touch(field) dirty[field] = true end
 
 -- star is the sum over a window's operations.
 local function star(w)
-  local field = w.no .. '|*'
-  if rows[field] == nil then preload({field}) end
-  return rows[field], field
+  if not w.star then
+    w.starField = w.no .. '|*'
+    if rows[w.starField] == nil then preload({w.starField}) end
+    w.star = rows[w.starField]
+  end
+  return w.star, w.starField
 end
 
 -- row is a window's total of one operation; one that is not there yet has
 -- nothing below the window's cut.
 local function row(w, op)
+  local known = w.rows[op]
+  if known then return known, w.fields[op] end
   local field = w.no .. '|' .. op
   if rows[field] == nil then preload({field}) end
   if not rows[field] then
     local cut = math.max(w.adv, w.floor)
     rows[field] = {units = 0, calls = 0, cut = cut, built = WHOLE, zcut = cut, zbuilt = WHOLE, due = NEVER, bunits = 0, bcalls = 0}
   end
+  w.rows[op], w.fields[op] = rows[field], field
   return rows[field], field
 end
 
@@ -231,6 +245,28 @@ local function page(key, from, to, up)
   end
   steps = steps + last
   return list, last, tonumber(list[2 * last]), false
+end
+
+-- Entries are added to their zsets together, before anything reads these.
+local adding = {}
+local function addLater(key, score, member)
+  local list = adding[key]
+  if not list then
+    list = {}
+    adding[key] = list
+  end
+  list[#list + 1] = score
+  list[#list + 1] = member
+end
+
+-- addNow adds what is still to be added.
+local function addNow()
+  for key, list in pairs(adding) do
+    for from = 1, #list, 1000 do
+      redis.call('ZADD', key, unpack(list, from, math.min(#list, from + 999)))
+    end
+  end
+  adding = {}
 end
 
 -- callsOf is what an entry adds to a count of calls.

@@ -83,9 +83,11 @@ end
 local function restart(w, cut, period)
   loadRows(w)
   for op = 1, nops do
+    w.rows[op] = nil
     rows[w.no .. '|' .. op] = {units = 0, calls = 0, cut = cut, built = cut, zcut = cut, zbuilt = cut, due = NEVER, bunits = 0, bcalls = 0}
     touch(w.no .. '|' .. op)
   end
+  w.star = nil
   rows[w.no .. '|*'] = {units = 0, calls = 0, due = 0, period = period, bunits = 0, bcalls = 0}
   touch(w.no .. '|*')
 end
@@ -110,6 +112,7 @@ local function bring(w, now)
   if w.len then
     local target = lowerAt(w, now)
     if s.due <= now then
+      addNow()
       loadRows(w)
       local due = NEVER
       for op = 1, nops do
@@ -136,6 +139,7 @@ local function bring(w, now)
   end
   w.adv = now >= w.p1 and w.c1 or w.c0
   if s.due ~= NEVER then -- a calendar's due only says that it is not built yet
+    addNow()
     loadRows(w)
     for op = 1, nops do
       if not build(w, op) then return false end

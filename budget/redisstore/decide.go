@@ -166,10 +166,11 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 		}
 	case budget.Refused:
 		for i, limit := range b.Limits {
-			if text(answer, 7+2*i) == "0" {
+			found := text(answer, 7+2*i)
+			if found == "" {
 				continue
 			}
-			if at := returnsAt(item, limit, used(i), text(answer, 7+2*i)); d.Limit < 0 || at > d.RetryAt {
+			if at := returnsAt(item, limit, used(i), found); d.Limit < 0 || at > d.RetryAt {
 				d.Limit, d.RetryAt, d.Remaining = i, at, limit.Remaining(used(i))
 			}
 		}
