@@ -1,7 +1,8 @@
 # make test     everything with the race detector, and the long random walks
 # make lint     gofmt, go vet, staticcheck, the layers
 # make mutants  each known mutant must fail a test
-# make bench    ratios of charges beside an empty script, and SQLite's rates
+# make bench    ratios of charges beside an empty script and of large ledgers
+#               beside small ones, the longest script, and SQLite's rates
 # make ci       test and lint
 
 GO    ?= go
@@ -31,7 +32,9 @@ lint:
 
 bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' -benchtime 20x ./budget/redisstore
-	$(GO) test -run '^$$' -bench . ./budget/sqlitestore
+	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkExpiry' -benchtime 3x ./budget/redisstore
+	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' ./budget/sqlitestore
+	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkProcesses' -benchtime 3x ./budget/sqlitestore
 
 # Known faults, each a patch: tests that let one through are no tests.
 mutants: needs

@@ -114,6 +114,10 @@ func TestWindowInstants(t *testing.T) {
 			t.Fatal(err)
 		}
 		score := rapid.Int64Range(1_750_000_000_000_000, 1_800_000_000_000_000).Draw(t, "score")
+		if w.Kind == CalendarKind && rapid.Bool().Draw(t, "near a reset") {
+			_, next := w.Calendar.Period(score)
+			score = next + rapid.Int64Range(-2*w.Guard-2, 2*w.Guard+2).Draw(t, "off")
+		}
 		back := w.Returns(score)
 		if w.Cut(back) < score || w.Cut(back-1) >= score {
 			t.Fatalf("%s: what finished at %d is back at %d, but its cut is %d then and %d before", w.Key(), score, back, w.Cut(back), w.Cut(back-1))

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -105,4 +106,120 @@ func BenchmarkUnits(b *testing.B) {
 	b.ReportMetric(cheap/float64(rounds), "1-unit/s")
 	b.ReportMetric(dear/float64(rounds), "100-unit/s")
 	b.ReportMetric(dear/cheap, "ratio")
+}
+
+// fillLedger charges n units of one each, in batches, on the first of the
+// operations but for every 10,000th.
+func fillLedger(b *testing.B, store *redisstore.Store, spec budget.Spec, n int) {
+	for i := 0; i < n; {
+		batch := budget.Batch{Budget: spec.Name, Now: time.Now().UnixMicro(), Limits: spec.Limits}
+		for ; i < n && len(batch.Items) < budget.MaxBatch; i++ {
+			operation := "op"
+			if i%10_000 == 0 {
+				operation = "dear"
+			}
+			batch.Items = append(batch.Items, budget.Item{ID: fmt.Sprint("fill", i), Operation: operation, Units: 1})
+		}
+		if _, err := store.Decide(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// slowest is the longest script since the server was asked last, in ms.
+func slowest(b *testing.B, client redis.UniversalClient) float64 {
+	logs, err := client.SlowLogGet(b.Context(), -1).Result()
+	if err == nil {
+		err = client.Do(b.Context(), "SLOWLOG", "RESET").Err()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	longest := time.Duration(0)
+	for _, l := range logs {
+		longest = max(longest, l.Duration)
+	}
+	return float64(longest.Microseconds()) / 1000
+}
+
+// BenchmarkMillion charges beside a million charges in the window and beside a
+// hundred, turn by turn; a refusal whose limit covers one operation in ten
+// thousand, and a look, are timed, and the longest run of a script is told.
+func BenchmarkMillion(b *testing.B) {
+	server := startServer(b, "--slowlog-log-slower-than", "1000", "--slowlog-max-len", "100000")
+	budgets, stores, sums := map[int]*budget.Budget{}, map[int]*redisstore.Store{}, map[int]float64{}
+	for db, n := range []int{100, 1_000_000} {
+		budgets[n], stores[n] = benchBudget(b, server.url(db), 1)
+		fillLedger(b, stores[n], budgets[n].Spec(), n)
+	}
+	filling := slowest(b, stores[100].Client())
+	million := budgets[1_000_000]
+	spec := million.Spec()
+	spec.Limits = append(spec.Limits, budget.Limit{Name: "rare", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"dear"}})
+	rare, err := budget.New(stores[1_000_000], spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var refusal, look time.Duration
+	rounds := 0
+	for b.Loop() {
+		rounds++
+		for n, bud := range budgets {
+			sums[n] += rate(b, 16, 100*time.Millisecond, func(ctx context.Context) error {
+				_, err := bud.Charge(ctx, budget.Call{Operation: "op"})
+				return err
+			})
+		}
+		began := time.Now()
+		if _, err := rare.Charge(b.Context(), budget.Call{Operation: "dear"}); !errors.Is(err, budget.ErrExhausted) {
+			b.Fatal(err)
+		}
+		refusal = max(refusal, time.Since(began))
+		began = time.Now()
+		if _, err := rare.Status(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		look = max(look, time.Since(began))
+	}
+	b.ReportMetric(sums[1_000_000]/float64(rounds), "charges/s")
+	b.ReportMetric(sums[100]/sums[1_000_000], "times-slower")
+	b.ReportMetric(float64(refusal.Microseconds())/1000, "refusal-ms")
+	b.ReportMetric(float64(look.Microseconds())/1000, "status-ms")
+	b.ReportMetric(max(filling, slowest(b, stores[100].Client())), "longest-script-ms")
+}
+
+// BenchmarkExpiry has 100,000 charges expire, and merge, at once: it tells the
+// longest run of a script and how long the first decision after it took.
+func BenchmarkExpiry(b *testing.B) {
+	const n = 100_000
+	for kind, window := range map[string]budget.Window{"rolling": budget.RollingWindow(time.Hour), "coarse": budget.CoarseWindow(24*time.Hour, time.Minute)} {
+		b.Run(kind, func(b *testing.B) {
+			server := startServer(b, "--slowlog-log-slower-than", "1000", "--slowlog-max-len", "100000")
+			longest, first := 0.0, time.Duration(0)
+			for i := 0; b.Loop(); i++ {
+				var skew atomic.Int64
+				store, err := redisstore.OpenWithClock(server.url(i%16), redisstore.Options{Timeout: time.Minute, Prefix: fmt.Sprint("p", i)},
+					func() int64 { return time.Now().UnixMicro() + skew.Load() })
+				if err != nil {
+					b.Fatal(err)
+				}
+				spec := budget.Spec{Name: name, Limits: []budget.Limit{{Name: "l", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: window}}}
+				fillLedger(b, store, spec, n)
+				skew.Store(2 * time.Hour.Microseconds())
+				slowest(b, store.Client())
+				began := time.Now()
+				batch := budget.Batch{Budget: name, Now: began.UnixMicro() + skew.Load(), Limits: spec.Limits, Items: []budget.Item{{ID: "after", Operation: "op", Units: 1}}}
+				if _, err := store.Decide(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+				first = max(first, time.Since(began))
+				longest = max(longest, slowest(b, store.Client()))
+				if err := store.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(longest, "longest-script-ms")
+			b.ReportMetric(float64(first.Microseconds())/1000, "first-decision-ms")
+		})
+	}
 }
