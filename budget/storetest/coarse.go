@@ -66,7 +66,8 @@ func testCoarseNeverOver(t *testing.T, w *world) {
 // merge; what they count for stays the same.
 func testMerging(t *testing.T, w *world) {
 	w.limits = []budget.Limit{coarse("day", 2*many, 24*time.Hour, time.Minute), coarse("hours", 2*many, 3*time.Hour, 10*time.Minute, "a")}
-	w.fill() // thousands at once
+	w.now += 12_345 // within a slot
+	w.fill()        // thousands at once
 	reserved := lease(item("r", "a", 5), time.Hour)
 	reserved.Labels = budget.Labels{Job: "job", Region: "US", Run: "run"}
 	w.granted(reserved)
@@ -86,6 +87,9 @@ func testMerging(t *testing.T, w *world) {
 		if want := before.Limits[i].Used + int64(1-i); l.Used != want || l.NextAt != before.Limits[i].NextAt {
 			t.Fatalf("limit %d: %+v once merged, before %+v", i, l, before.Limits[i])
 		}
+	}
+	if want := noon + minute + 24*hour; after.Limits[0].NextAt != want { // of the first one's slot
+		t.Fatalf("what merged is back at %d, want %d", after.Limits[0].NextAt, want)
 	}
 	w.finish(budget.Finish{ID: "r", Units: 9}, budget.FinishExpired, false)
 	w.finish(budget.Finish{ID: "gone", Release: true}, budget.FinishExpired, false)
