@@ -27,6 +27,7 @@ type Node struct {
 // document is one parsed file and what was found wrong with it.
 type document struct {
 	file     string
+	text     string
 	meta     toml.MetaData
 	errors   ConfigErrors
 	warnings ConfigErrors
@@ -42,7 +43,7 @@ func parseDocument(path string) (Node, error) {
 }
 
 func parseText(path, text string) (Node, error) {
-	doc := &document{file: path}
+	doc := &document{file: path, text: text}
 	var root map[string]toml.Primitive
 	meta, err := toml.Decode(text, &root)
 	doc.meta = meta
@@ -88,8 +89,9 @@ func (d *document) node(parent, key string, prim toml.Primitive) Node {
 	n := Node{doc: d, key: key, path: strings.TrimPrefix(parent+"."+key, "."), prim: prim}
 	var p probe
 	var at toml.ParseError
-	if errors.As(d.meta.PrimitiveDecode(prim, &p), &at) {
-		n.line = at.Position.Line
+	// Of a text of several lines the parser's own line is the last.
+	if errors.As(d.meta.PrimitiveDecode(prim, &p), &at) && at.Position.Line > 0 {
+		n.line = syntaxLine(d.text, at.Position)
 	}
 	n.value = p.value
 	if n.line == 0 {

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var tomlBlock = regexp.MustCompile("(?s)```toml\n(.*?)```")
+
+// Each configuration of the page is right, without a warning.
+func TestConfigurationPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := tomlBlock.FindAllStringSubmatch(string(page), -1)
+	if len(blocks) < 9 {
+		t.Fatalf("%d configurations, want one for each kind of limit", len(blocks))
+	}
+	for _, block := range blocks {
+		stdout, stderr, code := runAt(t, time.Unix(0, 0), "check", "-c", writeConfig(t, block[1]))
+		if code != exitDone || strings.Contains(stdout, "warning") {
+			t.Errorf("%s\n%s%s", block[1], stdout, stderr)
+		}
+	}
+}
+
+// The page tells of each key that is read. What is read is what check offers in
+// place of a key that it does not know.
+func TestConfigurationKeys(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, _ := runAt(t, time.Unix(0, 0), "check", "-c", writeConfig(t, `zzzzzz = 1
+[store]
+zzzzzz = 1
+[upstream.ads]
+zzzzzz = 1
+[upstream.ads.costs]
+"get" = { units = 1, zzzzzz = 1 }
+[upstream.ads.limit.day]
+zzzzzz = 1
+[upstream.ads.credential.eu]
+zzzzzz = 1
+[job.pull]
+zzzzzz = 1
+[job.pull.fetch]
+zzzzzz = 1
+`))
+	offers := regexp.MustCompile(`unknown key "zzzzzz": use one of ([a-z_, ]+)`).FindAllStringSubmatch(stdout, -1)
+	if len(offers) != 8 {
+		t.Fatalf("%d tables were offered keys, want 8:\n%s", len(offers), stdout)
+	}
+	tables := []string{"store", "upstream", "job", "units"} // told as headings, or as a cost
+	for _, offer := range offers {
+		for key := range strings.SplitSeq(offer[1], ", ") {
+			if !slices.Contains(tables, key) && !strings.Contains(string(page), "`"+key+"`") {
+				t.Errorf("the page does not tell of %s", key)
+			}
+		}
+	}
+}
