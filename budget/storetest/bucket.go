@@ -130,7 +130,7 @@ func testBucketReservations(t *testing.T, w *world) {
 	w.granted(lease(item("a", "op", 500), time.Hour))
 	w.granted(item("b", "op", 0))
 	w.granted(item("c", "op", 7))
-	w.refused(item("d", "op", 1), 0, w.now-w.now+w.look().Limits[0].NextAt)
+	w.refused(item("d", "op", 1), 0, w.look().Limits[0].NextAt)
 	w.finish(budget.Finish{ID: "a", Release: true}, budget.Released, false)
 	w.granted(item("d", "op", 1))
 }
