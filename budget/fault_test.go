@@ -103,7 +103,7 @@ func TestSlowStoreIsOutOfReach(t *testing.T) {
 			"settle":  func(ctx context.Context) error { return b.Settle(ctx, "a", 1) },
 			"release": func(ctx context.Context) error { return b.Release(ctx, "a") },
 			"status":  func(ctx context.Context) error { _, err := b.Status(ctx); return err },
-			"room":    func(ctx context.Context) error { return b.Room(ctx, budget.Needs{"videos.list": 1}, 0) },
+			"room":    func(ctx context.Context) error { return b.Room(ctx, budget.Needs{"videos.list": 2}, 0) },
 		}
 		for verb, do := range verbs {
 			if err := do(t.Context()); !errors.Is(err, budget.ErrUnavailable) {

@@ -12,11 +12,23 @@ import (
 // count units and cover every operation.
 type Needs map[string]int64
 
+// single is the operation, where one call of one is all that is needed.
+func (n Needs) single() (operation string, ok bool) {
+	for operation, calls := range n {
+		return operation, len(n) == 1 && calls == 1 && operation != ""
+	}
+	return "", false
+}
+
 // Room looks, without spending, whether all that is needed would fit now and
-// leave the floor. Nil means yes; else a [*RefusedError] whose RetryAt is when
-// something next returns to the limit that binds: the first instant at which
-// looking again is worth while.
+// leave the floor. Nil means yes; else a [*RefusedError] whose RetryAt is when it
+// fits, for one call of one operation; else when something next returns to the
+// limit that binds: the first instant at which looking again is worth while.
 func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
+	if operation, one := needs.single(); one {
+		_, err := b.Would(ctx, Call{Operation: operation, Floor: floor}, 0)
+		return err
+	}
 	status, err := b.Status(ctx)
 	if err != nil {
 		return b.storeError(ctx, Call{Operation: "needs"}, 0, err)

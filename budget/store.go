@@ -114,6 +114,9 @@ type Item struct {
 	// UseHeadroom lets the item spend headroom; see Limit.Bound.
 	UseHeadroom bool
 	Labels      Labels
+	// DryRun has the item decided and not charged: what it would have got now,
+	// whatever became of its id. Remaining is then as without it, At 0.
+	DryRun bool
 	// Deadline is the instant, on the caller's clock, after which the item
 	// must not be charged any more; zero for none.
 	Deadline time.Time

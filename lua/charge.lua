@@ -14,7 +14,8 @@
 --         (what it counts), the operations' numbers by comma, in order, and for a
 --         look: from and to, the scores between which it is to be summed, or
 --         empty, and how far an earlier run came with that: score:sum, or empty
---       an item: id, operation's number, units, lease µs, deadline µs or 0,
+--       an item: id, operation's number, units, lease µs (below 0: it is decided
+--         and not charged), deadline µs or 0,
 --         labels job|region|run, walk's progress, and a bound per limit (empty
 --         where the limit does not cover it)
 -- Returns {status, clock, …}:
@@ -175,7 +176,8 @@ local fresh = born or ARGV[2] ~= ''
 local function decide(item)
   if item.deadline > 0 and raw > item.deadline then return reply(5, false, 0, 0, 0, '', {}) end
   if not bringAll() then return reply(100, false, 0, 0, 0, '', {}) end
-  local e = entries[item.id]
+  local dry = item.lease < 0
+  local e = not dry and entries[item.id] or nil
   local old = nil
   if e and not held(e) then old, e = e, nil end
   if e then
@@ -215,6 +217,7 @@ local function decide(item)
     if star(batch[i]).units + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
   end
 
+  if dry then return reply(1, false, item.units, 0, 0, '', {}) end
   if old then -- its id is not held any more: it makes room for the new one
     addNow()
     local key, member, zero = place(old, item.id)

@@ -37,7 +37,7 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) b
 	if late(item.Deadline, caller) {
 		return budget.Decision{Result: budget.Late, Limit: -1}
 	}
-	if e := l.find(item.ID, now); e != nil {
+	if e := l.find(item.ID, now); e != nil && !item.DryRun {
 		same := e.item.Operation == item.Operation && e.item.Units == item.Units && (e.item.Lease > 0) == (item.Lease > 0)
 		if !same {
 			return budget.Decision{Result: budget.Conflict, Limit: -1}
@@ -74,6 +74,9 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) b
 		if l.used(budget.Limit{Window: limit.Window}, now)+item.Units > budget.MaxUnits {
 			return budget.Decision{Result: budget.Overflow, Limit: -1}
 		}
+	}
+	if item.DryRun {
+		return l.granted(limits, item, now)
 	}
 	at := max(now, l.newest+1)
 	e := &entry{item: item, start: at, score: at, units: item.Units}

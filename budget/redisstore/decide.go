@@ -215,7 +215,11 @@ func (b *batch) args(had, r registry, added []string) []any {
 	}
 	for _, i := range b.open {
 		item := b.Items[i]
-		args = append(args, item.ID, r.number(item.Operation), item.Units, item.Lease, b.store.serverTime(b.Budget, b.until[i]), labelText(item.Labels), b.progress[i])
+		lease := item.Lease
+		if item.DryRun {
+			lease = -1
+		}
+		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, b.store.serverTime(b.Budget, b.until[i]), labelText(item.Labels), b.progress[i])
 		for _, limit := range b.Limits {
 			if limit.Checks(item) {
 				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))

@@ -110,7 +110,7 @@ func (d *decider) transaction(c *conn) error {
 		d.s.closing()
 	}
 	for i := from; i < len(answer.Items); i++ {
-		if a := answer.Items[i]; a.Result == budget.Granted && !a.Replayed && late(d.batch.Items[i].Deadline, d.caller()) {
+		if a := answer.Items[i]; a.Result == budget.Granted && !a.Replayed && !d.batch.Items[i].DryRun && late(d.batch.Items[i].Deadline, d.caller()) {
 			answer.Items = answer.Items[:from]
 			return errRedo
 		}
@@ -199,7 +199,7 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 	if err != nil {
 		return budget.Decision{}, false, err
 	}
-	if l.held(old, now) {
+	if !item.DryRun && l.held(old, now) {
 		return d.replay(item, old), true, nil
 	}
 	for i, v := range d.limits {
@@ -214,6 +214,9 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 		if v.w != nil && v.w.units+item.Units > budget.MaxUnits {
 			return budget.Decision{Result: budget.Overflow, Limit: -1}, true, nil
 		}
+	}
+	if item.DryRun {
+		return d.granted(item), true, nil
 	}
 	decision, err = d.grant(item, old, now)
 	return decision, true, err

@@ -189,6 +189,10 @@ func (w *walker) item(limits []budget.Limit) budget.Item {
 	if w.rng.IntN(3) == 0 {
 		i.Labels = budget.Labels{Job: "job", Region: "US", Run: fmt.Sprint("run-", w.step%7)}
 	}
+	if i.DryRun = w.rng.IntN(12) == 0; i.DryRun {
+		w.counts["dry run"]++
+		return i
+	}
 	w.ids = append(w.ids, i)
 	return i
 }

@@ -23,8 +23,8 @@ same --id again to know whether it was charged.
 
 With --reserve the units are kept open for a while: settle them with what the
 call cost, or release them. With --wait it is charged as soon as it fits, or
-refused at once when that is too late. With --dry-run it is only looked at; a
-refusal then tells when something next comes back.
+refused at once when that is too late. With --dry-run it is only decided and not
+charged.
 
 Within a command job the labels are those of the run.`
 
