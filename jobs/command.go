@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,13 +16,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// exitExhausted is the exit code by which a command says that the units are
-// gone.
-const exitExhausted = 75
-
-// pipeWait is how long the output of a command that has ended is waited for
-// when something that it started still holds it.
-const pipeWait = 2 * time.Second
+// spentWait bounds the look at what a command has spent.
+const spentWait = 2 * time.Second
 
 // runCommand runs a command for one region. Nil means that it ended with exit
 // code 0.
@@ -33,7 +27,7 @@ func (p *pass) runCommand(run *Run) *ending {
 	began := time.Now()
 	c, err := p.start(run.Region, label, log)
 	if err != nil {
-		return failed(ReasonCommand, fmt.Errorf("start the command: %w; is it there and may it be run?", err))
+		return failed(ReasonCommand, fmt.Errorf("start the command: %w; is it there, may it be run, and is there what its first line names?", err))
 	}
 	end := p.watch(c)
 	run.Units, run.Calls = p.spentBy(label, time.Since(began), log)
@@ -45,61 +39,90 @@ func (p *pass) runCommand(run *Run) *ending {
 type command struct {
 	cmd    *exec.Cmd
 	log    *slog.Logger
-	exited chan struct{} // closed when err is known
-	err    error
 	output sync.WaitGroup
-	pipes  []*os.File // our ends
+	pipes  []*os.File    // our ends
+	exited chan struct{} // closed when the command itself has ended
+	gone   chan struct{} // closed when its output has ended too
+	reap   func() error  // frees the group's number; the error is that of the end
 }
 
 // start starts the command in a process group of its own.
 func (p *pass) start(region, label string, log *slog.Logger) (*command, error) {
-	args := make([]string, len(p.job.Command))
-	for i, word := range p.job.Command {
-		args[i] = p.job.expand(word, p.tick, region)
-	}
-	environ, err := p.environ(region, label)
-	if err != nil {
+	words := p.words(region, label)
+	c := &command{log: log, exited: make(chan struct{}), gone: make(chan struct{})}
+	c.cmd = exec.Command(words[0], words[1:]...) //nolint:gosec,noctx // the configuration's own command; it is ended by its group
+	c.reap = sync.OnceValue(c.cmd.Wait)
+	var err error
+	if c.cmd.Dir, err = filepath.Abs(filepath.Dir(p.job.config)); err != nil {
 		return nil, err
 	}
-	c := &command{cmd: exec.Command(args[0], args[1:]...), log: log, exited: make(chan struct{})} //nolint:gosec,noctx // the configuration's own command; it is ended by its group
-	c.cmd.Dir, c.cmd.Env = filepath.Dir(p.job.config), environ
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var theirs []io.Closer
-	secret := p.job.knownSecret(p.options.Env)
-	show := func(text string) string { return p.hide(text, secret) }
-	for _, stream := range []struct {
-		name string
-		to   *io.Writer
-	}{{"stdout", &c.cmd.Stdout}, {"stderr", &c.cmd.Stderr}} {
-		read, write, err := os.Pipe()
-		if err != nil {
-			c.closePipes()
-			closeAll(theirs)
-			return nil, err
-		}
-		c.pipes, theirs = append(c.pipes, read), append(theirs, write)
-		*stream.to = write
-		c.output.Go(func() { logLines(read, log.With("stream", stream.name), show) })
+	if c.cmd.Env, err = p.environ(c.cmd.Dir, region, label); err != nil {
+		return nil, err
 	}
-	err = c.cmd.Start()
-	closeAll(theirs)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	theirs, err := c.logOutput(hider(p.job.knownSecret(p.options.Env)))
+	if err == nil {
+		err = c.cmd.Start()
+	}
+	for _, file := range theirs {
+		_ = file.Close() // the command has it, or nobody wants it
+	}
 	if err != nil {
 		c.output.Wait()
 		c.closePipes()
 		return nil, err
 	}
 	log.Debug("command started", "pid", c.cmd.Process.Pid)
-	go func() {
-		c.err = c.cmd.Wait()
-		close(c.exited)
-	}()
+	go c.await()
 	return c, nil
 }
 
-func closeAll(files []io.Closer) {
-	for _, file := range files {
-		_ = file.Close() // the other side's copy is open still, or is not wanted
+// words are the command's with their placeholders filled in; each stays one
+// argument, whatever is in it.
+func (p *pass) words(region, label string) []string {
+	fill := strings.NewReplacer("{job}", p.job.Name, "{region}", region, "{run}", label, "{tick}", p.tick.UTC().Format(TickFormat))
+	words := make([]string, len(p.job.Command))
+	for i, word := range p.job.Command {
+		words[i] = fill.Replace(word)
 	}
+	return words
+}
+
+// environ is what a command finds in its environment: ours, and who it is.
+func (p *pass) environ(dir, region, label string) ([]string, error) {
+	list := append(os.Environ(), "PWD="+dir,
+		"QUOTACTL_CONFIG="+filepath.Join(dir, filepath.Base(p.job.config)), "QUOTACTL_BUDGET="+p.job.Budget,
+		"QUOTACTL_JOB="+p.job.Name, "QUOTACTL_REGION="+region, "QUOTACTL_RUN="+label, "QUOTACTL_TICK="+p.tick.UTC().Format(TickFormat))
+	store := p.options.StoreURL
+	if file, ok := strings.CutPrefix(store, "sqlite:"); ok { // of our folder, which is not the command's
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return nil, err
+		}
+		store = "sqlite:" + path
+	}
+	if store != "" {
+		list = append(list, "QUOTACTL_STORE="+store)
+	}
+	return list, nil
+}
+
+// logOutput lets the command write into the log. The files are the command's
+// ends, to be closed once it has started, also after an error.
+func (c *command) logOutput(hide func(string) string) (theirs []io.Closer, err error) {
+	for _, stream := range []struct {
+		name string
+		to   *io.Writer
+	}{{"stdout", &c.cmd.Stdout}, {"stderr", &c.cmd.Stderr}} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			return theirs, err
+		}
+		c.pipes, theirs = append(c.pipes, read), append(theirs, write)
+		*stream.to = write
+		c.output.Go(func() { logLines(read, c.log.With("stream", stream.name), hide) })
+	}
+	return theirs, nil
 }
 
 func (c *command) closePipes() {
@@ -108,118 +131,13 @@ func (c *command) closePipes() {
 	}
 }
 
-// environ is what a command finds in its environment.
-func (p *pass) environ(region, label string) ([]string, error) {
-	config, err := filepath.Abs(p.job.config)
-	if err != nil {
-		return nil, err
-	}
-	list := append(os.Environ(),
-		"QUOTACTL_CONFIG="+config, "QUOTACTL_BUDGET="+p.job.Budget, "QUOTACTL_JOB="+p.job.Name,
-		"QUOTACTL_REGION="+region, "QUOTACTL_RUN="+label, "QUOTACTL_TICK="+p.tick.UTC().Format(TickFormat))
-	if p.options.StoreURL != "" {
-		list = append(list, "QUOTACTL_STORE="+p.options.StoreURL)
-	}
-	return list, nil
-}
-
-// signal sends a signal to the whole group. One that is gone needs none.
-func (c *command) signal(s syscall.Signal) {
-	if err := syscall.Kill(-c.cmd.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-		c.log.Error("the command's process group was not signalled", "signal", s.String(), "error", err)
-	}
-}
-
-// watch waits for the command's end, or brings it about: SIGTERM to its group
-// when the run's time is over or the pass is to stop, and SIGKILL the job's grace
-// later, or at once when the pass is cut.
-func (p *pass) watch(c *command) *ending {
-	defer c.closePipes()
-	timer := time.NewTimer(p.job.Timeout)
-	defer timer.Stop()
-	var ended *ending
-	select {
-	case <-c.exited:
-	case <-timer.C:
-		ended = &ending{TimedOut, ReasonTimeout, errTimedOut}
-	case <-p.soft.Done():
-		ended = cut(p.soft)
-	}
-	if ended != nil {
-		p.stop(c)
-	}
-	p.drainOutput(c)
-	if ended != nil {
-		return ended
-	}
-	return exitEnding(c.err)
-}
-
-// stop ends a command that has not ended.
-func (p *pass) stop(c *command) {
-	c.log.Debug("command told to end")
-	c.signal(syscall.SIGTERM)
-	grace := time.NewTimer(p.job.Grace)
-	defer grace.Stop()
-	select {
-	case <-c.exited:
-		return
-	case <-grace.C:
-	case <-p.hard.Done():
-	}
-	c.log.Warn("command killed: it had not ended within its grace", "grace", p.job.Grace)
-	c.signal(syscall.SIGKILL)
-	<-c.exited
-}
-
-// drainOutput waits for the last lines. What the command has left behind in its
-// group and holds its output is killed.
-func (p *pass) drainOutput(c *command) {
-	read := make(chan struct{})
-	go func() {
-		c.output.Wait()
-		close(read)
-	}()
-	timer := time.NewTimer(pipeWait)
-	defer timer.Stop()
-	select {
-	case <-read:
-		return
-	case <-timer.C:
-	case <-p.hard.Done():
-	}
-	c.log.Warn("command ended, but something it started still held its output and was killed")
-	c.signal(syscall.SIGKILL)
-	c.closePipes()
-	<-read
-}
-
-// exitEnding is what an exit stands for.
-func exitEnding(err error) *ending {
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &exit):
-		return failed(ReasonCommand, fmt.Errorf("wait for the command: %w", err))
-	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	switch {
-	case ok && status.Signaled():
-		return failed("signal "+status.Signal().String(), fmt.Errorf("the command was ended by signal %s", status.Signal()))
-	case exit.ExitCode() == exitExhausted:
-		return &ending{Exhausted, fmt.Sprintf("exit %d", exitExhausted), nil}
-	}
-	return failed(fmt.Sprintf("exit %d", exit.ExitCode()), fmt.Errorf("the command ended with exit code %d", exit.ExitCode()))
-}
-
 // spentBy is what the ledger says that a run spent; 0 where it does not say.
 func (p *pass) spentBy(label string, ran time.Duration, log *slog.Logger) (units int64, calls int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), lastWords)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), spentWait)
 	defer cancel()
 	spent, err := p.budget.Spent(ctx, budget.ByRun, ran+time.Minute)
 	if err != nil {
-		log.Warn("what the command spent is not known", "error", err)
+		log.Debug("what the command spent is not known", "error", err)
 		return 0, 0
 	}
 	for _, row := range spent.Rows {

@@ -2,13 +2,12 @@ package jobs
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 // commandWorld has one job, which runs a shell's script in its first argument.
 func commandWorld(t *testing.T, keys, script string) *world {
 	t.Helper()
-	w := newWorld(t, setup{more: fmt.Sprintf("[job.script]\nbudget = \"youtube/key1\"\nschedule = \"@daily\"\n%s\ncommand = [\"sh\", \"-c\", %q, \"{job}\", \"{region}\", \"{tick}\"]\n", keys, script)})
+	w := newWorld(t, setup{more: fmt.Sprintf("[job.script]\nbudget = \"youtube/key1\"\nschedule = \"@daily\"\n%s\ncommand = [\"sh\", \"-c\", %q, \"{job}\", \"{region}\"]\n", keys, script)})
 	w.list = w.list[1:]
 	return w
 }
@@ -61,138 +60,66 @@ func TestCommandMissing(t *testing.T) {
 	}
 }
 
-// The environment and the arguments are what was told, and no shell sees them.
-func TestCommandEnvironment(t *testing.T) {
-	w := commandWorld(t, `regions = ["US"]`, `printf '%s\n' "$0" "$1" "$2" "$PWD" "$QUOTACTL_CONFIG" "$QUOTACTL_BUDGET" "$QUOTACTL_JOB" "$QUOTACTL_REGION" "$QUOTACTL_RUN" "$QUOTACTL_TICK" "$QUOTACTL_STORE"`)
+// A command is started with just what is said: arguments that no shell has seen,
+// our environment and its own variables, the configuration's folder, no input.
+func TestCommandIsTold(t *testing.T) {
+	t.Setenv("QUOTACTL_REGION", "of the daemon")
+	w := programWorld(t, `regions = ["US"]`, "tell", "told", "{region}", "$HOME; rm -rf {region} *", "`id` {job} {run}", "{tick}", "{}", "a  b\nc", "")
 	w.options.StoreURL = "sqlite:elsewhere.db"
-	w.list[0].Command = append(w.list[0].Command, "$HOME; rm -rf {region}", "`id`")
-	w.list[0].Command[2] += ` "$3" "$4"`
 	p := w.once()
 	if p.Outcome != Succeeded {
-		t.Fatalf("%+v", p)
+		t.Fatalf("%+v\n%s", p, w.log)
 	}
-	tick := p.Tick.Format(TickFormat)
-	var got []string
-	for line := range strings.Lines(w.log.String()) {
-		if _, text, ok := strings.Cut(line, "msg=output "); ok {
-			_, text, _ = strings.Cut(text, "line=")
-			got = append(got, strings.Trim(strings.TrimSpace(text), `"`))
-		}
-	}
-	dir, err := filepath.EvalSymlinks(w.dir)
+	text, err := os.ReadFile(filepath.Join(w.dir, "told"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "lines", got, []string{
-		"script", "US", tick, dir, filepath.Join(w.dir, "costs.toml"), "youtube/key1", "script", "US", "script/" + tick + "/US", tick, "sqlite:elsewhere.db",
-		"$HOME; rm -rf US", "`id`",
-	})
-}
-
-// Lines go into the log: long ones cut and marked, the last without an end too,
-// and nothing that a terminal or a thief could use.
-func TestCommandOutput(t *testing.T) {
-	w := commandWorld(t, `regions = ["US"]`, fmt.Sprintf(`echo one; printf 'two\033[31m\n' >&2; head -c 20000 /dev/zero | tr '\0' x; echo; echo '%s'; printf last`, secretKey))
-	if run := w.onlyRun(); run.Outcome != Succeeded {
-		t.Fatalf("%+v", run)
-	}
-	w.logged("msg=output", "line=one", "stream=stdout", "job=script", "region=US", "run=script/")
-	w.logged("line=\"two [31m\"", "stream=stderr")
-	w.logged(strings.Repeat("x", maxLine)+" (cut, "+fmt.Sprint(20000-maxLine)+" bytes more)", "stream=stdout")
-	w.logged("line=[secret]")
-	w.logged("line=last")
-	if strings.Contains(w.log.String(), secretKey) {
-		t.Error("the secret is in the log")
-	}
-}
-
-// A megabyte without a line's end is one line of the log, of bounded length.
-func TestCommandOutputWithoutLines(t *testing.T) {
-	w := commandWorld(t, "", `head -c 1048576 /dev/zero | tr '\0' y`)
-	if run := w.onlyRun(); run.Outcome != Succeeded {
-		t.Fatalf("%+v", run)
-	}
-	w.logged(fmt.Sprintf("(cut, %d bytes more)", 1<<20-maxLine))
-	if n := len(w.log.String()); n > 2*maxLine {
-		t.Errorf("the log has %d bytes", n)
-	}
-}
-
-// fifo is a pipe with a name: reading it ends when all who write to it have.
-func fifo(t *testing.T, dir string) *os.File {
-	t.Helper()
-	path := filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
+	var got told
+	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	tick := p.Tick.UTC().Format(TickFormat)
+	run := "script/" + tick + "/US"
+	equal(t, "arguments", got.Args, []string{"US", "$HOME; rm -rf US *", "`id` script " + run, tick, "{}", "a  b\nc", ""})
+	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = file.Close() })
-	return file
+	want := map[string]string{}
+	for _, variable := range append(os.Environ(),
+		"PWD="+w.dir, "QUOTACTL_CONFIG="+filepath.Join(w.dir, "costs.toml"), "QUOTACTL_BUDGET=youtube/key1", "QUOTACTL_JOB=script",
+		"QUOTACTL_REGION=US", "QUOTACTL_RUN="+run, "QUOTACTL_TICK="+tick, "QUOTACTL_STORE=sqlite:"+filepath.Join(here, "elsewhere.db")) {
+		name, value, _ := strings.Cut(variable, "=")
+		want[name] = value
+	}
+	var list []string
+	for name, value := range want {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	slices.Sort(got.Env)
+	equal(t, "environment", got.Env, list)
+	if dir, err := filepath.EvalSymlinks(w.dir); err != nil || got.Dir != dir && got.Dir != w.dir || got.Input != "" {
+		t.Errorf("in %q with input %q, want %q with none; %v", got.Dir, got.Input, dir, err)
+	}
 }
 
-// ends waits until the writers of a fifo are gone.
-func ends(t *testing.T, file *os.File) {
-	t.Helper()
-	if err := file.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, file); err != nil {
-		t.Errorf("something the command started still runs: %v", err)
-	}
-}
-
-// Out of time: the group is told to end, and killed when it does not.
-func TestCommandTimeout(t *testing.T) {
-	w := commandWorld(t, "timeout = \"1s\"\ngrace = \"0s\"", `trap '' TERM; sleep 60 > fifo & echo up; wait; sleep 60`)
-	file := fifo(t, w.dir)
-	run := w.onlyRun()
-	if run.Outcome != TimedOut || run.Reason != ReasonTimeout {
-		t.Errorf("%+v, want timed out", run)
-	}
-	w.logged("line=up")
-	w.logged("command killed")
-	ends(t, file)
-
-	w = commandWorld(t, "timeout = \"1s\"\ngrace = \"1h\"", `trap 'echo ending; exit 0' TERM; sleep 60 & wait`)
-	if run := w.onlyRun(); run.Outcome != TimedOut {
-		t.Errorf("%+v, want timed out", run)
-	}
-	w.logged("line=ending") // it was let end by itself
-}
-
-// What a command leaves behind does not hang the run that it holds the output of.
-func TestCommandLeavesSomethingBehind(t *testing.T) {
-	w := commandWorld(t, "", `sleep 60 > fifo 2>&1 & sleep 60 & echo done`)
-	file := fifo(t, w.dir)
-	if run := w.onlyRun(); run.Outcome != Succeeded {
-		t.Errorf("%+v, want succeeded", run)
-	}
-	w.logged("line=done")
-	w.logged("level=WARN", "still held its output")
-	ends(t, file)
-}
-
-// A drain tells a command to end; it is not killed before its grace is over.
-func TestCommandDrain(t *testing.T) {
-	w := commandWorld(t, `regions = ["US", "GB"]`, `echo up > fifo; trap 'echo ending; exit 0' TERM; sleep 60 & wait`)
-	file := fifo(t, w.dir)
-	drain := make(chan struct{})
-	go func() {
-		for { // a fifo that nobody has opened yet reads as ended
-			if n, err := file.Read(make([]byte, 8)); n > 0 || err != nil && !errors.Is(err, io.EOF) {
-				close(drain)
-				return
-			}
+// A store on the network is handed on as it is, and none where none was told.
+func TestCommandStore(t *testing.T) {
+	for url, want := range map[string]string{"redis://h:1/2": "QUOTACTL_STORE=redis://h:1/2", "sqlite:/q.db": "QUOTACTL_STORE=sqlite:/q.db", "": ""} {
+		w := commandWorld(t, "", "true")
+		w.options.StoreURL = url
+		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	passes := w.runner().Once(t.Context(), drain)
-	equal(t, "outcomes", outcomes(passes[0]), []string{"US skipped drained", "GB skipped drained"})
-	w.logged("line=ending")
-	if state := w.state(); state.NextRegion != "GB" {
-		t.Errorf("the next pass begins with %q, want the region that was not started", state.NextRegion)
+		got := ""
+		if last := list[len(list)-1]; strings.HasPrefix(last, "QUOTACTL_STORE=") {
+			got = last
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", url, got, want)
+		}
 	}
 }
 
@@ -200,22 +127,6 @@ func TestCommandDrain(t *testing.T) {
 func TestCommandExhausted(t *testing.T) {
 	w := commandWorld(t, `regions = ["US", "GB", "DE"]`, `test "$1" = US || exit 75`)
 	equal(t, "outcomes", outcomes(w.once()), []string{"US succeeded", "GB exhausted exit 75", "DE skipped exhausted"})
-}
-
-// At most as many run at once as the job says.
-func TestCommandParallel(t *testing.T) {
-	w := commandWorld(t, "regions = [\"US\", \"GB\", \"DE\", \"FR\", \"IN\", \"BR\"]\nparallel = 2",
-		`mkdir "slot.$$"; ls -d slot.* | wc -l >> seen; mkdir a 2>/dev/null || mkdir b 2>/dev/null || exit 9; ls -d a b 2>/dev/null | tail -1 >> both; sleep 0.05; rmdir b 2>/dev/null || rmdir a; rmdir "slot.$$"`)
-	p := w.once()
-	for _, run := range p.Runs {
-		if run.Outcome != Succeeded {
-			t.Errorf("%+v: three ran at once", run)
-		}
-	}
-	both, err := os.ReadFile(filepath.Join(w.dir, "both"))
-	if err != nil || !strings.Contains(string(both), "b") {
-		t.Errorf("never two at once: %q, %v", both, err)
-	}
 }
 
 // What a command charged under its run's label is the run's.

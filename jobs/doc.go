@@ -1,11 +1,12 @@
-// Package jobs runs fetch jobs on their schedules and stops them cleanly when
-// their budget is spent.
+// Package jobs runs fetch jobs and command jobs on their schedules and stops
+// them cleanly when their budget is spent.
 //
 // A job has a schedule and regions. Each tick of the schedule starts a pass;
-// each region of a pass is a run, which charges the job's budget before every
-// page it fetches. Nothing sleeps for hours: a run that does not fit ends as
-// [Exhausted], the regions after it are not started, and the next pass begins
-// with the first of them.
+// each region of a pass is a run. A fetch job's charges the budget before every
+// page it fetches; a command job's is a program, which charges for itself and
+// says by exit code 75 that the units are gone. Nothing sleeps for hours: a run
+// that does not fit ends as [Exhausted], the regions after it are not started,
+// and the next pass begins with the first of them.
 //
 // Use [Load] to read the job tables of a configuration, [New] to make a
 // [Runner] of them on a [State], and then one of its verbs: [Runner.Run] is

@@ -17,7 +17,8 @@ type Job struct {
 	// Stagger is the span over which the regions of a pass start.
 	Stagger time.Duration
 	// Timeout ends a run, Grace is what a page under way has left once the
-	// daemon is told to stop, MaxWait the longest wait for units.
+	// daemon is told to stop, or a command once it is told to end, MaxWait the
+	// longest wait for units.
 	Timeout, Grace, MaxWait time.Duration
 	// Floor is how many units each call leaves to more important ones.
 	Floor int64
@@ -29,7 +30,12 @@ type Job struct {
 	// Needs is what is looked at before a run starts.
 	Needs budget.Needs
 	// Fetch or Command, one of them.
-	Fetch   *Fetch
+	Fetch *Fetch
+	// Command is a program and its arguments, in which {job}, {region}, {run}
+	// and {tick} stand for the run's; no shell reads them. It runs in the
+	// configuration's folder and finds in its environment what the daemon has in
+	// its own, so the credential's secret too where secret_env names a variable
+	// of it, and QUOTACTL_CONFIG, _BUDGET, _JOB, _REGION, _RUN and _TICK.
 	Command []string
 
 	config     string // the configuration's file

@@ -56,8 +56,9 @@ func faults(cfg *budget.Config) int {
 
 // job reads one [job.NAME] table.
 func (l *loader) job(node budget.Node) *Job {
+	before := faults(l.cfg)
 	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait}
-	t := node.Table("budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
+	t := table(node, "budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
 		"floor", "parallel", "max_wait", "operation", "needs", "fetch", "command")
 	upstream, known := l.budget(node, t["budget"], j)
 	j.readSchedule(node, t)
@@ -82,9 +83,12 @@ func (l *loader) job(node budget.Node) *Job {
 	case t["command"].Exists():
 		j.readCommand(t["command"])
 	default:
-		node.Fail("job %s does nothing: write [job.%s.fetch] with an operation, a url and an output", j.Name, j.Name)
+		node.Fail("job %s does nothing: write [job.%s.fetch] with an operation, a url and an output, or %s", j.Name, j.Name, commandExample)
 	}
 	l.needs(node, t, j, operation, upstream, known)
+	if j.Command != nil && l.whole && faults(l.cfg) == before {
+		j.warnCommand(t["command"])
+	}
 	return j
 }
 
@@ -218,16 +222,4 @@ func (j *Job) readSpans(t map[string]budget.Node) {
 	if j.Schedule != nil && j.Stagger > 0 && j.Stagger >= j.Schedule.LeastGap() {
 		t["stagger"].Warn("stagger = %q is not less than the %s between two ticks: passes would overlap and be skipped", j.Stagger, j.Schedule.LeastGap())
 	}
-}
-
-func (j *Job) readCommand(node budget.Node) {
-	words, ok := node.Texts()
-	if ok && (len(words) == 0 || words[0] == "") {
-		node.Fail("command names no program: write command = [\"./fetch.sh\", \"{region}\"]")
-		return
-	}
-	for _, word := range words {
-		checkPlaceholders(node, word)
-	}
-	j.Command = words
 }

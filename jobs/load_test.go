@@ -82,7 +82,7 @@ output = "/data/{job}/{region}/{tick}.ndjson"
 [job.script]
 budget = "open/none"
 schedule = "@hourly"
-command = ["./fetch.sh", "{region}"]
+command = ["fetch", "{region}"]
 `)
 	if err := cfg.Err(); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ command = ["./fetch.sh", "{region}"]
 		{
 			Name: "script", Budget: "open/none", Regions: []string{""},
 			Timeout: 5 * time.Minute, Grace: 10 * time.Second, MaxWait: 30 * time.Second,
-			Needs: budget.Needs{"": 1}, Command: []string{"./fetch.sh", "{region}"},
+			Needs: budget.Needs{"": 1}, Command: []string{"fetch", "{region}"},
 			credential: budget.Credential{Label: "none"}, upstream: "open",
 		},
 	} {

@@ -15,6 +15,9 @@ const redactedSecret = "[secret]"
 // hold a longer one is not shown at all.
 const maxSought = 512
 
+// notShown stands for a text that may hold a secret too long to be looked for.
+const notShown = "(not shown, as it may hold the secret)"
+
 // redact takes the secret out of a text, however an upstream, a proxy or the
 // network may have written it down.
 func redact(text, secret string) string {
@@ -22,7 +25,7 @@ func redact(text, secret string) string {
 		return text
 	}
 	if len(secret) > maxSought {
-		return "(not shown, as it may hold the secret)"
+		return notShown
 	}
 	return secretMatcher(secret).ReplaceAllLiteralString(text, redactedSecret)
 }

@@ -34,8 +34,8 @@ type Options struct {
 	Transport http.RoundTripper
 	// Observe is told what happens, for metrics; nil is nobody.
 	Observe Observer
-	// StoreURL is handed to commands as QUOTACTL_STORE, when the store is another
-	// than their configuration's.
+	// StoreURL is handed to commands as QUOTACTL_STORE, where the store is
+	// another than their configuration's; a SQLite file's path is made absolute.
 	StoreURL string
 	// Sandbox is the address, scheme and host, of a sandbox upstream that
 	// stands for all upstreams; no secret is then read or sent.

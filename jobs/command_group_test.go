@@ -1,0 +1,144 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// result is a pass's end, waited for with patience.
+func result(t *testing.T, ended <-chan Pass) Pass {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case p := <-ended:
+		return p
+	case <-timer.C:
+		t.Fatal("the pass does not end")
+		return Pass{}
+	}
+}
+
+// Out of time: the whole group ends, also what does not want to.
+func TestCommandTimeout(t *testing.T) {
+	w := programWorld(t, "grace = \"0s\"", "stubborn", "parent")
+	w.list[0].Timeout = time.Second
+	listener := w.listen()
+	ended := w.begin(t.Context(), nil)
+	parent, child := w.callers(listener)
+	equal(t, "outcomes", outcomes(result(t, ended)), []string{"timed_out timeout"})
+	parent.ends()
+	child.ends()
+	w.logged("level=WARN", "command killed")
+}
+
+// A drain kills, once the grace is over, what was told to end and did not.
+func TestCommandDrainKills(t *testing.T) {
+	w := programWorld(t, "grace = \"0s\"\nregions = [\"US\", \"GB\"]", "stubborn", "parent")
+	listener, drain := w.listen(), make(chan struct{})
+	ended := w.begin(t.Context(), drain)
+	parent, child := w.callers(listener)
+	close(drain)
+	equal(t, "outcomes", outcomes(result(t, ended)), []string{"US skipped drained", "GB skipped drained"})
+	parent.ends()
+	child.ends()
+	if state := w.state(); state.NextRegion != "GB" {
+		t.Errorf("the next pass begins with %q, want the region that was not started", state.NextRegion)
+	}
+}
+
+// A second signal kills at once, however long the grace.
+func TestCommandInterrupted(t *testing.T) {
+	w := programWorld(t, "grace = \"1h\"", "stubborn", "parent")
+	listener, drain := w.listen(), make(chan struct{})
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	defer interrupt(nil)
+	ended := w.begin(ctx, drain)
+	parent, child := w.callers(listener)
+	close(drain)
+	interrupt(errors.New("second signal"))
+	if p := result(t, ended); p.Outcome != Skipped {
+		t.Errorf("%+v, want skipped", p)
+	}
+	parent.ends()
+	child.ends()
+}
+
+// What a command has started has the grace too, when the command itself is gone.
+func TestCommandDrainLetsAllEnd(t *testing.T) {
+	w := programWorld(t, "grace = \"1h\"", "tidy", "parent")
+	listener, drain := w.listen(), make(chan struct{})
+	ended := w.begin(t.Context(), drain)
+	parent, child := w.callers(listener)
+	close(drain)
+	if line := child.hears(); line != "ending" {
+		t.Fatalf("the child says %q: it was not told to end", line)
+	}
+	parent.ends()
+	child.letGo()
+	equal(t, "outcomes", outcomes(result(t, ended)), []string{"skipped drained"})
+	child.ends()
+	w.logged("line=\"tidied up\"")
+	if strings.Contains(w.log.String(), "command killed") {
+		t.Errorf("killed within its grace:\n%s", w.log)
+	}
+}
+
+// What a command leaves behind does not hang the run that it holds the output of.
+func TestCommandLeavesSomethingBehind(t *testing.T) {
+	w := programWorld(t, "", "leave")
+	listener := w.listen()
+	ended := w.begin(t.Context(), nil)
+	parent, child := w.callers(listener)
+	parent.letGo()
+	equal(t, "outcomes", outcomes(result(t, ended)), []string{"succeeded"})
+	child.ends()
+	w.logged("line=done")
+	w.logged("level=WARN", "still held its output and was killed")
+}
+
+// Nor does what has left the group, though it cannot be killed with it.
+func TestCommandLeavesItsGroup(t *testing.T) {
+	w := programWorld(t, "", "leave", "the group")
+	listener := w.listen()
+	ended := w.begin(t.Context(), nil)
+	parent, child := w.callers(listener)
+	parent.letGo()
+	equal(t, "outcomes", outcomes(result(t, ended)), []string{"succeeded"})
+	child.letGo()
+	child.ends()
+	w.logged("level=WARN", "has left its process group")
+}
+
+// As many run at once as the job says, and no more.
+func TestCommandParallel(t *testing.T) {
+	w := programWorld(t, "regions = [\"US\", \"GB\", \"DE\", \"FR\"]\nparallel = 2\ngrace = \"0s\"", "call", "{region}")
+	listener, drain := w.listen(), make(chan struct{})
+	ended := w.begin(t.Context(), drain)
+	called := []string{w.caller(listener).name, w.caller(listener).name}
+	slices.Sort(called)
+	equal(t, "callers", called, []string{"GB", "US"})
+	close(drain)
+	result(t, ended)
+	if state := w.state(); state.NextRegion != "DE" {
+		t.Errorf("the first region that was not started is %q, want DE", state.NextRegion)
+	}
+}
+
+// Without parallel, one at a time when each job has one pass.
+func TestCommandOneAtATime(t *testing.T) {
+	w := programWorld(t, "regions = [\"US\", \"GB\"]", "call", "{region}")
+	listener := w.listen()
+	ended := w.begin(t.Context(), nil)
+	for _, region := range []string{"US", "GB"} {
+		c := w.caller(listener)
+		equal(t, "caller", []string{c.name}, []string{region})
+		c.letGo()
+		c.ends()
+	}
+	equal(t, "outcomes", outcomes(result(t, ended)), []string{"US succeeded", "GB succeeded"})
+}
