@@ -88,6 +88,9 @@ var results = map[budget.Result]string{
 // failed.
 func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err error) {
 	for i, item := range batch.Items {
+		if item.DryRun { // a look at what a run needs
+			continue
+		}
 		operation := m.operation(batch.Budget, item.Operation)
 		if err != nil {
 			m.decisions.WithLabelValues(batch.Budget, operation, "unavailable", "none").Inc()

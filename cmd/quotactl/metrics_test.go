@@ -101,6 +101,9 @@ func TestMetrics(t *testing.T) {
 			t.Fatalf("%+v: %v", c, err)
 		}
 	}
+	if _, err := w.b.Would(t.Context(), budget.Call{Operation: "get"}, 0); err != nil { // no charge, and none counted
+		t.Fatal(err)
+	}
 	job := &jobs.Job{Name: "pull"}
 	w.m.TickStarted(job, 70*time.Millisecond)
 	w.m.RunEnded(job, "US", jobs.Succeeded)
@@ -111,12 +114,13 @@ func TestMetrics(t *testing.T) {
 		`quotactl_decisions_total{budget="shop/main",operation="export",result="exhausted",source="store"} 1`,
 		`quotactl_decisions_total{budget="shop/main",operation="get",result="never_fits",source="store"} 1`,
 		`quotactl_units_total{budget="shop/main",operation="export"} 80`,
+		`quotactl_units_total{budget="shop/main",operation="get"} 16`,
 		`quotactl_units_total{budget="shop/main",operation="other"} 1`,
 		`quotactl_near_misses_total{budget="shop/main",limit="daily"} 2`, // 4 and 3 of 100 left
 		`quotactl_limit_used{budget="shop/main",limit="daily"} 97`,
 		`quotactl_limit_limit{budget="shop/main",limit="daily"} 100`,
 		`quotactl_limit_remaining{budget="shop/main",limit="daily"} 3`,
-		`quotactl_store_seconds_count{call="decide"} 6`,
+		`quotactl_store_seconds_count{call="decide"} 7`,
 		`quotactl_breaker_open 0`,
 		`quotactl_passes_total{job="pull",outcome="exhausted"} 1`,
 		`quotactl_runs_total{job="pull",outcome="exhausted",region="DE"} 1`,

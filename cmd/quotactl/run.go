@@ -26,11 +26,11 @@ func newRunCommand(a *app) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [--once [JOB...]]",
-		Short: "Run the fetch jobs on their schedules, or once",
+		Short: "Run the jobs on their schedules, or once",
 		Example: `  quotactl run
   quotactl run --once --sandbox
   quotactl run --once trending --json`,
-		Long: `Run the fetch jobs on their schedules until SIGTERM or Ctrl-C. Then no further
+		Long: `Run the jobs on their schedules until SIGTERM or Ctrl-C. Then no further
 page is started, pages under way are finished within the jobs' grace, and the
 exit code is 0; a second signal stops at once, with exit code 130.
 
