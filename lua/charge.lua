@@ -223,7 +223,7 @@ local function decide(item)
     local key, member, zero = place(old, item.id)
     redis.call('ZREM', key, member)
     addAll(old.op, old.score, old.units, callsOf(old), zero, -1, old.state)
-    M.n = M.n - 1
+    M.n, M.emptied = M.n - 1, true
   end
   local at = math.max(M.last, M.newest + 1)
   local new = {op = item.op, asked = item.units, units = item.units, state = 'p', start = at, score = at, labels = item.labels}
@@ -253,28 +253,38 @@ for from = 1, #written, 1000 do
   redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
 end
 
--- lookAt reads one limit, the sum in bounded steps.
-local function lookAt(l)
+-- leastOf is the least score that counts in a limit; 0 for none.
+local function leastOf(l)
+  if l.meter or used(l) == 0 then return 0 end
+  return (walk(l, -1, 0, 1))
+end
+
+-- lookAt reads one limit. The limits share the steps: a sum that is not done, or
+-- not begun, goes on in the next run.
+local function lookAt(l, least)
   if l.meter then
     local level, part = levelAt(l.meter, M.last)
     return {int(level), int(part), int(math.max(l.meter.at, M.last))}
   end
-  local sum, least, part, came = used(l), 0, 0, ''
-  if sum > 0 then least = walk(l, -1, 0, 1) end
+  local part, came = 0, ''
   if least > 0 and l.to then
     local pos, freed = string.match(l.came, '^(-?%d+):(%d+)$')
-    local score, reached, up = walk(l, tonumber(pos or l.from), tonumber(freed or 0), WHOLE, l.to)
-    part = up
-    if score == nil then came = int(reached) .. ':' .. int(up) end
+    pos, part = tonumber(pos or l.from), tonumber(freed or 0)
+    if steps >= limitSteps then
+      came = int(pos) .. ':' .. int(part)
+    else
+      local score, reached, up = walk(l, pos, part, WHOLE, l.to)
+      part = up
+      if score == nil then came = int(reached) .. ':' .. int(up) end
+    end
   end
-  return {int(sum), int(l.win.floor), int(least), int(part), came}
+  return {int(used(l)), int(l.win.floor), int(least), int(part), came}
 end
 
-local looks = {}
-for i = 1, looking and #limits or 0 do
-  steps = 0
-  looks[i] = lookAt(limits[i])
-end
+local looks, least = {}, {}
+for i = 1, looking and #limits or 0 do least[i] = leastOf(limits[i]) end
+steps = 0
+for i = 1, #least do looks[i] = lookAt(limits[i], least[i]) end
 
 -- Remove what is not held and left every total, a few hundred at a time.
 if M.last >= M.prune then

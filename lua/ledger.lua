@@ -45,7 +45,8 @@ local function load()
   return nil
 end
 
--- there has the zsets that hold something.
+-- there has the zsets that hold something. M.emptied: one of them may have been
+-- empty for a moment, and with it lost when it is to expire.
 local there = {}
 
 -- counted compares the entries there are with those there should be; every
@@ -311,7 +312,7 @@ local function save(fresh)
     longest = math.max(longest, w.longest)
   end
   local expire = math.floor((M.last + longest + LEASE + WEEK) / 1000)
-  local renew = fresh or expire - M.exp >= HOUR / 1000 or M.exp == 0
+  local renew = fresh or M.emptied or expire - M.exp >= HOUR / 1000 or M.exp == 0
   if renew then M.exp = expire end
   redis.call('HSET', keyM, 'v', '1', 'last', int(M.last), 'newest', int(M.newest), 'born', int(M.born), 'n', int(M.n),
     'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune), 'gone', int(M.gone), 'sig', M.sig)

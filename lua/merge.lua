@@ -86,6 +86,7 @@ local function mergePage(op, key, from, boundary, precs)
     redis.call('HSET', keyE, id, pack(slot))
     M.n = M.n + 1
   end
+  M.emptied = true
   M.chg = M.chg + 1 -- walks on the way took them in where they were
   for i = 1, #meters do
     if meters[i].reached ~= WHOLE then replayAnew(meters[i]) end

@@ -38,11 +38,13 @@ type sum struct {
 	least    int64 // the score that comes back first; 0: not known yet
 	from, to int64
 	came     string // how far an earlier run came
+	done     bool
+	value    int64 // once it is done
 }
 
 // args are as charge.lua takes them.
 func (s sum) args() []any {
-	if s.least == 0 {
+	if s.least == 0 || s.done {
 		return []any{"", "", ""}
 	}
 	return []any{s.from, s.to, s.came}
@@ -70,8 +72,11 @@ func (b *batch) summed() bool {
 			done = false
 			continue
 		}
-		s.came = text(seen, 4)
-		done = done && s.came == ""
+		if !s.done {
+			s.came, s.value = text(seen, 4), numberAt(seen, 3)
+			s.done = s.came == ""
+		}
+		done = done && s.done
 	}
 	return done
 }
@@ -89,7 +94,7 @@ func (b *batch) view() budget.View {
 			}
 			continue
 		}
-		floor, least, some := numberAt(seen, 1), numberAt(seen, 2), numberAt(seen, 3)
+		floor, least, some := numberAt(seen, 1), numberAt(seen, 2), b.sums[i].value
 		if least != 0 {
 			v.NextAt, v.NextAmount = limit.Window.Returns(least), some
 			if limit.Window.Kind == budget.CalendarKind {

@@ -1,0 +1,54 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+)
+
+// I8: a set that merging, or an id used again, leaves empty for a moment is made
+// anew by the server, and must expire like the others.
+func TestKeysExpireAfterMerging(t *testing.T) {
+	server := startServer(t)
+	admin := server.client()
+	defer func() { _ = admin.Close() }()
+	now := time.Now().UnixMicro()
+	store, err := redisstore.OpenWithClock(server.url(0), redisstore.Options{Timeout: patient}, func() int64 { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	coarse := budget.Limit{Name: "l", Limit: 100, Counts: budget.CountUnits, Window: budget.CoarseWindow(24*time.Hour, time.Minute)}
+	short := budget.Limit{Name: "l", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Second)}
+	for what, limit := range map[string]budget.Limit{"merged": coarse, "id used again": short} {
+		if err := admin.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		began := now
+		for _, step := range []struct {
+			at            time.Duration
+			operation, id string
+		}{
+			{0, "often", "a"}, {40 * time.Minute, "once", "b"},
+			{61 * time.Minute, "often", "c"}, // all expiries are renewed
+			{102 * time.Minute, "often", "d"}, {102 * time.Minute, "once", "b"},
+		} {
+			now = began + step.at.Microseconds()
+			batch := budget.Batch{Budget: name, Now: now, Limits: []budget.Limit{limit}, Items: []budget.Item{{ID: step.id, Operation: step.operation, Units: 1}}}
+			if _, err := store.Decide(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+			keys, err := admin.Keys(t.Context(), "*").Result()
+			if err != nil || len(keys) < 4 {
+				t.Fatalf("keys %v, %v", keys, err)
+			}
+			for _, key := range keys {
+				if left, err := admin.PTTL(t.Context(), key).Result(); err != nil || left < time.Hour {
+					t.Fatalf("%s, at %s: %s expires in %s, %v", what, step.at, key, left, err)
+				}
+			}
+		}
+	}
+}
