@@ -41,10 +41,14 @@ local function settleCuts(now)
   return true
 end
 
--- mergePage merges one page of a zset. It returns how far it came, and whether
--- that is the end.
+-- mergePage merges one page of a zset, of half the steps, since an entry costs
+-- more than twice what a walk over it does. It returns how far it came, and
+-- whether that is the end.
 local function mergePage(op, key, from, boundary, precs)
+  local whole = limitSteps
+  limitSteps = math.ceil(whole / 2)
   local list, n, reached, done = page(key, from, boundary, false)
+  limitSteps = whole
   local ids, members = {}, {}
   for i = 1, n do
     local id = idOf(list[2 * i - 1])
