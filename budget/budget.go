@@ -24,7 +24,9 @@ import (
 //   - Wait when the call is worth waiting for: it charges as soon as the units
 //     fit, first come first served within the process, and fails at once when
 //     the context's deadline comes before they can.
-//   - Status to look at what is left without spending.
+//   - WaitReserve does both: it is how to wait for a limit on open reservations.
+//   - Status to look at what is left without spending, Spent at who spent it, and
+//     Would at what one call would get now.
 //
 // When the budget, the store or the configuration says no, the error is a
 // [*RefusedError]. A call that is wrong in itself is ErrInvalid or
