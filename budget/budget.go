@@ -272,7 +272,7 @@ func (b *Budget) storeError(ctx context.Context, call Call, units int64, err err
 // notServing is the sentinel of a store that answered and would not serve; nil
 // for one that did not answer.
 func notServing(err error) error {
-	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrStoreConfig, ErrClosed} {
+	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrLost, ErrStoreConfig, ErrClosed} {
 		if errors.Is(err, sentinel) {
 			return sentinel
 		}

@@ -36,6 +36,10 @@ var (
 	// ErrDamaged: the ledger's parts do not agree (a key was evicted or
 	// deleted); nothing is decided on it.
 	ErrDamaged = errors.New("the ledger is damaged")
+	// ErrLost: the ledger does not hold a charge that was acknowledged: it was
+	// flushed, evicted, rolled back, or is another server's. Package outage records
+	// what is missing; without it nothing is decided until the ledger is reset.
+	ErrLost = errors.New("the store has lost charges")
 	// ErrStoreConfig: the store answers but cannot serve: wrong password,
 	// missing permission, wrong type, newer version, unsupported file system.
 	ErrStoreConfig = errors.New("the store is not usable as configured")

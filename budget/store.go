@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -49,6 +50,17 @@ import (
 // at its own. Limits with the same shape share it; the first of a batch tells how
 // long it lives. Its level is that at max(now, its last change). It forgets nothing of the ledger and keeps nothing of it alive.
 //
+// Recorded items. An item with Recorded has happened already, while the store was
+// out of reach: no limit is asked, only a sum past MaxUnits keeps it out. Its
+// time is now − Age, its score then or its lease's end, later than what is
+// merged; with a score that is forgotten at now it is granted and leaves no trace.
+// Last seen stays, and what adds to a meter adds at now.
+//
+// Lost data. A batch and a look carry the newest charge that the caller saw
+// acknowledged. It is lost when its time is above what is forgotten at now and
+// what is merged, and no entry has its id: then nothing is decided, ErrLost.
+// Recover records what is missing.
+//
 // Errors of all methods: ErrUnavailable when the store did not answer in time
 // (the outcome is then unknown), ErrStoreConfig when it cannot serve as it is
 // set up, ErrClock, ErrDamaged when a ledger's parts do not agree, ErrClosed,
@@ -65,6 +77,18 @@ type Store interface {
 	// Spent sums what the ledger holds, without spending. It reads in bounded
 	// steps: what is charged meanwhile may be in it or not.
 	Spent(ctx context.Context, query SpentQuery) (SpentView, error)
+	// Recover records what a caller had seen and the ledger has lost; nothing when
+	// the newest charge that it saw acknowledged is there. For each limit that is
+	// one charge under [RecoveredOperation], which counts in that limit alone: what
+	// was used when the caller saw it less what still counts of scores up to then,
+	// at that instant. A charge that another caller recorded is raised to the more
+	// of both, amount and time. A bucket is filled by what is left of its level, at
+	// most to its limit; open reservations are not recovered. A damaged ledger is
+	// begun anew for it.
+	Recover(ctx context.Context, recovery Recovery) (Recovered, error)
+	// Reset forgets a budget's ledger, wantedly: what was acknowledged before is
+	// not missed.
+	Reset(ctx context.Context, budget string) error
 	// AcceptClock makes the store's clock the budget's last seen instant, after
 	// a person found it right: what ErrClock held back then expires.
 	AcceptClock(ctx context.Context, budget string) error
@@ -102,6 +126,14 @@ type Batch struct {
 	// tells; all of their windows and meters are made live.
 	Limits []Limit
 	Items  []Item
+	// Newest is the newest charge the caller saw acknowledged; zero: none.
+	Newest Acknowledged
+}
+
+// Acknowledged is a charge that a store has acknowledged.
+type Acknowledged struct {
+	ID string
+	At int64 // its time in µs on the store's clock
 }
 
 // Item is one charge to decide. The caller has validated it.
@@ -117,6 +149,12 @@ type Item struct {
 	// DryRun has the item decided and not charged: what it would have got now,
 	// whatever became of its id. Remaining is then as without it, At 0.
 	DryRun bool
+	// Recorded: it happened Age µs ago, 0 or more, and is not decided any more.
+	Recorded bool
+	Age      int64
+	// OnStoreError is what it gets while the store is out of reach; stores do not
+	// look at it, package outage does.
+	OnStoreError Policy
 	// Deadline is the instant, on the caller's clock, after which the item
 	// must not be charged any more; zero for none.
 	Deadline time.Time
@@ -135,6 +173,7 @@ const (
 	Overflow                         // a sum would pass MaxUnits
 	Interrupted                      // the deadline came before the wait was known; not charged
 	OutcomeUnknown                   // the store failed on the way, as Err says: charged or not, send the same id again
+	Unreached                        // the store was not asked, as Err says; not charged
 )
 
 // Decision is the answer for one item.
@@ -153,8 +192,12 @@ type Decision struct {
 	// Remaining is what that limit has left after the decision, as of the
 	// instant it was taken at, 0 or more.
 	Remaining int64
-	// Err is why, on OutcomeUnknown.
+	// Err is why, on OutcomeUnknown and Unreached.
 	Err error
+	// Allowance: it was decided by the host's allowance, not by the store. At and
+	// RetryAt are then on the host's clock, Limit and Remaining those of the
+	// allowance, and the Limit −1 when the store's last answer still stands.
+	Allowance bool
 	// RetryAt is set on Refused: the first instant at which every covering
 	// limit fits if nothing else happens.
 	RetryAt int64
@@ -165,6 +208,11 @@ type Decisions struct {
 	// Now is the store's clock, not clamped: RetryAt − Now is the wait.
 	Now   int64
 	Items []Decision
+	// Seen is the instant (µs) at which the limits had used Used, limit by limit,
+	// after the last item: the clamped clock or the last item's time. Both are
+	// zero where not all items came to be decided.
+	Seen int64
+	Used []int64
 }
 
 // Finish settles or releases a reservation.
@@ -175,8 +223,10 @@ type Finish struct {
 	ID  string
 	// Release: the call was never sent. Else Units is its actual cost, 0 to
 	// MaxUnits, also above what was reserved.
-	Release  bool
-	Units    int64
+	Release bool
+	Units   int64
+	// Age in µs, 0 or more: it ended that long ago, at the earliest at its charge.
+	Age      int64
 	Deadline time.Time // as in Item
 }
 
@@ -208,6 +258,7 @@ type Look struct {
 	Budget string
 	Now    int64 // the caller's wall clock in µs, a witness
 	Limits []Limit
+	Newest Acknowledged // as in Batch
 }
 
 // View is the answer to a Look, limit by limit.
@@ -229,7 +280,43 @@ type LimitView struct {
 	// NextAmount how much; both 0 when nothing is used.
 	NextAt     int64
 	NextAmount int64
+	// Recovered is how much of Used was recorded after a loss.
+	Recovered int64
 }
+
+// Recovery is what a caller saw of a budget before data was lost.
+type Recovery struct {
+	Budget string
+	Now    int64   // the caller's wall clock in µs, a witness
+	Limits []Limit // all of the budget, as in Batch
+	Used   []int64 // what each had used; below 0: not seen
+	At     int64   // when it was seen, µs on the store's clock
+	Newest Acknowledged
+}
+
+// Recovered is the answer to a Recovery.
+type Recovered struct {
+	Now int64 // the store's clock, not clamped
+	// Amounts is what stands recovered in each limit now, in what it counts; of a
+	// bucket what was added.
+	Amounts []int64
+	// Anew: the ledger was damaged and was begun anew.
+	Anew bool
+}
+
+// recoveredPrefix opens the names of the pseudo-operations; no operation's name
+// holds a slash.
+const recoveredPrefix = "recovered/"
+
+// RecoveredOperation is the pseudo-operation of what was lost of a limit. Only
+// the limit of that name covers it.
+func RecoveredOperation(limit string) string { return recoveredPrefix + limit }
+
+// IsRecovered reports whether an operation is such a pseudo-operation.
+func IsRecovered(operation string) bool { return strings.HasPrefix(operation, recoveredPrefix) }
+
+// RecoveredID is the id of its charge; no call's id holds a space.
+func RecoveredID(limit string) string { return " " + recoveredPrefix + limit }
 
 // GroupBy names what a [SpentQuery] tells apart.
 type GroupBy string

@@ -2,10 +2,13 @@
 -- up to now when the batch is empty.
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
---       number, those to be added too
+--       number, those to be added too; to begin a damaged ledger anew, all that
+--       there may be
 -- ARGV  1 sig of the operations, as the caller knows   2 names to add, by comma
 --       3 steps allowed   4 caller's clock, µs   5 windows   6 limits   7 items
---       8 1 to look at the limits too, else 0   9 meters
+--       8 1 to look at the limits too, 2 to recover them, 3 to begin a damaged
+--         ledger anew for that, else 0   9 meters   10, 11 the newest charge that the
+--         caller saw acknowledged: id or empty, and time
 --       a window: key, longest µs, p0, p1, p2 (between which a calendar's cut
 --         stays the same, around now), c0, c1 (its cuts there); 0 for a rolling
 --         window
@@ -13,42 +16,53 @@
 --       a limit: window's place in the batch, or b and that of the meter, u or c
 --         (what it counts), the operations' numbers by comma, in order, and for a
 --         look: from and to, the scores between which it is to be summed, or
---         empty, and how far an earlier run came with that: score:sum, or empty
+--         empty, and how far an earlier run came with that: score:sum, or empty;
+--         to recover: when the caller saw it, what was used then (below 0: not
+--         seen), how far an earlier run came or empty, the pseudo-operation's
+--         number (of a bucket its limit), the charge's id
 --       an item: id, operation's number, units, lease µs (below 0: it is decided
---         and not charged), deadline µs or 0,
---         labels job|region|run, walk's progress, and a bound per limit (empty
+--         and not charged), deadline µs or 0, age µs of what happened already (below
+--         0: it did not), labels job|region|run, walk's progress, and a bound per limit (empty
 --         where the limit does not cover it)
 -- Returns {status, clock, …}:
---   0 {…, items, born, now, looks}: an item is {result, replayed, units, at, limit,
+--   0 {…, items, born, now, looks, used per limit or empty: ask again}: an item is {result, replayed, units, at, limit,
 --     progress, used and score per limit}; result as budget.Result, or 100: again,
 --     101: its totals say more than there are entries;
 --     of a bucket that refuses the score is part/at of its level;
 --     a look is {used, floor, least score that counts or 0, the sum, how far it
---     came: empty when to its end}, of a bucket {used, part, at}
+--     came: empty when to its end, how much of used was recovered}, of a bucket
+--     {used, part, at}; of a recovery {what stands recovered, how far it came: empty
+--     when it is done}
 --   1 again: totals are not yet those of now     2 {…, operations by comma}
 --   3 now, for which calendar periods are needed 4 the clock jumped
 --   5 {…, what is wrong}: damaged                6 {…, version}: newer format
+--   7 the newest acknowledged charge is not there
 
 local raw = clock()
 local problem = load()
 if problem then return {6, int(raw), M.v} end
-local argn = 9
+local argn = 11
 local function arg()
   argn = argn + 1
   return ARGV[argn]
 end
+local looking, recovering = ARGV[8] == '1', ARGV[8] == '2' or ARGV[8] == '3'
+local anew = ARGV[8] == '3' and broken()
+if anew then blank() end
 if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
 local caller = tonumber(ARGV[4])
-if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
+if not M.v and not anew and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
 if glitch(raw, caller) then return {4, int(raw)} end
-local looking = ARGV[8] == '1'
-if looking and not M.v then return {0, int(raw), {}, '0', int(raw), {}} end
 local more = 0
 for _ in string.gmatch(ARGV[2], '[^,]+') do more = more + 1 end
-problem = counted(more)
+problem = not anew and counted(more)
 if problem then return {5, int(raw), problem} end
 problem = preloadStars()
-if problem then return {5, int(raw), problem} end
+if problem and recovering then -- the totals alone: they are built from the entries
+  forgetWindows()
+elseif problem then
+  return {5, int(raw), problem}
+end
 
 limitSteps = tonumber(ARGV[3])
 local now = math.max(raw, M.last)
@@ -60,12 +74,21 @@ for i = 1, tonumber(ARGV[5]) do
   asked[i] = a
 end
 
+local newestID, newestAt = ARGV[10], tonumber(ARGV[11])
+if looking and not M.v then
+  local lower = now - HELD
+  for i = 1, #asked do lower = math.min(lower, lowerOf(asked[i], now)) end
+  if newestID ~= '' and newestAt > lower then return {7, int(raw)} end
+  return {0, int(raw), {}, '0', int(raw), {}, {}}
+end
+
 local askedMeters = {}
 for i = 1, tonumber(ARGV[9]) do
   askedMeters[i] = {key = arg(), patterns = arg(), longest = tonumber(arg()), fill = tonumber(arg())}
 end
 
 -- From here on the ledger is written.
+if anew then forgetAll() end
 local born = not M.v
 if born then M.born = now end
 if M.n == 0 then
@@ -114,14 +137,15 @@ for i = 1, tonumber(ARGV[6]) do
   if not l.win then l.meter = batchMeters[tonumber(string.sub(place, 2))] end
   for op in string.gmatch(arg(), '%d+') do l.covered[#l.covered + 1] = tonumber(op) end
   l.all = #l.covered == nops
-  if looking then l.from, l.to, l.came = tonumber(arg()), tonumber(arg()), arg() end
+  if looking or recovering then l.from, l.to, l.came = tonumber(arg()), tonumber(arg()), arg() end
+  if recovering then l.op, l.id = tonumber(arg()), arg() end
   limits[i] = l
 end
 
 local items, ids, wanted = {}, {}, {}
 for i = 1, tonumber(ARGV[7]) do
   local item = {id = arg(), op = tonumber(arg()), units = tonumber(arg()), lease = tonumber(arg()), deadline = tonumber(arg()),
-    labels = arg(), progress = arg(), bound = {}}
+    age = tonumber(arg()), labels = arg(), progress = arg(), bound = {}}
   for j = 1, #limits do item.bound[j] = tonumber(arg()) end
   items[i], ids[i] = item, item.id
   for j = 1, #wins do wanted[#wanted + 1] = wins[j].no .. '|' .. item.op end
@@ -135,9 +159,19 @@ end
 preload(wanted)
 
 local entries, written = {}, {}
-if #ids > 0 then
-  local found = redis.call('HMGET', keyE, unpack(ids))
-  for i = 1, #ids do entries[ids[i]] = parse(found[i]) end
+ids[#ids + 1] = newestID
+local found = redis.call('HMGET', keyE, unpack(ids))
+for i = 1, #ids - 1 do entries[ids[i]] = parse(found[i]) end
+local lost = newestID ~= '' and newestAt > math.max(M.gone, M.merged) and not found[#ids]
+if recovering then
+  local fresh = born or ARGV[2] ~= ''
+  local recovered = recoverAll(limits, lost)
+  save(fresh)
+  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}}
+end
+if lost then
+  save(born or ARGV[2] ~= '')
+  return {7, int(raw)}
 end
 
 -- resume reads a walk's progress: how far each limit's walk came, and what it
@@ -186,12 +220,13 @@ local function decide(item)
     end
     return reply(1, true, e.asked, e.start, 0, '', {})
   end
-  for i = 1, #limits do
+  local recorded = item.age >= 0
+  for i = 1, recorded and 0 or #limits do
     local bound = item.bound[i]
     if bound and (limits[i].calls and 1 or item.units) > bound then return reply(3, false, 0, 0, i, '', {}) end
   end
   local refused, scores, came, again, known = false, {}, {}, false, nil
-  for i = 1, #limits do
+  for i = 1, recorded and 0 or #limits do
     local l, bound = limits[i], item.bound[i]
     local deficit = bound and spent(l) + (l.calls and 1 or item.units) - bound or 0
     if deficit > 0 then addNow() end
@@ -218,6 +253,13 @@ local function decide(item)
   end
 
   if dry then return reply(1, false, item.units, 0, 0, '', {}) end
+  local at = math.max(M.last, M.newest + 1)
+  if recorded then at = M.last - item.age end
+  local new = {op = item.op, asked = item.units, units = item.units, state = 'p', start = at, score = at, labels = item.labels}
+  if item.lease > 0 then new.state, new.score = 'o', at + item.lease end
+  if recorded and new.score <= math.max(M.gone, horizon(M.last)) then return reply(1, false, item.units, at, 0, '', {}) end
+  new.score = math.max(new.score, M.merged + 1)
+  if recorded then M.chg = M.chg + 1 end -- a walk on the way may have come past it
   if old then -- its id is not held any more: it makes room for the new one
     addNow()
     local key, member, zero = place(old, item.id)
@@ -225,20 +267,25 @@ local function decide(item)
     addAll(old.op, old.score, old.units, callsOf(old), zero, -1, old.state)
     M.n, M.emptied = M.n - 1, true
   end
-  local at = math.max(M.last, M.newest + 1)
-  local new = {op = item.op, asked = item.units, units = item.units, state = 'p', start = at, score = at, labels = item.labels}
-  if item.lease > 0 then new.state, new.score = 'o', at + item.lease end
+  M.last, M.newest = math.max(M.last, at), math.max(M.newest, at)
   local key, member, zero = place(new, item.id)
   addLater(key, int(new.score), member)
   if not there[key] then there[key], fresh = true, true end
   addAll(new.op, new.score, new.units, 1, zero, 1, new.state)
   for i = 1, #meters do
     local m = meters[i]
-    if new.score <= m.reached and covers(m, new.op) then pour(m, m.calls and 1 or new.units, 0, at) end
+    if recorded and m.reached ~= WHOLE then replayAnew(m) end
+    if new.score <= m.reached and covers(m, new.op) then pour(m, m.calls and 1 or new.units, 0, M.last) end
   end
   written[#written + 1], written[#written + 2] = item.id, pack(new)
   entries[item.id] = new
-  M.n, M.last, M.newest = M.n + 1, at, at
+  M.n = M.n + 1
+  if recorded then -- it may count no more: that is one entry a window, all else is up to date
+    local steps = limitSteps
+    limitSteps = WHOLE
+    bringAll()
+    limitSteps = steps
+  end
   return reply(1, false, item.units, at, 0, '', {})
 end
 
@@ -278,7 +325,7 @@ local function lookAt(l, least)
       if score == nil then came = int(reached) .. ':' .. int(up) end
     end
   end
-  return {int(used(l)), int(l.win.floor), int(least), int(part), came}
+  return {int(used(l)), int(l.win.floor), int(least), int(part), came, int(recoveredOf(l))}
 end
 
 local looks, least = {}, {}
@@ -307,5 +354,10 @@ if M.last >= M.prune then
   for i = 1, #wins do longest = math.max(longest, wins[i].longest) end
   M.prune = done and M.last + math.floor(longest / 64) or M.last
 end
+local total = {}
+if bringAll() then
+  for i = 1, #limits do total[i] = spent(limits[i]) end
+  total[#limits + 1] = 0
+end
 save(fresh)
-return {0, int(raw), answers, int(M.born), int(M.last), looks}
+return {0, int(raw), answers, int(M.born), int(M.last), looks, total}

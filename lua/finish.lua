@@ -4,6 +4,7 @@
 --       number
 -- ARGV  1 sig of the operations, as the caller knows   2 caller's clock, µs
 --       3 id   4 s or r (settle, release)   5 units   6 deadline, µs or 0
+--       7 age, µs: it ended that long ago
 -- Returns {status, clock, …}, the status as in charge.lua:
 --   0 {…, result as budget.FinishResult, replayed, finish µs}
 
@@ -21,6 +22,7 @@ if not M.v then return {0, int(raw), 4, 0, '0'} end
 
 local id, release, units = ARGV[3], ARGV[4] == 'r', tonumber(ARGV[5])
 local now = math.max(raw, M.last)
+local ended = now - tonumber(ARGV[7])
 M.last = now
 local e = parse(redis.call('HGET', keyE, id))
 if e and not held(e) then e = nil end
@@ -35,7 +37,7 @@ elseif e.state == 's' then
 elseif e.state == 'r' then
   result = 3
   if release then result, replayed = 2, 1 end
-elseif release and now >= e.score then
+elseif release and ended >= e.score then
   result = 4
 else
   local overflow = false
@@ -67,7 +69,7 @@ else
         pour(m, change, now - e.start, now)
       end
     end
-    e.score = math.min(now, e.score)
+    e.score = math.min(math.max(ended, e.start, earliest()), e.score)
     e.units, e.state = release and 0 or units, release and 'r' or 's'
     key, member, zero = place(e, id)
     redis.call('ZADD', key, int(e.score), member)

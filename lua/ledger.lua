@@ -141,6 +141,13 @@ end
 local function add(w, op, score, units, calls, zero, sign, state)
   if w.len == 0 and state ~= 'o' then return end
   local r, field = row(w, op)
+  if w.len and score <= w.adv then -- what the window has left behind; the row's cut may lag
+    if r.cut < w.adv or r.zcut < w.adv then
+      r.cut, r.zcut = math.max(r.cut, w.adv), math.max(r.zcut, w.adv)
+      touch(field)
+    end
+    return
+  end
   local cut, built = r.cut, r.built
   if zero then cut, built = r.zcut, r.zbuilt end
   if score <= cut or score > built then return end
@@ -174,21 +181,27 @@ local function addAll(op, score, units, calls, zero, sign, state)
   for i = 1, #wins do add(wins[i], op, score, units, calls, zero, sign, state) end
 end
 
+-- lastLower is the instant up to which a calendar counted nothing when a batch
+-- last used it, whatever a reset in the midst of that batch made of it.
+local function lastLower(w) return w.lower or w.adv end
+
 -- horizon is the instant up to which nothing is held at now.
 local function horizon(now)
   local h = now - HELD
   for i = 1, #wins do
     local w = wins[i]
-    local lower = w.adv
-    if w.len then lower = lowerAt(w, now) end
+    local lower = w.len and lowerAt(w, now) or lastLower(w)
     if lower < h then h = lower end
   end
   return h
 end
 
+-- earliest is the first instant that is neither forgotten nor merged.
+local function earliest() return math.max(horizon(M.last), M.gone, M.merged) + 1 end
+
 -- held reports whether an entry's id still stands for it; one that is not may
 -- lie there until it is removed.
-local function held(e) return e.score > math.max(horizon(M.last), M.gone, M.merged) end
+local function held(e) return e.score >= earliest() end
 
 local function unitsOf(member) return tonumber(string.match(member, '^(%d+)')) end
 local function idOf(member) return string.match(member, '^[%d,]+:(.*)$') end
@@ -308,7 +321,7 @@ local function save(fresh)
   local live, longest = {}, metersLongest(HELD)
   for i = 1, #wins do
     local w = wins[i]
-    live[i] = table.concat({w.no, w.key, int(w.longest), int(w.used), int(w.floor), int(w.adv)}, ' ')
+    live[i] = table.concat({w.no, w.key, int(w.longest), int(w.used), int(w.floor), int(w.len and w.adv or lastLower(w))}, ' ')
     longest = math.max(longest, w.longest)
   end
   local expire = math.floor((M.last + longest + LEASE + WEEK) / 1000)

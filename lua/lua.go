@@ -30,6 +30,9 @@ var walk string
 //go:embed replay.lua
 var replay string
 
+//go:embed recover.lua
+var recovering string
+
 //go:embed merge.lua
 var merge string
 
@@ -44,6 +47,9 @@ var spent string
 
 //go:embed accept.lua
 var accept string
+
+//go:embed forget.lua
+var forget string
 
 //go:embed probe.lua
 var probe string
@@ -66,7 +72,7 @@ func Clock() string { return clock }
 // Scripts are the texts of all scripts.
 type Scripts struct {
 	Charge, Finish, Spent               string
-	Accept, Probe                       string
+	Accept, Forget, Probe               string
 	JobBegin, JobRead, JobRenew, JobEnd string
 }
 
@@ -74,9 +80,9 @@ type Scripts struct {
 func With(clock string) Scripts {
 	join := func(parts ...string) string { return clock + "\n" + strings.Join(parts, "\n") }
 	return Scripts{
-		Charge: join(layout, meters, ledger, windows, walk, replay, merge, charge),
+		Charge: join(layout, meters, ledger, windows, walk, replay, merge, recovering, charge),
 		Finish: join(layout, meters, ledger, finish), Spent: join(layout, meters, ledger, spent),
-		Accept: join(accept), Probe: join(probe),
+		Accept: join(accept), Forget: join(forget), Probe: join(probe),
 		JobBegin: join(jobBegin), JobRead: join(jobRead), JobRenew: join(jobRenew), JobEnd: join(jobEnd),
 	}
 }

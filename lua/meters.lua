@@ -72,6 +72,7 @@ local function covers(m, op)
   end
   local answer = not excepted and (covered or not named)
   if name == 'other' and #opNames >= 256 then answer = true end
+  if string.find(name, '/', 1, true) then answer = false end -- recovered of one limit
   m.covers[op] = answer
   return answer
 end

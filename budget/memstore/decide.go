@@ -24,16 +24,23 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	l.prune(now)
 	l.merge(now)
 	l.useMeters(batch.Limits, now)
+	if l.lost(batch.Newest, batch.Limits, now) {
+		return budget.Decisions{}, lost(batch.Budget)
+	}
 	answer := budget.Decisions{Now: clock}
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch.Limits, item, batch.Now))
+	}
+	answer.Seen = l.last
+	for _, limit := range batch.Limits {
+		answer.Used = append(answer.Used, l.used(limit, l.last))
 	}
 	return answer, nil
 }
 
 // decide decides one item and records it when it fits.
-func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) budget.Decision {
-	now := l.last
+func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64) budget.Decision {
+	now, limits := l.last, all
 	if late(item.Deadline, caller) {
 		return budget.Decision{Result: budget.Late, Limit: -1}
 	}
@@ -45,6 +52,9 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) b
 		d := l.granted(limits, item, now)
 		d.Replayed, d.At = true, e.start
 		return d
+	}
+	if item.Recorded {
+		limits = nil
 	}
 	for i, limit := range limits {
 		if limit.Checks(item) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
@@ -67,7 +77,7 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) b
 	if refusal.Limit >= 0 {
 		return refusal
 	}
-	for _, limit := range limits {
+	for _, limit := range all {
 		if limit.Window.Kind == budget.Bucket {
 			continue // its level stays below the limit
 		}
@@ -79,16 +89,25 @@ func (l *ledger) decide(limits []budget.Limit, item budget.Item, caller int64) b
 		return l.granted(limits, item, now)
 	}
 	at := max(now, l.newest+1)
-	e := &entry{item: item, start: at, score: at, units: item.Units}
+	if item.Recorded {
+		at = now - item.Age
+	}
+	e := &entry{item: item, start: at, score: at, units: item.Units, calls: 1}
 	if item.Lease > 0 {
 		e.state, e.score = open, at+item.Lease
 	}
-	l.entries = append(l.entries, e)
-	for _, m := range l.meters {
-		m.charge(e, at)
+	if item.Recorded && e.score <= max(l.gone, l.horizon(now)) {
+		d := l.granted(all, item, now)
+		d.At = at
+		return d
 	}
-	l.last, l.newest = at, at
-	d := l.granted(limits, item, now)
+	e.score = max(e.score, l.merged+1)
+	l.entries = append(l.entries, e)
+	l.last, l.newest = max(l.last, at), max(l.newest, at)
+	for _, m := range l.meters {
+		m.charge(e, l.last)
+	}
+	d := l.granted(all, item, now)
 	d.At = at
 	return d
 }
@@ -149,14 +168,14 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		answer.Result, answer.Replayed = budget.Released, true
 	case e.state != open:
 		answer.Result = budget.FinishConflict
-	case f.Release && now >= e.score:
+	case f.Release && now-f.Age >= e.score:
 		answer.Result = budget.FinishExpired
 	case f.Release:
 		for _, m := range l.meters {
 			m.finish(e, 0, true, now)
 		}
-		e.state, e.units, e.score = released, 0, now
-		answer.Result, answer.At = budget.Released, now
+		e.state, e.units, e.score = released, 0, l.ended(e, f.Age)
+		answer.Result, answer.At = budget.Released, e.score
 	default:
 		sum := f.Units - e.units
 		for _, other := range l.entries {
@@ -173,10 +192,16 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		for _, m := range l.meters {
 			m.finish(e, f.Units, false, now)
 		}
-		e.state, e.units, e.score = settled, f.Units, min(now, e.score)
+		e.state, e.units, e.score = settled, f.Units, l.ended(e, f.Age)
 		answer.Result, answer.At = budget.Settled, e.score
 	}
 	return answer, nil
+}
+
+// ended is when a reservation ended, age µs ago: within its lease, and later than
+// what is forgotten or merged.
+func (l *ledger) ended(e *entry, age int64) int64 {
+	return min(e.score, max(l.last-age, e.start, l.earliest(l.last)))
 }
 
 // Look implements budget.Store.
@@ -187,9 +212,12 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 	if err != nil {
 		return budget.View{}, err
 	}
+	if l.lost(look.Newest, look.Limits, now) {
+		return budget.View{}, lost(look.Budget)
+	}
 	view := budget.View{Now: clock}
 	for _, limit := range look.Limits {
-		v := budget.LimitView{Used: l.used(limit, now)}
+		v := budget.LimitView{Used: l.used(limit, now), Recovered: l.recovered(limit, now)}
 		if v.Used > 0 {
 			v.NextAt = l.fitsAt(limit, now, v.Used-1)
 			v.NextAmount = v.Used - l.used(limit, v.NextAt)

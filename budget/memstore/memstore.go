@@ -61,7 +61,17 @@ type entry struct {
 	start int64
 	score int64
 	units int64
+	calls int64
+	row   bool // was recovered: it has no call of its own
 	noID  bool // merged: only its slot is known, and who spent
+}
+
+// amount is what the entry counts for in a limit that counts it.
+func (e *entry) amount(limit budget.Limit) int64 {
+	if limit.Counts == budget.CountCalls {
+		return e.calls
+	}
+	return e.units
 }
 
 // counts reports whether a limit counts the entry, while its score is above the
@@ -97,6 +107,9 @@ func (l *ledger) horizon(now int64) int64 {
 	}
 	return h
 }
+
+// earliest is the first instant that is neither forgotten at now nor merged.
+func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.horizon(now)) + 1 }
 
 // find is the held entry with this id, or nil.
 func (l *ledger) find(id string, now int64) *entry {
@@ -161,7 +174,7 @@ func (l *ledger) used(limit budget.Limit, at int64) (units int64) {
 	cut := max(limit.Window.Cut(at), l.floor(limit))
 	for _, e := range l.entries {
 		if e.score > cut && e.counts(limit) {
-			units += limit.Amount(e.units)
+			units += e.amount(limit)
 		}
 	}
 	return units
@@ -189,7 +202,7 @@ func (l *ledger) fitsAt(limit budget.Limit, now, room int64) int64 {
 	}
 	slices.SortFunc(counted, func(a, b *entry) int { return cmp.Compare(a.score, b.score) })
 	for _, e := range counted {
-		if used -= limit.Amount(e.units); used <= room {
+		if used -= e.amount(limit); used <= room {
 			return limit.Window.Returns(e.score)
 		}
 	}

@@ -16,7 +16,7 @@ func (l *ledger) merge(now int64) {
 	}
 	kept := l.entries[:0]
 	for _, e := range l.entries {
-		if e.score <= l.merged || e.score > boundary {
+		if e.score <= l.merged || e.score > boundary || e.row {
 			kept = append(kept, e)
 			continue
 		}

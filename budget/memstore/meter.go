@@ -73,7 +73,7 @@ func (m *meter) reaches(at, used int64) int64 {
 // charge adds a new entry.
 func (m *meter) charge(e *entry, at int64) {
 	if m.limit.Covers(e.item.Operation) {
-		m.add(rat(m.limit.Amount(e.units)), at)
+		m.add(rat(e.amount(m.limit)), at)
 	}
 }
 
@@ -150,7 +150,7 @@ func (l *ledger) begin(limit budget.Limit, now int64) *meter {
 	when := func(e *entry) int64 { return min(e.score, now) }
 	var held []*entry
 	for _, e := range l.entries {
-		if e.score > l.gone && e.counts(limit) && limit.Amount(e.units) > 0 {
+		if e.score > l.gone && e.counts(limit) && e.amount(limit) > 0 {
 			held = append(held, e)
 		}
 	}
@@ -162,7 +162,7 @@ func (l *ledger) begin(limit budget.Limit, now int64) *meter {
 	m.level, m.at = rat(limit.Limit), oldest
 	for _, e := range held {
 		if when(e) > oldest {
-			m.add(rat(limit.Amount(e.units)), when(e))
+			m.add(rat(e.amount(limit)), when(e))
 		}
 	}
 	m.level, m.at = m.levelAt(now), now

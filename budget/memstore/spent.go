@@ -30,7 +30,7 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 		}
 		row := sums[name]
 		row.Units += e.units
-		row.Calls++
+		row.Calls += e.calls
 		if e.state == open && e.score > now {
 			row.Open++
 		}

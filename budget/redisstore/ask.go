@@ -19,6 +19,7 @@ const (
 	statusClock
 	statusDamaged
 	statusNewer
+	statusLost
 )
 
 // answer is a script's reply, taken apart: status, clock, and the rest.
@@ -31,8 +32,8 @@ type answer struct {
 // ask runs a script on a ledger. Where the script only wants to be asked again
 // with more knowledge, the answer has its status and the knowledge is kept;
 // what ends the call is an error.
-func (s *Store) ask(ctx context.Context, doing, name string, sc script, r registry, args []any) (answer, error) {
-	reply, err := s.run(ctx, sc, s.keys(name, r), args...).Slice()
+func (s *Store) ask(ctx context.Context, doing, name string, sc script, keys []string, args []any) (answer, error) {
+	reply, err := s.run(ctx, sc, keys, args...).Slice()
 	if err != nil {
 		return answer{}, s.fault(doing+" "+name, err)
 	}
@@ -49,6 +50,8 @@ func (s *Store) ask(ctx context.Context, doing, name string, sc script, r regist
 		return answer{}, fmt.Errorf("%s %s in Redis: %w: it shows %s", doing, name, budget.ErrClock, time.UnixMicro(a.now).UTC().Format(time.RFC3339))
 	case statusDamaged:
 		return answer{}, s.damaged(name, text(a.rest, 0))
+	case statusLost:
+		return answer{}, fmt.Errorf("%s %s in Redis: %w", doing, name, budget.ErrLost)
 	case statusNewer:
 		return answer{}, s.newer(name, text(a.rest, 0))
 	default:
@@ -89,6 +92,15 @@ func text(list []any, i int) string {
 		return s
 	}
 	return ""
+}
+
+// list is the list at a place of a list.
+func list(v []any, i int) []any {
+	if i >= len(v) {
+		return nil
+	}
+	inner, _ := v[i].([]any)
+	return inner
 }
 
 // lists are the lists within a list.

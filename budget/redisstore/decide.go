@@ -26,11 +26,13 @@ type batch struct {
 	retried  []bool // found late by an old idea of the server's clock
 	decided  budget.Decisions
 
-	looking bool
-	sums    []sum // what a look wants summed, by limit
-	born    int64 // when the ledger began
-	seen    int64 // the instant decided at, the clamped clock
-	looks   [][]any
+	mode   purpose
+	status int64 // of the last run
+	sums   []sum // what a look wants summed, by limit
+	lost   *recovery
+	born   int64 // when the ledger began
+	seen   int64 // the instant decided at, the clamped clock
+	looks  [][]any
 }
 
 // Decide implements budget.Store.
@@ -91,11 +93,14 @@ func (b *batch) rest(answer budget.Decision) budget.Decisions {
 func (b *batch) step(ctx context.Context) (bool, error) {
 	had := b.store.registry(b.Budget)
 	r, added := had.with(b.openItems())
-	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, r, b.args(had, r, added))
+	if b.mode != deciding && b.mode != looking {
+		had, r, added = b.lost.registry(had, b.Limits, b.mode)
+	}
+	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, b.keys(r), b.args(had, r, added))
 	if err != nil {
 		return false, err
 	}
-	b.decided.Now = a.now
+	b.decided.Now, b.status = a.now, a.status
 	switch a.status {
 	case statusPeriods:
 		b.around = numberAt(a.rest, 0)
@@ -120,16 +125,26 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 		}
 	}
 	b.open = open
+	b.decided.Seen, b.decided.Used = 0, nil
+	if used := list(a.rest, 4); len(used) == len(b.Limits)+1 {
+		b.decided.Seen, b.decided.Used = b.seen, make([]int64, len(b.Limits))
+		for i := range b.Limits {
+			b.decided.Used[i] = numberAt(used, i)
+		}
+	}
 	if damaged {
 		return false, b.store.damaged(b.Budget, "x says that more is used than z and y hold")
 	}
-	return len(open) == 0, nil
+	return len(open) == 0 && (b.mode != deciding || b.decided.Used != nil), nil
 }
 
 // doing is what errors say was being done.
 func (b *batch) doing() string {
-	if b.looking {
+	switch b.mode {
+	case looking:
 		return "look at"
+	case recovering, beginningAnew:
+		return "recover"
 	}
 	return "charge"
 }
@@ -201,25 +216,27 @@ func (b *batch) openItems() []budget.Item {
 // ledger is thought to know, r that with the operations that are added.
 func (b *batch) args(had, r registry, added []string) []any {
 	shapes := shapesOf(b.Limits, b.around)
-	looking := 0
-	if b.looking {
-		looking = 1
-	}
-	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), looking, len(shapes.meters) / meterArgs}
+	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(b.mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At}
 	args = append(append(args, shapes.windows...), shapes.meters...)
 	for i, limit := range b.Limits {
 		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit))
-		if b.looking {
+		switch b.mode {
+		case looking:
 			args = append(args, b.sums[i].args()...)
+		case recovering, beginningAnew:
+			args = append(args, b.lost.args(i, limit, r)...)
 		}
 	}
 	for _, i := range b.open {
 		item := b.Items[i]
-		lease := item.Lease
+		lease, age := item.Lease, int64(-1)
 		if item.DryRun {
 			lease = -1
 		}
-		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, b.store.serverTime(b.Budget, b.until[i]), labelText(item.Labels), b.progress[i])
+		if item.Recorded {
+			age = item.Age
+		}
+		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, b.store.serverTime(b.Budget, b.until[i]), age, labelText(item.Labels), b.progress[i])
 		for _, limit := range b.Limits {
 			if limit.Checks(item) {
 				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))

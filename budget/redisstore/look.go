@@ -16,8 +16,8 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 		return budget.View{}, err
 	}
 	defer cancel()
-	run := s.newBatch(ctx, budget.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits}, time.Now())
-	run.looking, run.sums = true, make([]sum, len(look.Limits))
+	run := s.newBatch(ctx, budget.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits, Newest: look.Newest}, time.Now())
+	run.mode, run.sums = looking, make([]sum, len(look.Limits))
 	for {
 		done, err := run.step(ctx)
 		if err != nil {
@@ -94,6 +94,7 @@ func (b *batch) view() budget.View {
 			}
 			continue
 		}
+		v.Recovered = numberAt(seen, 5)
 		floor, least, some := numberAt(seen, 1), numberAt(seen, 2), b.sums[i].value
 		if least != 0 {
 			v.NextAt, v.NextAmount = limit.Window.Returns(least), some

@@ -79,10 +79,19 @@ func splitNames(list string) []string {
 // with is the registry with the operations of items, and those that are new.
 // Operations beyond those told apart become OtherOperation.
 func (r registry) with(items []budget.Item) (registry, []string) {
+	operations := make([]string, len(items))
+	for i, item := range items {
+		operations[i] = item.Operation
+	}
+	return r.withNames(operations)
+}
+
+// withNames is the registry with operations, and those that are new. What was
+// recovered of a limit is always told apart.
+func (r registry) withNames(operations []string) (registry, []string) {
 	names := slices.Clone(r.names)
-	for _, item := range items {
-		operation := item.Operation
-		if !slices.Contains(names, operation) && len(names) >= budget.MaxOperations-1 {
+	for _, operation := range operations {
+		if !budget.IsRecovered(operation) && !slices.Contains(names, operation) && told(names) >= budget.MaxOperations-1 {
 			operation = budget.OtherOperation
 		}
 		if !slices.Contains(names, operation) {
@@ -93,6 +102,17 @@ func (r registry) with(items []budget.Item) (registry, []string) {
 		return r, nil
 	}
 	return newRegistry(names), names[len(r.names):]
+}
+
+// told is how many operations of the budget's own are among the names.
+func told(names []string) int {
+	n := len(names)
+	for _, name := range names {
+		if budget.IsRecovered(name) {
+			n--
+		}
+	}
+	return n
 }
 
 // number is an operation's number; one beyond those told apart has the number
@@ -111,7 +131,7 @@ func (r registry) covered(limit budget.Limit) string {
 	var list []byte
 	for i, name := range r.names {
 		counts := limit.Covers(name)
-		if name == budget.OtherOperation && len(r.names) >= budget.MaxOperations {
+		if name == budget.OtherOperation && told(r.names) >= budget.MaxOperations {
 			counts = counts || limit.CoversBeyond(func(operation string) bool { return slices.Contains(r.names, operation) })
 		}
 		if counts {

@@ -22,7 +22,7 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 			return budget.SpentView{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, budget.ErrUnavailable)
 		}
 		r := s.registry(q.Budget)
-		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, r, []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came})
+		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, s.keys(q.Budget, r), []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came})
 		if err != nil {
 			return budget.SpentView{}, err
 		}

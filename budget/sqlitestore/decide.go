@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -24,6 +25,8 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 			d.answer, d.ran = d.next, true
 		}
 		switch {
+		case err == nil && d.lost:
+			return budget.Decisions{}, s.explain(ctx, "decide on "+batch.Budget, budget.ErrLost)
 		case err == nil && d.done:
 			s.sweep(bounded, batch.Budget, d.answer.Now, batch.Now)
 			return d.answer, nil
@@ -55,6 +58,7 @@ type decider struct {
 	walks  map[int]*walk    // of the item at hand, by limit
 	ran    bool             // a transaction was committed
 	done   bool
+	lost   bool // what the caller saw acknowledged is not there
 
 	// Within one transaction:
 	next   budget.Decisions // the answer when it is committed
@@ -84,8 +88,17 @@ func (d *decider) transaction(c *conn) error {
 		return err
 	}
 	answer.Now = clock
+	current, err := d.advance(d.l.last)
+	if err != nil {
+		return err
+	}
+	if current {
+		if d.lost, err = d.l.lost(d.batch.Newest, d.batch.Limits, d.l.last); err != nil {
+			return err
+		}
+	}
 	from := len(answer.Items)
-	for len(answer.Items) < len(d.batch.Items) {
+	for current && !d.lost && len(answer.Items) < len(d.batch.Items) {
 		decision, done, err := d.item(d.batch.Items[len(answer.Items)])
 		if err != nil {
 			return err
@@ -96,11 +109,15 @@ func (d *decider) transaction(c *conn) error {
 		answer.Items = append(answer.Items, decision)
 		clear(d.walks)
 	}
-	d.done = len(answer.Items) == len(d.batch.Items)
-	if len(d.batch.Items) == 0 {
-		d.done, err = d.advance(d.l.last)
-		if err != nil {
+	if len(answer.Items) == len(d.batch.Items) {
+		if d.done, err = d.advance(d.l.last); err != nil {
 			return err
+		}
+	}
+	if d.done {
+		answer.Seen, answer.Used = d.l.last, make([]int64, len(d.limits))
+		for i, v := range d.limits {
+			answer.Used[i] = v.used()
 		}
 	}
 	if err := d.close(); err != nil {
@@ -203,11 +220,12 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 		return d.replay(item, old), true, nil
 	}
 	for i, v := range d.limits {
-		if v.limit.Checks(item) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
+		if !item.Recorded && v.limit.Checks(item) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
 			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
 		}
 	}
-	if refusal, done, err := d.refuse(item, now); err != nil || !done || refusal.Limit >= 0 {
+	if item.Recorded { // no limit is asked
+	} else if refusal, done, err := d.refuse(item, now); err != nil || !done || refusal.Limit >= 0 {
 		return refusal, done, err
 	}
 	for _, v := range d.limits {
@@ -278,10 +296,20 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 		return budget.Decision{}, err
 	}
 	at := max(now, l.newest+1)
+	if item.Recorded {
+		at = now - item.Age
+		l.walkNo++
+	}
 	e := &entry{id: item.ID, start: at, score: at, asked: item.Units, units: item.Units, state: statePlain, calls: 1}
 	if item.Lease > 0 {
 		e.state, e.score = stateOpen, at+item.Lease
 	}
+	if item.Recorded && e.score <= max(l.gone, l.horizon(now)) {
+		decision := d.granted(item)
+		decision.At = at
+		return decision, nil
+	}
+	e.score = max(e.score, l.merged+1)
 	e.lane = laneOf(op, e.units, e.state)
 	if err := l.label(e, item.Labels, at); err != nil {
 		return budget.Decision{}, err
@@ -289,8 +317,20 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 	if err := l.insert(e); err != nil {
 		return budget.Decision{}, err
 	}
-	l.charge(e, item.Units, at)
-	l.last, l.newest = at, at
+	l.last, l.newest = max(l.last, at), max(l.newest, at)
+	l.charge(e, item.Units, item.Recorded)
+	l.witness = item.ID
+	if item.Recorded { // it may count no more: that is one row a window, all else is up to date
+		steps := math.MaxInt
+		for _, v := range d.limits {
+			if v.w == nil {
+				continue
+			}
+			if _, err := l.advance(v.w, l.last, &steps); err != nil {
+				return budget.Decision{}, err
+			}
+		}
+	}
 	decision := d.granted(item)
 	decision.At = at
 	return decision, nil

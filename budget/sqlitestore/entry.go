@@ -63,7 +63,7 @@ func (l *ledger) entryAt(id string) (*entry, error) {
 // held reports whether an entry's id still stands for it. One that is not held
 // may lie in the file until it is pruned.
 func (l *ledger) held(e *entry, now int64) bool {
-	return e != nil && e.score > max(l.gone, l.merged, l.horizon(now))
+	return e != nil && e.score >= l.earliest(now)
 }
 
 // insert records a charge.

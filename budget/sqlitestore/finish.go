@@ -106,17 +106,24 @@ func (l *ledger) end(e *entry, f budget.Finish, now int64) (result budget.Finish
 		return budget.Released, true, e.score, nil
 	case e.state != stateOpen:
 		return budget.FinishConflict, false, e.score, nil
-	case f.Release && now >= e.score:
+	case f.Release && now-f.Age >= e.score:
 		return budget.FinishExpired, false, e.score, nil
 	case f.Release:
 		l.finishMeters(e, 0, true, now)
-		return budget.Released, false, now, l.finish(e, stateReleased, 0, now, now)
+		at = l.ended(e, now-f.Age)
+		return budget.Released, false, at, l.finish(e, stateReleased, 0, at, now)
 	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, now):
 		return budget.FinishOverflow, false, e.score, nil
 	}
-	at = min(now, e.score)
+	at = l.ended(e, now-f.Age)
 	l.finishMeters(e, f.Units, false, now)
 	return budget.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
+}
+
+// ended is when a reservation ended that is said to have ended at an instant:
+// within its lease, and later than what is forgotten or merged.
+func (l *ledger) ended(e *entry, at int64) int64 {
+	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }
 
 // AcceptClock implements budget.Store.

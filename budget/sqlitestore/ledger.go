@@ -30,9 +30,12 @@ type ledger struct {
 
 	ops     map[string]int64
 	opNames map[int64]string
-	windows map[string]*window
-	labels  map[string]*label
-	meters  map[string]*meter
+	// recovered: some operation is what was recovered of one limit alone.
+	recovered bool
+	windows   map[string]*window
+	labels    map[string]*label
+	witness   string // the id of an entry that was there as of the version
+	meters    map[string]*meter
 }
 
 const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at
@@ -55,7 +58,7 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	var no int64
 	var text string
 	err = c.each("SELECT no, name FROM operation WHERE b = ?", []any{l.b}, func() {
-		l.ops[text], l.opNames[no] = no, text
+		l.know(no, text)
 	}, &no, &text)
 	if err != nil {
 		return nil, err
@@ -124,9 +127,17 @@ func (l *ledger) horizon(now int64) int64 {
 	return h
 }
 
+// earliest is the first instant that is neither forgotten at now nor merged.
+func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.horizon(now)) + 1 }
+
 // crowded reports whether every number that operations may have is taken.
 func (l *ledger) crowded() bool {
 	n := len(l.ops)
+	for operation := range l.ops {
+		if l.recovered && budget.IsRecovered(operation) {
+			n-- // kept apart however many there are
+		}
+	}
 	if _, ok := l.ops[budget.OtherOperation]; ok {
 		n--
 	}
@@ -137,7 +148,7 @@ func (l *ledger) crowded() bool {
 // beyond MaxOperations keep no other name: an id used again for another of
 // them, of the same units, counts as the same call.
 func (l *ledger) counted(operation string) string {
-	if _, ok := l.ops[operation]; !ok && l.crowded() {
+	if _, ok := l.ops[operation]; !ok && l.crowded() && !budget.IsRecovered(operation) {
 		return budget.OtherOperation
 	}
 	return operation
@@ -153,8 +164,14 @@ func (l *ledger) number(operation string) (int64, error) {
 	if err := l.c.exec("INSERT INTO operation(b, no, name) VALUES (?, ?, ?)", l.b, no, operation); err != nil {
 		return 0, err
 	}
-	l.ops[operation], l.opNames[no] = no, operation
+	l.know(no, operation)
 	return no, nil
+}
+
+// know notes an operation's number.
+func (l *ledger) know(no int64, operation string) {
+	l.ops[operation], l.opNames[no] = no, operation
+	l.recovered = l.recovered || budget.IsRecovered(operation)
 }
 
 // covers reports whether a limit counts what stands under an operation's number.

@@ -26,7 +26,7 @@ func (v *counting) sees(lane int64) bool {
 	if !covered(v.limit, lane) {
 		return false
 	}
-	if v.limit.CoversAll() {
+	if v.limit.CoversAll() && !v.l.recovered {
 		return true
 	}
 	op := lane / classes
@@ -52,7 +52,7 @@ func (v *counting) used() int64 {
 	if v.m != nil {
 		return v.m.levelAt(v.l.last).Used
 	}
-	if v.limit.CoversAll() {
+	if v.limit.CoversAll() && !v.l.recovered {
 		return v.of(v.w.units, v.w.calls)
 	}
 	sum := int64(0)

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/quotactl/quotactl/budget"
@@ -43,6 +44,9 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 	}
 	view.Now = clock
 	l.last = now // of this copy
+	if lost, err := l.lost(look.Newest, look.Limits, now); err != nil || lost {
+		return view, errors.Join(err, errLost(lost))
+	}
 	for _, limit := range look.Limits {
 		if err := ctx.Err(); err != nil {
 			return view, err
@@ -79,7 +83,7 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 			return seen, err
 		}
 	}
-	seen.Used = v.used()
+	seen.Used, seen.Recovered = v.used(), v.recovered()
 	if w.floor > w.cutAt(now) && l.born > 0 && l.born <= w.floor {
 		seen.Since = w.floor + 1
 	}

@@ -139,13 +139,17 @@ func (m *meter) count(r row, at int64) {
 	}
 }
 
-// charge adds a new entry to all meters that count it.
-func (l *ledger) charge(e *entry, units, at int64) {
+// charge adds a new entry to all meters that count it, now; one of the past may
+// lie among those that a replay has come by.
+func (l *ledger) charge(e *entry, units int64, past bool) {
 	for _, m := range l.meters {
+		if past && m.reached != toTheEnd {
+			l.replayAnew(m)
+		}
 		if e.score > m.reached || !l.covers(m.limit, e.operation()) {
 			continue
 		}
-		m.add(m.limit.Amount(units), 0, at)
+		m.add(m.limit.Amount(units), 0, l.last)
 	}
 }
 

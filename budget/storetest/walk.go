@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -15,8 +16,9 @@ import (
 )
 
 // Walk takes random steps on the store and on the reference model beside it,
-// and wants every answer to be the same. A step is a charge, a settlement, a
-// release, a look or an accepted clock. The seed is printed; QUOTACTL_WALK_SEED
+// and wants every answer to be the same. A step is a charge, one that happened
+// already, a settlement, a release, a look, an accepted clock, a recovery or a
+// reset. The seed is printed; QUOTACTL_WALK_SEED
 // repeats one, and QUOTACTL_WALK_STEPS takes more or fewer steps: fewer under the
 // race detector, which finds nothing in a walk of one goroutine.
 func Walk(t *testing.T, open Open, steps int) {
@@ -41,7 +43,8 @@ func Walk(t *testing.T, open Open, steps int) {
 	}
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
 	musts := []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
-		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent"}
+		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
+		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset"}
 	for _, must := range musts {
 		if steps >= 5000 && w.counts[must] == 0 {
 			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
@@ -65,6 +68,7 @@ type walker struct {
 	lengths []int64          // of the rolling windows, for telling time steps
 	coarse  bool             // no window needs more than slots, so that entries merge
 	ids     []budget.Item
+	seen    []budget.Acknowledged // newest charges
 }
 
 var walkOperations = []string{"search.list", "videos.list", "channels.list", "videos.rate", "captions.list"}
@@ -73,7 +77,7 @@ var walkOperations = []string{"search.list", "videos.list", "channels.list", "vi
 func (w *walker) episode(steps int) {
 	w.budget = fmt.Sprintf("walk/%d", w.step)
 	w.now = noon + w.rng.Int64N(400*24*hour)
-	w.ids, w.lengths, w.configs = nil, nil, nil
+	w.ids, w.seen, w.lengths, w.configs = nil, nil, nil, nil
 	w.coarse = w.rng.IntN(4) == 0
 	for range 2 {
 		w.configs = append(w.configs, w.limits())
@@ -90,10 +94,14 @@ func (w *walker) episode(steps int) {
 			w.decide(limits)
 		case n < 90:
 			w.finish()
-		case n < 98:
+		case n < 97:
 			w.look(limits)
-		default:
+		case n < 98:
 			w.acceptClock()
+		case n < 99 || w.rng.IntN(4) > 0:
+			w.recover(limits)
+		default:
+			w.reset()
 		}
 	}
 }
@@ -132,7 +140,7 @@ func (w *walker) caller() int64 {
 }
 
 func (w *walker) decide(limits []budget.Limit) {
-	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits}
+	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Newest: w.newest()}
 	n := 1
 	if w.rng.IntN(3) == 0 {
 		n += w.rng.IntN(8)
@@ -144,8 +152,13 @@ func (w *walker) decide(limits []budget.Limit) {
 	want, wantErr := w.model.Decide(context.Background(), batch)
 	got, gotErr := w.store.Decide(context.Background(), batch)
 	w.same("decide", batch, got, gotErr, want, wantErr)
-	for _, d := range want.Items {
+	for i, d := range want.Items {
+		if d.Result == budget.Granted && !batch.Items[i].DryRun {
+			w.seen = append(w.seen, budget.Acknowledged{ID: batch.Items[i].ID, At: d.At})
+		}
 		switch {
+		case d.Result == budget.Granted && batch.Items[i].Recorded:
+			w.counts["recorded"]++
 		case d.Replayed:
 			w.counts["replayed"]++
 		case d.Result == budget.Refused:
@@ -193,6 +206,9 @@ func (w *walker) item(limits []budget.Limit) budget.Item {
 		w.counts["dry run"]++
 		return i
 	}
+	if w.rng.IntN(12) == 0 {
+		i.Recorded, i.Age = true, w.age()
+	}
 	w.ids = append(w.ids, i)
 	return i
 }
@@ -215,6 +231,10 @@ func (w *walker) finish() {
 	if w.rng.IntN(4) == 0 {
 		f.Units = w.rng.Int64N(3) // so that some settle twice with the same value
 	}
+	if w.rng.IntN(5) == 0 {
+		f.Age = w.age()
+		w.counts["finished earlier"]++
+	}
 	want, wantErr := w.model.Finish(context.Background(), f)
 	got, gotErr := w.store.Finish(context.Background(), f)
 	w.same("finish", f, got, gotErr, want, wantErr)
@@ -234,7 +254,7 @@ func (w *walker) look(limits []budget.Limit) {
 	want, wantErr := w.model.Decide(context.Background(), batch)
 	got, gotErr := w.store.Decide(context.Background(), batch)
 	w.same("empty decide", batch, got, gotErr, want, wantErr)
-	ask := budget.Look{Budget: w.budget, Now: w.now, Limits: limits}
+	ask := budget.Look{Budget: w.budget, Now: w.now, Limits: limits, Newest: w.newest()}
 	wantView, wantErr := w.model.Look(context.Background(), ask)
 	gotView, gotErr := w.store.Look(context.Background(), ask)
 	w.same("look", ask, gotView, gotErr, wantView, wantErr)
@@ -252,9 +272,9 @@ func (w *walker) acceptClock() {
 // same fails the walk unless both answered alike.
 func (w *walker) same(what string, asked, got any, gotErr error, want any, wantErr error) {
 	w.t.Helper()
-	for _, sentinel := range []error{budget.ErrClock} {
+	for sentinel, count := range map[error]string{budget.ErrClock: "clock refused", budget.ErrLost: "lost"} {
 		if errors.Is(wantErr, sentinel) && errors.Is(gotErr, sentinel) {
-			w.counts["clock refused"]++
+			w.counts[count]++
 			return
 		}
 	}
@@ -270,5 +290,5 @@ func emptyBoth(got, want any) bool {
 		return false
 	}
 	v, ok := want.(budget.Decisions)
-	return ok && g.Now == v.Now && len(g.Items) == 0 && len(v.Items) == 0
+	return ok && g.Now == v.Now && g.Seen == v.Seen && slices.Equal(g.Used, v.Used) && len(g.Items) == 0 && len(v.Items) == 0
 }

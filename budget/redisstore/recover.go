@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// purpose is what a run of charge.lua is for, as it takes it.
+type purpose int
+
+const (
+	deciding purpose = iota
+	looking
+	recovering
+	beginningAnew // recovering a ledger that is damaged
+)
+
+// recovery is a budget.Recovery on its way through as many script runs as it
+// needs.
+type recovery struct {
+	budget.Recovery
+	came []string // how far each limit's sum came
+}
+
+// Recover implements budget.Store.
+func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return budget.Recovered{}, err
+	}
+	defer cancel()
+	run := s.newBatch(ctx, budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits, Newest: r.Newest}, time.Now())
+	run.mode, run.lost = recovering, &recovery{r, make([]string, len(r.Limits))}
+	answer := budget.Recovered{Amounts: make([]int64, len(r.Limits))}
+	for {
+		done, err := run.step(ctx)
+		if run.mode == beginningAnew && err == nil && run.status != statusPeriods {
+			// Begun anew, whatever is still to be recorded; or another caller did it.
+			answer.Anew, run.mode = run.status != statusRegistry, recovering
+		}
+		switch {
+		case errors.Is(err, budget.ErrDamaged) && run.mode == recovering:
+			run.mode = beginningAnew
+			continue
+		case err != nil:
+			return budget.Recovered{}, err
+		}
+		for i, seen := range run.looks {
+			answer.Amounts[i], run.lost.came[i] = numberAt(seen, 0), text(seen, 1)
+			done = done && run.lost.came[i] == ""
+		}
+		if done {
+			answer.Now = run.decided.Now
+			return answer, nil
+		}
+		if ctx.Err() != nil {
+			return budget.Recovered{}, fmt.Errorf("recover %s in Redis: %w: out of time; what is missing is recorded by the next decision", r.Budget, budget.ErrUnavailable)
+		}
+	}
+}
+
+// registry is what the ledger is thought to know, that with the limits'
+// pseudo-operations, and what is added. A ledger that is begun anew knows
+// nothing.
+func (r *recovery) registry(had registry, limits []budget.Limit, m purpose) (registry, registry, []string) {
+	var names []string
+	if m == beginningAnew {
+		names, had = had.names, registry{}
+	}
+	for _, limit := range limits {
+		if limit.Window.Kind != budget.Bucket {
+			names = append(names, budget.RecoveredOperation(limit.Name))
+		}
+	}
+	with, added := had.withNames(names)
+	return had, with, added
+}
+
+// args are those of one limit.
+func (r *recovery) args(i int, limit budget.Limit, known registry) []any {
+	number := int64(known.number(budget.RecoveredOperation(limit.Name)))
+	if limit.Window.Kind == budget.Bucket {
+		number = limit.Limit
+	}
+	return []any{r.At, r.Used[i], r.came[i], number, budget.RecoveredID(limit.Name)}
+}
+
+// keys are those of the ledger; for one that is begun anew, all that there may
+// be.
+func (b *batch) keys(r registry) []string {
+	if b.mode != beginningAnew {
+		return b.store.keys(b.Budget, r)
+	}
+	return b.store.allKeys(b.Budget, len(r.names))
+}
+
+// allKeys are the keys of a ledger with as many operations as it may have, and
+// so many more.
+func (s *Store) allKeys(name string, more int) []string {
+	all := registry{names: make([]string, budget.MaxOperations+more)}
+	for i := range all.names {
+		all.names[i] = strconv.Itoa(i)
+	}
+	return s.keys(name, all)
+}
+
+// maxLimits bounds the pseudo-operations that a ledger is cleared of.
+const maxLimits = 256
+
+// Reset implements budget.Store.
+func (s *Store) Reset(ctx context.Context, name string) error {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := s.run(ctx, s.scripts.forget, s.allKeys(name, maxLimits)).Err(); err != nil {
+		return s.fault("reset "+name, err)
+	}
+	s.remember(name, registry{})
+	return nil
+}

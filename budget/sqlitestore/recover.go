@@ -1,0 +1,214 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// errLost is ErrLost where something is lost.
+func errLost(lost bool) error {
+	if lost {
+		return budget.ErrLost
+	}
+	return nil
+}
+
+// lost reports whether a charge that was acknowledged should be held and is not
+// there.
+func (l *ledger) lost(newest budget.Acknowledged, limits []budget.Limit, now int64) (bool, error) {
+	if newest.ID == "" || newest.ID == l.witness {
+		return false, nil
+	}
+	lower := l.horizon(now)
+	for _, limit := range limits {
+		if limit.Window.Kind != budget.Bucket {
+			lower = min(lower, limit.Window.Cut(now))
+		}
+	}
+	if newest.At <= max(l.gone, l.merged, lower) {
+		return false, nil
+	}
+	e, err := l.entryAt(newest.ID)
+	if e != nil {
+		l.witness = newest.ID
+	}
+	return e == nil, err
+}
+
+// recovered is how much of what the limit counts was recovered.
+func (v *counting) recovered() (sum int64) {
+	op, known := v.l.ops[budget.RecoveredOperation(v.limit.Name)]
+	for lane, t := range v.w.lanes {
+		if known && lane/classes == op && v.sees(lane) {
+			sum += v.of(t.units, t.calls)
+		}
+	}
+	return sum
+}
+
+// Recover implements budget.Store.
+func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	answer := budget.Recovered{Amounts: make([]int64, len(r.Limits))}
+	d := &decider{s: s, batch: budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, walks: map[int]*walk{}}
+	err := s.check(bounded, r.Budget)
+	for err == nil {
+		err = s.write(bounded, func(c *conn) error { return d.recover(c, r, &answer) })
+		if err == nil && d.done {
+			return answer, nil
+		}
+		if err == nil {
+			err = s.pause(bounded)
+		}
+	}
+	if errors.Is(err, budget.ErrDamaged) && !answer.Anew {
+		if err = s.forget(bounded, r.Budget, false); err == nil {
+			again, err := s.Recover(ctx, r)
+			again.Anew = true
+			return again, err
+		}
+	}
+	return budget.Recovered{}, s.explain(ctx, "recover "+r.Budget, err)
+}
+
+// recover goes on with a recovery as far as the steps reach.
+func (d *decider) recover(c *conn, r budget.Recovery, answer *budget.Recovered) (err error) {
+	d.steps, d.done = d.s.steps, false
+	if answer.Now, err = d.open(c); err != nil {
+		return err
+	}
+	if d.done, err = d.advance(d.l.last); err != nil {
+		return err
+	}
+	lost := false
+	if d.done {
+		if lost, err = d.l.lost(r.Newest, r.Limits, d.l.last); err != nil {
+			return err
+		}
+	}
+	for i := range d.limits {
+		if !lost || r.Used[i] < 0 {
+			continue
+		}
+		if answer.Amounts[i], err = d.limits[i].recover(r.Used[i], min(r.At, d.l.last)); err != nil {
+			return err
+		}
+	}
+	return d.close()
+}
+
+// recover records what is missing of one limit, which had used so much at an
+// instant.
+func (v *counting) recover(used, at int64) (int64, error) {
+	l := v.l
+	switch v.limit.Window.Kind {
+	case budget.Bucket:
+		return v.m.refillBy(v.limit.Limit, budget.Level{Used: used, At: at}, l.last), nil
+	case budget.Concurrent:
+		return 0, nil
+	}
+	cut := max(v.w.cutAt(l.last), v.w.floor)
+	missing, had, until := used, int64(0), at
+	id := budget.RecoveredID(v.limit.Name)
+	old, err := l.entryAt(id)
+	if err != nil {
+		return 0, err
+	}
+	if old != nil {
+		if _, err := l.c.first("SELECT calls FROM entry WHERE b = ? AND id = ?", []any{l.b, id}, &old.calls); err != nil {
+			return 0, err
+		}
+		if err := l.remove(old); err != nil {
+			return 0, err
+		}
+		l.walkNo++
+		if old.score > cut {
+			had, until = v.of(old.units, old.calls), max(at, old.score)
+		}
+	}
+	for lane := range v.w.lanes {
+		if !v.sees(lane) {
+			continue
+		}
+		var r row
+		err := l.c.each("SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?", []any{l.b, lane, cut, at},
+			func() { missing -= v.of(r.units, r.calls) }, &r.score, &r.units, &r.calls)
+		if err != nil {
+			return 0, err
+		}
+	}
+	amount := max(missing, had)
+	if until = max(until, l.earliest(l.last)); amount <= 0 || until <= cut {
+		return 0, nil
+	}
+	op, err := l.number(budget.RecoveredOperation(v.limit.Name))
+	if err != nil {
+		return 0, err
+	}
+	e := &entry{id: id, score: until, start: until, units: amount, state: stateMerged, calls: 1}
+	if v.limit.Counts == budget.CountCalls {
+		e.units, e.calls = 0, amount
+	}
+	e.asked, e.lane = e.units, laneOf(op, e.units, e.state)
+	l.walkNo++
+	return amount, l.insert(e)
+}
+
+// refillBy adds what is left of a level seen earlier, at most until the meter
+// is full.
+func (m *meter) refillBy(full int64, seen budget.Level, now int64) int64 {
+	add := min(m.refill.Drain(seen, now).Used, full-m.levelAt(now).Used)
+	if add <= 0 {
+		return 0
+	}
+	m.add(add, 0, now)
+	return add
+}
+
+// forget begins a budget's ledger anew; wanted: what was acknowledged before is
+// not missed. The old one is removed as idle ones are.
+func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
+	return s.write(ctx, func(c *conn) error {
+		old, err := readLedger(c, name, nil)
+		if err != nil {
+			return err
+		}
+		if err := c.exec("UPDATE budget SET name = NULL, idle_at = 0 WHERE name = ?", name); err != nil {
+			return err
+		}
+		delete(s.cache, name)
+		s.mu.Lock()
+		s.swept = 0
+		delete(s.checks, name)
+		s.mu.Unlock()
+		if !wanted {
+			return nil
+		}
+		l, err := s.ledger(c, name)
+		if err != nil {
+			return err
+		}
+		clock, anchor, err := s.clocks.read(old.anchor)
+		if err != nil {
+			return err
+		}
+		now := max(clock, old.last)
+		if err := l.create(now); err != nil {
+			return err
+		}
+		l.gone, l.newest = now, now
+		l.keep(clock, now, anchor)
+		l.postpone()
+		return l.write()
+	})
+}
+
+// Reset implements budget.Store.
+func (s *Store) Reset(ctx context.Context, name string) error {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	return s.explain(ctx, "reset "+name, s.forget(bounded, name, true))
+}

@@ -1,0 +1,210 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// recorded makes an item one that happened already.
+func recorded(i budget.Item, age time.Duration) budget.Item {
+	i.Recorded, i.Age = true, age.Microseconds()
+	return i
+}
+
+// What happened while the store was out of reach is recorded once, above the
+// limit too, and leaves the window when it would have.
+func testRecorded(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour), rolling("short", 1000, time.Minute)}
+	w.granted(item("a", "op", 90))
+	w.now += 10 * minute
+	d := w.granted(recorded(item("b", "op", 60), 5*time.Minute))
+	if d.At != w.now-5*minute || d.Remaining != 0 {
+		t.Fatalf("recorded at %d with %d left, want %d and nothing", d.At, d.Remaining, w.now-5*minute)
+	}
+	view := w.look()
+	if view.Limits[0].Used != 150 || view.Limits[1].Used != 0 {
+		t.Fatalf("used %d and %d, want 150, and nothing in the minute that it is too old for", view.Limits[0].Used, view.Limits[1].Used)
+	}
+	if again := w.decide(recorded(item("b", "op", 60), 7*time.Minute))[0]; !again.Replayed || again.At != d.At {
+		t.Fatalf("recorded twice: %+v, first %+v", again, d)
+	}
+	if other := w.decide(recorded(item("b", "op", 61), 0))[0]; other.Result != budget.Conflict {
+		t.Fatalf("the id with other units: %+v, want a conflict", other)
+	}
+	w.onTime(item("c", "op", 40), 0, noon+hour) // when a has come back, b still counts
+	w.onTime(item("d", "op", 41), 0, d.At+hour)
+	used := w.used(0)
+	for range 2 { // it leaves no trace, so that there is nothing to replay
+		w.granted(recorded(item("old", "op", 5), time.Hour))
+	}
+	w.granted(recorded(item("edge", "op", 5), time.Hour-time.Microsecond))
+	if got := w.used(0); got != used+5 {
+		t.Fatalf("used %d, want %d", got, used+5)
+	}
+}
+
+// A reservation that ended while the store was out of reach ends at that
+// instant, and no earlier than it began.
+func testFinishedEarlier(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	at := w.granted(lease(item("a", "op", 40), 30*time.Minute)).At
+	w.granted(lease(item("b", "op", 40), 30*time.Minute))
+	w.now += 20 * minute
+	if f := w.finish(budget.Finish{ID: "a", Units: 50, Age: 5 * minute}, budget.Settled, false); f.At != w.now-5*minute {
+		t.Fatalf("settled at %d, want %d", f.At, w.now-5*minute)
+	}
+	w.now += 20 * minute // past the lease of b, which was released within it
+	if f := w.finish(budget.Finish{ID: "b", Release: true, Age: 39 * minute}, budget.Released, false); f.At != w.now-39*minute {
+		t.Fatalf("released at %d, want %d", f.At, w.now-39*minute)
+	}
+	w.granted(lease(item("c", "op", 10), time.Hour))
+	if f := w.finish(budget.Finish{ID: "c", Units: 10, Age: hour}, budget.Settled, false); f.At != w.now {
+		t.Fatalf("settled %d µs before it began", w.now-f.At)
+	}
+	w.onTime(item("d", "op", 90), 0, at+15*minute+hour)
+}
+
+// lost looks and decides with the newest charge that was acknowledged.
+func (w *world) lost(newest budget.Acknowledged, want error) {
+	w.t.Helper()
+	_, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Newest: newest})
+	w.wantError(err, want)
+	_, err = w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Newest: newest, Items: []budget.Item{item("probe", "op", 1)}})
+	w.wantError(err, want)
+}
+
+// A charge that was acknowledged and is not there is missed as long as it would
+// be held; nothing is decided then.
+func testLost(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, 2*time.Hour)}
+	d := w.granted(item("a", "op", 10))
+	w.lost(budget.Acknowledged{ID: "a", At: d.At}, nil)
+	w.lost(budget.Acknowledged{ID: "b", At: d.At}, budget.ErrLost)
+	w.now = d.At + 2*hour - 1
+	w.lost(budget.Acknowledged{ID: "b", At: d.At}, budget.ErrLost)
+	if used := w.used(0); used != 11 { // one probe, as b was never missed there
+		t.Fatalf("used %d, want 11: nothing is charged while charges are missed", used)
+	}
+	w.now++
+	w.lost(budget.Acknowledged{ID: "b", At: d.At}, nil)
+	// On a ledger that is empty the windows that are asked for tell how long.
+	w.budget = "up/flushed"
+	w.lost(budget.Acknowledged{ID: "b", At: w.now - 2*hour + 1}, budget.ErrLost)
+	w.lost(budget.Acknowledged{ID: "b", At: w.now - 2*hour}, nil)
+}
+
+// recover tells of what was seen.
+func (w *world) recover(at int64, newest string, used ...int64) []int64 {
+	w.t.Helper()
+	got, err := w.store.Recover(context.Background(), budget.Recovery{
+		Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Newest: budget.Acknowledged{ID: newest, At: at},
+	})
+	if err != nil {
+		w.t.Fatalf("recover: %v", err)
+	}
+	return got.Amounts
+}
+
+func (w *world) wantRecovered(got []int64, want ...int64) {
+	w.t.Helper()
+	for i := range want {
+		if got[i] != want[i] {
+			w.t.Fatalf("recovered %v, want %v", got, want)
+		}
+	}
+}
+
+// What is missing is recorded as one charge per limit, in that limit alone: what
+// was seen less what survived, at the time it was seen. A later caller raises it.
+func testRecover(t *testing.T, w *world) {
+	search := rolling("search", 4000, 2*time.Hour, "search.list")
+	calls := budget.Limit{Name: "calls", Limit: 1000, Counts: budget.CountCalls, Window: budget.RollingWindow(2 * time.Hour)}
+	w.limits = []budget.Limit{rolling("day", 10_000, 24*time.Hour), search, calls, calendar(t, "pacific", 10_000, budget.Day, "America/Los_Angeles")}
+	w.granted(item("survivor", "search.list", 100))
+	seen := w.now + minute
+	w.now += 5 * minute
+	w.granted(item("later", "videos.list", 7)) // after the loss, by a host that had seen nothing
+	w.wantRecovered(w.recover(seen, "survivor", 900, 300, 20, 900), 0, 0, 0, 0)
+	w.wantRecovered(w.recover(seen, "lost", 900, 300, 20, -1), 800, 200, 19, 0)
+	for i, want := range []int64{907, 300, 21, 107} {
+		if got := w.look().Limits[i]; got.Used != want || got.Recovered != []int64{800, 200, 19, 0}[i] {
+			t.Fatalf("limit %s: %+v, want %d used", w.limits[i].Name, got, want)
+		}
+	}
+	// Another host had seen less, and one had seen more, later.
+	w.wantRecovered(w.recover(seen-1, "lost", 500, 100, 2, 100), 800, 200, 19, 0)
+	later := seen + minute
+	w.wantRecovered(w.recover(later, "lost too", 1000, 350, 15, 1000), 900, 250, 19, 900)
+	if used := w.used(0); used != 1007 {
+		t.Fatalf("used %d, want 1007: the more of both, not the sum", used)
+	}
+	rows, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: budget.ByOperation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int64{}
+	for _, row := range rows.Rows {
+		found[row.Name] = row.Units
+	}
+	if found[budget.RecoveredOperation("day")] != 900 || found["search.list"] != 100 || found[budget.RecoveredOperation("search")] != 250 {
+		t.Fatalf("the ledger shows %v", found)
+	}
+	// It leaves the window like a charge of the instant it was seen at.
+	w.onTime(item("fits", "search.list", 3751), 1, later+2*hour)
+	if used := w.used(0); used != 1007+3751 {
+		t.Fatalf("used %d", used)
+	}
+	w.now = later + 24*hour
+	if used := w.used(0); used != 7+3751 {
+		t.Fatalf("used %d after a day, want what was charged since", used)
+	}
+}
+
+// A bucket is filled by what is left of what was seen, at most to its limit.
+func testRecoverBucket(t *testing.T, w *world) {
+	refill, err := budget.NewRefill(1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.limits = []budget.Limit{
+		{Name: "burst", Limit: 50, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)},
+		rolling("w", 1000, time.Hour),
+	}
+	w.granted(item("a", "op", 10))
+	w.wantRecovered(w.recover(w.now-5*second, "lost", 25, -1), 20, 0)
+	if used := w.used(0); used != 30 {
+		t.Fatalf("level %d, want 30", used)
+	}
+	w.wantRecovered(w.recover(w.now, "lost", 45, -1), 20, 0)
+	if used := w.used(0); used != 50 {
+		t.Fatalf("level %d, want 50, no more than full", used)
+	}
+	w.onTime(item("b", "op", 1), 0, w.now+second)
+}
+
+// A ledger that was reset is empty, and what was acknowledged before is not
+// missed.
+func testReset(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, 24*time.Hour), rolling("other", 100, 24*time.Hour, "op")}
+	d := w.granted(item("a", "op", 90))
+	w.granted(lease(item("r", "op", 5), time.Hour))
+	w.now += minute
+	if err := w.store.Reset(context.Background(), w.budget); err != nil {
+		t.Fatal(err)
+	}
+	if view := w.look(); view.Limits[0].Used != 0 || view.Limits[0].Since != w.now+1 {
+		t.Fatalf("after a reset: %+v", view)
+	}
+	w.lost(budget.Acknowledged{ID: "a", At: d.At}, nil)
+	w.lost(budget.Acknowledged{ID: "b", At: w.now + 1}, budget.ErrLost)
+	if again := w.granted(item("a", "op", 90)); again.Remaining != 9 {
+		t.Fatalf("%+v", again)
+	}
+	w.finish(budget.Finish{ID: "r", Units: 5}, budget.FinishExpired, false)
+	if err := w.store.Reset(context.Background(), "up/never"); err != nil {
+		t.Fatalf("reset of a budget without a ledger: %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+-- What was lost, recorded: one charge for each limit under a pseudo-operation of
+-- its own, and ledgers begun anew. Comes after replay.lua.
+
+-- lowerOf is the instant up to which a window that is asked for counts nothing.
+local function lowerOf(a, now)
+  if string.sub(a.key, 1, 1) == 'c' then return now >= a.p1 and a.c1 or a.c0 end
+  local w = {key = a.key}
+  shape(w)
+  return lowerAt(w, now)
+end
+
+-- forgetWindows drops all windows and their totals; those that are used are built
+-- from the entries.
+local function forgetWindows()
+  redis.call('DEL', keyX)
+  for i = #wins, 1, -1 do
+    winByKey[wins[i].key] = nil
+    wins[i] = nil
+  end
+  for field in pairs(rows) do rows[field] = nil end
+  M.emptied = true
+end
+
+-- broken reports whether the ledger's parts do not agree.
+local function broken()
+  if not M.v then return redis.call('EXISTS', keyE, keyX) > 0 end
+  return counted(0) ~= nil
+end
+
+-- blank makes of what was read an empty ledger that has seen the same time.
+local function blank()
+  M.v, M.born, M.n, M.nops, M.ops, M.sig, M.chg, M.exp, M.prune, M.gone = nil, 0, 0, 0, '', '', 0, 0, 0, 0
+  M.meters, M.merged, M.rowno, M.mpos, M.emptied = '', 0, 0, '', true
+  nops, opNames = 0, nil
+  for i = #wins, 1, -1 do
+    winByKey[wins[i].key] = nil
+    wins[i] = nil
+  end
+  for i = #meters, 1, -1 do
+    meterByKey[meters[i].key] = nil
+    meters[i] = nil
+  end
+  for key in pairs(there) do there[key] = nil end
+end
+
+-- forgetAll deletes the ledger.
+local function forgetAll()
+  for from = 1, #KEYS, 1000 do redis.call('DEL', unpack(KEYS, from, math.min(#KEYS, from + 999))) end
+end
+
+-- recoveredOf is how much of what a limit has used was recovered: what its
+-- pseudo-operation has used.
+local function recoveredOf(l)
+  local sum, op = 0, 0
+  for name in string.gmatch(M.ops, '[^,]+') do
+    op = op + 1
+    if string.find(name, '/', 1, true) then
+      for i = 1, #l.covered do
+        if l.covered[i] == op then sum = sum + row(l.win, op)[l.calls and 'calls' or 'units'] end
+      end
+    end
+  end
+  return sum
+end
+
+-- survived sums what counts in a limit of scores up to l.from, but for what was
+-- recovered: what is used less what came later. It returns nil, and how far it
+-- came, when steps ran out.
+local function survived(l, old)
+  local pos, freed = l.from, 0
+  local chg, newest, seen, p, f = string.match(l.came, '^(%d+) (%d+) (%d+) (-?%d+):(%d+)$')
+  if chg and tonumber(chg) == M.chg and (tonumber(p) <= tonumber(seen) or tonumber(newest) == M.newest) then
+    pos, freed = tonumber(p), tonumber(f)
+  end
+  local score, reached, later = walk(l, pos, freed, WHOLE)
+  if score == nil then
+    return nil, table.concat({int(M.chg), int(M.newest), int(M.last), int(reached) .. ':' .. int(later)}, ' ')
+  end
+  local sum = used(l) - later
+  if old and old.score > l.win.adv and old.score <= l.from then sum = sum - (l.calls and old.asked or old.units) end
+  return sum
+end
+
+local function memberOf(e, id) return int(e.units) .. ',' .. int(e.asked) .. ':' .. id end
+
+-- record puts a limit's charge in the place of the old one.
+local function record(l, old, amount, score)
+  if old then
+    redis.call('ZREM', old.units == 0 and ykey(l.op) or zkey(l.op), memberOf(old, l.id))
+    redis.call('HDEL', keyE, l.id)
+    addAll(l.op, old.score, old.units, old.asked, old.units == 0, -1, 'm')
+    M.n = M.n - 1
+  end
+  if amount > 0 then
+    local e = {op = l.op, asked = 1, units = amount, state = 'm', start = score, score = score, labels = '||'}
+    if l.calls then e.asked, e.units = amount, 0 end
+    redis.call('ZADD', e.units == 0 and ykey(l.op) or zkey(l.op), int(score), memberOf(e, l.id))
+    redis.call('HSET', keyE, l.id, pack(e))
+    addAll(l.op, score, e.units, e.asked, e.units == 0, 1, 'm')
+    M.n, M.rowno = M.n + 1, math.max(M.rowno, 1)
+  end
+  M.chg, M.emptied = M.chg + 1, true
+end
+
+-- recoverAll records what is missing of each limit, all of them or none.
+local function recoverAll(limits, lost)
+  local answers, sums, olds, done = {}, {}, {}, true
+  for i = 1, #limits do
+    local l = limits[i]
+    answers[i] = {'0', ''}
+    l.wanted = lost and l.to >= 0 and not (l.win and l.win.len == 0)
+    if l.wanted and l.win then
+      l.from = math.min(l.from, M.last)
+      olds[i] = parse(redis.call('HGET', keyE, l.id))
+      local sum, came = survived(l, olds[i])
+      sums[i] = sum
+      if not sum then
+        answers[i][2] = came
+        done = false
+      end
+    end
+  end
+  for i = 1, done and #limits or 0 do
+    local l, old = limits[i], olds[i]
+    if l.wanted and l.meter then
+      local m = l.meter
+      local add = math.min(drain(m, l.to, 0, M.last - l.from), l.op - levelAt(m, M.last))
+      if add > 0 then
+        pour(m, add, 0, M.last)
+        answers[i][1] = int(add)
+      end
+    elseif l.wanted then
+      local amount, score = l.to - sums[i], l.from
+      if old and old.score > l.win.adv then
+        amount, score = math.max(amount, l.calls and old.asked or old.units), math.max(score, old.score)
+      end
+      score = math.max(score, earliest())
+      if score <= l.win.adv then amount = 0 end
+      record(l, old, math.max(amount, 0), score)
+      answers[i][1] = int(math.max(amount, 0))
+    end
+  end
+  return answers
+end
