@@ -37,6 +37,10 @@ type decided struct {
 	limit    string
 }
 
+// answerTime is how long past its timeout a call waits for an answer that is on
+// its way: what a host decides on its own comes after the store's time.
+const answerTime = 40 * time.Millisecond
+
 var (
 	// errNotSent: the caller gave up before its charge was under way.
 	errNotSent = errors.New("the charge was not sent")
@@ -62,7 +66,7 @@ func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (dec
 	}
 	b.queue = append(b.queue, p)
 	b.mu.Unlock()
-	timer := time.NewTimer(timeout)
+	timer := time.NewTimer(timeout + answerTime)
 	defer timer.Stop()
 	end := context.DeadlineExceeded
 	select {
@@ -104,7 +108,7 @@ func (b *batcher) handOver() {
 	}
 	go func() {
 		defer b.handOver()
-		ctx, cancel := context.WithDeadline(context.Background(), latestUntil(batch))
+		ctx, cancel := context.WithDeadlineCause(context.Background(), latestUntil(batch), errTimeout)
 		defer cancel()
 		b.fly(ctx, batch)
 	}()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -60,8 +59,7 @@ func WithNow(now func() time.Time) Option {
 
 // New opens a budget on a store. The error says what of the spec is wrong.
 func New(store Store, spec Spec, options ...Option) (*Budget, error) {
-	upstream, credential, ok := strings.Cut(spec.Name, "/")
-	if !ok || !ValidName(upstream) || !ValidName(credential) {
+	if !ValidBudget(spec.Name) {
 		return nil, fmt.Errorf("open budget %q: %w: a budget is named upstream/credential", spec.Name, ErrInvalid)
 	}
 	if err := spec.validate(); err != nil {
@@ -130,7 +128,7 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	}
 	done, err := b.batcher.do(ctx, Item{
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: call.Floor,
-		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Deadline: b.now().Add(timeout),
+		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Deadline: b.now().Add(timeout), OnStoreError: b.spec.policy(call),
 	}, timeout)
 	if err != nil {
 		return Receipt{}, b.storeError(ctx, call, units, err)
@@ -194,7 +192,7 @@ func (b *Budget) limits(operations []string) []Limit {
 // decideBatch asks the store, bounded by its timeout, and tells by which limits
 // it was decided.
 func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []Limit, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
 	limits := b.spec.Limits
 	if b.perOperation {
@@ -218,11 +216,11 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		return Receipt{
 			Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: d.Units,
 			At: time.UnixMicro(d.At).UTC(), Limit: limit, Remaining: d.Remaining,
-			Replayed: d.Replayed, Source: SourceStore,
+			Replayed: d.Replayed, Source: source(d),
 		}, nil
 	case Refused, NeverFits:
 		refused := b.refuse(call, units, ErrExhausted, nil)
-		refused.Limit, refused.Remaining = limit, d.Remaining
+		refused.Limit, refused.Remaining, refused.Source = limit, d.Remaining, source(d)
 		if d.Result == NeverFits {
 			refused.Err = ErrNeverFits
 			return Receipt{}, refused
@@ -239,10 +237,26 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 			return Receipt{}, b.refuse(call, units, sentinel, trimSentinel(d.Err, sentinel))
 		}
 		return Receipt{}, b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed on the way; send the same id again to know whether it was charged: %w", d.Err))
+	case Unreached:
+		refused := b.refuse(call, units, ErrUnavailable, d.Err)
+		refused.NotCharged = true
+		return Receipt{}, refused
 	case Late, Interrupted:
 		return Receipt{}, b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged"))
 	}
 	return Receipt{}, fmt.Errorf("charge %s %s: the store answered result %d, which is unknown; are both of one version?", b.spec.Name, call.Operation, d.Result)
+}
+
+// errTimeout ends a decision that took longer than the store is given: unlike a
+// context of the caller's, it says that the store is out of reach.
+var errTimeout = fmt.Errorf("%w: it did not answer in time", ErrUnavailable)
+
+// source is who made a decision.
+func source(d Decision) string {
+	if d.Allowance {
+		return SourceAllowance
+	}
+	return SourceStore
 }
 
 // refuse makes a refusal that no limit decided.

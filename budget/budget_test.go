@@ -56,7 +56,7 @@ func TestChargeAndRefusal(t *testing.T) {
 		}
 		want := budget.RefusedError{
 			Budget: "youtube/key1", Operation: "search.list", Units: 60, Limit: "search", Remaining: 50,
-			RetryAfter: time.Hour - 10*time.Second, RetryAt: receipt.At.Add(time.Hour), OnStoreError: budget.Open, Err: budget.ErrExhausted,
+			RetryAfter: time.Hour - 10*time.Second, RetryAt: receipt.At.Add(time.Hour), Source: budget.SourceStore, OnStoreError: budget.Open, Err: budget.ErrExhausted,
 		}
 		want.ID = refused.ID
 		if *refused != want {
@@ -182,7 +182,7 @@ func TestStoreOutOfReach(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := time.Now()
-		for operation, says := range map[string]string{"videos.list": "policy is closed", "search.list": "its policy is open, but this version has no allowance to spend"} {
+		for operation, says := range map[string]string{"videos.list": "policy is closed", "search.list": "store out of reach"} {
 			_, err = b.Charge(t.Context(), budget.Call{Operation: operation})
 			if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, budget.ErrExhausted) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v, want ErrUnavailable saying %q", operation, err, says)

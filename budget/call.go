@@ -3,6 +3,7 @@ package budget
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -68,12 +69,19 @@ type Receipt struct {
 	// Replayed: the id was charged before; this is that first answer, and
 	// nothing more was charged.
 	Replayed bool
-	// Source is "store".
+	// Source is SourceStore or SourceAllowance.
 	Source string
 }
 
-// SourceStore is the source of a decision that the store made.
-const SourceStore = "store"
+// Who made a decision.
+const (
+	// SourceStore: the store.
+	SourceStore = "store"
+	// SourceAllowance: the host, out of its allowance, while the store was out of
+	// reach. At is then the host's time, and Limit and Remaining are those of the
+	// allowance. The store records the charge when it is back.
+	SourceAllowance = "allowance"
+)
 
 var (
 	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -85,6 +93,22 @@ var (
 // limit, job or region: a letter or digit, then up to 62 of letters, digits,
 // dot, underscore and dash.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
+
+// ValidBudget reports whether s can name a budget: upstream/credential.
+func ValidBudget(s string) bool {
+	upstream, credential, ok := strings.Cut(s, "/")
+	return ok && ValidName(upstream) && ValidName(credential)
+}
+
+// Validate checks what no configuration is needed for; a lease in µs of more
+// than 0 makes the call a reservation. The error wraps ErrInvalid or
+// ErrTooManyUnits.
+func (c Call) Validate(lease int64) error {
+	if lease < 0 || lease > MaxLease.Microseconds() {
+		return fmt.Errorf("%w: a lease of %d µs: use 1µs to %s, or 0 for a plain charge", ErrInvalid, lease, MaxLease)
+	}
+	return c.validate()
+}
 
 // validate checks what no configuration is needed for.
 func (c Call) validate() error {

@@ -72,6 +72,11 @@ type RefusedError struct {
 	RetryAfter time.Duration
 	// RetryAt is that instant on the store's clock; zero when there is none.
 	RetryAt time.Time
+	// Source is who decided, SourceStore or SourceAllowance; empty when nobody did.
+	Source string
+	// NotCharged: with ErrUnavailable, the store was not asked, so that nothing was
+	// charged.
+	NotCharged bool
 	// OnStoreError is the policy that was asked for when Err is ErrUnavailable.
 	OnStoreError Policy
 	Err          error
@@ -99,9 +104,7 @@ func (e *RefusedError) Error() string {
 		said += ": units and floor stand above limit " + e.Limit + "; raise the limit or ask for fewer units"
 	case errors.Is(e.Err, ErrUnavailable):
 		said, cause = join(said, cause), ""
-		if e.OnStoreError == Open {
-			said += "; refused: its policy is open, but this version has no allowance to spend"
-		} else {
+		if e.OnStoreError != Open {
 			said += "; refused, as its policy is closed"
 		}
 	case errors.Is(e.Err, ErrClock):

@@ -35,7 +35,7 @@ func TestRefusedErrorText(t *testing.T) {
 		},
 		{
 			budget.RefusedError{Units: 1, Err: budget.ErrUnavailable, OnStoreError: budget.Open, Cause: full},
-			"charge u/k op (1 unit): sqlite store q.db: charge: store out of reach: database or disk is full (13); refused: its policy is open, but this version has no allowance to spend",
+			"charge u/k op (1 unit): sqlite store q.db: charge: store out of reach: database or disk is full (13)",
 		},
 		{
 			budget.RefusedError{Units: 1, Err: budget.ErrUnavailable, OnStoreError: budget.Closed, Cause: errors.New("i/o timeout")},

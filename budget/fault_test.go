@@ -13,7 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
-// A caller in the queue waits for the store no longer than one alone.
+// A caller in the queue waits for the store no longer than one alone, but for
+// the moment that an answer may be on its way.
 func TestQueuedCallersGiveUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := videoSpec(150)
@@ -27,7 +28,7 @@ func TestQueuedCallersGiveUpInTime(t *testing.T) {
 				time.Sleep(time.Duration(i) * 300 * time.Millisecond)
 				came := time.Now()
 				_, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
-				if took := time.Since(came); !errors.Is(err, budget.ErrUnavailable) || took != spec.Timeout {
+				if took := time.Since(came); !errors.Is(err, budget.ErrUnavailable) || took < spec.Timeout || took > spec.Timeout+50*time.Millisecond {
 					t.Errorf("caller %d: %v after %s, want ErrUnavailable after %s", i, err, took, spec.Timeout)
 				}
 			}()

@@ -71,7 +71,7 @@ func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
 		return fail(ErrInvalid, "use 1 to 128 printable ASCII characters without spaces")
 	}
 	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
 	now := b.now()
 	f.Budget, f.Now = b.spec.Name, now.UnixMicro()

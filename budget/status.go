@@ -26,6 +26,8 @@ type LimitStatus struct {
 	Remaining int64 // 0 or more
 	// Over is the debt: what was recorded above the limit, 0 or more.
 	Over int64
+	// Recovered is how much of Used was recorded after the store had lost data.
+	Recovered int64
 	// Since is set when the ledger does not know all of the window: from when
 	// on it does.
 	Since time.Time
@@ -38,7 +40,7 @@ type LimitStatus struct {
 // Status looks at what is left without spending.
 func (b *Budget) Status(ctx context.Context) (Status, error) {
 	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, b.spec.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
 	view, err := b.store.Look(ctx, Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
@@ -50,7 +52,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		seen := view.Limits[i]
 		ls := LimitStatus{
 			Limit: l, Used: seen.Used, Remaining: l.Remaining(seen.Used), Over: max(0, seen.Used-l.Limit),
-			NextAmount: seen.NextAmount,
+			NextAmount: seen.NextAmount, Recovered: seen.Recovered,
 		}
 		if seen.Since > 0 {
 			ls.Since = time.UnixMicro(seen.Since).UTC()

@@ -6,13 +6,18 @@ package open
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -23,8 +28,8 @@ type Backend interface {
 	budget.JobStore
 }
 
-// Budget opens a budget of a costs.toml with the store that the file names.
-// Close it when done. The error is budget.ConfigErrors for a faulty file,
+// Budget opens a budget of a costs.toml with the store that the file names, and
+// what this host does while it is out of reach. Close it when done. The error is budget.ConfigErrors for a faulty file,
 // budget.ErrUnknownBudget, or what opening the store said.
 func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
 	config, err := budget.LoadConfig(configPath)
@@ -35,7 +40,7 @@ func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error
 	if err != nil {
 		return nil, err
 	}
-	store, err := Store(ctx, config.Store.URL, config.Store)
+	store, err := Host(ctx, config, config.Store.URL, slog.Default())
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +50,58 @@ func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error
 		return nil, errors.Join(err, store.Close())
 	}
 	return b, nil
+}
+
+// hosted is a store with the host's side of its outages.
+type hosted struct {
+	*outage.Store
+	budget.JobStore
+}
+
+// Host opens the store of a configuration at this URL, as [Store] does, with what
+// this host does while it is out of reach: one that is so at the start is no
+// error, but opened by the first call that finds it there. The host's directory
+// is [HostDir].
+func Host(ctx context.Context, config *budget.Config, url string, log *slog.Logger) (Backend, error) {
+	store, err := Store(ctx, url, config.Store)
+	if errors.Is(err, budget.ErrUnavailable) {
+		store, err = &later{open: func(ctx context.Context) (Backend, error) { return Store(ctx, url, config.Store) }}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return hosted{outage.New(store, outage.Options{
+		Dir: HostDir(config, url), Allowance: config.Store.OutageAllowance, Hosts: config.Store.Hosts,
+		Timeout: Timeout(url, config.Store), Log: log,
+	}), store}, nil
+}
+
+// HostDir is where this host keeps its side of a store: in state_dir, else in
+// the environment's STATE_DIRECTORY, else in .quotactl beside the file. Each store
+// has a folder of its own there.
+func HostDir(config *budget.Config, url string) string {
+	state := config.StateDir
+	if state == "" {
+		state = os.Getenv("STATE_DIRECTORY")
+	}
+	if state == "" {
+		state = filepath.Join(filepath.Dir(config.File), ".quotactl")
+	}
+	sum := sha256.Sum256([]byte(config.Store.Prefix + " " + place(url)))
+	return filepath.Join(state, "outage", hex.EncodeToString(sum[:6]))
+}
+
+// place is a store's URL without who opens it; of a file its whole path.
+func place(url string) string {
+	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok {
+		if full, err := filepath.Abs(file); err == nil {
+			return sqlitePrefix + full
+		}
+		return url
+	}
+	scheme, rest, _ := strings.Cut(url, "://")
+	authority, path, _ := strings.Cut(rest, "/")
+	return scheme + "://" + authority[strings.LastIndex(authority, "@")+1:] + "/" + path
 }
 
 // Timeout is what bounds one decision: the settings' timeout, else the store's

@@ -37,6 +37,11 @@ func (s *Store) ask(ctx context.Context, doing, name string, sc script, keys []s
 	if err != nil {
 		return answer{}, s.fault(doing+" "+name, err)
 	}
+	return s.read(doing, name, reply)
+}
+
+// read takes a reply apart; ask tells what becomes of it.
+func (s *Store) read(doing, name string, reply []any) (answer, error) {
 	if len(reply) < 2 {
 		return answer{}, s.strange(doing, name, reply)
 	}

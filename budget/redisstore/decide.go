@@ -100,6 +100,14 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if len(added) > 0 && a.status == statusDone {
+		b.store.remember(b.Budget, r)
+	}
+	return b.read(a)
+}
+
+// read takes in what a run of the script answered. True when all is decided.
+func (b *batch) read(a answer) (bool, error) {
 	b.decided.Now, b.status = a.now, a.status
 	switch a.status {
 	case statusPeriods:
@@ -107,9 +115,6 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 		return false, nil
 	case statusAgain, statusRegistry:
 		return false, nil
-	}
-	if len(added) > 0 {
-		b.store.remember(b.Budget, r)
 	}
 	b.born, b.seen, b.looks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3)
 	answers := lists(a.rest, 0)

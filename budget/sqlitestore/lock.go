@@ -40,11 +40,11 @@ type fileLock struct {
 
 // openLock opens, or makes, path.lock and path.next.
 func openLock(path string) (*fileLock, error) {
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // readable like the store itself
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	next, err := os.OpenFile(path+".next", os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // as above
+	next, err := os.OpenFile(path+".next", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

@@ -16,6 +16,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -115,6 +117,9 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	defer lock.drop()
+	if err := makeFile(s.path); err != nil {
+		return err
+	}
 	if s.writer, err = connect(ctx, s.path, s.timeout, false); err != nil {
 		return err
 	}
@@ -123,6 +128,20 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	s.reader, err = connect(ctx, s.path, s.timeout, true)
 	return err
+}
+
+// makeFile makes a file that is not there yet for this user alone; SQLite gives
+// its other files the same mode. One that is there is not touched: opening it
+// would drop SQLite's locks on it.
+func makeFile(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // Close waits for the call under way and closes the file. Later calls fail with

@@ -190,6 +190,9 @@ func (a *app) writeReceipt(r budget.Receipt, f chargeFlags) error {
 	if r.Replayed {
 		charged += ", charged before under this id"
 	}
+	if r.Source == budget.SourceAllowance {
+		charged += ", by this host's allowance"
+	}
 	t := newTable("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
 	t.add(r.Budget, r.Operation, charged, number(r.Remaining), r.Limit, r.ID)
 	return t.write(a.stdout)
@@ -249,7 +252,7 @@ func newChargeAnswer(spec budget.Spec, f chargeFlags, r budget.Receipt, err erro
 		return answer
 	}
 	if refused.Limit != "" {
-		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, text(refused.Limit), budget.SourceStore
+		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, text(refused.Limit), text(refused.Source)
 	}
 	if !refused.RetryAt.IsZero() {
 		after := seconds(refused.RetryAfter)
@@ -273,6 +276,7 @@ func reason(err error) string {
 		{budget.ErrInvalid, "invalid"},
 		{budget.ErrClock, "clock"},
 		{budget.ErrDamaged, "damaged"},
+		{budget.ErrLost, "lost"},
 		{budget.ErrStoreConfig, "store_config"},
 		{context.Canceled, "interrupted"},
 		{budget.ErrUnavailable, "unavailable"},

@@ -33,6 +33,8 @@ type limitJSON struct {
 	Used      int64  `json:"used"`
 	Remaining int64  `json:"remaining"`
 	Over      int64  `json:"over"`
+	// Recovered is what of Used was recorded after the store had lost data.
+	Recovered int64  `json:"recovered"`
 	Counts    string `json:"counts"`
 	// Since is null when all of the window is known.
 	Since instant `json:"since"`
@@ -80,7 +82,7 @@ func newStatusAnswer(seen overview) statusAnswer {
 func newLimitJSON(l budget.LimitStatus, at time.Time) limitJSON {
 	out := limitJSON{
 		Name: l.Name, Kind: string(l.Window.Kind), Limit: l.Limit.Limit, Used: l.Used, Remaining: l.Remaining,
-		Over: l.Over, Counts: string(l.Counts), Since: instant(l.Since), Operations: append([]string{}, l.Operations...),
+		Over: l.Over, Recovered: l.Recovered, Counts: string(l.Counts), Since: instant(l.Since), Operations: append([]string{}, l.Operations...),
 	}
 	switch w := l.Window; w.Kind {
 	case budget.Bucket:

@@ -81,6 +81,9 @@ func notes(l budget.LimitStatus) []string {
 	if l.Over > 0 {
 		list = append(list, fmt.Sprintf("over its limit by %d; calls are refused until that is gone", l.Over))
 	}
+	if l.Recovered > 0 {
+		list = append(list, fmt.Sprintf("the store lost charges; %s of what is used stand for them", number(l.Recovered)))
+	}
 	if !l.Since.IsZero() {
 		list = append(list, "knows what was charged since "+showTime(l.Since))
 	}

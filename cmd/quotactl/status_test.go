@@ -91,6 +91,7 @@ func TestStatusJSON(t *testing.T) {
           "used": 950,
           "remaining": 0,
           "over": 50,
+          "recovered": 0,
           "counts": "units",
           "since": null,
           "operations": [],
@@ -112,6 +113,7 @@ func TestStatusJSON(t *testing.T) {
           "used": 3,
           "remaining": 7,
           "over": 0,
+          "recovered": 0,
           "counts": "calls",
           "since": "2026-10-25T11:00:00.123456Z",
           "operations": [

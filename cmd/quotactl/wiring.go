@@ -25,6 +25,7 @@ type app struct {
 	configPath string
 	storeURL   string // empty: the configuration's
 	storeFlag  bool   // storeURL was given as a flag
+	sandboxed  bool   // storeURL is the sandbox's own
 	logFormat  string // text or json
 	logLevel   string // as slog reads it
 }
@@ -55,10 +56,14 @@ func (a *app) storeAt(cfg *budget.Config) string {
 	return cfg.Store.URL
 }
 
-// openStore opens the store that flag, environment or configuration name. The
+// openStore opens the store that flag, environment or configuration name, with
+// this host's side of its outages; the sandbox's is a toy that knows none. The
 // caller closes it.
 func (a *app) openStore(ctx context.Context, cfg *budget.Config) (open.Backend, error) {
-	return open.Store(ctx, a.storeAt(cfg), cfg.Store)
+	if a.sandboxed {
+		return open.Store(ctx, a.storeAt(cfg), cfg.Store)
+	}
+	return open.Host(ctx, cfg, a.storeAt(cfg), a.logger())
 }
 
 // budget opens a budget of the configuration on a store; the store stays the
@@ -78,6 +83,7 @@ func (a *app) useSandbox(cfg *budget.Config) error {
 	if a.storeFlag {
 		return usage("--sandbox has a store of its own: leave --store out")
 	}
+	a.sandboxed = true
 	a.storeURL = "sqlite:" + filepath.Join(filepath.Dir(cfg.File), "sandbox.db")
 	return nil
 }

@@ -1,0 +1,106 @@
+package open
+
+import (
+	"context"
+	"sync"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// later is a store that was out of reach when it was to be opened: every call
+// tries again.
+type later struct {
+	open func(context.Context) (Backend, error)
+
+	mu     sync.Mutex // guards all below
+	store  Backend
+	closed bool
+}
+
+// get opens the store unless it is open.
+func (l *later) get(ctx context.Context) (Backend, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, budget.ErrClosed
+	}
+	if l.store == nil {
+		store, err := l.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l.store = store
+	}
+	return l.store, nil
+}
+
+// with does something on the store, once it is open.
+func with[T any](ctx context.Context, l *later, do func(Backend) (T, error)) (T, error) {
+	store, err := l.get(ctx)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return do(store)
+}
+
+func (l *later) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	return with(ctx, l, func(b Backend) (budget.Decisions, error) { return b.Decide(ctx, batch) })
+}
+
+func (l *later) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	return with(ctx, l, func(b Backend) (budget.Finished, error) { return b.Finish(ctx, f) })
+}
+
+func (l *later) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+	return with(ctx, l, func(b Backend) (budget.View, error) { return b.Look(ctx, look) })
+}
+
+func (l *later) Spent(ctx context.Context, query budget.SpentQuery) (budget.SpentView, error) {
+	return with(ctx, l, func(b Backend) (budget.SpentView, error) { return b.Spent(ctx, query) })
+}
+
+func (l *later) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+	return with(ctx, l, func(b Backend) (budget.Recovered, error) { return b.Recover(ctx, r) })
+}
+
+func (l *later) Reset(ctx context.Context, name string) error {
+	_, err := with(ctx, l, func(b Backend) (struct{}, error) { return struct{}{}, b.Reset(ctx, name) })
+	return err
+}
+
+func (l *later) AcceptClock(ctx context.Context, name string) error {
+	_, err := with(ctx, l, func(b Backend) (struct{}, error) { return struct{}{}, b.AcceptClock(ctx, name) })
+	return err
+}
+
+func (l *later) Job(ctx context.Context, job string) (budget.JobState, error) {
+	return with(ctx, l, func(b Backend) (budget.JobState, error) { return b.Job(ctx, job) })
+}
+
+func (l *later) Begin(ctx context.Context, pass budget.BeginPass) (result budget.BeginResult, state budget.JobState, err error) {
+	_, err = with(ctx, l, func(b Backend) (_ struct{}, err error) {
+		result, state, err = b.Begin(ctx, pass)
+		return struct{}{}, err
+	})
+	return result, state, err
+}
+
+func (l *later) Renew(ctx context.Context, job, holder string, hold int64) (bool, error) {
+	return with(ctx, l, func(b Backend) (bool, error) { return b.Renew(ctx, job, holder, hold) })
+}
+
+func (l *later) End(ctx context.Context, job, holder, nextRegion string, record []byte) (bool, error) {
+	return with(ctx, l, func(b Backend) (bool, error) { return b.End(ctx, job, holder, nextRegion, record) })
+}
+
+// Close closes the store when it is open.
+func (l *later) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.store == nil {
+		return nil
+	}
+	return l.store.Close()
+}

@@ -1,0 +1,167 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// localTimeout bounds a decision by the allowance. It is this machine's disk.
+const localTimeout = time.Second
+
+// allowance opens the ledger of what the host spends on its own.
+func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return nil, budget.ErrClosed
+	case s.local != nil:
+		return s.local, nil
+	}
+	dir, err := makeDir(s.o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s.local, err = sqlitestore.Open(ctx, filepath.Join(dir, "allowance.db"), sqlitestore.Options{Timeout: localTimeout})
+	return s.local, err
+}
+
+// part is the limit as the host may spend of it while the store is out of reach.
+func (s *Store) part(l budget.Limit) budget.Limit {
+	share := s.o.Allowance
+	if l.Quota > 0 {
+		share = min(share, l.Headroom/s.o.Hosts)
+	} else {
+		share = min(share, l.Limit)
+	}
+	l.Limit, l.Quota, l.Headroom, l.OutagePart = share, 0, 0, 0
+	return l
+}
+
+// withoutStore decides the open items that have no decision by the allowance.
+func (s *Store) withoutStore(ctx context.Context, batch budget.Batch, decided budget.Decisions) (budget.Decisions, error) {
+	if s.o.Dir == "" || s.o.Allowance == 0 {
+		for i, item := range batch.Items {
+			if d := &decided.Items[i]; item.OnStoreError == budget.Open && d.Err != nil {
+				d.Err = fmt.Errorf("%w; its policy is open, but this host has no allowance to spend: set outage_allowance in [store]", d.Err)
+			}
+		}
+		return decided, nil
+	}
+	local := budget.Batch{Budget: batch.Budget, Now: batch.Now}
+	for _, l := range batch.Limits {
+		local.Limits = append(local.Limits, s.part(l))
+	}
+	var places []int
+	for i, item := range batch.Items {
+		d := &decided.Items[i]
+		if item.OnStoreError != budget.Open || d.Result != budget.Unreached && d.Result != budget.OutcomeUnknown {
+			continue
+		}
+		if at, wait := s.exhausted(batch, item); wait > 0 {
+			*d = budget.Decision{Result: budget.Refused, Limit: at, RetryAt: decided.Now + wait, Allowance: true}
+			continue
+		}
+		if name := s.nothing(local.Limits, item); name != "" {
+			d.Err = fmt.Errorf("%w; limit %s leaves this host no allowance", d.Err, name)
+			continue
+		}
+		item.Deadline, item.UseHeadroom = time.Time{}, false
+		local.Items, places = append(local.Items, item), append(places, i)
+	}
+	if len(places) == 0 {
+		return decided, nil
+	}
+	// The store's time is over by now; this is the host's own.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), localTimeout)
+	defer cancel()
+	answers, err := s.spend(ctx, local)
+	for j, i := range places {
+		d := &decided.Items[i]
+		switch {
+		case err != nil:
+			d.Err = fmt.Errorf("%w; the host's allowance cannot be spent either: %w", d.Err, detached(err))
+		case answers[j].Result == budget.Conflict:
+			*d = answers[j]
+		case answers[j].Result == budget.Granted:
+			*d = answers[j]
+			d.Allowance = true
+			item := batch.Items[i]
+			s.log.Info("granted by the host's allowance; the store is out of reach", "budget", batch.Budget, "operation", item.Operation, "id", item.ID,
+				"units", item.Units, "job", item.Labels.Job, "region", item.Labels.Region, "run", item.Labels.Run, "limit", local.Limits[max(0, d.Limit)].Name, "left", d.Remaining)
+		case answers[j].Err != nil:
+			d.Err = fmt.Errorf("%w; the host's allowance cannot be spent either: %w", d.Err, detached(answers[j].Err))
+		default:
+			d.Err = fmt.Errorf("%w; the host's allowance of limit %s is spent", d.Err, local.Limits[max(0, answers[j].Limit)].Name)
+		}
+	}
+	return decided, nil
+}
+
+// detached keeps an error of the host's own ledger from being taken for one of
+// the store's.
+func detached(err error) error { return errors.New(err.Error()) }
+
+// exhausted is the limit that the store last said is exhausted for the longest,
+// of those that an item is checked against, and for how many µs.
+func (s *Store) exhausted(batch budget.Batch, item budget.Item) (limit int, wait int64) {
+	for i, l := range batch.Limits {
+		if !l.Checks(item) {
+			continue
+		}
+		if left := s.memory.refusedFor(batch.Budget, l.Name); left > wait {
+			limit, wait = i, left
+		}
+	}
+	return limit, wait
+}
+
+// nothing names a limit that leaves nothing to spend, where one does.
+func (s *Store) nothing(limits []budget.Limit, item budget.Item) string {
+	for _, l := range limits {
+		if l.Checks(item) && l.Limit <= 0 {
+			return l.Name
+		}
+	}
+	return ""
+}
+
+// spend decides by the allowance and writes down what is granted before it is.
+func (s *Store) spend(ctx context.Context, batch budget.Batch) ([]budget.Decision, error) {
+	ledger, err := s.allowance(ctx)
+	if err != nil {
+		return nil, err
+	}
+	boot, now, err := s.boot()
+	if err != nil {
+		return nil, err
+	}
+	decided, err := ledger.Decide(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range decided.Items {
+		item := batch.Items[i]
+		if d.Result != budget.Granted || item.DryRun {
+			continue
+		}
+		r := &record{Budget: batch.Budget, ID: item.ID, Boot: boot, At: now, Charge: &chargeRecord{
+			Operation: item.Operation, Units: item.Units, Lease: item.Lease, Job: item.Labels.Job, Region: item.Labels.Region, Run: item.Labels.Run,
+		}}
+		if before, err := s.journal.find(r); d.Replayed && err == nil && before != nil {
+			continue
+		}
+		// A replay without a record: it is recorded already, and is so once more to
+		// no effect; or its process ended before it was written down.
+		if err := s.journal.write(r); err != nil {
+			decided.Items[i] = budget.Decision{Result: budget.Unreached, Limit: -1, Err: fmt.Errorf("write it down before it is granted: %w", err)}
+		}
+	}
+	return decided.Items, nil
+}

@@ -1,0 +1,104 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Decide implements budget.Store. What the host has still to record comes before
+// the store decides anything else. While the store is out of reach, items whose
+// policy is open are decided by the allowance; the others are Unreached, or of
+// unknown outcome when the store had been asked.
+func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	var decided budget.Decisions
+	asked, err := s.reach(ctx, batch.Budget, func(ctx context.Context) (err error) {
+		if err = s.replay(ctx, batch.Budget, batch.Limits); err != nil {
+			return err
+		}
+		decided, err = s.decide(ctx, batch)
+		return err
+	})
+	switch {
+	case err == nil:
+		if err := s.memory.saw(batch, decided); err != nil {
+			s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", batch.Budget, "error", err)
+		}
+		return s.unknown(ctx, batch, decided)
+	case !unreached(ctx, err):
+		return budget.Decisions{}, err
+	}
+	result := budget.Decision{Result: budget.Unreached, Limit: -1, Err: err}
+	if asked {
+		result.Result = budget.OutcomeUnknown
+	}
+	decided = budget.Decisions{Now: batch.Now, Items: make([]budget.Decision, len(batch.Items))}
+	open := false
+	for i, item := range batch.Items {
+		decided.Items[i] = result
+		open = open || item.OnStoreError == budget.Open
+	}
+	if !open {
+		if asked {
+			return budget.Decisions{}, err
+		}
+		return decided, nil
+	}
+	return s.withoutStore(ctx, batch, decided)
+}
+
+// decide asks the store; what it has lost is recorded first.
+func (s *Store) decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	if err := s.recover(ctx, batch.Budget, batch.Now, batch.Limits); err != nil {
+		return budget.Decisions{}, err
+	}
+	batch.Newest = s.memory.newest(batch.Budget)
+	decided, err := s.inner.Decide(ctx, batch)
+	if !s.missed(batch.Budget, err) {
+		return decided, err
+	}
+	if err := s.recover(ctx, batch.Budget, batch.Now, batch.Limits); err != nil {
+		return budget.Decisions{}, err
+	}
+	batch.Newest = budget.Acknowledged{}
+	return s.inner.Decide(ctx, batch)
+}
+
+// unknown has the items decided by the allowance that the store failed on in the
+// midst of the batch.
+func (s *Store) unknown(ctx context.Context, batch budget.Batch, decided budget.Decisions) (budget.Decisions, error) {
+	for i, d := range decided.Items {
+		if d.Result == budget.OutcomeUnknown && batch.Items[i].OnStoreError == budget.Open && unreached(ctx, d.Err) {
+			return s.withoutStore(ctx, batch, decided)
+		}
+	}
+	return decided, nil
+}
+
+// missed reports whether the store has lost what this host can have recovered.
+func (s *Store) missed(name string, err error) bool {
+	return (errors.Is(err, budget.ErrLost) || errors.Is(err, budget.ErrDamaged)) && s.memory.miss(name)
+}
+
+// recover has what is missing of the limits recorded, where something is.
+func (s *Store) recover(ctx context.Context, name string, now int64, limits []budget.Limit) error {
+	for _, recovery := range s.memory.lost(name, limits) {
+		recovery.Now = now
+		recovered, err := s.inner.Recover(ctx, recovery)
+		if err != nil {
+			return fmt.Errorf("record what the store has lost: %w", err)
+		}
+		if err := s.memory.recovered(recovery); err != nil {
+			s.log.Warn("a recovery cannot be noted; it is made again, which changes nothing", "budget", name, "error", err)
+		}
+		for i, limit := range limits {
+			if recovery.Used[i] >= 0 {
+				s.log.Warn("the store has lost charges; what is missing was recorded", "budget", name, "limit", limit.Name,
+					"recovered", recovered.Amounts[i], "seen", recovery.Used[i], "begun_anew", recovered.Anew)
+			}
+		}
+	}
+	return nil
+}

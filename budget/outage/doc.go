@@ -1,0 +1,21 @@
+// Package outage is the host's side of a store that is out of reach. [New] wraps
+// a budget.Store in one that
+//
+//   - asks a store that does not answer no more than once an interval, over all
+//     processes of the host (the breaker);
+//   - decides calls whose policy is open by the host's allowance, in windows as
+//     exact as the store's, and writes each down before it is granted;
+//   - records what was written down, once, with its id and its age, before the
+//     host's next decision by the store;
+//   - remembers what the store last said, notices when it has lost that, and has
+//     what is missing recorded.
+//
+// A host is one directory; the processes of a machine that share it spend one
+// allowance. In it lie
+//
+//	breaker          there while the store is out of reach; probe.N beside it
+//	allowance.db     what the host spent meanwhile, a ledger like the store's
+//	journal/BUDGET/  what is still to be recorded, a file each
+//	aside/BUDGET/    what the store would not record: for a person to look at
+//	memory/BUDGET    what the store last said of a budget
+package outage

@@ -1,0 +1,138 @@
+package outage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func wallClock() int64 { return time.Now().UnixMicro() }
+
+// Finish implements budget.Store. While the store is out of reach it is written
+// down and recorded later, whatever the policy: it is no new spending.
+func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	var done budget.Finished
+	_, err := s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
+		if err = s.replay(ctx, f.Budget, nil); err == nil {
+			done, err = s.inner.Finish(ctx, f)
+		}
+		return err
+	})
+	if err == nil || !unreached(ctx, err) || s.o.Dir == "" {
+		return done, err
+	}
+	kept, keepErr := s.keepFinish(context.WithoutCancel(ctx), f)
+	if keepErr != nil {
+		return budget.Finished{}, fmt.Errorf("%w; it cannot be written down either: %w", err, detached(keepErr))
+	}
+	return kept, nil
+}
+
+// keepFinish writes down the end of a reservation.
+func (s *Store) keepFinish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	boot, now, err := s.boot()
+	if err != nil {
+		return budget.Finished{}, err
+	}
+	done := budget.Finished{Result: budget.Settled, At: f.Now, Now: f.Now}
+	if f.Release {
+		done.Result = budget.Released
+	}
+	r := &record{Budget: f.Budget, ID: f.ID, Boot: boot, At: now, Finish: &finishRecord{Release: f.Release, Units: f.Units}}
+	if f.Release {
+		r.Finish.Units = 0
+	}
+	before, err := s.journal.find(r)
+	switch {
+	case err != nil:
+		return done, err
+	case before != nil && *before.Finish == *r.Finish:
+		done.Replayed = true
+		return done, nil
+	case before != nil:
+		done.Result = budget.FinishConflict
+		return done, nil
+	}
+	// Where the allowance granted it, the allowance ends it too, and knows whether
+	// it can be ended so.
+	ctx, cancel := context.WithTimeout(ctx, localTimeout)
+	defer cancel()
+	granted, err := s.journal.find(&record{Budget: f.Budget, ID: f.ID, Charge: &chargeRecord{}})
+	if err != nil {
+		return done, err
+	}
+	if granted != nil {
+		ledger, err := s.allowance(ctx)
+		if err != nil {
+			return done, err
+		}
+		f.Deadline = time.Time{}
+		own, err := ledger.Finish(ctx, f)
+		if err != nil {
+			return done, err
+		}
+		if own.Result != budget.Settled && own.Result != budget.Released {
+			return own, nil
+		}
+	}
+	if err := s.journal.write(r); err != nil {
+		return done, err
+	}
+	s.log.Info("the end of a reservation is written down, to be recorded when the store is back", "budget", f.Budget, "id", f.ID, "release", f.Release, "units", r.Finish.Units)
+	return done, nil
+}
+
+// Look implements budget.Store.
+func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+	var view budget.View
+	_, err := s.reach(ctx, look.Budget, func(ctx context.Context) (err error) {
+		if err = s.replay(ctx, look.Budget, look.Limits); err != nil {
+			return err
+		}
+		if err = s.recover(ctx, look.Budget, look.Now, look.Limits); err != nil {
+			return err
+		}
+		look.Newest = s.memory.newest(look.Budget)
+		view, err = s.inner.Look(ctx, look)
+		if !s.missed(look.Budget, err) {
+			return err
+		}
+		if err = s.recover(ctx, look.Budget, look.Now, look.Limits); err != nil {
+			return err
+		}
+		look.Newest = budget.Acknowledged{}
+		view, err = s.inner.Look(ctx, look)
+		return err
+	})
+	return view, err
+}
+
+// Spent implements budget.Store.
+func (s *Store) Spent(ctx context.Context, query budget.SpentQuery) (budget.SpentView, error) {
+	var view budget.SpentView
+	_, err := s.reach(ctx, query.Budget, func(ctx context.Context) (err error) {
+		view, err = s.inner.Spent(ctx, query)
+		return err
+	})
+	return view, err
+}
+
+// Recover implements budget.Store.
+func (s *Store) Recover(ctx context.Context, recovery budget.Recovery) (budget.Recovered, error) {
+	return s.inner.Recover(ctx, recovery)
+}
+
+// Reset implements budget.Store. The host forgets the budget too.
+func (s *Store) Reset(ctx context.Context, name string) error {
+	if err := s.inner.Reset(ctx, name); err != nil {
+		return err
+	}
+	return s.memory.forget(name)
+}
+
+// AcceptClock implements budget.Store.
+func (s *Store) AcceptClock(ctx context.Context, name string) error {
+	return s.inner.AcceptClock(ctx, name)
+}

@@ -1,0 +1,137 @@
+package outage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// journal is what is still to be recorded: a file a record, durable before what
+// it says is granted, and removed once the store has it. Its processes need no
+// lock: who records one a second time is told that it is there.
+type journal struct{ dir string }
+
+func (j *journal) folder(budget string) string {
+	return filepath.Join(j.dir, "journal", fileName(budget))
+}
+
+func (j *journal) asideFolder(budget string) string {
+	return filepath.Join(j.dir, "aside", fileName(budget))
+}
+
+// write adds a record. The same one again is the same file.
+func (j *journal) write(r *record) error {
+	r.Version = recordVersion
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	for try := 0; ; try++ {
+		folder, err := makeDir(j.folder(r.Budget))
+		if err == nil {
+			err = writeFile(filepath.Join(folder, r.name()), data, true)
+		}
+		// Another process may have removed the folder as empty just now.
+		if err == nil || try == 3 || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+}
+
+// find reads the record that a file of this name holds; nil when there is none.
+func (j *journal) find(r *record) (*record, error) {
+	data, err := os.ReadFile(filepath.Join(j.folder(r.Budget), r.name()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseRecord(data)
+}
+
+// pending reports whether there is something to record: the folder is there as
+// long as there is.
+func (j *journal) pending(budget string) bool {
+	if j.dir == "" {
+		return false
+	}
+	_, err := os.Lstat(j.folder(budget))
+	return err == nil
+}
+
+// entry is a record with its file.
+type entry struct {
+	*record
+	path string
+}
+
+// list reads the records of a budget, charges before finishes: the charge of a
+// finish listed here is listed too, or recorded. What is no record is set aside.
+func (j *journal) list(budget string) (list []entry, err error) {
+	files, err := os.ReadDir(j.folder(budget))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the host's journal: %w", err)
+	}
+	// The folder was read at once: a finish that is in it was written after its charge.
+	slices.SortFunc(files, func(a, b fs.DirEntry) int { return strings.Compare(filepath.Ext(a.Name()), filepath.Ext(b.Name())) })
+	var errs []error
+	for _, file := range files {
+		path := filepath.Join(j.folder(budget), file.Name())
+		if strings.HasPrefix(file.Name(), ".") {
+			continue // on its way
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // recorded by another process
+		}
+		if err != nil {
+			return list, fmt.Errorf("read the host's journal: %w", err)
+		}
+		r, err := parseRecord(data)
+		if err == nil && (r.Budget != budget || r.name() != file.Name()) {
+			err = fmt.Errorf("it is of budget %s, id %q", r.Budget, r.ID)
+		}
+		if err != nil {
+			errs = append(errs, j.setAside(budget, path, err))
+			continue
+		}
+		list = append(list, entry{r, path})
+	}
+	return list, errors.Join(errs...)
+}
+
+// remove takes out a record that the store has.
+func (j *journal) remove(e entry) error {
+	if err := os.Remove(e.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("take what is recorded out of the host's journal: %w; make it writable for this user", err)
+	}
+	return nil
+}
+
+// tidy removes a budget's folder when it is empty.
+func (j *journal) tidy(budget string) { _ = os.Remove(j.folder(budget)) }
+
+// setAside keeps what cannot be recorded, with the reason beside it.
+func (j *journal) setAside(budget, path string, why error) error {
+	folder, err := makeDir(j.asideFolder(budget))
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(folder, filepath.Base(path))
+	if err := writeFile(to+".why", []byte(why.Error()+"\n"), false); err != nil {
+		return err
+	}
+	if err := os.Rename(path, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

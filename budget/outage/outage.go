@@ -1,0 +1,185 @@
+package outage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// DefaultInterval is how often a host probes a store that is out of reach.
+const DefaultInterval = 500 * time.Millisecond
+
+// Options say what a host may do on its own.
+type Options struct {
+	// Dir is the host's directory, made with mode 0700 when it is needed. Without
+	// one nothing is remembered, and calls are never open.
+	Dir string
+	// Allowance is what the host may spend per budget while the store is out of
+	// reach, in units; 0: nothing.
+	Allowance int64
+	// Hosts is how many hosts share the store, 1 or more; 0 means 1.
+	Hosts int64
+	// Timeout is the store's own, which bounds one of its calls.
+	Timeout time.Duration
+	// Interval is how often the store is probed while it is out of reach;
+	// DefaultInterval when 0.
+	Interval time.Duration
+	// Log hears of outages, recoveries and losses; nil: nobody.
+	Log *slog.Logger
+}
+
+// Store is a budget.Store that outlives outages of the one it wraps. It is safe
+// for concurrent use by goroutines, and its directory by processes.
+type Store struct {
+	inner   budget.Store
+	o       Options
+	log     *slog.Logger
+	boot    func() (id string, since int64, err error)
+	breaker breaker
+	journal journal
+	memory  memory
+
+	mu     sync.Mutex // guards all below
+	local  *sqlitestore.Store
+	closed bool
+	probes sync.WaitGroup
+}
+
+var _ budget.Store = (*Store)(nil)
+
+// New wraps a store, which the result closes.
+func New(inner budget.Store, o Options) *Store {
+	o.Hosts, o.Interval = max(o.Hosts, 1), cmp.Or(o.Interval, DefaultInterval)
+	s := &Store{inner: inner, o: o, log: o.Log, boot: sqlitestore.BootClock}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.breaker = breaker{dir: o.Dir, interval: o.Interval, boot: s.bootClock}
+	s.journal = journal{dir: o.Dir}
+	s.memory = memory{dir: o.Dir, boot: s.bootClock, budgets: map[string]*remembered{}}
+	return s
+}
+
+// bootClock reads the clock that nobody can set.
+func (s *Store) bootClock() (id string, since int64, err error) { return s.boot() }
+
+// Close waits for a probe under way, writes down what is remembered, and closes
+// the store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	was := s.closed
+	s.closed = true
+	local := s.local
+	s.local = nil
+	s.mu.Unlock()
+	if was {
+		return nil
+	}
+	s.probes.Wait()
+	errs := []error{s.memory.flush()}
+	if local != nil {
+		errs = append(errs, local.Close())
+	}
+	return errors.Join(append(errs, s.inner.Close())...)
+}
+
+// OutOfReach reports whether the host holds the store for out of reach, and
+// since when by the wall clock.
+func (s *Store) OutOfReach() (since time.Time, out bool) {
+	state, out := s.breaker.read()
+	return state.Since, out
+}
+
+// unreached reports whether an error says that the store did not answer, and
+// not that the caller went away.
+func unreached(ctx context.Context, err error) bool {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), impatient(ctx):
+		return false
+	}
+	return errors.Is(err, budget.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// impatient reports whether the caller's own context has ended: one that ends a
+// decision for the store's sake says so by its cause.
+func impatient(ctx context.Context) bool {
+	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), budget.ErrUnavailable)
+}
+
+// reach asks the store, unless the breaker keeps it from that, and tells the
+// breaker what came of it. asked is false when the store was not asked: the error
+// is ErrUnavailable then.
+func (s *Store) reach(ctx context.Context, name string, ask func(context.Context) error) (asked bool, err error) {
+	switch probe := s.breaker.allow(); probe {
+	case keepAway:
+		return false, s.away()
+	case probeBeside:
+		if s.probeBeside(ctx, name) {
+			return false, s.away()
+		}
+	}
+	began := time.Now()
+	err = ask(ctx)
+	s.answered(ctx, err, time.Since(began))
+	return true, err
+}
+
+// away is why the store was not asked.
+func (s *Store) away() error {
+	state, _ := s.breaker.read()
+	return fmt.Errorf("%w since %s, and asked once in %s until it is there: %s", budget.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
+}
+
+// answered tells the breaker whether the store answered. A call that had less
+// time than the store is given shows nothing when it ran out.
+func (s *Store) answered(ctx context.Context, err error, took time.Duration) {
+	switch {
+	case unreached(ctx, err) && (ctx.Err() == nil || took >= s.o.Timeout/2):
+		if s.breaker.open(err) {
+			s.log.Warn("the store is out of reach", "error", err)
+		}
+	case err == nil || !unreached(ctx, err) && ctx.Err() == nil:
+		if s.breaker.shut() {
+			s.log.Info("the store is within reach again")
+		}
+	}
+}
+
+// probeBeside probes the store in a goroutine of its own, so that no caller
+// waits for it. False when the store is being closed.
+func (s *Store) probeBeside(ctx context.Context, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.probes.Add(1)
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer s.probes.Done()
+		ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, budget.ErrUnavailable)
+		defer cancel()
+		began := time.Now()
+		_, err := s.inner.Look(ctx, budget.Look{Budget: name, Now: began.UnixMicro()})
+		s.answered(ctx, err, time.Since(began))
+	}()
+	return true
+}
+
+// makeDir makes a directory of the host's own.
+func makeDir(path ...string) (string, error) {
+	dir := filepath.Join(path...)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the host's directory: %w; make it writable for this user, or name another with state_dir", err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,109 @@
+package outage
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// recordVersion is that of the journal's records.
+const recordVersion = 1
+
+// record is one thing that happened while the store was out of reach: a charge,
+// or the end of a reservation.
+type record struct {
+	Version int           `json:"v"`
+	Budget  string        `json:"budget"`
+	ID      string        `json:"id"`
+	Boot    string        `json:"boot"` // of which the instant is
+	At      int64         `json:"at"`   // µs since that boot
+	Charge  *chargeRecord `json:"charge,omitempty"`
+	Finish  *finishRecord `json:"finish,omitempty"`
+}
+
+type chargeRecord struct {
+	Operation string `json:"operation"`
+	Units     int64  `json:"units"`
+	Lease     int64  `json:"lease,omitempty"` // µs
+	Job       string `json:"job,omitempty"`
+	Region    string `json:"region,omitempty"`
+	Run       string `json:"run,omitempty"`
+}
+
+type finishRecord struct {
+	Release bool  `json:"release,omitempty"`
+	Units   int64 `json:"units"`
+}
+
+// item is a charge as the store records it.
+func (r *record) item(age int64) budget.Item {
+	c := r.Charge
+	return budget.Item{
+		ID: r.ID, Operation: c.Operation, Units: c.Units, Lease: c.Lease, Recorded: true, Age: age,
+		Labels: budget.Labels{Job: c.Job, Region: c.Region, Run: c.Run},
+	}
+}
+
+// age is how long ago it happened in µs. Of another boot the time since this one
+// is sure to be no more than that.
+func (r *record) age(boot string, now int64) int64 {
+	if r.Boot != boot {
+		return max(0, now)
+	}
+	return max(0, now-r.At)
+}
+
+// name is that of its file: an id may hold what no file's name may.
+func (r *record) name() string {
+	sum := sha256.Sum256([]byte(r.ID))
+	name := hex.EncodeToString(sum[:16])
+	if r.Finish != nil {
+		return name + ".finish"
+	}
+	return name + ".charge"
+}
+
+// parseRecord reads a record and checks all of it.
+func parseRecord(data []byte) (*record, error) {
+	r := &record{}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(r); err != nil {
+		return nil, fmt.Errorf("it is no record of the journal: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the record")
+	}
+	if r.Version != recordVersion {
+		return nil, fmt.Errorf("it has version %d, this program knows %d: use the newer quotactl", r.Version, recordVersion)
+	}
+	return r, r.check()
+}
+
+// check finds what no record of this program has.
+func (r *record) check() error {
+	if (r.Charge == nil) == (r.Finish == nil) {
+		return errors.New("it is not one of a charge and a finish")
+	}
+	if !budget.ValidBudget(r.Budget) || r.At < 0 {
+		return fmt.Errorf("budget %q at %d: a name or the instant is wrong", r.Budget, r.At)
+	}
+	if f := r.Finish; f != nil {
+		if f.Units < 0 || f.Units > budget.MaxUnits {
+			return fmt.Errorf("%d units", f.Units)
+		}
+		return budget.Call{Operation: "any", ID: r.ID}.Validate(0)
+	}
+	c := r.Charge
+	call := budget.Call{Operation: c.Operation, ID: r.ID, Units: &c.Units, Labels: budget.Labels{Job: c.Job, Region: c.Region, Run: c.Run}}
+	if r.ID == "" {
+		return errors.New("it has no id")
+	}
+	return call.Validate(c.Lease)
+}
