@@ -13,6 +13,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
 // benchBudget is a budget with n limits, that no benchmark exhausts.
@@ -58,13 +59,13 @@ func rate(b *testing.B, goroutines int, span time.Duration, do func(context.Cont
 // connections, turn by turn in one run, so that the ratio holds when the
 // machine's speed does not.
 func BenchmarkCharge(b *testing.B) {
-	server := startServer(b)
+	server := redistest.Start(b)
 	empty := redis.NewScript("return 1")
 	labels := budget.Labels{Job: "trending", Region: "US", Run: "20260610T120000Z"}
 	for _, limits := range []int{1, 3} {
 		for _, goroutines := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("limits=%d/goroutines=%d", limits, goroutines), func(b *testing.B) {
-				opened, store := benchBudget(b, server.url(limits), limits)
+				opened, store := benchBudget(b, server.URL(limits), limits)
 				var charges, scripts float64
 				rounds := 0
 				for b.Loop() {
@@ -85,9 +86,9 @@ func BenchmarkCharge(b *testing.B) {
 
 // BenchmarkUnits compares a charge of 100 units with a charge of one.
 func BenchmarkUnits(b *testing.B) {
-	server := startServer(b)
-	one, _ := benchBudget(b, server.url(0), 1)
-	hundred, _ := benchBudget(b, server.url(1), 1)
+	server := redistest.Start(b)
+	one, _ := benchBudget(b, server.URL(0), 1)
+	hundred, _ := benchBudget(b, server.URL(1), 1)
 	var cheap, dear float64
 	rounds := 0
 	for b.Loop() {
@@ -146,10 +147,10 @@ func slowest(b *testing.B, client redis.UniversalClient) float64 {
 // hundred, turn by turn; a refusal whose limit covers one operation in ten
 // thousand, and a look, are timed, and the longest run of a script is told.
 func BenchmarkMillion(b *testing.B) {
-	server := startServer(b, "--slowlog-log-slower-than", "1000", "--slowlog-max-len", "100000")
+	server := redistest.Start(b, "--slowlog-log-slower-than", "1000", "--slowlog-max-len", "100000")
 	budgets, stores, sums := map[int]*budget.Budget{}, map[int]*redisstore.Store{}, map[int]float64{}
 	for db, n := range []int{100, 1_000_000} {
-		budgets[n], stores[n] = benchBudget(b, server.url(db), 1)
+		budgets[n], stores[n] = benchBudget(b, server.URL(db), 1)
 		fillLedger(b, stores[n], budgets[n].Spec(), n)
 	}
 	filling := slowest(b, stores[100].Client())
@@ -194,11 +195,11 @@ func BenchmarkExpiry(b *testing.B) {
 	const n = 100_000
 	for kind, window := range map[string]budget.Window{"rolling": budget.RollingWindow(time.Hour), "coarse": budget.CoarseWindow(24*time.Hour, time.Minute)} {
 		b.Run(kind, func(b *testing.B) {
-			server := startServer(b, "--slowlog-log-slower-than", "1000", "--slowlog-max-len", "100000")
+			server := redistest.Start(b, "--slowlog-log-slower-than", "1000", "--slowlog-max-len", "100000")
 			longest, first := 0.0, time.Duration(0)
 			for i := 0; b.Loop(); i++ {
 				var skew atomic.Int64
-				store, err := redisstore.OpenWithClock(server.url(i%16), redisstore.Options{Timeout: time.Minute, Prefix: fmt.Sprint("p", i)},
+				store, err := redisstore.OpenWithClock(server.URL(i%16), redisstore.Options{Timeout: time.Minute, Prefix: fmt.Sprint("p", i)},
 					func() int64 { return time.Now().UnixMicro() + skew.Load() })
 				if err != nil {
 					b.Fatal(err)

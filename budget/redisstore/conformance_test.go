@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 	"github.com/quotactl/quotactl/budget/storetest"
 )
 
@@ -31,7 +32,7 @@ func opener(url string) storetest.Open {
 }
 
 func TestConformanceRedis(t *testing.T) {
-	storetest.Run(t, opener(startServer(t).url(0)))
+	storetest.Run(t, opener(redistest.Start(t).URL(0)))
 }
 
 func TestConformanceMiniredis(t *testing.T) {
@@ -39,7 +40,7 @@ func TestConformanceMiniredis(t *testing.T) {
 }
 
 func TestWalkRedis(t *testing.T) {
-	storetest.Walk(t, opener(startServer(t).url(0)), 100_000)
+	storetest.Walk(t, opener(redistest.Start(t).URL(0)), 100_000)
 }
 
 func TestWalkMiniredis(t *testing.T) {
@@ -47,16 +48,16 @@ func TestWalkMiniredis(t *testing.T) {
 }
 
 func TestProcesses(t *testing.T) {
-	storetest.Processes(t, shared(startServer(t, "--appendonly", "yes")))
+	storetest.Processes(t, shared(redistest.Start(t, "--appendonly", "yes")))
 }
 
 // shared is a server's databases, one a test.
-func shared(s *server) storetest.Shared {
+func shared(s *redistest.Server) storetest.Shared {
 	db := -1
 	return storetest.Shared{
 		Address: func(testing.TB) string {
 			db++
-			return s.url(db)
+			return s.URL(db)
 		},
 		Open: func(ctx context.Context, address string) (storetest.Store, error) {
 			return redisstore.Open(ctx, address, redisstore.Options{Timeout: patient})
@@ -67,7 +68,7 @@ func shared(s *server) storetest.Shared {
 // With a few steps a run everything is interrupted and goes on: expiry, the
 // building of windows and the walks of refusals.
 func TestWalkFewSteps(t *testing.T) {
-	open := opener(startServer(t).url(0))
+	open := opener(redistest.Start(t).URL(0))
 	storetest.Walk(t, func(t testing.TB, clock func() int64) storetest.Store {
 		store := open(t, clock)
 		store.(*redisstore.Store).SetMaxSteps(3)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 	"github.com/quotactl/quotactl/budget/storetest"
 )
 
@@ -54,9 +55,9 @@ func used(t testing.TB, s *redisstore.Store) int64 {
 
 // A server that has lost its scripts is given them again.
 func TestScriptsAreHealed(t *testing.T) {
-	server := startServer(t)
-	store := openStore(t, server.url(0), redisstore.Options{})
-	admin := server.client()
+	server := redistest.Start(t)
+	store := openStore(t, server.URL(0), redisstore.Options{})
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for i := range 3 {
 		if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
@@ -71,9 +72,9 @@ func TestScriptsAreHealed(t *testing.T) {
 
 // A connection that the server closed while it idled costs no call.
 func TestClosedConnectionsAreReplaced(t *testing.T) {
-	server := startServer(t)
-	store := openStore(t, server.url(0), redisstore.Options{})
-	admin := server.client()
+	server := redistest.Start(t)
+	store := openStore(t, server.URL(0), redisstore.Options{})
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for i := range 5 {
 		charge(t, store, fmt.Sprint(i))
@@ -87,7 +88,7 @@ func TestClosedConnectionsAreReplaced(t *testing.T) {
 }
 
 func TestServerOutOfReach(t *testing.T) {
-	store := openStore(t, "redis://"+freeAddress(t), redisstore.Options{})
+	store := openStore(t, "redis://"+redistest.FreeAddress(t), redisstore.Options{})
 	for what, err := range map[string]error{
 		"ping":   store.Ping(t.Context()),
 		"decide": func() error { _, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op"}); return err }(),
@@ -103,21 +104,17 @@ func TestServerOutOfReach(t *testing.T) {
 
 // stoppedServer stops the server while charges are tried, lets it go on, and
 // wants nothing of them in the ledger.
-func stoppedServer(t *testing.T, server *server, store *redisstore.Store, try func(id string) error) {
+func stoppedServer(t *testing.T, server *redistest.Server, store *redisstore.Store, try func(id string) error) {
 	t.Helper()
 	charge(t, store, "before")
-	if err := server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	server.Signal(syscall.SIGSTOP)
 	for i := range 5 {
 		if err := try(fmt.Sprint("given-up-", i)); !errors.Is(err, budget.ErrUnavailable) {
 			t.Errorf("charge on a stopped server: %v", err)
 		}
 	}
-	if err := server.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	patientStore := openStore(t, server.url(0), redisstore.Options{Timeout: patient})
+	server.Signal(syscall.SIGCONT)
+	patientStore := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	charge(t, patientStore, "after")
 	if got := used(t, patientStore); got != 2 {
 		t.Fatalf("used %d, want 2: before and after", got)
@@ -127,8 +124,8 @@ func stoppedServer(t *testing.T, server *server, store *redisstore.Store, try fu
 // A server that is stopped and goes on charges nothing of the calls that were
 // given up meanwhile.
 func TestStoppedServerChargesNothingLate(t *testing.T) {
-	server := startServer(t)
-	store := openStore(t, server.url(0), redisstore.Options{})
+	server := redistest.Start(t)
+	store := openStore(t, server.URL(0), redisstore.Options{})
 	b, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -142,8 +139,8 @@ func TestStoppedServerChargesNothingLate(t *testing.T) {
 // A caller that would wait longer than the store does is given up with the
 // store, and not charged later either.
 func TestGivenUpByTheStoreIsNotChargedLate(t *testing.T) {
-	server := startServer(t)
-	store := openStore(t, server.url(0), redisstore.Options{Timeout: 100 * time.Millisecond})
+	server := redistest.Start(t)
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: 100 * time.Millisecond})
 	stoppedServer(t, server, store, func(id string) error {
 		_, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op", Units: 1, Deadline: time.Now().Add(time.Minute)})
 		return err
@@ -153,8 +150,8 @@ func TestGivenUpByTheStoreIsNotChargedLate(t *testing.T) {
 // A permission that is missing spoils nothing: once it is granted the ledger
 // works and expires.
 func TestMissingPermissionSpoilsNothing(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for _, command := range []string{"hset", "zadd", "pexpireat", "hdel", "zrem", "zcard", "hmget", "time"} {
 		user := "no-" + command
@@ -165,7 +162,7 @@ func TestMissingPermissionSpoilsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		store := openStore(t, "redis://"+user+":x@"+server.addr, redisstore.Options{Prefix: user})
+		store := openStore(t, "redis://"+user+":x@"+server.Addr, redisstore.Options{Prefix: user})
 		if _, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1}); !errors.Is(err, budget.ErrStoreConfig) {
 			t.Errorf("without %s: %v, want ErrStoreConfig", command, err)
 		}
@@ -189,8 +186,8 @@ func TestMissingPermissionSpoilsNothing(t *testing.T) {
 }
 
 func TestConfigurationFaults(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	do := func(args ...any) {
 		t.Helper()
@@ -212,9 +209,9 @@ func TestConfigurationFaults(t *testing.T) {
 		"wrong type":         {"", "", "wrongtype", "prefix"},
 		"newer format":       {"", "", "newer", "format 2"},
 	} {
-		url := server.url(0)
+		url := server.URL(0)
 		if c.user != "" {
-			url = "redis://" + c.user + ":" + c.password + "@" + server.addr
+			url = "redis://" + c.user + ":" + c.password + "@" + server.Addr
 		}
 		store := openStore(t, url, redisstore.Options{Prefix: c.prefix})
 		_, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1})
@@ -226,15 +223,15 @@ func TestConfigurationFaults(t *testing.T) {
 			t.Errorf("%s: the error holds the password: %v", what, err)
 		}
 	}
-	if _, err := decide(t.Context(), openStore(t, server.url(0), redisstore.Options{Prefix: "wrongkind"}), budget.Item{ID: "a", Operation: "op", Units: 1}); err == nil {
+	if _, err := decide(t.Context(), openStore(t, server.URL(0), redisstore.Options{Prefix: "wrongkind"}), budget.Item{ID: "a", Operation: "op", Units: 1}); err == nil {
 		t.Error("a list in place of the entries was taken")
 	}
 }
 
 // The least a user needs, as docs/redis.md lists it.
 func TestLeastPermissions(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	args := []any{"ACL", "SETUSER", "least", "on", ">secret", "~quotactl:*", "-@all"}
 	for _, command := range strings.Fields("evalsha eval select time exists hget hmget hset hdel hlen zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat") {
@@ -243,7 +240,7 @@ func TestLeastPermissions(t *testing.T) {
 	if err := admin.Do(t.Context(), args...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	store := openStore(t, "redis://least:secret@"+server.addr+"/1", redisstore.Options{})
+	store := openStore(t, "redis://least:secret@"+server.Addr+"/1", redisstore.Options{})
 	if err := store.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -271,14 +268,14 @@ func TestLeastPermissions(t *testing.T) {
 
 // I5: what was acknowledged survives kill -9 of a server that appends to a file.
 func TestKilledServerKeepsAcknowledged(t *testing.T) {
-	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	store := openStore(t, server.url(0), redisstore.Options{Timeout: patient})
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	for i := range 60 {
 		charge(t, store, fmt.Sprint(i))
 		if i%20 == 19 {
-			server.kill()
-			server.ended()
-			if !server.start() {
+			server.Kill()
+			server.Ended()
+			if !server.Start() {
 				t.Fatal("the server does not start again")
 			}
 		}
@@ -292,8 +289,8 @@ func TestKilledServerKeepsAcknowledged(t *testing.T) {
 
 // I9: the store's password stands in no error, whatever fails.
 func TestConformanceSecret(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	if err := admin.ConfigSet(t.Context(), "requirepass", "r1ght-pa55word").Err(); err != nil {
 		t.Fatal(err)
@@ -301,12 +298,12 @@ func TestConformanceSecret(t *testing.T) {
 	const secret = "s3cret-pa55word"
 	stores := map[string]storetest.Store{}
 	for what, url := range map[string]string{
-		"wrong password": "redis://:" + secret + "@" + server.addr,
-		"wrong user":     "redis://nobody:" + secret + "@" + server.addr,
-		"no server":      "redis://:" + secret + "@" + freeAddress(t),
-		"no cluster":     "redis+cluster://:" + secret + "@" + server.addr,
-		"no TLS":         "rediss://:" + secret + "@" + server.addr,
-		"no sentinel":    "redis+sentinel://:" + secret + "@" + server.addr + "/m",
+		"wrong password": "redis://:" + secret + "@" + server.Addr,
+		"wrong user":     "redis://nobody:" + secret + "@" + server.Addr,
+		"no server":      "redis://:" + secret + "@" + redistest.FreeAddress(t),
+		"no cluster":     "redis+cluster://:" + secret + "@" + server.Addr,
+		"no TLS":         "rediss://:" + secret + "@" + server.Addr,
+		"no sentinel":    "redis+sentinel://:" + secret + "@" + server.Addr + "/m",
 	} {
 		stores[what] = openStore(t, url, redisstore.Options{Timeout: 500 * time.Millisecond})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
 // fakeStore is a store on a real server whose clock the test sets.
@@ -67,10 +68,10 @@ func (f *fakeStore) release(id string) {
 // I8: all keys of a budget lie under one hash tag and carry one expiry, past the
 // longest window, the longest lease and a week.
 func TestKeysExpireTogether(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.url(0))
+	f := openFake(t, server.URL(0))
 	expiries := func() (at time.Duration) {
 		t.Helper()
 		keys, err := admin.Keys(t.Context(), "*").Result()
@@ -123,10 +124,10 @@ func TestKeysExpireTogether(t *testing.T) {
 
 // What left every window and the hour is removed, so that memory is bounded.
 func TestEntriesArePruned(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.url(0))
+	f := openFake(t, server.URL(0))
 	for round := range 6 {
 		f.charge(fmt.Sprint(round, "-"), 1000)
 		f.now += 61 * time.Minute.Microseconds()
@@ -142,14 +143,14 @@ func TestEntriesArePruned(t *testing.T) {
 
 // A ledger that has lost one of its keys is not decided on.
 func TestLostKeysAreNoticed(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for _, part := range []string{"m", "e", "x", "z:1", "z:2", "y:1", "y:2", "r:1"} {
 		if err := admin.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		f := openFake(t, server.url(0))
+		f := openFake(t, server.URL(0))
 		f.charge("a", 9)
 		f.release("r")
 		key := "quotactl:v1:{" + name + "}:" + part
@@ -169,10 +170,10 @@ func TestLostKeysAreNoticed(t *testing.T) {
 
 // A charge is one entry whatever its units, and small.
 func TestBytesPerCharge(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.url(0))
+	f := openFake(t, server.URL(0))
 	memory := func() (bytes int64) {
 		t.Helper()
 		keys, err := admin.Keys(t.Context(), "*").Result()
@@ -199,8 +200,8 @@ func TestBytesPerCharge(t *testing.T) {
 }
 
 func TestOperationsBeyondThoseToldApart(t *testing.T) {
-	server := startServer(t)
-	f := openFake(t, server.url(0))
+	server := redistest.Start(t)
+	f := openFake(t, server.URL(0))
 	limits := []budget.Limit{{Name: "all", Limit: 1000, Window: budget.RollingWindow(time.Hour)}}
 	for i := range budget.MaxOperations + 20 {
 		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(i), Operation: fmt.Sprint("op", i), Units: 1}}})
@@ -208,7 +209,7 @@ func TestOperationsBeyondThoseToldApart(t *testing.T) {
 			t.Fatalf("operation %d: %+v, %v", i, got, err)
 		}
 	}
-	admin := server.client()
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	if n, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "nops").Int(); err != nil || n != budget.MaxOperations {
 		t.Fatalf("%d operations are told apart, %v; want %d", n, err, budget.MaxOperations)

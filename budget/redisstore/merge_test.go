@@ -6,16 +6,17 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
 // I8: a set that merging, or an id used again, leaves empty for a moment is made
 // anew by the server, and must expire like the others.
 func TestKeysExpireAfterMerging(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	now := time.Now().UnixMicro()
-	store, err := redisstore.OpenWithClock(server.url(0), redisstore.Options{Timeout: patient}, func() int64 { return now })
+	store, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now })
 	if err != nil {
 		t.Fatal(err)
 	}

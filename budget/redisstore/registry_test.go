@@ -9,12 +9,13 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
 // Goroutines that register operations at once, beside looks and settlements,
 // never mix one list's keys with another's numbers.
 func TestOperationsRegisteredAtOnce(t *testing.T) {
-	store := openStore(t, startServer(t).url(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
 	limits := []budget.Limit{{Name: "all", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
 	for round := range 20 {
 		key := fmt.Sprint("up/round", round)
@@ -48,10 +49,10 @@ func TestOperationsRegisteredAtOnce(t *testing.T) {
 // A ledger that begins anew may number its operations in another order: a
 // process that remembers the old numbers finds out.
 func TestOperationsInAnotherOrder(t *testing.T) {
-	server := startServer(t)
-	admin := server.client()
+	server := redistest.Start(t)
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	one, two := openStore(t, server.url(0), redisstore.Options{}), openStore(t, server.url(0), redisstore.Options{})
+	one, two := openStore(t, server.URL(0), redisstore.Options{}), openStore(t, server.URL(0), redisstore.Options{})
 	limits := []budget.Limit{
 		{Name: "all", Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
 		{Name: "search", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"search"}},
@@ -85,7 +86,7 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 // A walk that goes over several runs ends, and is exact, while the clock moves,
 // entries expire and a period begins in between.
 func TestWalkUnderAMovingClock(t *testing.T) {
-	f := openFake(t, startServer(t).url(0))
+	f := openFake(t, redistest.Start(t).URL(0))
 	calendar, err := budget.NewCalendar(budget.Hour, "UTC", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 // A walk that a new period interrupts begins anew, whenever the period comes:
 // long reservations lie beyond its start and still count.
 func TestWalkOverAPeriodsStart(t *testing.T) {
-	f := openFake(t, startServer(t).url(0))
+	f := openFake(t, redistest.Start(t).URL(0))
 	calendar, err := budget.NewCalendar(budget.Hour, "UTC", 0)
 	if err != nil {
 		t.Fatal(err)

@@ -49,19 +49,25 @@ const (
 	lastWait  = 50 * time.Millisecond
 )
 
-// run runs a script, sent again within the context's deadline when the fault is
-// one that passes. That is safe for every script: charges carry ids, and the
-// others say the same when they are said twice.
+// attempts is how many times a script is sent within the store's timeout when no
+// reply comes: a reply that was lost is asked for again, on another connection.
+// The server that is only slow runs it no more often than that.
+const attempts = 2.5
+
+// run runs a script, sent again within the context's deadline when its reply does
+// not come in an attempt's time, or the fault is one that passes. That is safe for
+// every script: charges carry ids, and the others say the same when they are said
+// twice.
 func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) *redis.Cmd {
 	if s.testClock != nil {
 		args = append(args, strconv.FormatInt(s.testClock(), 10))
 	}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		cmd := s.send(ctx, "evalsha", sc.sha, keys, args)
-		if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
-			cmd = s.send(ctx, "eval", sc.text, keys, args)
-		}
-		if !passes(cmd.Err()) {
+		cmd, timedOut := s.attempt(ctx, sc, keys, args)
+		switch {
+		case timedOut && ctx.Err() == nil:
+			continue
+		case !passes(cmd.Err()):
 			return cmd
 		}
 		timer := time.NewTimer(wait)
@@ -72,6 +78,17 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) 
 			return cmd
 		}
 	}
+}
+
+// attempt sends a script once, and tells whether its time ran out.
+func (s *Store) attempt(ctx context.Context, sc script, keys []string, args []any) (cmd *redis.Cmd, timedOut bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(float64(s.timeout)/attempts))
+	defer cancel()
+	cmd = s.send(ctx, "evalsha", sc.sha, keys, args)
+	if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
+		cmd = s.send(ctx, "eval", sc.text, keys, args)
+	}
+	return cmd, cmd.Err() != nil && ctx.Err() != nil
 }
 
 // send sends one command.

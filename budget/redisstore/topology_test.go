@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
 // every charges on several budgets and finds each whole, on whatever shard.
@@ -35,37 +36,22 @@ func every(t *testing.T, url string) {
 	}
 }
 
-// await asks until it is so.
-func await(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(30 * time.Second)
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func TestCluster(t *testing.T) {
-	server := startServer(t, "--cluster-enabled", "yes")
-	admin := server.client()
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	if err := admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the cluster is up", func() bool {
+	redistest.Await(t, "the cluster is up", func() bool {
 		info, err := admin.ClusterInfo(t.Context()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	})
-	every(t, "redis+cluster://"+server.addr)
+	every(t, "redis+cluster://"+server.Addr)
 	if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := openStore(t, "redis+cluster://"+server.addr, redisstore.Options{Timeout: patient}).Ping(t.Context()); err != nil {
+	if err := openStore(t, "redis+cluster://"+server.Addr, redisstore.Options{Timeout: patient}).Ping(t.Context()); err != nil {
 		t.Fatalf("after its scripts were lost: %v", err)
 	}
 }
@@ -73,12 +59,12 @@ func TestCluster(t *testing.T) {
 // A budget is whole on one shard of a ring; when that one is down its budgets
 // are out of reach, and none begins anew on another.
 func TestRing(t *testing.T) {
-	one, two := startServer(t), startServer(t)
-	url := "redis+ring://" + one.addr + "," + two.addr
+	one, two := redistest.Start(t), redistest.Start(t)
+	url := "redis+ring://" + one.Addr + "," + two.Addr
 	every(t, url)
 	sizes := []int64{}
-	for _, s := range []*server{one, two} {
-		admin := s.client()
+	for _, s := range []*redistest.Server{one, two} {
+		admin := s.Client()
 		n, err := admin.DBSize(t.Context()).Result()
 		_ = admin.Close()
 		if err != nil || n == 0 {
@@ -86,8 +72,8 @@ func TestRing(t *testing.T) {
 		}
 		sizes = append(sizes, n)
 	}
-	one.kill()
-	one.ended()
+	one.Kill()
+	one.Ended()
 	store := openStore(t, url, redisstore.Options{Timeout: patient})
 	refused := 0
 	for n := range 12 {
@@ -96,7 +82,7 @@ func TestRing(t *testing.T) {
 			refused++
 		}
 	}
-	admin := two.client()
+	admin := two.Client()
 	defer func() { _ = admin.Close() }()
 	if n, err := admin.DBSize(t.Context()).Result(); err != nil || n != sizes[1] || refused == 0 || refused == 12 {
 		t.Fatalf("%d budgets are out of reach, the other shard holds %d keys (had %d), %v", refused, n, sizes[1], err)
@@ -104,17 +90,17 @@ func TestRing(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
-	server := startServer(t)
-	host, port, _ := net.SplitHostPort(server.addr)
+	server := redistest.Start(t)
+	host, port, _ := net.SplitHostPort(server.Addr)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "sentinel monitor mymaster %s %s 1\n", host, port), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	watcher := startSentinel(t, file)
-	admin := watcher.client()
+	watcher := redistest.StartSentinel(t, file)
+	admin := watcher.Client()
 	defer func() { _ = admin.Close() }()
-	await(t, "the sentinel knows the master", func() bool {
+	redistest.Await(t, "the sentinel knows the master", func() bool {
 		return admin.Do(context.Background(), "SENTINEL", "get-master-addr-by-name", "mymaster").Err() == nil
 	})
-	every(t, "redis+sentinel://"+watcher.addr+"/mymaster")
+	every(t, "redis+sentinel://"+watcher.Addr+"/mymaster")
 }

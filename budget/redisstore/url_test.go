@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
 func TestURLs(t *testing.T) {
@@ -67,8 +68,8 @@ func TestURLs(t *testing.T) {
 
 // A database that the server does not have is a fault of the URL, not an outage.
 func TestNoSuchDatabase(t *testing.T) {
-	server, member := startServer(t), startServer(t, "--cluster-enabled", "yes")
-	for _, url := range []string{server.url(16), server.url(99), member.url(1)} {
+	server, member := redistest.Start(t), redistest.Start(t, "--cluster-enabled", "yes")
+	for _, url := range []string{server.URL(16), server.URL(99), member.URL(1)} {
 		store := openStore(t, url, redisstore.Options{Timeout: patient})
 		_, decided := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1})
 		_, job := store.Job(t.Context(), "j")
@@ -78,7 +79,7 @@ func TestNoSuchDatabase(t *testing.T) {
 			}
 		}
 	}
-	charge(t, openStore(t, server.url(15), redisstore.Options{Timeout: patient}), "a")
+	charge(t, openStore(t, server.URL(15), redisstore.Options{Timeout: patient}), "a")
 }
 
 func FuzzURL(f *testing.F) {

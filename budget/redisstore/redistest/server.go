@@ -1,0 +1,158 @@
+// Package redistest starts real Redis servers for tests: alone ([Start]), watched
+// by a sentinel ([Watch]) or in a cluster ([StartCluster]), and puts proxies in
+// front of them that lose replies ([StartProxy]).
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Server is a real redis-server of the test's own.
+type Server struct {
+	t    testing.TB
+	Addr string
+	dir  string
+	args []string
+	conf string // a sentinel's configuration; empty for a server
+	cmd  *exec.Cmd
+	end  chan struct{} // closed when the process has ended
+}
+
+// Start starts redis-server on a free port of the loopback, without
+// persistence unless the arguments say otherwise, and stops it with the test.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return startProcess(t, &Server{t: t, dir: t.TempDir(), args: args})
+}
+
+// StartSentinel starts a sentinel with a configuration file.
+func StartSentinel(t testing.TB, conf string) *Server {
+	t.Helper()
+	return startProcess(t, &Server{t: t, dir: t.TempDir(), conf: conf})
+}
+
+func startProcess(t testing.TB, s *Server) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("redis-server is not installed: apt-get install redis-server, or brew install redis; make test does it when it may")
+	}
+	t.Cleanup(s.Kill)
+	for try := 0; ; try++ { // a port that was free may be taken by the time
+		s.Addr = FreeAddress(t)
+		if s.Start() {
+			return s
+		}
+		if try == 3 {
+			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			t.Fatalf("redis-server does not start: %s", log)
+		}
+	}
+}
+
+// FreeAddress is an address of the loopback that nobody listens on.
+func FreeAddress(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// Start starts the process, and waits until it answers. False when it ended.
+func (s *Server) Start() bool {
+	_, port, _ := net.SplitHostPort(s.Addr)
+	base := []string{
+		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"),
+		"--daemonize", "no",
+	}
+	if s.conf != "" {
+		base = append([]string{s.conf, "--sentinel"}, base...)
+	} else {
+		base = append(base, "--save", "", "--appendonly", "no")
+	}
+	s.cmd = exec.Command("redis-server", append(base, s.args...)...)
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	s.end = ended
+	go func(cmd *exec.Cmd) {
+		_ = cmd.Wait() // how it ended does not matter
+		close(ended)
+	}(s.cmd)
+	client := s.Client()
+	defer func() { _ = client.Close() }()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case <-ended:
+			return false
+		case <-limit:
+			s.t.Fatal("redis-server does not answer")
+		case <-tick.C:
+		}
+		if client.Ping(context.Background()).Err() == nil {
+			return true
+		}
+	}
+}
+
+// Kill stops the process by its own handle, with SIGKILL.
+func (s *Server) Kill() {
+	if s.cmd != nil && s.cmd.Process != nil {
+		_ = s.cmd.Process.Kill()
+	}
+}
+
+// Ended waits until the process is gone.
+func (s *Server) Ended() { <-s.end }
+
+// URL is that of a database of the server.
+func (s *Server) URL(db int) string { return fmt.Sprintf("redis://%s/%d", s.Addr, db) }
+
+// Client is a plain client for looking into the server.
+func (s *Server) Client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+}
+
+// Signal sends the process a signal, as SIGSTOP and SIGCONT.
+func (s *Server) Signal(signal os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// SetArgs gives the server's arguments beyond the usual ones; the next
+// Start takes them.
+func (s *Server) SetArgs(args ...string) { s.args = args }
+
+// Dir is where the server keeps its files.
+func (s *Server) Dir() string { return s.dir }
+
+// Await asks until it is so, for half a minute.
+func Await(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
