@@ -16,11 +16,11 @@ import (
 // the server has run them: the other commands and their replies pass.
 type Proxy struct {
 	Addr   string
-	target string
 	listen net.Listener
 	Rate   atomic.Int64 // of 100 replies, so many are lost
 
 	mu     sync.Mutex // guards all below
+	target string
 	rng    *rand.Rand
 	counts map[string]int
 	conns  map[net.Conn]bool
@@ -72,7 +72,10 @@ func (p *Proxy) fate() string {
 // serve carries one connection, whose client sends a command only when it has
 // the reply to the one before.
 func (p *Proxy) serve(client net.Conn) {
-	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		_ = client.Close()
 		return
@@ -141,4 +144,15 @@ func (p *Proxy) Counts() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.counts)
+}
+
+// Lead leads new connections to another server, and ends those that there are.
+func (p *Proxy) Lead(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+	for conn := range p.conns {
+		_ = conn.Close()
+		delete(p.conns, conn)
+	}
 }

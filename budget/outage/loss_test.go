@@ -1,0 +1,243 @@
+package outage_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// lossy is a server that is about to lose something, and what is on it.
+type lossy struct {
+	t      *testing.T
+	server *redistest.Server
+	proxy  *redistest.Proxy
+	other  *redistest.Server // where the proxy leads after a failover
+	admin  *redis.Client
+}
+
+const lossBudget = "up/key1"
+
+func (l *lossy) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// losses are the ways in which a store loses data. Each is given what is done
+// before the last charges, and what loses them or more.
+var losses = map[string]struct {
+	args   []string
+	before func(*lossy)
+	lose   func(*lossy)
+}{
+	"flushed": {lose: func(l *lossy) { l.must(l.admin.FlushAll(l.t.Context()).Err()) }},
+	"m lost":  {lose: loseKey("m")}, "e lost": {lose: loseKey("e")}, "x lost": {lose: loseKey("x")}, "z lost": {lose: loseKey("z:1")},
+	"evicted": {lose: func(l *lossy) {
+		// Only keys that expire may be evicted: all that are left are the budget's.
+		l.must(l.admin.ConfigSet(l.t.Context(), "maxmemory-policy", "volatile-random").Err())
+		l.must(l.admin.ConfigSet(l.t.Context(), "maxmemory", "2mb").Err())
+		for i := 0; ; i++ {
+			if err := l.admin.Set(l.t.Context(), fmt.Sprint("junk", i), strings.Repeat("x", 20_000), 0).Err(); err != nil {
+				break // out of memory, with nothing left to evict
+			}
+		}
+		l.must(l.admin.ConfigSet(l.t.Context(), "maxmemory", "0").Err())
+	}},
+	"restarted without persistence": {lose: func(l *lossy) { l.restart() }},
+	"an older snapshot": {
+		before: func(l *lossy) {
+			l.must(l.admin.Save(l.t.Context()).Err())
+			data, err := os.ReadFile(filepath.Join(l.server.Dir(), "dump.rdb"))
+			l.must(err)
+			l.must(os.WriteFile(filepath.Join(l.server.Dir(), "old.rdb"), data, 0o600))
+		},
+		lose: func(l *lossy) {
+			l.server.SetArgs("--dbfilename", "old.rdb")
+			l.restart()
+		},
+	},
+	"a replica that lacks the newest": {
+		before: func(l *lossy) {
+			link := redistest.StartProxy(l.t, l.server.Addr, 1)
+			host, port, _ := strings.Cut(link.Addr, ":")
+			l.other = redistest.Start(l.t, "--replicaof", host, port)
+			replica := l.other.Client()
+			defer func() { _ = replica.Close() }()
+			redistest.Await(l.t, "the replica has it all", func() bool {
+				info, err := replica.Info(context.Background(), "replication").Result()
+				return err == nil && strings.Contains(info, "master_link_status:up")
+			})
+			link.Lead(redistest.FreeAddress(l.t)) // nowhere
+		},
+		lose: func(l *lossy) {
+			l.server.Kill()
+			l.server.Ended()
+			replica := l.other.Client()
+			defer func() { _ = replica.Close() }()
+			l.must(replica.SlaveOf(l.t.Context(), "NO", "ONE").Err())
+			l.proxy.Lead(l.other.Addr)
+		},
+	},
+}
+
+func loseKey(part string) func(*lossy) {
+	return func(l *lossy) {
+		n, err := l.admin.Del(l.t.Context(), "quotactl:v1:{"+lossBudget+"}:"+part).Result()
+		l.must(err)
+		if n != 1 {
+			l.t.Fatalf("there was no key %s", part)
+		}
+	}
+}
+
+func (l *lossy) restart() {
+	l.server.Kill()
+	l.server.Ended()
+	if !l.server.Start() {
+		l.t.Fatal("the server does not start again")
+	}
+}
+
+// syncBuffer is a log that goroutines write.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// redisHost is a budget on a host of its own, on a Redis store.
+func redisHost(t *testing.T, url, dir string, spec budget.Spec, o outage.Options) (*budget.Budget, *syncBuffer) {
+	t.Helper()
+	store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &syncBuffer{}
+	o.Dir, o.Timeout, o.Log = dir, redisstore.DefaultTimeout, slog.New(slog.NewTextHandler(log, nil))
+	spec.Timeout = redisstore.DefaultTimeout
+	host := outage.New(store, o)
+	b, err := budget.New(host, spec, budget.WithClosers(host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b, log
+}
+
+// What a store lost is noticed by the next decision of a host that had decided
+// before, is logged and shown, and what is missing is recorded: all that is ever
+// granted stays within the limit.
+func TestLostData(t *testing.T) {
+	spec := budget.Spec{
+		Name: lossBudget, Costs: map[string]budget.Cost{"list": {Units: 1}, "search": {Units: 50}},
+		Limits: []budget.Limit{
+			{Name: "day", Quota: 1100, Headroom: 100, Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+			{Name: "search", Limit: 600, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour), Operations: []string{"search"}},
+		},
+	}
+	for name, loss := range losses {
+		t.Run(name, func(t *testing.T) {
+			l := &lossy{t: t, server: redistest.Start(t)}
+			l.proxy = redistest.StartProxy(t, l.server.Addr, 1)
+			l.admin = l.server.Client()
+			defer func() { _ = l.admin.Close() }()
+			url, dirs := "redis://"+l.proxy.Addr, []string{t.TempDir(), t.TempDir()}
+			spent := int64(0)
+			spend := func(b *budget.Budget, operation string, times int) {
+				t.Helper()
+				for range times {
+					r, err := b.Charge(t.Context(), budget.Call{Operation: operation})
+					if err != nil {
+						t.Fatal(err)
+					}
+					spent += r.Units
+				}
+			}
+			first, _ := redisHost(t, url, dirs[0], spec, outage.Options{})
+			second, _ := redisHost(t, url, dirs[1], spec, outage.Options{})
+			spend(first, "search", 4)
+			spend(second, "list", 30)
+			if loss.before != nil {
+				loss.before(l)
+			}
+			spend(first, "list", 20)
+			spend(second, "search", 3)
+			// Another process of the second host: it knows what the first one left.
+			if err := second.Close(); err != nil {
+				t.Fatal(err)
+			}
+			loss.lose(l)
+			second, log := redisHost(t, url, dirs[1], spec, outage.Options{})
+			first, _ = redisHost(t, url, dirs[0], spec, outage.Options{})
+			redistest.Await(t, "the store is there again", func() bool {
+				_, err := second.Status(t.Context())
+				return err == nil
+			})
+			status, err := second.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if day, search := status.Limits[0], status.Limits[1]; day.Used < spent || search.Used < 350 ||
+				name != "x lost" && (day.Recovered == 0 || search.Recovered == 0) {
+				t.Fatalf("%d were spent; the status shows %+v and %+v", spent, day, search)
+			}
+			if name != "x lost" && !strings.Contains(log.String(), "the store has lost charges") {
+				t.Fatalf("the log says\n%s", log.String())
+			}
+			// Spend all there is, from both hosts.
+			for _, b := range []*budget.Budget{first, second} {
+				for err = nil; err == nil; {
+					var r budget.Receipt
+					r, err = b.Charge(t.Context(), budget.Call{Operation: "list"})
+					spent += r.Units
+				}
+				if !errors.Is(err, budget.ErrExhausted) {
+					t.Fatal(err)
+				}
+			}
+			if spent > 1000 || spent < 800 {
+				t.Fatalf("%d units were handed out of 1000", spent)
+			}
+			t.Logf("%s: %d of 1000 units handed out in all", name, spent)
+			// A wanted loss is none.
+			store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = store.Close() }()
+			if err := store.Reset(t.Context(), lossBudget); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := first.Charge(t.Context(), budget.Call{Operation: "list"}); err != nil || r.Remaining != 999 {
+				t.Fatalf("after a reset: %+v, %v", r, err)
+			}
+		})
+	}
+}
