@@ -109,7 +109,10 @@ func (e *RefusedError) Error() string {
 		}
 	case errors.Is(e.Err, ErrClock):
 		said, cause = join(said, cause), ""
-		said += "; check the store's clock, then accept it"
+		said += "; check the store's clock, then accept it: quotactl clock accept " + e.Budget
+	case errors.Is(e.Err, ErrDamaged), errors.Is(e.Err, ErrLost):
+		said, cause = join(said, cause), ""
+		said += "; restore it, or forget it once its longest window has passed: quotactl reset " + e.Budget + " --yes"
 	}
 	return asked + ": " + join(said, cause)
 }

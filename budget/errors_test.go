@@ -47,7 +47,7 @@ func TestRefusedErrorText(t *testing.T) {
 		},
 		{
 			budget.RefusedError{Units: 1, Err: budget.ErrClock, Cause: fmt.Errorf("decide in Redis: %w", budget.ErrClock)},
-			"charge u/k op (1 unit): decide in Redis: the clocks disagree; check the store's clock, then accept it",
+			"charge u/k op (1 unit): decide in Redis: the clocks disagree; check the store's clock, then accept it: quotactl clock accept u/k",
 		},
 	} {
 		test.refused.Budget, test.refused.Operation = "u/k", "op"

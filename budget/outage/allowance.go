@@ -12,7 +12,7 @@ import (
 )
 
 // localTimeout bounds a decision by the allowance. It is this machine's disk.
-const localTimeout = time.Second
+const localTimeout = sqlitestore.DefaultTimeout
 
 // allowance opens the ledger of what the host spends on its own.
 func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {

@@ -30,7 +30,7 @@ type breaker struct {
 // outageState is what the breaker's file says.
 type outageState struct {
 	Boot  string    `json:"boot"`
-	Slot  int64     `json:"slot"`  // in which it opened
+	Slot  int64     `json:"slot"`  // in which the store was last found away
 	Since time.Time `json:"since"` // for people
 	Cause string    `json:"cause"`
 }
@@ -137,15 +137,20 @@ func (b *breaker) claim(slot int64) (last int64, mine bool) {
 	return last, true
 }
 
-// open opens the breaker; false when it was open.
+// open opens the breaker, or notes that the store is still away; false when it
+// was open.
 func (b *breaker) open(cause error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, open := b.state(); open {
+	slot, boot := b.slot()
+	state, was := b.state()
+	if was && state.Slot == slot {
 		return false
 	}
-	slot, boot := b.slot()
-	state := outageState{Boot: boot, Slot: slot, Since: time.Now(), Cause: cause.Error()}
+	if !was {
+		state = outageState{Boot: boot, Since: time.Now()}
+	}
+	state.Slot, state.Cause = slot, cause.Error()
 	data, err := json.Marshal(state)
 	if err == nil && b.dir != "" {
 		if _, err = makeDir(b.dir); err == nil {
@@ -155,7 +160,7 @@ func (b *breaker) open(cause error) bool {
 	if err != nil || b.dir == "" {
 		b.alone = &state // of this process alone
 	}
-	return true
+	return !was
 }
 
 // shut shuts the breaker; false when it was shut. It costs one look where there

@@ -94,6 +94,9 @@ func (r *record) check() error {
 	if !budget.ValidBudget(r.Budget) || r.At < 0 {
 		return fmt.Errorf("budget %q at %d: a name or the instant is wrong", r.Budget, r.At)
 	}
+	if r.ID == "" {
+		return errors.New("it has no id")
+	}
 	if f := r.Finish; f != nil {
 		if f.Units < 0 || f.Units > budget.MaxUnits {
 			return fmt.Errorf("%d units", f.Units)
@@ -102,8 +105,5 @@ func (r *record) check() error {
 	}
 	c := r.Charge
 	call := budget.Call{Operation: c.Operation, ID: r.ID, Units: &c.Units, Labels: budget.Labels{Job: c.Job, Region: c.Region, Run: c.Run}}
-	if r.ID == "" {
-		return errors.New("it has no id")
-	}
 	return call.Validate(c.Lease)
 }

@@ -118,7 +118,7 @@ func (b *batch) read(a answer) (bool, error) {
 	}
 	b.born, b.seen, b.looks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3)
 	answers := lists(a.rest, 0)
-	if len(answers) != len(b.open) {
+	if len(answers) != len(b.open) || len(b.looks) != 0 && len(b.looks) != len(b.Limits) {
 		return false, b.store.strange(b.doing(), b.Budget, a.rest)
 	}
 	var open []int

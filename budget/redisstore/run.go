@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +89,8 @@ func (s *Store) attempt(ctx context.Context, sc script, keys []string, args []an
 	if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
 		cmd = s.send(ctx, "eval", sc.text, keys, args)
 	}
-	return cmd, cmd.Err() != nil && ctx.Err() != nil
+	var timeout net.Error
+	return cmd, errors.Is(cmd.Err(), context.DeadlineExceeded) || errors.As(cmd.Err(), &timeout) && timeout.Timeout()
 }
 
 // send sends one command.

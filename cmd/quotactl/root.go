@@ -77,6 +77,8 @@ func newRootCommand(a *app) *cobra.Command {
 		newCheckCommand(a),
 		newSandboxCommand(a),
 		newRunCommand(a),
+		newResetCommand(a),
+		newClockCommand(a),
 		newVersionCommand(a),
 	)
 	return root

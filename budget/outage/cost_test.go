@@ -1,0 +1,244 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// hung is far beyond what any call may take: a slow machine is no fault here,
+// and the times themselves are logged.
+const hung = 5 * time.Second
+
+// outages are the ways in which a Redis may be out of reach; each begins one on a
+// server and gives what ends it.
+var outages = map[string]func(*testing.T, *redistest.Server, *redistest.Proxy) (end func()){
+	"refused": func(t *testing.T, s *redistest.Server, p *redistest.Proxy) func() {
+		s.Kill()
+		s.Ended()
+		return func() {
+			if !s.Start() {
+				t.Fatal("the server does not start again")
+			}
+		}
+	},
+	"black-holed": func(t *testing.T, s *redistest.Server, p *redistest.Proxy) func() {
+		hole, err := net.Listen("tcp", "127.0.0.1:0") // connections are made and nothing answers
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = hole.Close() })
+		p.Lead(hole.Addr().String())
+		return func() { p.Lead(s.Addr) }
+	},
+	"stopped": func(_ *testing.T, s *redistest.Server, _ *redistest.Proxy) func() {
+		s.Signal(syscall.SIGSTOP)
+		return func() { s.Signal(syscall.SIGCONT) }
+	},
+	"busy": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) func() {
+		client, admin := s.Client(), s.Client()
+		t.Cleanup(func() { _, _ = client.Close(), admin.Close() })
+		if err := admin.ConfigSet(t.Context(), "busy-reply-threshold", "100").Err(); err != nil {
+			t.Fatal(err)
+		}
+		go client.Eval(context.Background(), "while true do end", nil)
+		redistest.Await(t, "the server is busy", func() bool { return admin.Ping(t.Context()).Err() != nil })
+		return func() {
+			redistest.Await(t, "the script ends", func() bool {
+				_ = admin.ScriptKill(t.Context()).Err()
+				return admin.Ping(t.Context()).Err() == nil
+			})
+		}
+	},
+}
+
+// A decision takes no longer than its timeout, and no time once the breaker is
+// open; the store is asked again when it is back.
+func TestOutageCosts(t *testing.T) {
+	for name, begin := range outages {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			proxy := redistest.StartProxy(t, server.Addr, 1)
+			url := "redis://" + proxy.Addr
+			if name == "refused" { // by the system, not by a proxy
+				url = server.URL(0)
+			}
+			w := newWorld(t)
+			b, _ := redisHost(t, url, t.TempDir(), w.spec, outage.Options{Allowance: 20, Hosts: 2, Interval: interval})
+			if _, err := w.charge(b, "list", ""); err != nil {
+				t.Fatal(err)
+			}
+			end := begin(t, server, proxy)
+			costs(t, w, b, name)
+			end()
+			began := time.Now()
+			w.back(b)
+			t.Logf("%s: noticed that the store is back after %s, of intervals of %s", name, time.Since(began), interval)
+		})
+	}
+}
+
+// A name service that does not answer is a store out of reach.
+func TestSlowNames(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	before := net.DefaultResolver
+	defer func() { net.DefaultResolver = before }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", silent.LocalAddr().String())
+	}}
+	w := newWorld(t)
+	b, _ := redisHost(t, "redis://redis.example:6379", t.TempDir(), w.spec, outage.Options{Allowance: 20, Hosts: 2, Interval: interval})
+	costs(t, w, b, "slow names")
+	if err := b.Close(); err != nil { // while the resolver is this one
+		t.Fatal(err)
+	}
+}
+
+// costs has calls decided without the store and logs what they took.
+func costs(t *testing.T, w *world, b *budget.Budget, name string) {
+	t.Helper()
+	took := func(operation string) time.Duration {
+		began := time.Now()
+		r, err := w.charge(b, operation, "")
+		d := time.Since(began)
+		if operation == "safe" && !errors.Is(err, budget.ErrUnavailable) || operation == "list" && (err != nil || r.Source != budget.SourceAllowance) {
+			t.Fatalf("%s: %s: %+v, %v", name, operation, r, err)
+		}
+		if d > hung {
+			t.Fatalf("%s: a decision took %s", name, d)
+		}
+		return d
+	}
+	first := took("safe")
+	took("list") // opens the allowance's ledger
+	var closed, open []time.Duration
+	for range 200 {
+		closed = append(closed, took("safe"))
+	}
+	for range 15 {
+		open = append(open, took("list"))
+	}
+	slices.Sort(closed)
+	slices.Sort(open)
+	t.Logf("%s: the first call took %s of %s; then a closed one %s (p50) %s (p99), an open one %s (p50) %s (max)", name, first.Round(time.Millisecond),
+		redisstore.DefaultTimeout, closed[100], closed[197], open[7], open[14])
+}
+
+// The processes of a host probe the store once an interval, all together, and
+// know from each other that it is away and that it is back.
+func TestOneProbeAnInterval(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	processes := []*budget.Budget{w.host(dir), w.host(dir), w.host(dir)}
+	w.store.gone.Store(true)
+	if _, err := w.charge(processes[0], "safe", ""); !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	if asked := w.store.asked.Load(); asked != 1 {
+		t.Fatalf("asked %d times by one call", asked)
+	}
+	began := time.Now()
+	calls := 0
+	hammer := func(until func() bool) {
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		for _, b := range processes {
+			for range 4 {
+				group.Add(1)
+				go func() {
+					defer group.Done()
+					for !until() {
+						_, err := w.charge(b, "safe", "")
+						mu.Lock()
+						calls++
+						mu.Unlock()
+						if err == nil {
+							return
+						}
+					}
+				}()
+			}
+		}
+		group.Wait()
+	}
+	hammer(func() bool { return time.Since(began) > 10*interval })
+	slots := int64(time.Since(began)/interval) + 2 // a span touches one slot more than it has
+	if asked := w.store.asked.Load(); asked < 4 || asked > 1+slots {
+		t.Fatalf("%d calls over %d intervals asked the store %d times", calls, slots, asked)
+	}
+	t.Logf("%d calls over %d intervals asked the store %d times", calls, slots, w.store.asked.Load()-1)
+	// A process that has just begun knows it too, and does not ask.
+	asked := w.store.asked.Load()
+	for i := range 5 {
+		short := w.host(dir)
+		if _, err := w.charge(short, "safe", fmt.Sprint(i)); !errors.Is(err, budget.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		_ = short.Close()
+	}
+	if more := w.store.asked.Load() - asked; more > 2 {
+		t.Fatalf("five short-lived processes asked %d times", more)
+	}
+	// Back: all know it from the next probe on.
+	asked = w.store.asked.Load()
+	w.store.gone.Store(false)
+	began = time.Now()
+	hammer(func() bool { return time.Since(began) > hung })
+	t.Logf("noticed after %s, of intervals of %s", time.Since(began), interval)
+	if w.store.asked.Load()-asked > 13+2 { // a decision of each, after a probe or two
+		t.Fatalf("it took %d probes", w.store.asked.Load()-asked-12)
+	}
+}
+
+// Calls that come more rarely than the store is probed ask it themselves: nothing
+// else would find out that it is back.
+func TestRareCallsAskThemselves(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	b := w.host(dir)
+	w.store.gone.Store(true)
+	if _, err := w.charge(b, "safe", ""); !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	w.store.gone.Store(false)
+	time.Sleep(3 * interval) //nolint:forbidigo // calls that come rarely are the point
+	if _, err := w.charge(w.host(dir), "safe", ""); err != nil {
+		t.Fatalf("the first call after a long while: %v", err)
+	}
+}
+
+// The caller's impatience is no outage.
+func TestImpatienceOpensNothing(t *testing.T) {
+	w := newWorld(t)
+	b := w.host(t.TempDir())
+	w.store.away.Store(true)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout/20)
+		if r, err := b.Charge(ctx, budget.Call{Operation: "list"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		cancel()
+		ctx, cancel = context.WithCancel(t.Context())
+		go cancel()
+		if r, err := b.Charge(ctx, budget.Call{Operation: "list"}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	w.store.away.Store(false)
+	w.charged(b, "a", budget.SourceStore)
+}

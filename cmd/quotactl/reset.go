@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget/open"
+)
+
+// resetAnswer is the JSON answer of reset and clock accept.
+type resetAnswer struct {
+	Budget   string `json:"budget"`
+	Reset    bool   `json:"reset,omitempty"`
+	Accepted bool   `json:"accepted,omitempty"`
+}
+
+func newResetCommand(a *app) *cobra.Command {
+	var yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "reset BUDGET --yes",
+		Short: "Forget what was charged to a budget",
+		Long: `Forget what was charged to a budget: it begins anew, with all of its units, and
+no host misses what was there before. The upstream does not forget: use it when
+the ledger is known to be wrong, as after a test, or when it is damaged and its
+longest window has passed.`,
+		Example:           `  quotactl reset shop/main --yes`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeBudget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes {
+				return usage("reset %s forgets all that was charged to it: say --yes if that is wanted", args[0])
+			}
+			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, store open.Backend) error { return store.Reset(ctx, args[0]) })
+			return a.answerDone(err, resetAnswer{Budget: args[0], Reset: true}, "reset", asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "it is wanted")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+func newClockCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "clock",
+		Short:   "Accept the store's clock",
+		Example: `  quotactl clock accept shop/main`,
+		Args:    arguments(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var asJSON bool
+	accept := &cobra.Command{
+		Use:   "accept BUDGET",
+		Short: "Accept the store's clock for a budget",
+		Long: `Accept the store's clock for a budget. A store whose clock stands more than a
+minute past all that the budget has seen, and past the caller's clock, is not
+believed: nothing expires, and calls fail, until its clock is set right or a
+person accepts it here. What is older than a window by that clock is then free
+again, so make sure first that it is right.`,
+		Example:           `  quotactl clock accept shop/main`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeBudget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, store open.Backend) error { return store.AcceptClock(ctx, args[0]) })
+			return a.answerDone(err, resetAnswer{Budget: args[0], Accepted: true}, "the store's clock is accepted", asJSON)
+		},
+	}
+	accept.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	cmd.AddCommand(accept)
+	return cmd
+}
+
+// onStore opens the store for one thing to do for a budget of the configuration.
+func (a *app) onStore(ctx context.Context, name string, do func(context.Context, open.Backend) error) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	cfg, _, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	if _, err := cfg.Spec(name); err != nil {
+		return err
+	}
+	store, err := a.openStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(ctx, store), store.Close())
+}
+
+// answerDone says that something was done for a budget.
+func (a *app) answerDone(err error, answer resetAnswer, did string, asJSON bool) error {
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return writeJSON(a.stdout, answer)
+	}
+	t := newTable("BUDGET", "DONE")
+	t.add(answer.Budget, did)
+	return t.write(a.stdout)
+}
