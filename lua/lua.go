@@ -51,6 +51,9 @@ var accept string
 //go:embed forget.lua
 var forget string
 
+//go:embed doctor.lua
+var doctor string
+
 //go:embed probe.lua
 var probe string
 
@@ -72,7 +75,7 @@ func Clock() string { return clock }
 // Scripts are the texts of all scripts.
 type Scripts struct {
 	Charge, Finish, Spent               string
-	Accept, Forget, Probe               string
+	Accept, Forget, Probe, Doctor       string
 	JobBegin, JobRead, JobRenew, JobEnd string
 }
 
@@ -82,7 +85,7 @@ func With(clock string) Scripts {
 	return Scripts{
 		Charge: join(layout, meters, ledger, windows, walk, replay, merge, recovering, charge),
 		Finish: join(layout, meters, ledger, finish), Spent: join(layout, meters, ledger, spent),
-		Accept: join(accept), Forget: join(forget), Probe: join(probe),
+		Accept: join(accept), Forget: join(forget), Probe: join(probe), Doctor: join(doctor),
 		JobBegin: join(jobBegin), JobRead: join(jobRead), JobRenew: join(jobRenew), JobEnd: join(jobEnd),
 	}
 }

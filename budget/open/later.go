@@ -104,3 +104,12 @@ func (l *later) Close() error {
 	}
 	return l.store.Close()
 }
+
+// Diagnose tells what it finds of the store, or why it cannot be opened.
+func (l *later) Diagnose(ctx context.Context) []budget.Finding {
+	store, err := l.get(ctx)
+	if err != nil {
+		return []budget.Finding{{Check: "connection", Level: budget.Fault, Says: err.Error()}}
+	}
+	return Diagnose(ctx, store)
+}

@@ -76,6 +76,16 @@ func Host(ctx context.Context, config *budget.Config, url string, log *slog.Logg
 	}), store}, nil
 }
 
+// Diagnose tells what may keep a store from holding what it promises.
+func Diagnose(ctx context.Context, store Backend) []budget.Finding {
+	if d, ok := store.(interface {
+		Diagnose(context.Context) []budget.Finding
+	}); ok {
+		return d.Diagnose(ctx)
+	}
+	return nil
+}
+
 // HostDir is where this host keeps its side of a store: in state_dir, else in
 // the environment's STATE_DIRECTORY, else in .quotactl beside the file. Each store
 // has a folder of its own there.

@@ -1,6 +1,10 @@
 package redisstore
 
-import "github.com/redis/go-redis/v9"
+import (
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget"
+)
 
 // testSnippet reads the clock from the last argument, and moves expiries to
 // where they would stand if the server's own clock showed it.
@@ -28,3 +32,9 @@ func (s *Store) SetMaxSteps(n int) { s.maxSteps = n }
 
 // Client is the store's client, for scripts on the same connections.
 func (s *Store) Client() redis.UniversalClient { return s.client }
+
+// VersionFinding tells what an answer to INFO shows of a server's version.
+func VersionFinding(addr, info string) budget.Finding { return versionFinding(addr, fields(info)) }
+
+// ClockFinding tells what a difference of the clocks in µs means.
+func ClockFinding(ahead int64) budget.Finding { return clockFinding(ahead) }

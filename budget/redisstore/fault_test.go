@@ -234,7 +234,7 @@ func TestLeastPermissions(t *testing.T) {
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	args := []any{"ACL", "SETUSER", "least", "on", ">secret", "~quotactl:*", "-@all"}
-	for _, command := range strings.Fields("evalsha eval select time exists hget hmget hset hdel hlen zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat") {
+	for _, command := range strings.Fields(redisstore.LeastCommands) {
 		args = append(args, "+"+command)
 	}
 	if err := admin.Do(t.Context(), args...).Err(); err != nil {
@@ -257,6 +257,19 @@ func TestLeastPermissions(t *testing.T) {
 	}
 	if got := used(t, store); got != 1 {
 		t.Fatalf("used %d, want 1", got)
+	}
+	recovery := budget.Recovery{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Used: []int64{9}, At: time.Now().UnixMicro(), Newest: budget.Acknowledged{ID: "lost", At: time.Now().UnixMicro()}}
+	if done, err := store.Recover(t.Context(), recovery); err != nil || done.Amounts[0] != 8 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if list := store.Diagnose(t.Context()); found(t, list, "permissions").Level != budget.OK {
+		t.Fatalf("%+v", list)
+	}
+	if _, err := store.Spent(t.Context(), budget.SpentQuery{Budget: name, Now: time.Now().UnixMicro(), By: budget.ByJob}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Reset(t.Context(), name); err != nil {
+		t.Fatal(err)
 	}
 	if result, _, err := store.Begin(t.Context(), budget.BeginPass{Job: "j", Holder: "h", Tick: 1, Hold: 1_000_000}); err != nil || result != budget.Began {
 		t.Fatalf("%v, %v", result, err)

@@ -26,13 +26,13 @@ func newScript(text string) script {
 
 type scripts struct {
 	charge, finish, spent               script
-	accept, forget, probe               script
+	accept, forget, probe, doctor       script
 	jobBegin, jobRead, jobRenew, jobEnd script
 }
 
 func newScripts(l lua.Scripts) scripts {
 	return scripts{
-		charge: newScript(l.Charge), finish: newScript(l.Finish), spent: newScript(l.Spent), accept: newScript(l.Accept), forget: newScript(l.Forget), probe: newScript(l.Probe),
+		charge: newScript(l.Charge), finish: newScript(l.Finish), spent: newScript(l.Spent), accept: newScript(l.Accept), forget: newScript(l.Forget), probe: newScript(l.Probe), doctor: newScript(l.Doctor),
 		jobBegin: newScript(l.JobBegin), jobRead: newScript(l.JobRead), jobRenew: newScript(l.JobRenew), jobEnd: newScript(l.JobEnd),
 	}
 }

@@ -79,6 +79,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newRunCommand(a),
 		newResetCommand(a),
 		newClockCommand(a),
+		newDoctorCommand(a),
 		newVersionCommand(a),
 	)
 	return root

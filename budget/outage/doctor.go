@@ -1,0 +1,71 @@
+package outage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Diagnose tells what the host holds of an outage, and what the store says of
+// itself. The store is asked whatever the breaker says.
+func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
+	var list []budget.Finding
+	if inner, ok := s.inner.(interface {
+		Diagnose(context.Context) []budget.Finding
+	}); ok {
+		list = inner.Diagnose(ctx)
+	}
+	return append(list, s.directory(), s.breakerFinding(), s.left("journal", budget.Warning, "they are recorded by the next decision on their budget: quotactl status does it too"),
+		s.left("aside", budget.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"))
+}
+
+// directory tells whether the host can remember anything.
+func (s *Store) directory() budget.Finding {
+	f := budget.Finding{Check: "state", Level: budget.OK, Says: s.o.Dir + " keeps what this host remembers"}
+	if s.o.Dir == "" {
+		f.Level, f.Says, f.Advice = budget.Warning, "this host has no directory of its own", "name one with state_dir"
+		return f
+	}
+	dir, err := makeDir(s.o.Dir)
+	if err == nil {
+		probe := filepath.Join(dir, "doctor")
+		if err = writeFile(probe, nil, false); err == nil {
+			err = os.Remove(probe)
+		}
+	}
+	if err != nil {
+		f.Level, f.Says, f.Advice = budget.Warning, fmt.Sprintf("%s cannot be written: %v", s.o.Dir, err), "make it writable for this user, or name another with state_dir: until then a loss of the store's data goes unnoticed, and calls are never open"
+	}
+	return f
+}
+
+func (s *Store) breakerFinding() budget.Finding {
+	state, open := s.breaker.read()
+	if !open {
+		return budget.Finding{Check: "breaker", Level: budget.OK, Says: "shut: calls ask the store"}
+	}
+	return budget.Finding{Check: "breaker", Level: budget.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "mend the store; it is probed until it is there"}
+}
+
+// left tells how many records lie in one of the host's folders.
+func (s *Store) left(folder string, level budget.Severity, advice string) budget.Finding {
+	f := budget.Finding{Check: folder, Level: budget.OK, Says: "no record of an outage is left"}
+	files, err := filepath.Glob(filepath.Join(s.o.Dir, folder, "*", "*"))
+	byBudget := map[string]int{}
+	n := 0
+	for _, path := range files {
+		if !strings.HasSuffix(path, ".why") {
+			byBudget[budgetName(filepath.Base(filepath.Dir(path)))]++
+			n++
+		}
+	}
+	if err == nil && n > 0 && s.o.Dir != "" {
+		f.Level, f.Says, f.Advice = level, fmt.Sprintf("%d records of an outage are left: %v", n, byBudget), advice
+	}
+	return f
+}

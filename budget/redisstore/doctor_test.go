@@ -1,0 +1,122 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// found is what Diagnose finds of a check.
+func found(t *testing.T, list []budget.Finding, check string) budget.Finding {
+	t.Helper()
+	for _, f := range list {
+		if f.Check == check {
+			return f
+		}
+	}
+	t.Fatalf("nothing on %s in %+v", check, list)
+	return budget.Finding{}
+}
+
+// Each thing that may go wrong is found, and what is to be done is said.
+func TestDiagnose(t *testing.T) {
+	ctx := t.Context()
+	server := redistest.Start(t)
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	set := func(key, value string) {
+		t.Helper()
+		if err := admin.ConfigSet(ctx, key, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(what, check string, level budget.Severity, says, advice string) {
+		t.Helper()
+		f := found(t, store.Diagnose(ctx), check)
+		if f.Level != level || !strings.Contains(f.Says, says) || !strings.Contains(f.Advice, advice) || level != budget.OK && f.Advice == "" {
+			t.Errorf("%s: %+v, want %s saying %q, advising %q", what, f, level, says, advice)
+		}
+	}
+	for _, check := range []string{"connection", "permissions", "clock", "latency", "version", "eviction", "replicas"} {
+		expect("a sound server", check, budget.OK, "", "")
+	}
+	expect("no persistence", "persistence", budget.Warning, "no append-only file", "appendonly yes")
+	set("appendonly", "yes")
+	expect("append only", "persistence", budget.OK, "may cost the last second", "")
+	set("appendfsync", "always")
+	expect("synced", "persistence", budget.OK, "survives a loss of power", "")
+	set("maxmemory-policy", "volatile-lru")
+	expect("a policy that may evict", "eviction", budget.Warning, "volatile-lru", "noeviction")
+	set("maxmemory", "100mb")
+	expect("a policy that evicts", "eviction", budget.Fault, "volatile-lru", "noeviction")
+	host, port, _ := strings.Cut(server.Addr, ":")
+	replica := redistest.Start(t, "--replicaof", host, port)
+	defer replica.Kill()
+	redistest.Await(t, "a replica is there", func() bool {
+		info, err := admin.Info(ctx, "replication").Result()
+		return err == nil && strings.Contains(info, "state=online")
+	})
+	expect("a replica nobody waits for", "replicas", budget.Warning, "1 replica, and writes when 0", "min-replicas-to-write 1")
+	set("min-replicas-to-write", "1")
+	expect("a replica that must keep up", "replicas", budget.OK, "writes when 1", "")
+	if n, err := admin.Keys(ctx, "*doctor*").Result(); err != nil || len(n) > 0 {
+		t.Fatalf("it left %v, %v", n, err)
+	}
+	server.Kill()
+	server.Ended()
+	if list := store.Diagnose(ctx); len(list) != 1 || list[0].Level != budget.Fault || list[0].Check != "connection" {
+		t.Fatalf("of a server that is gone: %+v", list)
+	}
+}
+
+// A command that may not be run is named.
+func TestDiagnoseNamesMissingPermissions(t *testing.T) {
+	ctx := t.Context()
+	server := redistest.Start(t)
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	for _, missing := range strings.Fields("exists hget hmget hset hdel hlen zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat del") {
+		args := []any{"ACL", "SETUSER", "least", "reset", "on", ">secret", "~quotactl:*", "-@all"}
+		for _, command := range strings.Fields(redisstore.LeastCommands) {
+			if command != missing {
+				args = append(args, "+"+command)
+			}
+		}
+		if err := admin.Do(ctx, args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		list := openStore(t, "redis://least:secret@"+server.Addr, redisstore.Options{Timeout: patient}).Diagnose(ctx)
+		f := found(t, list, "permissions")
+		if f.Level != budget.Fault || f.Advice != "grant the user +"+missing {
+			t.Errorf("without %s: %+v", missing, f)
+		}
+		if server := found(t, list, "server"); server.Level != budget.Warning || !strings.Contains(server.Advice, "+info") {
+			t.Errorf("a user that may not ask for INFO: %+v", server)
+		}
+	}
+}
+
+// A server of a version that nobody tried is a warning.
+func TestUntriedVersions(t *testing.T) {
+	for info, want := range map[string]budget.Severity{
+		"redis_version:7.0.15\r\nredis_mode:standalone": budget.OK,
+		"redis_version:6.2.1\r\nredis_mode:standalone":  budget.Warning,
+		"redis_version:99.1.0\r\nredis_mode:cluster":    budget.Warning,
+		"redis_version:7.2.4\r\nvalkey_version:99.0.1":  budget.Warning,
+	} {
+		if f := redisstore.VersionFinding("host:1", info); f.Level != want || want != budget.OK && !strings.Contains(f.Advice, "tried") {
+			t.Errorf("%q: %+v", info, f)
+		}
+	}
+	if clock := redisstore.ClockFinding(61_000_000); clock.Level != budget.Fault || !strings.Contains(clock.Says, "1m1s") {
+		t.Error(fmt.Sprint(clock))
+	}
+	if clock := redisstore.ClockFinding(-7_000_000); clock.Level != budget.Warning {
+		t.Error(fmt.Sprint(clock))
+	}
+}

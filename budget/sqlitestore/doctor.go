@@ -1,0 +1,60 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// scarce is how much room a disk has at least before it is said to be full soon,
+// in bytes.
+const scarce = 100 << 20
+
+// Diagnose tells what of the file and its place may keep the store from holding
+// what it promises. Opening it has refused what cannot serve at all.
+func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
+	list := []budget.Finding{{Check: "file", Level: budget.OK, Says: s.path + " is on a file system of this machine, and is synced at each charge: what was acknowledged survives a loss of power"}}
+	began := time.Now()
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	err := s.write(bounded, func(*conn) error { return nil })
+	took := time.Since(began)
+	if err == nil {
+		var says string
+		err = s.read(bounded, func(c *conn) error {
+			_, err := c.first("PRAGMA quick_check(1)", nil, &says)
+			if err == nil && says != "ok" {
+				err = fmt.Errorf("%w: %s; %s", budget.ErrDamaged, says, adviceDamaged)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return append(list, budget.Finding{Check: "integrity", Level: budget.Fault, Says: s.explain(ctx, "check", err).Error()})
+	}
+	return append(list,
+		budget.Finding{Check: "integrity", Level: budget.OK, Says: "the file is whole"},
+		budget.Finding{Check: "latency", Level: budget.OK, Says: fmt.Sprintf("an empty transaction took %s, of a timeout of %s", took.Round(10*time.Microsecond), s.timeout)},
+		s.room())
+}
+
+// room is what the disk has left.
+func (s *Store) room() budget.Finding {
+	f := budget.Finding{Check: "disk", Level: budget.OK}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(s.path), &fs); err != nil {
+		f.Level, f.Says = budget.Warning, fmt.Sprintf("how much room is left cannot be told: %v", err)
+		return f
+	}
+	left := fs.Bavail * uint64(fs.Bsize) //nolint:gosec,unconvert // a block has no negative size, and another type elsewhere
+	f.Says = fmt.Sprintf("%d MB are left", left>>20)
+	if left < scarce {
+		f.Level, f.Advice = budget.Warning, "make room: nothing is charged on a full disk"
+	}
+	return f
+}

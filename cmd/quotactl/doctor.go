@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+)
+
+func newDoctorCommand(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Tell whether the store holds what it promises",
+		Long: `Connect to the store as the daemon would, and tell of each thing that was looked
+at whether it is ok, may go wrong (warning) or is wrong (error), and what to do.
+Nothing is charged. Exit code 1 when something is wrong.`,
+		Example: `  quotactl doctor
+  quotactl doctor --json | jq '.checks[] | select(.level != "ok")'`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return a.doctor(ctx, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+// doctorAnswer is the JSON answer of doctor.
+type doctorAnswer struct {
+	At     instant       `json:"at"`
+	Store  string        `json:"store"`
+	Checks []findingJSON `json:"checks"`
+}
+
+type findingJSON struct {
+	Check  string          `json:"check"`
+	Level  budget.Severity `json:"level"`
+	Says   string          `json:"says"`
+	Advice string          `json:"advice,omitempty"`
+}
+
+// doctor looks at the store and at the ledger of each budget.
+func (a *app) doctor(ctx context.Context, asJSON bool) error {
+	cfg, _, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	answer := doctorAnswer{At: instant(a.now().UTC()), Store: redact(a.storeAt(cfg)), Checks: []findingJSON{}}
+	for _, f := range a.findings(ctx, cfg) {
+		answer.Checks = append(answer.Checks, findingJSON(f))
+	}
+	if asJSON {
+		err = writeJSON(a.stdout, answer)
+	} else {
+		err = a.writeFindings(answer)
+	}
+	faults := 0
+	for _, f := range answer.Checks {
+		if f.Level == budget.Fault {
+			faults++
+		}
+	}
+	if err == nil && faults > 0 {
+		err = &exitError{code: exitFailed, err: fmt.Errorf("%s found; the checks say what to do", plural(faults, "error"))}
+	}
+	return err
+}
+
+// findings are what the store, the host and the ledgers show.
+func (a *app) findings(ctx context.Context, cfg *budget.Config) []budget.Finding {
+	store, err := a.openStore(ctx, cfg)
+	if err != nil {
+		return []budget.Finding{{Check: "connection", Level: budget.Fault, Says: err.Error()}}
+	}
+	list := open.Diagnose(ctx, store)
+	for _, f := range list {
+		if f.Check == "connection" && f.Level == budget.Fault {
+			return append(list, closing(store)...)
+		}
+	}
+	for _, name := range cfg.Budgets() {
+		b, err := a.budget(cfg, store, name)
+		if err != nil {
+			list = append(list, budget.Finding{Check: "totals of " + name, Level: budget.Fault, Says: err.Error()})
+			continue
+		}
+		list = append(list, b.Audit(ctx))
+	}
+	return append(list, closing(store)...)
+}
+
+// closing closes the store and tells when it cannot.
+func closing(store open.Backend) []budget.Finding {
+	if err := store.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return []budget.Finding{{Check: "close", Level: budget.Warning, Says: err.Error()}}
+	}
+	return nil
+}
+
+func (a *app) writeFindings(answer doctorAnswer) error {
+	text := answer.Store + "\n"
+	for _, f := range answer.Checks {
+		text += fmt.Sprintf("  %-7s  %s: %s\n", f.Level, f.Check, f.Says)
+		if f.Advice != "" {
+			text += fmt.Sprintf("  %-7s  -> %s\n", "", f.Advice)
+		}
+	}
+	if _, err := fmt.Fprint(a.stdout, text); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}

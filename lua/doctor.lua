@@ -1,0 +1,33 @@
+-- Tries every command that the other scripts run, on keys of its own, which it
+-- removes, or else lets expire within a minute.
+--
+-- KEYS  two keys that hold nothing
+-- Returns the clock in µs, then what failed: command, error, command, error …
+
+local answer = {string.format('%.0f', clock())}
+local hash, zset = KEYS[1], KEYS[2]
+local soon = string.format('%.0f', expiry(math.floor(clock() / 1000) + 60000))
+local function try(...)
+  local result = redis.pcall(...)
+  if type(result) == 'table' and result.err then
+    answer[#answer + 1] = string.lower((...))
+    answer[#answer + 1] = result.err
+  end
+end
+try('EXISTS', hash)
+try('HSET', hash, 'f', '1')
+try('HGET', hash, 'f')
+try('HMGET', hash, 'f')
+try('HLEN', hash)
+try('HDEL', hash, 'f')
+try('ZADD', zset, '1', 'm')
+try('ZCARD', zset)
+try('ZCOUNT', zset, '-inf', '+inf')
+try('ZRANGE', zset, '0', '-1')
+try('ZRANGEBYSCORE', zset, '-inf', '+inf')
+try('ZREM', zset, 'n')
+try('PEXPIREAT', hash, soon)
+redis.pcall('PEXPIREAT', zset, soon)
+try('ZREMRANGEBYRANK', zset, '0', '-1')
+try('DEL', hash, zset)
+return answer
