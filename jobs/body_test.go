@@ -3,40 +3,121 @@ package jobs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"reflect"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 )
 
-// Whatever an upstream answers, a page adds whole lines of JSON or is an error,
-// and an error's excerpt is one line of bounded length without the secret.
+// Whatever an upstream answers, a page adds the body's values, none lost and none
+// made up, each whole on one line; the next token is the one that stands there;
+// what is neither is an error; and an error's excerpt is one line of bounded
+// length without the secret.
 func FuzzBody(f *testing.F) {
+	const secret = "hunter2-key-of-mine"
 	for _, seed := range []string{
 		`{"items":[{"id":1},"two",null],"nextPageToken":"abc"}`, `{"items":{}}`, `[1,2]`, `{"nextPageToken":12345678901234567890}`, `{"nextPageToken":[]}`,
 		`{"error":{"message":"the key hunter2-key-of-mine is bad\nsecond line"}}`, "{\"items\":[\"\xff\"]}", ``, `{"items":[1`, strings.Repeat(`[`, 200),
+		" {\"items\" : [ 1,\n\"a\\u000ab\", null ] ,\r\n\"nextPageToken\": false } ",
+		`{"data":{"items":[[],{}],"next":{"token":"t"}},"data":{"items":null,"next":{"token":1e400}}}`,
+		`{"message":"\ud800\u2028hunter2\u002dkey-of-min\u0065"}`, "<html>\nhunter2%2Dkey-of-mine \xff\x00</html>",
+		"\xef\xbb\xbf{}", "{} {}", "null", `{"":{"":[1]}}`, `{"nextPageToken":true}`,
 	} {
 		f.Add([]byte(seed), "items", "nextPageToken")
+		f.Add([]byte(seed), "data.items", "data.next.token")
+		f.Add([]byte(seed), "", "")
 	}
 	f.Add([]byte(`{"a":{"b":[{"c":"\n"}]}}`), "a.b", "a.c")
 	f.Fuzz(func(t *testing.T, body []byte, items, next string) {
-		const secret = "hunter2-key-of-mine"
 		fetch := &Fetch{Items: items, NextFrom: next}
-		lines, err := fetch.lines(body)
-		if err == nil {
-			for line := range bytes.SplitSeq(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n")) {
-				if len(lines) > 0 && !json.Valid(line) {
-					t.Fatalf("%q adds the line %q", body, line)
-				}
-			}
-			if len(lines) > 0 && lines[len(lines)-1] != '\n' {
-				t.Fatalf("%q adds a line without an end: %q", body, lines)
-			}
-		}
-		if _, err := fetch.nextToken(body); err == nil && next != "" && !json.Valid(body) {
-			t.Fatalf("a token was found in what is not JSON: %q", body)
-		}
+		whole, err := decoded(body)
+		checkLines(t, fetch, body, whole, err == nil)
+		checkToken(t, fetch, body, whole, err == nil)
 		excerpt := (&Runner{}).excerpt(body, secret)
-		if strings.Contains(excerpt, secret) || strings.ContainsAny(excerpt, "\n\r") || len([]rune(excerpt)) > maxExcerpt+3 {
+		if strings.Contains(excerpt, secret) || strings.ContainsFunc(excerpt, unicode.IsControl) || !utf8.ValidString(excerpt) ||
+			utf8.RuneCountInString(excerpt) > maxExcerpt+3 {
 			t.Fatalf("%q is told as %q", body, excerpt)
 		}
 	})
+}
+
+// decoded is a JSON text's value, its numbers as they are written.
+func decoded(text []byte) (value any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); err == nil {
+		return nil, errors.New("more than one value")
+	}
+	if !json.Valid(text) { // what follows the value is none
+		return nil, errors.New("not JSON")
+	}
+	return value, nil
+}
+
+// at is the value at a dotted path.
+func at(value any, path string) (any, bool) {
+	for name := range strings.SplitSeq(path, ".") {
+		object, _ := value.(map[string]any)
+		next, ok := object[name]
+		if !ok {
+			return nil, false
+		}
+		value = next
+	}
+	return value, true
+}
+
+// checkLines holds what a page adds to the body's value.
+func checkLines(t *testing.T, fetch *Fetch, body []byte, whole any, valid bool) {
+	want, right := []any{whole}, valid
+	if fetch.Items != "" {
+		found, there := at(whole, fetch.Items)
+		list, isList := found.([]any)
+		want, right = list, valid && there && (isList || found == nil)
+	}
+	text, err := fetch.lines(body)
+	if (err == nil) != right {
+		t.Fatalf("items %q of %q: %q, %v", fetch.Items, body, text, err)
+	}
+	if err != nil {
+		return
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	if len(lines) != len(want)+1 || len(lines[len(want)]) != 0 {
+		t.Fatalf("items %q of %q: %d lines in %q, want %d", fetch.Items, body, len(lines)-1, text, len(want))
+	}
+	for i, value := range want {
+		if got, err := decoded(lines[i]); err != nil || !reflect.DeepEqual(got, value) {
+			t.Fatalf("items %q of %q: line %d is %q (%v), want %v", fetch.Items, body, i, lines[i], err, value)
+		}
+	}
+}
+
+// checkToken holds the next page's token to the body's value.
+func checkToken(t *testing.T, fetch *Fetch, body []byte, whole any, valid bool) {
+	want, right := "", true
+	if fetch.NextFrom != "" {
+		found, _ := at(whole, fetch.NextFrom)
+		switch value := found.(type) {
+		case nil:
+		case string:
+			want = value
+		case json.Number:
+			want = value.String()
+		case bool:
+			right = !value
+		default:
+			right = false
+		}
+		right = right && valid
+	}
+	got, err := fetch.nextToken(body)
+	if (err == nil) != right || got != want && right {
+		t.Fatalf("token %q of %q: %q, %v, want %q", fetch.NextFrom, body, got, err, want)
+	}
 }
