@@ -42,10 +42,13 @@ func (s *Store) ask(ctx context.Context, doing, name string, sc script, keys []s
 
 // read takes a reply apart; ask tells what becomes of it.
 func (s *Store) read(doing, name string, reply []any) (answer, error) {
-	if len(reply) < 2 {
-		return answer{}, s.strange(doing, name, reply)
+	if len(reply) < 2 || !replyHead(reply[:2]) {
+		return answer{}, s.strange(doing+" "+name, reply)
 	}
 	a := answer{status: number(reply[0]), now: number(reply[1]), rest: reply[2:]}
+	if rest, known := formOfRest[a.status]; known && !rest(a.rest) {
+		return answer{}, s.strange(doing+" "+name, reply)
+	}
 	s.learnAt(name, a.now)
 	switch a.status {
 	case statusDone, statusAgain, statusPeriods:
@@ -59,15 +62,8 @@ func (s *Store) read(doing, name string, reply []any) (answer, error) {
 		return answer{}, fmt.Errorf("%s %s in Redis: %w", doing, name, budget.ErrLost)
 	case statusNewer:
 		return answer{}, s.newer(name, text(a.rest, 0))
-	default:
-		return answer{}, s.strange(doing, name, reply)
 	}
 	return a, nil
-}
-
-// strange says that a script answered as no script of this version does.
-func (s *Store) strange(doing, name string, reply any) error {
-	return fmt.Errorf("%s %s in Redis: %w: a script answered %v; is there a proxy that changes answers?", doing, name, budget.ErrStoreConfig, reply)
 }
 
 // number reads an integer that a script sent, as a number or as text; 0 where

@@ -2,11 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"time"
-
-	"github.com/quotactl/quotactl/budget"
 )
 
 // offset tells how far a server's clock stands ahead of the local one, in µs.
@@ -71,16 +67,23 @@ func (s *Store) needClock(ctx context.Context, name string) error {
 	if _, known := s.clockOffset(name); known {
 		return nil
 	}
-	text, err := s.run(ctx, s.scripts.probe, []string{s.key(name, "m")}).Text()
-	if err != nil {
-		return s.fault("ask the clock", err)
+	at, err := s.runForClock(ctx, s.scripts.probe, "ask the clock for "+name, []string{s.key(name, "m")})
+	if err == nil {
+		s.learnAt(name, at)
 	}
-	at, err := strconv.ParseInt(text, 10, 64)
+	return err
+}
+
+// runForClock runs a script that answers with the clock.
+func (s *Store) runForClock(ctx context.Context, sc script, doing string, keys []string) (int64, error) {
+	reply, err := s.run(ctx, sc, keys).Result()
 	if err != nil {
-		return fmt.Errorf("ask the clock of Redis: %w: %q is no number; is there a proxy that changes answers?", budget.ErrStoreConfig, text)
+		return 0, s.fault(doing, err)
 	}
-	s.learnAt(name, at)
-	return nil
+	if !count(reply) {
+		return 0, s.strange(doing, reply)
+	}
+	return number(reply), nil
 }
 
 // giveUp is the local instant at which a call is given up: the earlier of its

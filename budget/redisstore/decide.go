@@ -100,10 +100,11 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if len(added) > 0 && a.status == statusDone {
+	done, err := b.read(a)
+	if len(added) > 0 && a.status == statusDone && !errors.Is(err, budget.ErrStoreConfig) {
 		b.store.remember(b.Budget, r)
 	}
-	return b.read(a)
+	return done, err
 }
 
 // read takes in what a run of the script answered. True when all is decided.
@@ -116,11 +117,11 @@ func (b *batch) read(a answer) (bool, error) {
 	case statusAgain, statusRegistry:
 		return false, nil
 	}
+	if !b.isAnswered(a.rest) {
+		return false, b.store.strange(b.doing()+" "+b.Budget, a.rest)
+	}
 	b.born, b.seen, b.looks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3)
 	answers := lists(a.rest, 0)
-	if len(answers) != len(b.open) || len(b.looks) != 0 && len(b.looks) != len(b.Limits) {
-		return false, b.store.strange(b.doing(), b.Budget, a.rest)
-	}
 	var open []int
 	damaged := false
 	for j, i := range b.open {

@@ -27,6 +27,9 @@ func (s *Store) Job(ctx context.Context, job string) (budget.JobState, error) {
 	if err != nil {
 		return budget.JobState{}, s.fault("read job "+job, err)
 	}
+	if !jobFields(fields) {
+		return budget.JobState{}, s.strange("read job "+job, fields)
+	}
 	return jobState(fields), nil
 }
 
@@ -43,11 +46,15 @@ func (s *Store) Begin(ctx context.Context, pass budget.BeginPass) (budget.BeginR
 		manual = 1
 	}
 	reply, err := s.run(ctx, s.scripts.jobBegin, s.jobKey(pass.Job), pass.Holder, pass.Tick, manual, pass.Hold).Slice()
-	if err != nil || len(reply) == 0 {
+	if err != nil {
 		return 0, budget.JobState{}, s.fault("begin a pass of job "+pass.Job, err)
 	}
-	result := number(reply[0])
-	if result == resultAhead {
+	result := numberAt(reply, 0)
+	ahead := tuple(within(resultAhead, resultAhead), count)(reply)
+	if !ahead && (!within(int64(budget.Began), int64(budget.Taken))(result) || !jobFields(reply[1:])) {
+		return 0, budget.JobState{}, s.strange("begin a pass of job "+pass.Job, reply)
+	}
+	if ahead {
 		return 0, budget.JobState{}, fmt.Errorf("begin a pass of job %s in Redis: %w: its tick is %s, the server's clock shows %s; set the wrong one right", pass.Job, budget.ErrClock,
 			time.UnixMicro(pass.Tick).UTC().Format(time.RFC3339), time.UnixMicro(numberAt(reply, 1)).UTC().Format(time.RFC3339))
 	}
@@ -71,11 +78,14 @@ func (s *Store) jobDone(ctx context.Context, doing, job string, sc script, args 
 		return false, err
 	}
 	defer cancel()
-	n, err := s.run(ctx, sc, s.jobKey(job), args...).Int()
+	reply, err := s.run(ctx, sc, s.jobKey(job), args...).Result()
 	if err != nil {
 		return false, s.fault(doing+job, err)
 	}
-	return n == 1, nil
+	if !flag(reply) {
+		return false, s.strange(doing+job, reply)
+	}
+	return number(reply) == 1, nil
 }
 
 // jobState reads the fields that job_read.lua tells.

@@ -119,8 +119,8 @@ func (s *Store) Reset(ctx context.Context, name string) error {
 		return err
 	}
 	defer cancel()
-	if err := s.run(ctx, s.scripts.forget, s.allKeys(name, maxLimits)).Err(); err != nil {
-		return s.fault("reset "+name, err)
+	if _, err := s.runForClock(ctx, s.scripts.forget, "reset "+name, s.allKeys(name, maxLimits)); err != nil {
+		return err
 	}
 	s.remember(name, registry{})
 	return nil

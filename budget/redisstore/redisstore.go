@@ -102,10 +102,8 @@ func (s *Store) Ping(ctx context.Context) error {
 		return err
 	}
 	defer cancel()
-	if err := s.run(ctx, s.scripts.probe, []string{s.key("", "m")}).Err(); err != nil {
-		return s.fault("ask the clock", err)
-	}
-	return nil
+	_, err = s.runForClock(ctx, s.scripts.probe, "ask the clock", []string{s.key("", "m")})
+	return err
 }
 
 // AcceptClock implements budget.Store.
@@ -115,14 +113,11 @@ func (s *Store) AcceptClock(ctx context.Context, name string) error {
 		return err
 	}
 	defer cancel()
-	err = s.run(ctx, s.scripts.accept, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")}).Err()
-	switch {
-	case hasCode(err, "DAMAGED"):
+	_, err = s.runForClock(ctx, s.scripts.accept, "accept the clock for "+name, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")})
+	if hasCode(err, "DAMAGED") {
 		return s.damaged(name, "m is missing")
-	case err != nil:
-		return s.fault("accept the clock of "+name, err)
 	}
-	return nil
+	return err
 }
 
 // Close implements budget.Store.

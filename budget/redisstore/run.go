@@ -5,6 +5,7 @@ import (
 	"crypto/sha1" //nolint:gosec // the server names scripts by SHA-1
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -102,6 +103,12 @@ func (s *Store) send(ctx context.Context, verb, text string, keys []string, args
 	}
 	cmd := redis.NewCmd(ctx, append(all, args...)...)
 	cmd.SetFirstKeyPos(3)
+	defer func() {
+		// The library takes the lengths in a reply on trust.
+		if problem := recover(); problem != nil {
+			cmd.SetErr(fmt.Errorf("read the reply: %v", problem))
+		}
+	}()
 	if err := s.client.Process(ctx, sentOnce{cmd}); err != nil && cmd.Err() == nil {
 		cmd.SetErr(err)
 	}

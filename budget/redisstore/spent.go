@@ -29,6 +29,13 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 		if a.status != statusDone {
 			continue
 		}
+		operations := -1
+		if q.By == budget.ByOperation {
+			operations = len(r.names)
+		}
+		if !spentRest(operations)(a.rest) {
+			return budget.SpentView{}, s.strange("sum the ledger of "+q.Budget, a.rest)
+		}
 		view.Now, view.Since = a.now, numberAt(a.rest, 0)
 		for _, row := range lists(a.rest, 1) {
 			name := text(row, 0)

@@ -1,0 +1,237 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// What a server answers is held against what the scripts of this version answer
+// before any of it counts: a proxy, another program's script under the same name
+// or a damaged ledger may send anything, and a number that is not there must not
+// be read as 0, which stands for done.
+
+// form tells whether a value is one that a script sends in its place.
+type form func(v any) bool
+
+// maxWhole is the largest integer that scripts count exactly.
+const maxWhole int64 = 1 << 53
+
+// whole reads an integer that a script sent, as a number or as text.
+func whole(v any) (n int64, ok bool) {
+	switch v := v.(type) {
+	case int64:
+		n, ok = v, true
+	case string:
+		parsed, err := strconv.ParseInt(v, 10, 64)
+		n, ok = parsed, err == nil
+	}
+	return n, ok && -maxWhole <= n && n <= maxWhole
+}
+
+// integer is any integer.
+func integer(v any) bool {
+	_, ok := whole(v)
+	return ok
+}
+
+// count is an amount or an instant.
+func count(v any) bool {
+	n, ok := whole(v)
+	return ok && n >= 0
+}
+
+// within is an integer of a range.
+func within(least, most int64) form {
+	return func(v any) bool {
+		n, ok := whole(v)
+		return ok && least <= n && n <= most
+	}
+}
+
+// flag is 1 for yes, 0 for no.
+var flag = within(0, 1)
+
+func isText(v any) bool {
+	_, ok := v.(string)
+	return ok
+}
+
+// maxNames bounds the operations of a ledger that a server may tell.
+const maxNames = 1 << 12
+
+// isNames is operations by comma.
+func isNames(v any) bool {
+	names, ok := v.(string)
+	return ok && strings.Count(names, ",") < maxNames
+}
+
+// countOrNone is a count, or empty where nothing was ever kept.
+func countOrNone(v any) bool { return v == "" || count(v) }
+
+// tuple is a list of just these.
+func tuple(forms ...form) form {
+	return func(v any) bool {
+		list, ok := v.([]any)
+		if !ok || len(list) != len(forms) {
+			return false
+		}
+		for i, f := range forms {
+			if !f(list[i]) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// listOf is a list of any number of these.
+func listOf(f form) form {
+	return func(v any) bool {
+		list, ok := v.([]any)
+		for _, one := range list {
+			ok = ok && f(one)
+		}
+		return ok
+	}
+}
+
+// The forms of the replies that are the same for all calls, after status and
+// clock where they have these.
+var (
+	replyHead   = tuple(within(statusDone, statusLost), count)
+	formOfRest  = map[int64]form{statusAgain: tuple(), statusRegistry: tuple(isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple()}
+	finishRest  = tuple(within(int64(budget.Settled), int64(budget.FinishOverflow)), flag, count)
+	lookedAt    = tuple(count, integer, count, count, isText, count)
+	lookedInto  = tuple(count, count, count) // a bucket
+	recoveredOf = tuple(count, isText)
+	jobFields   = tuple(isText, countOrNone, countOrNone, isText, isText, countOrNone, flag)
+)
+
+// spentRest is the form of spent.lua's reply; names are operations' numbers up
+// to so many, or any text where there are none.
+func spentRest(operations int) form {
+	name := form(isText)
+	if operations >= 0 {
+		name = within(1, int64(operations))
+	}
+	return tuple(count, listOf(tuple(name, count, count, count)), isText)
+}
+
+// isAnswered reports whether charge.lua answered what the batch asks.
+func (b *batch) isAnswered(rest []any) bool {
+	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count))(any(rest)) {
+		return false
+	}
+	answers := lists(rest, 0)
+	if len(answers) != len(b.open) {
+		return false
+	}
+	for j, i := range b.open {
+		if !b.isDecision(b.Items[i], answers[j]) {
+			return false
+		}
+	}
+	looks, used := list(rest, 3), len(list(rest, 4))
+	switch {
+	case (b.mode == deciding || b.mode == looking) && used != 0 && used != len(b.Limits)+1, b.mode != deciding && b.mode != looking && used != 1:
+		return false
+	case b.mode == deciding:
+		return len(looks) == 0
+	case b.mode == looking && len(looks) == 0: // there is no ledger
+		return true
+	case len(looks) != len(b.Limits):
+		return false
+	}
+	for i, seen := range looks {
+		if !b.isLook(b.Limits[i].Window, seen) {
+			return false
+		}
+	}
+	return true
+}
+
+func anything(any) bool { return true }
+
+// isLook holds what a look or a recovery tells of a limit.
+func (b *batch) isLook(w budget.Window, seen any) bool {
+	switch {
+	case b.mode != looking:
+		return recoveredOf(seen)
+	case w.Kind != budget.Bucket:
+		return lookedAt(seen)
+	}
+	return lookedInto(seen) && isPart(w, list([]any{seen}, 0)[1])
+}
+
+// isPart holds a part of a bucket's level.
+func isPart(w budget.Window, v any) bool {
+	_, period := w.Refill.Rate()
+	return within(0, period-1)(v)
+}
+
+// isDecision holds the answer on one item: what grants must grant what was
+// asked, and what refuses tell until when.
+func (b *batch) isDecision(item budget.Item, answer []any) bool {
+	limits := int64(len(b.Limits))
+	const head = 6
+	if len(answer) != head+2*len(b.Limits) ||
+		!tuple(integer, flag, count, count, within(0, limits), isText)(any(answer[:head])) {
+		return false
+	}
+	refusing := 0
+	for i, limit := range b.Limits {
+		used, score := answer[head+2*i], answer[head+2*i+1]
+		if !count(used) {
+			return false
+		}
+		if found, ok := score.(string); ok {
+			if !isScore(limit.Window, found) {
+				return false
+			}
+			refusing++
+		} else if score != int64(0) {
+			return false
+		}
+	}
+	switch result := numberAt(answer, 0); result {
+	case int64(budget.Granted):
+		charged := numberAt(answer, 3) > 0 || item.DryRun
+		return charged && numberAt(answer, 2) == item.Units
+	case int64(budget.Refused):
+		return refusing > 0
+	case int64(budget.NeverFits):
+		return numberAt(answer, 4) > 0
+	case int64(budget.Conflict), int64(budget.Late), int64(budget.Overflow), resultAgain, resultDamaged:
+		return true
+	}
+	return false
+}
+
+// isScore holds what must return for an item that a limit refused.
+func isScore(w budget.Window, found string) bool {
+	if w.Kind != budget.Bucket {
+		return count(found)
+	}
+	part, at, ok := strings.Cut(found, "/")
+	return ok && isPart(w, part) && count(at)
+}
+
+// strange says that a script answered as no script of this version does.
+func (s *Store) strange(doing string, reply any) error {
+	return fmt.Errorf("%s in Redis: %w: a script answered %s; is there a proxy that changes answers?", doing, budget.ErrStoreConfig, shown(reply))
+}
+
+// maxShown is how many characters of a strange reply are told.
+const maxShown = 200
+
+// shown is a reply's beginning, on one line.
+func shown(reply any) string {
+	text := []rune(strconv.Quote(fmt.Sprint(reply)))
+	if len(text) > maxShown {
+		return string(text[:maxShown]) + "…"
+	}
+	return string(text)
+}

@@ -1,0 +1,303 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/lua"
+)
+
+// scripted is a server that answers what it was given, one reply after the other,
+// then with an error or the last one for ever.
+type scripted struct {
+	redis.UniversalClient
+	mu      sync.Mutex // guards all below
+	replies []any
+	forever bool
+}
+
+type answeredError string
+
+func (e answeredError) Error() string { return string(e) }
+func (answeredError) RedisError()     {}
+
+// Process implements redis.UniversalClient.
+func (s *scripted) Process(ctx context.Context, cmd redis.Cmder) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reply := any(answeredError("ERR nothing more"))
+	if len(s.replies) > 0 {
+		reply = s.replies[0]
+		if !s.forever || len(s.replies) > 1 {
+			s.replies = s.replies[1:]
+		}
+	}
+	err, failed := reply.(error)
+	if ctx.Err() != nil {
+		err, failed = ctx.Err(), true
+	}
+	if failed {
+		cmd.SetErr(err)
+		return err
+	}
+	cmd.(sentOnce).SetVal(reply)
+	return nil
+}
+
+// Close implements redis.UniversalClient.
+func (s *scripted) Close() error { return nil }
+
+// repliesOf reads replies from lines: [ and ] open and close a list, : is an
+// integer, - an error, _ nothing, = a reply's end, and the rest text; what else a
+// server may send, a float, a boolean, a map and a large integer, is one of ,#%(.
+func repliesOf(script string) (replies []any) {
+	lists := [][]any{nil}
+	put := func(v any) { lists[len(lists)-1] = append(lists[len(lists)-1], v) }
+	pop := func() {
+		inner := lists[len(lists)-1]
+		if inner == nil {
+			inner = []any{}
+		}
+		lists = lists[:len(lists)-1]
+		put(inner)
+	}
+	end := func() {
+		for len(lists) > 1 {
+			pop()
+		}
+		if len(lists[0]) > 0 {
+			replies = append(replies, lists[0][0])
+		}
+		lists = [][]any{nil}
+	}
+	for line := range strings.SplitSeq(script, "\n") {
+		kind, rest := "", ""
+		if line != "" {
+			kind, rest = line[:1], line[1:]
+		}
+		switch kind {
+		case "[":
+			lists = append(lists, nil)
+		case "]":
+			if len(lists) > 1 {
+				pop()
+			}
+		case ":":
+			n, _ := strconv.ParseInt(rest, 10, 64)
+			put(n)
+		case "-":
+			put(answeredError(rest))
+		case "_":
+			put(nil)
+		case "=":
+			end()
+		case ",":
+			put(1.5)
+		case "#":
+			put(rest == "t")
+		case "%":
+			put(map[any]any{rest: rest})
+		case "(":
+			put(new(big.Int).SetUint64(1 << 63))
+		default:
+			put(line)
+		}
+	}
+	end()
+	return replies
+}
+
+var testScripts = newScripts(lua.With(lua.Clock()))
+
+func scriptedStore(replies []any, forever bool, timeout time.Duration) *Store {
+	return &Store{
+		client: &scripted{replies: replies, forever: forever}, prefix: DefaultPrefix, timeout: timeout,
+		scripts: testScripts, maxSteps: maxSteps, ledgers: map[string]*known{},
+	}
+}
+
+// scriptedLimits are one of each kind.
+func scriptedLimits(t testing.TB) []budget.Limit {
+	t.Helper()
+	refill, err := budget.NewRefill(1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	month, err := budget.NewCalendar(budget.Month, "America/Los_Angeles", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []budget.Limit{
+		{Name: "w", Limit: 10, Counts: budget.CountUnits, Window: budget.CoarseWindow(time.Hour, time.Minute)},
+		{Name: "b", Limit: 10, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)},
+		{Name: "c", Limit: 10, Counts: budget.CountCalls, Window: budget.CalendarWindow(month)},
+	}
+}
+
+// reply joins lines, and lists of them.
+func replyLines(lines ...string) string { return strings.Join(lines, "\n") }
+
+const (
+	clockLine = "1780000000000000"
+	// What three limits used, and the scores of none.
+	noneUsed = ":3\n:0\n:3\n:0\n:1\n:0"
+)
+
+var (
+	grantReply = replyLines("[", ":0", clockLine, "[", "[", ":1", ":0", ":2", ":1780000000000001", ":0", "", noneUsed, "]", "]",
+		"1780000000000000", "1780000000000001", "[", "]", "[", ":3", ":3", ":1", ":0", "]", "]")
+	refuseReply = replyLines("[", ":0", clockLine, "[", "[", ":2", ":0", ":0", ":0", ":0", "", ":10", "1779999999999999", ":10", "7/1780000000000000", ":9", ":0", "]", "]",
+		"1779000000000000", "1780000000000001", "[", "]", "[", ":10", ":10", ":9", ":0", "]", "]")
+	registryReply = replyLines("[", ":2", clockLine, "op,videos.list", "]")
+	lookReply     = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "0", "1779999999999999", "0", "", "0", "]", "[", "3", "9", clockLine, "]",
+		"[", "1", "0", "1779999999999999", "1", "", "0", "]", "]", "[", ":3", ":3", ":1", ":0", "]", "]")
+	finishReply  = replyLines("[", ":0", clockLine, ":1", ":0", clockLine, "]")
+	spentReply   = replyLines("[", ":0", clockLine, "0", "[", "[", "2", "5", "1", "0", "]", "]", "", "]")
+	recoverReply = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "", "]", "[", "3", "", "]", "[", "1", "", "]", "]", "[", ":0", "]", "]")
+	jobReply     = replyLines("[", "US", clockLine, "", "{}", "h", clockLine, ":1", "]")
+	beginReply   = replyLines("[", ":1", "US", clockLine, "", "{}", "h", clockLine, ":0", "]")
+)
+
+// The calls that are made of a store.
+const (
+	callDecide = iota
+	callDecideThree
+	callLook
+	callFinish
+	callSpent
+	callSpentByJob
+	callRecover
+	callJob
+	callBegin
+	callRenew
+	callEnd
+	callAccept
+	callReset
+	callPing
+	allCalls
+)
+
+// called is what a call came to.
+type called struct {
+	items     []budget.Item
+	decisions []budget.Decision
+	err       error
+}
+
+func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
+	const name, now = "up/key1", int64(1_780_000_000_000_000)
+	limits := scriptedLimits(t)
+	switch what {
+	case callDecide, callDecideThree:
+		c.items = []budget.Item{{ID: "a", Operation: "op", Units: 2}}
+		if what == callDecideThree {
+			c.items = append(c.items, budget.Item{ID: "b", Operation: "op", Units: 1, Lease: 1_000_000}, budget.Item{ID: "c", Operation: "videos.list", Units: 0, DryRun: true})
+		}
+		var got budget.Decisions
+		got, c.err = s.Decide(ctx, budget.Batch{Budget: name, Now: now, Limits: limits, Items: c.items})
+		c.decisions = got.Items
+	case callLook:
+		_, c.err = s.Look(ctx, budget.Look{Budget: name, Now: now, Limits: limits})
+	case callFinish:
+		var got budget.Finished
+		got, c.err = s.Finish(ctx, budget.Finish{Budget: name, Now: now, ID: "a", Units: 1})
+		if c.err == nil && (got.Result < budget.Settled || got.Result > budget.FinishOverflow) {
+			t.Errorf("a finish of result %d", got.Result)
+		}
+	case callSpent:
+		_, c.err = s.Spent(ctx, budget.SpentQuery{Budget: name, Now: now, By: budget.ByOperation})
+	case callSpentByJob:
+		_, c.err = s.Spent(ctx, budget.SpentQuery{Budget: name, Now: now, By: budget.ByJob})
+	case callRecover:
+		_, c.err = s.Recover(ctx, budget.Recovery{Budget: name, Now: now, Limits: limits, Used: []int64{1, 2, -1}, At: now - 1})
+	case callJob:
+		_, c.err = s.Job(ctx, "j")
+	case callBegin:
+		var got budget.BeginResult
+		got, _, c.err = s.Begin(ctx, budget.BeginPass{Job: "j", Holder: "h", Tick: now, Hold: 1})
+		if c.err == nil && (got < budget.Began || got > budget.Taken) {
+			t.Errorf("a begin of result %d", got)
+		}
+	case callRenew:
+		_, c.err = s.Renew(ctx, "j", "h", 1)
+	case callEnd:
+		_, c.err = s.End(ctx, "j", "h", "US", []byte("{}"))
+	case callAccept:
+		c.err = s.AcceptClock(ctx, name)
+	case callReset:
+		c.err = s.Reset(ctx, name)
+	default:
+		c.err = s.Ping(ctx)
+	}
+	return c
+}
+
+// grants reports whether some reply is a script's that grants so many units.
+func grants(replies []any, units int64) bool {
+	for _, reply := range replies {
+		whole, _ := reply.([]any)
+		if len(whole) < 3 || whole[0] != int64(0) && whole[0] != "0" {
+			continue
+		}
+		answers, _ := whole[2].([]any)
+		for _, one := range answers {
+			answer, _ := one.([]any)
+			if len(answer) > 3 && (answer[0] == int64(1) || answer[0] == "1") && number(answer[2]) == units {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Whatever a server answers to whatever is asked, nothing panics or hangs, what is
+// granted was granted by it, and every failure says which one it is.
+func FuzzScripts(f *testing.F) {
+	answered := map[int]string{
+		callDecide: grantReply, callDecideThree: refuseReply, callLook: lookReply, callFinish: finishReply, callSpent: spentReply, callSpentByJob: spentReply,
+		callRecover: recoverReply, callJob: jobReply, callBegin: beginReply, callRenew: ":1", callEnd: ":0", callAccept: clockLine, callReset: clockLine, callPing: clockLine,
+	}
+	for what := range allCalls {
+		for _, forever := range []bool{false, true} {
+			f.Add(answered[what], uint8(what), forever)
+			f.Add(replyLines(clockLine, "=", answered[what]), uint8(what), forever)
+			f.Add(replyLines(clockLine, "=", registryReply, "=", answered[what]), uint8(what), forever)
+		}
+		f.Add(replyLines("-NOSCRIPT no", "=", clockLine, "=", "[", ":1", clockLine, "]", "=", "[", ":3", clockLine, "9007199254740992", "]", "=", answered[what]), uint8(what), false)
+		f.Add(replyLines(clockLine, "=", "-LOADING it is", "=", "[", ":5", clockLine, "m is missing", "]"), uint8(what), false)
+	}
+	f.Fuzz(func(t *testing.T, script string, what uint8, forever bool) {
+		replies := repliesOf(script)
+		store := scriptedStore(replies, forever, 5*time.Millisecond)
+		hung := time.AfterFunc(time.Minute, func() { panic("a call does not end: " + strconv.Quote(script)) })
+		defer hung.Stop()
+		got := call(context.Background(), t, store, int(what)%allCalls)
+		for i, d := range got.decisions {
+			if d.Result < budget.Granted || d.Result > budget.OutcomeUnknown || d.Limit < -1 || d.Limit >= 3 {
+				t.Errorf("item %d of %q: %+v", i, script, d)
+			}
+			if d.Result == budget.Granted && !grants(replies, got.items[i].Units) {
+				t.Errorf("item %d is granted by %q: %+v", i, script, d)
+			}
+		}
+		if got.err == nil {
+			return
+		}
+		known := false
+		for _, kind := range []error{budget.ErrUnavailable, budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrLost} {
+			known = known || errors.Is(got.err, kind)
+		}
+		if !known || strings.Contains(got.err.Error(), "%!") {
+			t.Errorf("call %d on %q: %v", what, script, got.err)
+		}
+	})
+}

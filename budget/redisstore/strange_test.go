@@ -1,0 +1,146 @@
+package redisstore
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// strangeCalls are calls with the script reply that answers them, after the clock
+// where one is asked for first.
+var strangeCalls = map[string]struct {
+	call  int
+	clock bool
+	reply string
+}{
+	"a grant":    {callDecide, true, grantReply},
+	"a refusal":  {callDecide, true, refuseReply},
+	"a look":     {callLook, false, lookReply},
+	"a finish":   {callFinish, true, finishReply},
+	"who spent":  {callSpent, false, replyLines(registryReply, "=", spentReply)},
+	"a recovery": {callRecover, false, recoverReply},
+	"a job":      {callJob, false, jobReply},
+	"a begin":    {callBegin, false, beginReply},
+	"a mark":     {callRenew, false, ":1"},
+	"an end":     {callEnd, false, ":1"},
+	"a clock":    {callAccept, false, clockLine},
+	"a reset":    {callReset, false, clockLine},
+	"a ping":     {callPing, false, clockLine},
+}
+
+func strangeCall(t *testing.T, name string, lines []string) called {
+	t.Helper()
+	c := strangeCalls[name]
+	script := replyLines(lines...)
+	if c.clock {
+		script = replyLines(clockLine, "=", script)
+	}
+	return call(t.Context(), t, scriptedStore(repliesOf(script), c.call == callLook, time.Minute), c.call)
+}
+
+// What a script answers is taken; with a number that is none, or a part that is
+// missing, it is not: nothing is read as 0, nothing granted.
+func TestStrangeReplies(t *testing.T) {
+	for name, c := range strangeCalls {
+		t.Run(name, func(t *testing.T) {
+			lines := strings.Split(c.reply, "\n")
+			got := strangeCall(t, name, lines)
+			if got.err != nil {
+				t.Fatalf("the right reply: %v", got.err)
+			}
+			if want := map[string]budget.Result{"a grant": budget.Granted, "a refusal": budget.Refused}[name]; want != 0 && got.decisions[0].Result != want {
+				t.Fatalf("the right reply: %+v", got.decisions)
+			}
+			tried := 0
+			for i, line := range lines {
+				if _, err := strconv.ParseInt(strings.TrimPrefix(line, ":"), 10, 64); err != nil {
+					continue // a list's bound, or a text
+				}
+				for _, wrong := range []string{"x", "_", ",", "", "-ERR no", ":-9007199254740993"} {
+					if wrong == "" && (name == "a job" || name == "a begin") {
+						continue // nothing is kept
+					}
+					changed := slices.Clone(lines)
+					changed[i] = wrong
+					if len(lines) == 1 && (wrong == "_" || wrong[:min(1, len(wrong))] == "-") {
+						continue // an answer that is an error is no strange one
+					}
+					got := strangeCall(t, name, changed)
+					if !errors.Is(got.err, budget.ErrStoreConfig) || !strings.Contains(got.err.Error(), "is there a proxy that changes answers?") {
+						t.Errorf("line %d is %q: %+v, %v, want ErrStoreConfig", i, wrong, got.decisions, got.err)
+					}
+					tried++
+				}
+				if len(lines) > 1 {
+					got := strangeCall(t, name, slices.Delete(slices.Clone(lines), i, i+1))
+					if !errors.Is(got.err, budget.ErrStoreConfig) {
+						t.Errorf("line %d is missing: %+v, %v, want ErrStoreConfig", i, got.decisions, got.err)
+					}
+				}
+			}
+			if tried == 0 {
+				t.Fatal("nothing was changed")
+			}
+		})
+	}
+}
+
+// A grant of other units than were asked for, or at no time, is none.
+func TestStrangeGrants(t *testing.T) {
+	for what, change := range map[string][2]string{
+		"other units": {"\n:2\n:1780000000000001", "\n:3\n:1780000000000001"},
+		"no time":     {":1780000000000001", ":0"},
+		"no result":   {"[\n:1\n:0\n:2", "[\n:0\n:0\n:2"},
+		"two answers": {"]\n]\n1780000000000000", "]\n[\n]\n]\n1780000000000000"},
+	} {
+		changed := strings.Replace(grantReply, change[0], change[1], 1)
+		if changed == grantReply {
+			t.Fatalf("%s: nothing was changed", what)
+		}
+		if got := strangeCall(t, "a grant", strings.Split(changed, "\n")); !errors.Is(got.err, budget.ErrStoreConfig) {
+			t.Errorf("%s: %+v, %v, want ErrStoreConfig", what, got.decisions, got.err)
+		}
+	}
+}
+
+// A server whose replies the client library cannot read is out of reach, even
+// where the library panics.
+func TestUnreadableReplies(t *testing.T) {
+	for _, raw := range []string{"*9223372036854775807\r\n", "$9223372036854775807\r\n", "*1\r\n*9223372036854775807\r\n", "HTTP/1.1 400 Bad Request\r\n", "*x\r\n", "$-7\r\n", "\r\n", ":99999999999999999999\r\n"} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				if _, err := conn.Read(make([]byte, 4096)); err == nil {
+					_, _ = conn.Write([]byte(raw))
+				}
+				_ = conn.Close()
+			}
+		}()
+		store, err := Open(t.Context(), "redis://"+listener.Addr().String(), Options{Timeout: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := call(t.Context(), t, store, callDecide); !errors.Is(got.err, budget.ErrUnavailable) {
+			t.Errorf("%q: %+v, %v, want ErrUnavailable", raw, got.decisions, got.err)
+		}
+		if err := errors.Join(store.Close(), listener.Close()); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	}
+}
