@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"modernc.org/sqlite"
@@ -24,17 +25,20 @@ type conn struct {
 	stmts map[string]*sql.Stmt
 }
 
-// connect opens the file, which is made if need be unless only read.
+// connect opens the file, which is made if need be unless only read. A file that
+// is made gets the mode of path.lock, which must be there: SQLite looks at that
+// itself, and gives -wal and -shm the mode of the file, whatever the umask.
 func connect(ctx context.Context, path string, busy time.Duration, readOnly bool) (*conn, error) {
 	query := url.Values{"_pragma": {
 		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
 		"synchronous(FULL)",
-	}}
+	}, "modeof": {path + ".lock"}}
 	if readOnly {
 		query.Set("mode", "ro")
 		query.Add("_pragma", "query_only(1)")
 	}
-	connector, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String())
+	text := strings.ReplaceAll(query.Encode(), "+", "%20") // SQLite takes a plus for itself
+	connector, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: text}).String())
 	if err != nil {
 		return nil, err
 	}

@@ -38,13 +38,18 @@ type fileLock struct {
 	since time.Time // when the slice began
 }
 
+// ownerOnly is the mode of the files that a store makes: who spent what is
+// nobody else's business. Files that are there keep theirs, so that a person can
+// share a store with a group, by changing the mode of all of its files.
+const ownerOnly = 0o600
+
 // openLock opens, or makes, path.lock and path.next.
 func openLock(path string) (*fileLock, error) {
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, ownerOnly)
 	if err != nil {
 		return nil, err
 	}
-	next, err := os.OpenFile(path+".next", os.O_RDWR|os.O_CREATE, 0o600)
+	next, err := os.OpenFile(path+".next", os.O_RDWR|os.O_CREATE, ownerOnly)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

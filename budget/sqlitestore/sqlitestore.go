@@ -9,15 +9,14 @@
 //
 // Beside the file lie SQLite's own PATH-wal and PATH-shm, and PATH.lock and
 // PATH.next, by which the processes take turns. While a process uses the file,
-// nothing but SQLite may open, copy or remove it and the first two.
+// nothing but SQLite may open, copy or remove it and the first two. All are made
+// readable and writable by their owner alone, whatever the umask.
 package sqlitestore
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -117,9 +116,6 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	defer lock.drop()
-	if err := makeFile(s.path); err != nil {
-		return err
-	}
 	if s.writer, err = connect(ctx, s.path, s.timeout, false); err != nil {
 		return err
 	}
@@ -128,20 +124,6 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	s.reader, err = connect(ctx, s.path, s.timeout, true)
 	return err
-}
-
-// makeFile makes a file that is not there yet for this user alone; SQLite gives
-// its other files the same mode. One that is there is not touched: opening it
-// would drop SQLite's locks on it.
-func makeFile(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }
 
 // Close waits for the call under way and closes the file. Later calls fail with
