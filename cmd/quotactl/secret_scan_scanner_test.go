@@ -1,0 +1,369 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// traceBytes is how much of a secret, in bytes, is a leak: a part is one too.
+const traceBytes = 12
+
+// secrets are random texts that must be found nowhere, by what they are for.
+type secrets struct {
+	t      testing.TB
+	random *rand.Rand
+	byName map[string]string
+	traces map[string]string // each part of each secret in each form, and what it is
+}
+
+// newSecrets prints its seed; QUOTACTL_SCAN_SEED repeats one.
+func newSecrets(t testing.TB) *secrets {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("QUOTACTL_SCAN_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("QUOTACTL_SCAN_SEED: %v", err)
+		}
+	}
+	t.Logf("the secrets of this run: QUOTACTL_SCAN_SEED=%d", seed)
+	return &secrets{t: t, random: rand.New(rand.NewPCG(seed, 0)), byName: map[string]string{}, traces: map[string]string{}}
+}
+
+// add makes a secret of some 200 bits. Its end is changed by URLs and HTML.
+func (s *secrets) add(name string) string {
+	const letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	secret := make([]byte, 33)
+	for i := range secret {
+		secret[i] = letters[s.random.IntN(len(letters))]
+	}
+	secret[0] = 'k' // a name begins so: it is shown where a name would be
+	s.addText(name, string(secret)+"/+&<")
+	return s.byName[name]
+}
+
+func (s *secrets) addText(name, secret string) {
+	s.byName[name] = secret
+	for form, texts := range map[string][]string{
+		"plain":   {secret},
+		"hex":     {hex.EncodeToString([]byte(secret))},
+		"HEX":     {strings.ToUpper(hex.EncodeToString([]byte(secret)))},
+		"base64":  base64Parts(secret),
+		"UTF-16":  {wide(secret)},
+		"spelled": {strings.Join(strings.Split(secret, ""), " ")},
+	} {
+		length := map[string]int{"hex": 2, "HEX": 2, "UTF-16": 2, "spelled": 2}[form]
+		length = max(1, length) * traceBytes
+		for _, text := range texts {
+			for i := 0; i+length <= len(text); i++ {
+				s.traces[text[i:i+length]] = name + ", " + form
+			}
+		}
+	}
+}
+
+// base64Parts is what stands for the secret alone when it stands anywhere in
+// what is encoded, in both alphabets.
+func base64Parts(secret string) []string {
+	var parts []string
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			text := encoding.EncodeToString([]byte(strings.Repeat("x", before) + secret))
+			parts = append(parts, text[(before*8+5)/6:len(text)-1])
+		}
+	}
+	return parts
+}
+
+func wide(text string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(text)) {
+		b = append(b, byte(unit), byte(unit>>8))
+	}
+	return string(b)
+}
+
+// find tells what of the secrets is in a text, and where.
+func (s *secrets) find(text []byte) []string {
+	var found []string
+	told := map[string]bool{}
+	look := func(text []byte, decoded string) {
+		for _, length := range []int{traceBytes, 2 * traceBytes} {
+			for i := 0; i+length <= len(text); i++ {
+				what, is := s.traces[string(text[i:i+length])]
+				if is && !told[what] {
+					told[what] = true
+					found = append(found, fmt.Sprintf("%s%s, at byte %d: …%.200q…", what, decoded, i, text[max(0, i-80):min(len(text), i+length+80)]))
+				}
+			}
+		}
+	}
+	look(text, "")
+	if bytes.IndexByte(text, '%') >= 0 {
+		look(percentDecoded(text), " (percent-encoded)")
+	}
+	if bytes.Contains(text, []byte(`\u`)) || bytes.Contains(text, []byte(`\x`)) {
+		look(backslashDecoded(text), " (escaped)")
+	}
+	return found
+}
+
+// percentDecoded decodes what can be decoded and leaves the rest.
+func percentDecoded(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			if b, err := hex.DecodeString(string(text[i+1 : i+3])); err == nil {
+				out = append(out, b[0])
+				i += 2
+				continue
+			}
+		}
+		out = append(out, text[i])
+	}
+	return out
+}
+
+// backslashDecoded decodes \u0041 and \x41 and leaves the rest.
+func backslashDecoded(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		digits := 0
+		if text[i] == '\\' && i+1 < len(text) {
+			digits = map[byte]int{'u': 4, 'x': 2}[text[i+1]]
+		}
+		if digits > 0 && i+2+digits <= len(text) {
+			if n, err := strconv.ParseUint(string(text[i+2:i+2+digits]), 16, 32); err == nil {
+				out = append(out, string(rune(n))...)
+				i += 1 + digits
+				continue
+			}
+		}
+		out = append(out, text[i])
+	}
+	return out
+}
+
+// absent fails when a text of a place holds a trace of a secret.
+func (s *secrets) absent(place string, text []byte) {
+	s.t.Helper()
+	for _, found := range s.find(text) {
+		s.t.Errorf("%s leaks %s", place, found)
+	}
+}
+
+// absentBelow scans the names and the bytes of all files below a folder but the
+// excepted, which are relative to it; a pattern may name a folder. It returns
+// how many were scanned.
+func (s *secrets) absentBelow(folder string, except ...string) int {
+	s.t.Helper()
+	scanned := 0
+	for place, text := range s.filesBelow(folder, except...) {
+		scanned++
+		s.absent(place, text)
+	}
+	return scanned
+}
+
+func (s *secrets) filesBelow(folder string, except ...string) map[string][]byte {
+	s.t.Helper()
+	files := map[string][]byte{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(except, func(pattern string) bool { is, _ := filepath.Match(pattern, name); return is }) {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		s.absent("the name of a file in "+folder, []byte(name))
+		if entry.Type().IsRegular() {
+			files[path], err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return files
+}
+
+// absentInRedis scans every key, its value and its serialised form, and what
+// the server noted of the commands it was sent. It returns how many keys.
+func (s *secrets) absentInRedis(client *redis.Client) int {
+	s.t.Helper()
+	places := s.redisPlaces(client)
+	for place, text := range places {
+		s.absent(place, text)
+	}
+	keys, err := client.DBSize(s.t.Context()).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return int(keys)
+}
+
+func (s *secrets) redisPlaces(client *redis.Client) map[string][]byte {
+	s.t.Helper()
+	ctx := s.t.Context()
+	places := map[string][]byte{}
+	scan := client.Scan(ctx, 0, "", 100).Iterator()
+	for scan.Next(ctx) {
+		key := scan.Val()
+		kind, err := client.Type(ctx, key).Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		read := map[string][]any{
+			"string": {"GET", key},
+			"hash":   {"HGETALL", key},
+			"list":   {"LRANGE", key, 0, -1},
+			"set":    {"SMEMBERS", key},
+			"zset":   {"ZRANGE", key, 0, -1, "WITHSCORES"},
+			"stream": {"XRANGE", key, "-", "+"},
+		}[kind]
+		if read == nil {
+			s.t.Fatalf("redis: key %q is a %s, which is not scanned", key, kind)
+		}
+		value, err := client.Do(ctx, read...).Result()
+		if err != nil {
+			s.t.Fatalf("redis: %v: %v", read, err)
+		}
+		dump, err := client.Dump(ctx, key).Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		places["redis, the name of a key"] = append(places["redis, the name of a key"], key+"\n"...)
+		places["redis, the value of "+key] = fmt.Append(nil, value)
+		places["redis, the dump of "+key] = []byte(dump)
+	}
+	if err := scan.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	noted, err := client.Do(ctx, "SLOWLOG", "GET", -1).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	places["redis, the commands"] = fmt.Append(nil, noted)
+	return places
+}
+
+// The scan is worth what its scanner finds: here it finds a secret, or a part
+// of one, in each kind of place and in each form.
+func TestTheSecretScannerFindsWhatIsPlanted(t *testing.T) {
+	s := newSecrets(t)
+	secret := s.add("planted")
+	text, err := json.Marshal(map[string]string{"error": "the key " + secret + " is wrong"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := []byte("user:" + secret + "@host")
+	forms := map[string]string{
+		"plain":            secret,
+		"a first part":     secret[:traceBytes] + "…",
+		"a last part":      "…" + secret[len(secret)-traceBytes:],
+		"query":            url.QueryEscape(secret),
+		"path":             url.PathEscape(secret),
+		"percent":          "%" + strings.Join(slices.Collect(byTwo(hex.EncodeToString([]byte(secret)))), "%"),
+		"hex":              hex.EncodeToString(whole),
+		"HEX":              fmt.Sprintf("%X", whole),
+		"base64":           base64.StdEncoding.EncodeToString(whole),
+		"base64, shifted":  base64.StdEncoding.EncodeToString(whole[1:]),
+		"base64, shifted2": base64.StdEncoding.EncodeToString(whole[2:]),
+		"base64 of a URL":  base64.RawURLEncoding.EncodeToString(whole),
+		"JSON":             string(text),
+		"JSON, escaped":    `\u00` + strings.Join(slices.Collect(byTwo(hex.EncodeToString([]byte(secret)))), `\u00`),
+		"UTF-16":           wide(secret),
+		"UTF-16, filtered": strings.ReplaceAll(wide(secret), "\x00", " "),
+	}
+	server := startRedis(t)
+	client := server.client()
+	dir := t.TempDir()
+	for form, planted := range forms {
+		t.Run(form, func(t *testing.T) {
+			inner := *s
+			inner.t = t
+			around := "level=INFO msg=\"" + planted + "\"\n"
+			if len(s.find([]byte(around))) == 0 {
+				t.Errorf("not found in a text: %q", around)
+			}
+			name := filepath.Join(dir, "log")
+			if err := os.WriteFile(name, []byte(around), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if found := s.find(inner.filesBelow(dir)[name]); len(found) == 0 {
+				t.Error("not found in a file")
+			}
+			if len(inner.filesBelow(dir, "log")) != 0 {
+				t.Error("an exception is none")
+			}
+			for kind, plant := range map[string][]any{
+				"string": {"SET", "k", planted}, "hash": {"HSET", "k", "field", planted}, "field": {"HSET", "k", planted, "value"},
+				"list": {"RPUSH", "k", planted}, "set": {"SADD", "k", planted}, "zset": {"ZADD", "k", 1, planted},
+				"stream": {"XADD", "k", "*", "f", planted}, "key": {"SET", planted, "v"},
+			} {
+				for _, command := range [][]any{{"FLUSHALL"}, plant, {"SLOWLOG", "RESET"}} {
+					if err := client.Do(t.Context(), command...).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !anyFound(s, inner.redisPlaces(client)) {
+					t.Errorf("not found in redis, %s", kind)
+				}
+			}
+			for _, command := range [][]any{{"FLUSHALL"}, {"SLOWLOG", "RESET"}, {"ECHO", planted[:min(len(planted), 100)]}} {
+				if err := client.Do(t.Context(), command...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !anyFound(s, inner.redisPlaces(client)) {
+				t.Error("not found in the commands that the server was sent")
+			}
+		})
+	}
+	for _, innocent := range []string{"", "level=INFO msg=output", "%zz%", `\u`, strings.Repeat("x", 1000), secret[:traceBytes-1]} {
+		if found := s.find([]byte(innocent)); len(found) > 0 {
+			t.Errorf("found in %q: %s", innocent, found)
+		}
+	}
+}
+
+func anyFound(s *secrets, places map[string][]byte) bool {
+	for _, text := range places {
+		if len(s.find(text)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func byTwo(text string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for ; len(text) >= 2; text = text[2:] {
+			if !yield(text[:2]) {
+				return
+			}
+		}
+	}
+}
