@@ -99,8 +99,9 @@ const (
 )
 
 // excerpt is what an error body says, after a colon; empty when nothing. The
-// secret is taken out first, so that no cut leaves a part of it.
-func (r *Runner) excerpt(body []byte, secret string) string {
+// secret is taken out first, so that no cut leaves a part of it. A body that is
+// not whole may end within a secret.
+func (r *Runner) excerpt(body []byte, whole bool, secret string) string {
 	text := string(body)
 	for _, path := range []string{"error.message", "message", "error_description", "error", "detail"} {
 		found, err := dig(body, path)
@@ -110,8 +111,8 @@ func (r *Runner) excerpt(body []byte, secret string) string {
 			break
 		}
 	}
-	if len(text) > maxSearched {
-		text = r.hide(text[:maxSearched], secret)
+	if !whole || len(text) > maxSearched {
+		text = r.hide(text[:min(len(text), maxSearched)], secret)
 		text = text[:max(0, len(text)-edge)]
 	} else {
 		text = r.hide(text, secret)

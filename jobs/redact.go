@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"encoding/base64"
 	"fmt"
 	"regexp"
 	"strings"
@@ -31,27 +32,74 @@ func redact(text, secret string) string {
 }
 
 // secretMatcher finds the secret where any of its characters may be itself or
-// written as URLs, JSON or HTML write it, each in a way of its own.
+// written as URLs, JSON or HTML write it, each in a way of its own, in UTF-16
+// too, and where all of it is written in hexadecimal or base64.
 func secretMatcher(secret string) *regexp.Regexp {
+	forms := encodedForms(secret)
 	var expression strings.Builder
-	for len(secret) > 0 {
-		r, size := utf8.DecodeRuneInString(secret)
-		forms := []string{regexp.QuoteMeta(string(r)), percentForm(secret[:size])}
-		if r == utf8.RuneError && size == 1 { // no character: a byte
-			forms = append(forms, fmt.Sprintf(`\\+x(?i:%02x)`, secret[0]))
-		} else {
-			forms = append(forms, jsonForms(r)...)
-			forms = append(forms, htmlForm(r))
+	for rest := secret; len(rest) > 0; {
+		_, size := utf8.DecodeRuneInString(rest)
+		if expression.Len() > 0 {
+			expression.WriteString(`\x00*`)
 		}
-		if r == ' ' {
-			forms = append(forms, `\+`, percentForm("+"))
-		}
-		expression.WriteString("(?:" + strings.Join(forms, "|") + ")")
-		secret = secret[size:]
+		expression.WriteString(characterForm(rest[:size]))
+		rest = rest[size:]
 	}
-	matcher := regexp.MustCompile(expression.String()) // every character is quoted
-	matcher.Longest()                                  // nothing of an escape is left behind
+	forms = append(forms, expression.String())
+	matcher := regexp.MustCompile(strings.Join(forms, "|")) // every character is quoted
+	matcher.Longest()                                       // nothing of an escape is left behind
 	return matcher
+}
+
+// characterForm matches a character however it is written.
+func characterForm(character string) string {
+	r, size := utf8.DecodeRuneInString(character)
+	forms := []string{regexp.QuoteMeta(string(r)), percentForm(character)}
+	if r == utf8.RuneError && size == 1 { // no character: a byte
+		forms = append(forms, fmt.Sprintf(`\\+x(?i:%02x)`, character[0]))
+	} else {
+		forms = append(forms, jsonForms(r)...)
+		forms = append(forms, htmlForm(r))
+	}
+	if r == ' ' {
+		forms = append(forms, `\+`, percentForm("+"))
+	}
+	return "(?:" + strings.Join(forms, "|") + ")"
+}
+
+// minEncoded is the shortest secret that is looked for in hexadecimal and
+// base64, in bytes: what stands for a shorter one stands anywhere.
+const minEncoded = 4
+
+// encodedForms match the secret where it is encoded as a whole, or as a part of
+// more, such as the user and password of a header.
+func encodedForms(secret string) []string {
+	if len(secret) < minEncoded {
+		return nil
+	}
+	digits := make([]string, len(secret))
+	for i := range len(secret) {
+		digits[i] = fmt.Sprintf("%02x", secret[i])
+	}
+	forms := []string{"(?i:" + strings.Join(digits, "[ :-]?") + ")"}
+	for before := range 3 { // bytes; a fourth begins as the first does
+		text := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + secret))
+		// The characters at both ends are of the neighbours too.
+		first, end := (8*before+5)/6, (8*before+8*len(secret))/6
+		form := ""
+		for _, r := range text[first:end] {
+			switch r {
+			case '+': // or as in URLs
+				form += "(?:" + characterForm("+") + "|-)"
+			case '/':
+				form += "(?:" + characterForm("/") + "|_)"
+			default:
+				form += string(r)
+			}
+		}
+		forms = append(forms, form)
+	}
+	return forms
 }
 
 // percentForm matches bytes as a URL escapes them, once or many times over.

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -32,6 +33,10 @@ func TestRedactKnowsHowASecretIsWritten(t *testing.T) {
 		{`a"b&c<d`, `a&quot;b&amp;c&lt;d`},
 		{`a'b`, `a&#39;b`},
 		{`a\b`, `a\\b`},
+		{"ab/cd", "a\x00b\x00/\x00c\x00d"},
+		{"ab/cd", "61622f6364"},
+		{"ab/cd", "61622F6364"},
+		{"ab/cd", "61:62:2f:63:64"},
 		{"100%", "100%25"},
 		{"é😀", `%C3%A9\ud83d\uDE00`},
 		{"é😀", `&#233;&#x1F600;`},
@@ -53,6 +58,32 @@ func TestRedactKnowsHowASecretIsWritten(t *testing.T) {
 	}
 	if got := redact("any", ""); got != "any" {
 		t.Errorf("without a secret: %q", got)
+	}
+}
+
+// base64 writes a secret in three ways, by what stands before it. The characters
+// at the ends are its neighbours' too.
+func TestRedactKnowsBase64(t *testing.T) {
+	for _, secret := range []string{"abcd", "S3CRET/key+a b", "\xff\xfb\xf0\xff\xfb\xf0", "subjects?_d=~~~"} {
+		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding} {
+			for _, around := range []string{"", "u", "us", "use", "user"} {
+				whole := encoding.EncodeToString([]byte(around + secret + around))
+				for _, written := range []string{whole, url.QueryEscape(whole), strings.ReplaceAll(whole, "/", `\/`)} {
+					got := redact("<"+written+">", secret)
+					before, after, ok := strings.Cut(got, redactedSecret)
+					most := encoding.EncodedLen(len(around)) + 3 // the neighbour's, and what it shares
+					after = strings.NewReplacer("%3D", "", "=", "").Replace(after)
+					if !ok || len(before) > most || len(after) > most {
+						t.Errorf("secret %q in %s: %s", secret, written, got)
+					}
+				}
+			}
+		}
+	}
+	for secret, text := range map[string]string{"abc": "YWJj 616263", "abcd": "YWJ YWJj 616263"} {
+		if got := redact(text, secret); got != text {
+			t.Errorf("secret %q: %q became %q", secret, text, got)
+		}
 	}
 }
 
@@ -144,7 +175,7 @@ func TestRedactLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&Runner{}).excerpt(message, secret); got != ": ZZ[secret]ZZ" {
+		if got := (&Runner{}).excerpt(message, true, secret); got != ": ZZ[secret]ZZ" {
 			t.Fatalf("secret %q in %s: %q", secret, message, got)
 		}
 	})

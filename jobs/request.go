@@ -49,7 +49,7 @@ func (f *fetching) get(ctx context.Context, token string) ([]byte, *ending) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, f.maxBody+1))
 	switch {
 	case response.StatusCode != http.StatusOK:
-		err := fmt.Errorf("page %d: the upstream answered %d %s%s", page, response.StatusCode, http.StatusText(response.StatusCode), f.excerpt(body, secret))
+		err := fmt.Errorf("page %d: the upstream answered %d %s%s", page, response.StatusCode, http.StatusText(response.StatusCode), f.excerpt(body, err == nil, secret))
 		return nil, failed(fmt.Sprintf("status %d", response.StatusCode), err)
 	case err != nil:
 		return nil, f.networkEnding(ctx, page, err, secret)

@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -105,5 +107,24 @@ func TestASecretThatNoHeaderCarriesCostsNothing(t *testing.T) {
 				t.Errorf("%q in a query: %v", secret, err)
 			}
 		})
+	}
+}
+
+// An answer that ends within the secret tells nothing of it.
+func TestAnAnswerThatIsCutKeepsTheSecret(t *testing.T) {
+	for keep := range len(secretKey) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte("the key is " + secretKey[:keep]))
+		}))
+		w := newWorld(t, setup{job: oneRegion})
+		w.options.Transport = nil
+		w.list[0].Fetch.URL = server.URL + "/?regionCode={region}"
+		run := w.once().Runs[0]
+		server.Close()
+		if run.Reason != "status 403" || run.Error != "page 1: the upstream answered 403 Forbidden" {
+			t.Errorf("cut after %d bytes of the secret: %+v", keep, run)
+		}
 	}
 }
