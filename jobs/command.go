@@ -60,7 +60,11 @@ func (p *pass) start(region, label string, log *slog.Logger) (*command, error) {
 		return nil, err
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	theirs, err := c.logOutput(hider(p.job.knownSecret(p.options.Env)))
+	var others []string
+	if p.options.Secrets != nil {
+		others = p.options.Secrets()
+	}
+	theirs, err := c.logOutput(hider(knownSecret(p.job.credential, p.options.Env), others...))
 	if err == nil {
 		err = c.cmd.Start()
 	}
@@ -146,21 +150,4 @@ func (p *pass) spentBy(label string, ran time.Duration, log *slog.Logger) (units
 		}
 	}
 	return 0, 0
-}
-
-// knownSecret is the credential's secret where it can be read, so that it is
-// taken out of what a command prints.
-func (j *Job) knownSecret(env func(string) (string, bool)) string {
-	if j.credential.SecretEnv != "" {
-		value, _ := env(j.credential.SecretEnv)
-		return strings.TrimSpace(value)
-	}
-	if j.credential.SecretFile == "" {
-		return ""
-	}
-	value, err := os.ReadFile(j.credential.SecretFile)
-	if err != nil {
-		return "" // the command cannot have read it either, or not as we would
-	}
-	return strings.TrimSpace(string(value))
 }

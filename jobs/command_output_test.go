@@ -43,10 +43,10 @@ func TestCommandOutputWithoutLines(t *testing.T) {
 }
 
 // shown are the lines that stand in the log for an output.
-func shown(t *testing.T, output, secret string) []string {
+func shown(t *testing.T, output, secret string, others ...string) []string {
 	t.Helper()
 	var log bytes.Buffer
-	logLines(strings.NewReader(output), slog.New(slog.NewJSONHandler(&log, nil)), hider(secret))
+	logLines(strings.NewReader(output), slog.New(slog.NewJSONHandler(&log, nil)), hider(secret, others...))
 	var lines []string
 	for decoder := json.NewDecoder(&log); ; {
 		var record struct{ Line string }
@@ -108,6 +108,35 @@ func TestLogLinesHideSecretsOfSeveralLines(t *testing.T) {
 	equal(t, "lines", shown(t, "a\nb", strings.Repeat("k", maxSought+1)), []string{notShown, notShown})
 }
 
+// What a command prints of others' secrets is hidden too: it may come by all of
+// them. One of them that is long leaves the lines.
+func TestLogLinesHideOthersSecrets(t *testing.T) {
+	long := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyzABCDEFG", 30)[:2*maxSought+1]
+	equal(t, "lines", shown(t, "own, other and another, "+long+"\nk\n", "own", "other", "another", "", "x\nlines\n", long),
+		[]string{"[secret], [secret] and [secret], [secret][secret][secret]", "k"})
+}
+
+// All secrets of a configuration are known that can be read, and the store's.
+func TestKnownSecrets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(path, []byte("filed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := &budget.Config{Store: budget.StoreConfig{PasswordFile: path}, Upstreams: []budget.Upstream{
+		{Credentials: []budget.Credential{{Label: "a", SecretEnv: "A"}, {Label: budget.AnyCredential, SecretEnv: "B"}}},
+		{Credentials: []budget.Credential{{Label: "b", SecretEnv: "NONE"}, {Label: "c"}}},
+	}}
+	env := func(name string) (string, bool) {
+		if name == "NONE" {
+			return "", false
+		}
+		return " of " + name, true
+	}
+	equal(t, "secrets", KnownSecrets(cfg, env), []string{"filed", "of A", "of B"})
+	cfg.Store = budget.StoreConfig{PasswordEnv: "P"}
+	equal(t, "secrets", KnownSecrets(cfg, env), []string{"of P", "of A", "of B"})
+}
+
 // The secret that is hidden is the credential's, as it is kept.
 func TestKnownSecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
@@ -118,7 +147,7 @@ func TestKnownSecret(t *testing.T) {
 	for want, credential := range map[string]budget.Credential{
 		"set": {SecretEnv: "KEY"}, "filed": {SecretFile: path}, "": {SecretFile: path + ".not"},
 	} {
-		if got := (&Job{credential: credential}).knownSecret(env); got != want {
+		if got := knownSecret(credential, env); got != want {
 			t.Errorf("%+v: %q, want %q", credential, got, want)
 		}
 	}

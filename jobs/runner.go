@@ -29,6 +29,10 @@ type Options struct {
 	Now func() time.Time
 	// Env looks secrets up; nil is os.LookupEnv.
 	Env func(name string) (string, bool)
+	// Secrets are those that commands may come by besides their own credential's,
+	// such as other credentials' and the store's password; they are taken out of
+	// what commands print. It is asked at each start; nil is none.
+	Secrets func() []string
 	// Transport sends the requests. It must send each once and follow no
 	// redirect: what is sent was charged. Nil is one that keeps to that.
 	Transport http.RoundTripper

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/quotactl/quotactl/budget"
 )
 
 // sandboxSecret stands for every secret when a sandbox stands for the upstream.
@@ -70,4 +72,38 @@ func (r *Runner) hide(text, secret string) string {
 		return text
 	}
 	return redact(text, secret)
+}
+
+// KnownSecrets are the secrets that a configuration names and that can be read
+// now: its credentials' and the store's password, but for one in the store's
+// URL. They are for [Options.Secrets]; env is os.LookupEnv.
+func KnownSecrets(cfg *budget.Config, env func(name string) (string, bool)) []string {
+	sources := []budget.Credential{{SecretEnv: cfg.Store.PasswordEnv, SecretFile: cfg.Store.PasswordFile}}
+	for _, upstream := range cfg.Upstreams {
+		sources = append(sources, upstream.Credentials...)
+	}
+	var known []string
+	for _, source := range sources {
+		if secret := knownSecret(source, env); secret != "" {
+			known = append(known, secret)
+		}
+	}
+	return known
+}
+
+// knownSecret is the credential's secret where it can be read, so that it is
+// taken out of what a command prints.
+func knownSecret(credential budget.Credential, env func(string) (string, bool)) string {
+	if credential.SecretEnv != "" {
+		value, _ := env(credential.SecretEnv)
+		return strings.TrimSpace(value)
+	}
+	if credential.SecretFile == "" {
+		return ""
+	}
+	value, err := os.ReadFile(credential.SecretFile)
+	if err != nil {
+		return "" // the command cannot have read it either, or not as we would
+	}
+	return strings.TrimSpace(string(value))
 }

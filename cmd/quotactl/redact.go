@@ -1,12 +1,31 @@
 package main
 
 import (
+	"net/url"
 	"regexp"
 	"strings"
 )
 
 // secretParameter finds the values of a URL's query that may be secret.
 var secretParameter = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
+
+// urlSecrets are what a store's URL holds before the host, by which it may be
+// known: the password as it stands there and as it is meant, or a word alone.
+func urlSecrets(storeURL string) []string {
+	_, rest, _ := strings.Cut(storeURL, "://")
+	at := strings.LastIndex(rest, "@")
+	if at < 0 {
+		return nil
+	}
+	written := rest[:at]
+	if _, password, ok := strings.Cut(written, ":"); ok {
+		written = password
+	}
+	if meant, err := url.PathUnescape(written); err == nil && meant != written {
+		return []string{written, meant}
+	}
+	return []string{written}
+}
 
 // redact is a store's URL as it may be shown: without its password, and
 // without what a malformed URL might hold of one. It is no URL parser, as a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,23 @@ func TestRedact(t *testing.T) {
 		}
 		if strings.Contains(got, "hunter2") {
 			t.Errorf("redact(%q) = %q shows the password", url, got)
+		}
+	}
+}
+
+func TestURLSecrets(t *testing.T) {
+	for url, want := range map[string][]string{
+		"":                                  nil,
+		"sqlite:q.db":                       nil,
+		"redis://localhost:6379/0":          nil,
+		"redis://:hunter2@localhost:6379/0": {"hunter2"},
+		"redis://me:hunter%2F2@h:1/0":       {"hunter%2F2", "hunter/2"},
+		"redis://me:%zzhunter2@h":           {"%zzhunter2"},
+		"redis://hunter2@localhost":         {"hunter2"},
+		"redis+cluster://me:a@b@a:1,b:2":    {"a@b"},
+	} {
+		if got := urlSecrets(url); !slices.Equal(got, want) {
+			t.Errorf("urlSecrets(%q) = %q, want %q", url, got, want)
 		}
 	}
 }

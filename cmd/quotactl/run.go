@@ -84,6 +84,10 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 		return err
 	}
 	options := jobs.Options{Log: a.logger(), Now: a.now, Env: a.env, Budgets: map[string]*budget.Budget{}, StoreURL: a.storeURL}
+	options.Secrets = func() []string {
+		known := append(jobs.KnownSecrets(cfg, a.env), urlSecrets(cfg.Store.URL)...)
+		return append(known, urlSecrets(a.storeURL)...)
+	}
 	ctx, drain, done := stages(ctx, options.Log)
 	defer done()
 	var upstream *upstream
