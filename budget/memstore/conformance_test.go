@@ -19,3 +19,7 @@ func TestConformance(t *testing.T) {
 func TestWalk(t *testing.T) {
 	storetest.Walk(t, func(_ testing.TB, clock func() int64) storetest.Store { return memstore.New(clock) }, 100_000)
 }
+
+func TestSoak(t *testing.T) {
+	storetest.Soak(t, func(_ testing.TB, clock func() int64) storetest.Store { return memstore.New(clock) }, 60)
+}

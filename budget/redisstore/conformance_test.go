@@ -47,6 +47,10 @@ func TestWalkMiniredis(t *testing.T) {
 	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), 10_000)
 }
 
+func TestSoak(t *testing.T) {
+	storetest.Soak(t, opener(startServer(t).url(0)), 60)
+}
+
 func TestProcesses(t *testing.T) {
 	storetest.Processes(t, shared(redistest.Start(t, "--appendonly", "yes")))
 }

@@ -3,6 +3,7 @@ package sqlitestore_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/budget/storetest"
@@ -37,4 +38,8 @@ func TestWalk(t *testing.T) {
 // TestWalkInSteps walks where hardly anything fits into one transaction.
 func TestWalkInSteps(t *testing.T) {
 	storetest.Walk(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 3, 2) }), 5000)
+}
+
+func TestSoak(t *testing.T) {
+	storetest.Soak(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetTimeout(s, time.Minute) }), 60)
 }

@@ -1,0 +1,313 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Soak has goroutines charge, settle and release at random, in batches that
+// come at the same time, on budgets whose windows pass, and holds every answer
+// to a ledger of its own, which knows only the answers: nothing above a limit
+// in any rolling window or period, remaining exact, refusals that charge
+// nothing, ids charged once, totals equal to what was spent by whom, and nothing
+// left when a budget has idled. held is about how many entries a ledger may
+// hold: few where a store sums them all.
+//
+// A step is a charge, a settlement or a look; QUOTACTL_SOAK_STEPS takes more than
+// the few thousand that tests take (make soak: ten million). The seed is
+// printed, QUOTACTL_SOAK_SEED repeats its questions; in what order the store
+// comes to those of the same time is its own affair.
+func Soak(t *testing.T, open Open, held int) {
+	steps, seed := soakNumber(t, "QUOTACTL_SOAK_STEPS", 20_000), soakNumber(t, "QUOTACTL_SOAK_SEED", rand.Uint64())
+	began := time.Now()
+	const lanes = 2
+	all := make([]*soakLane, lanes)
+	failed := make([]error, lanes)
+	var running sync.WaitGroup
+	for i := range all {
+		lane := &soakLane{rng: rand.New(rand.NewPCG(seed, uint64(i))), name: fmt.Sprint("lane", i), now: noon, most: held, counts: map[string]uint64{}}
+		lane.store = open(t, func() int64 { return lane.now })
+		all[i] = lane
+		running.Go(func() {
+			if failed[i] = lane.soak(steps / lanes); failed[i] != nil {
+				failed[i] = fmt.Errorf("seed %d, %s, budget %s, step %d, clock %d: %w", seed, lane.name, lane.budget, lane.step, lane.now, failed[i])
+			}
+		})
+	}
+	running.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Fatal(err)
+	}
+	sum, done := map[string]uint64{}, uint64(0)
+	for _, lane := range all {
+		done += lane.step
+		for what, n := range lane.counts {
+			sum[what] += n
+		}
+	}
+	took := time.Since(began)
+	t.Logf("seed %d: %d steps in %.1f s, %.0f/s: %v", seed, done, took.Seconds(), float64(done)/took.Seconds(), sum)
+	for _, must := range []string{"granted", "refused", "replayed", "conflict", "never fits", "dry", "settled", "released", "expired", "instant", "debt", "looked", "spent", "emptied"} {
+		if sum[must] == 0 && steps >= 10_000 {
+			t.Errorf("seed %d: the soak never came by %q: it shows less than it should", seed, must)
+		}
+	}
+}
+
+func soakNumber(t *testing.T, variable string, otherwise uint64) uint64 {
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(strings.ReplaceAll(text, "_", ""), 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v: use a number", variable, err)
+	}
+	return n
+}
+
+// soakLane soaks one budget after the other on a store of its own. Its clock
+// stands while charges are under way, so that what they should be answered is
+// known but for their order.
+type soakLane struct {
+	rng    *rand.Rand
+	name   string
+	store  Store
+	most   int
+	step   uint64
+	counts map[string]uint64
+
+	now     int64
+	budget  string
+	limits  []budget.Limit
+	lengths []int64 // spans that a step of time may be around
+	ledger  *soakLedger
+	recent  []budget.Item // charged or refused lately
+	open    []string      // reservations, some of them finished
+	made    int           // ids
+}
+
+// soak takes so many steps.
+func (s *soakLane) soak(steps uint64) error {
+	for s.step < steps {
+		s.begin()
+		for end := min(steps, s.step+max(5_000, steps/500)); s.step < end; {
+			s.pass()
+			for _, act := range []func() error{s.charges, s.finishes, s.look} {
+				if err := act(); err != nil {
+					return err
+				}
+			}
+		}
+		if err := s.idle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flight is a batch on its way, and afterwards its answers.
+type flight struct {
+	budget.Batch
+	got  budget.Decisions
+	err  error
+	next int // the first item whose answer is not yet explained
+}
+
+// charges has up to four batches decided at once, and explains the answers.
+func (s *soakLane) charges() error {
+	flights := make([]*flight, 1+s.rng.IntN(4))
+	for i := range flights {
+		flights[i] = &flight{Batch: s.batch()}
+		s.step += uint64(len(flights[i].Items))
+	}
+	var all sync.WaitGroup
+	for _, f := range flights {
+		all.Go(func() { f.got, f.err = s.store.Decide(context.Background(), f.Batch) })
+	}
+	all.Wait()
+	for _, f := range flights {
+		if f.err != nil || f.got.Now != s.now || len(f.got.Items) != len(f.Items) {
+			return fmt.Errorf("decide %d items: %d answers, clock %d, %w", len(f.Items), len(f.got.Items), f.got.Now, f.err)
+		}
+	}
+	s.ledger.advance(s.now)
+	return s.explain(flights)
+}
+
+// explain goes through the answers in the order in which the store came to
+// them, which the new charges tell by their instants. Where it took a batch in
+// several steps, what it refused in between may have been decided later than the
+// charge before it.
+func (s *soakLane) explain(flights []*flight) error {
+	for {
+		var first *flight
+		var why error
+		for _, f := range flights {
+			if err := s.unchanging(f); err != nil {
+				why = err
+				continue
+			}
+			if f.next < len(f.Items) && (first == nil || f.got.Items[f.next].At < first.got.Items[first.next].At) {
+				first = f
+			}
+		}
+		switch {
+		case first == nil && why == nil:
+			return nil
+		case first == nil:
+			return fmt.Errorf("no order of the answers explains one of them: %w", why)
+		}
+		if err := s.ledger.charge(first.Items[first.next], first.got.Items[first.next]); err != nil {
+			return errors.Join(err, why)
+		}
+		s.counts["granted"]++
+		first.next++
+	}
+}
+
+// unchanging explains answers of a batch up to the next new charge; its error
+// is that of the first that is not right now.
+func (s *soakLane) unchanging(f *flight) error {
+	for ; f.next < len(f.Items); f.next++ {
+		item, d := f.Items[f.next], f.got.Items[f.next]
+		if d.Result == budget.Granted && !d.Replayed && !item.DryRun {
+			return nil
+		}
+		instant := d.Result == budget.Refused && s.rng.IntN(50) == 0
+		if err := s.ledger.explains(item, d, instant); err != nil {
+			return err
+		}
+		switch {
+		case instant:
+			s.counts["instant"]++
+			fallthrough
+		case d.Result == budget.Refused:
+			s.counts["refused"]++
+		case item.DryRun:
+			s.counts["dry"]++
+		case d.Replayed:
+			s.counts["replayed"]++
+		case d.Result == budget.Conflict:
+			s.counts["conflict"]++
+		case d.Result == budget.NeverFits:
+			s.counts["never fits"]++
+		}
+	}
+	return nil
+}
+
+// finishes settles and releases some reservations, each in a goroutine.
+func (s *soakLane) finishes() error {
+	asks := map[string]budget.Finish{}
+	for range s.rng.IntN(8) {
+		if len(s.open) == 0 {
+			break
+		}
+		i := s.rng.IntN(len(s.open))
+		f := budget.Finish{Budget: s.budget, Now: s.now, ID: s.open[i], Release: s.rng.IntN(2) == 0, Units: s.rng.Int64N(4)}
+		if s.rng.IntN(20) == 0 {
+			f.Units = s.rng.Int64N(2 * s.limits[0].Limit) // a debt, now and then
+		}
+		asks[f.ID] = f
+		if s.rng.IntN(3) > 0 { // the others are finished once more
+			s.open[i] = s.open[len(s.open)-1]
+			s.open = s.open[:len(s.open)-1]
+		}
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	failures := []error{}
+	for _, f := range asks {
+		s.step++
+		all.Go(func() {
+			got, err := s.store.Finish(context.Background(), f)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil { // in any order: the clock stands, and no two are of one id
+				err = s.ledger.finish(f, got)
+			}
+			failures = append(failures, err)
+			s.counts[map[budget.FinishResult]string{budget.Settled: "settled", budget.Released: "released", budget.FinishExpired: "expired", budget.FinishConflict: "finish conflict"}[got.Result]]++
+		})
+	}
+	all.Wait()
+	return errors.Join(failures...)
+}
+
+// look wants the totals to be what the answers add up to, and now and then who
+// spent what.
+func (s *soakLane) look() error {
+	s.step++
+	s.counts["looked"]++
+	view, err := s.store.Look(context.Background(), budget.Look{Budget: s.budget, Now: s.now, Limits: s.limits})
+	if err != nil || len(view.Limits) != len(s.limits) {
+		return fmt.Errorf("look: %d limits, %w", len(view.Limits), err)
+	}
+	s.ledger.advance(s.now)
+	for i, limit := range s.ledger.limits {
+		if view.Limits[i].Used != limit.used {
+			return fmt.Errorf("look: %s has used %d, want %d", limit.Name, view.Limits[i].Used, limit.used)
+		}
+		if limit.used > limit.Limit.Limit {
+			s.counts["debt"]++
+		}
+	}
+	if s.rng.IntN(16) > 0 {
+		return nil
+	}
+	return s.spent(view.Limits[0].Used)
+}
+
+// spent compares who spent what with the answers, and its sum with a total.
+func (s *soakLane) spent(used int64) error {
+	for _, span := range []int64{0, s.limits[0].Window.Length} {
+		s.step++
+		s.counts["spent"]++
+		by := []budget.GroupBy{budget.ByOperation, budget.ByJob}[s.rng.IntN(2)]
+		view, err := s.store.Spent(context.Background(), budget.SpentQuery{Budget: s.budget, Now: s.now, By: by, Span: span})
+		if err == nil {
+			err = s.ledger.matches(view, by, span)
+		}
+		if err != nil {
+			return err
+		}
+		sum := int64(0)
+		for _, row := range view.Rows {
+			sum += row.Units
+		}
+		if span > 0 && sum != used {
+			return fmt.Errorf("%d units were spent by all, but the total of the same window is %d", sum, used)
+		}
+	}
+	return nil
+}
+
+// idle lets the longest window pass: nothing is left. The clock goes on to where
+// all that is kept of the budget may go.
+func (s *soakLane) idle() error {
+	s.now += 30 * hour
+	if _, err := s.store.Decide(context.Background(), budget.Batch{Budget: s.budget, Now: s.now, Limits: s.limits}); err != nil {
+		return err
+	}
+	s.ledger.advance(s.now)
+	if n := len(s.ledger.held); n > 0 {
+		return fmt.Errorf("the soak's own ledger holds %d entries after all windows", n)
+	}
+	if err := errors.Join(s.look(), s.spent(0)); err != nil {
+		return err
+	}
+	s.counts["emptied"]++
+	s.now += 8 * 24 * hour
+	return nil
+}
