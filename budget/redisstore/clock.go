@@ -101,13 +101,18 @@ func giveUp(ctx context.Context, deadline time.Time, callerNow int64, began time
 	return until
 }
 
-// serverTime is a local instant on the clock of a budget's server, at least 1:
-// scripts refuse past it, so that a call that was given up is not charged later.
-// Where the clock was forgotten meanwhile it is 1: the refusal tells the clock.
-func (s *Store) serverTime(name string, at time.Time) int64 {
+// serverTimes puts local instants on the clock of a budget's server, at least 1:
+// scripts refuse past them, so that a call that was given up is not charged
+// later. All that goes into one script run takes one of it: other calls learn the
+// clock meanwhile, and of a batch by two ideas of it items would seem late, and be
+// charged after those behind them. Where the clock was forgotten it is 1: the
+// refusal tells the clock.
+func (s *Store) serverTimes(name string) func(at time.Time) int64 {
 	offset, known := s.clockOffset(name)
-	if !known {
-		return 1
+	return func(at time.Time) int64 {
+		if !known {
+			return 1
+		}
+		return max(1, at.UnixMicro()+offset)
 	}
-	return max(1, at.UnixMicro()+offset)
 }

@@ -233,6 +233,7 @@ func (b *batch) args(had, r registry, added []string) []any {
 			args = append(args, b.lost.args(i, limit, r)...)
 		}
 	}
+	serverTime := b.store.serverTimes(b.Budget)
 	for _, i := range b.open {
 		item := b.Items[i]
 		lease, age := item.Lease, int64(-1)
@@ -242,7 +243,7 @@ func (b *batch) args(had, r registry, added []string) []any {
 		if item.Recorded {
 			age = item.Age
 		}
-		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, b.store.serverTime(b.Budget, b.until[i]), age, labelText(item.Labels), b.progress[i])
+		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, serverTime(b.until[i]), age, labelText(item.Labels), b.progress[i])
 		for _, limit := range b.Limits {
 			if limit.Checks(item) {
 				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))

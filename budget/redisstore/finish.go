@@ -26,7 +26,7 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 	}
 	for again := false; ; {
 		r := s.registry(f.Budget)
-		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.finish, s.keys(f.Budget, r), []any{r.sig, f.Now, f.ID, verb, f.Units, s.serverTime(f.Budget, until), f.Age})
+		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.finish, s.keys(f.Budget, r), []any{r.sig, f.Now, f.ID, verb, f.Units, s.serverTimes(f.Budget)(until), f.Age})
 		if err == nil && a.status == statusDone && !finishRest(a.rest) {
 			err = s.strange("finish a reservation of "+f.Budget, a.rest)
 		}

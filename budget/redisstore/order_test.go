@@ -1,0 +1,49 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// Batches are decided in order while other calls learn that the server's clock
+// stands elsewhere.
+func TestBatchesStayInOrder(t *testing.T) {
+	now := time.Now().UnixMicro()
+	store, err := redisstore.OpenWithClock(redistest.Start(t).URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	limits := []budget.Limit{{Name: "w", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}}
+	for round := range 150 {
+		now += 3 * time.Hour.Microseconds() // past all deadlines that were told before
+		var all sync.WaitGroup
+		for b := range 4 {
+			batch := budget.Batch{Budget: name, Now: now, Limits: limits}
+			for i := range budget.MaxBatch {
+				batch.Items = append(batch.Items, budget.Item{ID: fmt.Sprintf("%d-%d-%d", round, b, i), Operation: "op", Units: 1})
+			}
+			all.Go(func() {
+				got, err := store.Decide(context.Background(), batch)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for i, d := range got.Items {
+					if i > 0 && d.At <= got.Items[i-1].At {
+						t.Errorf("round %d: item %d was charged at %d, the one before it at %d", round, i, d.At, got.Items[i-1].At)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+}
