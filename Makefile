@@ -1,15 +1,18 @@
 # make test     everything with the race detector, and the long random walks
 # make lint     gofmt, go vet, staticcheck, the layers
 # make mutants  each known mutant must fail a test
+# make soak     ten million charges on each store, counted by the test itself;
+#               SOAK_STEPS=n takes others
 # make bench    ratios of charges beside an empty script and of large ledgers
 #               beside small ones, the longest script, and SQLite's rates
 # make ci       test and lint
 
 GO    ?= go
 FUZZTIME ?= 1m
+SOAK_STEPS ?= 10_000_000
 TOOLS := -modfile=.ci/tools/go.mod
 
-.PHONY: test lint bench ci needs fuzz mutants
+.PHONY: test lint bench ci needs fuzz mutants soak
 
 # The walks beside the model run in one goroutine, where the race detector finds
 # nothing and costs tenfold: they are short under it, and in full without it.
@@ -39,6 +42,13 @@ bench: needs
 # Known faults, each a patch: tests that let one through are no tests.
 mutants: needs
 	testdata/mutants/run
+
+# One store at a time, without the race detector, which the few steps of make
+# test have.
+soak: needs
+	for store in memstore sqlitestore redisstore; do \
+	  QUOTACTL_SOAK_STEPS=$(SOAK_STEPS) $(GO) test -v -run '^TestSoak$$' -timeout 3h ./budget/$$store || exit 1; \
+	done
 
 # A minute for each parser; go test runs their seeds every time.
 fuzz:

@@ -79,3 +79,13 @@ func TestWalkFewSteps(t *testing.T) {
 		return store
 	}, 10_000)
 }
+
+// Batches that come at the same time are taken in turns, some items each.
+func TestSoakFewSteps(t *testing.T) {
+	open := opener(startServer(t).url(0))
+	storetest.Soak(t, func(t testing.TB, clock func() int64) storetest.Store {
+		store := open(t, clock)
+		store.(*redisstore.Store).SetMaxSteps(100)
+		return store
+	}, 60)
+}

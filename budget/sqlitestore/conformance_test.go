@@ -43,3 +43,11 @@ func TestWalkInSteps(t *testing.T) {
 func TestSoak(t *testing.T) {
 	storetest.Soak(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetTimeout(s, time.Minute) }), 60)
 }
+
+// TestSoakInSteps has batches that come at the same time take turns.
+func TestSoakInSteps(t *testing.T) {
+	storetest.Soak(t, openForSuite(func(s *sqlitestore.Store) {
+		sqlitestore.SetTimeout(s, time.Minute)
+		sqlitestore.SetSteps(s, 100, 60)
+	}), 60)
+}
