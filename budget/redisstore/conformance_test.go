@@ -48,7 +48,7 @@ func TestWalkMiniredis(t *testing.T) {
 }
 
 func TestSoak(t *testing.T) {
-	storetest.Soak(t, opener(startServer(t).url(0)), 60)
+	storetest.Soak(t, opener(redistest.Start(t).URL(0)), 60)
 }
 
 func TestProcesses(t *testing.T) {
@@ -82,7 +82,7 @@ func TestWalkFewSteps(t *testing.T) {
 
 // Batches that come at the same time are taken in turns, some items each.
 func TestSoakFewSteps(t *testing.T) {
-	open := opener(startServer(t).url(0))
+	open := opener(redistest.Start(t).URL(0))
 	storetest.Soak(t, func(t testing.TB, clock func() int64) storetest.Store {
 		store := open(t, clock)
 		store.(*redisstore.Store).SetMaxSteps(100)
