@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	asHelper()
 	storetest.Main(m, shared)
 }
 
