@@ -1,0 +1,55 @@
+package linear
+
+import (
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// checkTime is how long the search for an order may take. Histories are short
+// enough for it to end in a moment.
+const checkTime = time.Minute
+
+// Check wants the history to be linearizable.
+func Check(t testing.TB, h *History) {
+	t.Helper()
+	if result := h.result(); result != porcupine.Ok {
+		t.Fatalf("a history of %d operations (%d sent, %d with unknown outcome) is not linearizable: %s", len(h.ops), h.Tries, h.Unknown, result)
+	}
+}
+
+// CheckFlagged wants the history not to be linearizable: it is that of a store
+// with a known fault.
+func CheckFlagged(t testing.TB, h *History) {
+	t.Helper()
+	if result := h.result(); result != porcupine.Illegal {
+		t.Fatalf("a history of %d operations (%d sent, %d with unknown outcome) of a store with a fault is called %s: the check shows nothing", len(h.ops), h.Tries, h.Unknown, result)
+	}
+}
+
+func (h *History) result() porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(model(h.limits), numbered(h.ops), checkTime)
+}
+
+// numbered gives the ids of each budget places.
+func numbered(ops []porcupine.Operation) []porcupine.Operation {
+	places := map[string]map[string]int{}
+	for _, o := range ops {
+		in := o.Input.(asked)
+		if places[in.Budget] == nil {
+			places[in.Budget] = map[string]int{}
+		}
+		if _, known := places[in.Budget][in.ID]; !known {
+			places[in.Budget][in.ID] = len(places[in.Budget])
+		}
+	}
+	all := make([]porcupine.Operation, len(ops))
+	for i, o := range ops {
+		in := o.Input.(asked)
+		in.place, in.ids = places[in.Budget][in.ID], len(places[in.Budget])
+		o.Input = in
+		all[i] = o
+	}
+	return all
+}

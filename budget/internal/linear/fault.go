@@ -1,0 +1,58 @@
+package linear
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// WithoutIDs is a store with a known fault: each try of a plain charge has a
+// fresh id, so that one whose reply was lost is charged again.
+func WithoutIDs(store budget.Store) budget.Store { return &withoutIDs{Store: store} }
+
+type withoutIDs struct {
+	budget.Store
+	n atomic.Int64
+}
+
+func (w *withoutIDs) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	items := make([]budget.Item, len(b.Items))
+	for i, item := range b.Items {
+		if item.Lease == 0 {
+			item.ID = fmt.Sprint(item.ID, "-", w.n.Add(1))
+		}
+		items[i] = item
+	}
+	b.Items = items
+	return w.Store.Decide(ctx, b)
+}
+
+// Lagging is a store with a known fault: what a look shows is what the look
+// before it saw.
+func Lagging(store budget.Store) budget.Store {
+	return &lagging{Store: store, before: map[string]budget.View{}}
+}
+
+type lagging struct {
+	budget.Store
+	mu     sync.Mutex
+	before map[string]budget.View
+}
+
+func (l *lagging) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+	view, err := l.Store.Look(ctx, look)
+	if err != nil {
+		return view, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, seen := l.before[look.Budget]
+	l.before[look.Budget] = view
+	if seen {
+		return before, nil
+	}
+	return view, nil
+}

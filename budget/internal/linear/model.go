@@ -1,0 +1,167 @@
+package linear
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// asked is an Op with its id's place among those of its budget.
+type asked struct {
+	Op
+	place int
+	ids   int // how many there are
+}
+
+type state uint8
+
+const (
+	absent state = iota
+	plain
+	open
+	settled
+	released
+)
+
+// charged is what is known of one id.
+type charged struct {
+	state  state
+	asked  int64
+	units  int64
+	start  int64
+	finish int64
+}
+
+// ledger is a state of the model: a budget, with no window that ends.
+type ledger struct {
+	units, calls, open int64
+	newest             int64 // the newest charge
+	last               int64 // the newest instant of all
+	ids                []charged
+}
+
+// with is the ledger after a change of one id, which its totals have taken in.
+func (l ledger) with(place int, c charged) ledger {
+	l.ids = slices.Clone(l.ids)
+	l.ids[place] = c
+	return l
+}
+
+func (l ledger) equal(o ledger) bool {
+	return l.units == o.units && l.calls == o.calls && l.open == o.open && l.newest == o.newest && l.last == o.last && slices.Equal(l.ids, o.ids)
+}
+
+// model is the sequential specification; limits are those of [Limits].
+func model(limits []budget.Limit) porcupine.Model {
+	most, mostOpen := limits[0].Limit, limits[2].Limit
+	seed := maphash.MakeSeed()
+	return porcupine.Model{
+		Partition: byBudget,
+		Init:      func() any { return ledger{} },
+		Step: func(before, input, output any) (bool, any) {
+			l, op, a := before.(ledger), input.(asked), output.(Answer)
+			if l.ids == nil {
+				l.ids = make([]charged, op.ids)
+			}
+			switch op.Kind {
+			case Charge:
+				return l.charge(op, a, most, mostOpen)
+			case Status:
+				return a.Used == [3]int64{l.units, l.calls, l.open}, l
+			default:
+				return l.finishes(op, a)
+			}
+		},
+		Equal: func(a, b any) bool { return a.(ledger).equal(b.(ledger)) },
+		Hash: func(s any) uint64 {
+			l := s.(ledger)
+			return maphash.Comparable(seed, [5]int64{l.units, l.calls, l.open, l.newest, l.last})
+		},
+		DescribeOperation: func(input, output any) string {
+			return fmt.Sprintf("%+v: %+v", input.(asked).Op, output.(Answer))
+		},
+	}
+}
+
+// charge is one step. An answer may be a replay of the same Op's own first try,
+// whose reply was lost: it is then what charges, and what it says of the limit is
+// of the later try.
+func (l ledger) charge(op asked, a Answer, most, mostOpen int64) (bool, ledger) {
+	c := l.ids[op.place]
+	if c.state != absent {
+		same := c.asked == op.Units && (c.state == plain) != op.Lease
+		if !same {
+			return a.Result == budget.Conflict, l
+		}
+		return a.Result == budget.Granted && a.Replayed && a.Units == c.asked && a.At == c.start, l
+	}
+	if op.Units > most || op.Lease && mostOpen == 0 {
+		return a.Result == budget.NeverFits, l
+	}
+	if l.units+op.Units > most || op.Lease && l.open >= mostOpen {
+		left := [3]int64{max(0, most-l.units), 0, max(0, mostOpen-l.open)}
+		return a.Result == budget.Refused && a.Limit >= 0 && a.Limit != 1 && a.Remaining == left[a.Limit], l
+	}
+	if a.Result != budget.Granted || a.Units != op.Units || a.At <= l.newest || a.At < l.last {
+		return false, l
+	}
+	c = charged{state: plain, asked: op.Units, units: op.Units, start: a.At}
+	l.units, l.calls, l.newest, l.last = l.units+op.Units, l.calls+1, a.At, a.At
+	if op.Lease {
+		c.state = open
+		l.open++
+	}
+	if !a.Replayed && (a.Limit != 0 || a.Remaining != most-l.units) {
+		return false, l
+	}
+	return true, l.with(op.place, c)
+}
+
+// finishes is one step of a settlement or a release, with replays as in charge.
+func (l ledger) finishes(op asked, a Answer) (bool, ledger) {
+	c := l.ids[op.place]
+	to, want, units := settled, budget.Settled, op.Units
+	if op.Kind == Release {
+		to, want, units = released, budget.Released, 0
+	}
+	switch c.state {
+	case absent:
+		return a.Finish == budget.FinishExpired, l
+	case plain:
+		return a.Finish == budget.FinishConflict, l
+	case settled, released:
+		if c.state != to || c.units != units {
+			return a.Finish == budget.FinishConflict, l
+		}
+		return a.Finish == want && a.Replayed && a.At == c.finish, l
+	}
+	if a.Finish != want || a.At < l.last {
+		return false, l
+	}
+	l.open--
+	l.units += units - c.units
+	l.last = a.At
+	if to == released {
+		l.calls--
+	}
+	c.state, c.units, c.finish = to, units, a.At
+	return true, l.with(op.place, c)
+}
+
+// byBudget takes budgets apart, which know nothing of each other.
+func byBudget(history []porcupine.Operation) [][]porcupine.Operation {
+	parts := map[string][]porcupine.Operation{}
+	for _, o := range history {
+		name := o.Input.(asked).Budget
+		parts[name] = append(parts[name], o)
+	}
+	var all [][]porcupine.Operation
+	for _, part := range parts {
+		all = append(all, part)
+	}
+	return all
+}

@@ -1,0 +1,117 @@
+// Package linear shows that a store is linearizable: that what concurrent
+// clients were told, faults and lost replies included, is what one client could
+// have been told that asked one thing after the other.
+//
+// [Run] has clients ask at random and records the history, [Check] looks for an
+// order that explains it. Windows and leases are much longer than a history, so
+// that time plays no part but that the instants of charges grow.
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Kind is what an Op does.
+type Kind string
+
+// The kinds of Op.
+const (
+	Charge  Kind = "charge" // with a lease, if the Op has one
+	Settle  Kind = "settle"
+	Release Kind = "release"
+	Status  Kind = "status"
+)
+
+// Op is one thing asked of a budget.
+type Op struct {
+	Kind   Kind
+	Budget string
+	ID     string
+	Units  int64
+	Lease  bool
+}
+
+// Answer is what a store said. The zero Answer says that the outcome is
+// unknown, or that nothing was done: the same Op has to be sent again.
+type Answer struct {
+	Known    bool
+	Result   budget.Result       // of a charge
+	Finish   budget.FinishResult // of a settlement or a release
+	Replayed bool
+	Units    int64
+	At       int64
+	// Limit and Remaining are those of a decision on a charge.
+	Limit     int
+	Remaining int64
+	// Used is what a status shows, limit by limit.
+	Used [3]int64
+}
+
+// Limits are those that all clients of a history use: units and calls over a
+// day, and open reservations.
+func Limits(units, open int64) []budget.Limit {
+	return []budget.Limit{
+		{Name: "units", Limit: units, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+		{Name: "calls", Limit: budget.MaxUnits, Counts: budget.CountCalls, Window: budget.RollingWindow(24 * time.Hour)},
+		{Name: "open", Limit: open, Counts: budget.CountCalls, Window: budget.ConcurrentWindow()},
+	}
+}
+
+// leaseLength is much longer than a history.
+const leaseLength = 12 * time.Hour
+
+// Ask asks a store once, with a deadline past which nothing may be charged. Its
+// error is one that no repeating mends.
+func Ask(store budget.Store, limits []budget.Limit, op Op, timeout time.Duration) (Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	now := time.Now()
+	var a Answer
+	var err error
+	switch op.Kind {
+	case Charge:
+		a, err = charge(ctx, store, limits, op, now)
+	case Status:
+		var view budget.View
+		view, err = store.Look(ctx, budget.Look{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits})
+		for i, l := range view.Limits {
+			a.Used[i] = l.Used
+		}
+	default:
+		var done budget.Finished
+		done, err = store.Finish(ctx, budget.Finish{
+			Budget: op.Budget, Now: now.UnixMicro(), ID: op.ID, Release: op.Kind == Release, Units: op.Units, Deadline: now.Add(timeout),
+		})
+		if done.Result == budget.FinishLate {
+			return Answer{}, nil
+		}
+		a = Answer{Finish: done.Result, Replayed: done.Replayed, At: done.At}
+	}
+	switch {
+	case errors.Is(err, budget.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return Answer{}, nil
+	case err != nil:
+		return Answer{}, fmt.Errorf("%s %s of %s: %w", op.Kind, op.ID, op.Budget, err)
+	}
+	a.Known = a.Result != budget.Late && a.Result != budget.Interrupted && a.Result != budget.OutcomeUnknown
+	return a, nil
+}
+
+func charge(ctx context.Context, store budget.Store, limits []budget.Limit, op Op, now time.Time) (Answer, error) {
+	deadline, _ := ctx.Deadline()
+	item := budget.Item{ID: op.ID, Operation: "op", Units: op.Units, Deadline: deadline}
+	if op.Lease {
+		item.Lease = leaseLength.Microseconds()
+	}
+	got, err := store.Decide(ctx, budget.Batch{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits, Items: []budget.Item{item}})
+	if err != nil {
+		return Answer{}, err
+	}
+	d := got.Items[0]
+	return Answer{Result: d.Result, Replayed: d.Replayed, Units: d.Units, At: d.At, Limit: d.Limit, Remaining: d.Remaining}, nil
+}

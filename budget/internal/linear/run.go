@@ -1,0 +1,178 @@
+package linear
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Plan is what clients are to do.
+type Plan struct {
+	Seed    uint64
+	Clients int
+	Ops     int // of all clients together
+	Budgets []string
+	Limits  []budget.Limit
+	// Try sends an Op once, for a client. The outcome may be unknown.
+	Try func(client int, op Op) (Answer, error)
+	// Before is called before the Op of this number, by one client at a time.
+	Before func(n int)
+	// Unknown is called when an outcome was not known.
+	Unknown func()
+	// Heal ends the faults; it is called before each budget's last status.
+	Heal func()
+}
+
+// mostTries is how often an Op is sent at most: the faults pass.
+const mostTries = 500
+
+// Seed is a random one, or QUOTACTL_LINEAR_SEED. The test prints it.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("QUOTACTL_LINEAR_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("QUOTACTL_LINEAR_SEED: %v: use a number", err)
+		}
+	}
+	t.Logf("seed %d (QUOTACTL_LINEAR_SEED repeats what is asked and which faults there are)", seed)
+	return seed
+}
+
+// History is what was asked and answered.
+type History struct {
+	limits []budget.Limit
+	ops    []porcupine.Operation
+	// Tries is how often Ops were sent, Unknown after how many of these the
+	// outcome was not known.
+	Tries, Unknown int64
+}
+
+// Run has the clients ask at random. An Op whose outcome is unknown is sent again,
+// the same, until it is known, and is one Op from its first sending to its last
+// answer.
+func Run(t testing.TB, p Plan) *History {
+	t.Helper()
+	r := &runner{Plan: p, began: time.Now(), ids: map[string][]Op{}}
+	each := make([][]porcupine.Operation, p.Clients)
+	failed := make([]error, p.Clients)
+	var all sync.WaitGroup
+	for c := range p.Clients {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(p.Seed, uint64(c)))
+			for {
+				n := r.n.Add(1)
+				if n > int64(p.Ops) || r.failed.Load() {
+					return
+				}
+				r.before(int(n))
+				o, err := r.do(c, r.op(rng, n))
+				if err != nil {
+					r.failed.Store(true)
+					failed[c] = err
+					return
+				}
+				each[c] = append(each[c], o)
+			}
+		})
+	}
+	all.Wait()
+	if p.Heal != nil {
+		p.Heal()
+	}
+	h := &History{limits: p.Limits, ops: slices.Concat(each...)}
+	for _, name := range p.Budgets {
+		o, err := r.do(0, Op{Kind: Status, Budget: name})
+		failed = append(failed, err)
+		h.ops = append(h.ops, o)
+	}
+	for _, err := range failed {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Tries, h.Unknown = r.tries.Load(), r.unknown.Load()
+	return h
+}
+
+type runner struct {
+	Plan
+	began             time.Time
+	n, tries, unknown atomic.Int64
+	failed            atomic.Bool
+
+	turn sync.Mutex // of Before
+	mu   sync.Mutex // guards ids
+	ids  map[string][]Op
+}
+
+func (r *runner) before(n int) {
+	if r.Before != nil {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+		r.Before(n)
+	}
+}
+
+// do sends an Op until its outcome is known.
+func (r *runner) do(client int, op Op) (porcupine.Operation, error) {
+	o := porcupine.Operation{ClientId: client, Input: asked{Op: op}, Call: int64(time.Since(r.began))}
+	for range mostTries {
+		r.tries.Add(1)
+		a, err := r.Try(client, op)
+		if err != nil {
+			return o, err
+		}
+		if a.Known {
+			o.Output, o.Return = a, int64(time.Since(r.began))
+			return o, nil
+		}
+		r.unknown.Add(1)
+		if r.Plan.Unknown != nil {
+			r.Plan.Unknown()
+		}
+		if op.Kind == Status { // it changes nothing: only its last sending counts
+			o.Call = int64(time.Since(r.began))
+		}
+	}
+	return o, fmt.Errorf("%+v was sent %d times and its outcome is still unknown", op, mostTries)
+}
+
+// op is a random Op: half of them new charges, the others look or meet charges of
+// any client, some still on their way.
+func (r *runner) op(rng *rand.Rand, n int64) Op {
+	op := Op{Kind: Charge, Budget: r.Budgets[rng.IntN(len(r.Budgets))], ID: fmt.Sprint("id-", n), Units: rng.Int64N(10), Lease: rng.IntN(3) == 0}
+	what := rng.IntN(100)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.ids[op.Budget]
+	if what < 20 {
+		return Op{Kind: Status, Budget: op.Budget}
+	}
+	if what < 70 || len(known) == 0 {
+		r.ids[op.Budget] = append(known, op)
+		return op
+	}
+	old := known[max(0, len(known)-1-rng.IntN(12))]
+	switch {
+	case what < 78: // the same again, or another call with its id
+		if rng.IntN(3) == 0 {
+			old.Units++
+		}
+		return old
+	case what < 90:
+		return Op{Kind: Settle, Budget: op.Budget, ID: old.ID, Units: max(0, old.Units-rng.Int64N(3))}
+	}
+	return Op{Kind: Release, Budget: op.Budget, ID: old.ID}
+}
