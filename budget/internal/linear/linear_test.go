@@ -67,7 +67,12 @@ func TestModelIsLinearizable(t *testing.T) {
 }
 
 func TestWithoutIDsIsFlagged(t *testing.T) {
-	CheckFlagged(t, Run(t, plan(t, WithoutIDs(newLossy()))))
+	p := plan(t, WithoutIDs(newLossy()))
+	p.ChargesOnly = true
+	CheckFlagged(t, Run(t, p))
+	p = plan(t, newLossy()) // which it is for the lost ids only
+	p.ChargesOnly = true
+	Check(t, Run(t, p))
 }
 
 func TestLaggingStatusIsFlagged(t *testing.T) {

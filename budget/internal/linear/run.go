@@ -23,6 +23,8 @@ type Plan struct {
 	Ops     int // of all clients together
 	Budgets []string
 	Limits  []budget.Limit
+	// ChargesOnly: plain charges, each with an id of its own, and looks.
+	ChargesOnly bool
 	// Try sends an Op once, for a client. The outcome may be unknown.
 	Try func(client int, op Op) (Answer, error)
 	// Before is called before the Op of this number, by one client at a time.
@@ -159,6 +161,10 @@ func (r *runner) op(rng *rand.Rand, n int64) Op {
 	known := r.ids[op.Budget]
 	if what < 20 {
 		return Op{Kind: Status, Budget: op.Budget}
+	}
+	if r.ChargesOnly {
+		op.Lease = false
+		return op
 	}
 	if what < 70 || len(known) == 0 {
 		r.ids[op.Budget] = append(known, op)
