@@ -27,13 +27,13 @@ func (s *soakLane) begin() {
 		panic(err) // of constants
 	}
 	micro := func(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
-	units := int64(s.most) * (8 + s.rng.Int64N(32))
+	units := int64(s.most) * (20 + s.rng.Int64N(80))
 	every := []string{"!" + soakProbe}
 	s.limits = []budget.Limit{
 		{Name: "long", Limit: units, Counts: budget.CountUnits, Window: budget.RollingWindow(micro(long)), Operations: every},
-		{Name: "short", Limit: units/8 + s.rng.Int64N(units), Counts: budget.CountUnits, Window: budget.RollingWindow(micro(short)), Operations: []string{"videos"}},
+		{Name: "short", Limit: units/4 + s.rng.Int64N(units), Counts: budget.CountUnits, Window: budget.RollingWindow(micro(short)), Operations: []string{"videos"}},
 		{Name: "reset", Limit: units/2 + s.rng.Int64N(2*units), Counts: budget.CountUnits, Window: budget.CalendarWindow(reset), Operations: every},
-		{Name: "slots", Limit: int64(s.most)/2 + s.rng.Int64N(int64(s.most)), Counts: budget.CountCalls, Window: budget.CoarseWindow(micro(hour), micro(slot)), Operations: []string{"search"}},
+		{Name: "slots", Limit: int64(s.most) + s.rng.Int64N(2*int64(s.most)), Counts: budget.CountCalls, Window: budget.CoarseWindow(micro(hour), micro(slot)), Operations: []string{"search"}},
 		{Name: "open", Limit: 3 + s.rng.Int64N(60), Counts: budget.CountCalls, Window: budget.ConcurrentWindow(), Operations: every},
 		{Name: "probes", Limit: budget.MaxUnits, Counts: budget.CountCalls, Window: budget.RollingWindow(micro(long)), Operations: []string{soakProbe}},
 	}
@@ -73,6 +73,12 @@ func (s *soakLane) pass() {
 		s.now += 20*minute + s.rng.Int64N(2*hour)
 	case s.rng.IntN(50) == 0: // a clock that is set back
 		s.now -= s.rng.Int64N(minute)
+	}
+	// Ids are held as of a calendar's last use, so that those of a day end with
+	// the first batch that begins after it: batches that cross midnight in several
+	// steps may come to it either way.
+	if day := 24 * hour; s.ledger.limits[2].period == day && s.now%day > day-second {
+		s.now += second
 	}
 }
 
