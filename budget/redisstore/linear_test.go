@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/internal/linear"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
 // linearTimeout is short: a swallowed reply costs its client as much.
@@ -16,9 +17,9 @@ const linearTimeout = 100 * time.Millisecond
 
 // linearPlan is a history's plan on a server behind a proxy that spoils replies;
 // each client has a store of its own, as on machines of their own.
-func linearPlan(t *testing.T, server *server, seed uint64, fault func(budget.Store) budget.Store) (linear.Plan, *faultyProxy) {
+func linearPlan(t *testing.T, server *redistest.Server, seed uint64, fault func(budget.Store) budget.Store) (linear.Plan, *faultyProxy) {
 	t.Helper()
-	proxy := startFaultyProxy(t, server.addr, seed)
+	proxy := startFaultyProxy(t, server.Addr, seed)
 	plan := linear.Plan{
 		Seed: seed, Clients: 6, Ops: 300, Budgets: []string{"up/a", "up/b"}, Limits: linear.Limits(250, 5),
 		Heal: func() { proxy.spoils.Store(false) },
@@ -40,15 +41,13 @@ func sound(store budget.Store) budget.Store { return store }
 func TestLinearizable(t *testing.T) {
 	seed := linear.Seed(t)
 	for round := range uint64(3) {
-		server := startServer(t)
+		server := redistest.Start(t)
 		plan, proxy := linearPlan(t, server, seed+round, sound)
-		admin := server.client()
+		admin := server.Client()
 		var stopped atomic.Bool
 		goOn := func() {
 			if stopped.Swap(false) {
-				if err := server.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-					t.Error(err)
-				}
+				server.Signal(syscall.SIGCONT)
 			}
 		}
 		plan.Unknown = goOn // a client has given up, others are about to
@@ -64,7 +63,7 @@ func TestLinearizable(t *testing.T) {
 				err = admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err()
 			case 30:
 				stopped.Store(true)
-				err = server.cmd.Process.Signal(syscall.SIGSTOP)
+				server.Signal(syscall.SIGSTOP)
 			}
 			if err != nil {
 				t.Errorf("fault %d: %v", n, err)
@@ -78,35 +77,35 @@ func TestLinearizable(t *testing.T) {
 			t.Fatal("hardly any fault: the test shows nothing")
 		}
 		linear.Check(t, h)
-		server.kill()
+		server.Kill()
 		_ = admin.Close()
 	}
 }
 
 // What a store without ids would do under the same lost replies is seen.
 func TestWithoutIDsIsNotLinearizable(t *testing.T) {
-	plan, _ := linearPlan(t, startServer(t), linear.Seed(t), linear.WithoutIDs)
+	plan, _ := linearPlan(t, redistest.Start(t), linear.Seed(t), linear.WithoutIDs)
 	plan.ChargesOnly = true
 	linear.CheckFlagged(t, linear.Run(t, plan))
 }
 
 // And what a status that lags would.
 func TestLaggingStatusIsNotLinearizable(t *testing.T) {
-	plan, _ := linearPlan(t, startServer(t), linear.Seed(t), linear.Lagging)
+	plan, _ := linearPlan(t, redistest.Start(t), linear.Seed(t), linear.Lagging)
 	linear.CheckFlagged(t, linear.Run(t, plan))
 }
 
 // restarts has the server killed and started anew on the way.
-func restarts(t *testing.T, server *server) *linear.History {
+func restarts(t *testing.T, server *redistest.Server) *linear.History {
 	t.Helper()
 	plan, _ := linearPlan(t, server, linear.Seed(t), sound)
 	plan.Before = func(n int) {
 		if n%100 != 50 {
 			return
 		}
-		server.kill()
-		server.ended()
-		if !server.start() {
+		server.Kill()
+		server.Ended()
+		if !server.Start() {
 			t.Error("redis-server does not start again")
 		}
 	}
@@ -115,10 +114,10 @@ func restarts(t *testing.T, server *server) *linear.History {
 
 // A server that is killed and keeps a log has lost nothing that it answered.
 func TestLinearizableOverRestarts(t *testing.T) {
-	linear.Check(t, restarts(t, startServer(t, "--appendonly", "yes", "--appendfsync", "always")))
+	linear.Check(t, restarts(t, redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")))
 }
 
 // One that keeps none is seen to have.
 func TestRestartsWithoutLogAreNotLinearizable(t *testing.T) {
-	linear.CheckFlagged(t, restarts(t, startServer(t)))
+	linear.CheckFlagged(t, restarts(t, redistest.Start(t)))
 }
