@@ -27,17 +27,21 @@ type answer struct {
 	status int64
 	now    int64
 	rest   []any
+	unsure bool // an earlier attempt, not answered, may have been applied
 }
 
 // ask runs a script on a ledger. Where the script only wants to be asked again
 // with more knowledge, the answer has its status and the knowledge is kept;
-// what ends the call is an error.
-func (s *Store) ask(ctx context.Context, doing, name string, sc script, keys []string, args []any) (answer, error) {
-	reply, err := s.run(ctx, sc, keys, args...).Slice()
+// what ends the call is an error. The arguments are made as [Store.attempts] says.
+func (s *Store) ask(ctx context.Context, doing, name string, sc script, keys []string, args func(until time.Time) []any) (answer, error) {
+	cmd, unsure := s.attempts(ctx, sc, keys, args)
+	reply, err := cmd.Slice()
 	if err != nil {
 		return answer{}, s.fault(doing+" "+name, err)
 	}
-	return s.read(doing, name, reply)
+	a, err := s.read(doing, name, reply)
+	a.unsure = unsure
+	return a, err
 }
 
 // read takes a reply apart; ask tells what becomes of it.

@@ -94,11 +94,14 @@ func giveUp(ctx context.Context, deadline time.Time, callerNow int64, began time
 	if deadline.IsZero() {
 		return until
 	}
-	own := began.Add(time.Duration(deadline.UnixMicro()-callerNow) * time.Microsecond)
-	if own.Before(until) {
-		return own
+	return earlier(until, began.Add(time.Duration(deadline.UnixMicro()-callerNow)*time.Microsecond))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
 	}
-	return until
+	return a
 }
 
 // serverTimes puts local instants on the clock of a budget's server, at least 1:

@@ -23,7 +23,7 @@ type batch struct {
 	around   int64       // the instant for which calendar periods are sent
 	open     []int       // items without a decision yet
 	progress []string
-	retried  []bool // found late by an old idea of the server's clock
+	unsure   bool // an attempt for what is open, not answered, may have been applied
 	decided  budget.Decisions
 
 	mode   purpose
@@ -61,14 +61,14 @@ func (s *Store) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, e
 		case err != nil: // what was decided stands
 			return run.rest(budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}), nil
 		}
-		return run.rest(budget.Decision{Result: budget.Interrupted, Limit: -1}), nil
+		return run.rest(run.outOfTime(budget.Interrupted)), nil
 	}
 }
 
 func (s *Store) newBatch(ctx context.Context, b budget.Batch, began time.Time) *batch {
 	run := &batch{
 		store: s, Batch: b, around: b.Now,
-		until: make([]time.Time, len(b.Items)), progress: make([]string, len(b.Items)), retried: make([]bool, len(b.Items)),
+		until: make([]time.Time, len(b.Items)), progress: make([]string, len(b.Items)),
 		decided: budget.Decisions{Items: make([]budget.Decision, len(b.Items))},
 	}
 	for i, item := range b.Items {
@@ -79,6 +79,15 @@ func (s *Store) newBatch(ctx context.Context, b budget.Batch, began time.Time) *
 		run.around = time.Now().UnixMicro() + offset
 	}
 	return run
+}
+
+// outOfTime is the answer for an item that the time did not suffice for, which
+// is a promise that nothing was charged only where every attempt was answered.
+func (b *batch) outOfTime(result budget.Result) budget.Decision {
+	if b.unsure {
+		return budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: lostAnswer(b.doing() + " " + b.Budget)}
+	}
+	return budget.Decision{Result: result, Limit: -1}
 }
 
 // rest answers the items that the time did not suffice for.
@@ -96,7 +105,9 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 	if b.mode != deciding && b.mode != looking {
 		had, r, added = b.lost.registry(had, b.Limits, b.mode)
 	}
-	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, b.keys(r), b.args(had, r, added))
+	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, b.keys(r), func(attempt time.Time) []any {
+		return b.args(had, r, added, attempt)
+	})
 	if err != nil {
 		return false, err
 	}
@@ -109,7 +120,7 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 
 // read takes in what a run of the script answered. True when all is decided.
 func (b *batch) read(a answer) (bool, error) {
-	b.decided.Now, b.status = a.now, a.status
+	b.decided.Now, b.status, b.unsure = a.now, a.status, b.unsure || a.unsure
 	switch a.status {
 	case statusPeriods:
 		b.around = numberAt(a.rest, 0)
@@ -162,11 +173,13 @@ func (b *batch) take(i int, answer []any, now int64) bool {
 	case result == resultAgain, result == resultDamaged:
 		b.progress[i] = text(answer, 5)
 		return false
-	case budget.Result(result) == budget.Late && !b.retried[i] && time.Now().Before(b.until[i]):
-		// It was in time here: what was known of the server's clock is old.
-		b.retried[i] = true
+	case budget.Result(result) == budget.Late && time.Now().Before(b.until[i]):
+		// Late for its attempt alone, or by an old idea of the server's clock.
 		b.store.learnAnew(b.Budget, now)
 		return false
+	case budget.Result(result) == budget.Late:
+		b.decided.Items[i] = b.outOfTime(budget.Late)
+		return true
 	}
 	b.decided.Items[i] = b.decision(b.Items[i], budget.Result(result), answer)
 	return true
@@ -219,8 +232,9 @@ func (b *batch) openItems() []budget.Item {
 }
 
 // args are the arguments of charge.lua, whose head tells them: had is what the
-// ledger is thought to know, r that with the operations that are added.
-func (b *batch) args(had, r registry, added []string) []any {
+// ledger is thought to know, r that with the operations that are added. None is
+// charged past the attempt's end.
+func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 	shapes := shapesOf(b.Limits, b.around)
 	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(b.mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At}
 	args = append(append(args, shapes.windows...), shapes.meters...)
@@ -243,7 +257,7 @@ func (b *batch) args(had, r registry, added []string) []any {
 		if item.Recorded {
 			age = item.Age
 		}
-		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, serverTime(b.until[i]), age, labelText(item.Labels), b.progress[i])
+		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, serverTime(earlier(b.until[i], attempt)), age, labelText(item.Labels), b.progress[i])
 		for _, limit := range b.Limits {
 			if limit.Checks(item) {
 				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))

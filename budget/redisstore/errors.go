@@ -22,6 +22,9 @@ func (s *Store) fault(doing string, err error) error {
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%s in Redis: %w", doing, budget.ErrClosed)
 	}
+	if s.cluster && hasAnyCode(err, moving) {
+		return fmt.Errorf("%s in Redis: %w: its slot is moving: %w", doing, budget.ErrUnavailable, err)
+	}
 	for _, known := range []struct{ code, advice string }{
 		{"WRONGPASS", "mend the user or password, password_env or password_file"},
 		{"NOAUTH", "give the password, by password_env or password_file"},
@@ -44,6 +47,12 @@ func (s *Store) fault(doing string, err error) error {
 		return wrap(budget.ErrStoreConfig, "the server does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later")
 	}
 	return fmt.Errorf("%s in Redis: %w: %w", doing, budget.ErrUnavailable, err)
+}
+
+// lostAnswer says that an attempt may have been applied, and that the time did
+// not suffice to learn it.
+func lostAnswer(doing string) error {
+	return fmt.Errorf("%s in Redis: %w: an answer was lost, and the time was over before another came; send the same id again to know the outcome", doing, budget.ErrUnavailable)
 }
 
 // isAnswer reports whether the server said it, not the network.

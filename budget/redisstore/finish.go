@@ -24,25 +24,27 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 	if f.Release {
 		verb = "r"
 	}
-	for again := false; ; {
+	unsure := false
+	for {
 		r := s.registry(f.Budget)
-		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.finish, s.keys(f.Budget, r), []any{r.sig, f.Now, f.ID, verb, f.Units, s.serverTimes(f.Budget)(until), f.Age})
+		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.finish, s.keys(f.Budget, r), func(attempt time.Time) []any {
+			return []any{r.sig, f.Now, f.ID, verb, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age}
+		})
 		if err == nil && a.status == statusDone && !finishRest(a.rest) {
 			err = s.strange("finish a reservation of "+f.Budget, a.rest)
 		}
 		if err != nil {
 			return budget.Finished{}, err
 		}
-		if late := budget.FinishResult(numberAt(a.rest, 0)) == budget.FinishLate; a.status == statusDone && late && !again && time.Now().Before(until) {
-			again = true // it was in time here: what was known of the clock is old
-			s.learnAnew(f.Budget, a.now)
-			continue
-		}
-		if a.status == statusDone {
-			return budget.Finished{
-				Result: budget.FinishResult(numberAt(a.rest, 0)), Replayed: numberAt(a.rest, 1) == 1,
-				At: numberAt(a.rest, 2), Now: a.now,
-			}, nil
+		unsure = unsure || a.unsure
+		result := budget.FinishResult(numberAt(a.rest, 0))
+		switch late := a.status == statusDone && result == budget.FinishLate; {
+		case late && time.Now().Before(until):
+			s.learnAnew(f.Budget, a.now) // late for its attempt, or by an old idea of the clock
+		case late && unsure:
+			return budget.Finished{}, lostAnswer("finish a reservation of " + f.Budget)
+		case a.status == statusDone:
+			return budget.Finished{Result: result, Replayed: numberAt(a.rest, 1) == 1, At: numberAt(a.rest, 2), Now: a.now}, nil
 		}
 		if ctx.Err() != nil {
 			return budget.Finished{}, fmt.Errorf("finish a reservation of %s in Redis: %w: out of time", f.Budget, budget.ErrUnavailable)

@@ -41,11 +41,13 @@ type Store struct {
 	client  redis.UniversalClient
 	prefix  string
 	timeout time.Duration
+	cluster bool
 	scripts scripts
 	// testClock, when set, is sent as every script's last argument to a clock
 	// snippet that reads it; see export_test.go.
 	testClock func() int64
 	maxSteps  int
+	pace      pace
 
 	mu      sync.Mutex // guards all below
 	ledgers map[string]*known
@@ -89,7 +91,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 		target.password = o.Password
 	}
 	return &Store{
-		client: target.client(o.Timeout), prefix: o.Prefix, timeout: o.Timeout,
+		client: target.client(o.Timeout), prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
 		scripts: newScripts(lua.With(clock)), maxSteps: maxSteps, ledgers: map[string]*known{},
 	}, nil
 }

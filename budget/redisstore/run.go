@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,47 +54,70 @@ const (
 	lastWait  = 50 * time.Millisecond
 )
 
-// attempts is how many times a script is sent within the store's timeout when no
-// reply comes: a reply that was lost is asked for again, on another connection.
-// The server that is only slow runs it no more often than that.
-const attempts = 2.5
-
-// run runs a script, sent again within the context's deadline when its reply does
-// not come in an attempt's time, or the fault is one that passes. That is safe for
-// every script: charges carry ids, and the others say the same when they are said
-// twice.
+// run runs a script whose arguments do not depend on the attempt.
 func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) *redis.Cmd {
-	if s.testClock != nil {
-		args = append(args, strconv.FormatInt(s.testClock(), 10))
-	}
+	cmd, _ := s.attempts(ctx, sc, keys, func(time.Time) []any { return args })
+	return cmd
+}
+
+// attempts runs a script, sent again on another connection within the context's
+// deadline when no answer came in this attempt's share of the time, or the fault
+// is one that passes. That is safe for every script: charges carry ids, and the
+// others say the same when they are said twice.
+//
+// The arguments are made for each attempt from the instant at which it is given
+// up. A script that decides refuses past it, so that nothing of an attempt
+// happens once the next is under way: that one's answer is the truth of both.
+//
+// Unsure tells that an attempt without an answer went before the one that
+// answered, and may have been applied.
+func (s *Store) attempts(ctx context.Context, sc script, keys []string, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
+	end, _ := ctx.Deadline() // Store.begin has set it
+	whole := time.Until(end)
+	share, answered := s.pace.share(whole), false
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		cmd, timedOut := s.attempt(ctx, sc, keys, args)
+		began := time.Now()
+		until := shareEnd(began, share, end)
+		cmd = s.once(ctx, until, sc, keys, args(until))
+		err := cmd.Err()
+		if err == nil || isAnswer(err) {
+			answered = true
+			s.pace.took(time.Since(began))
+		}
 		switch {
-		case timedOut && ctx.Err() == nil:
-			continue
-		case !passes(cmd.Err()):
-			return cmd
+		case !s.passes(err):
+			return cmd, unsure
+		case mayBeApplied(err):
+			unsure = true
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
+			if time.Now().Before(end) {
+				continue
+			}
 		case <-ctx.Done():
 			timer.Stop()
-			return cmd
 		}
+		if !answered && timedOut(err) {
+			s.pace.tooSlow(whole)
+		}
+		return cmd, unsure
 	}
 }
 
-// attempt sends a script once, and tells whether its time ran out.
-func (s *Store) attempt(ctx context.Context, sc script, keys []string, args []any) (cmd *redis.Cmd, timedOut bool) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(float64(s.timeout)/attempts))
+// once is one attempt, given up at until.
+func (s *Store) once(ctx context.Context, until time.Time, sc script, keys []string, args []any) *redis.Cmd {
+	if s.testClock != nil {
+		args = append(args, strconv.FormatInt(s.testClock(), 10))
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	cmd = s.send(ctx, "evalsha", sc.sha, keys, args)
+	cmd := s.send(ctx, "evalsha", sc.sha, keys, args)
 	if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
 		cmd = s.send(ctx, "eval", sc.text, keys, args)
 	}
-	var timeout net.Error
-	return cmd, errors.Is(cmd.Err(), context.DeadlineExceeded) || errors.As(cmd.Err(), &timeout) && timeout.Timeout()
+	return cmd
 }
 
 // send sends one command.
@@ -115,25 +141,44 @@ func (s *Store) send(ctx context.Context, verb, text string, keys []string, args
 	return cmd
 }
 
-// passes reports whether a fault may be gone in a moment: a connection that the
-// server or a middlebox had closed, a failover, a resharding. A refused
-// connection is not among them: it costs nothing to know and is answered at
-// once.
-func passes(err error) bool {
+// passes reports whether a fault may be gone in a moment: an answer that did not
+// come, a connection that the server or a middlebox had closed, a failover, a
+// resharding. A connection that cannot be made is not among them: a refused one
+// costs nothing to know, and connecting has a time of its own.
+func (s *Store) passes(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, redis.ErrClosed):
+	case err == nil, errors.Is(err, redis.ErrClosed), errors.Is(err, context.Canceled), notConnected(err):
 		return false
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return true
-	case strings.Contains(err.Error(), "connection reset by peer"), strings.Contains(err.Error(), "broken pipe"):
-		return true
+	case isAnswer(err):
+		return hasAnyCode(err, passing) || s.cluster && hasAnyCode(err, moving)
 	}
-	for _, code := range []string{"LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"} {
-		if hasCode(err, code) {
-			return true
-		}
-	}
-	return false
+	return timedOut(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// What servers answer while they fail over or slots move.
+var passing = []string{"LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"}
+
+// What reaches the store of a cluster when slots move faster than the client
+// library follows.
+var moving = []string{"MOVED", "ASK"}
+
+// mayBeApplied reports whether a command that failed so may have been run.
+func mayBeApplied(err error) bool { return err != nil && !isAnswer(err) && !notConnected(err) }
+
+func notConnected(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// timedOut reports that the time of an attempt ran out: the library's own
+// timeouts come later.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout)
+}
+
+func hasAnyCode(err error, codes []string) bool {
+	return slices.ContainsFunc(codes, func(code string) bool { return hasCode(err, code) })
 }
 
 // hasCode reports whether the server answered with an error of this code.

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -22,7 +23,9 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 			return budget.SpentView{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, budget.ErrUnavailable)
 		}
 		r := s.registry(q.Budget)
-		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, s.keys(q.Budget, r), []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came})
+		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, s.keys(q.Budget, r), func(time.Time) []any {
+			return []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came}
+		})
 		if err != nil {
 			return budget.SpentView{}, err
 		}
