@@ -4,11 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 )
 
@@ -29,6 +32,11 @@ type conn struct {
 // is made gets the mode of path.lock, which must be there: SQLite looks at that
 // itself, and gives -wal and -shm the mode of the file, whatever the umask.
 func connect(ctx context.Context, path string, busy time.Duration, readOnly bool) (*conn, error) {
+	if !readOnly {
+		if err := checkWritable(path); err != nil {
+			return nil, err
+		}
+	}
 	query := url.Values{"_pragma": {
 		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
 		"synchronous(FULL)",
@@ -49,6 +57,19 @@ func connect(ctx context.Context, path string, busy time.Duration, readOnly bool
 		return nil, errors.Join(err, db.Close())
 	}
 	return &conn{db: db, raw: raw, stmts: map[string]*sql.Stmt{}}, nil
+}
+
+// checkWritable refuses files that this user may not write to. SQLite would open
+// them to read, and leave files of the same mode beside them, which still stood
+// in the way once the file itself may be written to.
+func checkWritable(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		err := unix.Faccessat(unix.AT_FDCWD, path+suffix, unix.W_OK, unix.AT_EACCESS)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return &os.PathError{Op: "write to", Path: path + suffix, Err: err}
+		}
+	}
+	return nil
 }
 
 func (c *conn) close() error {

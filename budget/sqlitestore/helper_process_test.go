@@ -15,7 +15,9 @@ const helperVariable = "QUOTACTL_SQLITE_HELPER"
 
 // helperRoles are what such a process may be there for.
 var helperRoles = map[string]func(orders string) error{
-	"kill": chargeUntilKilled,
+	"kill":  chargeUntilKilled,
+	"quota": chargeOnFullDisk,
+	"user":  openAsAnotherUser,
 }
 
 // asHelper does what this process was started for, if it was.

@@ -1,0 +1,74 @@
+package sqlitestore_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// A disk that is full, and one that comes to be read-only, where this user may
+// mount one; the tests above show the same of the store without that right.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
+		t.Logf("no file system may be mounted here: %v", err)
+		return
+	}
+	defer func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	path, filler := filepath.Join(dir, "q.db"), filepath.Join(dir, "filler")
+	fill := func() error {
+		err := os.WriteFile(filler, make([]byte, 17<<20), 0o600)
+		if !errors.Is(err, unix.ENOSPC) {
+			return fmt.Errorf("fill the disk: %v, want ENOSPC", err)
+		}
+		return nil
+	}
+	if err := throughFullDisk(path, fill, func() error { return os.Remove(filler) }, "make room"); err != nil {
+		t.Error(err)
+	}
+	isWhole(t, path)
+
+	// Where there is no room from the beginning nothing can be opened, until there is.
+	if err := fill(); err != nil {
+		t.Fatal(err)
+	}
+	openFails(t, filepath.Join(dir, "new.db"), budget.ErrUnavailable, "make room")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	store, err := standing(filepath.Join(dir, "new.db"))
+	if err == nil {
+		_, err = fillUntil(store, "a", 1)
+		err = errors.Join(err, store.Close())
+	}
+	if err != nil {
+		t.Errorf("once there is room: %v", err)
+	}
+
+	// Remounted read-only the file is refused, and serves again when that is over.
+	before := query[int](t, path, "SELECT count(*) FROM entry")
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	openFails(t, path, budget.ErrStoreConfig, "writable")
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	if store, err = standing(path); err != nil {
+		t.Fatal(err)
+	}
+	used, err := usedOf(store)
+	if err := errors.Join(err, store.Close()); err != nil || used != int64(before) {
+		t.Errorf("used %d (%v), want the %d of before", used, err, before)
+	}
+}

@@ -1,0 +1,163 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// fillUntil charges until an error, which it returns with how many were granted.
+func fillUntil(store *sqlitestore.Store, prefix string, most int) (granted int, err error) {
+	for ; granted < most; granted++ {
+		id := fmt.Sprint(prefix, granted)
+		// Ids and labels take room, so that few charges fill a page.
+		i := budget.Item{ID: id, Operation: "op", Units: 1, Labels: budget.Labels{Job: strings.Repeat("j", 60), Region: id, Run: strings.Repeat("r", 50) + id}}
+		got, err := store.Decide(context.Background(), budget.Batch{Budget: name, Now: noon, Limits: []budget.Limit{rolling(budget.MaxUnits, day)}, Items: []budget.Item{i}})
+		if err != nil {
+			return granted, err
+		}
+		if got.Items[0].Result != budget.Granted || got.Items[0].Replayed {
+			return granted, fmt.Errorf("charge %s: %+v", id, got.Items[0])
+		}
+	}
+	return granted, nil
+}
+
+// usedOf is what the ledger has counted of them.
+func usedOf(store *sqlitestore.Store) (int64, error) {
+	view, err := store.Look(context.Background(), budget.Look{Budget: name, Now: noon, Limits: []budget.Limit{rolling(budget.MaxUnits, day)}})
+	if err != nil {
+		return 0, err
+	}
+	return view.Limits[0].Used, nil
+}
+
+// standing is a store whose clock stands.
+func standing(path string) (*sqlitestore.Store, error) {
+	return sqlitestore.OpenWithClock(context.Background(), path, sqlitestore.Options{}, func() int64 { return noon })
+}
+
+// throughFullDisk fills a store until the disk is full, twice, and wants each
+// time a refusal that says what to do, nothing charged by it, and the same store
+// to go on once there is room.
+func throughFullDisk(path string, fill, empty func() error, says string) error {
+	store, err := standing(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }()
+	total, err := fillUntil(store, "first-", 20)
+	if err != nil {
+		return fmt.Errorf("while there is room: %w", err)
+	}
+	for round := range 2 {
+		if err := fill(); err != nil {
+			return err
+		}
+		const most = 100_000
+		prefix := fmt.Sprint("round-", round, "-")
+		granted, err := fillUntil(store, prefix, most)
+		total += granted
+		if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, budget.ErrDamaged) || !strings.Contains(err.Error(), says) {
+			return fmt.Errorf("round %d: after %d charges: %w, want ErrUnavailable that says %q", round, granted, err, says)
+		}
+		if used, err := usedOf(store); err != nil || used != int64(total) {
+			return fmt.Errorf("round %d: used %d on a full disk, %v; want %d", round, used, err, total)
+		}
+		if err := empty(); err != nil {
+			return err
+		}
+		// The id that was refused is charged, once, by the same store.
+		again, err := fillUntil(store, prefix+"again-", 20)
+		total += again
+		if err != nil {
+			return fmt.Errorf("round %d: once there is room again: %w", round, err)
+		}
+		late, err := store.Decide(context.Background(), budget.Batch{
+			Budget: name, Now: noon, Limits: []budget.Limit{rolling(budget.MaxUnits, day)}, Items: []budget.Item{item(fmt.Sprint(prefix, granted), 1)},
+		})
+		if err != nil || late.Items[0].Result != budget.Granted || late.Items[0].Replayed {
+			return fmt.Errorf("round %d: the charge that was refused: %+v, %v", round, late, err)
+		}
+		total++
+		if used, err := usedOf(store); err != nil || used != int64(total) {
+			return fmt.Errorf("round %d: used %d once there is room again, %v; want %d", round, used, err, total)
+		}
+	}
+	return store.Close()
+}
+
+// isWhole wants SQLite to find a file in order.
+func isWhole(t *testing.T, path string) {
+	t.Helper()
+	if got := query[string](t, path, "PRAGMA integrity_check"); got != "ok" {
+		t.Errorf("integrity_check: %s", got)
+	}
+}
+
+// A file that may not grow, as a quota on the disk or on a user has it: the
+// operating system refuses the writes themselves.
+func TestDiskQuota(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "q.db")
+	if out, err := helper(t, "quota", path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	isWhole(t, path)
+}
+
+// chargeOnFullDisk is the life of TestDiskQuota's process, which may write no file
+// past a size.
+func chargeOnFullDisk(orders string) error {
+	var path string
+	if err := json.Unmarshal([]byte(orders), &path); err != nil {
+		return err
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	var usual unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &usual); err != nil {
+		return err
+	}
+	fill := func() error {
+		size := int64(0)
+		for _, suffix := range []string{"", "-wal"} {
+			if info, err := os.Stat(path + suffix); err == nil {
+				size = max(size, info.Size())
+			}
+		}
+		return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(size) + 10_000, Max: usual.Max})
+	}
+	empty := func() error { return unix.Setrlimit(unix.RLIMIT_FSIZE, &usual) }
+	return throughFullDisk(path, fill, empty, "look at the disk")
+}
+
+// A disk without room, as SQLite itself finds it: the file may have no more pages.
+func TestFileIsFull(t *testing.T) {
+	b := newBench(t, rolling(budget.MaxUnits, day))
+	total := 0
+	for round := range 2 {
+		sqlitestore.Pragma(b.store, "max_page_count=1") // as few as there are
+		granted, err := fillUntil(b.store, fmt.Sprint(round, "-"), 100_000)
+		total += granted
+		if !errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), "make room") {
+			t.Fatalf("after %d charges: %v, want ErrUnavailable that says to make room", granted, err)
+		}
+		// The store goes on with another connection, which has no such bound.
+		b.granted(item(fmt.Sprint(round, "-", granted), 1)) // the one that was refused
+		total++
+		if got := b.used(); got != int64(total) {
+			t.Fatalf("used %d, want %d", got, total)
+		}
+	}
+	isWhole(t, b.path)
+}
