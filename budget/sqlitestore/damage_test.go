@@ -1,0 +1,114 @@
+package sqlitestore_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// damage is a way in which a file comes to be another than it was.
+type damage struct {
+	change func(t *testing.T, path string)
+	kind   error // what is said of it
+	says   string
+}
+
+// overwrite puts bytes in the place of a file's.
+func overwrite(t *testing.T, path string, at int64, bytes []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(bytes, at)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A damaged file is refused with what to do, whether the fault shows when it is
+// opened or at a charge, nothing is decided on it, and the backup serves as it is.
+func TestDamagedFile(t *testing.T) {
+	for what, d := range map[string]damage{
+		"pages overwritten": {
+			func(t *testing.T, path string) {
+				info, err := os.Stat(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				garbage := make([]byte, info.Size()-4096)
+				for i := range garbage {
+					garbage[i] = 0xa5
+				}
+				overwrite(t, path, 4096, garbage)
+			}, budget.ErrDamaged, "restore it from a backup",
+		},
+		"cut short": {
+			func(t *testing.T, path string) {
+				if err := os.Truncate(path, 3*4096); err != nil {
+					t.Fatal(err)
+				}
+			}, budget.ErrDamaged, "restore it from a backup",
+		},
+		"its beginning overwritten": {
+			func(t *testing.T, path string) { overwrite(t, path, 0, []byte(strings.Repeat("no database ", 10))) },
+			budget.ErrStoreConfig, "give another path",
+		},
+		"a table is gone":    {func(t *testing.T, path string) { execute(t, path, "DROP TABLE total") }, budget.ErrDamaged, "restore it from a backup"},
+		"a column is gone":   {func(t *testing.T, path string) { execute(t, path, "ALTER TABLE win DROP COLUMN floor") }, budget.ErrDamaged, "restore it from a backup"},
+		"entries are gone":   {func(t *testing.T, path string) { execute(t, path, "DELETE FROM entry WHERE id = 'a3'") }, budget.ErrDamaged, "restore it from a backup"},
+		"another's from now": {func(t *testing.T, path string) { execute(t, path, "PRAGMA application_id = 7") }, budget.ErrStoreConfig, "another program"},
+		"a newer version's":  {func(t *testing.T, path string) { execute(t, path, "PRAGMA user_version = 99") }, budget.ErrStoreConfig, "newer quotactl"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t, rolling(100, hour))
+			for _, id := range []string{"a1", "a2", "a3", "a4"} {
+				b.granted(item(id, 2))
+			}
+			b.close() // the last to close it writes the log back
+			backup, err := os.ReadFile(b.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.change(t, b.path)
+			if err := b.tryToOpen(); err == nil {
+				got, decideErr := b.try(name, item("b", 1))
+				if decideErr == nil {
+					t.Fatalf("decided on a damaged file: %+v", got)
+				}
+				err = decideErr
+				d.told(t, err)
+				if _, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits}); err != nil {
+					d.told(t, err)
+				}
+				b.close()
+			} else {
+				d.told(t, err)
+			}
+			for _, suffix := range []string{"-wal", "-shm"} { // they belong to the file that was
+				if err := os.Remove(b.path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(b.path, backup, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b.open()
+			b.granted(item("b", 1))
+			if got := b.used(); got != 9 {
+				t.Errorf("used %d after the backup was restored, want 9", got)
+			}
+		})
+	}
+}
+
+// told holds an error against what a person needs to know.
+func (d damage) told(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, d.kind) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), d.says) || !strings.Contains(err.Error(), "q.db") {
+		t.Errorf("error %v, want %v that says %q and names the file", err, d.kind, d.says)
+	}
+}
