@@ -3,26 +3,23 @@ package linear
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
 // WithoutIDs is a store with a known fault: each try of a plain charge has a
 // fresh id, so that one whose reply was lost is charged again.
-func WithoutIDs(store budget.Store) budget.Store { return &withoutIDs{Store: store} }
+func WithoutIDs(store budget.Store) budget.Store { return withoutIDs{store} }
 
-type withoutIDs struct {
-	budget.Store
-	n atomic.Int64
-}
+type withoutIDs struct{ budget.Store }
 
-func (w *withoutIDs) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (w withoutIDs) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
 	items := make([]budget.Item, len(b.Items))
 	for i, item := range b.Items {
 		if item.Lease == 0 {
-			item.ID = fmt.Sprint(item.ID, "-", w.n.Add(1))
+			item.ID = fmt.Sprint(item.ID, "-", rand.Uint64()) //nolint:gosec // it need not be secret
 		}
 		items[i] = item
 	}
