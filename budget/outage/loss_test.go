@@ -2,6 +2,7 @@ package outage_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,13 +136,14 @@ func (b *syncBuffer) String() string {
 // redisHost is a budget on a host of its own, on a Redis store.
 func redisHost(t *testing.T, url, dir string, spec budget.Spec, o outage.Options) (*budget.Budget, *syncBuffer) {
 	t.Helper()
-	store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
+	timeout := cmp.Or(o.Timeout, redisstore.DefaultTimeout)
+	store, err := redisstore.Open(t.Context(), url, redisstore.Options{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := &syncBuffer{}
-	o.Dir, o.Timeout, o.Log = dir, redisstore.DefaultTimeout, slog.New(slog.NewTextHandler(log, nil))
-	spec.Timeout = redisstore.DefaultTimeout
+	o.Dir, o.Timeout, o.Log = dir, timeout, slog.New(slog.NewTextHandler(log, nil))
+	spec.Timeout = timeout
 	host := outage.New(store, o)
 	b, err := budget.New(host, spec, budget.WithClosers(host))
 	if err != nil {
@@ -150,6 +152,9 @@ func redisHost(t *testing.T, url, dir string, spec budget.Spec, o outage.Options
 	t.Cleanup(func() { _ = b.Close() })
 	return b, log
 }
+
+// patient are the options of hosts on a machine that is busy with other tests.
+var patient = outage.Options{Timeout: 3 * time.Second}
 
 // What a store lost is noticed by the next decision of a host that had decided
 // before, is logged and shown, and what is missing is recorded: all that is ever
@@ -180,8 +185,8 @@ func TestLostData(t *testing.T) {
 					spent += r.Units
 				}
 			}
-			first, _ := redisHost(t, url, dirs[0], spec, outage.Options{})
-			second, _ := redisHost(t, url, dirs[1], spec, outage.Options{})
+			first, _ := redisHost(t, url, dirs[0], spec, patient)
+			second, _ := redisHost(t, url, dirs[1], spec, patient)
 			spend(first, "search", 4)
 			spend(second, "list", 30)
 			if loss.before != nil {
@@ -194,8 +199,8 @@ func TestLostData(t *testing.T) {
 				t.Fatal(err)
 			}
 			loss.lose(l)
-			second, log := redisHost(t, url, dirs[1], spec, outage.Options{})
-			first, _ = redisHost(t, url, dirs[0], spec, outage.Options{})
+			second, log := redisHost(t, url, dirs[1], spec, patient)
+			first, _ = redisHost(t, url, dirs[0], spec, patient)
 			redistest.Await(t, "the store is there again", func() bool {
 				_, err := second.Status(t.Context())
 				return err == nil

@@ -18,6 +18,7 @@ type faultyProxy struct {
 	server   string
 	spoils   atomic.Bool
 	spoiled  atomic.Int64
+	more     atomic.Int64 // of 100 replies, so many more are swallowed
 
 	mu    sync.Mutex // guards all below
 	rng   *rand.Rand
@@ -106,7 +107,7 @@ func (p *faultyProxy) passes(client net.Conn) bool {
 		return true
 	}
 	p.mu.Lock()
-	fault, hold := p.rng.IntN(100), time.Duration(p.rng.IntN(30))*time.Millisecond
+	fault, hold := p.rng.Int64N(100)-p.more.Load(), time.Duration(p.rng.IntN(30))*time.Millisecond
 	p.mu.Unlock()
 	switch {
 	case fault < 8:
