@@ -1,6 +1,5 @@
-// Package redistest starts real Redis servers for tests: alone ([Start]), watched
-// by a sentinel ([Watch]) or in a cluster ([StartCluster]), and puts proxies in
-// front of them that lose replies ([StartProxy]).
+// Package redistest starts real Redis servers for tests ([Start],
+// [StartSentinel]), and puts proxies in front of them ([StartProxy]).
 package redistest
 
 import (
@@ -10,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -48,6 +49,9 @@ func startProcess(t testing.TB, s *Server) *Server {
 	t.Cleanup(s.Kill)
 	for try := 0; ; try++ { // a port that was free may be taken by the time
 		s.Addr = FreeAddress(t)
+		for slices.Contains(s.args, "--cluster-enabled") && !busIsFree(s.Addr) {
+			s.Addr = FreeAddress(t)
+		}
 		if s.Start() {
 			return s
 		}
@@ -66,6 +70,21 @@ func FreeAddress(t testing.TB) string {
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
+}
+
+// busIsFree reports whether a cluster's node may have this address: its nodes
+// talk to each other on the port 10,000 above.
+func busIsFree(address string) bool {
+	host, port, _ := net.SplitHostPort(address)
+	number, _ := strconv.Atoi(port)
+	if number+10_000 > 65_535 {
+		return false
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(number+10_000)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 // Start starts the process, and waits until it answers. False when it ended.
@@ -156,3 +175,6 @@ func Await(t testing.TB, what string, so func() bool) {
 		}
 	}
 }
+
+// PID is the process's number.
+func (s *Server) PID() int { return s.cmd.Process.Pid }

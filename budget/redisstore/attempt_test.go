@@ -1,0 +1,134 @@
+package redisstore_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// calm is a store's timeout of which two fifths are plenty for one attempt.
+const calm = 3 * time.Second
+
+// behind is a store behind a proxy, which has been asked for the clock.
+func behind(t *testing.T) (*redisstore.Store, *proxy, *redistest.Server) {
+	t.Helper()
+	server := redistest.Start(t)
+	p := startProxy(t, server.Addr, 1, time.Second)
+	store := openStore(t, "redis://"+p.addr, redisstore.Options{Timeout: calm})
+	charge(t, store, "before")
+	return store, p, server
+}
+
+// An answer that does not come costs no call: it is asked for again.
+func TestLostAnswerIsAskedForAgain(t *testing.T) {
+	store, p, _ := behind(t)
+	for _, what := range []fate{drop, reset} {
+		id := map[fate]string{drop: "dropped", reset: "reset"}[what]
+		p.next <- what
+		if d := charge(t, store, id); !d.Replayed {
+			t.Errorf("%s: %+v, want the replay of what the lost answer told", id, d)
+		}
+		got, err := decide(t.Context(), store, budget.Item{ID: id + "-open", Operation: "op", Units: 7, Lease: 60_000_000})
+		if err != nil || got[0].Result != budget.Granted {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		p.next <- what
+		done, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: id + "-open", Release: true})
+		if err != nil || done.Result != budget.Released || !done.Replayed {
+			t.Errorf("release, %s: %+v, %v", id, done, err)
+		}
+		p.next <- what
+		pass := budget.BeginPass{Job: id, Holder: "h", Tick: 1, Hold: 60_000_000}
+		if result, _, err := store.Begin(t.Context(), pass); err != nil || result != budget.Began {
+			t.Errorf("begin, %s: %v, %v", id, result, err)
+		}
+		p.next <- what
+		if ok, err := store.End(t.Context(), id, "h", "", nil); err != nil || !ok {
+			t.Errorf("end, %s: %v, %v", id, ok, err)
+		}
+	}
+	if got := used(t, store); got != 3 {
+		t.Fatalf("used %d, want 3", got)
+	}
+}
+
+// A request that comes late is refused by the script once a later attempt may
+// have been answered: a refusal charges nothing, then or afterwards.
+func TestRefusalIsNotOvertaken(t *testing.T) {
+	store, p, server := behind(t)
+	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	got, err := decide(t.Context(), direct, budget.Item{ID: "open", Operation: "op", Units: 99, Lease: 60_000_000})
+	if err != nil || got[0].Result != budget.Granted {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	held := make(chan struct{})
+	p.hold.Store(&held)
+	got, err = decide(t.Context(), store, budget.Item{ID: "late", Operation: "op", Units: 1})
+	if err != nil || got[0].Result != budget.Refused || p.hold.Load() != nil {
+		t.Fatalf("%+v, %v; want the first attempt held and the second refused", got, err)
+	}
+	if done, err := direct.Finish(t.Context(), budget.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "open", Release: true}); err != nil || done.Result != budget.Released {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	answered := p.scripts.Load()
+	close(held)
+	redistest.Await(t, "the first attempt arrives", func() bool { return p.scripts.Load() > answered })
+	if got := used(t, direct); got != 1 {
+		t.Fatalf("used %d, want 1: what was refused is charged", got)
+	}
+}
+
+// Where an answer was lost and the deadline came before another, the outcome is
+// unknown, not refused as late.
+func TestLateAfterALostAnswerIsUnknown(t *testing.T) {
+	store, p, _ := behind(t)
+	now := time.Now()
+	item := budget.Item{ID: "lost", Operation: "op", Units: 1, Deadline: now.Add(calm / 3)}
+	p.next <- drop
+	got, err := store.Decide(t.Context(), budget.Batch{Budget: name, Now: now.UnixMicro(), Limits: hourly, Items: []budget.Item{item}})
+	if err != nil || got.Items[0].Result != budget.OutcomeUnknown || !errors.Is(got.Items[0].Err, budget.ErrUnavailable) {
+		t.Fatalf("%+v, %v; want an unknown outcome", got, err)
+	}
+	if d := charge(t, store, "lost"); !d.Replayed {
+		t.Fatalf("%+v, want a replay", d)
+	}
+	if got, err := decide(t.Context(), store, budget.Item{ID: "open", Operation: "op", Units: 1, Lease: 60_000_000}); err != nil || got[0].Result != budget.Granted {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	now = time.Now()
+	p.next <- drop
+	done, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true, Deadline: now.Add(calm / 3)})
+	if !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatalf("%+v, %v; want an unknown outcome", done, err)
+	}
+	if done, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true}); err != nil || !done.Replayed {
+		t.Fatalf("%+v, %v; want a replay", done, err)
+	}
+}
+
+// A link that takes more than an attempt's share for every answer is given the
+// time, once that is known: calls on it succeed, and are sent once.
+func TestSlowLinkIsGivenTime(t *testing.T) {
+	store, p, _ := behind(t)
+	p.each.Store(int64(calm / 2))
+	granted := func(id string) bool {
+		got, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op", Units: 1})
+		return err == nil && got[0].Result == budget.Granted
+	}
+	for i := 0; !granted("first"); i++ {
+		if i == 3 {
+			t.Fatal("a slow link is never given the time it needs")
+		}
+	}
+	before := p.scripts.Load()
+	if !granted("second") || !granted("third") {
+		t.Fatal("a slow link was not given the time it needs again")
+	}
+	if sent := p.scripts.Load() - before; sent != 2 {
+		t.Fatalf("two calls were sent %d times", sent)
+	}
+}

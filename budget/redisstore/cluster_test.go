@@ -1,0 +1,156 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// slots is how many a cluster has.
+const slots = 16384
+
+// nodes are the masters of a cluster, each with a third (or so) of the slots.
+type nodes struct {
+	servers []*redistest.Server
+	admins  []*redis.Client
+	ids     []string
+	before  []*proxy // none, or one before each
+}
+
+func (n *nodes) url() string {
+	var addresses []string
+	for i, s := range n.servers {
+		if n.before != nil {
+			addresses = append(addresses, n.before[i].addr)
+		} else {
+			addresses = append(addresses, s.Addr)
+		}
+	}
+	return "redis+cluster://" + strings.Join(addresses, ",")
+}
+
+// startCluster starts a cluster of so many masters, and waits until all of them
+// know it whole. Where proxies stand before them, those are what it announces.
+func startCluster(t testing.TB, size int, before []*proxy) *nodes {
+	t.Helper()
+	n := &nodes{before: before}
+	for i := range size {
+		s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+		admin := s.Client()
+		t.Cleanup(func() { _ = admin.Close() })
+		n.servers, n.admins = append(n.servers, s), append(n.admins, admin)
+		do := func(args ...any) {
+			t.Helper()
+			if err := admin.Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(args, err)
+			}
+		}
+		if before != nil {
+			before[i].target.Store(&s.Addr)
+			host, port, _ := net.SplitHostPort(before[i].addr)
+			do("CONFIG", "SET", "cluster-announce-ip", host)
+			do("CONFIG", "SET", "cluster-announce-port", port)
+		}
+		do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		if err := admin.ClusterAddSlotsRange(t.Context(), slots*i/size, slots*(i+1)/size-1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		id, err := admin.Do(t.Context(), "CLUSTER", "MYID").Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.ids = append(n.ids, id)
+		if i > 0 {
+			host, port, _ := net.SplitHostPort(n.servers[0].Addr)
+			do("CLUSTER", "MEET", host, port)
+		}
+	}
+	for i, admin := range n.admins {
+		redistest.Await(t, fmt.Sprint("node ", i, " knows the cluster"), func() bool { return n.whole(admin) })
+	}
+	return n
+}
+
+// whole reports whether a node serves and knows every node by its address.
+func (n *nodes) whole(admin *redis.Client) bool {
+	state, err := admin.ClusterInfo(context.Background()).Result()
+	if err != nil || !strings.Contains(state, "cluster_state:ok") {
+		return false
+	}
+	table, err := admin.ClusterNodes(context.Background()).Result()
+	if err != nil {
+		return false
+	}
+	known := map[string]bool{}
+	for _, line := range strings.Split(strings.TrimSpace(table), "\n") { // id address@bus …
+		address, _, _ := strings.Cut(strings.Fields(line)[1], "@")
+		known[address] = true
+	}
+	for _, address := range strings.Split(strings.TrimPrefix(n.url(), "redis+cluster://"), ",") {
+		if !known[address] {
+			return false
+		}
+	}
+	return len(known) == len(n.servers)
+}
+
+// slotOf is the slot of a budget's keys.
+func (n *nodes) slotOf(t testing.TB, budget string) int {
+	t.Helper()
+	slot, err := n.admins[0].ClusterKeySlot(t.Context(), "{"+budget+"}").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(slot)
+}
+
+// owner is the place of the node that serves a slot.
+func (n *nodes) owner(t testing.TB, slot int) int {
+	t.Helper()
+	for i, admin := range n.admins {
+		reply, err := admin.Do(t.Context(), "CLUSTER", "COUNTKEYSINSLOT", slot).Int()
+		if err == nil && reply > 0 {
+			return i
+		}
+	}
+	t.Fatalf("no node has keys of slot %d", slot)
+	return -1
+}
+
+// move moves one slot with all its keys, as resharding does: a few keys at a
+// time, between which clients come in.
+func (n *nodes) move(t testing.TB, slot, from, to int, between func()) {
+	t.Helper()
+	ctx := t.Context()
+	do := func(node int, args ...any) {
+		t.Helper()
+		if err := n.admins[node].Do(ctx, args...).Err(); err != nil {
+			t.Fatal(args, err)
+		}
+	}
+	do(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", n.ids[from])
+	do(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", n.ids[to])
+	host, port, _ := net.SplitHostPort(n.servers[to].Addr)
+	number, _ := strconv.Atoi(port)
+	for {
+		keys, err := n.admins[from].ClusterGetKeysInSlot(ctx, slot, 1).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		between()
+		do(from, "MIGRATE", host, number, keys[0], 0, 5000)
+	}
+	between()
+	do(to, "CLUSTER", "SETSLOT", slot, "NODE", n.ids[to])
+	do(from, "CLUSTER", "SETSLOT", slot, "NODE", n.ids[to])
+}

@@ -1,0 +1,197 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// The charges of a run on which answers are lost, and the time one may take.
+const (
+	lossyCharges = 5000
+	lossyClients = 8
+	lossyPercent = 30
+	lossyTimeout = 150 * time.Millisecond
+)
+
+// wide limits refuse nothing here.
+var wide = []budget.Limit{{Name: "hour", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+
+// seed is QUOTACTL_FAULT_SEED, else a new one; it is printed.
+func seed(t testing.TB) uint64 {
+	t.Helper()
+	n := rand.Uint64()
+	if text := os.Getenv("QUOTACTL_FAULT_SEED"); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("QUOTACTL_FAULT_SEED is %q: %v; give a whole number", text, err)
+		}
+	}
+	t.Logf("QUOTACTL_FAULT_SEED=%d", n)
+	return n
+}
+
+// lossy are proxies before so many servers, silent as yet.
+func lossy(t testing.TB, n int) []*proxy {
+	t.Helper()
+	first, all := seed(t), make([]*proxy, n)
+	for i := range all {
+		all[i] = startProxy(t, "", first+uint64(i), 120*time.Millisecond)
+	}
+	return all
+}
+
+// wanted is what one charge was asked for, and what it was told.
+type wanted struct {
+	budget, id string
+	units, at  int64 // at: 0 while its outcome is unknown
+}
+
+func (w *wanted) item() budget.Item {
+	return budget.Item{ID: w.id, Operation: "op", Units: w.units}
+}
+
+// askFor sends one charge. An outcome that is unknown is left so; any other
+// answer than a grant is wrong.
+func (w *wanted) askFor(t testing.TB, store *redisstore.Store) {
+	got, err := store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: time.Now().UnixMicro(), Limits: wide, Items: []budget.Item{w.item()}})
+	if err == nil {
+		err = got.Items[0].Err
+	}
+	switch {
+	case errors.Is(err, budget.ErrUnavailable):
+	case err != nil:
+		t.Errorf("charge %s of %s: %v", w.id, w.budget, err)
+	case got.Items[0].Result == budget.Late, got.Items[0].Result == budget.Interrupted:
+	case got.Items[0].Result != budget.Granted || got.Items[0].Units != w.units:
+		t.Errorf("charge %s of %s: %+v, want %d units granted", w.id, w.budget, got.Items[0], w.units)
+	default:
+		w.at = got.Items[0].At
+	}
+}
+
+// loseAnswers charges from many clients while answers are lost, then heals,
+// sends what is unknown again, and wants each id in the ledgers once.
+func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, ledger func(budget string) map[string]int64) {
+	t.Helper()
+	for _, p := range proxies {
+		p.percent.Store(lossyPercent)
+	}
+	all := make([][]wanted, lossyClients)
+	var clients sync.WaitGroup
+	for c := range all {
+		store := openStore(t, url, redisstore.Options{Timeout: lossyTimeout})
+		clients.Go(func() {
+			for i := range lossyCharges / lossyClients {
+				w := wanted{budget: budgets[(c+i)%len(budgets)], id: fmt.Sprint(c, "-", i), units: int64(1 + (c+i)%5)}
+				w.askFor(t, store)
+				all[c] = append(all[c], w)
+			}
+		})
+	}
+	clients.Wait()
+	spoilt, scripts := int64(0), int64(0)
+	for _, p := range proxies {
+		p.percent.Store(0)
+		spoilt, scripts = spoilt+p.spoilt(), scripts+p.scripts.Load()
+		t.Log(p)
+	}
+	if spoilt*100 < scripts*(lossyPercent-5) {
+		t.Errorf("%d of %d answers were spoilt, want %d %%", spoilt, scripts, lossyPercent)
+	}
+	healed := openStore(t, url, redisstore.Options{Timeout: patient})
+	unknown, charged, units, asked := 0, 0, map[string]int64{}, map[string]map[string]int64{}
+	for _, name := range budgets {
+		asked[name] = map[string]int64{}
+	}
+	for c := range all {
+		for i := range all[c] {
+			w := &all[c][i]
+			told := w.at
+			w.at = 0
+			if told == 0 {
+				unknown++
+				got, err := healed.Decide(t.Context(), budget.Batch{Budget: w.budget, Now: time.Now().UnixMicro(), Limits: wide, Items: []budget.Item{w.item()}})
+				if err != nil || got.Items[0].Result != budget.Granted {
+					t.Fatalf("charge %s of %s again: %+v, %v", w.id, w.budget, got, err)
+				}
+				if got.Items[0].Replayed {
+					charged++
+				}
+			} else if w.askFor(t, healed); w.at != told {
+				t.Fatalf("charge %s of %s was granted at %d, and again at %d", w.id, w.budget, told, w.at)
+			}
+			asked[w.budget][w.id] = w.units
+			units[w.budget] += w.units
+		}
+	}
+	t.Logf("of %d charges %d were unknown; %d of these had been charged", lossyCharges, unknown, charged)
+	if unknown == 0 || charged == 0 {
+		t.Error("no outcome was left unknown: the test does not test what is sent again")
+	}
+	for _, name := range budgets {
+		if got := ledger(name); !maps.Equal(got, asked[name]) {
+			t.Errorf("the ledger of %s has %d charges, asked were %d, or other ones", name, len(got), len(asked[name]))
+		}
+		view, err := healed.Look(t.Context(), budget.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: wide})
+		if err != nil || view.Limits[0].Used != units[name] {
+			t.Errorf("%s: %+v, %v; want %d units used", name, view, err, units[name])
+		}
+	}
+}
+
+func TestLostAnswers(t *testing.T) {
+	proxies := lossy(t, 1)
+	server := redistest.Start(t)
+	proxies[0].target.Store(&server.Addr)
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	loseAnswers(t, "redis://"+proxies[0].addr, proxies, []string{name}, func(budget string) map[string]int64 {
+		return ledgerOf(t, admin, budget)
+	})
+}
+
+func TestLostAnswersSentinel(t *testing.T) {
+	proxies := lossy(t, 1)
+	r := startReplicated(t, proxies[0])
+	admin, replica := r.master.Client(), r.replica.Client()
+	defer func() { _ = admin.Close(); _ = replica.Close() }()
+	loseAnswers(t, r.url(), proxies, []string{name}, func(budget string) map[string]int64 {
+		if n, err := admin.Wait(t.Context(), 1, 20*time.Second).Result(); err != nil || n != 1 {
+			t.Fatalf("%d replicas have all, %v", n, err)
+		}
+		held := ledgerOf(t, admin, budget)
+		if copied := ledgerOf(t, replica, budget); !maps.Equal(copied, held) {
+			t.Errorf("the replica has %d charges, the master %d, or other ones", len(copied), len(held))
+		}
+		return held
+	})
+}
+
+func TestLostAnswersCluster(t *testing.T) {
+	proxies := lossy(t, 3)
+	n := startCluster(t, 3, proxies)
+	var budgets []string
+	for i := range 6 {
+		budgets = append(budgets, fmt.Sprint("up/key", i))
+	}
+	loseAnswers(t, n.url(), proxies, budgets, func(budget string) map[string]int64 {
+		return ledgerOf(t, n.admins[n.owner(t, n.slotOf(t, budget))], budget)
+	})
+	for _, p := range proxies {
+		if p.spoilt() == 0 {
+			t.Error("a node had no part in it")
+		}
+	}
+}
