@@ -63,6 +63,9 @@ local function recoveredOf(l)
   return sum
 end
 
+-- cutOf is the score up to which nothing counts in a window that is up to date.
+local function cutOf(w) return math.max(w.adv, w.floor) end
+
 -- survived sums what counts in a limit of scores up to l.from, but for what was
 -- recovered: what is used less what came later. It returns nil, and how far it
 -- came, when steps ran out.
@@ -77,7 +80,7 @@ local function survived(l, old)
     return nil, table.concat({int(M.chg), int(M.newest), int(M.last), int(reached) .. ':' .. int(later)}, ' ')
   end
   local sum = used(l) - later
-  if old and old.score > l.win.adv and old.score <= l.from then sum = sum - (l.calls and old.asked or old.units) end
+  if old and old.score > cutOf(l.win) and old.score <= l.from then sum = sum - (l.calls and old.asked or old.units) end
   return sum
 end
 
@@ -131,11 +134,11 @@ local function recoverAll(limits, lost)
       end
     elseif l.wanted then
       local amount, score = l.to - sums[i], l.from
-      if old and old.score > l.win.adv then
+      if old and old.score > cutOf(l.win) then
         amount, score = math.max(amount, l.calls and old.asked or old.units), math.max(score, old.score)
       end
       score = math.max(score, earliest())
-      if score <= l.win.adv then amount = 0 end
+      if score <= cutOf(l.win) then amount = 0 end
       record(l, old, math.max(amount, 0), score)
       answers[i][1] = int(math.max(amount, 0))
     end
