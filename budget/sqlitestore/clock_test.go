@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -38,7 +39,7 @@ func (m *machine) boot(id string) {
 	}
 	m.id, m.since = id, 0
 	m.pass(20 * second)
-	s, err := sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{}, id,
+	s, err := sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: time.Minute}, id,
 		func() int64 { return m.since }, func() int64 { return m.wall })
 	if err != nil {
 		m.t.Fatal(err)

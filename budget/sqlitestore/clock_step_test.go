@@ -1,0 +1,121 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// wallSteps are how far a wall clock may be set, by hand, by a time service, or by
+// a virtual machine that was resumed.
+var wallSteps = []int64{
+	-400 * day, -day - hour, -3 * hour, -hour, -61 * second, -59 * second, -second, -1,
+	1, second, 59 * second, 61 * second, hour, 3 * hour, day + hour, 400 * day,
+}
+
+// reopen closes the store and opens the file again, on the same boot.
+func (m *machine) reopen() {
+	m.t.Helper()
+	if err := m.store.Close(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.store = m.another()
+}
+
+// another is a further store on the file, as another process of the machine has it.
+func (m *machine) another() *sqlitestore.Store {
+	m.t.Helper()
+	s, err := sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: time.Minute}, m.id,
+		func() int64 { return m.since }, func() int64 { return m.wall })
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// I6: however the wall clock is set on one boot, units come back neither a
+// microsecond early nor late: in the process that charged them, in one that opens
+// the file afterwards, and in one that had it open beside.
+func TestWallClockStepsFreeNothingEarly(t *testing.T) {
+	for _, step := range wallSteps {
+		t.Run(fmt.Sprint(time.Duration(step)*time.Microsecond), func(t *testing.T) {
+			m := newMachine(t)
+			beside := m.another()
+			m.charge(item("a", 4), 0)
+			m.pass(10 * minute)
+			m.charge(item("b", 6), 0)
+			m.wall += step
+			m.charge(item("c", 4), 50*minute)
+			m.charge(item("d", 5), hour)
+			m.reopen()
+			m.charge(item("c", 4), 50*minute)
+			m.wall -= 2 * step // and as far to the other side
+			m.store, beside = beside, m.store
+			m.charge(item("c", 4), 50*minute)
+			m.pass(50*minute - 1)
+			m.wall += 3 * step
+			m.charge(item("c", 4), 1)
+			m.pass(1)
+			m.charge(item("c", 4), 0)
+			m.charge(item("d", 5), 10*minute)
+			m.store = beside
+			m.pass(10*minute - 1)
+			m.charge(item("d", 5), 1)
+			m.pass(1)
+			m.charge(item("d", 5), 0)
+		})
+	}
+}
+
+// I6: nor do reservations end, buckets drain or calendars reset early or late.
+func TestWallClockStepsOnAllKinds(t *testing.T) {
+	refill, err := budget.NewRefill(1, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calendar, err := budget.NewCalendar(budget.Day, "UTC", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, limit := range map[string]struct {
+		limit budget.Limit
+		first budget.Item
+		wait  int64 // of another of 10, when the first one is charged
+	}{
+		"coarse":     {budget.Limit{Limit: 10, Window: budget.CoarseWindow(time.Hour, time.Minute)}, item("a", 10), hour + minute - 20*second},
+		"calendar":   {budget.Limit{Limit: 10, Window: budget.CalendarWindow(calendar)}, item("a", 10), 13*hour - 20*second},
+		"bucket":     {budget.Limit{Limit: 10, Window: budget.BucketWindow(refill)}, item("a", 10), 10 * minute},
+		"concurrent": {budget.Limit{Limit: 1, Window: budget.ConcurrentWindow()}, lease(item("a", 1), 2*hour), 2 * hour},
+		"lease":      {rolling(10, hour), lease(item("a", 10), 2*hour), 3 * hour},
+	} {
+		limit.limit.Name, limit.limit.Counts = "w", budget.CountUnits
+		other := limit.first
+		other.ID = "b"
+		if kind == "concurrent" {
+			limit.limit.Counts = budget.CountCalls
+		}
+		for _, step := range []int64{-25 * hour, -hour, -second, second, hour, 25 * hour} {
+			t.Run(fmt.Sprintf("%s/%s", kind, time.Duration(step)*time.Microsecond), func(t *testing.T) {
+				m := newMachine(t)
+				m.limit = limit.limit
+				m.charge(limit.first, 0)
+				m.wall += step
+				m.charge(other, limit.wait)
+				m.pass(limit.wait / 2)
+				m.charge(other, limit.wait-limit.wait/2)
+				m.wall -= 2 * step
+				m.charge(other, limit.wait-limit.wait/2)
+				m.pass(limit.wait - limit.wait/2 - 1)
+				m.wall += step
+				m.charge(other, 1)
+				m.pass(1)
+				m.charge(other, 0)
+			})
+		}
+	}
+}
