@@ -29,8 +29,16 @@ func SetClosing(s *Store, closing func()) { s.closing = closing }
 // SetTimeout bounds later calls.
 func SetTimeout(s *Store, timeout time.Duration) { s.timeout = timeout }
 
-// RefuseNetwork is what is said of a directory on a file system of this kind.
-func RefuseNetwork(dir, kind string) error { return refuseNetwork(dir, kind) }
+// LieOn has directories lie on a network file system of this name; empty: on none.
+// The function ends that.
+func LieOn(kind string) (end func()) {
+	was := kindOf
+	kindOf = func(string) (string, error) { return kind, nil }
+	return func() { kindOf = was }
+}
+
+// NetworkKind is the name of the network file system a directory lies on.
+func NetworkKind(dir string) (string, error) { return networkKind(dir) }
 
 // Pragma asks the writing connection.
 func Pragma(s *Store, name string) string {

@@ -1,0 +1,20 @@
+package sqlitestore
+
+import (
+	"fmt"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// kindOf is [networkKind]; tests have directories lie where they like.
+var kindOf = networkKind
+
+// checkFileSystem refuses directories that are not there or not of this machine.
+func checkFileSystem(dir string) error {
+	kind, err := kindOf(dir)
+	if err != nil || kind == "" {
+		return err
+	}
+	return fmt.Errorf("%w: directory %s lies on a network file system (%s), where processes cannot share a SQLite file: use a local disk, or a Redis store for several machines",
+		budget.ErrStoreConfig, dir, kind)
+}
