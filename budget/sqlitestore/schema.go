@@ -186,8 +186,26 @@ func identify(ctx context.Context, c *conn) (version int64, err error) {
 	case id != applicationID:
 		return 0, fmt.Errorf("%w: it is a SQLite file of another program: give another path", budget.ErrStoreConfig)
 	case version > schemaVersion:
-		return 0, fmt.Errorf("%w: its schema has version %d, this program knows up to %d: use the newer quotactl for all processes that share the file",
-			budget.ErrStoreConfig, version, schemaVersion)
+		return 0, newerVersion(version)
 	}
 	return version, nil
+}
+
+// checkVersion refuses, within a transaction, a file that a newer program has
+// taken over since it was opened: what this one wrote would lack what that one
+// counts on.
+func checkVersion(c *conn) error {
+	var version int64
+	if _, err := c.first("PRAGMA user_version", nil, &version); err != nil {
+		return err
+	}
+	if version > schemaVersion {
+		return newerVersion(version)
+	}
+	return nil
+}
+
+func newerVersion(version int64) error {
+	return fmt.Errorf("%w: its schema has version %d, this program knows up to %d: use the newer quotactl for all processes that share the file",
+		budget.ErrStoreConfig, version, schemaVersion)
 }

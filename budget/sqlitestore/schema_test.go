@@ -46,6 +46,28 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	}
 }
 
+// A file that a newer program takes over while it is open is refused from then on,
+// by every call, and nothing more is written to it.
+func TestNewerSchemaMeanwhile(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1), lease(item("r", 1), hour))
+	execute(t, b.path, "PRAGMA user_version = 7")
+	_, decideErr := b.try(name, item("b", 1))
+	_, finishErr := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: 5})
+	_, lookErr := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+	_, _, beginErr := b.store.Begin(t.Context(), budget.BeginPass{Job: "j", Holder: "h", Tick: b.now, Hold: minute})
+	for what, err := range map[string]error{"charge": decideErr, "settle": finishErr, "look": lookErr, "begin": beginErr} {
+		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), "version 7") || !strings.Contains(err.Error(), "newer quotactl") {
+			t.Errorf("%s: %v, want ErrStoreConfig that names the version", what, err)
+		}
+	}
+	execute(t, b.path, "PRAGMA user_version = 2")
+	b.granted(item("b", 1))
+	if got := b.used(); got != 3 {
+		t.Errorf("used %d, want 3: something was written meanwhile", got)
+	}
+}
+
 // A file of the first schema is taken over, with what it holds.
 func TestOpenMigrates(t *testing.T) {
 	b := newBench(t, rolling(10, hour))

@@ -40,6 +40,9 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 		}
 	}
 	if err = s.writer.begin(ctx, "IMMEDIATE"); err == nil {
+		err = checkVersion(s.writer)
+	}
+	if err == nil {
 		err = step(s.writer)
 	}
 	if err == nil {
@@ -93,6 +96,9 @@ func (s *Store) read(ctx context.Context, step func(*conn) error) (err error) {
 		}
 	}
 	if err = s.reader.begin(ctx, "DEFERRED"); err == nil {
+		err = checkVersion(s.reader)
+	}
+	if err == nil {
 		err = step(s.reader)
 	}
 	s.reader = undo(s.reader) // nothing was written
