@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -49,12 +50,28 @@ func parseText(path, text string) (Node, error) {
 	doc.meta = meta
 	var syntax toml.ParseError
 	if errors.As(err, &syntax) {
-		return Node{}, ConfigErrors{{File: path, Line: syntaxLine(text, syntax.Position), Message: "not TOML: " + strings.TrimSuffix(syntax.Message, ".")}}
+		return Node{}, ConfigErrors{{File: path, Line: syntaxLine(text, syntax.Position), Message: "not TOML: " + syntaxText(syntax.Message)}}
 	}
 	if err != nil {
 		return Node{}, ConfigErrors{{File: path, Line: 1, Message: "not TOML: " + err.Error()}}
 	}
 	return Node{doc: doc, line: 1, value: map[string]any{}}.withChildren(root), nil
+}
+
+// quotedWord and hugeNumber are what the parser shows of a value.
+var (
+	quotedWord = regexp.MustCompile(`(['"])\S{4,}['"]`)
+	hugeNumber = regexp.MustCompile(`^\S{4,} is out of`)
+)
+
+// syntaxText is the parser's message without the values it shows: one without
+// quotes may be a secret. Keys it may show.
+func syntaxText(message string) string {
+	message = strings.TrimSuffix(message, ".")
+	if strings.HasPrefix(message, "Key '") {
+		return message
+	}
+	return hugeNumber.ReplaceAllString(quotedWord.ReplaceAllString(message, "$1…$1"), "a number is out of")
 }
 
 // syntaxLine is the line of a fault of syntax. It is counted from the offset,

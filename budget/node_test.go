@@ -176,3 +176,39 @@ func TestSyntaxLines(t *testing.T) {
 		}
 	}
 }
+
+// A value that the parser cannot read may be a secret without its quotes.
+func TestASyntaxErrorShowsNoValue(t *testing.T) {
+	for value, want := range map[string]string{
+		"hunterhunter":          `expected value but found "…" instead`,
+		"hunter2":               `expected value but found "…" instead`,
+		"0xdeadbeefhunter":      `but got 'h' instead`,
+		"00112233445566":        `cannot have leading zeroes`,
+		"99999999999999999999":  `a number is out of range`,
+		"1_2_hunter":            `Invalid integer "…"`,
+		"-0xdeadbeef":           `cannot use sign`,
+		"1111-22-33T44:55:66Z":  `invalid datetime: "…"`,
+		"x":                     `expected value but found "x" instead`,
+		"\"a\" = 2":             `but got '=' instead`,
+		"{ a = 1, }, 2":         `but got ',' instead`,
+		"12.34.hunterhunter":    ``,
+		"1e5hunter":             ``,
+		"0b01hunter":            ``,
+		"inf_hunterhunter":      ``,
+		"1.e7hunter":            ``,
+		"0.1234567890123456_":   ``,
+		"[1, 2 hunterhunter]":   ``,
+		"{ a = hunterhunter }":  `found "…" instead`,
+		"{ \"hunter\" hunter }": ``,
+	} {
+		_, err := parseText("f.toml", "key = "+value+"\n")
+		if err == nil {
+			t.Errorf("%s is read", value)
+			continue
+		}
+		text := err.Error()
+		if !strings.Contains(text, want) || strings.Contains(text, "hunter") || len(value) > 3 && strings.Contains(text, value) {
+			t.Errorf("key = %s: %s, want %s", value, text, want)
+		}
+	}
+}

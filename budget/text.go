@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"regexp"
 	"strings"
 	"time"
 )
@@ -16,4 +17,21 @@ func SpanText(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
+}
+
+// variableName is what an environment's variable may be called, capitals what
+// one is usually called.
+var (
+	variableName = regexp.MustCompile(`^[A-Za-z_][0-9A-Za-z_]*$`)
+	capitals     = regexp.MustCompile(`^[A-Z_][0-9A-Z_]*$`)
+)
+
+// VariableText is the name of an environment's variable as a message may show
+// it. One with small letters is not shown: it may be a secret that was written
+// where its variable's name belongs, and many keys look like names.
+func VariableText(name string) string {
+	if capitals.MatchString(name) {
+		return name
+	}
+	return "variable of that name (not shown: it is not in capitals, and may be a secret; write the name of its variable)"
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -54,7 +55,11 @@ func (j *Job) readURL(fetch, node budget.Node) {
 	case err != nil:
 		node.Fail("url cannot be read: write \"https://host/path?query\"")
 	case strings.Contains(text, "://") && address.Scheme != "http" && address.Scheme != "https":
-		node.Fail("url begins with %q: only http:// and https:// are fetched", address.Scheme+"://")
+		scheme := "another scheme"
+		if len(address.Scheme) <= 8 {
+			scheme = fmt.Sprintf("%q", address.Scheme+"://")
+		}
+		node.Fail("url begins with %s: only http:// and https:// are fetched", scheme)
 	case address.Scheme != "http" && address.Scheme != "https" || address.Host == "":
 		node.Fail("url names no host: begin it with \"https://host/\"")
 	case address.User != nil:
@@ -90,11 +95,11 @@ func (j *Job) readSecret(node budget.Node) {
 	case hasQuery && query == "":
 		t["query"].Fail("query is empty: write the parameter's name, such as \"key\"")
 	case hasHeader && !headerName.MatchString(header):
-		t["header"].Fail("header = %q is no header's name: write \"Authorization\" or \"X-Api-Key\"", header)
+		t["header"].Fail("header is no header's name: write \"Authorization\" or \"X-Api-Key\"")
 	case hasPrefix && !hasHeader:
 		t["prefix"].Fail("prefix belongs to a header: write header = \"Authorization\" beside it, or take it out")
 	case hasPrefix && strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r > '~' }):
-		t["prefix"].Fail("prefix = %q: use printable ASCII characters", prefix)
+		t["prefix"].Fail("prefix holds what no header carries: use printable ASCII characters")
 	}
 	j.Fetch.SecretQuery, j.Fetch.SecretHeader, j.Fetch.SecretPrefix = query, header, prefix
 	if j.Budget != "" && j.credential.SecretEnv == "" && j.credential.SecretFile == "" {
@@ -169,6 +174,7 @@ func (f *Fetch) checkQuery(t map[string]budget.Node) {
 
 var (
 	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
+	shortWord   = regexp.MustCompile(`^\{[A-Za-z_]{0,16}\}$`) // others are not shown: a URL may hold a secret
 	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
@@ -178,6 +184,9 @@ func checkPlaceholders(node budget.Node, text string) {
 		switch found {
 		case "{job}", "{region}", "{tick}":
 		default:
+			if !shortWord.MatchString(found) {
+				found = "a placeholder"
+			}
 			node.Fail("%s holds %s, which stands for nothing: there are {job}, {region} and {tick}; write a brace of its own as %%7B or %%7D", node.Key(), found)
 		}
 	}

@@ -44,7 +44,7 @@ func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 		if value = strings.TrimSpace(value); value != "" {
 			return value, j.checkSecret(value)
 		}
-		return "", fmt.Errorf("job %s: the environment has no %s, the secret of %s: set it, %s", j.Name, name, j.Budget, advice)
+		return "", fmt.Errorf("job %s: the environment has no %s, the secret of %s: set it, %s", j.Name, budget.VariableText(name), j.Budget, advice)
 	}
 	value, err := os.ReadFile(j.credential.SecretFile)
 	if err != nil {

@@ -168,7 +168,7 @@ func password(settings budget.StoreConfig) (string, error) {
 	case settings.PasswordEnv != "":
 		value, ok := os.LookupEnv(settings.PasswordEnv)
 		if !ok {
-			return "", fmt.Errorf("open the store: %w: the environment has no %s, which [store] password_env names; set it", budget.ErrStoreConfig, settings.PasswordEnv)
+			return "", fmt.Errorf("open the store: %w: the environment has no %s, which [store] password_env names; set it", budget.ErrStoreConfig, budget.VariableText(settings.PasswordEnv))
 		}
 		return value, nil
 	case settings.PasswordFile != "":

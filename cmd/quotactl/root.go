@@ -146,6 +146,9 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 // badFlag makes a fault in the flags a wrong usage, with a hint.
 func badFlag(cmd *cobra.Command, err error) error {
 	hint := ""
+	if flag, _, ok := strings.Cut(err.Error(), " in -"); ok && strings.HasPrefix(flag, "unknown shorthand flag") {
+		return usage("%s; %s --help lists the flags", flag, cmd.CommandPath()) // the rest may be a store's URL
+	}
 	if typo, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
 		hint = didYouMean("--", likeFlags(cmd, typo))
 	}

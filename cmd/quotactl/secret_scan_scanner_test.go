@@ -61,6 +61,7 @@ func (s *secrets) addText(name, secret string) {
 	s.byName[name] = secret
 	for form, texts := range map[string][]string{
 		"plain":   {secret},
+		"lowered": {strings.ToLower(secret)}, // as in a URL's scheme or host
 		"hex":     {hex.EncodeToString([]byte(secret))},
 		"HEX":     {strings.ToUpper(hex.EncodeToString([]byte(secret)))},
 		"base64":  base64Parts(secret),
