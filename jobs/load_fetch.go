@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -147,6 +148,12 @@ func (l *loader) output(fetch, node budget.Node, j *Job) {
 		node.Fail("output = %q names no file: write \"data/{job}/{region}/{tick}.ndjson\"; %s is for files that were cut", text, partialSuffix)
 	}
 	j.Fetch.Output = l.cfg.Path(text)
+	for _, region := range j.Regions {
+		if _, name := j.outputPlace(time.Time{}, region); !filepath.IsLocal(name) {
+			node.Fail("output = %q leads out of the folder before its first placeholder: take .. out", text)
+			break
+		}
+	}
 	path := filepath.Clean(strings.ReplaceAll(j.Fetch.Output, "{job}", j.Name))
 	if other, taken := l.outputs[path]; taken {
 		node.Fail("output = %q is where job %s writes: put {job} into it", text, other)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -13,35 +14,77 @@ import (
 const partialSuffix = ".partial"
 
 // output is a file that appears under its final name only when it is complete.
-// Its partial file stands beside it.
+// Its partial file stands beside it. Both stay in a folder, wherever that is:
+// no name and no link in it leads them out.
 type output struct {
-	final string
-	file  *os.File
-	size  int64 // whole pages
-	named bool  // the final name is the file's
-	sync  func(folder string) error
+	folder *os.Root // its user closes it
+	name   string   // the final one, within the folder
+	final  string   // its whole path
+	file   *os.File
+	size   int64 // whole pages
+	named  bool  // the final name is the file's
+	sync   func(folder *os.Root, path string) error
+}
+
+// outputPlace is the folder of a job's outputs, which is what stands before the
+// first placeholder, and the file of a run in it.
+func (j *Job) outputPlace(tick time.Time, region string) (folder, name string) {
+	fixed := j.Fetch.Output
+	for _, stands := range []string{"{job}", "{region}", "{tick}"} {
+		fixed, _, _ = strings.Cut(fixed, stands)
+	}
+	folder = fixed[:strings.LastIndex(fixed, "/")+1]
+	name = filepath.Clean(j.expand(strings.TrimPrefix(j.Fetch.Output, folder), tick, region))
+	return filepath.Clean(folder), name
 }
 
 // outputPath is where a run's file goes.
 func (j *Job) outputPath(tick time.Time, region string) string {
-	return filepath.Clean(j.expand(j.Fetch.Output, tick, region))
+	return filepath.Join(j.outputPlace(tick, region))
 }
 
+// The modes of what is written: outputs are for other programs to read, and
+// nobody but their owner changes them. The umask narrows both, as it does what
+// any program writes. Files that quotactl alone reads are their owner's.
+const (
+	outputMode       = 0o644
+	outputFolderMode = 0o755
+)
+
 // createOutput opens the partial file; neither it nor the final one may exist.
-func createOutput(final string) (*output, error) {
-	if err := os.MkdirAll(filepath.Dir(final), 0o755); err != nil {
+func createOutput(folder, name string) (*output, error) {
+	final := filepath.Join(folder, name)
+	if !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("%s is not in %s: take what leads out of the folder out of output", final, folder)
+	}
+	if err := os.MkdirAll(folder, outputFolderMode); err != nil {
 		return nil, fmt.Errorf("make the folder of %s: %w", final, err)
 	}
-	if _, err := os.Lstat(final); err == nil {
-		return nil, fmt.Errorf("%s exists; it is not overwritten: move it away", final)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("look for %s: %w", final, err)
-	}
-	file, err := os.OpenFile(final+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return nil, fmt.Errorf("create the partial file: %w", err)
+		return nil, fmt.Errorf("open the folder of %s: %w", final, err)
 	}
-	return &output{final: final, file: file, sync: syncFolder}, nil
+	o := &output{folder: root, name: name, final: final, sync: syncFolder}
+	if err := o.create(); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return o, nil
+}
+
+func (o *output) create() error {
+	if err := o.folder.MkdirAll(filepath.Dir(o.name), outputFolderMode); err != nil {
+		return fmt.Errorf("make the folder of %s: %w; no link may lead out of %s", o.final, err, o.folder.Name())
+	}
+	if _, err := o.folder.Lstat(o.name); err == nil {
+		return fmt.Errorf("%s exists; it is not overwritten: move it away", o.final)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for %s: %w; no link may lead out of %s", o.final, err, o.folder.Name())
+	}
+	var err error
+	if o.file, err = o.folder.OpenFile(o.name+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, outputMode); err != nil {
+		return fmt.Errorf("create the partial file of %s: %w", o.final, err)
+	}
+	return nil
 }
 
 // write adds one page's lines, all or none of them.
@@ -59,22 +102,22 @@ func (o *output) finish() error {
 	if err := o.close(); err != nil {
 		return err
 	}
-	partial := o.final + partialSuffix
-	err := os.Link(partial, o.final) // unlike a rename it never overwrites
+	partial := o.name + partialSuffix
+	err := o.folder.Link(partial, o.name) // unlike a rename it never overwrites
 	switch {
 	case err == nil:
 		o.named = true
-		err = os.Remove(partial)
+		err = o.folder.Remove(partial)
 	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("%s has come into being meanwhile; it is not overwritten: see %s", o.final, partial)
+		return fmt.Errorf("%s has come into being meanwhile; it is not overwritten: see %s", o.final, o.final+partialSuffix)
 	default: // a file system without links
-		err = os.Rename(partial, o.final)
+		err = o.folder.Rename(partial, o.name)
 		o.named = err == nil
 	}
 	if err != nil {
 		return fmt.Errorf("give %s its name: %w", o.final, err)
 	}
-	return o.sync(filepath.Dir(o.final))
+	return o.sync(o.folder, filepath.Dir(o.name))
 }
 
 // keep closes a file that was cut and returns the name it has, which is the
@@ -89,7 +132,7 @@ func (o *output) keep() (string, error) {
 	if o.size > 0 {
 		return partial, err
 	}
-	if removed := os.Remove(partial); removed != nil && !errors.Is(removed, fs.ErrNotExist) {
+	if removed := o.folder.Remove(o.name + partialSuffix); removed != nil && !errors.Is(removed, fs.ErrNotExist) {
 		err = errors.Join(err, fmt.Errorf("remove an empty file: %w", removed))
 	}
 	return "", err
@@ -109,8 +152,8 @@ func (o *output) close() error {
 }
 
 // syncFolder makes a new name in a folder safe on disk.
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
+func syncFolder(in *os.Root, path string) error {
+	folder, err := in.Open(path)
 	if err != nil {
 		return fmt.Errorf("write %s to disk: %w", path, err)
 	}

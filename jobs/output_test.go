@@ -11,7 +11,7 @@ import (
 // name is told: there is no partial file any more.
 func TestAFileThatHasItsNameIsNotCalledPartial(t *testing.T) {
 	final := filepath.Join(t.TempDir(), "tick.ndjson")
-	o, err := createOutput(final)
+	o, err := createOutput(filepath.Split(final))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestAFileThatHasItsNameIsNotCalledPartial(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("the disk is gone")
-	o.sync = func(string) error { return broken }
+	o.sync = func(*os.Root, string) error { return broken }
 	if err := o.finish(); !errors.Is(err, broken) {
 		t.Fatalf("finish: %v", err)
 	}

@@ -30,9 +30,10 @@ func (p *pass) run(run *Run) *ending {
 		return failed(ReasonSecret, err)
 	}
 	var err error
-	if f.output, err = createOutput(p.job.outputPath(p.tick, run.Region)); err != nil {
+	if f.output, err = createOutput(p.job.outputPlace(p.tick, run.Region)); err != nil {
 		return failed(ReasonOutput, err)
 	}
+	defer func() { _ = f.output.folder.Close() }() // nothing is written by it alone
 	end := f.pages(ctx)
 	if end == nil {
 		if err = f.output.finish(); err == nil {
