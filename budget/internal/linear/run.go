@@ -141,8 +141,8 @@ func (r *runner) do(client int, op Op) (porcupine.Operation, error) {
 			return o, nil
 		}
 		r.unknown.Add(1)
-		if r.Plan.Unknown != nil {
-			r.Plan.Unknown()
+		if r.Unknown != nil {
+			r.Unknown()
 		}
 		if op.Kind == Status { // it changes nothing: only its last sending counts
 			o.Call = int64(time.Since(r.began))
