@@ -57,7 +57,7 @@ func Soak(t *testing.T, open Open, held int) {
 	}
 	took := time.Since(began)
 	t.Logf("seed %d: %d steps in %.1f s, %.0f/s: %v", seed, done, took.Seconds(), float64(done)/took.Seconds(), sum)
-	for _, must := range []string{"granted", "refused", "replayed", "conflict", "never fits", "dry", "settled", "released", "expired", "instant", "debt", "looked", "spent", "emptied"} {
+	for _, must := range []string{"granted", "refused", "replayed", "conflict", "never fits", "dry", "settled", "released", "finished again", "finish conflict", "expired", "instant", "debt", "looked", "spent", "emptied"} {
 		if sum[must] == 0 && steps >= 10_000 {
 			t.Errorf("seed %d: the soak never came by %q: it shows less than it should", seed, must)
 		}
@@ -94,6 +94,7 @@ type soakLane struct {
 	ledger  *soakLedger
 	recent  []budget.Item // charged or refused lately
 	open    []string      // reservations, some of them finished
+	lately  []budget.Finish
 	made    int           // ids
 }
 
@@ -172,6 +173,9 @@ func (s *soakLane) explain(flights []*flight) error {
 			return errors.Join(err, why)
 		}
 		s.counts["granted"]++
+		if item := first.Items[first.next]; item.Lease > 0 {
+			s.open = append(s.open[max(0, len(s.open)-63):], item.ID)
+		}
 		first.next++
 	}
 }
@@ -219,7 +223,15 @@ func (s *soakLane) finishes() error {
 		if s.rng.IntN(20) == 0 {
 			f.Units = s.rng.Int64N(2 * s.limits[0].Limit) // a debt, now and then
 		}
+		if n := len(s.lately); n > 0 && s.rng.IntN(4) == 0 { // the same once more
+			f = s.lately[s.rng.IntN(n)]
+			f.Now = s.now
+		}
+		if s.rng.IntN(8) == 0 { // most of these are no reservations
+			f.ID = s.recent[s.rng.IntN(len(s.recent))].ID
+		}
 		asks[f.ID] = f
+		s.lately = append(s.lately[max(0, len(s.lately)-7):], f)
 		if s.rng.IntN(3) > 0 { // the others are finished once more
 			s.open[i] = s.open[len(s.open)-1]
 			s.open = s.open[:len(s.open)-1]
@@ -238,6 +250,9 @@ func (s *soakLane) finishes() error {
 				err = s.ledger.finish(f, got)
 			}
 			failures = append(failures, err)
+			if got.Replayed {
+				s.counts["finished again"]++
+			}
 			s.counts[map[budget.FinishResult]string{budget.Settled: "settled", budget.Released: "released", budget.FinishExpired: "expired", budget.FinishConflict: "finish conflict"}[got.Result]]++
 		})
 	}

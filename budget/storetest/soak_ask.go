@@ -14,7 +14,7 @@ const soakProbe = "probe"
 // begin takes a new budget with new limits.
 func (s *soakLane) begin() {
 	s.budget = "soak/" + s.name + "-" + strconv.FormatUint(s.step, 10)
-	s.recent, s.open = nil, nil
+	s.recent, s.open, s.lately = nil, nil, nil
 	long := []int64{70 * minute, 2 * hour, 3 * hour}[s.rng.IntN(3)]
 	short := []int64{100, 5000, second, minute, 20 * minute}[s.rng.IntN(5)]
 	slot := []int64{second, minute, 7 * minute}[s.rng.IntN(3)]
@@ -128,10 +128,6 @@ func (s *soakLane) item() budget.Item {
 	}
 	if s.rng.IntN(7) == 0 {
 		i.Lease = []int64{1, 50, second, minute, 30 * minute, 3 * hour}[s.rng.IntN(6)]
-		s.open = append(s.open, i.ID)
-		if len(s.open) > 64 {
-			s.open = s.open[1:]
-		}
 	}
 	if len(s.recent) < 256 {
 		s.recent = append(s.recent, i)
