@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -81,6 +82,25 @@ func (w *wanted) askFor(t testing.TB, store *redisstore.Store) {
 	}
 }
 
+// sendAgain sends charges of one budget again, all of which must be granted.
+func sendAgain(t testing.TB, store *redisstore.Store, charges []*wanted) []budget.Decision {
+	t.Helper()
+	batch := budget.Batch{Budget: charges[0].budget, Now: time.Now().UnixMicro(), Limits: wide}
+	for _, w := range charges {
+		batch.Items = append(batch.Items, w.item())
+	}
+	got, err := store.Decide(t.Context(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range got.Items {
+		if d.Result != budget.Granted || d.Units != charges[i].units {
+			t.Fatalf("charge %s of %s again: %+v, want %d units granted", charges[i].id, charges[i].budget, d, charges[i].units)
+		}
+	}
+	return got.Items
+}
+
 // loseAnswers charges from many clients while answers are lost, then heals,
 // sends what is unknown again, and wants each id in the ledgers once.
 func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, ledger func(budget string) map[string]int64) {
@@ -113,27 +133,29 @@ func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, l
 	healed := openStore(t, url, redisstore.Options{Timeout: patient})
 	unknown, charged, units, asked := 0, 0, map[string]int64{}, map[string]map[string]int64{}
 	for _, name := range budgets {
+		var sent []*wanted
 		asked[name] = map[string]int64{}
-	}
-	for c := range all {
-		for i := range all[c] {
-			w := &all[c][i]
-			told := w.at
-			w.at = 0
-			if told == 0 {
-				unknown++
-				got, err := healed.Decide(t.Context(), budget.Batch{Budget: w.budget, Now: time.Now().UnixMicro(), Limits: wide, Items: []budget.Item{w.item()}})
-				if err != nil || got.Items[0].Result != budget.Granted {
-					t.Fatalf("charge %s of %s again: %+v, %v", w.id, w.budget, got, err)
+		for c := range all {
+			for i := range all[c] {
+				if w := &all[c][i]; w.budget == name {
+					sent = append(sent, w)
+					asked[name][w.id] = w.units
+					units[name] += w.units
 				}
-				if got.Items[0].Replayed {
-					charged++
-				}
-			} else if w.askFor(t, healed); w.at != told {
-				t.Fatalf("charge %s of %s was granted at %d, and again at %d", w.id, w.budget, told, w.at)
 			}
-			asked[w.budget][w.id] = w.units
-			units[w.budget] += w.units
+		}
+		for again := range slices.Chunk(sent, budget.MaxBatch) {
+			for i, d := range sendAgain(t, healed, again) {
+				switch w := again[i]; {
+				case w.at != 0 && (!d.Replayed || d.At != w.at):
+					t.Errorf("charge %s of %s was granted at %d, and again as %+v", w.id, name, w.at, d)
+				case w.at == 0:
+					unknown++
+					if d.Replayed {
+						charged++
+					}
+				}
+			}
 		}
 	}
 	t.Logf("of %d charges %d were unknown; %d of these had been charged", lossyCharges, unknown, charged)
