@@ -55,3 +55,19 @@ func ledgerOf(t testing.TB, server *redis.Client, budget string) map[string]int6
 	}
 	return held
 }
+
+// startsOf reads when each id of a budget was charged, past the store.
+func startsOf(t testing.TB, server *redis.Client, budget string) map[string]int64 {
+	t.Helper()
+	entries, err := server.HGetAll(t.Context(), "quotactl:v1:{"+budget+"}:e").Result()
+	if err != nil || len(entries) == 0 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	starts := map[string]int64{}
+	for id, entry := range entries {
+		if starts[id], err = strconv.ParseInt(strings.Split(entry, "|")[5], 10, 64); err != nil {
+			t.Fatalf("entry %s is %q: %v", id, entry, err)
+		}
+	}
+	return starts
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,7 +21,7 @@ import (
 const (
 	swarmClients = 8
 	swarmWindow  = time.Second
-	swarmLimit   = 60
+	swarmLimit   = 20
 )
 
 type swarm struct {
@@ -38,9 +39,9 @@ type spending struct {
 	refusals atomic.Int64 // exhausted
 	away     atomic.Int64 // out of reach
 
-	mu      sync.Mutex       // guards both below
-	granted map[string]int64 // at, by id
-	open    map[string]bool  // ids whose outcome is unknown, or that were refused last
+	mu      sync.Mutex           // guards both below
+	granted map[string]int64     // at, by id
+	open    map[string]time.Time // when ids were first asked for whose outcome is unknown, or that were refused last
 }
 
 func swarmLimits() []budget.Limit {
@@ -51,10 +52,10 @@ func startSwarm(t testing.TB, url string, budgets ...string) *swarm {
 	t.Helper()
 	s := &swarm{t: t, url: url, budgets: map[string]*spending{}, stopped: make(chan struct{})}
 	for _, name := range budgets {
-		s.budgets[name] = &spending{granted: map[string]int64{}, open: map[string]bool{}}
+		s.budgets[name] = &spending{granted: map[string]int64{}, open: map[string]time.Time{}}
 	}
 	for c := range swarmClients {
-		store := openStore(t, url, redisstore.Options{Timeout: 500 * time.Millisecond})
+		store := openStore(t, url, redisstore.Options{})
 		s.clients.Go(func() { s.run(c, store, budgets) })
 	}
 	t.Cleanup(s.stop)
@@ -108,7 +109,7 @@ func (s *swarm) run(c int, store *redisstore.Store, budgets []string) {
 func (s *swarm) ask(store *redisstore.Store, name string, w *try) bool {
 	b := s.budgets[name]
 	b.mu.Lock()
-	b.open[w.id] = true
+	b.open[w.id] = w.asked
 	b.mu.Unlock()
 	got, err := store.Decide(context.Background(), budget.Batch{
 		Budget: name, Now: time.Now().UnixMicro(), Limits: swarmLimits(),
@@ -142,7 +143,7 @@ func (s *swarm) ask(store *redisstore.Store, name string, w *try) bool {
 }
 
 // goesOn waits until every client was granted more calls than it has been, and
-// so every budget that is named.
+// every budget that is named more than fit into one window, and refused some.
 func (s *swarm) goesOn(what string, budgets ...string) {
 	s.t.Helper()
 	var before [swarmClients]int64
@@ -160,7 +161,7 @@ func (s *swarm) goesOn(what string, budgets ...string) {
 			}
 		}
 		for name, n := range calls {
-			if len(s.budgets[name].upstream.calls()) <= n+swarmLimit {
+			if len(s.budgets[name].upstream.calls()) <= n+swarmLimit || s.budgets[name].refusals.Load() == 0 {
 				return false
 			}
 		}
@@ -176,8 +177,8 @@ func (s *swarm) settle(name string, ledger func() map[string]int64) (missing []s
 	s.t.Helper()
 	b := s.budgets[name]
 	store := openStore(s.t, s.url, redisstore.Options{Timeout: patient})
-	for id := range b.open {
-		w := try{id: id, asked: time.Now()} // its charge may be older, which only makes the count milder
+	for id, asked := range maps.Clone(b.open) {
+		w := try{id: id, asked: asked}
 		s.ask(store, name, &w)
 	}
 	held := ledger()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -153,21 +154,49 @@ func TestRingShardIsKilled(t *testing.T) {
 // by the new master is lost; and the upstream sees in any window at most what is
 // lost above the limit.
 func TestSentinelFailsOver(t *testing.T) {
+	failsOver(t, func(master *redistest.Server) {
+		master.Kill()
+		master.Ended()
+	}, func(*redistest.Server) {})
+}
+
+// The master stands still and is replaced. When it goes on, still a master for a
+// while, it finds requests waiting, and charges none of them.
+func TestSentinelReplacesStoppedMaster(t *testing.T) {
+	newest := int64(0)
+	failsOver(t, func(master *redistest.Server) {
+		stop(t, master)
+		newest = time.Now().UnixMicro()
+	}, func(master *redistest.Server) {
+		goOn(t, master)
+		admin := master.Client()
+		defer func() { _ = admin.Close() }()
+		// It answers after what came before.
+		for id, at := range startsOf(t, admin, name) {
+			if at > newest {
+				t.Errorf("the old master charged %s when it went on", id)
+			}
+		}
+	})
+}
+
+func failsOver(t *testing.T, leave, comeBack func(master *redistest.Server)) {
+	t.Helper()
 	r := startReplicated(t, nil, "down-after-milliseconds %s 500", "failover-timeout %s 5000")
 	admin := r.replica.Client()
 	defer func() { _ = admin.Close() }()
 	s := startSwarm(t, r.url(), name)
 	s.goesOn("at first", name)
-	r.master.Kill()
-	r.master.Ended()
-	redistest.Await(t, "the replica is the master", func() bool {
-		return strings.Contains(info(admin, "replication"), "role:master")
-	})
-	promoted, err := admin.Time(t.Context()).Result()
+	leave(r.master)
+	left, err := admin.Time(t.Context()).Result() // parts what the old master granted from what the new one did
 	if err != nil {
 		t.Fatal(err)
 	}
+	redistest.Await(t, "the replica is the master", func() bool {
+		return strings.Contains(info(admin, "replication"), "role:master")
+	})
 	s.goesOn("on the new master", name)
+	comeBack(r.master)
 	flush(t, admin)
 	s.goesOn("with its scripts flushed", name)
 	s.stop()
@@ -186,13 +215,13 @@ func TestSentinelFailsOver(t *testing.T) {
 	})
 	newestKept := int64(0)
 	for id := range held {
-		if at := b.granted[id]; at < promoted.UnixMicro() {
+		if at := b.granted[id]; at < left.UnixMicro() {
 			newestKept = max(newestKept, at)
 		}
 	}
 	for _, id := range missing {
-		if at := b.granted[id]; at <= newestKept || at >= promoted.UnixMicro() {
-			t.Errorf("%s, granted at %d, is lost, though the new master has one of %d, and was promoted at %d", id, at, newestKept, promoted.UnixMicro())
+		if at := b.granted[id]; at <= newestKept || at >= left.UnixMicro() {
+			t.Errorf("%s, granted at %d, is lost, though the new master has one of %d, and the old one left at %d", id, at, newestKept, left.UnixMicro())
 		}
 	}
 	if b.away.Load() == 0 {
