@@ -34,8 +34,8 @@ func (j *Job) outputPlace(tick time.Time, region string) (folder, name string) {
 		fixed, _, _ = strings.Cut(fixed, stands)
 	}
 	folder = fixed[:strings.LastIndex(fixed, "/")+1]
-	name = filepath.Clean(j.expand(strings.TrimPrefix(j.Fetch.Output, folder), tick, region))
-	return filepath.Clean(folder), name
+	name = j.expand(strings.TrimPrefix(j.Fetch.Output, folder), tick, region)
+	return filepath.Clean(folder), filepath.Clean(strings.TrimLeft(name, "/")) // a job without regions has an empty one
 }
 
 // outputPath is where a run's file goes.
