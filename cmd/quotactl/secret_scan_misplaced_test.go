@@ -30,11 +30,18 @@ func newMisplaced(t *testing.T, s *secrets, text string) *wrongly {
 // sure that it says something.
 func (w *wrongly) inProcess(args ...string) {
 	w.t.Helper()
-	var stdout, stderr bytes.Buffer
-	run(w.t.Context(), append(args, "-c", w.config), &stdout, &stderr, func(string) (string, bool) { return "", false })
-	if stdout.Len()+stderr.Len() == 0 {
+	if _, said := w.answer(args...); said == "" {
 		w.t.Errorf("quotactl %q says nothing", args[:1])
 	}
+}
+
+// answer is the exit code and what is said.
+func (w *wrongly) answer(args ...string) (code int, said string) {
+	w.t.Helper()
+	var stdout, stderr bytes.Buffer
+	config := []string{"-c", w.config}
+	code = run(w.t.Context(), append(config, args...), &stdout, &stderr, func(string) (string, bool) { return "", false })
 	w.absent(fmt.Sprintf("stdout of quotactl %s", args[0]), stdout.Bytes())
 	w.absent(fmt.Sprintf("stderr of quotactl %s", args[0]), stderr.Bytes())
+	return code, stdout.String() + stderr.String()
 }
