@@ -67,7 +67,7 @@ func (c *Config) readStore(node Node) {
 		c.Store.Hosts = hosts
 	}
 	c.Store.OutageAllowance, _ = t["outage_allowance"].Units(0)
-	c.Store.PasswordEnv, _ = variable(t["password_env"])
+	c.Store.PasswordEnv = variable(t["password_env"])
 	if file, ok := filled(t["password_file"]); ok {
 		c.Store.PasswordFile = c.Path(file)
 	}
@@ -233,7 +233,7 @@ func (c *Config) readCredential(node Node) Credential {
 	}
 	t := node.Table("secret_env", "secret_file")
 	credential := Credential{Label: node.Key()}
-	credential.SecretEnv, _ = variable(t["secret_env"])
+	credential.SecretEnv = variable(t["secret_env"])
 	if file, ok := filled(t["secret_file"]); ok {
 		credential.SecretFile = c.Path(file)
 	}
@@ -255,13 +255,13 @@ func filled(node Node) (string, bool) {
 
 // variable reads the name of an environment's variable. What is none is not
 // shown: it may be the secret itself.
-func variable(node Node) (string, bool) {
+func variable(node Node) string {
 	name, ok := filled(node)
 	if ok && !variableName.MatchString(name) {
 		node.Fail("%s is no name of a variable: write the name, such as \"API_KEY\", of letters, digits and '_'; the secret itself stays in the environment", node.Key())
-		return "", false
+		return ""
 	}
-	return name, ok
+	return name
 }
 
 // checkName notes a key that cannot name what it stands for.

@@ -216,7 +216,7 @@ func TestRareCallsAskThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.store.gone.Store(false)
-	time.Sleep(3 * interval) //nolint:forbidigo // calls that come rarely are the point
+	time.Sleep(3 * interval) // calls that come rarely are the point
 	if _, err := w.charge(w.host(dir), "safe", ""); err != nil {
 		t.Fatalf("the first call after a long while: %v", err)
 	}

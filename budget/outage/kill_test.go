@@ -82,7 +82,7 @@ func spendForEver() error {
 			if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) && !errors.Is(err, budget.ErrUnavailable) {
 				return err
 			}
-			time.Sleep(3 * time.Millisecond) //nolint:forbidigo // a client that tries again in a while
+			time.Sleep(3 * time.Millisecond) // a client that tries again in a while
 			continue
 		}
 		if _, err := fmt.Fprintf(upstream, "%s %d %s\n", r.ID, units, r.Source); err != nil {

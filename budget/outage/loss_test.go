@@ -91,7 +91,7 @@ var losses = map[string]struct {
 			l.server.Ended()
 			replica := l.other.Client()
 			defer func() { _ = replica.Close() }()
-			l.must(replica.SlaveOf(l.t.Context(), "NO", "ONE").Err())
+			l.must(replica.ReplicaOf(l.t.Context(), "NO", "ONE").Err())
 			l.proxy.Lead(l.other.Addr)
 		},
 	},

@@ -294,7 +294,7 @@ func TestExhaustedStaysExhausted(t *testing.T) {
 		refused.Source != budget.SourceAllowance || refused.RetryAfter > told.RetryAfter {
 		t.Fatalf("told %v, then without the store %v", told, err)
 	}
-	time.Sleep(time.Until(until) + time.Millisecond) //nolint:forbidigo // the instant itself is awaited
+	time.Sleep(time.Until(until) + time.Millisecond) // the instant itself is awaited
 	w.charged(b, "e", budget.SourceAllowance)
 }
 

@@ -51,7 +51,7 @@ func (s *Store) room() budget.Finding {
 		f.Level, f.Says = budget.Warning, fmt.Sprintf("how much room is left cannot be told: %v", err)
 		return f
 	}
-	left := fs.Bavail * uint64(fs.Bsize) //nolint:gosec,unconvert // a block has no negative size, and another type elsewhere
+	left := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block has no negative size, and another type elsewhere
 	f.Says = fmt.Sprintf("%d MB are left", left>>20)
 	if left < scarce {
 		f.Level, f.Advice = budget.Warning, "make room: nothing is charged on a full disk"

@@ -29,7 +29,7 @@ func TestFullDisk(t *testing.T) {
 	fill := func() error {
 		err := os.WriteFile(filler, make([]byte, 17<<20), 0o600)
 		if !errors.Is(err, unix.ENOSPC) {
-			return fmt.Errorf("fill the disk: %v, want ENOSPC", err)
+			return fmt.Errorf("fill the disk: %v, want ENOSPC", err) //nolint:errorlint // it may be nil
 		}
 		return nil
 	}

@@ -73,7 +73,7 @@ func throughFullDisk(path string, fill, empty func() error, says string) error {
 			return fmt.Errorf("round %d: after %d charges: %w, want ErrUnavailable that says %q", round, granted, err, says)
 		}
 		if used, err := usedOf(store); err != nil || used != int64(total) {
-			return fmt.Errorf("round %d: used %d on a full disk, %v; want %d", round, used, err, total)
+			return fmt.Errorf("round %d: used %d on a full disk, %v; want %d", round, used, err, total) //nolint:errorlint // it may be nil
 		}
 		if err := empty(); err != nil {
 			return err
@@ -88,11 +88,11 @@ func throughFullDisk(path string, fill, empty func() error, says string) error {
 			Budget: name, Now: noon, Limits: []budget.Limit{rolling(budget.MaxUnits, day)}, Items: []budget.Item{item(fmt.Sprint(prefix, granted), 1)},
 		})
 		if err != nil || late.Items[0].Result != budget.Granted || late.Items[0].Replayed {
-			return fmt.Errorf("round %d: the charge that was refused: %+v, %v", round, late, err)
+			return fmt.Errorf("round %d: the charge that was refused: %+v, %v", round, late, err) //nolint:errorlint // it may be nil
 		}
 		total++
 		if used, err := usedOf(store); err != nil || used != int64(total) {
-			return fmt.Errorf("round %d: used %d once there is room again, %v; want %d", round, used, err, total)
+			return fmt.Errorf("round %d: used %d once there is room again, %v; want %d", round, used, err, total) //nolint:errorlint // it may be nil
 		}
 	}
 	return store.Close()

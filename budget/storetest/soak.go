@@ -95,7 +95,7 @@ type soakLane struct {
 	recent  []budget.Item // charged or refused lately
 	open    []string      // reservations, some of them finished
 	lately  []budget.Finish
-	made    int           // ids
+	made    int // ids
 }
 
 // soak takes so many steps.
