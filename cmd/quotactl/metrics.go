@@ -52,7 +52,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 30, 60, 300, 3600},
 		}, []string{"job"}),
 		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "quotactl", Name: "breaker_open", Help: "1 while the store counts as out of reach: the last call got no answer.",
+			Namespace: "quotactl", Name: "breaker_open", Help: "1 while the store counts as out of reach, for this process or for all of the host.",
 		}),
 	}
 	for name, b := range budgets {
@@ -81,7 +81,26 @@ func (m *metrics) operation(budget, operation string) string {
 // results are the labels of decisions.
 var results = map[budget.Result]string{
 	budget.Granted: "granted", budget.Refused: "exhausted", budget.NeverFits: "never_fits", budget.Conflict: "conflict",
-	budget.Late: "late", budget.Overflow: "too_many_units", budget.Interrupted: "late", budget.OutcomeUnknown: "unavailable",
+	budget.Late: "late", budget.Overflow: "too_many_units", budget.Interrupted: "late",
+	budget.OutcomeUnknown: unavailable, budget.Unreached: unavailable,
+}
+
+// unavailable is the result of a charge that nobody decided, and nobody is its
+// source.
+const (
+	unavailable = "unavailable"
+	sourceNone  = "none"
+)
+
+// sourceOf is the label of who decided.
+func sourceOf(d budget.Decision) string {
+	switch {
+	case d.Allowance:
+		return budget.SourceAllowance
+	case results[d.Result] == unavailable:
+		return sourceNone
+	}
+	return budget.SourceStore
 }
 
 // decided counts a batch's decisions; all of it is unavailable when the store
@@ -93,7 +112,7 @@ func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err er
 		}
 		operation := m.operation(batch.Budget, item.Operation)
 		if err != nil {
-			m.decisions.WithLabelValues(batch.Budget, operation, "unavailable", "none").Inc()
+			m.decisions.WithLabelValues(batch.Budget, operation, unavailable, sourceNone).Inc()
 			continue
 		}
 		d := decisions.Items[i]
@@ -101,12 +120,12 @@ func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err er
 		if d.Replayed {
 			result = "replayed"
 		}
-		m.decisions.WithLabelValues(batch.Budget, operation, result, budget.SourceStore).Inc()
+		m.decisions.WithLabelValues(batch.Budget, operation, result, sourceOf(d)).Inc()
 		if d.Result != budget.Granted || d.Replayed {
 			continue
 		}
 		m.units.WithLabelValues(batch.Budget, operation).Add(float64(d.Units))
-		if d.Limit < 0 {
+		if d.Limit < 0 || d.Allowance { // what is left of an allowance is no near miss
 			continue
 		}
 		if limit := batch.Limits[d.Limit]; float64(d.Remaining) < nearMiss*float64(limit.Limit) {

@@ -17,9 +17,9 @@ const limitsFresh = 5 * time.Second
 // limitCollector reads the limits' use when it is asked for. What cannot be read
 // within the store's timeout is left out.
 type limitCollector struct {
-	budgets                map[string]*budget.Budget
-	timeout                time.Duration
-	used, limit, remaining *prometheus.Desc
+	budgets                           map[string]*budget.Budget
+	timeout                           time.Duration
+	used, limit, remaining, recovered *prometheus.Desc
 
 	mu   sync.Mutex // guards all below
 	seen []budget.Status
@@ -35,6 +35,7 @@ func newLimitCollector(budgets map[string]*budget.Budget, timeout time.Duration)
 		used:      desc("used", "What a limit has used, in what it counts."),
 		limit:     desc("limit", "What may be spent of a limit: quota less headroom, or the cap itself."),
 		remaining: desc("remaining", "What is left of a limit."),
+		recovered: desc("recovered", "How much of what a limit has used stands for charges that the store had lost."),
 	}
 }
 
@@ -43,13 +44,14 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.used
 	to <- c.limit
 	to <- c.remaining
+	to <- c.recovered
 }
 
 // Collect implements prometheus.Collector.
 func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	for _, status := range c.read() {
 		for _, l := range status.Limits {
-			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining} {
+			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining, c.recovered: l.Recovered} {
 				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name)
 			}
 		}

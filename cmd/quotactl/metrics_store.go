@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -44,9 +45,26 @@ func (s meteredStore) timed(call string, began time.Time) {
 	s.metrics.store.WithLabelValues(call).Observe(time.Since(began).Seconds())
 }
 
+// errOutOfReach stands for the failure of a call that went on without the store.
+var errOutOfReach = fmt.Errorf("%w: what could be decided was, by this host's allowance", budget.ErrUnavailable)
+
+// outOfReach reports whether the store is held for out of reach by a host that
+// goes on without it.
+func (s meteredStore) outOfReach() bool {
+	host, ok := s.Backend.(interface{ OutOfReach() (time.Time, bool) })
+	if !ok {
+		return false
+	}
+	_, out := host.OutOfReach()
+	return out
+}
+
 // answered notes whether the store is within reach. A caller that went away
 // tells nothing of the store.
 func (s meteredStore) answered(ctx context.Context, err error) {
+	if err == nil && s.outOfReach() {
+		err = errOutOfReach
+	}
 	switch {
 	case errors.Is(err, budget.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		s.metrics.breaker.Set(1)

@@ -13,13 +13,19 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/jobs"
 )
+
+// watchTimeout is the watched store's.
+const watchTimeout = 500 * time.Millisecond
 
 // watched is a budget on a metered store with its listener.
 type watched struct {
@@ -44,7 +50,7 @@ func watch(t *testing.T, store budget.Store) *watched {
 	b, err := budget.New(metered, budget.Spec{
 		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}}, Unknown: budget.Unknown{Allowed: true, Units: 1},
 		Limits:  []budget.Limit{{Name: "daily", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)}},
-		Timeout: 100 * time.Millisecond,
+		Timeout: watchTimeout,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +58,7 @@ func watch(t *testing.T, store budget.Store) *watched {
 	budgets := map[string]*budget.Budget{"shop/main": b}
 	w := &watched{t: t, b: b, m: newMetrics(budgets, 100*time.Millisecond), drain: make(chan struct{})}
 	metered.metrics = w.m
-	w.l = &listener{metrics: w.m, budgets: budgets, drain: w.drain, timeout: 100 * time.Millisecond}
+	w.l = &listener{metrics: w.m, budgets: budgets, drain: w.drain, timeout: watchTimeout}
 	return w
 }
 
@@ -167,6 +173,71 @@ func TestMetricsOfStoreAway(t *testing.T) {
 	w.has("quotactl_breaker_open 1", `quotactl_decisions_total{budget="shop/main",operation="get",result="unavailable",source="none"} 1`)
 	if code, _ := w.get("/healthz"); code != http.StatusOK {
 		t.Errorf("healthz: %d: a store out of reach is no reason to start the process anew", code)
+	}
+}
+
+// broken is a store that does not answer while it is broken.
+type broken struct {
+	open.Backend
+	is atomic.Bool
+}
+
+func (b *broken) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	if b.is.Load() {
+		return budget.Decisions{}, budget.ErrUnavailable
+	}
+	return b.Backend.Decide(ctx, batch)
+}
+
+func (b *broken) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+	if b.is.Load() {
+		return budget.View{}, budget.ErrUnavailable
+	}
+	return b.Backend.Look(ctx, look)
+}
+
+// host is a store with the host's side of its outages, as open.Host makes it.
+type host struct {
+	*outage.Store
+	budget.JobStore
+}
+
+// What the allowance decides is told apart, and so is that the store is away
+// although calls go on.
+func TestMetricsOfAllowance(t *testing.T) {
+	store := &broken{Backend: memstore.New(func() int64 { return time.Now().UnixMicro() })}
+	hosted := host{outage.New(store, outage.Options{Dir: t.TempDir(), Allowance: 10, Timeout: time.Second, Interval: time.Hour}), store}
+	defer func() {
+		if err := hosted.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	w := watch(t, hosted)
+	charge := func(policy budget.Policy, want error) {
+		t.Helper()
+		units := int64(4)
+		if _, err := w.b.Charge(t.Context(), budget.Call{Operation: "get", Units: &units, OnStoreError: policy}); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	charge(budget.Open, nil)
+	w.has("quotactl_breaker_open 0", `quotactl_decisions_total{budget="shop/main",operation="get",result="granted",source="store"} 1`)
+	if code, _ := w.get("/readyz"); code != http.StatusOK {
+		t.Errorf("readyz: %d", code)
+	}
+	store.is.Store(true)
+	charge(budget.Open, nil)
+	charge(budget.Open, nil)
+	charge(budget.Open, budget.ErrUnavailable) // the allowance is spent
+	charge(budget.Closed, budget.ErrUnavailable)
+	w.has("quotactl_breaker_open 1",
+		`quotactl_decisions_total{budget="shop/main",operation="get",result="granted",source="allowance"} 2`,
+		`quotactl_decisions_total{budget="shop/main",operation="get",result="unavailable",source="none"} 2`,
+		`quotactl_units_total{budget="shop/main",operation="get"} 12`,
+	)
+	charge(budget.Open, budget.ErrUnavailable) // the allowance is spent
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || text != "the store does not serve: unavailable\n" {
+		t.Errorf("readyz: %d %q", code, text)
 	}
 }
 
