@@ -4,7 +4,8 @@
 # make soak     ten million charges on each store, counted by the test itself;
 #               SOAK_STEPS=n takes others
 # make bench    ratios of charges beside an empty script and of large ledgers
-#               beside small ones, the longest script, and SQLite's rates
+#               beside small ones, the longest script, SQLite's rates, and what
+#               noticing lost data costs
 # make ci       test and lint
 
 GO    ?= go
@@ -38,6 +39,7 @@ bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkExpiry' -benchtime 3x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkProcesses' -benchtime 3x ./budget/sqlitestore
+	$(GO) test -run '^$$' -bench BenchmarkMemory -benchtime 20x ./budget/outage
 
 # Known faults, each a patch: tests that let one through are no tests.
 mutants: needs

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/budget/storetest"
 )
 
 // benchBudget is a budget with n limits, that no benchmark exhausts.
@@ -32,29 +32,6 @@ func benchBudget(b *testing.B, url string, n int) (*budget.Budget, *redisstore.S
 	return opened, store
 }
 
-// rate runs do from goroutines for about the given time and tells how many a
-// second were done.
-func rate(b *testing.B, goroutines int, span time.Duration, do func(context.Context) error) float64 {
-	ctx, cancel := context.WithTimeout(b.Context(), span)
-	defer cancel()
-	var n atomic.Int64
-	var all sync.WaitGroup
-	start := time.Now()
-	for range goroutines {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				if err := do(b.Context()); err != nil {
-					b.Error(err)
-					return
-				}
-				n.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	return float64(n.Load()) / time.Since(start).Seconds()
-}
-
 // BenchmarkCharge compares single charges with an empty script on the same
 // connections, turn by turn in one run, so that the ratio holds when the
 // machine's speed does not.
@@ -70,8 +47,8 @@ func BenchmarkCharge(b *testing.B) {
 				rounds := 0
 				for b.Loop() {
 					rounds++
-					scripts += rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error { return empty.Run(ctx, store.Client(), nil).Err() })
-					charges += rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error {
+					scripts += storetest.Rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error { return empty.Run(ctx, store.Client(), nil).Err() })
+					charges += storetest.Rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error {
 						_, err := opened.Charge(ctx, budget.Call{Operation: "op", Labels: labels})
 						return err
 					})
@@ -98,7 +75,7 @@ func BenchmarkUnits(b *testing.B) {
 			operation string
 			sum       *float64
 		}{{one, "op", &cheap}, {hundred, "dear", &dear}} {
-			*c.sum += rate(b, 16, 100*time.Millisecond, func(ctx context.Context) error {
+			*c.sum += storetest.Rate(b, 16, 100*time.Millisecond, func(ctx context.Context) error {
 				_, err := c.budget.Charge(ctx, budget.Call{Operation: c.operation})
 				return err
 			})
@@ -166,7 +143,7 @@ func BenchmarkMillion(b *testing.B) {
 	for b.Loop() {
 		rounds++
 		for n, bud := range budgets {
-			sums[n] += rate(b, 16, 100*time.Millisecond, func(ctx context.Context) error {
+			sums[n] += storetest.Rate(b, 16, 100*time.Millisecond, func(ctx context.Context) error {
 				_, err := bud.Charge(ctx, budget.Call{Operation: "op"})
 				return err
 			})

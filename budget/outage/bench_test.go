@@ -1,0 +1,82 @@
+package outage_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/budget/storetest"
+)
+
+// BenchmarkMemory compares charges through the host's side, which notices what the
+// store loses, with charges that go to the store itself, turn by turn in one run:
+// on budgets of one kind, on one server or in files beside each other.
+func BenchmarkMemory(b *testing.B) {
+	server := redistest.Start(b)
+	stores := map[string]func(b *testing.B) budget.Store{
+		"Redis": func(b *testing.B) budget.Store {
+			store, err := redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return store
+		},
+		"SQLite": func(b *testing.B) budget.Store {
+			store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return store
+		},
+	}
+	for kind, open := range stores {
+		for _, limits := range []int{1, 3} {
+			for _, goroutines := range []int{1, 16, 64} {
+				b.Run(fmt.Sprintf("%s/limits=%d/goroutines=%d", kind, limits, goroutines), func(b *testing.B) {
+					alone := benchBudget(b, "up/alone", open(b), limits)
+					hosted := benchBudget(b, "up/hosted", outage.New(open(b), outage.Options{Dir: b.TempDir(), Timeout: time.Minute}), limits)
+					var sums [2]float64
+					rounds := 0
+					for b.Loop() {
+						rounds++
+						for i, bud := range []*budget.Budget{alone, hosted} {
+							sums[i] += storetest.Rate(b, goroutines, 100*time.Millisecond, func(ctx context.Context) error {
+								_, err := bud.Charge(ctx, budget.Call{Operation: "op"})
+								return err
+							})
+						}
+					}
+					b.ReportMetric(sums[0]/float64(rounds), "alone/s")
+					b.ReportMetric(sums[1]/float64(rounds), "hosted/s")
+					b.ReportMetric(sums[1]/sums[0], "hosted/alone")
+				})
+			}
+		}
+	}
+}
+
+func benchBudget(b *testing.B, name string, store budget.Store, limits int) *budget.Budget {
+	spec := budget.Spec{Name: name, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute}
+	for i := range limits {
+		spec.Limits = append(spec.Limits, budget.Limit{
+			Name: fmt.Sprint("l", i), Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Duration(i+1) * time.Hour),
+		})
+	}
+	bud, err := budget.New(store, spec, budget.WithClosers(store))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := bud.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return bud
+}
