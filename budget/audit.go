@@ -22,7 +22,7 @@ func (b *Budget) Audit(ctx context.Context) Finding {
 			f.Level, f.Says = Fault, err.Error()
 			return f
 		case wrong == "":
-			f.Level, f.Says, f.Advice = OK, fmt.Sprintf("%d running totals are the sums of their charges", checked), ""
+			f.Level, f.Says, f.Advice = OK, fmt.Sprintf("each of the %d running totals is the sum of its charges", checked), ""
 			return f
 		}
 		f.Level, f.Says, f.Advice = Fault, wrong, "tell its makers, and forget the ledger once its longest window has passed: quotactl reset "+b.spec.Name+" --yes"

@@ -98,7 +98,7 @@ func (s *Store) withoutStore(ctx context.Context, batch budget.Batch, decided bu
 		case answers[j].Err != nil:
 			d.Err = fmt.Errorf("%w; the host's allowance cannot be spent either: %w", d.Err, detached(answers[j].Err))
 		default:
-			d.Err = fmt.Errorf("%w; the host's allowance of limit %s is spent", d.Err, local.Limits[max(0, answers[j].Limit)].Name)
+			d.Err = fmt.Errorf("%w; the host's allowance of limit %s has %d left", d.Err, local.Limits[max(0, answers[j].Limit)].Name, answers[j].Remaining)
 		}
 	}
 	return decided, nil

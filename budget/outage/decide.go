@@ -23,9 +23,7 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	})
 	switch {
 	case err == nil:
-		if err := s.memory.saw(batch, decided); err != nil {
-			s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", batch.Budget, "error", err)
-		}
+		s.remember(batch, decided)
 		return s.unknown(ctx, batch, decided)
 	case !unreached(ctx, err):
 		return budget.Decisions{}, err
@@ -47,6 +45,13 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 		return decided, nil
 	}
 	return s.withoutStore(ctx, batch, decided)
+}
+
+// remember takes in what the store decided.
+func (s *Store) remember(batch budget.Batch, decided budget.Decisions) {
+	if err := s.memory.saw(batch, decided); err != nil {
+		s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", batch.Budget, "error", err)
+	}
 }
 
 // decide asks the store; what it has lost is recorded first.

@@ -3,8 +3,10 @@ package outage
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,18 +56,20 @@ func (s *Store) breakerFinding() budget.Finding {
 
 // left tells how many records lie in one of the host's folders.
 func (s *Store) left(folder string, level budget.Severity, advice string) budget.Finding {
-	f := budget.Finding{Check: folder, Level: budget.OK, Says: "no record of an outage is left"}
+	f := budget.Finding{Check: folder, Level: budget.OK, Says: "no record of an outage lies there"}
 	files, err := filepath.Glob(filepath.Join(s.o.Dir, folder, "*", "*"))
 	byBudget := map[string]int{}
-	n := 0
 	for _, path := range files {
 		if !strings.HasSuffix(path, ".why") {
 			byBudget[budgetName(filepath.Base(filepath.Dir(path)))]++
-			n++
 		}
 	}
-	if err == nil && n > 0 && s.o.Dir != "" {
-		f.Level, f.Says, f.Advice = level, fmt.Sprintf("%d records of an outage are left: %v", n, byBudget), advice
+	if err == nil && len(byBudget) > 0 && s.o.Dir != "" {
+		var of []string
+		for _, name := range slices.Sorted(maps.Keys(byBudget)) {
+			of = append(of, fmt.Sprintf("%d of %s", byBudget[name], name))
+		}
+		f.Level, f.Says, f.Advice = level, "records of an outage are left: "+strings.Join(of, ", "), advice
 	}
 	return f
 }

@@ -126,7 +126,7 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 	r := m.of(batch.Budget)
 	for i, item := range batch.Items {
 		switch {
-		case item.DryRun, item.Recorded:
+		case item.DryRun, item.Recorded && d.Now-d.Items[i].At >= budget.MinHeld: // what was recorded so late may not be held
 		case d.Items[i].Result == budget.Granted:
 			if d.Items[i].At > r.Newest.At {
 				r.Newest = budget.Acknowledged{ID: item.ID, At: d.Items[i].At}

@@ -156,7 +156,7 @@ func TestOpenSpendsTheAllowanceAndRecordsIt(t *testing.T) {
 	}
 	_, err := w.charge(b, "list", "one-too-many")
 	var refused *budget.RefusedError
-	if !errors.As(err, &refused) || !errors.Is(err, budget.ErrUnavailable) || !refused.NotCharged || !strings.Contains(err.Error(), "allowance of limit day is spent") {
+	if !errors.As(err, &refused) || !errors.Is(err, budget.ErrUnavailable) || !refused.NotCharged || !strings.Contains(err.Error(), "allowance of limit day has 0 left") {
 		t.Fatalf("past the allowance: %v", err)
 	}
 	if _, err := w.charge(b, "safe", "closed"); !errors.Is(err, budget.ErrUnavailable) {

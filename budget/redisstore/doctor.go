@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,8 +18,11 @@ import (
 // LeastCommands are the commands a user needs, on the keys of the prefix.
 const LeastCommands = "evalsha eval select time exists del hget hmget hset hdel hlen zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat"
 
-// tried are the major versions of servers that this program was tried on.
-var tried = map[string][]string{"Redis": {"7"}}
+// LeastClusterCommands are those that a user of a cluster needs besides.
+const LeastClusterCommands = "cluster|slots cluster|shards readonly command"
+
+// tried are the major versions of servers that all tests were run on.
+var tried = map[string][]string{"Redis": {"7", "8"}, "Valkey": {"8"}}
 
 // probes is how many empty scripts the latency is taken of.
 const probes = 20
@@ -33,10 +37,10 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 	}
 	began := time.Now()
 	if err := s.Ping(ctx); err != nil {
-		add("connection", budget.Fault, "", "%v", err)
+		add("connection", budget.Fault, "make sure that the server runs, and that this machine reaches it as this user", "%v", err)
 		return list
 	}
-	add("connection", budget.OK, "", "answers, and runs scripts, after %s", time.Since(began).Round(time.Millisecond))
+	add("connection", budget.OK, "", "answers, and runs scripts, after %s", time.Since(began).Round(10*time.Microsecond))
 	failed, clock, err := s.tryCommands(ctx)
 	if err != nil {
 		add("permissions", budget.Fault, "", "%v", err)
@@ -72,7 +76,7 @@ func (s *Store) tryCommands(ctx context.Context) (failed []string, clock int64, 
 
 // clockFinding is what a difference in µs between the clocks means.
 func clockFinding(ahead int64) budget.Finding {
-	f := budget.Finding{Check: "clock", Level: budget.OK, Says: fmt.Sprintf("the server's clock stands %s ahead of this machine's", (time.Duration(ahead) * time.Microsecond).Round(time.Millisecond))}
+	f := budget.Finding{Check: "clock", Level: budget.OK, Says: fmt.Sprintf("the server's clock less this machine's is %s", (time.Duration(ahead) * time.Microsecond).Round(10*time.Microsecond))}
 	switch {
 	case max(ahead, -ahead) > budget.ClockTolerance:
 		f.Level, f.Advice = budget.Fault, "set both clocks by the network (NTP): calls are refused when the server's jumps ahead so far"
@@ -177,7 +181,7 @@ func versionFinding(addr string, field map[string]string) budget.Finding {
 	if v := field["valkey_version"]; v != "" {
 		kind, version = "Valkey", v
 	}
-	f := budget.Finding{Check: "version", Level: budget.OK, Says: fmt.Sprintf("%s is %s %s, %s", addr, kind, version, field["redis_mode"])}
+	f := budget.Finding{Check: "version", Level: budget.OK, Says: fmt.Sprintf("%s is %s %s, %s", addr, kind, version, cmp.Or(field["redis_mode"], field["server_mode"]))}
 	major, _, _ := strings.Cut(version, ".")
 	if !slices.Contains(tried[kind], major) {
 		f.Level, f.Advice = budget.Warning, "this program was tried on "+triedText()+" only: try it before you rely on it"

@@ -105,9 +105,12 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 func TestUntriedVersions(t *testing.T) {
 	for info, want := range map[string]budget.Severity{
 		"redis_version:7.0.15\r\nredis_mode:standalone": budget.OK,
+		"redis_version:8.0.2\r\nredis_mode:standalone":  budget.OK,
 		"redis_version:6.2.1\r\nredis_mode:standalone":  budget.Warning,
 		"redis_version:99.1.0\r\nredis_mode:cluster":    budget.Warning,
 		"redis_version:7.2.4\r\nvalkey_version:99.0.1":  budget.Warning,
+
+		"redis_version:7.2.4\r\nserver_mode:standalone\r\nvalkey_version:8.1.1": budget.OK,
 	} {
 		if f := redisstore.VersionFinding("host:1", info); f.Level != want || want != budget.OK && !strings.Contains(f.Advice, "tried") {
 			t.Errorf("%q: %+v", info, f)

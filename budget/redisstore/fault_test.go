@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -228,19 +230,44 @@ func TestConfigurationFaults(t *testing.T) {
 	}
 }
 
-// The least a user needs, as docs/redis.md lists it.
-func TestLeastPermissions(t *testing.T) {
-	server := redistest.Start(t)
+// leastURL is a server's URL for a user who may do the least that is needed, on
+// keys of a pattern.
+func leastURL(t *testing.T, server *redistest.Server, keys, more string) string {
+	t.Helper()
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	args := []any{"ACL", "SETUSER", "least", "on", ">secret", "~quotactl:*", "-@all"}
-	for _, command := range strings.Fields(redisstore.LeastCommands) {
+	args := []any{"ACL", "SETUSER", "least", "on", ">secret", "~" + keys, "-@all"}
+	for _, command := range strings.Fields(redisstore.LeastCommands + " " + more) {
 		args = append(args, "+"+command)
 	}
 	if err := admin.Do(t.Context(), args...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	store := openStore(t, "redis://least:secret@"+server.Addr+"/1", redisstore.Options{})
+	return "redis://least:secret@" + server.Addr
+}
+
+// The documents grant what the tests are run with.
+func TestLeastPermissionsAreDocumented(t *testing.T) {
+	rules := func(commands string) string { return "+" + strings.ReplaceAll(commands, " ", " +") }
+	for name, needed := range map[string][]string{
+		"README.md": {redisstore.LeastCommands}, "docs/redis.md": {redisstore.LeastCommands, redisstore.LeastClusterCommands},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, commands := range needed {
+			if !strings.Contains(string(text), rules(commands)) {
+				t.Errorf("%s does not grant %s", name, rules(commands))
+			}
+		}
+	}
+}
+
+// What else there is, beside the suite and the walk, is done by a user who may
+// do the least.
+func TestLeastPermissions(t *testing.T) {
+	store := openStore(t, leastURL(t, redistest.Start(t), "quotactl:*", "")+"/1", redisstore.Options{})
 	if err := store.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}

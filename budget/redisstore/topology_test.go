@@ -48,6 +48,11 @@ func TestCluster(t *testing.T) {
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	})
 	every(t, "redis+cluster://"+server.Addr)
+	if err := admin.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	leastURL(t, server, "quotactl:*", redisstore.LeastClusterCommands) // as least, who may do so much
+	every(t, "redis+cluster://least:secret@"+server.Addr)
 	if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}

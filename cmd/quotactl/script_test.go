@@ -13,11 +13,15 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -28,13 +32,20 @@ func TestMain(m *testing.M) {
 // testscript's own they have these commands:
 //
 //	code N PROGRAM ARG…    runs a program that must exit with code N
+//	until N PROGRAM ARG…   runs it until it exits with code N
 //	json PATH VALUE        the last stdout is JSON and has VALUE, as JSON, at
 //	                       PATH; steps are joined by dots, len is a length
 //	json PATH ~ REGEXP     the same, for a value as JSON that matches
 //	fits80                 no line of the last stdout is wider than 80 columns
 //	get FILE PATH          asks the sandbox whose stdout goes to FILE; its
 //	                       answer is the next stdout
+//	redis start            starts a redis-server of the script's own, at $REDIS,
+//	                       or the same one again
+//	redis stop             has it stand still; redis continue: go on
+//	redis kill             kills it with SIGKILL
+//	redis flush            has it forget everything
 func TestScripts(t *testing.T) {
+	servers := &scriptServers{t: t, of: map[string]*redistest.Server{}}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "testdata", "script"),
 		RequireExplicitExec: true,
@@ -47,9 +58,11 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":   cmdCode,
+			"until":  cmdUntil,
 			"json":   cmdJSON,
 			"fits80": cmdFits80,
 			"get":    cmdGet,
+			"redis":  servers.cmdRedis,
 		},
 	})
 }
@@ -60,17 +73,43 @@ func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	got, err := 0, ts.Exec(args[1], args[2:]...)
-	var exited *exec.ExitError
-	switch {
-	case errors.As(err, &exited):
-		got = exited.ExitCode()
+	if got := exited(ts, args[1:]); got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until N PROGRAM ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	deadline := time.After(30 * time.Second)
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		got := exited(ts, args[1:])
+		if got == want {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-deadline:
+			ts.Fatalf("exit code %d to the end, want %d", got, want)
+		}
+	}
+}
+
+// exited runs a program and tells its exit code.
+func exited(ts *testscript.TestScript, args []string) int {
+	var failed *exec.ExitError
+	switch err := ts.Exec(args[0], args[1:]...); {
+	case errors.As(err, &failed):
+		return failed.ExitCode()
 	case err != nil:
 		ts.Fatalf("%v", err)
 	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
-	}
+	return 0
 }
 
 func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
@@ -135,6 +174,52 @@ func cmdFits80(ts *testscript.TestScript, neg bool, _ []string) {
 		if width := utf8.RuneCountInString(line); width > tableWidth {
 			ts.Fatalf("a line is %d columns wide: %s", width, line)
 		}
+	}
+}
+
+// scriptServers are the servers of the scripts, by their working directories.
+type scriptServers struct {
+	t  *testing.T
+	mu sync.Mutex // guards all below
+	of map[string]*redistest.Server
+}
+
+func (s *scriptServers) cmdRedis(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: redis start|stop|continue|kill|flush")
+	}
+	s.mu.Lock()
+	server := s.of[ts.Getenv("WORK")]
+	s.mu.Unlock()
+	if server == nil && args[0] != "start" {
+		ts.Fatalf("redis start comes first")
+	}
+	switch args[0] {
+	case "start":
+		if server != nil {
+			if !server.Start() {
+				ts.Fatalf("the server does not start again")
+			}
+			return
+		}
+		server = redistest.Start(s.t, "--appendonly", "yes", "--appendfsync", "always")
+		s.mu.Lock()
+		s.of[ts.Getenv("WORK")] = server
+		s.mu.Unlock()
+		ts.Setenv("REDIS", "redis://"+server.Addr)
+	case "stop":
+		server.Signal(syscall.SIGSTOP)
+	case "continue":
+		server.Signal(syscall.SIGCONT)
+	case "kill":
+		server.Kill()
+		server.Ended()
+	case "flush":
+		client := server.Client()
+		ts.Check(client.FlushAll(s.t.Context()).Err())
+		ts.Check(client.Close())
+	default:
+		ts.Fatalf("redis %s: there is no such command", args[0])
 	}
 }
 

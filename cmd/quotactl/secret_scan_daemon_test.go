@@ -96,7 +96,7 @@ output    = "data/{job}/{tick}.ndjson"
 		for _, format := range []string{"text", "json"} {
 			t.Run(name+" "+format, func(t *testing.T) {
 				w := newScanned(t, s.in(t))
-				store := scanStores(s, server.address, w.hidden)[name]
+				store := scanStores(s, server.Addr, w.hidden)[name]
 				w.env = append(w.env, store.env...)
 				w.env = append(w.env, "GOTRACEBACK=all")
 				// A crash leaves its jobs' marks behind: each daemon has its own.

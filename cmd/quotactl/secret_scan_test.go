@@ -72,7 +72,7 @@ func TestNoSecretLeaves(t *testing.T) {
 	for name := range scanStores(s, "", "") {
 		t.Run(name, func(t *testing.T) {
 			w := newScanned(t, s.in(t))
-			store := scanStores(s, server.address, w.hidden)[name]
+			store := scanStores(s, server.Addr, w.hidden)[name]
 			w.env = append(w.env, store.env...)
 			w.config("costs.toml", store.table)
 			if name == "SQLite" { // whose configuration names no password that could be known
