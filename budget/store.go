@@ -16,7 +16,10 @@ import (
 // entry's time is now, or 1 µs after the newest entry's if that is not earlier
 // than now; last seen becomes the entry's time. Decide (of no items too) and
 // Finish record last seen; Look need not. When the clock stands more than 60 s
-// past both last seen and the caller's Now, nothing is done: ErrClock.
+// past both last seen and the caller's Now, nothing is done: ErrClock. When it
+// stands more than 60 s behind last seen it tells no time, and now is max(the
+// caller's Now, last seen): else what is charged until the clock is set right
+// would count from before, and return early by all that time.
 //
 // The ledger. An entry's score is the instant it finishes: its time for a
 // plain charge, its lease's end while a reservation is open, min(now, lease's

@@ -7,7 +7,7 @@
 -- ARGV  1 sig of the operations, as the caller knows   2 names to add, by comma
 --       3 steps allowed   4 caller's clock, µs   5 windows   6 limits   7 items
 --       8 1 to look at the limits too, 2 to recover them, 3 to begin a damaged
---         ledger anew for that, else 0   9 meters   10, 11 the newest charge that the
+--         ledger anew for that, 4 to go on with a batch, else 0   9 meters   10, 11 the newest charge that the
 --         caller saw acknowledged: id or empty, and time
 --       a window: key, longest µs, p0, p1, p2 (between which a calendar's cut
 --         stays the same, around now), c0, c1 (its cuts there); 0 for a rolling
@@ -65,7 +65,7 @@ elseif problem then
 end
 
 limitSteps = tonumber(ARGV[3])
-local now = math.max(raw, M.last)
+local now = instant(raw, caller)
 local asked = {}
 for i = 1, tonumber(ARGV[5]) do
   local a = {key = arg(), longest = tonumber(arg()), p0 = tonumber(arg()), p1 = tonumber(arg()), p2 = tonumber(arg()),
@@ -107,7 +107,7 @@ if more > 0 then
 end
 M.last = now
 local batch = use(asked, now)
-M.gone = math.max(M.gone, horizon(now))
+if ARGV[8] ~= '4' then M.gone = math.max(M.gone, horizon(now)) end
 if not mergeAll(now) then
   save(born)
   return {1, int(raw)}

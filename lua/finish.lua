@@ -21,7 +21,7 @@ if deadline > 0 and raw > deadline then return {0, int(raw), 5, 0, '0'} end
 if not M.v then return {0, int(raw), 4, 0, '0'} end
 
 local id, release, units = ARGV[3], ARGV[4] == 'r', tonumber(ARGV[5])
-local now = math.max(raw, M.last)
+local now = instant(raw, tonumber(ARGV[2]))
 local ended = now - tonumber(ARGV[7])
 M.last = now
 local e = parse(redis.call('HGET', keyE, id))

@@ -348,3 +348,10 @@ end
 local function glitch(raw, caller)
   return raw - M.last > TOLERANCE and raw - caller > TOLERANCE
 end
+
+-- instant is the time of a decision: the clock, or what it has shown before. A
+-- clock that fell far behind that tells no time; the caller's does until then.
+local function instant(raw, caller)
+  if M.last - raw > TOLERANCE then return math.max(M.last, caller) end
+  return math.max(raw, M.last)
+end

@@ -20,7 +20,7 @@ problem = counted(0)
 if problem then return {5, int(raw), problem} end
 
 limitSteps = tonumber(ARGV[3])
-local now = math.max(raw, M.last)
+local now = instant(raw, tonumber(ARGV[2]))
 local above, since = math.max(M.gone, horizon(now)), 0
 if M.born <= above then since = above end
 if ARGV[4] ~= '0' then above = math.max(above, now - tonumber(ARGV[4])) end

@@ -236,7 +236,11 @@ func (b *batch) openItems() []budget.Item {
 // charged past the attempt's end.
 func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 	shapes := shapesOf(b.Limits, b.around)
-	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(b.mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At}
+	caller, mode := b.Now, b.mode
+	if b.seen > 0 && mode == deciding { // the first run told the time of all
+		caller, mode = min(caller, b.seen), goingOn
+	}
+	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, caller, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At}
 	args = append(append(args, shapes.windows...), shapes.meters...)
 	for i, limit := range b.Limits {
 		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit))

@@ -18,6 +18,7 @@ const (
 	looking
 	recovering
 	beginningAnew // recovering a ledger that is damaged
+	goingOn       // deciding what a run has left of a batch
 )
 
 // recovery is a budget.Recovery on its way through as many script runs as it

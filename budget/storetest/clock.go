@@ -71,6 +71,42 @@ func testClockForwards(t *testing.T, w *world) {
 	}
 }
 
+// I6: a clock that stands far behind what it has shown, as that of a replica that
+// became the master, tells no time: callers' clocks do, so that what is charged
+// meanwhile neither stands still nor returns early once the clock is right again.
+func testClockFarBehind(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 10, 10*time.Minute)}
+	tell := func(caller int64, result budget.Result, i budget.Item) budget.Decision {
+		t.Helper()
+		got, err := w.tryDecide(caller, i)
+		if err != nil || got.Items[0].Result != result {
+			t.Fatalf("at %d by the caller, %d by the clock: %+v, %v, want %v", caller, w.now, got.Items, err, result)
+		}
+		return got.Items[0]
+	}
+	tell(noon, budget.Granted, item("a", "op", 4))
+	w.now = noon + 5*minute - 2*hour
+	if d := tell(noon+5*minute, budget.Granted, item("b", "op", 6)); d.At != noon+5*minute {
+		t.Fatalf("charged at %d, want the caller's %d", d.At, noon+5*minute)
+	}
+	w.now = noon + 10*minute - 2*hour
+	if d := tell(noon+10*minute-1, budget.Refused, item("c", "op", 4)); d.RetryAt != noon+10*minute {
+		t.Fatalf("refused until %d, want %d", d.RetryAt, noon+10*minute)
+	}
+	tell(noon+10*minute, budget.Granted, item("c", "op", 4))
+	tell(noon+9*minute, budget.Refused, item("d", "op", 1)) // another caller, whose clock is behind
+	w.now = noon + 11*minute                                // the clock is right again: b and c count
+	tell(noon+11*minute, budget.Refused, item("e", "op", 1))
+	w.now = noon + 15*minute - 1
+	tell(w.now, budget.Refused, item("e", "op", 6))
+	w.now++
+	tell(w.now, budget.Granted, item("e", "op", 6))
+	w.now -= 60 * second // within the tolerance it stands still
+	if d := tell(noon+hour, budget.Refused, item("f", "op", 1)); d.RetryAt != noon+20*minute {
+		t.Fatalf("refused until %d, want %d", d.RetryAt, noon+20*minute)
+	}
+}
+
 // I6: every entry has a microsecond of its own, also where the clock stands.
 func testOwnMicrosecond(t *testing.T, w *world) {
 	w.limits = []budget.Limit{rolling("w", 1000, time.Minute)}

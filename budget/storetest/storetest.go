@@ -68,6 +68,7 @@ func Run(t *testing.T, open Open) {
 		{"Reset", testReset},
 		{"I6Backwards", testClockBackwards},
 		{"I6Forwards", testClockForwards},
+		{"I6FarBehind", testClockFarBehind},
 		{"I6OwnMicrosecond", testOwnMicrosecond},
 		{"I7ManyExpire", testManyExpire},
 		{"I7LongWalk", testLongWalk},

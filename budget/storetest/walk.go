@@ -131,10 +131,13 @@ func (w *walker) pass() {
 	}
 }
 
-// caller is the caller's clock: the store's, but now and then far behind.
+// caller is the caller's clock: the store's, but now and then far behind or ahead.
 func (w *walker) caller() int64 {
-	if w.rng.IntN(25) == 0 {
+	switch w.rng.IntN(50) {
+	case 0, 1:
 		return w.now - w.rng.Int64N(3*minute)
+	case 2:
+		return w.now + w.rng.Int64N(3*minute)
 	}
 	return w.now
 }
