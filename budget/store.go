@@ -12,18 +12,21 @@ import (
 //
 // What every store does the same (package storetest holds each to it):
 //
-// The clock. A decision is taken at now = max(clock, last seen). Each new
-// entry's time is now, or 1 µs after the newest entry's if that is not earlier
-// than now; last seen becomes the entry's time. Decide (of no items too) and
-// Finish record last seen; Look need not. When the clock stands more than 60 s
-// past both last seen and the caller's Now, nothing is done: ErrClock. When it
-// stands more than 60 s behind last seen it tells no time, and now is max(the
-// caller's Now, last seen): else what is charged until the clock is set right
-// would count from before, and return early by all that time.
+// The clock. There are two: the store's, and the caller's Now, a witness. The
+// earlier one frees: a decision is taken at now = max(last seen, min(clock,
+// Now)), or max(last seen, clock) where Now stands more than 60 s behind the
+// clock. What is charged counts from the later one: a new entry's time is the
+// latest of now, the clock, Now (at most MaxLease past the clock), and 1 µs after
+// the newest entry's. So no window is over in true time, however one of the two
+// is set, as long as the other is right. Decide (of no items too) and Finish
+// record last seen, which is now, and follows the times of entries that are
+// charged at one instant; Look need not. When the clock stands more than 60 s
+// past both last seen and Now, nothing is done: ErrClock. A store that measures
+// time by a clock nobody can set needs no witness while it does.
 //
 // The ledger. An entry's score is the instant it finishes: its time for a
-// plain charge, its lease's end while a reservation is open, min(now, lease's
-// end) once that is finished. A window counts the entries whose score is above
+// plain charge, its lease's end while a reservation is open, and once that is
+// finished the later clock's time or the lease's end, whichever is first. A window counts the entries whose score is above
 // [Window.Cut] of now, released ones never; a window of kind Concurrent is one
 // of length 0 that counts the calls of open reservations.
 //
@@ -44,18 +47,19 @@ import (
 // Buckets. A meter of the shape [Limit.Meter] begins with the first decision
 // that carries it and is dropped as a window is, for [Limit.Longest]. From then
 // on every new charge it covers adds to it, whatever limits the charge's own
-// batch carries: [Refill.Add] at the entry's time; so does a settlement, at now,
+// batch carries: [Refill.Add] at now; so does a settlement,
 // with what it adds, or what it returns and the age of the reservation (now −
 // its start); a release returns all units, or the one call. It begins with what
 // is held and adds something, in order of min(score, now): where nothing is, it is empty; else it
 // is filled to the limit (that of the first limit with this shape in the batch)
 // at the least of these instants, and those of later instants are added, each
 // at its own. Limits with the same shape share it; the first of a batch tells how
-// long it lives. Its level is that at max(now, its last change). It forgets nothing of the ledger and keeps nothing of it alive.
+// long it lives. Its level is that at max(now, its last change), which is the
+// later clock's time where that stands more than 60 s past now. It forgets nothing of the ledger and keeps nothing of it alive.
 //
 // Recorded items. An item with Recorded has happened already, while the store was
 // out of reach: no limit is asked, only a sum past MaxUnits keeps it out. Its
-// time is now − Age, its score then or its lease's end, later than what is
+// time is the later clock's less Age, its score then or its lease's end, later than what is
 // merged; with a score that is forgotten at now it is granted and leaves no trace.
 // Last seen stays, and what adds to a meter adds at now.
 //
@@ -208,7 +212,7 @@ type Decision struct {
 
 // Decisions are the answers of a batch, item by item.
 type Decisions struct {
-	// Now is the store's clock, not clamped: RetryAt − Now is the wait.
+	// Now is the clock that frees, not clamped: RetryAt − Now is the wait.
 	Now   int64
 	Items []Decision
 	// Seen is the instant (µs) at which the limits had used Used, limit by limit,
@@ -250,9 +254,9 @@ const (
 type Finished struct {
 	Result   FinishResult
 	Replayed bool
-	// At is the finish on the store's clock: min(now, the lease's end).
+	// At is its score then.
 	At int64
-	// Now is the store's clock, not clamped.
+	// Now is the clock that frees, not clamped.
 	Now int64
 }
 
@@ -266,7 +270,7 @@ type Look struct {
 
 // View is the answer to a Look, limit by limit.
 type View struct {
-	Now    int64 // the store's clock, not clamped
+	Now    int64 // the clock that frees, not clamped
 	Limits []LimitView
 }
 
@@ -299,7 +303,7 @@ type Recovery struct {
 
 // Recovered is the answer to a Recovery.
 type Recovered struct {
-	Now int64 // the store's clock, not clamped
+	Now int64 // the clock that frees, not clamped
 	// Amounts is what stands recovered in each limit now, in what it counts; of a
 	// bucket what was added.
 	Amounts []int64
@@ -344,7 +348,7 @@ type SpentQuery struct {
 
 // SpentView is the answer to a SpentQuery.
 type SpentView struct {
-	Now int64 // the store's clock, not clamped
+	Now int64 // the clock that frees, not clamped
 	// Since is the instant (µs) up to which the ledger has forgotten what
 	// finished; 0 when it has forgotten nothing.
 	Since int64

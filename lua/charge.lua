@@ -65,7 +65,9 @@ elseif problem then
 end
 
 limitSteps = tonumber(ARGV[3])
-local now = instant(raw, caller)
+local now, later = moment(raw, caller)
+local pourAt = metered(now, later)
+if ARGV[8] == '4' then now = M.last end
 local asked = {}
 for i = 1, tonumber(ARGV[5]) do
   local a = {key = arg(), longest = tonumber(arg()), p0 = tonumber(arg()), p1 = tonumber(arg()), p2 = tonumber(arg()),
@@ -253,10 +255,10 @@ local function decide(item)
   end
 
   if dry then return reply(1, false, item.units, 0, 0, '', {}) end
-  local at = math.max(M.last, M.newest + 1)
-  if recorded then at = M.last - item.age end
+  local at = math.max(M.last, later, M.newest + 1)
+  if recorded then at = math.max(M.last, later) - item.age end
   local new = {op = item.op, asked = item.units, units = item.units, state = 'p', start = at, score = at, labels = item.labels}
-  if item.lease > 0 then new.state, new.score = 'o', at + item.lease end
+  if item.lease > 0 then new.state, new.score = 'o', new.score + item.lease end
   if recorded and new.score <= math.max(M.gone, horizon(M.last)) then return reply(1, false, item.units, at, 0, '', {}) end
   new.score = math.max(new.score, M.merged + 1)
   if recorded then M.chg = M.chg + 1 end -- a walk on the way may have come past it
@@ -267,7 +269,8 @@ local function decide(item)
     addAll(old.op, old.score, old.units, callsOf(old), zero, -1, old.state)
     M.n, M.emptied = M.n - 1, true
   end
-  M.last, M.newest = math.max(M.last, at), math.max(M.newest, at)
+  M.newest = math.max(M.newest, at)
+  if at == M.last + 1 then M.last = at end -- the next of several at one instant
   local key, member, zero = place(new, item.id)
   addLater(key, int(new.score), member)
   if not there[key] then there[key], fresh = true, true end
@@ -275,10 +278,10 @@ local function decide(item)
   for i = 1, #meters do
     local m = meters[i]
     if recorded and m.reached ~= WHOLE then replayAnew(m) end
-    if new.score <= m.reached and covers(m, new.op) then pour(m, m.calls and 1 or new.units, 0, M.last) end
+    if new.score <= m.reached and covers(m, new.op) then pour(m, m.calls and 1 or new.units, 0, math.max(M.last, pourAt)) end
   end
   written[#written + 1], written[#written + 2] = item.id, pack(new)
-  entries[item.id] = new
+  entries[item.id], stateOf[item.id] = new, new.state
   M.n = M.n + 1
   if recorded then -- it may count no more: that is one entry a window, all else is up to date
     local steps = limitSteps

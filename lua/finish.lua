@@ -21,8 +21,8 @@ if deadline > 0 and raw > deadline then return {0, int(raw), 5, 0, '0'} end
 if not M.v then return {0, int(raw), 4, 0, '0'} end
 
 local id, release, units = ARGV[3], ARGV[4] == 'r', tonumber(ARGV[5])
-local now = instant(raw, tonumber(ARGV[2]))
-local ended = now - tonumber(ARGV[7])
+local now, later = moment(raw, tonumber(ARGV[2]))
+local pourAt, age = metered(now, later), tonumber(ARGV[7])
 M.last = now
 local e = parse(redis.call('HGET', keyE, id))
 if e and not held(e) then e = nil end
@@ -37,7 +37,7 @@ elseif e.state == 's' then
 elseif e.state == 'r' then
   result = 3
   if release then result, replayed = 2, 1 end
-elseif release and ended >= e.score then
+elseif release and now - age >= e.score then
   result = 4
 else
   local overflow = false
@@ -47,7 +47,7 @@ else
     end
     for i = 1, #meters do
       local m = meters[i]
-      if not m.calls and units > e.units and covers(m, e.op) and levelAt(m, now) + units - e.units > MAXSUM then overflow = true end
+      if not m.calls and units > e.units and covers(m, e.op) and levelAt(m, pourAt) + units - e.units > MAXSUM then overflow = true end
     end
   end
   if overflow then
@@ -66,10 +66,10 @@ else
       if m.reached ~= WHOLE then
         replayAnew(m)
       elseif covers(m, e.op) then
-        pour(m, change, now - e.start, now)
+        pour(m, change, pourAt - e.start, pourAt)
       end
     end
-    e.score = math.min(math.max(ended, e.start, earliest()), e.score)
+    e.score = math.min(math.max(math.max(now, later) - age, e.start, earliest()), e.score)
     e.units, e.state = release and 0 or units, release and 'r' or 's'
     key, member, zero = place(e, id)
     redis.call('ZADD', key, int(e.score), member)

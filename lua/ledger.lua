@@ -236,6 +236,15 @@ local function place(e, id)
   return zkey(e.op), int(e.units) .. ':' .. id, false
 end
 
+-- isOpen reports whether a member is that of an open reservation. What ended may
+-- have a score above now, where the clocks differ.
+local stateOf = {} -- of what this run has charged, by id: e has it at the end
+local function isOpen(member)
+  local id = idOf(member)
+  local e = not stateOf[id] and parse(redis.call('HGET', keyE, id))
+  return (stateOf[id] or e and e.state) == 'o'
+end
+
 -- page lists the entries of a zset with from < score <= to (no end when up), at
 -- most as many as there are steps left, but whole groups of one score: the list
 -- of members and scores, how many, the score up to which it came (to when it came
@@ -349,9 +358,18 @@ local function glitch(raw, caller)
   return raw - M.last > TOLERANCE and raw - caller > TOLERANCE
 end
 
--- instant is the time of a decision: the clock, or what it has shown before. A
--- clock that fell far behind that tells no time; the caller's does until then.
-local function instant(raw, caller)
-  if M.last - raw > TOLERANCE then return math.max(M.last, caller) end
-  return math.max(raw, M.last)
+-- moment is the time of a decision by the earlier of the two clocks, clamped to
+-- last seen, and that of the later one, from which counts what is charged. A caller
+-- far behind is no witness, and one far ahead is one for a day.
+local function moment(raw, caller)
+  local now = raw
+  if raw - caller <= TOLERANCE then now = math.min(raw, caller) end
+  return math.max(now, M.last), math.max(raw, math.min(caller, raw + LEASE))
+end
+
+-- metered is when a bucket is taken to change: where the clocks are far apart
+-- nothing drains until the earlier one has caught up.
+local function metered(now, later)
+  if later - now > TOLERANCE then return later end
+  return now
 end

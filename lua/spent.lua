@@ -20,7 +20,7 @@ problem = counted(0)
 if problem then return {5, int(raw), problem} end
 
 limitSteps = tonumber(ARGV[3])
-local now = instant(raw, tonumber(ARGV[2]))
+local now = moment(raw, tonumber(ARGV[2]))
 local above, since = math.max(M.gone, horizon(now)), 0
 if M.born <= above then since = above end
 if ARGV[4] ~= '0' then above = math.max(above, now - tonumber(ARGV[4])) end
@@ -61,7 +61,7 @@ while place <= 2 * nops do
   local names = namesOf(list, n, op)
   for i = 1, n do
     local member = list[2 * i - 1]
-    sum(names[i], unitsOf(member), callsIn(member), tonumber(list[2 * i]) > now and 1 or 0)
+    sum(names[i], unitsOf(member), callsIn(member), tonumber(list[2 * i]) > now and isOpen(member) and 1 or 0)
   end
   if not done then
     came = place .. ' ' .. int(reached)

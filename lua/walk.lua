@@ -1,20 +1,23 @@
 -- The walk of a refusal: how far the ledger's entries must return.
 
--- cursor reads a zset upwards from above a score, in growing pieces.
-local function cursor(key, from, zero)
-  return {key = key, zero = zero, rank = redis.call('ZCOUNT', key, '-inf', int(from)), size = 8, at = 0, list = {}}
+-- cursor reads a zset upwards from above a score, in growing pieces; of open
+-- reservations alone where it is told to.
+local function cursor(key, from, zero, open)
+  return {key = key, zero = zero, open = open, rank = redis.call('ZCOUNT', key, '-inf', int(from)), size = 8, at = 0, list = {}}
 end
 
 -- step moves a cursor to its next entry; false at the end.
 local function step(c)
-  c.at = c.at + 2
-  if c.at > #c.list then
-    c.size = math.min(c.size * 2, 256)
-    c.list = redis.call('ZRANGE', c.key, int(c.rank), int(c.rank + c.size - 1), 'WITHSCORES')
-    c.rank = c.rank + #c.list / 2
-    c.at = 2
-    if #c.list == 0 then return false end
-  end
+  repeat
+    c.at = c.at + 2
+    if c.at > #c.list then
+      c.size = math.min(c.size * 2, 256)
+      c.list = redis.call('ZRANGE', c.key, int(c.rank), int(c.rank + c.size - 1), 'WITHSCORES')
+      c.rank = c.rank + #c.list / 2
+      c.at = 2
+      if #c.list == 0 then return false end
+    end
+  until not c.open or isOpen(c.list[c.at - 1])
   c.units = c.zero and 0 or unitsOf(c.list[c.at - 1])
   c.calls = callsIn(c.list[c.at - 1])
   c.score = tonumber(c.list[c.at])
@@ -44,8 +47,8 @@ local function walk(l, pos, freed, deficit, stop)
     local r = row(l.win, op)
     if r.calls > 0 or r.units > 0 then
       local from = math.max(pos, r.cut, l.win.adv)
-      local sources = {cursor(zkey(op), from, false)}
-      if l.calls then sources[2] = cursor(ykey(op), math.max(pos, r.zcut, l.win.adv), true) end
+      local sources = {cursor(zkey(op), from, false, l.win.len == 0)}
+      if l.calls then sources[2] = cursor(ykey(op), math.max(pos, r.zcut, l.win.adv), true, l.win.len == 0) end
       for j = 1, #sources do
         if step(sources[j]) then heap[#heap + 1] = sources[j] end
       end

@@ -1,15 +1,18 @@
 -- What charge.lua does with windows: their totals brought up to now, in bounded
 -- steps, and windows begun and dropped. Comes after ledger.lua.
 
--- gather adds up a page of a zset. It returns units, calls, the score up to which
--- it came, and whether that is the end.
-local function gather(key, zero, from, to, up)
+-- gather adds up a page of a zset, of open reservations alone where it is told to.
+-- It returns units, calls, the score up to which it came, and whether that is the
+-- end.
+local function gather(key, zero, from, to, up, open)
   local list, n, reached, done = page(key, from, to, up)
   local units, calls = 0, 0
   for i = 1, n do
     local member = list[2 * i - 1]
-    calls = calls + callsIn(member)
-    if not zero then units = units + unitsOf(member) end
+    if not open or isOpen(member) then
+      calls = calls + callsIn(member)
+      if not zero then units = units + unitsOf(member) end
+    end
   end
   return units, calls, reached, done
 end
@@ -36,7 +39,7 @@ local function advance(w, op, target)
     local key = zero and ykey(op) or zkey(op)
     local cut = zero and r.zcut or r.cut
     if cut < target then
-      local units, calls, reached, done = gather(key, zero, cut, target, false)
+      local units, calls, reached, done = gather(key, zero, cut, target, false, w.len == 0)
       r.units, r.calls = r.units - units, r.calls - calls
       s.units, s.calls = s.units - units, s.calls - calls
       r.bunits, r.bcalls = r.bunits + units, r.bcalls + calls
@@ -59,7 +62,7 @@ local function build(w, op)
     local key = zero and ykey(op) or zkey(op)
     local built = zero and r.zbuilt or r.built
     if built < WHOLE then
-      local units, calls, reached, done = gather(key, zero, built, WHOLE, true)
+      local units, calls, reached, done = gather(key, zero, built, WHOLE, true, w.len == 0)
       r.units, r.calls = r.units + units, r.calls + calls
       s.units, s.calls = s.units + units, s.calls + calls
       if zero then r.zbuilt = reached else r.built = reached end

@@ -11,10 +11,11 @@ import (
 func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, now, clock, err := s.enter(ctx, batch.Budget, batch.Now)
+	l, when, err := s.enter(ctx, batch.Budget, batch.Now)
 	if err != nil {
 		return budget.Decisions{}, err
 	}
+	now := when.now
 	if s.ledgers[batch.Budget] == nil {
 		l.born = now
 		s.ledgers[batch.Budget] = l
@@ -27,9 +28,9 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	if l.lost(batch.Newest, batch.Limits, now) {
 		return budget.Decisions{}, lost(batch.Budget)
 	}
-	answer := budget.Decisions{Now: clock}
+	answer := budget.Decisions{Now: when.clock}
 	for _, item := range batch.Items {
-		answer.Items = append(answer.Items, l.decide(batch.Limits, item, batch.Now))
+		answer.Items = append(answer.Items, l.decide(batch.Limits, item, batch.Now, when))
 	}
 	answer.Seen = l.last
 	for _, limit := range batch.Limits {
@@ -39,7 +40,7 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 }
 
 // decide decides one item and records it when it fits.
-func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64) budget.Decision {
+func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64, when moment) budget.Decision {
 	now, limits := l.last, all
 	if late(item.Deadline, caller) {
 		return budget.Decision{Result: budget.Late, Limit: -1}
@@ -88,13 +89,13 @@ func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64) budg
 	if item.DryRun {
 		return l.granted(limits, item, now)
 	}
-	at := max(now, l.newest+1)
+	at := max(now, when.later, l.newest+1)
 	if item.Recorded {
-		at = now - item.Age
+		at = max(now, when.later) - item.Age
 	}
-	e := &entry{item: item, start: at, score: at, units: item.Units, calls: 1}
+	e := &entry{item: item, start: at, score: at + item.Lease, units: item.Units, calls: 1}
 	if item.Lease > 0 {
-		e.state, e.score = open, at+item.Lease
+		e.state = open
 	}
 	if item.Recorded && e.score <= max(l.gone, l.horizon(now)) {
 		d := l.granted(all, item, now)
@@ -103,9 +104,12 @@ func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64) budg
 	}
 	e.score = max(e.score, l.merged+1)
 	l.entries = append(l.entries, e)
-	l.last, l.newest = max(l.last, at), max(l.newest, at)
+	l.newest = max(l.newest, at)
+	if at == l.last+1 { // the next of several at one instant
+		l.last = at
+	}
 	for _, m := range l.meters {
-		m.charge(e, l.last)
+		m.charge(e, max(l.last, when.metered()))
 	}
 	d := l.granted(all, item, now)
 	d.At = at
@@ -143,11 +147,12 @@ const maxSum = 9 * budget.MaxUnits
 func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, now, clock, err := s.enter(ctx, f.Budget, f.Now)
+	l, when, err := s.enter(ctx, f.Budget, f.Now)
 	if err != nil {
 		return budget.Finished{}, err
 	}
-	answer := budget.Finished{Now: clock}
+	now := when.now
+	answer := budget.Finished{Now: when.clock}
 	if late(f.Deadline, f.Now) {
 		answer.Result = budget.FinishLate
 		return answer, nil
@@ -172,9 +177,9 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		answer.Result = budget.FinishExpired
 	case f.Release:
 		for _, m := range l.meters {
-			m.finish(e, 0, true, now)
+			m.finish(e, 0, true, when.metered())
 		}
-		e.state, e.units, e.score = released, 0, l.ended(e, f.Age)
+		e.state, e.units, e.score = released, 0, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = budget.Released, e.score
 	default:
 		sum := f.Units - e.units
@@ -183,39 +188,40 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		}
 		over := sum > maxSum
 		for _, m := range l.meters {
-			over = over || m.over(e, f.Units, now)
+			over = over || m.over(e, f.Units, when.metered())
 		}
 		if over {
 			answer.Result = budget.FinishOverflow
 			return answer, nil
 		}
 		for _, m := range l.meters {
-			m.finish(e, f.Units, false, now)
+			m.finish(e, f.Units, false, when.metered())
 		}
-		e.state, e.units, e.score = settled, f.Units, l.ended(e, f.Age)
+		e.state, e.units, e.score = settled, f.Units, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = budget.Settled, e.score
 	}
 	return answer, nil
 }
 
-// ended is when a reservation ended, age µs ago: within its lease, and later than
-// what is forgotten or merged.
-func (l *ledger) ended(e *entry, age int64) int64 {
-	return min(e.score, max(l.last-age, e.start, l.earliest(l.last)))
+// ended is when a reservation ended that is said to have ended at an instant:
+// within its lease, and later than what is forgotten or merged.
+func (l *ledger) ended(e *entry, at int64) int64 {
+	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }
 
 // Look implements budget.Store.
 func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, now, clock, err := s.enter(ctx, look.Budget, look.Now)
+	l, when, err := s.enter(ctx, look.Budget, look.Now)
 	if err != nil {
 		return budget.View{}, err
 	}
+	now := when.now
 	if l.lost(look.Newest, look.Limits, now) {
 		return budget.View{}, lost(look.Budget)
 	}
-	view := budget.View{Now: clock}
+	view := budget.View{Now: when.clock}
 	for _, limit := range look.Limits {
 		v := budget.LimitView{Used: l.used(limit, now), Recovered: l.recovered(limit, now)}
 		if v.Used > 0 {

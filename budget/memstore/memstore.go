@@ -134,15 +134,33 @@ func (l *ledger) prune(now int64) {
 	l.entries = kept
 }
 
-// now clamps the clock to last seen and holds it against its witness.
-func (l *ledger) now(clock, caller int64) (int64, error) {
+// moment is the time of a decision, in µs.
+type moment struct {
+	clock int64 // the earlier of the two clocks, not clamped
+	now   int64 // clamped to last seen
+	later int64 // the later of the two: what is charged counts from there
+}
+
+// tell holds the clock against its witness.
+func (l *ledger) tell(clock, caller int64) (moment, error) {
 	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
-		return 0, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", budget.ErrClock, clock, caller)
+		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", budget.ErrClock, clock, caller)
 	}
-	if l.last-clock > budget.ClockTolerance {
-		return max(l.last, caller), nil
+	m := moment{clock: clock, later: max(clock, min(caller, clock+budget.MaxLease.Microseconds()))}
+	if clock-caller <= budget.ClockTolerance {
+		m.clock = min(clock, caller)
 	}
-	return max(clock, l.last), nil
+	m.now = max(m.clock, l.last)
+	return m, nil
+}
+
+// metered is when a bucket is taken to change: where the clocks are far apart
+// nothing drains until the earlier one has caught up.
+func (m moment) metered() int64 {
+	if m.later-m.now > budget.ClockTolerance {
+		return m.later
+	}
+	return m.now
 }
 
 // use makes the windows of the limits live.
@@ -213,20 +231,19 @@ func (l *ledger) fitsAt(limit budget.Limit, now, room int64) int64 {
 }
 
 // enter checks the store and opens the budget's ledger, at the decision's time.
-func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, int64, int64, error) {
+func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, moment, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, 0, 0, err
+		return nil, moment{}, err
 	}
 	if s.closed {
-		return nil, 0, 0, fmt.Errorf("memory store: %w", budget.ErrClosed)
+		return nil, moment{}, fmt.Errorf("memory store: %w", budget.ErrClosed)
 	}
-	clock := s.clock()
 	l := s.ledgers[name]
 	if l == nil {
 		l = newLedger()
 	}
-	now, err := l.now(clock, caller)
-	return l, now, clock, err
+	m, err := l.tell(s.clock(), caller)
+	return l, m, err
 }
 
 // AcceptClock implements budget.Store.

@@ -50,10 +50,11 @@ func (l *ledger) recovered(limit budget.Limit, now int64) (amount int64) {
 func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, now, clock, err := s.enter(ctx, r.Budget, r.Now)
+	l, when, err := s.enter(ctx, r.Budget, r.Now)
 	if err != nil {
 		return budget.Recovered{}, err
 	}
+	now := when.now
 	if s.ledgers[r.Budget] == nil {
 		l.born = now
 		s.ledgers[r.Budget] = l
@@ -63,7 +64,7 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 	l.prune(now)
 	l.merge(now)
 	l.useMeters(r.Limits, now)
-	answer := budget.Recovered{Now: clock, Amounts: make([]int64, len(r.Limits))}
+	answer := budget.Recovered{Now: when.clock, Amounts: make([]int64, len(r.Limits))}
 	for i, limit := range r.Limits {
 		if r.Used[i] >= 0 && l.lost(r.Newest, r.Limits, now) {
 			answer.Amounts[i] = l.recover(limit, r.Used[i], min(r.At, now), now)

@@ -10,11 +10,12 @@ import (
 func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, now, clock, err := s.enter(ctx, q.Budget, q.Now)
+	l, when, err := s.enter(ctx, q.Budget, q.Now)
 	if err != nil {
 		return budget.SpentView{}, err
 	}
-	view := budget.SpentView{Now: clock}
+	now := when.now
+	view := budget.SpentView{Now: when.clock}
 	forgotten := max(l.gone, l.horizon(now))
 	if l.born > 0 && l.born <= forgotten {
 		view.Since = forgotten

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"time"
+
+	"github.com/quotactl/quotactl/budget"
 )
 
 // offset tells how far a server's clock stands ahead of the local one, in µs.
@@ -84,6 +86,15 @@ func (s *Store) runForClock(ctx context.Context, sc script, doing string, keys [
 		return 0, s.strange(doing, reply)
 	}
 	return number(reply), nil
+}
+
+// earlierClock is the clock that waits are told by, not clamped, as moment in the
+// scripts has it.
+func earlierClock(server, caller int64) int64 {
+	if server-caller > budget.ClockTolerance {
+		return server
+	}
+	return min(server, caller)
 }
 
 // giveUp is the local instant at which a call is given up: the earlier of its

@@ -120,7 +120,7 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 
 // read takes in what a run of the script answered. True when all is decided.
 func (b *batch) read(a answer) (bool, error) {
-	b.decided.Now, b.status, b.unsure = a.now, a.status, b.unsure || a.unsure
+	b.decided.Now, b.status, b.unsure = earlierClock(a.now, b.Now), a.status, b.unsure || a.unsure
 	switch a.status {
 	case statusPeriods:
 		b.around = numberAt(a.rest, 0)
@@ -236,11 +236,11 @@ func (b *batch) openItems() []budget.Item {
 // charged past the attempt's end.
 func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 	shapes := shapesOf(b.Limits, b.around)
-	caller, mode := b.Now, b.mode
+	mode := b.mode
 	if b.seen > 0 && mode == deciding { // the first run told the time of all
-		caller, mode = min(caller, b.seen), goingOn
+		mode = goingOn
 	}
-	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, caller, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At}
+	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At}
 	args = append(append(args, shapes.windows...), shapes.meters...)
 	for i, limit := range b.Limits {
 		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit))

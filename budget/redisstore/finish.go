@@ -44,7 +44,7 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		case late && unsure:
 			return budget.Finished{}, lostAnswer("finish a reservation of " + f.Budget)
 		case a.status == statusDone:
-			return budget.Finished{Result: result, Replayed: numberAt(a.rest, 1) == 1, At: numberAt(a.rest, 2), Now: a.now}, nil
+			return budget.Finished{Result: result, Replayed: numberAt(a.rest, 1) == 1, At: numberAt(a.rest, 2), Now: earlierClock(a.now, f.Now)}, nil
 		}
 		if ctx.Err() != nil {
 			return budget.Finished{}, fmt.Errorf("finish a reservation of %s in Redis: %w: out of time", f.Budget, budget.ErrUnavailable)

@@ -39,7 +39,7 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 		if !spentRest(operations)(a.rest) {
 			return budget.SpentView{}, s.strange("sum the ledger of "+q.Budget, a.rest)
 		}
-		view.Now, view.Since = a.now, numberAt(a.rest, 0)
+		view.Now, view.Since = earlierClock(a.now, q.Now), numberAt(a.rest, 0)
 		for _, row := range lists(a.rest, 1) {
 			name := text(row, 0)
 			if q.By == budget.ByOperation {

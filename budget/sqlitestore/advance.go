@@ -85,7 +85,7 @@ func (l *ledger) expired(lane int64, t *total, cut int64) error {
 
 // build counts further entries of a total that is not built to its end.
 func (l *ledger) build(w *window, lane int64, t *total, steps *int) error {
-	rows, more, err := l.rows(lane, t.built, toTheEnd, min(*steps, chunk))
+	rows, more, err := l.rowsOf(w, lane, t.built, min(*steps, chunk))
 	if err != nil {
 		return err
 	}

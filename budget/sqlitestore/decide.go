@@ -62,6 +62,7 @@ type decider struct {
 
 	// Within one transaction:
 	next   budget.Decisions // the answer when it is committed
+	when   moment
 	l      *ledger
 	limits []*counting
 	steps  int
@@ -146,10 +147,10 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	now, err := l.enter(clock, d.batch.Now, d.s.clocks.oneBoot(l.anchor))
-	if err != nil {
+	if d.when, err = l.enter(clock, d.batch.Now, d.s.clocks.oneBoot(l.anchor)); err != nil {
 		return 0, err
 	}
+	now := d.when.now
 	if l.b == 0 {
 		if err := l.create(now); err != nil {
 			return 0, err
@@ -159,7 +160,9 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	if err := l.use(d.batch.Limits, now); err != nil {
 		return 0, err
 	}
-	l.gone = max(l.gone, l.horizon(now))
+	if len(d.answer.Items) == 0 { // a batch that takes several transactions forgets by the time of its first
+		l.gone = max(l.gone, l.horizon(now))
+	}
 	if d.ready, err = l.merge(now, &d.steps); err != nil {
 		return 0, err
 	}
@@ -170,7 +173,7 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	for _, limit := range d.batch.Limits {
 		d.limits = append(d.limits, newCounting(l, limit))
 	}
-	return clock, nil
+	return d.when.clock, nil
 }
 
 // close prunes and writes.
@@ -295,14 +298,14 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 	if err != nil {
 		return budget.Decision{}, err
 	}
-	at := max(now, l.newest+1)
+	at := max(now, d.when.later, l.newest+1)
 	if item.Recorded {
-		at = now - item.Age
+		at = max(now, d.when.later) - item.Age
 		l.walkNo++
 	}
-	e := &entry{id: item.ID, start: at, score: at, asked: item.Units, units: item.Units, state: statePlain, calls: 1}
+	e := &entry{id: item.ID, start: at, score: at + item.Lease, asked: item.Units, units: item.Units, state: statePlain, calls: 1}
 	if item.Lease > 0 {
-		e.state, e.score = stateOpen, at+item.Lease
+		e.state = stateOpen
 	}
 	if item.Recorded && e.score <= max(l.gone, l.horizon(now)) {
 		decision := d.granted(item)
@@ -314,11 +317,14 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 	if err := l.label(e, item.Labels, at); err != nil {
 		return budget.Decision{}, err
 	}
+	l.newest = max(l.newest, at)
+	if at == l.last+1 { // the next of several at one instant
+		l.last = at
+	}
 	if err := l.insert(e); err != nil {
 		return budget.Decision{}, err
 	}
-	l.last, l.newest = max(l.last, at), max(l.newest, at)
-	l.charge(e, item.Units, item.Recorded)
+	l.charge(e, item.Units, item.Recorded, max(l.last, d.when.metered()))
 	l.witness = item.ID
 	if item.Recorded { // it may count no more: that is one row a window, all else is up to date
 		steps := math.MaxInt

@@ -122,23 +122,30 @@ type row struct{ score, units, calls int64 }
 // upto, lowest first: about limit of them, and always all of one score or none.
 // more says whether there are others above the last one.
 func (l *ledger) rows(lane, above, upto int64, limit int) (list []row, more bool, err error) {
-	return l.wholeScores(lane, limit,
+	return l.wholeScores(lane, limit, "",
 		"SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? ORDER BY score LIMIT ?",
 		l.b, lane, above, upto, limit+1)
+}
+
+// rowsOf is rows as a window counts them.
+func (l *ledger) rowsOf(w *window, lane, above int64, limit int) (list []row, more bool, err error) {
+	return l.wholeScores(lane, limit, w.counted(),
+		"SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ?"+w.counted()+" ORDER BY score LIMIT ?",
+		l.b, lane, above, limit+1)
 }
 
 // rowsDown is rows from the highest down: scores below the one given and not
 // below downto.
 func (l *ledger) rowsDown(lane, below, downto int64, limit int) (list []row, more bool, err error) {
-	return l.wholeScores(lane, limit,
+	return l.wholeScores(lane, limit, "",
 		"SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score < ? AND score >= ? ORDER BY score DESC LIMIT ?",
 		l.b, lane, below, downto, limit+1)
 }
 
 // wholeScores runs a query for limit+1 rows and leaves off the last score when
 // it may go on beyond them. Where one score alone has more rows than the limit,
-// it gives all of them.
-func (l *ledger) wholeScores(lane int64, limit int, query string, args ...any) (list []row, more bool, err error) {
+// it gives all of them, of those which the query takes.
+func (l *ledger) wholeScores(lane int64, limit int, which, query string, args ...any) (list []row, more bool, err error) {
 	var r row
 	if err := l.c.each(query, args, func() { list = append(list, r) }, &r.score, &r.units, &r.calls); err != nil {
 		return nil, false, err
@@ -154,7 +161,7 @@ func (l *ledger) wholeScores(lane int64, limit int, query string, args ...any) (
 		return list[:end], true, nil
 	}
 	list = list[:0]
-	err = l.c.each("SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score = ?", []any{l.b, lane, last},
+	err = l.c.each("SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score = ?"+which, []any{l.b, lane, last},
 		func() { list = append(list, r) }, &r.score, &r.units, &r.calls)
 	return list, true, err
 }

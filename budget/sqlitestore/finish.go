@@ -56,11 +56,12 @@ func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer bu
 	if err != nil {
 		return answer, false, err
 	}
-	now, err := l.enter(clock, f.Now, s.clocks.oneBoot(l.anchor))
+	when, err := l.enter(clock, f.Now, s.clocks.oneBoot(l.anchor))
 	if err != nil {
 		return answer, false, err
 	}
-	answer.Now = clock
+	answer.Now = when.clock
+	now := when.now
 	switch {
 	case late(f.Deadline, caller()):
 		answer.Result = budget.FinishLate
@@ -87,7 +88,7 @@ func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer bu
 			return answer, false, err
 		}
 	}
-	answer.Result, answer.Replayed, answer.At, err = l.end(e, f, now)
+	answer.Result, answer.Replayed, answer.At, err = l.end(e, f, when)
 	if err == nil {
 		err = l.write()
 	}
@@ -98,7 +99,8 @@ func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer bu
 }
 
 // end gives a held entry its end and tells what became of it.
-func (l *ledger) end(e *entry, f budget.Finish, now int64) (result budget.FinishResult, replayed bool, at int64, err error) {
+func (l *ledger) end(e *entry, f budget.Finish, when moment) (result budget.FinishResult, replayed bool, at int64, err error) {
+	now := when.now
 	switch {
 	case e.state == stateSettled && !f.Release && e.units == f.Units:
 		return budget.Settled, true, e.score, nil
@@ -109,14 +111,14 @@ func (l *ledger) end(e *entry, f budget.Finish, now int64) (result budget.Finish
 	case f.Release && now-f.Age >= e.score:
 		return budget.FinishExpired, false, e.score, nil
 	case f.Release:
-		l.finishMeters(e, 0, true, now)
-		at = l.ended(e, now-f.Age)
+		l.finishMeters(e, 0, true, when.metered())
+		at = l.ended(e, max(now, when.later)-f.Age)
 		return budget.Released, false, at, l.finish(e, stateReleased, 0, at, now)
-	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, now):
+	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, when.metered()):
 		return budget.FinishOverflow, false, e.score, nil
 	}
-	at = l.ended(e, now-f.Age)
-	l.finishMeters(e, f.Units, false, now)
+	at = l.ended(e, max(now, when.later)-f.Age)
+	l.finishMeters(e, f.Units, false, when.metered())
 	return budget.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
 }
 

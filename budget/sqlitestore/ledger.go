@@ -97,18 +97,39 @@ func (l *ledger) write() error {
 	return l.writeMeters()
 }
 
+// moment is the time of a decision, in µs.
+type moment struct {
+	clock int64 // the earlier of the two clocks, not clamped
+	now   int64 // clamped to last seen
+	later int64 // the later of the two: what is charged counts from there
+}
+
+// metered is when a bucket is taken to change: where the clocks are far apart
+// nothing drains until the earlier one has caught up.
+func (m moment) metered() int64 {
+	if m.later-m.now > budget.ClockTolerance {
+		return m.later
+	}
+	return m.now
+}
+
 // enter holds the clock against its witness and gives the time of the decision.
 // Within one boot the time that has passed since last seen is known, so that a
-// caller's wall clock that was set back is no reason for doubt.
-func (l *ledger) enter(clock, caller int64, oneBoot bool) (now int64, err error) {
-	if !oneBoot && clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
-		return 0, fmt.Errorf("budget %s: %w: it shows %d µs, the caller's %d, last seen %d: set the machine's clock right, or accept it",
+// caller's wall clock, which anybody may set, is no witness.
+func (l *ledger) enter(clock, caller int64, oneBoot bool) (moment, error) {
+	if oneBoot {
+		return moment{clock: clock, now: max(clock, l.last), later: clock}, nil
+	}
+	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
+		return moment{}, fmt.Errorf("budget %s: %w: it shows %d µs, the caller's %d, last seen %d: set the machine's clock right, or accept it",
 			l.name, budget.ErrClock, clock, caller, l.last)
 	}
-	if l.last-clock > budget.ClockTolerance { // it tells no time; the caller's does until it has caught up
-		return max(l.last, caller), nil
+	m := moment{clock: clock, later: max(clock, min(caller, clock+budget.MaxLease.Microseconds()))}
+	if clock-caller <= budget.ClockTolerance {
+		m.clock = min(clock, caller)
 	}
-	return max(clock, l.last), nil
+	m.now = max(m.clock, l.last)
+	return m, nil
 }
 
 // keep takes over the time of a decision. An anchor by which the clock stands

@@ -38,11 +38,12 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 	if err != nil {
 		return view, err
 	}
-	now, err := l.enter(clock, look.Now, s.clocks.oneBoot(l.anchor))
+	when, err := l.enter(clock, look.Now, s.clocks.oneBoot(l.anchor))
 	if err != nil {
 		return view, err
 	}
-	view.Now = clock
+	now := when.now
+	view.Now = when.clock
 	l.last = now // of this copy
 	if lost, err := l.lost(look.Newest, look.Limits, now); err != nil || lost {
 		return view, errors.Join(err, errLost(lost))
@@ -106,7 +107,7 @@ func (v *counting) lowest(now int64) (int64, error) {
 		if t.calls == 0 || !v.sees(lane) {
 			continue
 		}
-		rows, _, err := v.l.rows(lane, max(t.cut, v.w.cutAt(now)), toTheEnd, 1)
+		rows, _, err := v.l.rowsOf(v.w, lane, max(t.cut, v.w.cutAt(now)), 1)
 		if err != nil {
 			return 0, err
 		}
@@ -132,7 +133,7 @@ func (v *counting) upTo(score int64) (int64, error) {
 			sum += v.of(t.units, t.calls)
 		}
 		var r row
-		err := v.l.c.each(query, []any{v.l.b, lane, from, to}, func() { sum += sign * v.of(r.units, r.calls) }, &r.score, &r.units, &r.calls)
+		err := v.l.c.each(query+v.w.counted(), []any{v.l.b, lane, from, to}, func() { sum += sign * v.of(r.units, r.calls) }, &r.score, &r.units, &r.calls)
 		if err != nil {
 			return 0, err
 		}

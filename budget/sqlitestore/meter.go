@@ -141,7 +141,7 @@ func (m *meter) count(r row, at int64) {
 
 // charge adds a new entry to all meters that count it, now; one of the past may
 // lie among those that a replay has come by.
-func (l *ledger) charge(e *entry, units int64, past bool) {
+func (l *ledger) charge(e *entry, units int64, past bool, at int64) {
 	for _, m := range l.meters {
 		if past && m.reached != toTheEnd {
 			l.replayAnew(m)
@@ -149,7 +149,7 @@ func (l *ledger) charge(e *entry, units int64, past bool) {
 		if e.score > m.reached || !l.covers(m.limit, e.operation()) {
 			continue
 		}
-		m.add(m.limit.Amount(units), 0, l.last)
+		m.add(m.limit.Amount(units), 0, at)
 	}
 }
 

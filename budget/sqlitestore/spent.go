@@ -38,11 +38,12 @@ func (s *Store) spent(ctx context.Context, c *conn, q budget.SpentQuery) (view b
 	if err != nil {
 		return view, err
 	}
-	now, err := l.enter(clock, q.Now, s.clocks.oneBoot(l.anchor))
+	when, err := l.enter(clock, q.Now, s.clocks.oneBoot(l.anchor))
 	if err != nil {
 		return view, err
 	}
-	view.Now = clock
+	now := when.now
+	view.Now = when.clock
 	above := max(l.gone, l.horizon(now))
 	if l.born > 0 && l.born <= above {
 		view.Since = above

@@ -68,7 +68,7 @@ func (v *counting) fitsAfterReturn(w *walk, now, room int64, steps *int) (at int
 	w.back = v.back()
 	left := v.used() - w.sum
 	score, done, err := v.merge(w, steps, func(c *cursor) (err error) {
-		c.rows, c.more, err = v.l.rows(c.lane, max(v.w.lanes[c.lane].cut, cut, w.reached), toTheEnd, c.take)
+		c.rows, c.more, err = v.l.rowsOf(v.w, c.lane, max(v.w.lanes[c.lane].cut, cut, w.reached), c.take)
 		return err
 	}, func(a, b int64) bool { return a < b }, func(amount int64) bool { left -= amount; return left <= room })
 	if err == nil && done && left > room {

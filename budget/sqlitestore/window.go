@@ -1,6 +1,8 @@
 package sqlitestore
 
 import (
+	"strconv"
+
 	"fmt"
 	"math"
 
@@ -101,6 +103,15 @@ func (w *window) back(t *total, units, calls int64) {
 // open reservations no others.
 func (w *window) counts(state int64) bool {
 	return w.kind != budget.Concurrent || state == stateOpen
+}
+
+// counted is what a query adds to take no entries but those that the window
+// counts. What has ended may have a score above now, where the clocks differ.
+func (w *window) counted() string {
+	if w.kind != budget.Concurrent {
+		return ""
+	}
+	return " AND state = " + strconv.Itoa(stateOpen)
 }
 
 // count adds an entry to every total in which its score counts, or takes it out

@@ -69,6 +69,8 @@ func Run(t *testing.T, open Open) {
 		{"I6Backwards", testClockBackwards},
 		{"I6Forwards", testClockForwards},
 		{"I6FarBehind", testClockFarBehind},
+		{"I6Witness", testClockWitness},
+		{"I6TrueTime", testClockTrueTime},
 		{"I6OwnMicrosecond", testOwnMicrosecond},
 		{"I7ManyExpire", testManyExpire},
 		{"I7LongWalk", testLongWalk},

@@ -46,7 +46,7 @@ func Walk(t *testing.T, open Open, steps int) {
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
 		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset"}
 	for _, must := range musts {
-		if steps >= 5000 && w.counts[must] == 0 {
+		if steps >= 10_000 && w.counts[must] == 0 {
 			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
 		}
 	}
@@ -138,6 +138,10 @@ func (w *walker) caller() int64 {
 		return w.now - w.rng.Int64N(3*minute)
 	case 2:
 		return w.now + w.rng.Int64N(3*minute)
+	case 3:
+		return w.now + w.rng.Int64N(2*second) - second
+	case 4:
+		return w.now + w.rng.Int64N(60*hour)
 	}
 	return w.now
 }
