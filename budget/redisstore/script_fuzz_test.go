@@ -245,13 +245,13 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 func grants(replies []any, units int64) bool {
 	for _, reply := range replies {
 		whole, _ := reply.([]any)
-		if len(whole) < 3 || whole[0] != int64(0) && whole[0] != "0" {
+		if len(whole) < 3 || !count(whole[0]) || number(whole[0]) != 0 {
 			continue
 		}
 		answers, _ := whole[2].([]any)
 		for _, one := range answers {
 			answer, _ := one.([]any)
-			if len(answer) > 3 && (answer[0] == int64(1) || answer[0] == "1") && number(answer[2]) == units {
+			if len(answer) > 3 && count(answer[0]) && number(answer[0]) == 1 && number(answer[2]) == units {
 				return true
 			}
 		}
