@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // What two hosts share in the test: a quota of 200 in two seconds, of which 80
-// are kept back, and of those each host may spend 40 without the store.
+// are kept back, and of those each host may spend its half without the store.
 var shared = budget.Spec{
 	Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, OnStoreError: budget.Open, Timeout: 150 * time.Millisecond,
 	Limits: []budget.Limit{
@@ -48,7 +48,7 @@ var shared = budget.Spec{
 	},
 }
 
-var sharedOptions = outage.Options{Allowance: 40, Hosts: 2, Timeout: 150 * time.Millisecond, Interval: 50 * time.Millisecond}
+var sharedOptions = outage.Options{Allowance: 1000, Hosts: 2, Timeout: 150 * time.Millisecond, Interval: 50 * time.Millisecond}
 
 func openShared(ctx context.Context, url, dir string) (*budget.Budget, error) {
 	store, err := redisstore.Open(ctx, url, redisstore.Options{Timeout: shared.Timeout})

@@ -25,6 +25,7 @@ type flaky struct {
 	away  atomic.Bool // it does not answer, until the context ends
 	gone  atomic.Bool // it is refused at once
 	lost  atomic.Bool // it does what it is asked and its answer is lost
+	halts atomic.Bool // it goes away when it is to record what happened
 	asked atomic.Int64
 }
 
@@ -43,6 +44,9 @@ func (f *flaky) ask(ctx context.Context) error {
 func (f *flaky) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
 	if err := f.ask(ctx); err != nil {
 		return budget.Decisions{}, err
+	}
+	if f.halts.Load() && b.Items[0].Recorded {
+		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
 	}
 	d, err := f.Store.Decide(ctx, b)
 	if f.lost.Load() {
@@ -180,6 +184,89 @@ func TestOpenSpendsTheAllowanceAndRecordsIt(t *testing.T) {
 	}
 	if !strings.Contains(w.log.String(), "units=20 calls=20") {
 		t.Fatalf("the log says\n%s", w.log.String())
+	}
+}
+
+// What headroom leaves each of the hosts is all that a host may spend, however
+// large its allowance.
+func TestHostsShareTheHeadroom(t *testing.T) {
+	w := newWorld(t)
+	w.spec.Limits[0].Headroom, w.spec.Limits[0].Limit, w.spec.Limits[0].OutagePart = 10, 990, 10
+	w.store.gone.Store(true)
+	for _, b := range []*budget.Budget{w.host(t.TempDir()), w.host(t.TempDir())} {
+		for i := range 5 {
+			w.charged(b, "", budget.SourceAllowance)
+			if i == 4 {
+				if r, err := w.charge(b, "list", ""); err == nil {
+					t.Fatalf("more than half of the headroom is spent: %+v", r)
+				}
+			}
+		}
+	}
+}
+
+// What the host spent counts before anything else is decided, and stays written
+// down until the store has it.
+func TestRecordedFirst(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	b := w.host(dir)
+	for range 9 {
+		if _, err := w.charge(b, "search", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 49 {
+		w.charged(b, "", budget.SourceStore)
+	}
+	w.store.gone.Store(true)
+	w.charged(b, "out-1", budget.SourceAllowance)
+	w.charged(b, "out-2", budget.SourceAllowance)
+	w.store.gone.Store(false)
+	w.store.halts.Store(true)
+	for end := time.Now().Add(3 * interval); time.Now().Before(end); {
+		if r, err := w.charge(b, "safe", ""); err == nil {
+			t.Fatalf("decided before what happened was recorded: %+v", r)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "journal", "*", "*")); len(left) != 2 {
+		t.Fatalf("in the journal: %v", left)
+	}
+	w.store.halts.Store(false)
+	for end := time.Now().Add(10 * time.Second); ; {
+		_, err := w.charge(b, "safe", "") // 949 and 2 are used of 950
+		if errors.Is(err, budget.ErrExhausted) {
+			break
+		}
+		if !errors.Is(err, budget.ErrUnavailable) || time.Now().After(end) {
+			t.Fatalf("with what happened recorded: %v", err)
+		}
+	}
+	if used := w.used(); used != 951 {
+		t.Fatalf("%d used", used)
+	}
+}
+
+// What was recorded after an outage has been seen: a store that loses it then
+// has it recorded again.
+func TestRecordedIsRemembered(t *testing.T) {
+	w := newWorld(t)
+	b := w.host(t.TempDir())
+	w.charged(b, "before", budget.SourceStore)
+	w.store.gone.Store(true)
+	for range 3 {
+		w.charged(b, "", budget.SourceAllowance)
+	}
+	w.store.gone.Store(false)
+	for end := time.Now().Add(10 * time.Second); w.used() != 4; {
+		if _, err := b.Status(context.Background()); err != nil && time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	w.store.Store = memstore.New(func() int64 { return time.Now().UnixMicro() })
+	w.back(b)
+	if used := w.used(); used != 5 {
+		t.Fatalf("%d used, want 4 lost and one new", used)
 	}
 }
 
