@@ -27,6 +27,9 @@ func (c *Config) readLimit(node Node, u Upstream) (Limit, bool) {
 		limit.PerOperation = true
 	}
 	limit.Window = readWindow(node, t)
+	if limit.Window.Kind == Bucket && c.Store.Hosts > 1 {
+		limit.OutagePart = 0 // what one host takes the others refill
+	}
 	if limit.Window.Kind == Concurrent {
 		if t["counts"].Exists() && limit.Counts != CountCalls {
 			t["counts"].Fail("counts = \"units\": a concurrent limit counts open reservations; leave counts out")

@@ -130,6 +130,9 @@ func (c *Config) OpenIsClosed(u Upstream) string {
 		return "on_store_error = \"open\" without [store] outage_allowance is the same as \"closed\""
 	}
 	for _, limit := range u.Limits {
+		if limit.Quota > 0 && limit.Window.Kind == Bucket && c.Store.Hosts > 1 {
+			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s is a bucket, which no host knows how full the %d hosts have made", limit.Name, c.Store.Hosts)
+		}
 		if limit.Quota > 0 && limit.OutagePart == 0 {
 			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s keeps back no headroom that %d hosts could spend", limit.Name, c.Store.Hosts)
 		}

@@ -2,7 +2,7 @@ package open
 
 import (
 	"context"
-	"sync"
+	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -11,16 +11,25 @@ import (
 // tries again.
 type later struct {
 	open func(context.Context) (Backend, error)
+	turn chan struct{} // holds one while a caller uses what is below
 
-	mu     sync.Mutex // guards all below
 	store  Backend
 	closed bool
 }
 
-// get opens the store unless it is open.
+func newLater(open func(context.Context) (Backend, error)) *later {
+	return &later{open: open, turn: make(chan struct{}, 1)}
+}
+
+// get opens the store unless it is open. Callers wait for each other no longer
+// than they may.
 func (l *later) get(ctx context.Context) (Backend, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: it is being opened: %w", budget.ErrUnavailable, ctx.Err())
+	}
 	if l.closed {
 		return nil, budget.ErrClosed
 	}
@@ -96,8 +105,8 @@ func (l *later) End(ctx context.Context, job, holder, nextRegion string, record 
 
 // Close closes the store when it is open.
 func (l *later) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
 	l.closed = true
 	if l.store == nil {
 		return nil

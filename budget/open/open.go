@@ -29,8 +29,9 @@ type Backend interface {
 }
 
 // Budget opens a budget of a costs.toml with the store that the file names, and
-// what this host does while it is out of reach. Close it when done. The error is budget.ConfigErrors for a faulty file,
-// budget.ErrUnknownBudget, or what opening the store said.
+// what this host does while it is out of reach. Close it when done. The error is
+// budget.ConfigErrors for a faulty file, budget.ErrUnknownBudget, or what opening
+// the store said.
 func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
 	config, err := budget.LoadConfig(configPath)
 	if err != nil {
@@ -65,13 +66,15 @@ type hosted struct {
 func Host(ctx context.Context, config *budget.Config, url string, log *slog.Logger) (Backend, error) {
 	store, err := Store(ctx, url, config.Store)
 	if errors.Is(err, budget.ErrUnavailable) {
-		store, err = &later{open: func(ctx context.Context) (Backend, error) { return Store(ctx, url, config.Store) }}, nil
+		store, err = newLater(func(ctx context.Context) (Backend, error) { return Store(ctx, url, config.Store) }), nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	sharded, ok := store.(interface{ Sharded() bool })
 	return hosted{outage.New(store, outage.Options{
-		Dir: HostDir(config, url), Allowance: config.Store.OutageAllowance, Hosts: config.Store.Hosts,
+		PerBudget: ok && sharded.Sharded(),
+		Dir:       HostDir(config, url), Allowance: config.Store.OutageAllowance, Hosts: config.Store.Hosts,
 		Timeout: Timeout(url, config.Store), Log: log,
 	}), store}, nil
 }

@@ -33,12 +33,17 @@ func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 }
 
 // part is the limit as the host may spend of it while the store is out of reach.
+// Of a bucket that several hosts fill it is nothing: each part would refill at the
+// whole bucket's rate, which the others use too.
 func (s *Store) part(l budget.Limit) budget.Limit {
 	share := s.o.Allowance
-	if l.Quota > 0 {
-		share = min(share, l.Headroom/s.o.Hosts)
-	} else {
+	switch {
+	case l.Quota == 0:
 		share = min(share, l.Limit)
+	case l.Window.Kind == budget.Bucket && s.o.Hosts > 1:
+		share = 0
+	default:
+		share = min(share, l.Headroom/s.o.Hosts)
 	}
 	l.Limit, l.Quota, l.Headroom, l.OutagePart = share, 0, 0, 0
 	return l
@@ -132,6 +137,16 @@ func (s *Store) nothing(limits []budget.Limit, item budget.Item) string {
 	return ""
 }
 
+// longest is the longest window that counts an operation, in µs.
+func longest(limits []budget.Limit, operation string) (held int64) {
+	for _, l := range limits {
+		if l.Covers(operation) {
+			held = max(held, l.Longest())
+		}
+	}
+	return held
+}
+
 // spend decides by the allowance and writes down what is granted before it is.
 func (s *Store) spend(ctx context.Context, batch budget.Batch) ([]budget.Decision, error) {
 	ledger, err := s.allowance(ctx)
@@ -152,7 +167,7 @@ func (s *Store) spend(ctx context.Context, batch budget.Batch) ([]budget.Decisio
 			continue
 		}
 		r := &record{Budget: batch.Budget, ID: item.ID, Boot: boot, At: now, Charge: &chargeRecord{
-			Operation: item.Operation, Units: item.Units, Lease: item.Lease, Job: item.Labels.Job, Region: item.Labels.Region, Run: item.Labels.Run,
+			Operation: item.Operation, Units: item.Units, Lease: item.Lease, Held: longest(batch.Limits, item.Operation), Job: item.Labels.Job, Region: item.Labels.Region, Run: item.Labels.Run,
 		}}
 		if before, err := s.journal.find(r); d.Replayed && err == nil && before != nil {
 			continue

@@ -35,7 +35,7 @@ type outageState struct {
 	Cause string    `json:"cause"`
 }
 
-// allowance is what the breaker lets a call do.
+// allowed is what the breaker lets a call do.
 type allowed int
 
 const (

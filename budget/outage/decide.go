@@ -50,8 +50,13 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 // remember takes in what the store decided.
 func (s *Store) remember(batch budget.Batch, decided budget.Decisions) {
 	if err := s.memory.saw(batch, decided); err != nil {
-		s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", batch.Budget, "error", err)
+		s.forgetful(batch.Budget, err)
 	}
+}
+
+// forgetful tells that the memory could not be written.
+func (s *Store) forgetful(budget string, err error) {
+	s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", budget, "error", err)
 }
 
 // decide asks the store; what it has lost is recorded first.
@@ -61,7 +66,7 @@ func (s *Store) decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	}
 	batch.Newest = s.memory.newest(batch.Budget)
 	decided, err := s.inner.Decide(ctx, batch)
-	if !s.missed(batch.Budget, err) {
+	if !s.missed(batch.Budget, batch.Newest, err) {
 		return decided, err
 	}
 	if err := s.recover(ctx, batch.Budget, batch.Now, batch.Limits); err != nil {
@@ -83,8 +88,8 @@ func (s *Store) unknown(ctx context.Context, batch budget.Batch, decided budget.
 }
 
 // missed reports whether the store has lost what this host can have recovered.
-func (s *Store) missed(name string, err error) bool {
-	return (errors.Is(err, budget.ErrLost) || errors.Is(err, budget.ErrDamaged)) && s.memory.miss(name)
+func (s *Store) missed(name string, asked budget.Acknowledged, err error) bool {
+	return (errors.Is(err, budget.ErrLost) || errors.Is(err, budget.ErrDamaged)) && s.memory.miss(name, asked)
 }
 
 // recover has what is missing of the limits recorded, where something is.
@@ -96,7 +101,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 			return fmt.Errorf("record what the store has lost: %w", err)
 		}
 		if err := s.memory.recovered(recovery); err != nil {
-			s.log.Warn("a recovery cannot be noted; it is made again, which changes nothing", "budget", name, "error", err)
+			s.log.Warn("a recovery cannot be noted, and may be made again", "budget", name, "error", err)
 		}
 		for i, limit := range limits {
 			if recovery.Used[i] >= 0 {

@@ -47,8 +47,13 @@ func (s *Store) directory() budget.Finding {
 }
 
 func (s *Store) breakerFinding() budget.Finding {
-	state, open := s.breaker.read()
-	if !open {
+	var state outageState
+	for _, b := range s.allBreakers() {
+		if found, open := b.read(); open {
+			state = found
+		}
+	}
+	if state.Cause == "" {
 		return budget.Finding{Check: "breaker", Level: budget.OK, Says: "shut: calls ask the store"}
 	}
 	return budget.Finding{Check: "breaker", Level: budget.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "mend the store; it is probed until it is there"}
@@ -60,7 +65,7 @@ func (s *Store) left(folder string, level budget.Severity, advice string) budget
 	files, err := filepath.Glob(filepath.Join(s.o.Dir, folder, "*", "*"))
 	byBudget := map[string]int{}
 	for _, path := range files {
-		if !strings.HasSuffix(path, ".why") {
+		if !strings.HasSuffix(path, ".why") && !strings.HasPrefix(filepath.Base(path), ".") {
 			byBudget[budgetName(filepath.Base(filepath.Dir(path)))]++
 		}
 	}

@@ -10,16 +10,18 @@ import (
 
 func wallClock() int64 { return time.Now().UnixMicro() }
 
-// Finish implements budget.Store. While the store is out of reach it is written
-// down and recorded later, whatever the policy: it is no new spending.
+// Finish implements budget.Store. While the store is out of reach, or something
+// that happened then is still to be recorded, it is written down and recorded
+// later, whatever the policy: it is no new spending.
 func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
 	var done budget.Finished
-	_, err := s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
-		if err = s.replay(ctx, f.Budget, nil); err == nil {
+	err := errPending
+	if !s.journal.pending(f.Budget) {
+		_, err = s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
 			done, err = s.inner.Finish(ctx, f)
-		}
-		return err
-	})
+			return err
+		})
+	}
 	if err == nil || !unreached(ctx, err) || s.o.Dir == "" {
 		return done, err
 	}
@@ -29,6 +31,10 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 	}
 	return kept, nil
 }
+
+// errPending: what happened before is still to be recorded, which takes the
+// budget's limits to do. A decision or a look has them.
+var errPending = fmt.Errorf("%w until now: what the host spent is still to be recorded", budget.ErrUnavailable)
 
 // keepFinish writes down the end of a reservation.
 func (s *Store) keepFinish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
@@ -96,7 +102,7 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 		}
 		look.Newest = s.memory.newest(look.Budget)
 		view, err = s.inner.Look(ctx, look)
-		if !s.missed(look.Budget, err) {
+		if !s.missed(look.Budget, look.Newest, err) {
 			return err
 		}
 		if err = s.recover(ctx, look.Budget, look.Now, look.Limits); err != nil {

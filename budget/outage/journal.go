@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // journal is what is still to be recorded: a file a record, durable before what
@@ -62,7 +63,7 @@ func (j *journal) pending(budget string) bool {
 		return false
 	}
 	_, err := os.Lstat(j.folder(budget))
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // entry is a record with its file.
@@ -71,36 +72,44 @@ type entry struct {
 	path string
 }
 
+// abandoned is how old a file is that its writer, which was killed, left behind.
+const abandoned = time.Minute
+
 // list reads the records of a budget, charges before finishes: the charge of a
-// finish listed here is listed too, or recorded. What is no record is set aside.
-func (j *journal) list(budget string) (list []entry, err error) {
+// finish listed here is listed too, or recorded. What is no record, or cannot be
+// read, is set aside, and told; the error says what could not even be set aside.
+func (j *journal) list(budget string, told func(path string, why error)) (list []entry, err error) {
 	files, err := os.ReadDir(j.folder(budget))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the host's journal: %w", err)
+		return nil, fmt.Errorf("read the host's journal: %w; make it this user's", err)
 	}
 	// The folder was read at once: a finish that is in it was written after its charge.
 	slices.SortFunc(files, func(a, b fs.DirEntry) int { return strings.Compare(filepath.Ext(a.Name()), filepath.Ext(b.Name())) })
 	var errs []error
 	for _, file := range files {
 		path := filepath.Join(j.folder(budget), file.Name())
-		if strings.HasPrefix(file.Name(), ".") {
-			continue // on its way
+		if strings.HasPrefix(file.Name(), ".") { // on its way
+			if info, err := file.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
+				_ = os.Remove(path) // it was never granted
+			}
+			continue
 		}
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // recorded by another process
 		}
-		if err != nil {
-			return list, fmt.Errorf("read the host's journal: %w", err)
+		var r *record
+		if err == nil {
+			r, err = parseRecord(data)
 		}
-		r, err := parseRecord(data)
 		if err == nil && (r.Budget != budget || r.name() != file.Name()) {
 			err = fmt.Errorf("it is of budget %s, id %q", r.Budget, r.ID)
 		}
 		if err != nil {
+			told(path, err)
 			errs = append(errs, j.setAside(budget, path, err))
 			continue
 		}
@@ -131,7 +140,7 @@ func (j *journal) setAside(budget, path string, why error) error {
 		return err
 	}
 	if err := os.Rename(path, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return fmt.Errorf("set aside what cannot be read of the host's journal: %w; make the folder this user's", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,9 +23,11 @@ const saveEvery = time.Second
 type memory struct {
 	dir  string
 	boot func() (string, int64, error)
+	warn func(budget string, err error) // hears of what could not be written later
 
 	mu      sync.Mutex // guards all below
 	budgets map[string]*remembered
+	closed  bool
 }
 
 // remembered is what is known of one budget.
@@ -33,28 +36,50 @@ type remembered struct {
 	Newest budget.Acknowledged `json:"newest"`
 	// Limits are what each limit had used.
 	Limits map[string]usage `json:"limits"`
-	// Lost is the newest charge when it was missed, while limits are still to be
-	// recovered for it.
-	Lost budget.Acknowledged `json:"lost"`
-	// Missed is the id of the last charge that was missed: no other process's
-	// memory brings it back.
-	Missed string `json:"missed,omitempty"`
-	// Refused tells until when a limit is exhausted, as the store last said.
-	Refused map[string]refusal `json:"refused,omitempty"`
+	// Missed is the last charge that was missed: no other process's memory brings
+	// it back.
+	Missed budget.Acknowledged `json:"missed"`
+	// Told is what the store last said of a limit on its own: that it is
+	// exhausted, and until when, or that it is not.
+	Told map[string]told `json:"told,omitempty"`
 
 	saved time.Time
 	dirty bool
+	timer *time.Timer // writes what was put off; nil when nothing was
 }
 
 type usage struct {
 	Used int64 `json:"used"`
-	At   int64 `json:"at"`             // µs on the store's clock
-	Lost bool  `json:"lost,omitempty"` // still to be recovered
+	At   int64 `json:"at"` // µs on the store's clock
+	// Lost is the charge that was missed when the limit was still to be recovered
+	// for it, and Done the one for which it was.
+	Lost budget.Acknowledged `json:"lost"`
+	Done budget.Acknowledged `json:"done"`
 }
 
-type refusal struct {
+// newer is the one of two processes' usages of a limit that counts: what is
+// still to be recovered comes first, unless the other has recovered just that.
+func (u usage) newer(other usage) usage {
+	switch {
+	case u.Lost.ID != "" && u.Lost.ID == other.Done.ID:
+		return other
+	case other.Lost.ID != "" && other.Lost.ID == u.Done.ID:
+		return u
+	case (u.Lost.ID != "") != (other.Lost.ID != ""):
+		if u.Lost.ID != "" {
+			return u
+		}
+		return other
+	case other.At > u.At:
+		return other
+	}
+	return u
+}
+
+type told struct {
 	Boot  string `json:"boot"`
-	Until int64  `json:"until"` // µs since that boot
+	At    int64  `json:"at"`    // µs since that boot
+	Until int64  `json:"until"` // µs since that boot; 0 when it is not exhausted
 }
 
 func (m *memory) file(budget string) string {
@@ -65,49 +90,46 @@ func (m *memory) file(budget string) string {
 func (m *memory) of(name string) *remembered {
 	r := m.budgets[name]
 	if r == nil {
-		r = &remembered{Limits: map[string]usage{}, Refused: map[string]refusal{}}
-		r.merge(m.load(name))
+		r = m.load(name)
 		m.budgets[name] = r
 	}
 	return r
 }
 
-// load is what lies in the directory; nil for nothing, or nothing that can be
-// read.
+// load is what lies in the directory; nothing when that cannot be read.
 func (m *memory) load(name string) *remembered {
-	var r remembered
-	if m.dir == "" {
-		return nil
+	r := remembered{}
+	if m.dir != "" {
+		if data, err := os.ReadFile(m.file(name)); err != nil || json.Unmarshal(data, &r) != nil {
+			r = remembered{}
+		}
 	}
-	data, err := os.ReadFile(m.file(name))
-	if err != nil || json.Unmarshal(data, &r) != nil {
-		return nil
+	if r.Limits == nil {
+		r.Limits = map[string]usage{}
+	}
+	if r.Told == nil {
+		r.Told = map[string]told{}
 	}
 	return &r
 }
 
 // merge takes over what is newer in the other.
 func (r *remembered) merge(other *remembered) {
-	if other == nil {
-		return
-	}
-	if other.Missed != "" && r.Missed == "" {
+	if other.Missed.At > r.Missed.At {
 		r.Missed = other.Missed
 	}
-	if other.Newest.At > r.Newest.At && other.Newest.ID != r.Missed {
+	if other.Newest.At > r.Newest.At {
 		r.Newest = other.Newest
 	}
-	if other.Lost.At > r.Lost.At && other.Lost.ID != r.Missed {
-		r.Lost = other.Lost
+	if r.Newest.ID == r.Missed.ID {
+		r.Newest = budget.Acknowledged{}
 	}
 	for name, u := range other.Limits {
-		if u.At > r.Limits[name].At {
-			r.Limits[name] = u
-		}
+		r.Limits[name] = r.Limits[name].newer(u)
 	}
-	for name, u := range other.Refused {
-		if u.Boot != r.Refused[name].Boot || u.Until > r.Refused[name].Until {
-			r.Refused[name] = u
+	for name, t := range other.Told {
+		if mine := r.Told[name]; t.Boot != mine.Boot || t.At > mine.At {
+			r.Told[name] = t
 		}
 	}
 }
@@ -133,32 +155,55 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 				r.dirty = true
 			}
 			for _, l := range batch.Limits {
-				if len(r.Refused) > 0 && l.Checks(item) {
-					delete(r.Refused, l.Name)
+				if r.Told[l.Name].Until > 0 && l.Checks(item) {
+					m.tell(r, l.Name, 0)
 				}
 			}
 		case d.Items[i].Result == budget.Refused && item.Floor == 0:
-			m.refused(r, batch.Limits[d.Items[i].Limit].Name, d.Items[i].RetryAt-d.Now)
+			m.tell(r, batch.Limits[d.Items[i].Limit].Name, d.Items[i].RetryAt-d.Now)
 		}
 	}
 	for i, used := range d.Used {
-		if name := batch.Limits[i].Name; d.Seen > r.Limits[name].At {
-			r.Limits[name] = usage{Used: used, At: d.Seen}
+		name := batch.Limits[i].Name
+		if u := r.Limits[name]; u.Lost.ID == "" && d.Seen > u.At {
+			r.Limits[name] = usage{Used: used, At: d.Seen, Done: u.Done}
 			r.dirty = true
 		}
 	}
-	if time.Since(r.saved) < saveEvery {
-		return nil
+	wait := saveEvery - time.Since(r.saved)
+	if wait <= 0 {
+		return m.save(batch.Budget, r)
 	}
-	return m.save(batch.Budget, r)
+	if r.dirty && r.timer == nil && !m.closed {
+		r.timer = time.AfterFunc(wait, func() { m.saveLater(batch.Budget, r) })
+	}
+	return nil
 }
 
-// refused notes that a limit is exhausted for a time in µs.
-func (m *memory) refused(r *remembered, limit string, wait int64) {
-	if id, now, err := m.boot(); err == nil {
-		r.Refused[limit] = refusal{Boot: id, Until: now + wait}
-		r.dirty = true
+// saveLater writes what was put off.
+func (m *memory) saveLater(name string, r *remembered) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.timer = nil
+	if m.closed || m.budgets[name] != r {
+		return
 	}
+	if err := m.save(name, r); err != nil {
+		m.warn(name, err)
+	}
+}
+
+// tell notes that a limit is exhausted for a time in µs, or no longer.
+func (m *memory) tell(r *remembered, limit string, wait int64) {
+	id, now, err := m.boot()
+	if err != nil {
+		return
+	}
+	t := told{Boot: id, At: now}
+	if wait > 0 {
+		t.Until = now + wait
+	}
+	r.Told[limit], r.dirty = t, true
 }
 
 // refusedFor is for how many more µs a limit is exhausted, as the store last
@@ -166,32 +211,37 @@ func (m *memory) refused(r *remembered, limit string, wait int64) {
 func (m *memory) refusedFor(name, limit string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	refused, known := m.of(name).Refused[limit]
-	if !known {
+	last := m.of(name).Told[limit]
+	if last.Until == 0 {
 		return 0
 	}
 	id, now, err := m.boot()
-	if err != nil || id != refused.Boot {
+	if err != nil || id != last.Boot {
 		return 0
 	}
-	return max(0, refused.Until-now)
+	return max(0, last.Until-now)
 }
 
-// miss notes that the store has lost what was acknowledged, and reports whether
-// there is anything to recover from.
-func (m *memory) miss(name string) bool {
+// miss notes that the store does not hold what it was asked for, and reports
+// whether there is anything to recover from, or another call noted it already.
+func (m *memory) miss(name string, asked budget.Acknowledged) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
+	if asked.ID != "" && r.Newest.ID != asked.ID {
+		return r.Newest.ID != "" || r.Missed.ID == asked.ID
+	}
 	r.merge(m.load(name)) // another process may have seen more
 	if r.Newest.ID == "" {
 		return false
 	}
-	r.Lost, r.Missed, r.Newest, r.dirty = r.Newest, r.Newest.ID, budget.Acknowledged{}, true
 	for limit, u := range r.Limits {
-		u.Lost = true
-		r.Limits[limit] = u
+		if u.Lost.ID == "" {
+			u.Lost = r.Newest
+			r.Limits[limit] = u
+		}
 	}
+	r.Missed, r.Newest, r.dirty = r.Newest, budget.Acknowledged{}, true
 	return true
 }
 
@@ -201,23 +251,15 @@ func (m *memory) lost(name string, limits []budget.Limit) (list []budget.Recover
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	if r.Lost.ID == "" {
-		return nil
-	}
 	for i, l := range limits {
 		u := r.Limits[l.Name]
-		if !u.Lost {
+		if u.Lost.ID == "" {
 			continue
 		}
-		at := -1
-		for j := range list {
-			if list[j].At == u.At {
-				at = j
-			}
-		}
+		at := slices.IndexFunc(list, func(one budget.Recovery) bool { return one.At == u.At && one.Newest == u.Lost })
 		if at < 0 {
 			at = len(list)
-			one := budget.Recovery{Budget: name, Limits: limits, Used: make([]int64, len(limits)), At: u.At, Newest: r.Lost}
+			one := budget.Recovery{Budget: name, Limits: limits, Used: make([]int64, len(limits)), At: u.At, Newest: u.Lost}
 			for j := range one.Used {
 				one.Used[j] = -1
 			}
@@ -234,17 +276,10 @@ func (m *memory) recovered(recovery budget.Recovery) error {
 	defer m.mu.Unlock()
 	r := m.of(recovery.Budget)
 	for i, l := range recovery.Limits {
-		if u := r.Limits[l.Name]; recovery.Used[i] >= 0 && u.At == recovery.At {
-			u.Lost = false
+		if u := r.Limits[l.Name]; recovery.Used[i] >= 0 && u.Lost == recovery.Newest {
+			u.Lost, u.Done = budget.Acknowledged{}, recovery.Newest
 			r.Limits[l.Name] = u
 		}
-	}
-	left := false
-	for _, u := range r.Limits {
-		left = left || u.Lost
-	}
-	if !left {
-		r.Lost = budget.Acknowledged{}
 	}
 	r.dirty = true
 	return m.save(recovery.Budget, r)
@@ -254,6 +289,9 @@ func (m *memory) recovered(recovery budget.Recovery) error {
 func (m *memory) forget(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if r := m.budgets[name]; r != nil && r.timer != nil {
+		r.timer.Stop()
+	}
 	delete(m.budgets, name)
 	if m.dir == "" {
 		return nil
@@ -270,7 +308,7 @@ func (m *memory) save(name string, r *remembered) error {
 	if !r.dirty || m.dir == "" {
 		return nil
 	}
-	written := remembered{Newest: r.Newest, Lost: r.Lost, Missed: r.Missed, Limits: maps.Clone(r.Limits), Refused: maps.Clone(r.Refused)}
+	written := remembered{Newest: r.Newest, Missed: r.Missed, Limits: maps.Clone(r.Limits), Told: maps.Clone(r.Told)}
 	written.merge(m.load(name))
 	data, err := json.Marshal(written)
 	if err == nil {
@@ -287,12 +325,16 @@ func (m *memory) save(name string, r *remembered) error {
 	return nil
 }
 
-// flush writes all that is not written yet.
-func (m *memory) flush() error {
+// close writes all that is not written yet.
+func (m *memory) close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.closed = true
 	var errs []error
 	for name, r := range m.budgets {
+		if r.timer != nil {
+			r.timer.Stop()
+		}
 		errs = append(errs, m.save(name, r))
 	}
 	return errors.Join(errs...)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +32,9 @@ type Options struct {
 	Hosts int64
 	// Timeout is the store's own, which bounds one of its calls.
 	Timeout time.Duration
+	// PerBudget: budgets stand on servers that go away on their own, so each has
+	// a breaker of its own.
+	PerBudget bool
 	// Interval is how often the store is probed while it is out of reach;
 	// DefaultInterval when 0.
 	Interval time.Duration
@@ -44,14 +49,14 @@ type Store struct {
 	o       Options
 	log     *slog.Logger
 	boot    func() (id string, since int64, err error)
-	breaker breaker
 	journal journal
 	memory  memory
 
-	mu     sync.Mutex // guards all below
-	local  *sqlitestore.Store
-	closed bool
-	probes sync.WaitGroup
+	mu       sync.Mutex // guards all below
+	breakers map[string]*breaker
+	local    *sqlitestore.Store
+	closed   bool
+	probes   sync.WaitGroup
 }
 
 var _ budget.Store = (*Store)(nil)
@@ -63,9 +68,9 @@ func New(inner budget.Store, o Options) *Store {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.breaker = breaker{dir: o.Dir, interval: o.Interval, boot: s.bootClock}
+	s.breakers = map[string]*breaker{}
 	s.journal = journal{dir: o.Dir}
-	s.memory = memory{dir: o.Dir, boot: s.bootClock, budgets: map[string]*remembered{}}
+	s.memory = memory{dir: o.Dir, boot: s.bootClock, warn: s.forgetful, budgets: map[string]*remembered{}}
 	return s
 }
 
@@ -85,7 +90,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.probes.Wait()
-	errs := []error{s.memory.flush()}
+	errs := []error{s.memory.close()}
 	if local != nil {
 		errs = append(errs, local.Close())
 	}
@@ -95,8 +100,47 @@ func (s *Store) Close() error {
 // OutOfReach reports whether the host holds the store for out of reach, and
 // since when by the wall clock.
 func (s *Store) OutOfReach() (since time.Time, out bool) {
-	state, out := s.breaker.read()
-	return state.Since, out
+	for _, b := range s.allBreakers() {
+		if state, open := b.read(); open {
+			return state.Since, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// breakersFolder holds the folders of the budgets' own breakers.
+const breakersFolder = "breakers"
+
+// breaker is that of a budget's server.
+func (s *Store) breaker(name string) *breaker {
+	dir := s.o.Dir
+	if !s.o.PerBudget {
+		name = ""
+	} else if dir != "" {
+		dir = filepath.Join(dir, breakersFolder, fileName(name))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.breakers[name]
+	if b == nil {
+		b = &breaker{dir: dir, interval: s.o.Interval, boot: s.bootClock}
+		s.breakers[name] = b
+	}
+	return b
+}
+
+// allBreakers are those that this process or another of the host has used.
+func (s *Store) allBreakers() []*breaker {
+	if !s.o.PerBudget {
+		return []*breaker{s.breaker("")}
+	}
+	folders, _ := filepath.Glob(filepath.Join(s.o.Dir, breakersFolder, "*"))
+	for _, folder := range folders {
+		s.breaker(budgetName(filepath.Base(folder)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.breakers))
 }
 
 // unreached reports whether an error says that the store did not answer, and
@@ -119,37 +163,37 @@ func impatient(ctx context.Context) bool {
 // breaker what came of it. asked is false when the store was not asked: the error
 // is ErrUnavailable then.
 func (s *Store) reach(ctx context.Context, name string, ask func(context.Context) error) (asked bool, err error) {
-	switch probe := s.breaker.allow(); probe {
+	switch probe := s.breaker(name).allow(); probe {
 	case keepAway:
-		return false, s.away()
+		return false, s.away(name)
 	case probeBeside:
 		if s.probeBeside(ctx, name) {
-			return false, s.away()
+			return false, s.away(name)
 		}
 	}
 	began := time.Now()
 	err = ask(ctx)
-	s.answered(ctx, err, time.Since(began))
+	s.answered(ctx, name, err, time.Since(began))
 	return true, err
 }
 
 // away is why the store was not asked.
-func (s *Store) away() error {
-	state, _ := s.breaker.read()
+func (s *Store) away(name string) error {
+	state, _ := s.breaker(name).read()
 	return fmt.Errorf("%w since %s, and asked once in %s until it is there: %s", budget.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
 }
 
 // answered tells the breaker whether the store answered. A call that had less
 // time than the store is given shows nothing when it ran out.
-func (s *Store) answered(ctx context.Context, err error, took time.Duration) {
+func (s *Store) answered(ctx context.Context, name string, err error, took time.Duration) {
 	switch {
 	case unreached(ctx, err) && (ctx.Err() == nil || took >= s.o.Timeout/2):
-		if s.breaker.open(err) {
-			s.log.Warn("the store is out of reach", "error", err)
+		if s.breaker(name).open(err) {
+			s.log.Warn("the store is out of reach", "budget", name, "error", err)
 		}
 	case err == nil || !unreached(ctx, err) && ctx.Err() == nil:
-		if s.breaker.shut() {
-			s.log.Info("the store is within reach again")
+		if s.breaker(name).shut() {
+			s.log.Info("the store is within reach again", "budget", name)
 		}
 	}
 }
@@ -170,7 +214,7 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 		defer cancel()
 		began := time.Now()
 		_, err := s.inner.Look(ctx, budget.Look{Budget: name, Now: began.UnixMicro()})
-		s.answered(ctx, err, time.Since(began))
+		s.answered(ctx, name, err, time.Since(began))
 	}()
 	return true
 }

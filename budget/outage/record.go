@@ -31,6 +31,7 @@ type chargeRecord struct {
 	Operation string `json:"operation"`
 	Units     int64  `json:"units"`
 	Lease     int64  `json:"lease,omitempty"` // µs
+	Held      int64  `json:"held,omitempty"`  // µs: the longest window that counts it
 	Job       string `json:"job,omitempty"`
 	Region    string `json:"region,omitempty"`
 	Run       string `json:"run,omitempty"`

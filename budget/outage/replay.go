@@ -14,12 +14,18 @@ func (s *Store) replay(ctx context.Context, name string, limits []budget.Limit) 
 	if !s.journal.pending(name) {
 		return nil
 	}
-	list, err := s.journal.list(name)
+	list, blocked := s.journal.list(name, func(path string, why error) {
+		s.log.Error("what cannot be read of the host's journal is set aside", "budget", name, "file", path, "reason", why)
+	})
+	boot, now, err := s.boot()
 	if err != nil {
-		s.log.Error("the host's journal cannot be read whole; what cannot be read is not recorded", "budget", name, "error", err)
+		return err
 	}
 	var charges, finishes []entry
 	for _, e := range list {
+		if e.Charge != nil && e.age(boot, now) >= budget.MinHeld/2 && longest(limits, e.Charge.Operation) < e.Charge.Held {
+			continue // until a decision carries the limits that make the store hold it
+		}
 		if e.Charge != nil {
 			charges = append(charges, e)
 		} else {
@@ -39,7 +45,7 @@ func (s *Store) replay(ctx context.Context, name string, limits []budget.Limit) 
 		}
 	}
 	s.journal.tidy(name)
-	return nil
+	return blocked
 }
 
 // recordCharges has charges recorded.

@@ -84,3 +84,12 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 		DisableIdentity: true, MaintNotificationsConfig: quiet,
 	})
 }
+
+// Sharded reports whether budgets stand on servers that go away on their own.
+func (s *Store) Sharded() bool {
+	switch s.client.(type) {
+	case *redis.ClusterClient, *redis.Ring:
+		return true
+	}
+	return false
+}
