@@ -16,12 +16,14 @@ import (
 // earlier one frees: a decision is taken at now = max(last seen, min(clock,
 // Now)), or max(last seen, clock) where Now stands more than 60 s behind the
 // clock. What is charged counts from the later one: a new entry's time is the
-// latest of now, the clock, Now (at most MaxLease past the clock), and 1 µs after
-// the newest entry's. So no window is over in true time, however one of the two
-// is set, as long as the other is right. Decide (of no items too) and Finish
+// latest of now, the clock, Now, and 1 µs after the newest entry's. So no window
+// is over in true time, however one of the two is set, as long as the other is
+// right; a bucket drains by the earlier one alone, and where that catches up by
+// up to 60 s it drains that much early. Decide (of no items too) and Finish
 // record last seen, which is now, and follows the times of entries that are
 // charged at one instant; Look need not. When the clock stands more than 60 s
-// past both last seen and Now, nothing is done: ErrClock. A store that measures
+// past both last seen and Now, or Now more than MaxLease past the clock, nothing
+// is done: ErrClock. A store that measures
 // time by a clock nobody can set needs no witness while it does.
 //
 // The ledger. An entry's score is the instant it finishes: its time for a
@@ -54,8 +56,8 @@ import (
 // is filled to the limit (that of the first limit with this shape in the batch)
 // at the least of these instants, and those of later instants are added, each
 // at its own. Limits with the same shape share it; the first of a batch tells how
-// long it lives. Its level is that at max(now, its last change), which is the
-// later clock's time where that stands more than 60 s past now. It forgets nothing of the ledger and keeps nothing of it alive.
+// long it lives. Its level is that at max(now, its last change), which is put
+// to the later clock's time where that stands more than 60 s past now. It forgets nothing of the ledger and keeps nothing of it alive.
 //
 // Recorded items. An item with Recorded has happened already, while the store was
 // out of reach: no limit is asked, only a sum past MaxUnits keeps it out. Its

@@ -66,7 +66,7 @@ end
 
 limitSteps = tonumber(ARGV[3])
 local now, later = moment(raw, caller)
-local pourAt = metered(now, later)
+local drains = drainsFrom(now, later)
 if ARGV[8] == '4' then now = M.last end
 local asked = {}
 for i = 1, tonumber(ARGV[5]) do
@@ -278,7 +278,7 @@ local function decide(item)
   for i = 1, #meters do
     local m = meters[i]
     if recorded and m.reached ~= WHOLE then replayAnew(m) end
-    if new.score <= m.reached and covers(m, new.op) then pour(m, m.calls and 1 or new.units, 0, math.max(M.last, pourAt)) end
+    if new.score <= m.reached and covers(m, new.op) then pour(m, m.calls and 1 or new.units, 0, M.last, drains) end
   end
   written[#written + 1], written[#written + 2] = item.id, pack(new)
   entries[item.id], stateOf[item.id] = new, new.state

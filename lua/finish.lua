@@ -22,7 +22,7 @@ if not M.v then return {0, int(raw), 4, 0, '0'} end
 
 local id, release, units = ARGV[3], ARGV[4] == 'r', tonumber(ARGV[5])
 local now, later = moment(raw, tonumber(ARGV[2]))
-local pourAt, age = metered(now, later), tonumber(ARGV[7])
+local drains, age = drainsFrom(now, later), tonumber(ARGV[7])
 M.last = now
 local e = parse(redis.call('HGET', keyE, id))
 if e and not held(e) then e = nil end
@@ -47,7 +47,7 @@ else
     end
     for i = 1, #meters do
       local m = meters[i]
-      if not m.calls and units > e.units and covers(m, e.op) and levelAt(m, pourAt) + units - e.units > MAXSUM then overflow = true end
+      if not m.calls and units > e.units and covers(m, e.op) and levelAt(m, now) + units - e.units > MAXSUM then overflow = true end
     end
   end
   if overflow then
@@ -66,7 +66,7 @@ else
       if m.reached ~= WHOLE then
         replayAnew(m)
       elseif covers(m, e.op) then
-        pour(m, change, pourAt - e.start, pourAt)
+        pour(m, change, now - e.start, now, drains)
       end
     end
     e.score = math.min(math.max(math.max(now, later) - age, e.start, earliest()), e.score)

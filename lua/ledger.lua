@@ -353,23 +353,23 @@ local function save(fresh)
 end
 
 -- glitch reports whether the clock stands too far past all it has seen and the
--- caller's.
+-- caller's, or the caller's further past it than a score may lie ahead.
 local function glitch(raw, caller)
-  return raw - M.last > TOLERANCE and raw - caller > TOLERANCE
+  return raw - M.last > TOLERANCE and raw - caller > TOLERANCE or caller - raw > LEASE
 end
 
 -- moment is the time of a decision by the earlier of the two clocks, clamped to
 -- last seen, and that of the later one, from which counts what is charged. A caller
--- far behind is no witness, and one far ahead is one for a day.
+-- far behind is no witness.
 local function moment(raw, caller)
   local now = raw
   if raw - caller <= TOLERANCE then now = math.min(raw, caller) end
-  return math.max(now, M.last), math.max(raw, math.min(caller, raw + LEASE))
+  return math.max(now, M.last), math.max(raw, caller)
 end
 
--- metered is when a bucket is taken to change: where the clocks are far apart
--- nothing drains until the earlier one has caught up.
-local function metered(now, later)
+-- drainsFrom is from when on a bucket drains again that changes now: where the
+-- clocks are far apart not until the earlier one has caught up.
+local function drainsFrom(now, later)
   if later - now > TOLERANCE then return later end
   return now
 end

@@ -94,11 +94,11 @@ end
 -- levelAt is a meter's level at an instant, or at its last change.
 local function levelAt(m, at) return drain(m, m.used, m.part, at - m.at) end
 
--- pour changes a meter at an instant; what is returned was charged age ago, and
+-- pour changes a meter at an instant, and it drains again from another on; what is returned was charged age ago, and
 -- no more comes back than cannot have drained since.
-local function pour(m, amount, age, at)
+local function pour(m, amount, age, at, drains)
   m.used, m.part = levelAt(m, at)
-  m.at = math.max(m.at, at)
+  m.at = math.max(m.at, at, drains or at)
   if amount >= 0 then
     m.used = m.used + amount
     return

@@ -129,7 +129,7 @@ local function recoverAll(limits, lost)
       local m = l.meter
       local add = math.min(drain(m, l.to, 0, M.last - l.from), l.op - levelAt(m, M.last))
       if add > 0 then
-        pour(m, add, 0, M.last)
+        pour(m, add, 0, M.last, M.last)
         answers[i][1] = int(add)
       end
     elseif l.wanted then

@@ -109,7 +109,7 @@ func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64, when
 		l.last = at
 	}
 	for _, m := range l.meters {
-		m.charge(e, max(l.last, when.metered()))
+		m.charge(e, l.last, when.drains())
 	}
 	d := l.granted(all, item, now)
 	d.At = at
@@ -177,7 +177,7 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		answer.Result = budget.FinishExpired
 	case f.Release:
 		for _, m := range l.meters {
-			m.finish(e, 0, true, when.metered())
+			m.finish(e, 0, true, now, when.drains())
 		}
 		e.state, e.units, e.score = released, 0, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = budget.Released, e.score
@@ -188,14 +188,14 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		}
 		over := sum > maxSum
 		for _, m := range l.meters {
-			over = over || m.over(e, f.Units, when.metered())
+			over = over || m.over(e, f.Units, now)
 		}
 		if over {
 			answer.Result = budget.FinishOverflow
 			return answer, nil
 		}
 		for _, m := range l.meters {
-			m.finish(e, f.Units, false, when.metered())
+			m.finish(e, f.Units, false, now, when.drains())
 		}
 		e.state, e.units, e.score = settled, f.Units, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = budget.Settled, e.score

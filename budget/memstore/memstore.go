@@ -146,7 +146,10 @@ func (l *ledger) tell(clock, caller int64) (moment, error) {
 	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
 		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", budget.ErrClock, clock, caller)
 	}
-	m := moment{clock: clock, later: max(clock, min(caller, clock+budget.MaxLease.Microseconds()))}
+	if caller-clock > budget.MaxLease.Microseconds() {
+		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", budget.ErrClock, clock, caller)
+	}
+	m := moment{clock: clock, later: max(clock, caller)}
 	if clock-caller <= budget.ClockTolerance {
 		m.clock = min(clock, caller)
 	}
@@ -154,9 +157,9 @@ func (l *ledger) tell(clock, caller int64) (moment, error) {
 	return m, nil
 }
 
-// metered is when a bucket is taken to change: where the clocks are far apart
-// nothing drains until the earlier one has caught up.
-func (m moment) metered() int64 {
+// drains is from when on a bucket drains again that changes now: where the clocks
+// are far apart not until the earlier one has caught up.
+func (m moment) drains() int64 {
 	if m.later-m.now > budget.ClockTolerance {
 		return m.later
 	}

@@ -70,10 +70,11 @@ func (m *meter) reaches(at, used int64) int64 {
 	return up.Int64()
 }
 
-// charge adds a new entry.
-func (m *meter) charge(e *entry, at int64) {
+// charge adds a new entry; the meter drains again from an instant on.
+func (m *meter) charge(e *entry, at, drains int64) {
 	if m.limit.Covers(e.item.Operation) {
 		m.add(rat(e.amount(m.limit)), at)
+		m.at = max(m.at, drains)
 	}
 }
 
@@ -98,9 +99,10 @@ func (m *meter) change(e *entry, units int64, release bool, now int64) *big.Rat 
 	return back.Neg(back)
 }
 
-func (m *meter) finish(e *entry, units int64, release bool, now int64) {
+func (m *meter) finish(e *entry, units int64, release bool, now, drains int64) {
 	if m.limit.Covers(e.item.Operation) {
 		m.add(m.change(e, units, release, now), now)
+		m.at = max(m.at, drains)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -89,6 +90,20 @@ func TestOutageCosts(t *testing.T) {
 	}
 }
 
+// nameServer is where names are asked for, when it is not empty.
+var nameServer atomic.Value
+
+// resolver asks it. It is set before there is anything else to use it.
+func resolver() *net.Resolver {
+	nameServer.Store("")
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if at := nameServer.Load().(string); at != "" {
+			network, address = "udp", at
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+}
+
 // A name service that does not answer is a store out of reach.
 func TestSlowNames(t *testing.T) {
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -96,11 +111,8 @@ func TestSlowNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = silent.Close() }()
-	before := net.DefaultResolver
-	defer func() { net.DefaultResolver = before }()
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", silent.LocalAddr().String())
-	}}
+	nameServer.Store(silent.LocalAddr().String())
+	defer nameServer.Store("")
 	w := newWorld(t)
 	b, _ := redisHost(t, "redis://redis.example:6379", t.TempDir(), w.spec, outage.Options{Allowance: 20, Hosts: 2, Interval: interval})
 	costs(t, w, b, "slow names")

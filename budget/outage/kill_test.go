@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	net.DefaultResolver = resolver()
 	os.Exit(m.Run())
 }
 

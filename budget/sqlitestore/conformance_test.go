@@ -21,7 +21,7 @@ func TestConformanceInSteps(t *testing.T) {
 
 func openForSuite(prepare func(*sqlitestore.Store)) func(testing.TB, func() int64) storetest.Store {
 	return func(t testing.TB, clock func() int64) storetest.Store {
-		s, err := sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{}, clock)
+		s, err := sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,13 +41,12 @@ func TestWalkInSteps(t *testing.T) {
 }
 
 func TestSoak(t *testing.T) {
-	storetest.Soak(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetTimeout(s, time.Minute) }), 60)
+	storetest.Soak(t, openForSuite(func(*sqlitestore.Store) {}), 60)
 }
 
 // TestSoakInSteps has batches that come at the same time take turns.
 func TestSoakInSteps(t *testing.T) {
 	storetest.Soak(t, openForSuite(func(s *sqlitestore.Store) {
-		sqlitestore.SetTimeout(s, time.Minute)
 		sqlitestore.SetSteps(s, 100, 60)
 	}), 60)
 }

@@ -324,7 +324,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 	if err := l.insert(e); err != nil {
 		return budget.Decision{}, err
 	}
-	l.charge(e, item.Units, item.Recorded, max(l.last, d.when.metered()))
+	l.charge(e, item.Units, item.Recorded, d.when.drains())
 	l.witness = item.ID
 	if item.Recorded { // it may count no more: that is one row a window, all else is up to date
 		steps := math.MaxInt

@@ -111,14 +111,14 @@ func (l *ledger) end(e *entry, f budget.Finish, when moment) (result budget.Fini
 	case f.Release && now-f.Age >= e.score:
 		return budget.FinishExpired, false, e.score, nil
 	case f.Release:
-		l.finishMeters(e, 0, true, when.metered())
+		l.finishMeters(e, 0, true, now, when.drains())
 		at = l.ended(e, max(now, when.later)-f.Age)
 		return budget.Released, false, at, l.finish(e, stateReleased, 0, at, now)
-	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, when.metered()):
+	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, now):
 		return budget.FinishOverflow, false, e.score, nil
 	}
 	at = l.ended(e, max(now, when.later)-f.Age)
-	l.finishMeters(e, f.Units, false, when.metered())
+	l.finishMeters(e, f.Units, false, now, when.drains())
 	return budget.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
 }
 

@@ -104,9 +104,9 @@ type moment struct {
 	later int64 // the later of the two: what is charged counts from there
 }
 
-// metered is when a bucket is taken to change: where the clocks are far apart
-// nothing drains until the earlier one has caught up.
-func (m moment) metered() int64 {
+// drains is from when on a bucket drains again that changes now: where the clocks
+// are far apart not until the earlier one has caught up.
+func (m moment) drains() int64 {
 	if m.later-m.now > budget.ClockTolerance {
 		return m.later
 	}
@@ -120,11 +120,11 @@ func (l *ledger) enter(clock, caller int64, oneBoot bool) (moment, error) {
 	if oneBoot {
 		return moment{clock: clock, now: max(clock, l.last), later: clock}, nil
 	}
-	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
+	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance || caller-clock > budget.MaxLease.Microseconds() {
 		return moment{}, fmt.Errorf("budget %s: %w: it shows %d µs, the caller's %d, last seen %d: set the machine's clock right, or accept it",
 			l.name, budget.ErrClock, clock, caller, l.last)
 	}
-	m := moment{clock: clock, later: max(clock, min(caller, clock+budget.MaxLease.Microseconds()))}
+	m := moment{clock: clock, later: max(clock, caller)}
 	if clock-caller <= budget.ClockTolerance {
 		m.clock = min(clock, caller)
 	}

@@ -31,8 +31,9 @@ func (m *meter) levelAt(at int64) budget.Level { return m.refill.Drain(m.level, 
 
 // add changes the level at an instant; an amount that is returned was charged
 // age µs before.
-func (m *meter) add(amount, age, at int64) {
+func (m *meter) add(amount, age, at, drains int64) {
 	m.level, m.dirty = m.refill.Add(m.levelAt(at), amount, age), true
+	m.level.At = max(m.level.At, drains)
 }
 
 // useMeters makes the meters of the limits live and drops those long unused.
@@ -135,13 +136,13 @@ func (m *meter) count(r row, at int64) {
 	case m.oldest == 0:
 		m.oldest, m.level = at, budget.Level{Used: m.fill, At: at}
 	case at > m.oldest:
-		m.add(amount, 0, at)
+		m.add(amount, 0, at, at)
 	}
 }
 
 // charge adds a new entry to all meters that count it, now; one of the past may
 // lie among those that a replay has come by.
-func (l *ledger) charge(e *entry, units int64, past bool, at int64) {
+func (l *ledger) charge(e *entry, units int64, past bool, drains int64) {
 	for _, m := range l.meters {
 		if past && m.reached != toTheEnd {
 			l.replayAnew(m)
@@ -149,7 +150,7 @@ func (l *ledger) charge(e *entry, units int64, past bool, at int64) {
 		if e.score > m.reached || !l.covers(m.limit, e.operation()) {
 			continue
 		}
-		m.add(m.limit.Amount(units), 0, at)
+		m.add(m.limit.Amount(units), 0, l.last, drains)
 	}
 }
 
@@ -165,13 +166,13 @@ func (m *meter) change(e *entry, units int64, release bool) int64 {
 }
 
 // finishMeters tells the meters of an open reservation's end.
-func (l *ledger) finishMeters(e *entry, units int64, release bool, now int64) {
+func (l *ledger) finishMeters(e *entry, units int64, release bool, now, drains int64) {
 	for _, m := range l.meters {
 		switch {
 		case m.reached != toTheEnd:
 			l.replayAnew(m)
 		case l.covers(m.limit, e.operation()):
-			m.add(m.change(e, units, release), now-e.start, now)
+			m.add(m.change(e, units, release), now-e.start, now, drains)
 		}
 	}
 }

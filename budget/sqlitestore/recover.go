@@ -164,7 +164,7 @@ func (m *meter) refillBy(full int64, seen budget.Level, now int64) int64 {
 	if add <= 0 {
 		return 0
 	}
-	m.add(add, 0, now)
+	m.add(add, 0, now, now)
 	return add
 }
 

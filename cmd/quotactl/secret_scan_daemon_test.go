@@ -30,7 +30,12 @@ func (w *scanned) daemon(args ...string) *scanDaemon {
 	if p.file, err = os.Create(p.log); err != nil {
 		w.t.Fatal(err)
 	}
-	p.Stderr, p.Stdout = p.file, &p.out
+	said, err := os.Create(filepath.Join(w.hidden, "stdout"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = said.Close() })
+	p.Stderr, p.Stdout = p.file, said
 	p.start()
 	return &scanDaemon{p, w}
 }
@@ -43,7 +48,11 @@ func (d *scanDaemon) scanned() string {
 		d.t.Fatal(err)
 	}
 	d.w.absent("the daemon's log", text)
-	d.w.absent("the daemon's stdout", d.out.Bytes())
+	said, err := os.ReadFile(filepath.Join(d.w.hidden, "stdout"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.w.absent("the daemon's stdout", said)
 	return string(text)
 }
 

@@ -1,0 +1,318 @@
+package outage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// shared is a store that outlives its hosts, can lose everything, and can fail.
+type shared struct {
+	budget.Store
+	down        map[string]bool // the budgets whose server does not answer
+	failRecover bool
+	slow        time.Duration
+}
+
+func newShared() *shared { return &shared{Store: memstore.New(wallClock), down: map[string]bool{}} }
+
+// lose empties the store.
+func (s *shared) lose() { s.Store = memstore.New(wallClock) }
+
+func (s *shared) Close() error { return nil }
+
+func (s *shared) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	if s.down[b.Budget] {
+		return budget.Decisions{}, fmt.Errorf("connection refused: %w", budget.ErrUnavailable)
+	}
+	d, err := s.Store.Decide(ctx, b)
+	timer := time.NewTimer(s.slow)
+	<-timer.C
+	return d, err
+}
+
+func (s *shared) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+	if s.down[look.Budget] {
+		return budget.View{}, fmt.Errorf("connection refused: %w", budget.ErrUnavailable)
+	}
+	return s.Store.Look(ctx, look)
+}
+
+func (s *shared) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+	if s.failRecover {
+		return budget.Recovered{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
+	}
+	return s.Store.Recover(ctx, r)
+}
+
+// host is a host of processes on a shared store.
+type host struct {
+	t       *testing.T
+	store   *shared
+	options Options
+}
+
+func newHost(t *testing.T, o Options) *host {
+	o.Dir, o.Timeout, o.Interval = t.TempDir(), time.Second, time.Millisecond
+	return &host{t, newShared(), o}
+}
+
+func dayOf(name string, operations ...string) budget.Limit {
+	return budget.Limit{Name: name, Quota: 1000, Headroom: 900, Limit: 100, Operations: operations, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)}
+}
+
+const up = "up/key1"
+
+// charge is one process that charges once.
+func (h *host) charge(limit budget.Limit, operation, id string, units int64) (budget.Decision, error) {
+	h.t.Helper()
+	s := New(h.store, h.options)
+	defer func() {
+		if err := s.Close(); err != nil {
+			h.t.Error(err)
+		}
+	}()
+	return chargeOn(s, up, limit, operation, id, units)
+}
+
+func chargeOn(s *Store, name string, limit budget.Limit, operation, id string, units int64) (budget.Decision, error) {
+	d, err := s.Decide(context.Background(), budget.Batch{
+		Budget: name, Now: wallClock(), Limits: []budget.Limit{limit},
+		Items: []budget.Item{{ID: id, Operation: operation, Units: units, OnStoreError: budget.Open}},
+	})
+	if err != nil {
+		return budget.Decision{}, err
+	}
+	return d.Items[0], d.Items[0].Err
+}
+
+// result charges and wants this result.
+func (h *host) result(want budget.Result, limit budget.Limit, operation, id string, units int64) {
+	h.t.Helper()
+	if d, err := h.charge(limit, operation, id, units); err != nil || d.Result != want {
+		h.t.Fatalf("%s: %+v, %v; want %v", id, d, err, want)
+	}
+}
+
+// A loss that was noticed waits for whoever can record it, whatever process that
+// is: the first try fails, a limit of another operation comes first, or the end of
+// a reservation that carries no limits.
+func TestLossWaitsToBeRecorded(t *testing.T) {
+	for name, between := range map[string]func(h *host){
+		"the first try fails": func(h *host) {
+			h.store.failRecover = true
+			if d, err := h.charge(dayOf("day", "list"), "list", "failed", 1); err == nil && d.Result == budget.Granted && !d.Allowance {
+				h.t.Fatalf("decided without what was lost: %+v", d)
+			}
+			h.store.failRecover = false
+		},
+		"another operation's limit": func(h *host) { h.result(budget.Granted, dayOf("searches", "search"), "search", "other", 1) },
+		"the end of a reservation": func(h *host) {
+			s := New(h.store, h.options)
+			if _, err := s.Finish(context.Background(), budget.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1}); err != nil {
+				h.t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				h.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, Options{})
+			h.result(budget.Granted, dayOf("searches", "search"), "search", "before", 90)
+			h.result(budget.Granted, dayOf("day", "list"), "list", "a", 90)
+			h.store.lose()
+			between(h)
+			timer := time.NewTimer(20 * time.Millisecond) // of the breaker
+			<-timer.C
+			h.result(budget.Refused, dayOf("day", "list"), "list", "b", 90)
+			h.result(budget.Refused, dayOf("searches", "search"), "search", "c", 90)
+			h.result(budget.Granted, dayOf("day", "list"), "list", "d", 10)
+		})
+	}
+}
+
+// What happened hours ago is recorded by a call that carries the windows in which
+// it counts, and stays written down until then.
+func TestRecordsWaitForTheirWindows(t *testing.T) {
+	h := newHost(t, Options{Allowance: 100})
+	s := New(h.store, h.options)
+	defer func() { _ = s.Close() }()
+	s.boot = func() (string, int64, error) { return "boot", 3 * 3_600_000_000, nil }
+	long := &record{Budget: up, ID: "x", Boot: "boot", At: 3_600_000_000, Charge: &chargeRecord{Operation: "list", Units: 77, Held: dayOf("day").Longest()}}
+	if err := s.journal.write(long); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := s.Finish(t.Context(), budget.Finish{Budget: up, Now: wallClock(), ID: "reserved", Units: 3}); err != nil || f.Result != budget.Settled {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if d, err := chargeOn(s, up, dayOf("searches", "search"), "search", "other", 1); err != nil || d.Result != budget.Granted {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if !s.journal.pending(up) {
+		t.Fatal("it is recorded by a call that does not know its window")
+	}
+	view, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []budget.Limit{dayOf("day")}})
+	if err != nil || view.Limits[0].Used != 78 || s.journal.pending(up) {
+		t.Fatalf("%+v, %v: want 77 of two hours ago and 1", view, err)
+	}
+}
+
+// A bucket that several hosts fill has no part for one of them.
+func TestBucketsOfSeveralHostsAreClosed(t *testing.T) {
+	refill, err := budget.NewRefill(50, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := budget.Limit{Name: "rate", Quota: 100, Headroom: 20, Limit: 80, Counts: budget.CountUnits, Window: budget.Window{Kind: budget.Bucket, Refill: refill}}
+	for hosts, open := range map[int64]bool{1: true, 2: false} {
+		h := newHost(t, Options{Allowance: 10, Hosts: hosts})
+		h.store.down[up] = true
+		d, err := h.charge(bucket, "list", "a", 1)
+		if granted := err == nil && d.Result == budget.Granted; granted != open {
+			t.Errorf("%d hosts: %+v, %v", hosts, d, err)
+		}
+	}
+}
+
+// Where budgets stand on servers that go away on their own, one that is away
+// leaves the others alone.
+func TestABreakerForEachBudget(t *testing.T) {
+	h := newHost(t, Options{Allowance: 100, PerBudget: true})
+	h.options.Interval = time.Hour
+	s := New(h.store, h.options)
+	defer func() { _ = s.Close() }()
+	h.store.down[up] = true
+	for i := range 20 {
+		if d, err := chargeOn(s, up, dayOf("day"), "list", fmt.Sprint("a", i), 1); err != nil || !d.Allowance {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if d, err := chargeOn(s, "up/key2", dayOf("day"), "list", fmt.Sprint("b", i), 1); err != nil || d.Allowance {
+			t.Fatalf("a budget whose server answers: %+v, %v", d, err)
+		}
+	}
+	if _, out := s.OutOfReach(); !out {
+		t.Error("no server is told to be away")
+	}
+	other := New(h.store, h.options)
+	defer func() { _ = other.Close() }()
+	if f := other.breakerFinding(); f.Level != budget.Warning {
+		t.Errorf("another process finds %+v", f)
+	}
+}
+
+// What a burst left is written down a second later, without another call.
+func TestWhatABurstLeftIsRemembered(t *testing.T) {
+	h := newHost(t, Options{})
+	s := New(h.store, h.options) // and never closed: it is killed
+	for i := range 90 {
+		if d, err := chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1); err != nil || d.Result != budget.Granted {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		s.memory.mu.Lock()
+		written := s.memory.load(up).Limits["day"].Used
+		s.memory.mu.Unlock()
+		if written == 90 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of 90 are written", written)
+		}
+	}
+	h.store.lose()
+	h.result(budget.Refused, dayOf("day"), "list", "b", 11)
+}
+
+// A record that cannot be read is set aside, and keeps no other one back; where it
+// cannot even be moved, nothing is decided.
+func TestUnreadableRecords(t *testing.T) {
+	h := newHost(t, Options{})
+	s := New(h.store, h.options)
+	defer func() { _ = s.Close() }()
+	boot, now, err := s.boot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if err := s.journal.write(&record{Budget: up, ID: fmt.Sprint("x", i), Boot: boot, At: now, Charge: &chargeRecord{Operation: "list", Units: 10}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folder := s.journal.folder(up)
+	if err := os.Mkdir(filepath.Join(folder, "00.charge"), 0o700); err != nil { // as good as any that cannot be read
+		t.Fatal(err)
+	}
+	left := filepath.Join(folder, ".tmp-1") // by a process that was killed
+	if err := os.WriteFile(left, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-2 * abandoned)
+	if err := os.Chtimes(left, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := chargeOn(s, up, dayOf("day"), "list", "new", 51); err != nil || d.Result != budget.Refused {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if s.journal.pending(up) {
+		t.Error("the journal is not empty")
+	}
+	if f := s.left("aside", budget.Fault, ""); f.Level != budget.Fault {
+		t.Errorf("%+v", f)
+	}
+	// A file in the folder's place cannot be listed, as one of another user's.
+	if err := os.MkdirAll(filepath.Dir(folder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(folder, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := chargeOn(s, up, dayOf("day"), "list", "newer", 1); err == nil {
+		t.Errorf("decided beside a journal that cannot be read: %+v", d)
+	}
+}
+
+// Calls that notice a loss at the same time are all decided.
+func TestALossNoticedByMany(t *testing.T) {
+	h := newHost(t, Options{})
+	s := New(h.store, h.options)
+	defer func() { _ = s.Close() }()
+	if d, err := chargeOn(s, up, dayOf("day"), "list", "before", 50); err != nil || d.Result != budget.Granted {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	h.store.lose()
+	h.store.slow = 20 * time.Millisecond
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if d, err := chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1); err != nil || d.Result != budget.Granted {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+	all.Wait()
+	view, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []budget.Limit{dayOf("day")}})
+	if err != nil || view.Limits[0].Used != 58 {
+		t.Errorf("%+v, %v", view, err)
+	}
+}
+
+// The last word of the store is what stands: a grant takes a refusal back, in
+// whatever process.
+func TestTheLastWordStands(t *testing.T) {
+	h := newHost(t, Options{Allowance: 10})
+	h.result(budget.Granted, dayOf("day"), "list", "a", 80)
+	h.result(budget.Refused, dayOf("day"), "list", "b", 30)
+	h.result(budget.Granted, dayOf("day"), "list", "c", 1)
+	h.store.down[up] = true
+	h.result(budget.Granted, dayOf("day"), "list", "d", 1)
+	h.store.down[up] = false
+}
