@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,7 +47,26 @@ func (s *Store) fault(doing string, err error) error {
 	case isAnswer(err) && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
 		return wrap(budget.ErrStoreConfig, "the server does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later")
 	}
+	if advice := wrongServer(err); advice != "" {
+		return wrap(budget.ErrStoreConfig, advice)
+	}
 	return fmt.Errorf("%s in Redis: %w: %w", doing, budget.ErrUnavailable, err)
+}
+
+// wrongServer says what a server is that the URL does not name rightly; nothing
+// when the error tells no such thing.
+func wrongServer(err error) string {
+	var certificate *tls.CertificateVerificationError
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "cluster support disabled"):
+		return "it is no cluster; connect with redis://"
+	case strings.Contains(text, "sentinels") && strings.Contains(text, redis.Nil.Error()):
+		return "the sentinels know no such master; mend its name in the URL"
+	case errors.As(err, &certificate):
+		return "its certificate is not trusted here, or is for another name; mend it, or have this machine trust who signed it"
+	}
+	return ""
 }
 
 // lostAnswer says that an attempt may have been applied, and that the time did
