@@ -33,9 +33,7 @@ shares of the total. It reaches back as far as the budget's longest window.`,
 			default:
 				return usage("--by %q: use operation, job, region or run", by)
 			}
-			ctx, stop := untilSignal(cmd.Context())
-			defer stop()
-			return a.ledger(ctx, args[0], budget.GroupBy(by), since, asJSON)
+			return a.ledger(cmd.Context(), args[0], budget.GroupBy(by), since, asJSON)
 		},
 	}
 	flags := cmd.Flags()
@@ -47,7 +45,7 @@ shares of the total. It reaches back as far as the budget's longest window.`,
 
 func (a *app) ledger(ctx context.Context, name string, by budget.GroupBy, since time.Duration, asJSON bool) error {
 	var spent budget.Spent
-	err := a.onBudget(ctx, name, func(b *budget.Budget) (err error) {
+	err := a.onBudget(ctx, name, func(ctx context.Context, b *budget.Budget) (err error) {
 		spent, err = b.Spent(ctx, by, since)
 		return err
 	})

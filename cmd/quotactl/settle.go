@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
 )
 
 func newSettleCommand(a *app) *cobra.Command {
@@ -64,9 +64,7 @@ type finishAnswer struct {
 
 // endReservation settles or releases, and says so.
 func (a *app) endReservation(ctx context.Context, what finishAnswer, asJSON bool) error {
-	ctx, stop := untilSignal(ctx)
-	defer stop()
-	err := a.onBudget(ctx, what.Budget, func(b *budget.Budget) error {
+	err := a.onBudget(ctx, what.Budget, func(ctx context.Context, b *budget.Budget) error {
 		if what.Released {
 			return b.Release(ctx, what.ID)
 		}
@@ -87,22 +85,13 @@ func (a *app) endReservation(ctx context.Context, what finishAnswer, asJSON bool
 	return t.write(a.stdout)
 }
 
-// onBudget opens the store for one thing to do on a budget.
-func (a *app) onBudget(ctx context.Context, name string, do func(*budget.Budget) error) error {
-	cfg, _, err := a.loadConfig()
-	if err != nil {
-		return err
-	}
-	if _, err := cfg.Spec(name); err != nil {
-		return err
-	}
-	store, err := a.openStore(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	b, err := a.budget(cfg, store, name)
-	if err == nil {
-		err = do(b)
-	}
-	return errors.Join(err, store.Close())
+// onBudget opens a budget for one thing to do on it.
+func (a *app) onBudget(ctx context.Context, name string, do func(context.Context, *budget.Budget) error) error {
+	return a.onStore(ctx, name, func(ctx context.Context, cfg *budget.Config, store open.Backend) error {
+		b, err := a.budget(cfg, store, name)
+		if err != nil {
+			return err
+		}
+		return do(ctx, b)
+	})
 }
