@@ -91,7 +91,7 @@ func TestNamesAddNothingToAURL(t *testing.T) {
 		stands := strings.Repeat("R", min(1, len(region)))
 		want, err := url.Parse(strings.NewReplacer("{job}", "J", "{region}", stands, "{tick}", "T").Replace(template))
 		if err != nil {
-			t.Skip("no URL")
+			return // no URL
 		}
 		j := &Job{Name: anyName.Draw(t, "job"), Fetch: &Fetch{URL: template, SecretQuery: "key", NextParam: "page"}}
 		tick := anyTick.Draw(t, "tick")
