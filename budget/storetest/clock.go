@@ -139,7 +139,7 @@ func testClockTrueTime(t *testing.T, w *world) {
 	seed := soakNumber(t, "QUOTACTL_CLOCK_SEED", rand.Uint64())
 	t.Logf("QUOTACTL_CLOCK_SEED=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 6))
-	const rounds, calls = 12, 300
+	const rounds, calls = 24, 400
 	all := 0
 	for round := range rounds {
 		w.budget = fmt.Sprint("up/", round)
