@@ -14,6 +14,7 @@
 // allowance. In it lie
 //
 //	breaker          there while the store is out of reach; probe.N beside it
+//	breakers/BUDGET/ the same, where each budget's server may go away on its own
 //	allowance.db     what the host spent meanwhile, a ledger like the store's
 //	journal/BUDGET/  what is still to be recorded, a file each
 //	aside/BUDGET/    what the store would not record: for a person to look at
