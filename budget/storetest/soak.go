@@ -214,13 +214,13 @@ func (s *soakLane) unchanging(f *flight) error {
 // finishes settles and releases some reservations, each in a goroutine.
 func (s *soakLane) finishes() error {
 	asks := map[string]budget.Finish{}
-	for range s.rng.IntN(8) {
+	for range s.rng.IntN(16) {
 		if len(s.open) == 0 {
 			break
 		}
 		i := s.rng.IntN(len(s.open))
 		f := budget.Finish{Budget: s.budget, Now: s.now, ID: s.open[i], Release: s.rng.IntN(2) == 0, Units: s.rng.Int64N(4)}
-		if s.rng.IntN(20) == 0 {
+		if s.rng.IntN(6) == 0 {
 			f.Units = s.rng.Int64N(2 * s.limits[0].Limit) // a debt, now and then
 		}
 		if n := len(s.lately); n > 0 && s.rng.IntN(4) == 0 { // the same once more
