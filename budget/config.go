@@ -55,6 +55,9 @@ type Upstream struct {
 	Costs        map[string]Cost
 	Limits       []Limit // in the order of the file
 	Credentials  []Credential
+	// Observe: mode = "observe".
+	Observe  bool
+	Feedback Feedback
 }
 
 // Credential is an [upstream.NAME.credential.LABEL] table: where the secret
@@ -176,5 +179,6 @@ func (c *Config) Spec(budget string) (Spec, error) {
 	return Spec{
 		Name: budget, Limits: u.Limits, Costs: u.Costs, Unknown: u.Unknown,
 		OnStoreError: u.OnStoreError, Timeout: c.Store.Timeout,
+		Observe: u.Observe, Feedback: u.Feedback,
 	}, nil
 }

@@ -29,6 +29,8 @@ type Limit struct {
 	Window     Window
 	// Operations are names, "prefix.*" and "!name"; empty covers all.
 	Operations []string
+	// Observe: it refuses nothing; what it would have refused is marked.
+	Observe bool
 	// PerOperation makes it one limit for each operation it covers; see
 	// [Limit.For]. A store is never given such a limit.
 	PerOperation bool

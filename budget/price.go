@@ -6,6 +6,13 @@ import "time"
 type Cost struct {
 	Units        int64
 	OnStoreError Policy // empty: the upstream's
+	// Match are the patterns of its requests; see [Route].
+	Match []string
+	// Once: requests that carry this value are part of an upload or a session,
+	// which is charged once. Nil: every request is charged.
+	Once *Key
+	// Actual is where a response says what it cost. Nil: it cost Units.
+	Actual *Source
 }
 
 // Unknown says what happens to operations without a price.
@@ -30,6 +37,10 @@ type Spec struct {
 	JobOnStoreError Policy
 	// Timeout bounds one decision of the store; 0 means DefaultTimeout.
 	Timeout time.Duration
+	// Observe: nothing is refused; what would have been is marked.
+	Observe bool
+	// Feedback is what responses say about the quota.
+	Feedback Feedback
 }
 
 // DefaultTimeout bounds a decision where a Spec sets none.

@@ -1,0 +1,128 @@
+package budget
+
+import "time"
+
+// Feedback is what an upstream's responses say about its quota, and where, as
+// costs.toml describes it. Package budgethttp reads responses by it.
+type Feedback struct {
+	// Free are the statuses of responses that the upstream documents as not
+	// counted: their charges are released.
+	Free []int
+	// Refusals are looked at in order; the first that fits a response tells what
+	// it means.
+	Refusals []RefusalRule
+	// Reports are all read, each for its limit.
+	Reports []ReportRule
+}
+
+// Meaning is what a refusal by the upstream means.
+type Meaning string
+
+// The meanings of a refusal.
+const (
+	// Exhausted: the quota is spent. The budget, or the limit named, is locked.
+	Exhausted Meaning = "exhausted"
+	// Throttled: too much at once. It is locked too, for the short while that the
+	// response states or the rule says.
+	Throttled Meaning = "throttled"
+	// Overloaded: the upstream's own trouble. Nothing is locked.
+	Overloaded Meaning = "overloaded"
+)
+
+// Condition tells a response from others. All that is given must hold.
+type Condition struct {
+	// Operations are names, "prefix.*" and "!name", as in a limit; empty: all.
+	Operations []string
+	// Status are the statuses; empty: any.
+	Status []int
+	// Header holds by name the values of which the response's header must have
+	// one, letter case aside; "*" stands for any value.
+	Header map[string][]string
+	// JSON holds by path the values of which the body must have one there, as
+	// texts; "*" stands for any value but null. A path is names and numbers joined by
+	// dots, where "#" is every element of an array.
+	JSON map[string][]string
+	// Text: the body holds one of these, letter case aside; empty: not looked at.
+	Text []string
+}
+
+// RefusalRule is an [upstream.NAME.refusal.RULE] table.
+type RefusalRule struct {
+	Name string
+	Condition
+	Means Meaning
+	// Limit is the limit that it is about; empty: the whole budget.
+	Limit string
+	// Reset are the places where the response says when to come back, in the
+	// order in which they are looked at.
+	Reset []Source
+	// Lock is for how long is locked where no reset is stated, and none can be
+	// computed.
+	Lock time.Duration
+}
+
+// ReportRule is an [upstream.NAME.report.RULE] table: where responses say what is
+// left of a limit. It has Remaining or Used.
+type ReportRule struct {
+	Name string
+	Condition
+	Limit     string
+	Remaining *Source
+	Used      *Source
+	// Reset is when what was reported used comes back; nil: with the limit's own
+	// window.
+	Reset *Source
+}
+
+// Encoding is how a value stands in a response.
+type Encoding string
+
+// The encodings. Those of instants and spans are never guessed.
+const (
+	AsNumber     Encoding = "number"      // a whole number, or one with a fraction of zeroes; the default but for resets
+	AsEpoch      Encoding = "epoch"       // seconds since 1970, decimals allowed
+	AsEpochMilli Encoding = "epoch-ms"    // milliseconds since 1970
+	AsSeconds    Encoding = "seconds"     // from now, decimals allowed
+	AsMinutes    Encoding = "minutes"     // from now, decimals allowed
+	AsDuration   Encoding = "duration"    // from now, as Go writes it: "6m0s"
+	AsRFC3339    Encoding = "rfc3339"     //
+	AsHTTPDate   Encoding = "http-date"   //
+	AsRetryAfter Encoding = "retry-after" // seconds from now, or an HTTP-date
+	// AsRateLimit is the RateLimit field of draft-ietf-httpapi-ratelimit-headers:
+	// r of the policy named by Item for what remains, t for the reset. Without an
+	// Item the first.
+	AsRateLimit Encoding = "ratelimit"
+)
+
+// Source is where a value stands in a response: in a header or in the body.
+type Source struct {
+	Header string
+	JSON   string // a path, as in Condition
+	As     Encoding
+	// Item is which value of several separated by commas, from 1 ("pairs"), or
+	// of AsRateLimit the policy's name; empty: all of it.
+	Item string
+}
+
+// Route says which operation the requests of a pattern of [net/http.ServeMux]
+// are: "GET www.googleapis.com/youtube/v3/search".
+type Route struct {
+	Pattern   string
+	Operation string
+}
+
+// Key is a value in a request: of a query parameter or of a header.
+type Key struct {
+	Query  string
+	Header string
+}
+
+// Until is an instant: told as such, or as a span from now where At is zero. The
+// zero value is none.
+type Until struct {
+	At    time.Time
+	After time.Duration
+}
+
+// IsZero reports whether it tells none.
+func (u Until) IsZero() bool { return u.At.IsZero() && u.After == 0 }
