@@ -35,6 +35,7 @@ type decided struct {
 	Decision
 	storeNow int64
 	limit    string
+	seen     *seen
 }
 
 // answerTime is how long past its timeout a call waits for an answer that is on
@@ -144,12 +145,13 @@ func (b *batcher) fly(ctx context.Context, batch []*pending) {
 		items[i] = p.item
 	}
 	decisions, limits, err := b.decide(ctx, items)
+	all := &seen{limits, decisions.Used}
 	for i, p := range batch {
 		p.err = err
 		if err != nil {
 			continue
 		}
-		p.decided = decided{Decision: decisions.Items[i], storeNow: decisions.Now}
+		p.decided = decided{Decision: decisions.Items[i], storeNow: decisions.Now, seen: all}
 		if at := p.decided.Limit; at >= 0 && at < len(limits) {
 			p.decided.limit = limits[at].Name
 		}

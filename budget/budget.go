@@ -68,6 +68,12 @@ func New(store Store, spec Spec, options ...Option) (*Budget, error) {
 	if spec.Timeout == 0 {
 		spec.Timeout = DefaultTimeout
 	}
+	if spec.Observe {
+		spec.Limits = slices.Clone(spec.Limits)
+		for i := range spec.Limits {
+			spec.Limits[i].Observe = true
+		}
+	}
 	b := &Budget{spec: spec, store: store, now: time.Now}
 	for _, option := range options {
 		option(b)
@@ -110,7 +116,7 @@ func (b *Budget) Close() error {
 // store does not answer while the charge is under way, whether it was recorded
 // is unknown: send the same id again.
 func (b *Budget) Charge(ctx context.Context, call Call) (Receipt, error) {
-	return b.charge(ctx, call, 0)
+	return b.observing(b.charge(ctx, call, 0))
 }
 
 // charge validates, prices and decides one call.
@@ -204,7 +210,7 @@ func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []Li
 		}
 		limits = b.limits(operations)
 	}
-	decisions, err := b.store.Decide(ctx, Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items})
+	decisions, err := b.store.Decide(ctx, Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe})
 	return decisions, limits, err
 }
 
@@ -216,7 +222,7 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		return Receipt{
 			Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: d.Units,
 			At: time.UnixMicro(d.At).UTC(), Limit: limit, Remaining: d.Remaining,
-			Replayed: d.Replayed, Source: source(d),
+			Replayed: d.Replayed, Source: source(d), Observed: d.Observed, seen: done.seen,
 		}, nil
 	case Refused, NeverFits:
 		refused := b.refuse(call, units, ErrExhausted, nil)
@@ -224,6 +230,9 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		if d.Result == NeverFits {
 			refused.Err = ErrNeverFits
 			return Receipt{}, refused
+		}
+		if d.Locked {
+			refused.Err, refused.Why = ErrLocked, d.Why
 		}
 		refused.RetryAt = time.UnixMicro(d.RetryAt).UTC()
 		refused.RetryAfter = time.Duration(d.RetryAt-done.storeNow) * time.Microsecond

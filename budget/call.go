@@ -69,8 +69,37 @@ type Receipt struct {
 	// Replayed: the id was charged before; this is that first answer, and
 	// nothing more was charged.
 	Replayed bool
-	// Source is SourceStore or SourceAllowance.
+	// Observed: it would have been refused, but for observe mode; by the limit of
+	// this name, by ObservedLock, or for the reason that a word tells. Empty: it
+	// would not, or it is a replay.
+	Observed string
+	// Source is SourceStore, SourceAllowance or SourceNone.
 	Source string
+
+	seen *seen // with what was decided; nil where it is not known
+}
+
+// seen is what limits had used.
+type seen struct {
+	limits []Limit
+	used   []int64
+}
+
+// of is what the limit of a name had used; 0 when that is not known.
+func (s *seen) of(limit string) int64 {
+	for i := range s.length() {
+		if s.limits[i].Name == limit {
+			return s.used[i]
+		}
+	}
+	return 0
+}
+
+func (s *seen) length() int {
+	if s == nil || len(s.used) != len(s.limits) {
+		return 0
+	}
+	return len(s.limits)
 }
 
 // Who made a decision.
@@ -81,6 +110,8 @@ const (
 	// reach. At is then the host's time, and Limit and Remaining are those of the
 	// allowance. The store records the charge when it is back.
 	SourceAllowance = "allowance"
+	// SourceNone: nobody, in observe mode: it could not be counted.
+	SourceNone = "none"
 )
 
 var (

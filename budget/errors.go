@@ -13,6 +13,9 @@ import (
 var (
 	// ErrExhausted: the units do not fit now; RetryAfter says when they will.
 	ErrExhausted = errors.New("exhausted")
+	// ErrLocked: the budget or the limit is closed until RetryAt, because the
+	// upstream or a person said so. It is an ErrExhausted too.
+	ErrLocked = fmt.Errorf("locked: %w", ErrExhausted)
 	// ErrNeverFits: units plus floor stand above a limit, so that no wait helps.
 	ErrNeverFits = errors.New("can never fit")
 	// ErrUnavailable: the store did not answer within the timeout. Whether a
@@ -72,6 +75,8 @@ type RefusedError struct {
 	RetryAfter time.Duration
 	// RetryAt is that instant on the store's clock; zero when there is none.
 	RetryAt time.Time
+	// Why is a lock's reason, with ErrLocked.
+	Why string
 	// Source is who decided, SourceStore or SourceAllowance; empty when nobody did.
 	Source string
 	// NotCharged: with ErrUnavailable, the store was not asked, so that nothing was
@@ -95,6 +100,15 @@ func (e *RefusedError) Error() string {
 		cause = e.Cause.Error()
 	}
 	switch {
+	case errors.Is(e.Err, ErrLocked):
+		said = "locked"
+		if e.Limit != "" {
+			said = "limit " + e.Limit + " is locked"
+		}
+		said += fmt.Sprintf(" for %s, until %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
+		if e.Why != "" {
+			said += " (" + e.Why + ")"
+		}
 	case errors.Is(e.Err, ErrExhausted):
 		said += fmt.Sprintf(": limit %s has %d left", e.Limit, e.Remaining)
 		if !e.RetryAt.IsZero() {

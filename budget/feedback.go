@@ -51,11 +51,14 @@ type RefusalRule struct {
 	Name string
 	Condition
 	Means Meaning
-	// Limit is the limit that it is about; empty: the whole budget.
+	// Limit is the limit that it is about, that of the operation where there is one
+	// for each; empty: the whole budget.
 	Limit string
 	// Reset are the places where the response says when to come back, in the
 	// order in which they are looked at.
 	Reset []Source
+	// Free: what is refused so is documented as not counted, and is released.
+	Free bool
 	// Lock is for how long is locked where no reset is stated, and none can be
 	// computed.
 	Lock time.Duration
@@ -99,7 +102,7 @@ type Source struct {
 	Header string
 	JSON   string // a path, as in Condition
 	As     Encoding
-	// Item is which value of several separated by commas, from 1 ("pairs"), or
+	// Item is which value of several separated by commas or slashes, from 1 ("pairs"), or
 	// of AsRateLimit the policy's name; empty: all of it.
 	Item string
 }

@@ -52,7 +52,7 @@ func (l Limit) CoversAll() bool { return len(l.Operations) == 0 }
 // are added up, exceptions ("!name") are taken off; exceptions alone are taken
 // off everything.
 func (l Limit) Covers(operation string) bool {
-	if limit, ok := strings.CutPrefix(operation, recoveredPrefix); ok {
+	if limit, ok := pseudoLimit(operation); ok {
 		return limit == l.Name && l.Window.Kind != Bucket
 	}
 	if l.CoversAll() {

@@ -9,10 +9,11 @@ type Cost struct {
 	// Match are the patterns of its requests; see [Route].
 	Match []string
 	// Once: requests that carry this value are part of an upload or a session,
-	// which is charged once. Nil: every request is charged.
+	// which is charged once, whatever the operation of its requests. Nil: every request is charged.
 	Once *Key
-	// Actual is where a response says what it cost. Nil: it cost Units.
-	Actual *Source
+	// Actual are the places where a response may say what it cost, in the order in
+	// which they are looked at. None: it cost Units.
+	Actual []Source
 }
 
 // Unknown says what happens to operations without a price.

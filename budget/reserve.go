@@ -29,7 +29,7 @@ func (b *Budget) reserve(ctx context.Context, call Call, lease time.Duration, ch
 	if lease < time.Microsecond || lease > MaxLease {
 		return nil, fmt.Errorf("reserve %s %s: %w: a lease of %s: use 1µs to %s", b.spec.Name, call.Operation, ErrInvalid, lease, MaxLease)
 	}
-	receipt, err := charge(ctx, call, lease.Microseconds())
+	receipt, err := b.observing(charge(ctx, call, lease.Microseconds()))
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +39,21 @@ func (b *Budget) reserve(ctx context.Context, call Call, lease time.Duration, ch
 // Settle records what the call cost, 0 to MaxUnits, also above what was
 // reserved. The same value again is the same settlement; another value, or a
 // settle after a release, is ErrConflict. Past the lease's end it is still
-// recorded; ErrExpired means that the id is no longer held.
+// recorded; ErrExpired means that the id is no longer held. What nobody counted,
+// as observe mode may have it, has nothing to settle.
 func (r *Reservation) Settle(ctx context.Context, units int64) error {
+	if r.Source == SourceNone {
+		return nil
+	}
 	return r.budget.Settle(ctx, r.ID, units)
 }
 
 // Release gives the units back because the call was never sent. ErrExpired when
 // the lease is over, ErrConflict when it was settled.
 func (r *Reservation) Release(ctx context.Context) error {
+	if r.Source == SourceNone {
+		return nil
+	}
 	return r.budget.Release(ctx, r.ID)
 }
 

@@ -29,6 +29,12 @@ func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
 		_, err := b.Would(ctx, Call{Operation: operation, Floor: floor}, 0)
 		return err
 	}
+	_, err := b.observing(Receipt{}, b.room(ctx, needs, floor))
+	return err
+}
+
+// room looks at what several calls would get.
+func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 	status, err := b.Status(ctx)
 	if err != nil {
 		return b.storeError(ctx, Call{Operation: "needs"}, 0, err)
@@ -41,8 +47,11 @@ func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
 			return err
 		}
 	}
+	if refused := b.lockedOut(status, needs); refused != nil {
+		return refused
+	}
 	for _, l := range status.Limits {
-		if l.Window.Kind == Concurrent { // a plain charge is never open
+		if l.Observe || l.Window.Kind == Concurrent { // a plain charge is never open
 			continue
 		}
 		amount, last, err := b.needed(l.Limit, needs)
@@ -63,6 +72,26 @@ func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
 		return refused
 	}
 	return nil
+}
+
+// lockedOut is the refusal by the lock that ends last, of those that bear on what
+// is needed; nil when none does.
+func (b *Budget) lockedOut(status Status, needs Needs) *RefusedError {
+	var refused *RefusedError
+	for _, lock := range status.Locks {
+		l, known := b.limitNamed(lock.Limit)
+		for name := range needs {
+			bears := known && !l.Observe && (l.Covers(name) || name == "" && l.CoversAll() && l.Counts != CountCalls)
+			if lock.Limit == "" {
+				bears = !b.spec.Observe
+			}
+			if bears && (refused == nil || lock.Until.After(refused.RetryAt)) {
+				refused = b.refuse(Call{Operation: name}, 0, ErrLocked, nil)
+				refused.Limit, refused.Why, refused.RetryAt, refused.RetryAfter = lock.Limit, lock.Why, lock.Until, lock.Until.Sub(status.At)
+			}
+		}
+	}
+	return refused
 }
 
 // needed is what a limit would count for all the needs, and one operation of

@@ -49,6 +49,7 @@ func (b *Budget) Spent(ctx context.Context, by GroupBy, span time.Duration) (Spe
 		spent.Total.Units += row.Units
 		spent.Total.Calls += row.Calls
 		spent.Total.Open += row.Open
+		spent.Total.Observed += row.Observed
 	}
 	return spent, nil
 }

@@ -17,6 +17,20 @@ type Status struct {
 	// operation; nil when there is none such.
 	Remaining *int64
 	Limits    []LimitStatus
+	// Locks are those that stand, in the order of their limits' names; the one of
+	// the whole budget, of an empty name, is the first.
+	Locks []Lock
+}
+
+// LockOf is the lock on a limit, or on the whole budget for an empty name, and
+// whether one stands.
+func (s Status) LockOf(limit string) (Lock, bool) {
+	for _, l := range s.Locks {
+		if l.Limit == limit {
+			return l, true
+		}
+	}
+	return Lock{}, false
 }
 
 // LimitStatus is what one limit has used and left, in what it counts.
@@ -28,6 +42,8 @@ type LimitStatus struct {
 	Over int64
 	// Recovered is how much of Used was recorded after the store had lost data.
 	Recovered int64
+	// Drift is how much of Used the upstream reported and no charge explains.
+	Drift int64
 	// Since is set when the ledger does not know all of the window: from when
 	// on it does.
 	Since time.Time
@@ -52,7 +68,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		seen := view.Limits[i]
 		ls := LimitStatus{
 			Limit: l, Used: seen.Used, Remaining: l.Remaining(seen.Used), Over: max(0, seen.Used-l.Limit),
-			NextAmount: seen.NextAmount, Recovered: seen.Recovered,
+			NextAmount: seen.NextAmount, Recovered: seen.Recovered, Drift: seen.Drift,
 		}
 		if seen.Since > 0 {
 			ls.Since = time.UnixMicro(seen.Since).UTC()
@@ -65,6 +81,9 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 			status.Remaining = &left
 		}
 		status.Limits = append(status.Limits, ls)
+	}
+	for _, l := range view.Locks {
+		status.Locks = append(status.Locks, Lock{Limit: l.Limit, Until: time.UnixMicro(l.Until).UTC(), Since: time.UnixMicro(l.Since).UTC(), Why: l.Why})
 	}
 	return status, nil
 }

@@ -70,6 +70,25 @@ import (
 // what is merged, and no entry has its id: then nothing is decided, ErrLost.
 // Recover records what is missing.
 //
+// Locks. A lock stands until its end is not above now. An item that is not
+// Recorded is refused while one stands on the budget, or on the name of a limit
+// that it is checked against; the lock fits at its end. A lock lives and is kept
+// with the ledger; a reset forgets it.
+//
+// Limits in observe mode, and with [Batch.Observe] locks of the budget, refuse
+// nothing: an item that was not Recorded and that they would have refused is
+// charged and marked.
+//
+// Drift. A report on a limit whose window is rolling counts when its At is above
+// the window's cut at now, on a calendar when it lies in the [Window.Span] of now,
+// and when its reset is above now; on a concurrent limit never. What it says is used
+// above the more of what is used now and what Seen says is added to the limit's
+// charge under [DriftOperation], which counts in that limit alone. Of a rolling
+// window the charge's score is the reset less the window's Length, at most now,
+// which it is without a reset; of a calendar the first that counts; never below that
+// of the charge that stands, nor below what is forgotten; it is never merged. A bucket is
+// filled up to what the report says less what has drained since At.
+//
 // Errors of all methods: ErrUnavailable when the store did not answer in time
 // (the outcome is then unknown), ErrStoreConfig when it cannot serve as it is
 // set up, ErrClock, ErrDamaged when a ledger's parts do not agree, ErrClosed,
@@ -95,6 +114,13 @@ type Store interface {
 	// most to its limit; open reservations are not recovered. A damaged ledger is
 	// begun anew for it.
 	Recover(ctx context.Context, recovery Recovery) (Recovered, error)
+	// Lock closes a budget, or a limit of it, until an instant; one that stands is
+	// left as it is unless Force says otherwise. It records last seen.
+	Lock(ctx context.Context, lock LockRequest) (Locked, error)
+	// Unlock ends a lock; false when none stood.
+	Unlock(ctx context.Context, unlock UnlockRequest) (bool, error)
+	// Report takes in what an upstream counts as used in one limit.
+	Report(ctx context.Context, report Report) (Drifted, error)
 	// Reset forgets a budget's ledger, wantedly: what was acknowledged before is
 	// not missed.
 	Reset(ctx context.Context, budget string) error
@@ -137,6 +163,9 @@ type Batch struct {
 	Items  []Item
 	// Newest is the newest charge the caller saw acknowledged; zero: none.
 	Newest Acknowledged
+	// Observe: locks of the whole budget refuse nothing. Those of its limits are as
+	// the limits' own Observe says.
+	Observe bool
 }
 
 // Acknowledged is a charge that a store has acknowledged.
@@ -201,6 +230,15 @@ type Decision struct {
 	// Remaining is what that limit has left after the decision, as of the
 	// instant it was taken at, 0 or more.
 	Remaining int64
+	// Locked: what binds on Refused is a lock that ends no earlier than everything
+	// else fits, that of the limit, or of the whole budget where Limit is −1. Why is
+	// its reason.
+	Locked bool
+	Why    string
+	// Observed is the name of the first limit in observe mode that would have
+	// refused what was granted, or ObservedLock for a lock of the budget; empty:
+	// none, and on a replay.
+	Observed string
 	// Err is why, on OutcomeUnknown and Unreached.
 	Err error
 	// Allowance: it was decided by the host's allowance, not by the store. At and
@@ -211,6 +249,9 @@ type Decision struct {
 	// limit fits if nothing else happens.
 	RetryAt int64
 }
+
+// ObservedLock stands for a lock of the whole budget in Decision.Observed.
+const ObservedLock = "lock"
 
 // Decisions are the answers of a batch, item by item.
 type Decisions struct {
@@ -274,6 +315,7 @@ type Look struct {
 type View struct {
 	Now    int64 // the clock that frees, not clamped
 	Limits []LimitView
+	Locks  []LockView // those that stand, in the order of their limits' names
 }
 
 // LimitView is what one limit has used.
@@ -289,8 +331,10 @@ type LimitView struct {
 	// NextAmount how much; both 0 when nothing is used.
 	NextAt     int64
 	NextAmount int64
-	// Recovered is how much of Used was recorded after a loss.
+	// Recovered is how much of Used was recorded after a loss, Drift how much an
+	// upstream reported that no charge explains; of a bucket neither is known.
 	Recovered int64
+	Drift     int64
 }
 
 // Recovery is what a caller saw of a budget before data was lost.
@@ -321,8 +365,19 @@ const recoveredPrefix = "recovered/"
 // the limit of that name covers it.
 func RecoveredOperation(limit string) string { return recoveredPrefix + limit }
 
-// IsRecovered reports whether an operation is such a pseudo-operation.
-func IsRecovered(operation string) bool { return strings.HasPrefix(operation, recoveredPrefix) }
+// IsPseudo reports whether an operation is a pseudo-operation.
+func IsPseudo(operation string) bool {
+	_, ok := pseudoLimit(operation)
+	return ok
+}
+
+// pseudoLimit is the limit that a pseudo-operation is of.
+func pseudoLimit(operation string) (limit string, ok bool) {
+	if limit, ok = strings.CutPrefix(operation, recoveredPrefix); ok {
+		return limit, true
+	}
+	return strings.CutPrefix(operation, driftPrefix)
+}
 
 // RecoveredID is the id of its charge; no call's id holds a space.
 func RecoveredID(limit string) string { return " " + recoveredPrefix + limit }
@@ -365,4 +420,6 @@ type SpentRow struct {
 	Units int64 // of open reservations what was reserved
 	Calls int64
 	Open  int64 // reservations that are open: their lease has not ended
+	// Observed is how many of Calls would have been refused, but for observe mode.
+	Observed int64
 }

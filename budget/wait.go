@@ -13,6 +13,9 @@ import (
 // that the processes waiting for one window do not all come in the same moment.
 const waitJitter = 10 * time.Millisecond
 
+// lockLook is how often a waiter looks whether a person has ended a lock.
+const lockLook = 10 * time.Second
+
 // Wait charges the call as soon as its units fit. Waiters of one process are
 // served first in, first out: no call overtakes one that waits for a limit they
 // share, but one that waits for a limit of its own holds nobody else up. Wait
@@ -20,7 +23,7 @@ const waitJitter = 10 * time.Millisecond
 // when the context's deadline comes before the units can fit, and with the plain
 // refusal when no wait helps.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
-	return b.wait(ctx, call, 0)
+	return b.observing(b.wait(ctx, call, 0))
 }
 
 // WaitReserve reserves as soon as the call's units fit, as Wait charges. It is
@@ -67,8 +70,12 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (Receipt, err
 		} else if ok {
 			jitter = min(jitter, time.Until(deadline)-refused.RetryAfter)
 		}
+		pause := refused.RetryAfter + jitter
+		if errors.Is(refused.Err, ErrLocked) {
+			pause = min(pause, lockLook)
+		}
 		b.waits.sleeps(place, refused)
-		timer := time.NewTimer(refused.RetryAfter + jitter)
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -91,7 +98,7 @@ func (b *Budget) checking(item Item) []Limit {
 // neverFits is the refusal of a new call that no wait helps, by the limits alone.
 func (b *Budget) neverFits(call Call, units int64, limits []Limit) *RefusedError {
 	for _, l := range limits {
-		if l.Amount(units) > l.Bound(call.Floor, call.UseHeadroom) {
+		if !l.Observe && l.Amount(units) > l.Bound(call.Floor, call.UseHeadroom) {
 			refused := b.refuse(call, units, ErrNeverFits, nil)
 			refused.Limit = l.Name
 			return refused
@@ -108,6 +115,7 @@ func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) erro
 	}
 	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait as long: %w", err))
 	refused.Limit, refused.Remaining = ahead.refused.Limit, ahead.refused.Remaining
+	refused.Err, refused.Why = ahead.refused.Err, ahead.refused.Why
 	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, max(0, time.Until(ahead.until))
 	return refused
 }

@@ -24,7 +24,7 @@ type place struct {
 // sleep says what a waiter sleeps for.
 type sleep struct {
 	refused *RefusedError
-	limit   string // that binds
+	limit   string // that binds; empty: the whole budget, which is locked
 	until   time.Time
 }
 
@@ -100,7 +100,7 @@ func (q *waitQueue) blocked(p *place) (blocked bool, ahead *sleep) {
 		case other == p:
 			return false, nil
 		case other.sleep != nil:
-			if slices.Contains(p.limits, other.sleep.limit) {
+			if other.sleep.limit == "" || slices.Contains(p.limits, other.sleep.limit) {
 				return true, other.sleep
 			}
 		case shareOne(p.limits, other.limits):

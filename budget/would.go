@@ -10,6 +10,10 @@ import (
 // another process may be quicker. Whether the call's id was charged before is not
 // looked at. With a lease above 0 the call is a reservation.
 func (b *Budget) Would(ctx context.Context, call Call, lease time.Duration) (Receipt, error) {
+	return b.observing(b.would(ctx, call, lease))
+}
+
+func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Receipt, error) {
 	if call.ID == "" {
 		call.ID = newID()
 	}

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -30,7 +31,7 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	}
 	answer := budget.Decisions{Now: when.clock}
 	for _, item := range batch.Items {
-		answer.Items = append(answer.Items, l.decide(batch.Limits, item, batch.Now, when))
+		answer.Items = append(answer.Items, l.decide(batch, item, when))
 	}
 	answer.Seen = l.last
 	for _, limit := range batch.Limits {
@@ -40,9 +41,9 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 }
 
 // decide decides one item and records it when it fits.
-func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64, when moment) budget.Decision {
-	now, limits := l.last, all
-	if late(item.Deadline, caller) {
+func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budget.Decision {
+	now, all, limits := l.last, batch.Limits, batch.Limits
+	if late(item.Deadline, batch.Now) {
 		return budget.Decision{Result: budget.Late, Limit: -1}
 	}
 	if e := l.find(item.ID, now); e != nil && !item.DryRun {
@@ -58,11 +59,11 @@ func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64, when
 		limits = nil
 	}
 	for i, limit := range limits {
-		if limit.Checks(item) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
+		if !limit.Observe && limit.Checks(item) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
 			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now))}
 		}
 	}
-	refusal := budget.Decision{Result: budget.Refused, Limit: -1}
+	refusal, refused, observed := budget.Decision{Result: budget.Refused, Limit: -1}, false, ""
 	for i, limit := range limits {
 		if !limit.Checks(item) {
 			continue
@@ -71,11 +72,19 @@ func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64, when
 		if used <= room {
 			continue
 		}
+		if limit.Observe {
+			observed = cmp.Or(observed, limit.Name)
+			continue
+		}
+		refused = true
 		if at := l.fitsAt(limit, now, room); refusal.Limit < 0 || at > refusal.RetryAt {
 			refusal.Limit, refusal.RetryAt, refusal.Remaining = i, at, limit.Remaining(used)
 		}
 	}
-	if refusal.Limit >= 0 {
+	if !item.Recorded {
+		observed = cmp.Or(l.askLocks(batch, item, &refusal, &refused), observed)
+	}
+	if refused {
 		return refusal
 	}
 	for _, limit := range all {
@@ -87,13 +96,15 @@ func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64, when
 		}
 	}
 	if item.DryRun {
-		return l.granted(limits, item, now)
+		d := l.granted(limits, item, now)
+		d.Observed = observed
+		return d
 	}
 	at := max(now, when.later, l.newest+1)
 	if item.Recorded {
 		at = max(now, when.later) - item.Age
 	}
-	e := &entry{item: item, start: at, score: at + item.Lease, units: item.Units, calls: 1}
+	e := &entry{item: item, start: at, score: at + item.Lease, units: item.Units, calls: 1, seen: observed != ""}
 	if item.Lease > 0 {
 		e.state = open
 	}
@@ -112,7 +123,7 @@ func (l *ledger) decide(all []budget.Limit, item budget.Item, caller int64, when
 		m.charge(e, l.last, when.drains())
 	}
 	d := l.granted(all, item, now)
-	d.At = at
+	d.At, d.Observed = at, observed
 	return d
 }
 
@@ -221,9 +232,9 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 	if l.lost(look.Newest, look.Limits, now) {
 		return budget.View{}, lost(look.Budget)
 	}
-	view := budget.View{Now: when.clock}
+	view := budget.View{Now: when.clock, Locks: l.standing(now)}
 	for _, limit := range look.Limits {
-		v := budget.LimitView{Used: l.used(limit, now), Recovered: l.recovered(limit, now)}
+		v := budget.LimitView{Used: l.used(limit, now), Recovered: l.pseudo(limit, budget.RecoveredOperation(limit.Name), now), Drift: l.pseudo(limit, budget.DriftOperation(limit.Name), now)}
 		if v.Used > 0 {
 			v.NextAt = l.fitsAt(limit, now, v.Used-1)
 			v.NextAmount = v.Used - l.used(limit, v.NextAt)

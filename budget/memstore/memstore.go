@@ -40,10 +40,11 @@ type ledger struct {
 	entries []*entry
 	windows map[string]*window
 	meters  map[string]*meter
+	locks   map[string]lock // by the limit's name; empty: the budget
 }
 
 func newLedger() *ledger {
-	return &ledger{windows: map[string]*window{}, meters: map[string]*meter{}}
+	return &ledger{windows: map[string]*window{}, meters: map[string]*meter{}, locks: map[string]lock{}}
 }
 
 type state int
@@ -63,6 +64,7 @@ type entry struct {
 	units int64
 	calls int64
 	row   bool // was recovered: it has no call of its own
+	seen  bool // it would have been refused, but for observe mode
 	noID  bool // merged: only its slot is known, and who spent
 }
 

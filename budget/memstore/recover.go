@@ -28,18 +28,13 @@ func lost(name string) error {
 	return fmt.Errorf("memory store: budget %s: %w", name, budget.ErrLost)
 }
 
-// isRecovered reports whether the entry is what was recovered of a limit.
-func (e *entry) isRecovered(limit budget.Limit) bool {
-	return e.item.Operation == budget.RecoveredOperation(limit.Name)
-}
-
-// recovered is how much of what a limit has used was recovered.
-func (l *ledger) recovered(limit budget.Limit, now int64) (amount int64) {
+// pseudo is how much of what a limit has used stands under a pseudo-operation.
+func (l *ledger) pseudo(limit budget.Limit, operation string, now int64) (amount int64) {
 	if limit.Window.Kind == budget.Bucket {
 		return 0
 	}
 	for _, e := range l.entries {
-		if e.isRecovered(limit) && e.score > max(limit.Window.Cut(now), l.floor(limit)) && e.counts(limit) {
+		if e.item.Operation == operation && e.score > max(limit.Window.Cut(now), l.floor(limit)) && e.counts(limit) {
 			amount += e.amount(limit)
 		}
 	}
@@ -102,12 +97,17 @@ func (l *ledger) recover(limit budget.Limit, used, at, now int64) int64 {
 	if at = max(until, l.earliest(now)); amount <= 0 || at <= cut {
 		return 0
 	}
-	e := &entry{item: budget.Item{ID: budget.RecoveredID(limit.Name), Operation: budget.RecoveredOperation(limit.Name)}, start: at, score: at, calls: 1, row: true}
+	l.record(limit, budget.RecoveredID(limit.Name), budget.RecoveredOperation(limit.Name), amount, at)
+	return amount
+}
+
+// record adds a charge that counts in one limit alone.
+func (l *ledger) record(limit budget.Limit, id, operation string, amount, at int64) {
+	e := &entry{item: budget.Item{ID: id, Operation: operation}, start: at, score: at, calls: 1, row: true}
 	if e.units = amount; limit.Counts == budget.CountCalls {
 		e.units, e.calls = 0, amount
 	}
 	l.entries = append(l.entries, e)
-	return amount
 }
 
 // refill adds what is left of a level seen earlier, at most until the meter is

@@ -32,6 +32,9 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 		row := sums[name]
 		row.Units += e.units
 		row.Calls += e.calls
+		if e.seen {
+			row.Observed += e.calls
+		}
 		if e.state == open && e.score > now {
 			row.Open++
 		}

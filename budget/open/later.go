@@ -73,6 +73,18 @@ func (l *later) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 	return with(ctx, l, func(b Backend) (budget.Recovered, error) { return b.Recover(ctx, r) })
 }
 
+func (l *later) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+	return with(ctx, l, func(b Backend) (budget.Locked, error) { return b.Lock(ctx, r) })
+}
+
+func (l *later) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error) {
+	return with(ctx, l, func(b Backend) (bool, error) { return b.Unlock(ctx, r) })
+}
+
+func (l *later) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+	return with(ctx, l, func(b Backend) (budget.Drifted, error) { return b.Report(ctx, r) })
+}
+
 func (l *later) Reset(ctx context.Context, name string) error {
 	_, err := with(ctx, l, func(b Backend) (struct{}, error) { return struct{}{}, b.Reset(ctx, name) })
 	return err

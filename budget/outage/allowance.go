@@ -59,7 +59,8 @@ func (s *Store) withoutStore(ctx context.Context, batch budget.Batch, decided bu
 		}
 		return decided, nil
 	}
-	local := budget.Batch{Budget: batch.Budget, Now: batch.Now}
+	s.memory.refresh(batch.Budget)
+	local := budget.Batch{Budget: batch.Budget, Now: batch.Now, Observe: batch.Observe}
 	for _, l := range batch.Limits {
 		local.Limits = append(local.Limits, s.part(l))
 	}
@@ -69,8 +70,8 @@ func (s *Store) withoutStore(ctx context.Context, batch budget.Batch, decided bu
 		if item.OnStoreError != budget.Open || d.Result != budget.Unreached && d.Result != budget.OutcomeUnknown {
 			continue
 		}
-		if at, wait := s.exhausted(batch, item); wait > 0 {
-			*d = budget.Decision{Result: budget.Refused, Limit: at, RetryAt: decided.Now + wait, Allowance: true}
+		if at, wait, t := s.exhausted(batch, item); wait > 0 {
+			*d = budget.Decision{Result: budget.Refused, Limit: at, RetryAt: decided.Now + wait, Allowance: true, Locked: t.Locked, Why: t.Why}
 			continue
 		}
 		if name := s.nothing(local.Limits, item); name != "" {
@@ -113,24 +114,29 @@ func (s *Store) withoutStore(ctx context.Context, batch budget.Batch, decided bu
 // the store's.
 func detached(err error) error { return errors.New(err.Error()) }
 
-// exhausted is the limit that the store last said is exhausted for the longest,
-// of those that an item is checked against, and for how many µs.
-func (s *Store) exhausted(batch budget.Batch, item budget.Item) (limit int, wait int64) {
+// exhausted is the limit that the store last said is exhausted or locked for the
+// longest, of those that an item is checked against, or −1 where that is the
+// whole budget; for how many µs, and how.
+func (s *Store) exhausted(batch budget.Batch, item budget.Item) (limit int, wait int64, how told) {
+	limit = -1
+	if !batch.Observe {
+		wait, how = s.memory.refusedFor(batch.Budget, "")
+	}
 	for i, l := range batch.Limits {
-		if !l.Checks(item) {
+		if l.Observe || !l.Checks(item) {
 			continue
 		}
-		if left := s.memory.refusedFor(batch.Budget, l.Name); left > wait {
-			limit, wait = i, left
+		if left, t := s.memory.refusedFor(batch.Budget, l.Name); left > wait {
+			limit, wait, how = i, left, t
 		}
 	}
-	return limit, wait
+	return limit, wait, how
 }
 
 // nothing names a limit that leaves nothing to spend, where one does.
 func (s *Store) nothing(limits []budget.Limit, item budget.Item) string {
 	for _, l := range limits {
-		if l.Checks(item) && l.Limit <= 0 {
+		if l.Checks(item) && l.Limit <= 0 && !l.Observe {
 			return l.Name
 		}
 	}

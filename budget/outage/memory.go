@@ -40,7 +40,8 @@ type remembered struct {
 	// it back.
 	Missed budget.Acknowledged `json:"missed"`
 	// Told is what the store last said of a limit on its own: that it is
-	// exhausted, and until when, or that it is not.
+	// exhausted or locked, and until when, or that it is not. The empty name
+	// stands for the whole budget.
 	Told map[string]told `json:"told,omitempty"`
 
 	saved time.Time
@@ -80,6 +81,9 @@ type told struct {
 	Boot  string `json:"boot"`
 	At    int64  `json:"at"`    // µs since that boot
 	Until int64  `json:"until"` // µs since that boot; 0 when it is not exhausted
+	// Locked: it is so by a lock, for the reason Why.
+	Locked bool   `json:"locked,omitempty"`
+	Why    string `json:"why,omitempty"`
 }
 
 func (m *memory) file(budget string) string {
@@ -155,12 +159,19 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 				r.dirty = true
 			}
 			for _, l := range batch.Limits {
-				if r.Told[l.Name].Until > 0 && l.Checks(item) {
-					m.tell(r, l.Name, 0)
+				if r.Told[l.Name].Until > 0 && l.Checks(item) && !l.Observe {
+					m.tell(r, l.Name, told{}, 0)
 				}
 			}
-		case d.Items[i].Result == budget.Refused && item.Floor == 0:
-			m.tell(r, batch.Limits[d.Items[i].Limit].Name, d.Items[i].RetryAt-d.Now)
+			if r.Told[""].Until > 0 && !batch.Observe {
+				m.tell(r, "", told{}, 0)
+			}
+		case d.Items[i].Result == budget.Refused && (item.Floor == 0 || d.Items[i].Locked):
+			limit := ""
+			if at := d.Items[i].Limit; at >= 0 {
+				limit = batch.Limits[at].Name
+			}
+			m.tell(r, limit, told{Locked: d.Items[i].Locked, Why: d.Items[i].Why}, d.Items[i].RetryAt-d.Now)
 		}
 	}
 	for i, used := range d.Used {
@@ -193,33 +204,53 @@ func (m *memory) saveLater(name string, r *remembered) {
 	}
 }
 
-// tell notes that a limit is exhausted for a time in µs, or no longer.
-func (m *memory) tell(r *remembered, limit string, wait int64) {
+// tell notes that a limit is exhausted or locked for a time in µs, or no longer.
+func (m *memory) tell(r *remembered, limit string, t told, wait int64) {
 	id, now, err := m.boot()
 	if err != nil {
 		return
 	}
-	t := told{Boot: id, At: now}
+	t.Boot, t.At = id, now
 	if wait > 0 {
 		t.Until = now + wait
 	}
 	r.Told[limit], r.dirty = t, true
 }
 
-// refusedFor is for how many more µs a limit is exhausted, as the store last
-// said; 0 when it is not known to be.
-func (m *memory) refusedFor(name, limit string) int64 {
+// locked notes a lock for a time in µs, or that there is none, and writes it
+// down at once, for the host's other processes.
+func (m *memory) locked(name, limit string, wait int64, why string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.of(name)
+	if wait <= 0 && r.Told[limit].Until == 0 {
+		return nil
+	}
+	m.tell(r, limit, told{Locked: wait > 0, Why: why}, wait)
+	return m.save(name, r)
+}
+
+// refresh takes over what the host's other processes have been told.
+func (m *memory) refresh(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(name).merge(m.load(name))
+}
+
+// refusedFor is for how many more µs a limit is exhausted or locked, as the store
+// last said, and how; 0 when it is not known to be.
+func (m *memory) refusedFor(name, limit string) (int64, told) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.of(name).Told[limit]
 	if last.Until == 0 {
-		return 0
+		return 0, told{}
 	}
 	id, now, err := m.boot()
-	if err != nil || id != last.Boot {
-		return 0
+	if err != nil || id != last.Boot || last.Until <= now {
+		return 0, told{}
 	}
-	return max(0, last.Until-now)
+	return last.Until - now, last
 }
 
 // miss notes that the store does not hold what it was asked for, and reports

@@ -91,7 +91,7 @@ func (r registry) with(items []budget.Item) (registry, []string) {
 func (r registry) withNames(operations []string) (registry, []string) {
 	names := slices.Clone(r.names)
 	for _, operation := range operations {
-		if !budget.IsRecovered(operation) && !slices.Contains(names, operation) && told(names) >= budget.MaxOperations-1 {
+		if !budget.IsPseudo(operation) && !slices.Contains(names, operation) && told(names) >= budget.MaxOperations-1 {
 			operation = budget.OtherOperation
 		}
 		if !slices.Contains(names, operation) {
@@ -108,7 +108,7 @@ func (r registry) withNames(operations []string) (registry, []string) {
 func told(names []string) int {
 	n := len(names)
 	for _, name := range names {
-		if budget.IsRecovered(name) {
+		if budget.IsPseudo(name) {
 			n--
 		}
 	}

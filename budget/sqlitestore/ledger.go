@@ -158,7 +158,7 @@ func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.hori
 func (l *ledger) crowded() bool {
 	n := len(l.ops)
 	for operation := range l.ops {
-		if l.recovered && budget.IsRecovered(operation) {
+		if l.recovered && budget.IsPseudo(operation) {
 			n-- // kept apart however many there are
 		}
 	}
@@ -172,7 +172,7 @@ func (l *ledger) crowded() bool {
 // beyond MaxOperations keep no other name: an id used again for another of
 // them, of the same units, counts as the same call.
 func (l *ledger) counted(operation string) string {
-	if _, ok := l.ops[operation]; !ok && l.crowded() && !budget.IsRecovered(operation) {
+	if _, ok := l.ops[operation]; !ok && l.crowded() && !budget.IsPseudo(operation) {
 		return budget.OtherOperation
 	}
 	return operation
@@ -195,7 +195,7 @@ func (l *ledger) number(operation string) (int64, error) {
 // know notes an operation's number.
 func (l *ledger) know(no int64, operation string) {
 	l.ops[operation], l.opNames[no] = no, operation
-	l.recovered = l.recovered || budget.IsRecovered(operation)
+	l.recovered = l.recovered || budget.IsPseudo(operation)
 }
 
 // covers reports whether a limit counts what stands under an operation's number.

@@ -17,8 +17,8 @@ import (
 
 // Walk takes random steps on the store and on the reference model beside it,
 // and wants every answer to be the same. A step is a charge, one that happened
-// already, a settlement, a release, a look, an accepted clock, a recovery or a
-// reset. The seed is printed; QUOTACTL_WALK_SEED
+// already, a settlement, a release, a look, a lock, a report of drift, an accepted
+// clock, a recovery or a reset. The seed is printed; QUOTACTL_WALK_SEED
 // repeats one, and QUOTACTL_WALK_STEPS takes more or fewer steps: fewer under the
 // race detector, which finds nothing in a walk of one goroutine.
 func Walk(t *testing.T, open Open, steps int) {
@@ -44,7 +44,8 @@ func Walk(t *testing.T, open Open, steps int) {
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
 	musts := []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
-		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset"}
+		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "locked", "lock stood", "unlocked", "observed",
+		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"}
 	for _, must := range musts {
 		if steps >= 10_000 && w.counts[must] == 0 {
 			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
@@ -94,8 +95,12 @@ func (w *walker) episode(steps int) {
 			w.decide(limits)
 		case n < 90:
 			w.finish()
-		case n < 97:
+		case n < 95:
 			w.look(limits)
+		case n < 96:
+			w.lock(limits)
+		case n < 97:
+			w.report(limits)
 		case n < 98:
 			w.acceptClock()
 		case n < 99 || w.rng.IntN(4) > 0:
@@ -147,7 +152,7 @@ func (w *walker) caller() int64 {
 }
 
 func (w *walker) decide(limits []budget.Limit) {
-	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Newest: w.newest()}
+	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Newest: w.newest(), Observe: w.rng.IntN(8) == 0}
 	n := 1
 	if w.rng.IntN(3) == 0 {
 		n += w.rng.IntN(8)
@@ -163,7 +168,12 @@ func (w *walker) decide(limits []budget.Limit) {
 		if d.Result == budget.Granted && !batch.Items[i].DryRun {
 			w.seen = append(w.seen, budget.Acknowledged{ID: batch.Items[i].ID, At: d.At})
 		}
+		if d.Observed != "" {
+			w.counts["observed"]++
+		}
 		switch {
+		case d.Locked:
+			w.counts["locked"]++
 		case d.Result == budget.Granted && batch.Items[i].Recorded:
 			w.counts["recorded"]++
 		case d.Replayed:

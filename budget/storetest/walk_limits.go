@@ -31,6 +31,7 @@ func (w *walker) limits() []budget.Limit {
 			l.Counts, l.Limit = budget.CountCalls, 1+w.rng.Int64N(4)
 			l.Quota, l.Headroom, l.OutagePart = 0, 0, 0
 		}
+		l.Observe = w.rng.IntN(8) == 0
 		limits = append(limits, l)
 	}
 	return limits

@@ -1,0 +1,145 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// UpstreamReport is what an upstream says of a limit of its own, in what that limit
+// counts: what remains, or what is used.
+type UpstreamReport struct {
+	// Limit is the name of the limit, which has a quota.
+	Limit string
+	// Operation is that of the request, for a limit that is one for each.
+	Operation string
+	// Remaining is held against the limit's quota; or Used as it is.
+	Remaining *int64
+	Used      *int64
+	// Reset is when what is used comes back; zero: with the limit's window.
+	Reset Until
+	// Receipt is that of the request's reservation or charge: the upstream looked
+	// no earlier. Zero: it looked just now.
+	Receipt Receipt
+}
+
+// Drift is what an upstream's report showed of a limit that no charge explains.
+type Drift struct {
+	Limit string
+	// Added is what was recorded now; 0 when our count explains the report, or the
+	// report is too old to tell.
+	Added int64
+	// Total is all drift that counts in the limit now; of a bucket, Added.
+	Total int64
+	// Until is when it comes back; zero when there is none, and for a bucket, which
+	// drains.
+	Until time.Time
+}
+
+// Report takes in what an upstream says of a limit. What it counts as used above
+// our own count, open reservations included, is recorded as drift in that limit
+// alone, until the reset that it tells: so that remaining falls to what was
+// reported, and never rises. Reports of a period that is over, or past their
+// reset, do nothing. ErrInvalid for a limit that there is not, or without a
+// quota.
+func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
+	fail := func(err error) (Drift, error) {
+		return Drift{}, fmt.Errorf("report on %s: %w", b.lockName(r.Limit), err)
+	}
+	l, err := b.reported(r)
+	if err != nil {
+		return fail(err)
+	}
+	limits := b.limits([]string{r.Operation})
+	report := Report{Budget: b.spec.Name, Limits: limits, Limit: l.Name, At: r.Receipt.At.UnixMicro()}
+	if r.Receipt.At.IsZero() {
+		report.At = 0
+	}
+	switch {
+	case (r.Remaining == nil) == (r.Used == nil):
+		return fail(fmt.Errorf("%w: give what remains or what is used", ErrInvalid))
+	case r.Used != nil:
+		report.Used = *r.Used
+	default:
+		report.Used = l.Quota - *r.Remaining
+	}
+	report.Used = min(max(report.Used, 0), MaxUnits)
+	report.Seen = r.Receipt.seen.of(l.Name)
+	switch {
+	case !r.Reset.At.IsZero():
+		report.Reset = r.Reset.At.UnixMicro()
+	case r.Reset.After > 0:
+		report.After = max(1, r.Reset.After.Microseconds())
+	}
+	caller := ctx
+	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
+	defer cancel()
+	report.Now = b.now().UnixMicro()
+	done, err := b.store.Report(ctx, report)
+	if err != nil {
+		return fail(outOfReach(caller, err))
+	}
+	drift := Drift{Limit: l.Name, Added: done.Added, Total: done.Total}
+	if done.Until > 0 {
+		drift.Until = time.UnixMicro(done.Until).UTC()
+	}
+	return drift, nil
+}
+
+// reported is the limit that a report is about.
+func (b *Budget) reported(r UpstreamReport) (Limit, error) {
+	for _, l := range b.spec.Limits {
+		if l.Name != r.Limit {
+			continue
+		}
+		switch {
+		case l.Quota == 0:
+			return l, fmt.Errorf("%w: it has no quota to hold the report against", ErrInvalid)
+		case l.Window.Kind == Concurrent:
+			return l, fmt.Errorf("%w: it counts open reservations, which the upstream does not tell", ErrInvalid)
+		case l.PerOperation && (!ValidName(r.Operation) || !l.Covers(r.Operation)):
+			return l, fmt.Errorf("%w: it is one for each operation, and %q is none of them", ErrInvalid, r.Operation)
+		}
+		return l.For(r.Operation), nil
+	}
+	return Limit{}, b.checkLimitName(r.Limit)
+}
+
+// Report tells a store what an upstream counts as used.
+type Report struct {
+	Budget string
+	Now    int64   // the caller's wall clock in µs, a witness
+	Limits []Limit // all of the budget, as in Batch
+	Limit  string  // the name of one of them
+	// Used is what the upstream counts, 0 to MaxUnits.
+	Used int64
+	// At is the instant (µs on the store's clock) before which the upstream did
+	// not look; 0: it looked now. Seen is what the limit had used then, as the
+	// store told it; 0 when that is not known.
+	At   int64
+	Seen int64
+	// Reset is when it comes back, in µs; where it is 0, After µs past the later
+	// of the clocks; where both are, with the window.
+	Reset int64
+	After int64
+}
+
+// Drifted is the answer to a Report.
+type Drifted struct {
+	Now int64 // the clock that frees, not clamped
+	// Added is what was recorded, and Total what stands recorded in the limit.
+	Added int64
+	Total int64
+	// Until is when Total comes back, in µs; 0 for a bucket, and where Total is 0.
+	Until int64
+}
+
+// driftPrefix opens the names of the pseudo-operations of drift.
+const driftPrefix = "drift/"
+
+// DriftOperation is the pseudo-operation of what an upstream counts of a limit and
+// no charge explains. Only the limit of that name covers it.
+func DriftOperation(limit string) string { return driftPrefix + limit }
+
+// DriftID is the id of its charge; no call's id holds a space.
+func DriftID(limit string) string { return " " + driftPrefix + limit }

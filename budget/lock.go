@@ -1,0 +1,227 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxLock is the longest that anything is locked, in µs.
+const MaxLock int64 = 366 * 24 * 3_600_000_000
+
+// maxWhy is how much of a lock's reason is kept, in bytes.
+const maxWhy = 200
+
+// LeastLockCap is the cap of a lock by feedback where the windows it is about
+// are shorter.
+const LeastLockCap = time.Hour
+
+// LockOrder says what to lock, and until when.
+type LockOrder struct {
+	// Limit is a limit's name, as Status tells it; empty: the whole budget.
+	Limit string
+	// Operation is that of the request, for a limit that is one for each: the lock
+	// is then that operation's. Not needed where Limit names it already.
+	Operation string
+	// Until is an instant, or a span from the store's now.
+	Until Until
+	// Why is told with every refusal: 200 bytes of printable text are kept. It
+	// must hold no secret.
+	Why string
+	// ByHand: a person's. It takes the place of a lock that stands; else one that
+	// stands is left as it is, and the lock ends with the longest window that it is
+	// about, or LeastLockCap where that is longer: an upstream may say anything.
+	ByHand bool
+}
+
+// Lock is a lock that stands.
+type Lock struct {
+	Limit string // empty: the whole budget
+	Until time.Time
+	Since time.Time
+	Why   string
+	// Stood: it stood before, and was left as it is.
+	Stood bool
+}
+
+// Lock closes the budget, or one limit of it, for everybody that uses it. Until
+// then calls are refused with ErrLocked, which is an ErrExhausted too. ErrInvalid
+// for a limit that there is not, and an end that is none.
+func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
+	order.Limit = b.limitFor(order.Limit, order.Operation)
+	fail := func(err error) (Lock, error) { return Lock{}, fmt.Errorf("lock %s: %w", b.lockName(order.Limit), err) }
+	if err := b.checkLimitName(order.Limit); err != nil {
+		return fail(err)
+	}
+	l := LockRequest{Budget: b.spec.Name, Limit: order.Limit, Why: printable(order.Why), Force: order.ByHand, Most: MaxLock}
+	switch u := order.Until; {
+	case u.IsZero():
+		return fail(fmt.Errorf("%w: it has no end; give an instant or a span", ErrInvalid))
+	case !u.At.IsZero():
+		l.Until = u.At.UnixMicro()
+	case u.After < time.Microsecond:
+		return fail(fmt.Errorf("%w: a span of %s: use 1µs to %s", ErrInvalid, u.After, SpanText(time.Duration(MaxLock)*time.Microsecond)))
+	default:
+		l.After = u.After.Microseconds()
+	}
+	if !order.ByHand {
+		l.Most = b.lockCap(order.Limit)
+	}
+	caller := ctx
+	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
+	defer cancel()
+	l.Now = b.now().UnixMicro()
+	done, err := b.store.Lock(ctx, l)
+	if err != nil {
+		return fail(outOfReach(caller, err))
+	}
+	if done.Until == 0 {
+		return fail(fmt.Errorf("%w: its end, %s, has passed", ErrInvalid, order.Until.At.UTC().Format(timeFormat)))
+	}
+	return Lock{Limit: order.Limit, Until: time.UnixMicro(done.Until).UTC(), Since: time.UnixMicro(done.Since).UTC(), Why: done.Why, Stood: done.Stood}, nil
+}
+
+// Unlock opens what Lock has closed; false when nothing was.
+func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
+	if err := b.checkLimitName(limit); err != nil {
+		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
+	}
+	caller := ctx
+	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
+	defer cancel()
+	stood, err := b.store.Unlock(ctx, UnlockRequest{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
+	if err != nil {
+		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), outOfReach(caller, err))
+	}
+	return stood, nil
+}
+
+// NextReset is the first reset after an instant of the limit named, where it is a
+// calendar; false where none can be computed.
+func (b *Budget) NextReset(limit string, after time.Time) (time.Time, bool) {
+	l, known := b.limitNamed(limit)
+	if !known || l.Window.Kind != CalendarKind {
+		return time.Time{}, false
+	}
+	_, next := l.Window.Calendar.Period(after.UnixMicro())
+	return time.UnixMicro(next).UTC(), true
+}
+
+// limitNamed is a limit as it is told by name: "name", or "name:operation" of one
+// that is one for each operation.
+func (b *Budget) limitNamed(name string) (Limit, bool) {
+	for _, l := range b.spec.Limits {
+		if !l.PerOperation {
+			if l.Name == name {
+				return l, true
+			}
+			continue
+		}
+		if operation, ok := strings.CutPrefix(name, l.Name+":"); ok && ValidName(operation) && l.Covers(operation) {
+			return l.For(operation), true
+		}
+	}
+	return Limit{}, false
+}
+
+// limitFor is the name of a limit as it stands for an operation.
+func (b *Budget) limitFor(name, operation string) string {
+	for _, l := range b.spec.Limits {
+		if l.Name == name && l.PerOperation && operation != "" {
+			return l.For(operation).Name
+		}
+	}
+	return name
+}
+
+// checkLimitName refuses the name of a limit that there is not.
+func (b *Budget) checkLimitName(name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, known := b.limitNamed(name); known {
+		return nil
+	}
+	var names []string
+	for _, l := range b.spec.Limits {
+		if l.PerOperation {
+			names = append(names, l.Name+":OPERATION")
+		} else {
+			names = append(names, l.Name)
+		}
+	}
+	return fmt.Errorf("%w: no limit %q: %s has %s%s", ErrInvalid, name, b.spec.Name, strings.Join(names, ", "), DidYouMean(name, slices.Clone(names)))
+}
+
+// lockName is what is locked, for messages.
+func (b *Budget) lockName(limit string) string {
+	if limit == "" {
+		return b.spec.Name
+	}
+	return b.spec.Name + " limit " + limit
+}
+
+// lockCap is the longest that feedback may lock, in µs: the longest window it is
+// about.
+func (b *Budget) lockCap(name string) int64 {
+	most := LeastLockCap.Microseconds()
+	for _, l := range b.spec.Limits {
+		if name == "" || l.Name == name || l.PerOperation && strings.HasPrefix(name, l.Name+":") {
+			most = max(most, l.Window.Longest(), l.Longest())
+		}
+	}
+	return min(most, MaxLock)
+}
+
+// printable is a text on one line, and not too long a one.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+	return strings.TrimSpace(text[:min(len(text), maxWhy)])
+}
+
+// LockRequest asks a store for a lock.
+type LockRequest struct {
+	Budget string
+	Now    int64  // the caller's wall clock in µs, a witness
+	Limit  string // its name; empty: the whole budget
+	// Until is its end in µs; where it is 0 the end is After µs past the later of
+	// the clocks. It is at most Most µs past that, 1 to MaxLock.
+	Until int64
+	After int64
+	Most  int64
+	Why   string // printable ASCII, at most 200 bytes
+	// Force: it takes the place of one that stands.
+	Force bool
+}
+
+// Locked is the answer to a LockRequest: the lock that stands now. Until is 0 when
+// none does, since the end that was asked for has passed.
+type Locked struct {
+	Now   int64 // the clock that frees, not clamped
+	Until int64
+	Since int64
+	Why   string
+	Stood bool // it stood before
+}
+
+// UnlockRequest asks a store to end a lock.
+type UnlockRequest struct {
+	Budget string
+	Now    int64  // as in LockRequest
+	Limit  string // as in LockRequest
+}
+
+// LockView is a lock that stands.
+type LockView struct {
+	Limit string // empty: the whole budget
+	Until int64  // µs
+	Since int64  // µs
+	Why   string
+}

@@ -1,0 +1,108 @@
+package memstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// lock closes a limit, or the budget, until an instant.
+type lock struct {
+	until, since int64
+	why          string
+}
+
+// open is the ledger of a budget at a decision's time; it begins with it.
+func (s *Store) open(ctx context.Context, name string, caller int64) (*ledger, moment, error) {
+	l, when, err := s.enter(ctx, name, caller)
+	if err != nil {
+		return nil, moment{}, err
+	}
+	if s.ledgers[name] == nil {
+		l.born = when.now
+		s.ledgers[name] = l
+	}
+	l.last = when.now
+	return l, when, nil
+}
+
+// Lock implements budget.Store.
+func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, when, err := s.open(ctx, r.Budget, r.Now)
+	if err != nil {
+		return budget.Locked{}, err
+	}
+	until := r.Until
+	if until == 0 {
+		until = when.later + r.After
+	}
+	until = min(until, when.later+r.Most)
+	old, stood := l.locks[r.Limit]
+	stood = stood && old.until > when.now
+	switch {
+	case stood && !r.Force:
+	case until <= when.now && !stood:
+		return budget.Locked{Now: when.clock}, nil
+	case until <= when.now: // by force, and past: what stands is left
+	default:
+		old, stood = lock{until, when.now, r.Why}, false
+		l.locks[r.Limit] = old
+	}
+	return budget.Locked{Now: when.clock, Until: old.until, Since: old.since, Why: old.why, Stood: stood}, nil
+}
+
+// Unlock implements budget.Store.
+func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, when, err := s.enter(ctx, r.Budget, r.Now)
+	if err != nil {
+		return false, err
+	}
+	l.last = when.now
+	old, stood := l.locks[r.Limit]
+	delete(l.locks, r.Limit)
+	return stood && old.until > when.now, nil
+}
+
+// standing are the locks that stand.
+func (l *ledger) standing(now int64) (views []budget.LockView) {
+	for _, name := range slices.Sorted(maps.Keys(l.locks)) {
+		if k := l.locks[name]; k.until > now {
+			views = append(views, budget.LockView{Limit: name, Until: k.until, Since: k.since, Why: k.why})
+		}
+	}
+	return views
+}
+
+// askLocks makes a refusal that of the lock that ends last, where it ends no
+// earlier than the rest fits, and tells what only observes.
+func (l *ledger) askLocks(batch budget.Batch, item budget.Item, refusal *budget.Decision, refused *bool) (observed string) {
+	ask := func(i int, name string, observes bool, remaining int64) bool {
+		k := l.locks[name]
+		if k.until <= l.last {
+			return false
+		}
+		if observes {
+			return true
+		}
+		if !*refused || k.until >= refusal.RetryAt && !refusal.Locked || k.until > refusal.RetryAt {
+			*refusal = budget.Decision{Result: budget.Refused, Limit: i, RetryAt: k.until, Remaining: remaining, Locked: true, Why: k.why}
+		}
+		*refused = true
+		return false
+	}
+	if ask(-1, "", batch.Observe, 0) {
+		observed = budget.ObservedLock
+	}
+	for i, limit := range batch.Limits {
+		if limit.Checks(item) && ask(i, limit.Name, limit.Observe, limit.Remaining(l.used(limit, l.last))) && observed == "" {
+			observed = limit.Name
+		}
+	}
+	return observed
+}

@@ -1,0 +1,24 @@
+package budget
+
+import "errors"
+
+// observing makes a refusal a receipt of what nobody counted, where the upstream
+// is in observe mode: such a mode must not stop what it watches.
+func (b *Budget) observing(receipt Receipt, err error) (Receipt, error) {
+	var refused *RefusedError
+	if err == nil || !b.spec.Observe || !errors.As(err, &refused) {
+		return receipt, err
+	}
+	return Receipt{
+		Budget: refused.Budget, Operation: refused.Operation, ID: refused.ID, Units: refused.Units,
+		At: b.now().UTC(), Observed: refused.word(), Source: SourceNone,
+	}, nil
+}
+
+// word tells a refusal in one word or two.
+func (e *RefusedError) word() string {
+	if e.Limit != "" {
+		return e.Limit
+	}
+	return e.Err.Error()
+}

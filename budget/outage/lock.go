@@ -1,0 +1,74 @@
+package outage
+
+import (
+	"context"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Lock implements budget.Store. While the store is out of reach the host's own
+// processes keep to the lock; nobody else hears of it, until the upstream refuses
+// again.
+func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+	var locked budget.Locked
+	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
+		locked, err = s.inner.Lock(ctx, r)
+		return err
+	})
+	if unreached(ctx, err) && s.o.Dir != "" {
+		return s.lockAlone(r)
+	}
+	if err == nil && locked.Until > locked.Now {
+		s.told(r.Budget, r.Limit, locked.Until-locked.Now, locked.Why)
+	}
+	return locked, err
+}
+
+// lockAlone locks for this host, by its clock.
+func (s *Store) lockAlone(r budget.LockRequest) (budget.Locked, error) {
+	until := r.Until
+	if until == 0 {
+		until = r.Now + r.After
+	}
+	until = min(until, r.Now+r.Most)
+	s.memory.refresh(r.Budget)
+	if left, t := s.memory.refusedFor(r.Budget, r.Limit); left > 0 && t.Locked && !r.Force {
+		return budget.Locked{Now: r.Now, Until: r.Now + left, Why: t.Why, Stood: true}, nil
+	}
+	if until <= r.Now {
+		return budget.Locked{Now: r.Now}, nil
+	}
+	s.told(r.Budget, r.Limit, until-r.Now, r.Why)
+	s.log.Warn("locked on this host alone: the store is out of reach", "budget", r.Budget, "limit", r.Limit, "why", r.Why)
+	return budget.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
+}
+
+// told remembers a lock; an empty limit stands for the whole budget.
+func (s *Store) told(name, limit string, wait int64, why string) {
+	if err := s.memory.locked(name, limit, wait, why); err != nil {
+		s.forgetful(name, err)
+	}
+}
+
+// Unlock implements budget.Store.
+func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error) {
+	var stood bool
+	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
+		stood, err = s.inner.Unlock(ctx, r)
+		return err
+	})
+	if err == nil {
+		s.told(r.Budget, r.Limit, 0, "")
+	}
+	return stood, err
+}
+
+// Report implements budget.Store.
+func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+	var drifted budget.Drifted
+	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
+		drifted, err = s.inner.Report(ctx, r)
+		return err
+	})
+	return drifted, err
+}

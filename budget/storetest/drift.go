@@ -1,0 +1,111 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// report tells of what an upstream counts, and wants so much to be recorded.
+func (w *world) report(r budget.Report, added, total, until int64) {
+	w.t.Helper()
+	r.Budget, r.Now, r.Limits = w.budget, w.now, w.limits
+	got, err := w.store.Report(context.Background(), r)
+	if want := (budget.Drifted{Now: w.now, Added: added, Total: total, Until: until}); err != nil || got != want {
+		w.t.Fatalf("report %+v: %+v, %v; want %+v", r, got, err, want)
+	}
+}
+
+// wantDrift wants what a limit has used and how much of it drifted.
+func (w *world) wantDrift(limit int, used, drift int64) {
+	w.t.Helper()
+	if v := w.look().Limits[limit]; v.Used != used || v.Drift != drift || v.Recovered != 0 {
+		w.t.Fatalf("limit %d: %+v, want %d used, %d of it drift", limit, v, used, drift)
+	}
+}
+
+// What an upstream counts above our own count is used in that limit alone, until
+// the reset that it tells, exactly; what it counts below changes nothing.
+func testDrift(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("hour", 100, time.Hour), rolling("other", 100, time.Hour), rolling("search", 80, time.Hour, "search.list")}
+	w.granted(item("a", "search.list", 30))
+	w.granted(lease(item("open", "op", 10), time.Minute))
+	w.now += second
+	reset := w.now + 20*minute
+	w.report(budget.Report{Limit: "hour", Used: 40, Reset: reset}, 0, 0, 0) // what is open explains it
+	w.report(budget.Report{Limit: "hour", Used: 10, Reset: reset}, 0, 0, 0)
+	w.report(budget.Report{Limit: "hour", Used: 65, Reset: reset}, 25, 25, reset)
+	w.wantDrift(0, 65, 25)
+	w.wantDrift(1, 40, 0)
+	w.wantDrift(2, 30, 0)
+	w.report(budget.Report{Limit: "hour", Used: 65, Reset: reset}, 0, 25, reset) // told twice
+	w.report(budget.Report{Limit: "hour", Used: 5, Reset: reset + minute}, 0, 25, reset)
+	w.report(budget.Report{Limit: "hour", Used: 70, Reset: reset - minute}, 5, 30, reset) // more, and all until the later one
+	w.report(budget.Report{Limit: "search", Used: 31}, 1, 1, w.now+hour)
+	w.wantDrift(0, 70, 30)
+	spent, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: budget.ByOperation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := map[string]int64{}
+	for _, row := range spent.Rows {
+		units[row.Name] = row.Units
+	}
+	if units[budget.DriftOperation("hour")] != 30 || units[budget.DriftOperation("search")] != 1 {
+		t.Fatalf("the ledger tells %v, want the drift of hour and search", units)
+	}
+	w.onTime(item("b", "op", 31), 0, reset)
+	w.wantDrift(0, 71, 0)
+}
+
+// Reports that are late, of another period, or past their reset do no harm.
+func testDriftOld(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("hour", 100, time.Hour), calendar(t, "day", 100, budget.Day, "UTC")}
+	w.limits[1].Window.Guard = 5 * second
+	w.granted(item("a", "op", 10))
+	w.report(budget.Report{Limit: "hour", Used: 50, Reset: w.now}, 0, 0, 0)
+	w.report(budget.Report{Limit: "hour", Used: 50, At: w.now - hour}, 0, 0, 0)
+	w.report(budget.Report{Limit: "hour", Used: 50, Seen: 50, At: w.now - minute}, 0, 0, 0) // our count then explains it
+	w.report(budget.Report{Limit: "hour", Used: 50, Seen: 45, At: w.now - minute, After: minute}, 5, 5, w.now+minute)
+	w.report(budget.Report{Limit: "hour", Used: 50, After: 1000 * hour}, 35, 40, w.now+hour) // at most the window
+	midnight := time.Date(2026, 6, 11, 0, 0, 0, 0, time.UTC).UnixMicro()
+	w.report(budget.Report{Limit: "day", Used: 30, Reset: w.now + minute}, 20, 20, midnight+5*second)
+	w.now = midnight - second
+	w.report(budget.Report{Limit: "day", Used: 95}, 65, 85, midnight+5*second)
+	w.onTime(item("b", "op", 10), 1, midnight+5*second)
+	w.wantDrift(1, 10, 0)
+	w.report(budget.Report{Limit: "day", Used: 95, At: midnight + 4*second}, 0, 0, 0) // of the day before
+	w.report(budget.Report{Limit: "day", Used: 95, At: midnight + 5*second}, 85, 85, midnight+24*hour+5*second)
+	w.report(budget.Report{Limit: "nobody", Used: 95}, 0, 0, 0)
+}
+
+// A bucket is filled up; calls are counted where the limit counts calls; open
+// reservations are nothing to report on; a coarse window returns at a slot's end.
+func testDriftKinds(t *testing.T, w *world) {
+	refill, err := budget.NewRefill(1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.limits = []budget.Limit{
+		{Name: "bucket", Limit: 100, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)},
+		{Name: "calls", Limit: 100, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Hour)},
+		{Name: "open", Limit: 5, Counts: budget.CountCalls, Window: budget.ConcurrentWindow()},
+		{Name: "coarse", Limit: 100, Counts: budget.CountUnits, Window: budget.CoarseWindow(3*time.Hour, time.Minute)},
+	}
+	w.granted(item("a", "op", 10))
+	w.report(budget.Report{Limit: "bucket", Used: 50}, 40, 40, 0)
+	w.report(budget.Report{Limit: "bucket", Used: 55, At: w.now - 3*second}, 2, 2, 0)
+	w.report(budget.Report{Limit: "bucket", Used: 55, At: w.now - 5*second}, 0, 0, 0)
+	w.wantDrift(0, 52, 0)
+	w.report(budget.Report{Limit: "open", Used: 5}, 0, 0, 0)
+	w.report(budget.Report{Limit: "calls", Used: 90, After: 30 * minute}, 89, 89, w.now+30*minute)
+	w.wantDrift(1, 90, 89)
+	w.report(budget.Report{Limit: "coarse", Used: 30, Reset: w.now + 10*minute + 1}, 20, 20, w.now+11*minute)
+	w.wantDrift(3, 30, 20)
+	d := w.decide(item("b", "op", 99))[0]
+	if d.Result != budget.Refused || d.Limit != 3 {
+		t.Fatalf("%+v, want a refusal by the coarse limit", d)
+	}
+}

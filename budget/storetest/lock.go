@@ -1,0 +1,194 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// lock asks for a lock at the world's instant.
+func (w *world) lock(r budget.LockRequest) budget.Locked {
+	w.t.Helper()
+	if r.Most == 0 {
+		r.Most = budget.MaxLock
+	}
+	r.Budget, r.Now = w.budget, w.now
+	got, err := w.store.Lock(context.Background(), r)
+	if err != nil {
+		w.t.Fatalf("lock %+v: %v", r, err)
+	}
+	return got
+}
+
+func (w *world) unlock(limit string, want bool) {
+	w.t.Helper()
+	got, err := w.store.Unlock(context.Background(), budget.UnlockRequest{Budget: w.budget, Now: w.now, Limit: limit})
+	if err != nil || got != want {
+		w.t.Fatalf("unlock %q: %v, %v; want %v", limit, got, err, want)
+	}
+}
+
+// wantLocks wants these locks to stand.
+func (w *world) wantLocks(want ...budget.LockView) {
+	w.t.Helper()
+	if got := w.look().Locks; !slices.Equal(got, want) {
+		w.t.Fatalf("locks %+v, want %+v", got, want)
+	}
+}
+
+// A lock refuses everything until its end, exactly, and charges nothing; what was
+// charged before is answered and finished as ever.
+func testLock(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
+	w.granted(item("a", "op", 10))
+	w.granted(lease(item("open", "op", 10), time.Hour))
+	w.now += second // what came at one instant came a microsecond after the other
+	begun := w.now
+	got := w.lock(budget.LockRequest{After: 10 * minute, Why: "quotaExceeded: 403"})
+	want := budget.LockView{Until: begun + 10*minute, Since: begun, Why: "quotaExceeded: 403"}
+	if got != (budget.Locked{Now: begun, Until: want.Until, Since: begun, Why: want.Why}) {
+		t.Fatalf("locked %+v, want %+v", got, want)
+	}
+	w.wantLocks(want)
+	d := w.decide(item("b", "op", 0), item("c", "search.list", 1), item("a", "op", 10), item("never", "op", 101))
+	for i := range 2 {
+		if d[i].Result != budget.Refused || !d[i].Locked || d[i].Limit != -1 || d[i].RetryAt != want.Until || d[i].Why != want.Why {
+			t.Fatalf("while locked: %+v", d[i])
+		}
+	}
+	if !d[2].Replayed || d[3].Result != budget.NeverFits {
+		t.Fatalf("while locked, what was charged %+v, and what never fits %+v", d[2], d[3])
+	}
+	w.finish(budget.Finish{ID: "open", Units: 5}, budget.Settled, false)
+	w.granted(recorded(item("past", "op", 1), time.Minute))
+	if dry := item("dry", "op", 1); true {
+		dry.DryRun = true
+		if d := w.decide(dry)[0]; d.Result != budget.Refused || !d.Locked {
+			t.Fatalf("a dry run while locked: %+v", d)
+		}
+	}
+	if used := w.used(0); used != 16 {
+		t.Fatalf("used %d, want 16: a refusal charges nothing", used)
+	}
+	// What does not fit until later binds instead.
+	w.refused(item("d", "op", 90), 0, noon+hour)
+	w.onTime(item("b", "op", 1), -1, want.Until)
+	w.wantLocks()
+	if d := w.decide(item("e", "op", 1))[0]; d.Locked || d.Why != "" {
+		t.Fatalf("after the lock: %+v", d)
+	}
+}
+
+// A lock that stands is never extended, nor shortened, but by force; it ends by
+// hand, at its most, and never before now.
+func testLockStands(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.granted(item("a", "op", 10))
+	first := w.lock(budget.LockRequest{Until: w.now + minute, Why: "one"})
+	w.now += 10 * second
+	again := w.lock(budget.LockRequest{Until: w.now + hour, Why: "two"})
+	if want := (budget.Locked{Now: w.now, Until: first.Until, Since: first.Since, Why: "one", Stood: true}); again != want {
+		t.Fatalf("locked again: %+v, want %+v", again, want)
+	}
+	force := w.lock(budget.LockRequest{After: second, Why: "by hand", Force: true})
+	if want := (budget.Locked{Now: w.now, Until: w.now + second, Since: w.now, Why: "by hand"}); force != want {
+		t.Fatalf("locked by force: %+v, want %+v", force, want)
+	}
+	w.onTime(item("b", "op", 1), -1, w.now+second)
+	if past := w.lock(budget.LockRequest{Until: w.now}); past.Until != 0 || past.Stood {
+		t.Fatalf("a lock that has ended: %+v", past)
+	}
+	w.wantLocks()
+	if capped := w.lock(budget.LockRequest{Until: w.now + 1000*hour, Most: minute}); capped.Until != w.now+minute {
+		t.Fatalf("locked until %d, want the most, %d", capped.Until, w.now+minute)
+	}
+	if past := w.lock(budget.LockRequest{Until: w.now - 1, Force: true}); !past.Stood || past.Until != w.now+minute {
+		t.Fatalf("a lock by force that has ended: %+v", past)
+	}
+	w.unlock("", true)
+	w.unlock("", false)
+	w.unlock("w", false)
+	w.granted(item("c", "op", 1))
+	w.lock(budget.LockRequest{After: minute, Why: "three"})
+	if err := w.store.Reset(context.Background(), w.budget); err != nil {
+		t.Fatal(err)
+	}
+	w.wantLocks()
+	w.granted(item("d", "op", 1))
+}
+
+// A limit's lock closes what the limit covers and nothing else, and of several the
+// one that ends last tells when. A budget that was never charged is locked too.
+func testLockLimit(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
+	w.limits[1].Counts = budget.CountCalls
+	w.lock(budget.LockRequest{Limit: "search", After: 2 * minute, Why: "search is spent"})
+	w.granted(item("a", "videos.list", 1))
+	at := w.now
+	if d := w.decide(item("b", "search.list", 1))[0]; d.Limit != 1 || !d.Locked || d.RetryAt != at+2*minute || d.Remaining != 50 || d.Why != "search is spent" {
+		t.Fatalf("a locked limit: %+v", d)
+	}
+	w.lock(budget.LockRequest{After: minute, Why: "all"})
+	w.wantLocks(
+		budget.LockView{Until: at + minute, Since: at, Why: "all"},
+		budget.LockView{Limit: "search", Until: at + 2*minute, Since: at, Why: "search is spent"},
+	)
+	w.refused(item("b", "search.list", 1), 1, at+2*minute)
+	w.onTime(item("c", "videos.list", 1), -1, at+minute)
+	w.onTime(item("b", "search.list", 1), 1, at+2*minute)
+	// Past the longest window and a week it is still there.
+	w.lock(budget.LockRequest{After: 30 * 24 * hour})
+	end := w.now + 30*24*hour
+	w.now = end - 1
+	w.refused(item("d", "videos.list", 1), -1, end)
+}
+
+// What only observes refuses nothing, and tells what it would have refused.
+func testObserve(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("seen", 10, time.Hour), rolling("w", 30, time.Hour)}
+	w.limits[0].Observe = true
+	if d := w.granted(item("a", "op", 10)); d.Observed != "" {
+		t.Fatalf("what fits: %+v", d)
+	}
+	labelled := item("b", "op", 11)
+	labelled.Labels.Job = "job"
+	dry := labelled
+	dry.DryRun = true
+	d := w.decide(dry, labelled, item("c", "op", 10), labelled)
+	if d[0].Observed != "seen" || d[1].Result != budget.Granted || d[1].Observed != "seen" {
+		t.Fatalf("what the observed limit would refuse: dry %+v, charged %+v", d[0], d[1])
+	}
+	if d[2].Result != budget.Refused || d[2].Limit != 1 || d[3].Observed != "" || !d[3].Replayed {
+		t.Fatalf("refused by another %+v; a replay %+v", d[2], d[3])
+	}
+	view := w.look()
+	if view.Limits[0].Used != 21 {
+		t.Fatalf("used %d, want 21: it is counted", view.Limits[0].Used)
+	}
+	w.lock(budget.LockRequest{Limit: "seen", After: minute})
+	if d := w.granted(item("locked", "op", 0)); d.Observed != "seen" {
+		t.Fatalf("the lock of what only observes: %+v", d)
+	}
+	w.lock(budget.LockRequest{After: minute})
+	got, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Observe: true, Items: []budget.Item{item("all", "op", 1)}})
+	if err != nil || got.Items[0].Result != budget.Granted || got.Items[0].Observed != budget.ObservedLock {
+		t.Fatalf("the budget's lock where all only observes: %+v, %v", got.Items, err)
+	}
+	w.now += 90 * minute // ids of coarse ledgers are gone by now; this one's are not
+	w.limits = []budget.Limit{{Name: "coarse", Limit: 1, Observe: true, Counts: budget.CountUnits, Window: budget.CoarseWindow(24*time.Hour, time.Minute)}}
+	w.budget = "up/coarse"
+	for _, id := range []string{"a", "b", "c"} {
+		w.granted(item(id, "op", 1))
+	}
+	for range 2 {
+		spent, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: budget.ByOperation})
+		if err != nil || len(spent.Rows) != 1 || spent.Rows[0].Calls != 3 || spent.Rows[0].Observed != 2 {
+			t.Fatalf("spent %+v, %v; want 3 calls, 2 of them observed", spent.Rows, err)
+		}
+		w.now += 2 * hour // they are merged, and still told
+		w.decide()
+	}
+}

@@ -1,0 +1,72 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// limitName is the name of one of the limits, or of none.
+func (w *walker) limitName(limits []budget.Limit) string {
+	if w.rng.IntN(3) == 0 {
+		return ""
+	}
+	return limits[w.rng.IntN(len(limits))].Name
+}
+
+// lock locks on both, or unlocks.
+func (w *walker) lock(limits []budget.Limit) {
+	w.step++
+	name := w.limitName(limits)
+	if w.rng.IntN(3) == 0 {
+		r := budget.UnlockRequest{Budget: w.budget, Now: w.caller(), Limit: name}
+		want, wantErr := w.model.Unlock(context.Background(), r)
+		got, gotErr := w.store.Unlock(context.Background(), r)
+		w.same("unlock", r, got, gotErr, want, wantErr)
+		if want {
+			w.counts["unlocked"]++
+		}
+		return
+	}
+	r := budget.LockRequest{
+		Budget: w.budget, Now: w.caller(), Limit: name, Most: 1 + w.rng.Int64N(2*hour),
+		Why: fmt.Sprint("rule ", w.step), Force: w.rng.IntN(4) == 0,
+	}
+	if w.rng.IntN(2) == 0 {
+		r.Until = w.now + w.age() - minute/2
+	} else {
+		r.After = 1 + w.age()
+	}
+	want, wantErr := w.model.Lock(context.Background(), r)
+	got, gotErr := w.store.Lock(context.Background(), r)
+	w.same("lock", r, got, gotErr, want, wantErr)
+	if want.Stood {
+		w.counts["lock stood"]++
+	}
+}
+
+// report tells both what an upstream counts.
+func (w *walker) report(limits []budget.Limit) {
+	w.step++
+	l := limits[w.rng.IntN(len(limits))]
+	r := budget.Report{Budget: w.budget, Now: w.caller(), Limits: limits, Limit: l.Name, Used: w.rng.Int64N(2*l.Limit + 1)}
+	if w.rng.IntN(3) > 0 {
+		r.At = w.now - w.age()/4
+	}
+	if w.rng.IntN(3) == 0 {
+		r.Seen = w.rng.Int64N(l.Limit + 1)
+	}
+	switch w.rng.IntN(3) {
+	case 0:
+		r.Reset = w.now + w.age() - minute/2
+	case 1:
+		r.After = 1 + w.age()
+	}
+	want, wantErr := w.model.Report(context.Background(), r)
+	got, gotErr := w.store.Report(context.Background(), r)
+	w.same("report", r, got, gotErr, want, wantErr)
+	if want.Added > 0 {
+		w.counts["drift of "+kindOf(l.Window)]++
+	}
+}
