@@ -7,32 +7,41 @@
 -- ARGV  1 sig of the operations, as the caller knows   2 names to add, by comma
 --       3 steps allowed   4 caller's clock, µs   5 windows   6 limits   7 items
 --       8 1 to look at the limits too, 2 to recover them, 3 to begin a damaged
---         ledger anew for that, 4 to go on with a batch, else 0   9 meters   10, 11 the newest charge that the
---         caller saw acknowledged: id or empty, and time
+--         ledger anew for that, 4 to go on with a batch, 5 to take in an upstream's
+--         report, else 0   9 meters   10, 11 the newest charge that the
+--         caller saw acknowledged: id or empty, and time   12 1 where locks of the
+--         budget refuse nothing
 --       a window: key, longest µs, p0, p1, p2 (between which a calendar's cut
 --         stays the same, around now), c0, c1 (its cuts there); 0 for a rolling
 --         window
 --       a meter: key, patterns by comma or -, longest µs, how full it may be
 --       a limit: window's place in the batch, or b and that of the meter, u or c
---         (what it counts), the operations' numbers by comma, in order, and for a
---         look: from and to, the scores between which it is to be summed, or
+--         (what it counts; U or C where it refuses nothing), the operations' numbers
+--         by comma, in order, its name, and for a look: from and to, the scores between which it is to be summed, or
 --         empty, and how far an earlier run came with that: score:sum, or empty;
 --         to recover: when the caller saw it, what was used then (below 0: not
 --         seen), how far an earlier run came or empty, the pseudo-operation's
---         number (of a bucket its limit), the charge's id
+--         number (of a bucket its limit), the charge's id; of a report the same
+--         five: not before when the upstream looked or 0, what it counts (below 0:
+--         not reported), "seen reset after", the pseudo-operation's number, the id
 --       an item: id, operation's number, units, lease µs (below 0: it is decided
 --         and not charged), deadline µs or 0, age µs of what happened already (below
 --         0: it did not), labels job|region|run, walk's progress, and a bound per limit (empty
 --         where the limit does not cover it)
 -- Returns {status, clock, …}:
---   0 {…, items, born, now, looks, used per limit or empty: ask again}: an item is {result, replayed, units, at, limit,
+--   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
+--     has them, for a look}: an item is {result, replayed, units, at, limit,
 --     progress, used and score per limit}; result as budget.Result, or 100: again,
 --     101: its totals say more than there are entries;
+--     of what is granted the limit is the first in observe mode that would have
+--     refused it, one past the last for a lock of the budget; of what is refused
+--     progress has a line for each lock on it: limit or 0 for the budget, until,
+--     why;
 --     of a bucket that refuses the score is part/at of its level;
 --     a look is {used, floor, least score that counts or 0, the sum, how far it
---     came: empty when to its end, how much of used was recovered}, of a bucket
+--     came: empty when to its end, how much of used was recovered, and drifted}, of a bucket
 --     {used, part, at}; of a recovery {what stands recovered, how far it came: empty
---     when it is done}
+--     when it is done}; of a report {added, what stands, its score}
 --   1 again: totals are not yet those of now     2 {…, operations by comma}
 --   3 now, for which calendar periods are needed 4 the clock jumped
 --   5 {…, what is wrong}: damaged                6 {…, version}: newer format
@@ -41,12 +50,12 @@
 local raw = clock()
 local problem = load()
 if problem then return {6, int(raw), M.v} end
-local argn = 11
+local argn = 12
 local function arg()
   argn = argn + 1
   return ARGV[argn]
 end
-local looking, recovering = ARGV[8] == '1', ARGV[8] == '2' or ARGV[8] == '3'
+local looking, recovering, reporting = ARGV[8] == '1', ARGV[8] == '2' or ARGV[8] == '3', ARGV[8] == '5'
 local anew = ARGV[8] == '3' and broken()
 if anew then blank() end
 if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
@@ -81,7 +90,7 @@ if looking and not M.v then
   local lower = now - HELD
   for i = 1, #asked do lower = math.min(lower, lowerOf(asked[i], now)) end
   if newestID ~= '' and newestAt > lower then return {7, int(raw)} end
-  return {0, int(raw), {}, '0', int(raw), {}, {}}
+  return {0, int(raw), {}, '0', int(raw), {}, {}, ''}
 end
 
 local askedMeters = {}
@@ -135,12 +144,14 @@ end
 local limits = {}
 for i = 1, tonumber(ARGV[6]) do
   local place = arg()
-  local l = {win = batch[tonumber(place)], calls = arg() == 'c', covered = {}, all = false}
+  local counts = arg()
+  local l = {win = batch[tonumber(place)], calls = string.lower(counts) == 'c', observe = counts == 'U' or counts == 'C', covered = {}, all = false}
   if not l.win then l.meter = batchMeters[tonumber(string.sub(place, 2))] end
   for op in string.gmatch(arg(), '%d+') do l.covered[#l.covered + 1] = tonumber(op) end
   l.all = #l.covered == nops
-  if looking or recovering then l.from, l.to, l.came = tonumber(arg()), tonumber(arg()), arg() end
-  if recovering then l.op, l.id = tonumber(arg()), arg() end
+  l.name = arg()
+  if looking or recovering or reporting then l.from, l.to, l.came = tonumber(arg()), tonumber(arg()), arg() end
+  if recovering or reporting then l.op, l.id = tonumber(arg()), arg() end
   limits[i] = l
 end
 
@@ -169,7 +180,17 @@ if recovering then
   local fresh = born or ARGV[2] ~= ''
   local recovered = recoverAll(limits, lost)
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}}
+  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, ''}
+end
+if reporting then
+  local fresh, reported = born or ARGV[2] ~= '', {}
+  for i = 1, #limits do
+    local added, total, score = 0, 0, 0
+    if limits[i].to >= 0 then added, total, score = drift(limits[i], later) end
+    reported[i] = {int(added), int(total), int(score)}
+  end
+  save(fresh)
+  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, ''}
 end
 if lost then
   save(born or ARGV[2] ~= '')
@@ -224,13 +245,17 @@ local function decide(item)
   end
   local recorded = item.age >= 0
   for i = 1, recorded and 0 or #limits do
-    local bound = item.bound[i]
+    local bound = not limits[i].observe and item.bound[i]
     if bound and (limits[i].calls and 1 or item.units) > bound then return reply(3, false, 0, 0, i, '', {}) end
   end
-  local refused, scores, came, again, known = false, {}, {}, false, nil
+  local refused, scores, came, again, known, observed = false, {}, {}, false, nil, 0
   for i = 1, recorded and 0 or #limits do
     local l, bound = limits[i], item.bound[i]
     local deficit = bound and spent(l) + (l.calls and 1 or item.units) - bound or 0
+    if deficit > 0 and l.observe then
+      if observed == 0 then observed = i end
+      deficit = 0
+    end
     if deficit > 0 then addNow() end
     if deficit > 0 and l.meter then
       refused = true
@@ -249,15 +274,20 @@ local function decide(item)
   if again then
     return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ',')}, ' '), {})
   end
-  if refused then return reply(2, false, 0, 0, 0, '', scores) end
+  local closed = {}
+  if not recorded and M.locks ~= '' then observed = askLocks(limits, item, ARGV[12] == '1', closed, observed) end
+  if refused or #closed > 0 then return reply(2, false, 0, 0, 0, table.concat(closed, '\n'), scores) end
   for i = 1, #batch do
     if star(batch[i]).units + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
   end
 
-  if dry then return reply(1, false, item.units, 0, 0, '', {}) end
+  if dry then return reply(1, false, item.units, 0, observed, '', {}) end
   local at = math.max(M.last, later, M.newest + 1)
   if recorded then at = math.max(M.last, later) - item.age end
   local new = {op = item.op, asked = item.units, units = item.units, state = 'p', start = at, score = at, labels = item.labels}
+  if observed > 0 then
+    new.labels, M.marks = new.labels .. '|o', '1'
+  end
   if item.lease > 0 then new.state, new.score = 'o', new.score + item.lease end
   if recorded and new.score <= math.max(M.gone, horizon(M.last)) then return reply(1, false, item.units, at, 0, '', {}) end
   new.score = math.max(new.score, M.merged + 1)
@@ -289,7 +319,7 @@ local function decide(item)
     bringAll()
     limitSteps = steps
   end
-  return reply(1, false, item.units, at, 0, '', {})
+  return reply(1, false, item.units, at, observed, '', {})
 end
 
 -- Items are decided in order: those after an unfinished one wait for it.
@@ -328,7 +358,7 @@ local function lookAt(l, least)
       if score == nil then came = int(reached) .. ':' .. int(up) end
     end
   end
-  return {int(used(l)), int(l.win.floor), int(least), int(part), came, int(recoveredOf(l))}
+  return {int(used(l)), int(l.win.floor), int(least), int(part), came, int(pseudoOf(l, 'recovered/')), int(pseudoOf(l, 'drift/'))}
 end
 
 local looks, least = {}, {}
@@ -363,4 +393,4 @@ if bringAll() then
   total[#limits + 1] = 0
 end
 save(fresh)
-return {0, int(raw), answers, int(M.born), int(M.last), looks, total}
+return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or ''}

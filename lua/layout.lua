@@ -9,11 +9,13 @@
 --            look for entries to remove), gone (what finished up to here is
 --            forgotten), meters (live buckets), merged (no id of a score up to
 --            here is held), rowno (the newest merged row's number), mpos (how
---            far a merge on the way has come)
+--            far a merge on the way has come), locks (a line each: limit or * for
+--            the budget, until, since, why), marks (1: some entries have a mark)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            units and score are empty where they are asked and start; states:
 --            p plain, o open, s settled, r released, m a merged row, whose id
---            is a space and a number, and whose asked is its calls
+--            is a space and a number, and whose asked is its calls; with |o after
+--            the run: observe mode alone kept it from being refused
 --   x        hash w|op -> units calls cut built zcut zbuilt due bunits bcalls,
 --            the running totals of one window and operation, and what has come
 --            back to it; w|* -> units calls due period bunits bcalls

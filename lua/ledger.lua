@@ -23,15 +23,17 @@ end
 -- load reads m. It returns a problem's name, or nil.
 local function load()
   local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
-    'meters', 'merged', 'rowno', 'mpos')
+    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks')
   M.v = f[1]
   M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
   M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
   M.chg, M.exp, M.prune, M.gone = tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0)
   M.sig, M.meters, M.mpos = f[13] or '', f[14] or '', f[17] or ''
   M.merged, M.rowno = tonumber(f[15] or 0), tonumber(f[16] or 0)
-  saved = {meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos}
+  M.locks, M.marks = f[18] or '', f[19] or ''
+  saved = {meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
   loadMeters()
+  loadLocks()
   nops = M.nops
   if f[1] and f[1] ~= '1' then return 'version' end
   for no, key, longest, used, floor, adv in string.gmatch(f[8] or '', '(%d+) (%S+) (%d+) (%d+) (-?%d+) (-?%d+)') do
@@ -219,9 +221,12 @@ local function parse(text)
   local e = {op = tonumber(op), asked = tonumber(asked), state = state, start = tonumber(start)}
   e.units = units == '' and e.asked or tonumber(units)
   e.score = score == '' and e.start or tonumber(score)
-  e.labels = string.match(text, '|([^|]*|[^|]*|[^|]*)$')
+  e.labels = string.match(text, '^1|%d+|%d+|%d*|%a|%d+|%d*|(.*)$')
   return e
 end
+
+-- marked reports whether observe mode alone kept an entry from being refused.
+local function marked(e) return string.sub(e.labels, -2) == '|o' and string.find(e.labels, '|[^|]*|[^|]*|') ~= nil end
 
 -- pack is the text of an entry.
 local function pack(e)
@@ -301,6 +306,9 @@ local function saveMore()
   if meters ~= saved.meters or M.merged ~= saved.merged or M.rowno ~= saved.rowno or M.mpos ~= saved.mpos then
     redis.call('HSET', keyM, 'meters', meters, 'merged', int(M.merged), 'rowno', int(M.rowno), 'mpos', M.mpos)
   end
+  if M.locks ~= saved.locks or M.marks ~= saved.marks then
+    redis.call('HSET', keyM, 'locks', M.locks, 'marks', M.marks)
+  end
 end
 
 -- save writes m and the rows that changed, and keeps all keys alive together.
@@ -327,7 +335,7 @@ local function save(fresh)
     redis.call('HSET', keyX, unpack(fields, from, math.min(n, from + 999)))
   end
   dirty = {}
-  local live, longest = {}, metersLongest(HELD)
+  local live, longest = {}, locksLongest(metersLongest(HELD))
   for i = 1, #wins do
     local w = wins[i]
     live[i] = table.concat({w.no, w.key, int(w.longest), int(w.used), int(w.floor), int(w.len and w.adv or lastLower(w))}, ' ')

@@ -21,6 +21,15 @@ var ledger string
 //go:embed meters.lua
 var meters string
 
+//go:embed locks.lua
+var locks string
+
+//go:embed lock.lua
+var lock string
+
+//go:embed drift.lua
+var drift string
+
 //go:embed windows.lua
 var windows string
 
@@ -74,7 +83,7 @@ func Clock() string { return clock }
 
 // Scripts are the texts of all scripts.
 type Scripts struct {
-	Charge, Finish, Spent               string
+	Charge, Finish, Lock, Spent         string
 	Accept, Forget, Probe, Doctor       string
 	JobBegin, JobRead, JobRenew, JobEnd string
 }
@@ -83,8 +92,9 @@ type Scripts struct {
 func With(clock string) Scripts {
 	join := func(parts ...string) string { return clock + "\n" + strings.Join(parts, "\n") }
 	return Scripts{
-		Charge: join(layout, meters, ledger, windows, walk, replay, merge, recovering, charge),
-		Finish: join(layout, meters, ledger, finish), Spent: join(layout, meters, ledger, spent),
+		Charge: join(layout, meters, locks, ledger, windows, walk, replay, merge, recovering, drift, charge),
+		Finish: join(layout, meters, locks, ledger, finish), Spent: join(layout, meters, locks, ledger, spent),
+		Lock: join(layout, meters, locks, ledger, lock),
 		Accept: join(accept), Forget: join(forget), Probe: join(probe), Doctor: join(doctor),
 		JobBegin: join(jobBegin), JobRead: join(jobRead), JobRenew: join(jobRenew), JobEnd: join(jobEnd),
 	}

@@ -1,5 +1,5 @@
 -- Entries that only coarse windows can still count give up their ids: those of one
--- slot, operation, job and region become one row, in bounded steps. Comes after
+-- slot, operation, job, region and mark become one row, in bounded steps. Comes after
 -- windows.lua.
 
 -- boundaryOf is the score up to which entries are to be merged at now, and the
@@ -68,7 +68,7 @@ local function mergePage(op, key, from, boundary, precs)
       if e.state ~= 'r' and e.score > M.gone then
         local fin = ceilTo(e.score, precs[1])
         for j = 2, #precs do fin = math.min(fin, ceilTo(e.score, precs[j])) end
-        local labels = string.match(e.labels, '^([^|]*|[^|]*|)')
+        local labels = string.match(e.labels, '^([^|]*|[^|]*|)') .. (marked(e) and '|o' or '')
         local name = int(fin) .. '|' .. labels
         local slot = slots[name]
         if not slot then

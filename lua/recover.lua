@@ -30,6 +30,7 @@ end
 -- blank makes of what was read an empty ledger that has seen the same time.
 local function blank()
   M.v, M.born, M.n, M.nops, M.ops, M.sig, M.chg, M.exp, M.prune, M.gone = nil, 0, 0, 0, '', '', 0, 0, 0, 0
+  saved.locks, saved.marks, M.marks = '', '', '' -- locks are kept
   M.meters, M.merged, M.rowno, M.mpos, M.emptied = '', 0, 0, '', true
   nops, opNames = 0, nil
   for i = #wins, 1, -1 do
@@ -46,21 +47,6 @@ end
 -- forgetAll deletes the ledger.
 local function forgetAll()
   for from = 1, #KEYS, 1000 do redis.call('DEL', unpack(KEYS, from, math.min(#KEYS, from + 999))) end
-end
-
--- recoveredOf is how much of what a limit has used was recovered: what its
--- pseudo-operation has used.
-local function recoveredOf(l)
-  local sum, op = 0, 0
-  for name in string.gmatch(M.ops, '[^,]+') do
-    op = op + 1
-    if string.find(name, '/', 1, true) then
-      for i = 1, #l.covered do
-        if l.covered[i] == op then sum = sum + row(l.win, op)[l.calls and 'calls' or 'units'] end
-      end
-    end
-  end
-  return sum
 end
 
 -- cutOf is the score up to which nothing counts in a window that is up to date.

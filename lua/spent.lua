@@ -7,7 +7,7 @@
 --       region, run   6 how far an earlier page came, or empty
 -- Returns {status, clock, …}, the status as in charge.lua:
 --   0 {…, since, rows, how far it came: empty when to the end}; a row is {name, or
---     the operation's number, units, calls, open}
+--     the operation's number, units, calls, open, observed}
 
 local raw = clock()
 local problem = load()
@@ -26,29 +26,35 @@ if M.born <= above then since = above end
 if ARGV[4] ~= '0' then above = math.max(above, now - tonumber(ARGV[4])) end
 
 local sums, order = {}, {}
-local function sum(name, units, calls, open)
+local function sum(name, units, calls, open, observed)
   local row = sums[name]
   if not row then
-    row = {0, 0, 0}
+    row = {0, 0, 0, 0}
     sums[name] = row
     order[#order + 1] = name
   end
-  row[1], row[2], row[3] = row[1] + units, row[2] + calls, row[3] + open
+  row[1], row[2], row[3], row[4] = row[1] + units, row[2] + calls, row[3] + open, row[4] + observed
 end
 
--- names are the groups of a page's entries.
-local part = ({j = '^([^|]*)', r = '^[^|]*|([^|]*)', n = '([^|]*)$'})[ARGV[5]]
+-- names are the groups of a page's entries, and which have a mark. The entries
+-- themselves are read only where they tell one of these.
+local part = ({j = '^([^|]*)', r = '^[^|]*|([^|]*)', n = '^[^|]*|[^|]*|([^|]*)'})[ARGV[5]]
 local function namesOf(list, n, op)
-  local names = {}
+  local names, marks, reads = {}, {}, part or M.marks ~= ''
   for at = 1, n, 1000 do
     local to, ids = math.min(n, at + 999), {}
     for i = at, to do
-      if part then ids[#ids + 1] = idOf(list[2 * i - 1]) else names[i] = tostring(op) end
+      if reads then ids[#ids + 1] = idOf(list[2 * i - 1]) end
+      names[i] = tostring(op)
     end
-    local found = part and redis.call('HMGET', keyE, unpack(ids)) or {}
-    for i = 1, #found do names[at + i - 1] = string.match(parse(found[i]).labels, part) end
+    local found = reads and redis.call('HMGET', keyE, unpack(ids)) or {}
+    for i = 1, #found do
+      local e = parse(found[i])
+      if part then names[at + i - 1] = string.match(e.labels, part) end
+      marks[at + i - 1] = marked(e)
+    end
   end
-  return names
+  return names, marks
 end
 
 local place, from = string.match(ARGV[6], '^(%d+) (-?%d+)$')
@@ -58,10 +64,11 @@ while place <= 2 * nops do
   local op = math.floor((place + 1) / 2)
   local key = place % 2 == 1 and zkey(op) or ykey(op)
   local list, n, reached, done = page(key, from, WHOLE, true)
-  local names = namesOf(list, n, op)
+  local names, marks = namesOf(list, n, op)
   for i = 1, n do
     local member = list[2 * i - 1]
-    sum(names[i], unitsOf(member), callsIn(member), tonumber(list[2 * i]) > now and isOpen(member) and 1 or 0)
+    local calls = callsIn(member)
+    sum(names[i], unitsOf(member), calls, tonumber(list[2 * i]) > now and isOpen(member) and 1 or 0, marks[i] and calls or 0)
   end
   if not done then
     came = place .. ' ' .. int(reached)
@@ -72,6 +79,6 @@ end
 local rows = {}
 for i = 1, #order do
   local row = sums[order[i]]
-  rows[i] = {order[i], int(row[1]), int(row[2]), int(row[3])}
+  rows[i] = {order[i], int(row[1]), int(row[2]), int(row[3]), int(row[4])}
 end
 return {0, int(raw), int(since), rows, came}

@@ -38,7 +38,7 @@ func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, er
 		default:
 			answer.Added = l.drift(limit, r, at, reset, now)
 			for _, e := range l.entries {
-				if e.item.ID == budget.DriftID(limit.Name) && e.score > max(limit.Window.Cut(now), l.floor(limit)) {
+				if e.item.ID == budget.DriftID(limit.Name) && e.amount(limit) > 0 && e.score > max(limit.Window.Cut(now), l.floor(limit)) {
 					answer.Total, answer.Until = e.amount(limit), limit.Window.Returns(e.score)
 				}
 			}
@@ -75,7 +75,7 @@ func (l *ledger) drift(limit budget.Limit, r budget.Report, at, reset, now int64
 			kept = append(kept, e)
 			continue
 		}
-		if e.score > cut {
+		if e.score > cut && e.amount(limit) > 0 {
 			amount, score = amount+e.amount(limit), max(score, e.score)
 		}
 	}

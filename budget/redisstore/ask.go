@@ -121,12 +121,17 @@ func lists(v []any, i int) [][]any {
 	return inner
 }
 
-// countsLetter is how scripts name what a limit counts.
+// countsLetter is how scripts name what a limit counts, in capitals where it
+// refuses nothing.
 func countsLetter(limit budget.Limit) string {
+	letter := "u"
 	if limit.Counts == budget.CountCalls {
-		return "c"
+		letter = "c"
 	}
-	return "u"
+	if limit.Observe {
+		return strings.ToUpper(letter)
+	}
+	return letter
 }
 
 // labelText is how an entry keeps its labels.

@@ -30,8 +30,10 @@ type batch struct {
 	status int64 // of the last run
 	sums   []sum // what a look wants summed, by limit
 	lost   *recovery
-	born   int64 // when the ledger began
-	seen   int64 // the instant decided at, the clamped clock
+	report *report
+	locks  string // as the ledger has them, for a look
+	born   int64  // when the ledger began
+	seen   int64  // the instant decided at, the clamped clock
 	looks  [][]any
 }
 
@@ -102,8 +104,11 @@ func (b *batch) rest(answer budget.Decision) budget.Decisions {
 func (b *batch) step(ctx context.Context) (bool, error) {
 	had := b.store.registry(b.Budget)
 	r, added := had.with(b.openItems())
-	if b.mode != deciding && b.mode != looking {
+	switch b.mode {
+	case recovering, beginningAnew:
 		had, r, added = b.lost.registry(had, b.Limits, b.mode)
+	case reporting:
+		r, added = b.report.registry(had, b.Limits)
 	}
 	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, b.keys(r), func(attempt time.Time) []any {
 		return b.args(had, r, added, attempt)
@@ -131,7 +136,7 @@ func (b *batch) read(a answer) (bool, error) {
 	if !b.isAnswered(a.rest) {
 		return false, b.store.strange(b.doing()+" "+b.Budget, a.rest)
 	}
-	b.born, b.seen, b.looks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3)
+	b.born, b.seen, b.looks, b.locks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3), text(a.rest, 5)
 	answers := lists(a.rest, 0)
 	var open []int
 	damaged := false
@@ -162,6 +167,8 @@ func (b *batch) doing() string {
 		return "look at"
 	case recovering, beginningAnew:
 		return "recover"
+	case reporting:
+		return "report on"
 	}
 	return "charge"
 }
@@ -193,6 +200,7 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 	case budget.Granted:
 		d.Replayed, d.Units, d.At = numberAt(answer, 1) == 1, numberAt(answer, 2), numberAt(answer, 3)
 		d.Limit, d.Remaining = budget.LeastRemaining(b.Limits, item, used)
+		d.Observed = b.observed(int(numberAt(answer, 4)))
 	case budget.NeverFits:
 		d.Limit = int(numberAt(answer, 4)) - 1
 		if d.Limit >= 0 && d.Limit < len(b.Limits) {
@@ -208,6 +216,7 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 				d.Limit, d.RetryAt, d.Remaining = i, at, limit.Remaining(used(i))
 			}
 		}
+		b.bindLocks(&d, text(answer, 5), used)
 	}
 	return d
 }
@@ -240,15 +249,17 @@ func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 	if b.seen > 0 && mode == deciding { // the first run told the time of all
 		mode = goingOn
 	}
-	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At}
+	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At, flagged(b.Observe)}
 	args = append(append(args, shapes.windows...), shapes.meters...)
 	for i, limit := range b.Limits {
-		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit))
+		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit), limit.Name)
 		switch b.mode {
 		case looking:
 			args = append(args, b.sums[i].args()...)
 		case recovering, beginningAnew:
 			args = append(args, b.lost.args(i, limit, r)...)
+		case reporting:
+			args = append(args, b.report.args(limit, r)...)
 		}
 	}
 	serverTime := b.store.serverTimes(b.Budget)

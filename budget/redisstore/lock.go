@@ -3,21 +3,159 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
+// wholeBudget stands for a budget among the names of its limits, in scripts.
+const wholeBudget = "*"
+
+// lockName is how scripts name what is locked.
+func lockName(limit string) string {
+	if limit == "" {
+		return wholeBudget
+	}
+	return limit
+}
+
 // Lock implements budget.Store.
-func (s *Store) Lock(context.Context, budget.LockRequest) (budget.Locked, error) {
-	return budget.Locked{}, fmt.Errorf("redis store: %w: locks come with the next commits", budget.ErrStoreConfig)
+func (s *Store) Lock(ctx context.Context, l budget.LockRequest) (budget.Locked, error) {
+	a, err := s.lock(ctx, "lock", l.Budget, l.Now, "l", lockName(l.Limit), l.Until, l.After, l.Most, oneLine(l.Why), flagged(l.Force))
+	if err != nil {
+		return budget.Locked{}, err
+	}
+	return budget.Locked{
+		Now: earlierClock(a.now, l.Now), Until: numberAt(a.rest, 0), Since: numberAt(a.rest, 1), Why: text(a.rest, 2), Stood: numberAt(a.rest, 3) == 1,
+	}, nil
 }
 
 // Unlock implements budget.Store.
-func (s *Store) Unlock(context.Context, budget.UnlockRequest) (bool, error) {
-	return false, fmt.Errorf("redis store: %w: locks come with the next commits", budget.ErrStoreConfig)
+func (s *Store) Unlock(ctx context.Context, u budget.UnlockRequest) (bool, error) {
+	a, err := s.lock(ctx, "unlock", u.Budget, u.Now, "u", lockName(u.Limit))
+	return err == nil && numberAt(a.rest, 3) == 1, err
 }
 
-// Report implements budget.Store.
-func (s *Store) Report(context.Context, budget.Report) (budget.Drifted, error) {
-	return budget.Drifted{}, fmt.Errorf("redis store: %w: drift comes with the next commits", budget.ErrStoreConfig)
+// lock runs lock.lua; args come after the caller's clock.
+func (s *Store) lock(ctx context.Context, doing, name string, now int64, args ...any) (answer, error) {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	defer cancel()
+	for {
+		r := s.registry(name)
+		a, err := s.ask(ctx, doing, name, s.scripts.lock, s.keys(name, r), func(time.Time) []any {
+			return append([]any{r.sig, now}, args...)
+		})
+		switch {
+		case err != nil:
+			return answer{}, err
+		case a.status == statusDone && !lockRest(any(a.rest)):
+			return answer{}, s.strange(doing+" "+name, a.rest)
+		case a.status == statusDone:
+			return a, nil
+		case ctx.Err() != nil:
+			return answer{}, fmt.Errorf("%s %s in Redis: %w: out of time", doing, name, budget.ErrUnavailable)
+		}
+	}
+}
+
+// oneLine keeps a reason from ending its line.
+func oneLine(why string) string { return strings.ReplaceAll(why, "\n", " ") }
+
+// flagged is how scripts take yes and no.
+func flagged(yes bool) string {
+	if yes {
+		return "1"
+	}
+	return "0"
+}
+
+// isLocks is what m keeps of locks.
+func isLocks(v any) bool {
+	all, ok := v.(string)
+	for line := range strings.SplitSeq(all, "\n") {
+		_, fine := readLock(line)
+		ok = ok && (fine || line == "")
+	}
+	return ok
+}
+
+// readLock reads a line "limit until since why".
+func readLock(line string) (budget.LockView, bool) {
+	f := strings.SplitN(line, " ", 4)
+	if len(f) != 4 || f[0] == "" || !count(f[1]) || !count(f[2]) {
+		return budget.LockView{}, false
+	}
+	view := budget.LockView{Limit: f[0], Until: number(f[1]), Since: number(f[2]), Why: f[3]}
+	if view.Limit == wholeBudget {
+		view.Limit = ""
+	}
+	return view, true
+}
+
+// standing are the locks that stand at an instant.
+func standing(locks string, now int64) (views []budget.LockView) {
+	for line := range strings.SplitSeq(locks, "\n") {
+		if view, ok := readLock(line); ok && view.Until > now {
+			views = append(views, view)
+		}
+	}
+	slices.SortFunc(views, func(a, b budget.LockView) int { return strings.Compare(a.Limit, b.Limit) })
+	return views
+}
+
+// binding is a lock that refused an item.
+type binding struct {
+	limit int // −1: the whole budget
+	until int64
+	why   string
+}
+
+// readBinding reads lines "place until why", with 0 for the budget.
+func readBinding(lines string, limits int) (list []binding, ok bool) {
+	if lines == "" {
+		return nil, true
+	}
+	for line := range strings.SplitSeq(lines, "\n") {
+		f := strings.SplitN(line, " ", 3)
+		if len(f) != 3 || !within(0, int64(limits))(f[0]) || !count(f[1]) {
+			return nil, false
+		}
+		place, _ := strconv.Atoi(f[0])
+		list = append(list, binding{place - 1, number(f[1]), f[2]})
+	}
+	return list, true
+}
+
+// bindLocks makes a refusal that of the lock that ends last, where it ends no
+// earlier than the limits fit.
+func (b *batch) bindLocks(d *budget.Decision, lines string, used func(i int) int64) {
+	list, _ := readBinding(lines, len(b.Limits)) // checked with the reply
+	for _, lock := range list {
+		first := d.Limit < 0 && !d.Locked
+		if !first && lock.until <= d.RetryAt && (d.Locked || lock.until < d.RetryAt) {
+			continue
+		}
+		d.Limit, d.RetryAt, d.Remaining, d.Locked, d.Why = lock.limit, lock.until, 0, true, lock.why
+		if lock.limit >= 0 {
+			d.Remaining = b.Limits[lock.limit].Remaining(used(lock.limit))
+		}
+	}
+}
+
+// observed is the name of the limit at a place, from 1; one past the last stands
+// for a lock of the budget.
+func (b *batch) observed(place int) string {
+	switch {
+	case place == 0:
+		return ""
+	case place > len(b.Limits):
+		return budget.ObservedLock
+	}
+	return b.Limits[place-1].Name
 }

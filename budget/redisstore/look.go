@@ -83,7 +83,7 @@ func (b *batch) summed() bool {
 
 // view puts the script's looks into the caller's terms.
 func (b *batch) view() budget.View {
-	view := budget.View{Now: b.decided.Now, Limits: make([]budget.LimitView, len(b.Limits))}
+	view := budget.View{Now: b.decided.Now, Limits: make([]budget.LimitView, len(b.Limits)), Locks: standing(b.locks, b.seen)}
 	for i, seen := range b.looks {
 		v, limit := &view.Limits[i], b.Limits[i]
 		v.Used = numberAt(seen, 0)
@@ -94,7 +94,7 @@ func (b *batch) view() budget.View {
 			}
 			continue
 		}
-		v.Recovered = numberAt(seen, 5)
+		v.Recovered, v.Drift = numberAt(seen, 5), numberAt(seen, 6)
 		floor, least, some := numberAt(seen, 1), numberAt(seen, 2), b.sums[i].value
 		if least != 0 {
 			v.NextAt, v.NextAmount = limit.Window.Returns(least), some

@@ -19,6 +19,7 @@ const (
 	recovering
 	beginningAnew // recovering a ledger that is damaged
 	goingOn       // deciding what a run has left of a batch
+	reporting     // taking in an upstream's report
 )
 
 // recovery is a budget.Recovery on its way through as many script runs as it

@@ -104,9 +104,11 @@ var (
 	replyHead   = tuple(within(statusDone, statusLost), count)
 	formOfRest  = map[int64]form{statusAgain: tuple(), statusRegistry: tuple(isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple()}
 	finishRest  = tuple(within(int64(budget.Settled), int64(budget.FinishOverflow)), flag, count)
-	lookedAt    = tuple(count, integer, count, count, isText, count)
+	lockRest    = tuple(count, count, isText, flag)
+	lookedAt    = tuple(count, integer, count, count, isText, count, count)
 	lookedInto  = tuple(count, count, count) // a bucket
 	recoveredOf = tuple(count, isText)
+	reportedOf  = tuple(count, count, count)
 	jobFields   = tuple(isText, countOrNone, countOrNone, isText, isText, countOrNone, flag)
 )
 
@@ -117,12 +119,12 @@ func spentRest(operations int) form {
 	if operations >= 0 {
 		name = within(1, int64(operations))
 	}
-	return tuple(count, listOf(tuple(name, count, count, count)), isText)
+	return tuple(count, listOf(tuple(name, count, count, count, count)), isText)
 }
 
 // isAnswered reports whether charge.lua answered what the batch asks.
 func (b *batch) isAnswered(rest []any) bool {
-	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count))(any(rest)) {
+	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks)(any(rest)) {
 		return false
 	}
 	answers := lists(rest, 0)
@@ -158,6 +160,8 @@ func anything(any) bool { return true }
 // isLook holds what a look or a recovery tells of a limit.
 func (b *batch) isLook(w budget.Window, seen any) bool {
 	switch {
+	case b.mode == reporting:
+		return reportedOf(seen)
 	case b.mode != looking:
 		return recoveredOf(seen)
 	case w.Kind != budget.Bucket:
@@ -178,7 +182,7 @@ func (b *batch) isDecision(item budget.Item, answer []any) bool {
 	limits := int64(len(b.Limits))
 	const head = 6
 	if len(answer) != head+2*len(b.Limits) ||
-		!tuple(integer, flag, count, count, within(0, limits), isText)(any(answer[:head])) {
+		!tuple(integer, flag, count, count, within(0, limits+1), isText)(any(answer[:head])) {
 		return false
 	}
 	refusing := 0
@@ -201,9 +205,10 @@ func (b *batch) isDecision(item budget.Item, answer []any) bool {
 		charged := numberAt(answer, 3) > 0 || item.DryRun
 		return charged && numberAt(answer, 2) == item.Units
 	case int64(budget.Refused):
-		return refusing > 0
+		bound, ok := readBinding(text(answer, 5), len(b.Limits))
+		return ok && refusing+len(bound) > 0
 	case int64(budget.NeverFits):
-		return numberAt(answer, 4) > 0
+		return within(1, limits)(answer[4])
 	case int64(budget.Conflict), int64(budget.Late), int64(budget.Overflow), resultAgain, resultDamaged:
 		return true
 	}

@@ -29,14 +29,14 @@ func newScript(text string) script {
 }
 
 type scripts struct {
-	charge, finish, spent               script
+	charge, finish, lock, spent         script
 	accept, forget, probe, doctor       script
 	jobBegin, jobRead, jobRenew, jobEnd script
 }
 
 func newScripts(l lua.Scripts) scripts {
 	return scripts{
-		charge: newScript(l.Charge), finish: newScript(l.Finish), spent: newScript(l.Spent), accept: newScript(l.Accept), forget: newScript(l.Forget), probe: newScript(l.Probe), doctor: newScript(l.Doctor),
+		charge: newScript(l.Charge), finish: newScript(l.Finish), lock: newScript(l.Lock), spent: newScript(l.Spent), accept: newScript(l.Accept), forget: newScript(l.Forget), probe: newScript(l.Probe), doctor: newScript(l.Doctor),
 		jobBegin: newScript(l.JobBegin), jobRead: newScript(l.JobRead), jobRenew: newScript(l.JobRenew), jobEnd: newScript(l.JobEnd),
 	}
 }

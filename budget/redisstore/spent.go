@@ -53,6 +53,7 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 			sum.Units += numberAt(row, 1)
 			sum.Calls += numberAt(row, 2)
 			sum.Open += numberAt(row, 3)
+			sum.Observed += numberAt(row, 4)
 		}
 		if came = text(a.rest, 2); came == "" {
 			break

@@ -95,10 +95,10 @@ func (w *walker) episode(steps int) {
 			w.decide(limits)
 		case n < 90:
 			w.finish()
-		case n < 95:
+		case n < 93:
 			w.look(limits)
-		case n < 96:
-			w.lock(limits)
+		case n < 95:
+			w.locks(limits)
 		case n < 97:
 			w.report(limits)
 		case n < 98:

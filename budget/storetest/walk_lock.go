@@ -15,11 +15,19 @@ func (w *walker) limitName(limits []budget.Limit) string {
 	return limits[w.rng.IntN(len(limits))].Name
 }
 
-// lock locks on both, or unlocks.
-func (w *walker) lock(limits []budget.Limit) {
-	w.step++
+// locks locks, mostly something again that is locked by now, or unlocks it.
+func (w *walker) locks(limits []budget.Limit) {
 	name := w.limitName(limits)
-	if w.rng.IntN(3) == 0 {
+	w.lock(name, w.rng.IntN(8) == 0)
+	for w.rng.IntN(2) == 0 {
+		w.lock(name, w.rng.IntN(2) == 0)
+	}
+}
+
+// lock locks or unlocks on both.
+func (w *walker) lock(name string, unlock bool) {
+	w.step++
+	if unlock {
 		r := budget.UnlockRequest{Budget: w.budget, Now: w.caller(), Limit: name}
 		want, wantErr := w.model.Unlock(context.Background(), r)
 		got, gotErr := w.store.Unlock(context.Background(), r)

@@ -1,0 +1,72 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// report is a budget.Report on its way through as many script runs as it needs.
+type report struct{ budget.Report }
+
+// Report implements budget.Store. It brings the totals up to now as a decision on
+// nothing would.
+func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return budget.Drifted{}, err
+	}
+	defer cancel()
+	run := s.newBatch(ctx, budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, time.Now())
+	run.mode, run.report = reporting, &report{r}
+	for {
+		done, err := run.step(ctx)
+		switch {
+		case err != nil:
+			return budget.Drifted{}, err
+		case done:
+			return run.drifted(), nil
+		case ctx.Err() != nil:
+			return budget.Drifted{}, fmt.Errorf("report on %s in Redis: %w: out of time", r.Budget, budget.ErrUnavailable)
+		}
+	}
+}
+
+// drifted puts the script's answer into the caller's terms.
+func (b *batch) drifted() budget.Drifted {
+	answer := budget.Drifted{Now: b.decided.Now}
+	for i, limit := range b.Limits {
+		if limit.Name != b.report.Limit || i >= len(b.looks) {
+			continue
+		}
+		answer.Added, answer.Total = numberAt(b.looks[i], 0), numberAt(b.looks[i], 1)
+		if score := numberAt(b.looks[i], 2); score > 0 {
+			answer.Until = limit.Window.Returns(score)
+		}
+	}
+	return answer
+}
+
+// registry is what the ledger knows with the limit's pseudo-operation, and what is
+// added.
+func (r *report) registry(had registry, limits []budget.Limit) (registry, []string) {
+	for _, limit := range limits {
+		if limit.Name == r.Limit && limit.Window.Kind != budget.Bucket && limit.Window.Kind != budget.Concurrent {
+			return had.withNames([]string{budget.DriftOperation(limit.Name)})
+		}
+	}
+	return had, nil
+}
+
+// args are those of one limit.
+func (r *report) args(limit budget.Limit, known registry) []any {
+	if limit.Name != r.Limit {
+		return []any{0, -1, "0 0 0", 0, ""}
+	}
+	return []any{
+		r.At, r.Used, fmt.Sprintf("%d %d %d", r.Seen, r.Reset, r.After),
+		known.number(budget.DriftOperation(limit.Name)), budget.DriftID(limit.Name),
+	}
+}

@@ -1,0 +1,56 @@
+-- What an upstream counts of a limit and no charge explains, recorded. Comes after
+-- recover.lua.
+
+-- pseudoOf is how much of what a limit has used stands under its operations of a
+-- prefix that only pseudo-operations have.
+local function pseudoOf(l, prefix)
+  local sum, op = 0, 0
+  for name in string.gmatch(M.ops, '[^,]+') do
+    op = op + 1
+    if string.find(name, prefix, 1, true) == 1 then
+      for i = 1, #l.covered do
+        if l.covered[i] == op then sum = sum + row(l.win, op)[l.calls and 'calls' or 'units'] end
+      end
+    end
+  end
+  return sum
+end
+
+-- drift takes in a report on a limit: l.to is what the upstream counts, l.from the
+-- instant before which it did not look or 0, l.came "what the limit had used then,
+-- reset or 0, for how long past later or 0". It returns what was added, all that
+-- stands, and its score.
+local function drift(l, later)
+  local seen, reset, after = string.match(l.came, '^(%d+) (%d+) (%d+)$')
+  seen, reset, after = tonumber(seen), tonumber(reset), tonumber(after)
+  local now, at = M.last, l.from
+  if at == 0 then at = now end
+  if l.meter then
+    local add = drain(l.meter, l.to, 0, now - math.min(at, now)) - levelAt(l.meter, now)
+    if add <= 0 then return 0, 0, 0 end
+    pour(l.meter, add, 0, now)
+    return add, add, 0
+  end
+  local w = l.win
+  if w.len == 0 then return 0, 0, 0 end
+  local cut = cutOf(w)
+  local old = parse(redis.call('HGET', keyE, l.id))
+  local had = old and old.score > cut and (l.calls and old.asked or old.units) or 0
+  local function stands() return 0, had, had > 0 and old.score or 0 end
+  if reset == 0 and after > 0 then reset = later + after end
+  local from = w.adv + 1
+  if not w.len then from = now >= w.p1 and w.p1 or w.p0 end
+  local missing = l.to - math.max(used(l), seen)
+  if at < from or reset ~= 0 and reset <= now or missing <= 0 then return stands() end
+  local score = now
+  if not w.len then
+    score = w.adv + 1
+  elseif reset ~= 0 then
+    score = math.min(now, reset - w.len)
+  end
+  score = math.max(score, M.gone + 1, horizon(now) + 1)
+  if score <= cut then return stands() end
+  if had > 0 then score = math.max(score, old.score) end
+  record(l, old, missing + had, score)
+  return missing, missing + had, score
+end

@@ -1,0 +1,54 @@
+-- The locks of a budget and of its limits, and what observe mode leaves of them.
+-- Comes within ledger.lua's scope, before load.
+
+local locks = {} -- by the limit's name, * for the budget: {name, till, since, why}
+
+local function loadLocks()
+  for line in string.gmatch(M.locks, '[^\n]+') do
+    local name, till, since, why = string.match(line, '^(%S+) (%d+) (%d+) (.*)$')
+    locks[name] = {name = name, till = tonumber(till), since = tonumber(since), why = why}
+  end
+end
+
+-- packLocks writes those that stand at now.
+local function packLocks(now)
+  local lines = {}
+  for name, k in pairs(locks) do
+    if k.till > now then lines[#lines + 1] = table.concat({name, int(k.till), int(k.since), k.why}, ' ') end
+  end
+  table.sort(lines)
+  M.locks = table.concat(lines, '\n')
+end
+
+-- lockOn is the lock that stands on a name, or nil.
+local function lockOn(name)
+  local k = locks[name]
+  return k and k.till > M.last and k or nil
+end
+
+-- locksLongest is how long past now the ledger is of use for its locks.
+local function locksLongest(longest)
+  for _, k in pairs(locks) do longest = math.max(longest, k.till - M.last) end
+  return longest
+end
+
+-- askLocks adds to closed the locks that refuse an item, and returns what only
+-- observes, limits or all of the budget: a lock comes before what does not fit.
+local function askLocks(limits, item, all, closed, observed)
+  local seen, k = 0, lockOn('*')
+  if k and all then
+    seen = #limits + 1
+  elseif k then
+    closed[1] = '0 ' .. int(k.till) .. ' ' .. k.why
+  end
+  for i = 1, #limits do
+    k = nil
+    if item.bound[i] then k = lockOn(limits[i].name) end
+    if k and not limits[i].observe then
+      closed[#closed + 1] = i .. ' ' .. int(k.till) .. ' ' .. k.why
+    elseif k and seen == 0 then
+      seen = i
+    end
+  end
+  return seen > 0 and seen or observed
+end
