@@ -176,8 +176,12 @@ func (c *Config) Spec(budget string) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
+	limits := slices.Clone(u.Limits)
+	for i := range limits {
+		limits[i].Observe = limits[i].Observe || u.Observe
+	}
 	return Spec{
-		Name: budget, Limits: u.Limits, Costs: u.Costs, Unknown: u.Unknown,
+		Name: budget, Limits: limits, Costs: u.Costs, Unknown: u.Unknown,
 		OnStoreError: u.OnStoreError, Timeout: c.Store.Timeout,
 		Observe: u.Observe, Feedback: u.Feedback,
 	}, nil

@@ -15,9 +15,12 @@ func (c *Config) readLimit(node Node, u Upstream) (Limit, bool) {
 		node.List() // notes it
 		return Limit{}, false
 	}
-	t := node.Table("quota", "headroom", "limit", "counts", "operations", "per",
+	t := node.Table("mode", "quota", "headroom", "limit", "counts", "operations", "per",
 		"window", "precision", "calendar", "timezone", "starts", "guard", "refill", "concurrent")
-	limit := Limit{Name: node.Key(), Counts: CountUnits}
+	limit := Limit{Name: node.Key(), Counts: CountUnits, Observe: readMode(t["mode"])}
+	if t["mode"].Exists() && u.Observe && !limit.Observe {
+		t["mode"].Warn("mode = %s does not hold: upstream %s observes, and so do all its limits", t["mode"].show(), u.Name)
+	}
 	if counts, ok := t["counts"].OneOf(string(CountUnits), string(CountCalls)); ok {
 		limit.Counts = Counts(counts)
 	}

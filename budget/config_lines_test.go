@@ -83,6 +83,31 @@ func (w *writer) limit(name string) {
 	}
 }
 
+// refusal is a rule on what a refusal means.
+func (w *writer) refusal(name string) {
+	w.noise()
+	w.line("[upstream.ads.refusal.%s]", w.quoted(name))
+	w.key("means", `"exhausted"`)
+	w.key("status", []string{"429", "[403, 429]", "[\n  403,\n  429,\n]"}[w.rng.IntN(3)])
+	w.key("header", `{ "x-remaining" = "0" }`)
+	w.key("text", w.texts("per day", "daily"))
+	w.key("limit", `"all"`)
+	w.key("reset", []string{
+		`{ header = "retry-after" }`,
+		`[{ header = "retry-after" }, { json = "error.reset", as = "epoch" }]`,
+		"[\n  { header = \"retry-after\" },\n  { json = \"error.reset\", as = \"epoch\" }, # two\n]",
+	}[w.rng.IntN(3)])
+}
+
+// report is a rule on where the remainder stands.
+func (w *writer) report(name string) {
+	w.noise()
+	w.line("[upstream.ads.report.%s]", w.quoted(name))
+	w.key("limit", `"all"`)
+	w.key("remaining", `{ header = "x-remaining" }`)
+	w.key("reset", `{ header = "x-reset", as = "epoch" }`)
+}
+
 // document writes a configuration that is right but for one key.
 func (w *writer) document() string {
 	w.noise()
@@ -92,6 +117,12 @@ func (w *writer) document() string {
 	w.line("[store]")
 	w.key("url", `"sqlite:q.db"`)
 	w.key("hosts", "2")
+	for i := range w.rng.IntN(3) {
+		w.refusal(fmt.Sprint("r", i))
+	}
+	if w.chance(2) {
+		w.report("all")
+	}
 	w.line("[upstream.ads]")
 	w.key("unknown_operation", `"refuse"`)
 	w.noise()

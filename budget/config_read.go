@@ -83,7 +83,8 @@ func (c *Config) readUpstream(node Node) Upstream {
 		node.List() // notes it
 		return u
 	}
-	t := node.Table("unknown_operation", "on_store_error", "costs", "limit", "credential")
+	t := node.Table("mode", "unknown_operation", "on_store_error", "costs", "limit", "free_statuses", "refusal", "report", "credential")
+	u.Observe = readMode(t["mode"])
 	u.OnStoreError = t["on_store_error"].Policy()
 	u.Unknown = readUnknown(t["unknown_operation"])
 	costs := readCosts(t["costs"], &u)
@@ -99,6 +100,11 @@ func (c *Config) readUpstream(node Node) Upstream {
 	if missing(t["limit"]) {
 		node.Fail("upstream %s has no limit: write [upstream.%s.limit.NAME] with a quota and a window", u.Name, u.Name)
 	}
+	feedback := feedbackReader{upstream: &u}
+	for _, l := range tables {
+		feedback.names = append(feedback.names, l.Key())
+	}
+	feedback.read(t)
 	u.checkCosts(costs, t["limit"].IsTable() && len(u.Limits) == len(tables))
 	u.checkUnknown(t["unknown_operation"])
 	for _, credential := range t["credential"].List() {
@@ -110,6 +116,9 @@ func (c *Config) readUpstream(node Node) Upstream {
 	c.warnOpen(t["on_store_error"], u)
 	for _, cost := range costs {
 		c.warnOpen(cost, u)
+	}
+	if u.Observe {
+		t["mode"].Warn("mode = \"observe\": nothing is refused; what would have been is marked")
 	}
 	if allLimits := len(u.Limits) == len(tables); allLimits {
 		u.warnLimits(tables)
@@ -168,16 +177,20 @@ func readUnknown(node Node) Unknown {
 // readCosts fills in the upstream's prices and returns their nodes.
 func readCosts(node Node, u *Upstream) []Node {
 	list := node.List()
+	patterns := newMatcher()
 	for _, cost := range list {
 		checkName(cost, "operation")
 		var price Cost
 		if cost.IsTable() {
-			t := cost.Table("units", "on_store_error")
+			t := cost.Table("units", "on_store_error", "match", "once", "actual")
 			if !t["units"].Exists() {
 				cost.Fail("operation %q has no units: write units = 1", cost.Key())
 			}
 			price.Units, _ = t["units"].Units(0)
 			price.OnStoreError = t["on_store_error"].Policy()
+			price.Match = patterns.read(t["match"], cost.Key())
+			price.Once = readOnce(t["once"])
+			price.Actual = readSources(t["actual"], actuals)
 		} else {
 			price.Units, _ = cost.Units(0)
 		}
@@ -199,7 +212,11 @@ func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 				continue
 			}
 			covered = covered || limit.Window.Kind != Concurrent
-			if limit.Amount(units) > limit.Limit {
+			switch above := limit.Amount(units) > limit.Limit; {
+			case above && (u.Observe || limit.Observe):
+				cost.Warn("operation %q costs %d, more than limit %s allows (%d): it observes; once it does not, such a call could never be made",
+					cost.Key(), units, limit.Name, limit.Limit)
+			case above:
 				cost.Fail("operation %q costs %d, more than limit %s allows (%d): it could never be called; raise the limit or lower the cost",
 					cost.Key(), units, limit.Name, limit.Limit)
 			}
@@ -223,7 +240,7 @@ func (u *Upstream) onlyOpen(operation string) string {
 // checkUnknown finds a price for unknown operations that no call could pay.
 func (u *Upstream) checkUnknown(node Node) {
 	for _, limit := range u.Limits {
-		if u.Unknown.Allowed && limit.CoversAll() && limit.Amount(u.Unknown.Units) > limit.Limit {
+		if u.Unknown.Allowed && limit.CoversAll() && !u.Observe && !limit.Observe && limit.Amount(u.Unknown.Units) > limit.Limit {
 			node.Fail("unknown_operation = %d is more than limit %s allows (%d): such a call could never be made; raise the limit, lower the units, or write \"refuse\"",
 				u.Unknown.Units, limit.Name, limit.Limit)
 		}

@@ -50,7 +50,7 @@ func (u *Upstream) hasCalendar(length string) bool {
 
 // neverBinds reports whether another limit refuses whatever this one would.
 func (l Limit) neverBinds(other Limit) bool {
-	if l.Name == other.Name || l.Counts != other.Counts || l.PerOperation != other.PerOperation || l.Window.Kind != other.Window.Kind ||
+	if l.Name == other.Name || other.Observe && !l.Observe || l.Counts != other.Counts || l.PerOperation != other.PerOperation || l.Window.Kind != other.Window.Kind ||
 		!slices.Equal(l.Operations, other.Operations) || l.Window.Key() != other.Window.Key() || l.Window.Refill != other.Window.Refill {
 		return false
 	}

@@ -23,6 +23,9 @@ type Node struct {
 	prim  toml.Primitive
 	value any
 	line  int
+	// The parser does not tell the elements of an array apart: what stands in one
+	// has the array's line.
+	inArray bool
 }
 
 // document is one parsed file and what was found wrong with it.
@@ -135,7 +138,11 @@ func (n Node) children() []Node {
 	}
 	list := make([]Node, 0, len(prims))
 	for key, prim := range prims {
-		list = append(list, n.doc.node(n.path, key, prim))
+		child := n.doc.node(n.path, key, prim)
+		if n.inArray || key == "" { // of which the parser tells no line
+			child.line, child.inArray = n.line, n.inArray
+		}
+		list = append(list, child)
 	}
 	sort.Slice(list, func(i, j int) bool {
 		return list[i].line < list[j].line || list[i].line == list[j].line && list[i].key < list[j].key
@@ -268,28 +275,6 @@ func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	return d, true
-}
-
-// Texts reads an array of strings.
-func (n Node) Texts() ([]string, bool) {
-	if !n.Exists() {
-		return nil, false
-	}
-	items, ok := n.value.([]any)
-	if !ok {
-		n.Fail("%s is %s: write an array of texts, [\"…\", \"…\"]", n.key, n.typeName())
-		return nil, false
-	}
-	list := make([]string, 0, len(items))
-	for _, item := range items {
-		s, isText := item.(string)
-		if !isText {
-			n.Fail("%s holds %v: write an array of texts, [\"…\", \"…\"]", n.key, item)
-			return nil, false
-		}
-		list = append(list, s)
-	}
-	return list, true
 }
 
 // Policy reads an on_store_error.

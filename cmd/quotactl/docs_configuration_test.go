@@ -44,8 +44,15 @@ zzzzzz = 1
 zzzzzz = 1
 [upstream.ads.costs]
 "get" = { units = 1, zzzzzz = 1 }
+"once" = { units = 1, once = { zzzzzz = 1 } }
 [upstream.ads.limit.day]
 zzzzzz = 1
+[upstream.ads.refusal.spent]
+zzzzzz = 1
+[upstream.ads.report.day]
+zzzzzz = 1
+[upstream.ads.report.hour]
+remaining = { zzzzzz = 1 }
 [upstream.ads.credential.eu]
 zzzzzz = 1
 [job.pull]
@@ -54,8 +61,8 @@ zzzzzz = 1
 zzzzzz = 1
 `))
 	offers := regexp.MustCompile(`unknown key "zzzzzz": use one of ([a-z_, ]+)`).FindAllStringSubmatch(stdout, -1)
-	if len(offers) != 8 {
-		t.Fatalf("%d tables were offered keys, want 8:\n%s", len(offers), stdout)
+	if len(offers) != 12 {
+		t.Fatalf("%d tables were offered keys, want 12:\n%s", len(offers), stdout)
 	}
 	tables := []string{"store", "upstream", "job", "units"} // told as headings, or as a cost
 	for _, offer := range offers {

@@ -1,0 +1,200 @@
+package budget
+
+import (
+	"slices"
+	"time"
+)
+
+// How long a refusal may lock where no reset is stated or computed.
+const (
+	minLock     = time.Second
+	maxLock     = 31 * 24 * time.Hour
+	defaultLock = time.Minute
+)
+
+// The statuses that a response may have.
+const (
+	minStatus = 100
+	maxStatus = 599
+)
+
+// readMode reads mode; true for "observe".
+func readMode(node Node) bool {
+	mode, _ := node.OneOf("enforce", "observe")
+	return mode == "observe"
+}
+
+// feedbackReader reads what an upstream's responses say. Its limits are those
+// that could be read, names those of all.
+type feedbackReader struct {
+	upstream *Upstream
+	names    []string
+}
+
+// read reads the tables of an upstream into its Feedback.
+func (f *feedbackReader) read(t map[string]Node) {
+	f.upstream.Feedback.Free = readStatuses(t["free_statuses"])
+	var nodes []Node
+	for _, node := range t["refusal"].List() {
+		before := len(node.doc.errors)
+		if rule := f.readRefusal(node); len(node.doc.errors) == before {
+			f.upstream.Feedback.Refusals = append(f.upstream.Feedback.Refusals, rule)
+			nodes = append(nodes, node)
+		}
+	}
+	warnRefusals(f.upstream, nodes)
+	for _, node := range t["report"].List() {
+		before := len(node.doc.errors)
+		if rule := f.readReport(node); len(node.doc.errors) == before {
+			f.upstream.Feedback.Reports = append(f.upstream.Feedback.Reports, rule)
+		}
+	}
+}
+
+// readRefusal reads one rule; its faults are noted.
+func (f *feedbackReader) readRefusal(node Node) RefusalRule {
+	r := RefusalRule{Name: node.Key()}
+	checkName(node, "refusal")
+	if !node.IsTable() {
+		node.List() // notes it
+		return r
+	}
+	t := node.Table("means", "status", "header", "json", "text", "operations", "limit", "reset", "lock", "free")
+	means, ok := t["means"].OneOf(string(Exhausted), string(Throttled), string(Overloaded))
+	if r.Means = Meaning(means); !t["means"].Exists() {
+		node.Fail("refusal %s does not say what it means: write means = %s", r.Name, quoteList([]string{string(Exhausted), string(Throttled), string(Overloaded)}))
+	}
+	r.Condition = f.readCondition(t)
+	if !t["status"].Exists() && !t["header"].Exists() && !t["json"].Exists() && !t["text"].Exists() {
+		node.Fail("refusal %s looks at nothing, so that it would fit every response: write status, header, json or text", r.Name)
+	}
+	r.Limit = f.readLimitName(t["limit"])
+	r.Reset = readSources(t["reset"], resets)
+	r.Free, _ = t["free"].Bool()
+	r.Lock = defaultLock
+	if lock, isSpan := t["lock"].Duration(minLock, maxLock); isSpan {
+		r.Lock = lock
+	}
+	if ok && r.Means == Overloaded {
+		r.Lock = 0
+		for _, key := range []string{"limit", "reset", "lock"} {
+			if t[key].Exists() {
+				t[key].Fail("%s belongs to what is exhausted or throttled: means = %q locks nothing; take it out", key, Overloaded)
+			}
+		}
+	}
+	if r.Means == Exhausted && !t["reset"].Exists() && !t["lock"].Exists() && t["limit"].Exists() == (r.Limit != "") && !f.isCalendar(r.Limit) {
+		node.Warn("refusal %s states no reset and names no limit with a calendar: it locks for %s at a time; write reset, limit or lock", r.Name, SpanText(defaultLock))
+	}
+	return r
+}
+
+// readReport reads one rule; its faults are noted.
+func (f *feedbackReader) readReport(node Node) ReportRule {
+	r := ReportRule{Name: node.Key()}
+	checkName(node, "report")
+	if !node.IsTable() {
+		node.List() // notes it
+		return r
+	}
+	t := node.Table("limit", "status", "header", "json", "text", "operations", "remaining", "used", "reset")
+	r.Condition = f.readCondition(t)
+	r.Limit = f.readLimitName(t["limit"])
+	switch limit, known := f.limit(r.Limit); {
+	case !t["limit"].Exists():
+		node.Fail("report %s names no limit: write limit = \"…\"", r.Name)
+	case known && limit.Window.Kind == Concurrent:
+		t["limit"].Fail("limit %s counts open reservations, of which no upstream reports how many are left: name another", limit.Name)
+	case known && limit.Quota == 0:
+		t["limit"].Fail("limit %s has no quota, with which what is reported is compared: write its quota, with headroom, instead of a limit of its own", limit.Name)
+	}
+	switch {
+	case t["remaining"].Exists() && t["used"].Exists():
+		t["used"].Fail("remaining and used are both given: keep one")
+	case !t["remaining"].Exists() && !t["used"].Exists():
+		node.Fail("report %s tells nothing: write remaining = { header = \"…\" }, or used", r.Name)
+	}
+	r.Remaining = readSource(t["remaining"], amounts)
+	r.Used = readSource(t["used"], amounts)
+	if r.Used != nil && r.Used.As == AsRateLimit {
+		t["used"].Fail("as = %q tells what remains: write remaining instead of used", AsRateLimit)
+	}
+	r.Reset = readSource(t["reset"], resets)
+	return r
+}
+
+// readCondition reads what tells a response from others.
+func (f *feedbackReader) readCondition(t map[string]Node) Condition {
+	c := Condition{Operations: readOperations(t["operations"], *f.upstream), Status: readStatuses(t["status"])}
+	c.Header = readValues(t["header"], func(node Node) bool {
+		if headerName.MatchString(node.Key()) {
+			return true
+		}
+		node.Fail("header: %q is no header's name: write one such as \"x-ratelimit-remaining\"", node.Key())
+		return false
+	})
+	c.JSON = readValues(t["json"], func(node Node) bool {
+		if isPath(node.Key()) {
+			return true
+		}
+		node.Fail("json: %q is no path: write names and numbers joined by dots, such as \"error.errors.#.reason\"", node.Key())
+		return false
+	})
+	c.Text, _ = t["text"].SomeTexts()
+	return c
+}
+
+// readValues reads a table of texts by keys that must be right.
+func readValues(node Node, checkKey func(Node) bool) map[string][]string {
+	if !node.Exists() {
+		return nil
+	}
+	list := node.List()
+	if node.IsTable() && len(list) == 0 {
+		node.Fail("%s is empty: write { \"…\" = \"…\" }, or take it out", node.Key())
+	}
+	values := map[string][]string{}
+	for _, child := range list {
+		texts, ok := child.SomeTexts()
+		if checkKey(child) && ok {
+			values[child.Key()] = texts
+		}
+	}
+	return values
+}
+
+// readStatuses reads one status or several.
+func readStatuses(node Node) []int {
+	numbers, _ := node.SomeNumbers(minStatus, maxStatus)
+	var statuses []int
+	for _, n := range numbers {
+		statuses = append(statuses, int(n))
+	}
+	return statuses
+}
+
+// readLimitName reads the name of a limit that there is.
+func (f *feedbackReader) readLimitName(node Node) string {
+	name, ok := node.Text()
+	if ok && len(f.names) > 0 && !slices.Contains(f.names, name) {
+		node.Fail("limit = %q: upstream %s has no such limit; use %s%s", name, f.upstream.Name, quoteList(f.names), DidYouMean(name, slices.Clone(f.names)))
+		return ""
+	}
+	return name
+}
+
+// limit is a limit by its name; false where it could not be read.
+func (f *feedbackReader) limit(name string) (Limit, bool) {
+	i := slices.IndexFunc(f.upstream.Limits, func(l Limit) bool { return l.Name == name })
+	if i < 0 {
+		return Limit{}, false
+	}
+	return f.upstream.Limits[i], true
+}
+
+// isCalendar reports whether a limit has a calendar, of which the next reset is
+// computed, or could not be read.
+func (f *feedbackReader) isCalendar(name string) bool {
+	limit, known := f.limit(name)
+	return name != "" && (!known || limit.Window.Kind == CalendarKind)
+}

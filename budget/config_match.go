@@ -1,0 +1,112 @@
+package budget
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// matcher takes up the patterns of an upstream's operations. It has them
+// registered as package budgethttp will, so that it finds what is wrong with
+// them at load.
+type matcher struct {
+	mux   *http.ServeMux
+	taken []Route
+}
+
+func newMatcher() *matcher { return &matcher{mux: http.NewServeMux()} }
+
+// read reads an operation's match.
+func (m *matcher) read(node Node, operation string) []string {
+	patterns, _ := node.SomeTexts()
+	for _, pattern := range patterns {
+		fault := checkPattern(pattern)
+		if fault == "" {
+			fault = m.add(Route{Pattern: pattern, Operation: operation})
+		}
+		if fault != "" {
+			node.Fail("match%s: %s", showPattern(pattern), fault)
+		}
+	}
+	return patterns
+}
+
+// add registers a pattern; the answer is what it conflicts with.
+func (m *matcher) add(route Route) string {
+	if register(m.mux, route.Pattern) == "" {
+		m.taken = append(m.taken, route)
+		return ""
+	}
+	for _, other := range m.taken {
+		if other.Pattern == route.Pattern {
+			return fmt.Sprintf("operation %q has it already; keep one", other.Operation)
+		}
+		pair := http.NewServeMux()
+		if register(pair, other.Pattern) == "" && register(pair, route.Pattern) != "" {
+			return fmt.Sprintf("there are requests that fit %q of operation %q too, and neither is the more specific; narrow one of them, or take it out", other.Pattern, other.Operation)
+		}
+	}
+	return "it conflicts with the patterns before it; narrow it, or take it out"
+}
+
+// register registers a pattern; the answer is why the mux refuses it, and
+// nothing where it does not.
+func register(mux *http.ServeMux, pattern string) (refused string) {
+	defer func() {
+		if p := recover(); p != nil {
+			refused = fmt.Sprint(p)
+			if _, reason, cut := strings.Cut(refused, `: at offset `); cut {
+				_, refused, _ = strings.Cut(reason, ": ")
+			}
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return ""
+}
+
+// checkPattern finds what the mux would take and no request would ever fit, or
+// requests that are not the upstream's would.
+func checkPattern(pattern string) string {
+	method, rest, cut := strings.Cut(strings.ReplaceAll(pattern, "\t", " "), " ")
+	if !cut {
+		method, rest = "", pattern
+	}
+	host, _, _ := strings.Cut(strings.TrimLeft(rest, " "), "/")
+	afterAddress := host[strings.LastIndexByte(host, ']')+1:] // "[::1]" is one
+	switch {
+	case strings.Contains(pattern, "://"):
+		return "it names a scheme: begin it with the host, such as \"www.example.com/v1/\""
+	case strings.Contains(host, "@"):
+		return "it holds a user: take it out, the secret is named in [upstream.NAME.credential.LABEL]"
+	case strings.ContainsAny(pattern, "?#"):
+		return "it holds a query: only method, host and path are looked at; take it out"
+	case host == "":
+		return "it names no host, so that requests to any host would be charged; write \"www.example.com/v1/\""
+	case strings.ContainsAny(host, "{*"):
+		return "its host has a wildcard, which only a path may have: name each host"
+	case method != strings.ToUpper(method):
+		return "its method is in small letters and fits no request; write it in capitals"
+	case host != strings.ToLower(host):
+		return "its host is in capitals; write it in small letters"
+	case strings.Count(afterAddress, ":") == 1:
+		return "its host has a port: ports are not looked at; take it out"
+	}
+	// A path that no request has is refused only beside a method.
+	alone := pattern
+	if method == "" {
+		alone = "GET " + pattern
+	}
+	if reason := register(http.NewServeMux(), alone); reason != "" {
+		return fmt.Sprintf("it is no pattern: %s; write \"GET www.example.com/v1/items/{id}\", where method and wildcards may be left out", reason)
+	}
+	return ""
+}
+
+// showPattern is a pattern as a message may show it: a whole address, which may
+// hold a secret, is not shown.
+func showPattern(pattern string) string {
+	if strings.ContainsAny(pattern, "?#@") || strings.Contains(pattern, "://") {
+		return ""
+	}
+	return fmt.Sprintf(" = %q", pattern)
+}

@@ -1,0 +1,64 @@
+package budget
+
+import (
+	"slices"
+	"strings"
+)
+
+// warnRefusals notes rules that never come to bear, as an earlier one fits all
+// that they fit; nodes are the tables of the upstream's refusals.
+func warnRefusals(u *Upstream, nodes []Node) {
+	rules := u.Feedback.Refusals
+	for i, rule := range rules {
+		for _, earlier := range rules[:i] {
+			if earlier.fitsAllOf(rule.Condition) {
+				nodes[i].Warn("refusal %s never comes to bear: refusal %s stands before it and fits all that it fits; put it first, or take it out", rule.Name, earlier.Name)
+				break
+			}
+		}
+	}
+}
+
+// fitsAllOf reports whether c plainly fits each response that other fits.
+func (c Condition) fitsAllOf(other Condition) bool {
+	if len(c.Operations) > 0 && !slices.Equal(c.Operations, other.Operations) {
+		return false
+	}
+	if len(c.Status) > 0 && (len(other.Status) == 0 || !subset(other.Status, c.Status)) {
+		return false
+	}
+	if !holdsAllOf(lowerAll(c.Header), lowerAll(other.Header)) || !holdsAllOf(c.JSON, other.JSON) {
+		return false
+	}
+	return len(c.Text) == 0 || len(other.Text) > 0 && !slices.ContainsFunc(other.Text, func(text string) bool {
+		return !slices.ContainsFunc(c.Text, func(part string) bool {
+			return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+		})
+	})
+}
+
+// holdsAllOf reports whether what has the values of other has those of c.
+func holdsAllOf(c, other map[string][]string) bool {
+	for key, values := range c {
+		theirs, ok := other[key]
+		if !ok || !slices.Contains(values, "*") && !subset(theirs, values) {
+			return false
+		}
+	}
+	return true
+}
+
+// lowerAll is the map with letter case put aside.
+func lowerAll(m map[string][]string) map[string][]string {
+	low := make(map[string][]string, len(m))
+	for key, values := range m {
+		for _, value := range values {
+			low[strings.ToLower(key)] = append(low[strings.ToLower(key)], strings.ToLower(value))
+		}
+	}
+	return low
+}
+
+func subset[T comparable](part, whole []T) bool {
+	return !slices.ContainsFunc(part, func(x T) bool { return !slices.Contains(whole, x) })
+}

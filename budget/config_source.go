@@ -1,0 +1,166 @@
+package budget
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// headerName is what a header may be called.
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// encodings are those that a value may have, and the one that it has where none
+// is given; empty: it must be given.
+type encodings struct {
+	all       []Encoding
+	otherwise Encoding
+}
+
+// What values are read for.
+var (
+	amounts = encodings{[]Encoding{AsNumber, AsRateLimit}, AsNumber}
+	actuals = encodings{[]Encoding{AsNumber}, AsNumber}
+	resets  = encodings{[]Encoding{
+		AsEpoch, AsEpochMilli, AsSeconds, AsMinutes, AsDuration, AsRFC3339, AsHTTPDate, AsRetryAfter, AsRateLimit,
+	}, ""}
+)
+
+// readSources reads one place of a value or several.
+func readSources(node Node, may encodings) []Source {
+	list := node.Elements()
+	if node.Exists() && len(list) == 0 {
+		node.Fail("%s is empty: write where the value stands, or take it out", node.Key())
+	}
+	var sources []Source
+	for _, one := range list {
+		if source := readSource(one, may); source != nil {
+			sources = append(sources, *source)
+		}
+	}
+	return sources
+}
+
+// readSource reads where a value stands; nil when there is none, or something is
+// wrong with it.
+func readSource(node Node, may encodings) *Source {
+	if !node.Exists() {
+		return nil
+	}
+	before := len(node.doc.errors)
+	if !node.IsTable() {
+		node.Fail("%s says where the value stands: write { header = \"…\" } or { json = \"…\" }", node.Key())
+		return nil
+	}
+	t := node.Table("header", "json", "as", "item")
+	var s Source
+	switch {
+	case t["header"].Exists() && t["json"].Exists():
+		node.Fail("%s stands in a header and in the body: keep one of header and json", node.Key())
+	case !t["header"].Exists() && !t["json"].Exists():
+		node.Fail("%s stands nowhere: write { header = \"…\" } or { json = \"…\" }", node.Key())
+	}
+	s.Header = readHeaderName(t["header"])
+	s.JSON = readPath(t["json"])
+	s.readEncoding(node, t["as"], may)
+	if len(node.doc.errors) == before {
+		s.readItem(t["item"])
+	}
+	if len(node.doc.errors) > before {
+		return nil
+	}
+	return &s
+}
+
+// readEncoding reads as.
+func (s *Source) readEncoding(source, node Node, may encodings) {
+	choices := make([]string, len(may.all))
+	for i, e := range may.all {
+		choices[i] = string(e)
+	}
+	s.As = may.otherwise
+	switch as, ok := node.OneOf(choices...); {
+	case ok:
+		s.As = Encoding(as)
+	case node.Exists() || s.As != "":
+	case strings.EqualFold(s.Header, "Retry-After"):
+		s.As = AsRetryAfter
+	default:
+		source.Fail("%s does not say how it is written, which is never guessed: add as = %s", source.Key(), quoteList(choices))
+	}
+	if s.As == AsRateLimit && s.JSON != "" {
+		node.Fail("as = %q is a header's encoding: write header = \"RateLimit\" instead of json", s.As)
+	}
+}
+
+// readItem reads which value of several is meant.
+func (s *Source) readItem(node Node) {
+	switch {
+	case !node.Exists():
+	case s.As == AsRateLimit && !node.IsText():
+		node.Fail("item is %s: of as = %q it is a policy's name, in quotes", node.typeName(), s.As)
+	case s.As == AsRateLimit:
+		s.Item, _ = filled(node)
+	case s.JSON != "":
+		node.Fail("item belongs to a header: name the element in the path, such as json = \"usage.1\"")
+	case s.As == AsRetryAfter || s.As == AsHTTPDate:
+		node.Fail("item makes no sense with as = %q, whose comma is a date's: take it out", s.As)
+	default:
+		if n, ok := node.Number(1, 100); ok {
+			s.Item = strconv.FormatInt(n, 10)
+		}
+	}
+}
+
+// readHeaderName reads the name of a header. What is none is not shown: it may
+// be a secret.
+func readHeaderName(node Node) string {
+	name, ok := node.Text()
+	if ok && !headerName.MatchString(name) {
+		node.Fail("header is no header's name: write one such as \"x-ratelimit-remaining\"")
+		return ""
+	}
+	return name
+}
+
+// readPath reads a path into a JSON body.
+func readPath(node Node) string {
+	path, ok := node.Text()
+	if ok && !isPath(path) {
+		node.Fail("json = %q is no path: write names and numbers joined by dots, such as \"error.errors.#.reason\"", path)
+		return ""
+	}
+	return path
+}
+
+// isPath reports whether a path can lead anywhere: it has no empty part. What
+// stands in a query, #(…), may hold dots.
+func isPath(path string) bool {
+	if path == "" || path != strings.TrimSpace(path) || strings.HasPrefix(path, ".") || strings.HasSuffix(path, ".") {
+		return false
+	}
+	return strings.Contains(path, "(") || !strings.Contains(path, "..")
+}
+
+// readOnce reads what makes several requests one charge.
+func readOnce(node Node) *Key {
+	if !node.Exists() {
+		return nil
+	}
+	if !node.IsTable() {
+		node.Fail("once says what tells uploads or sessions apart: write { query = \"upload_id\" } or { header = \"…\" }")
+		return nil
+	}
+	t := node.Table("query", "header")
+	switch {
+	case t["query"].Exists() && t["header"].Exists():
+		node.Fail("once stands in query and header: keep one")
+	case !t["query"].Exists() && !t["header"].Exists():
+		node.Fail("once stands nowhere: write { query = \"upload_id\" } or { header = \"…\" }")
+	}
+	query, _ := filled(t["query"])
+	key := Key{Query: query, Header: readHeaderName(t["header"])}
+	if key == (Key{}) {
+		return nil
+	}
+	return &key
+}
