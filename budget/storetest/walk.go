@@ -100,7 +100,9 @@ func (w *walker) episode(steps int) {
 		case n < 95:
 			w.locks(limits)
 		case n < 97:
-			w.report(limits)
+			for range 4 {
+				w.report(limits)
+			}
 		case n < 98:
 			w.acceptClock()
 		case n < 99 || w.rng.IntN(4) > 0:
