@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -223,23 +224,29 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 		return d.replay(item, old), true, nil
 	}
 	for i, v := range d.limits {
-		if !item.Recorded && v.limit.Checks(item) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
+		if !item.Recorded && !v.limit.Observe && v.limit.Checks(item) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
 			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
 		}
 	}
-	if item.Recorded { // no limit is asked
-	} else if refusal, done, err := d.refuse(item, now); err != nil || !done || refusal.Limit >= 0 {
-		return refusal, done, err
+	observed := ""
+	if !item.Recorded { // else no limit is asked
+		refusal, done, err := d.refuse(item, now)
+		if err != nil || !done || refusal.Result == budget.Refused {
+			return refusal, done, err
+		}
+		observed = refusal.Observed
 	}
 	for _, v := range d.limits {
-		if v.w != nil && v.w.units+item.Units > budget.MaxUnits {
+		if v.w != nil && v.charged()+item.Units > budget.MaxUnits {
 			return budget.Decision{Result: budget.Overflow, Limit: -1}, true, nil
 		}
 	}
 	if item.DryRun {
-		return d.granted(item), true, nil
+		decision = d.granted(item)
+		decision.Observed = observed
+		return decision, true, nil
 	}
-	decision, err = d.grant(item, old, now)
+	decision, err = d.grant(item, old, now, observed)
 	return decision, true, err
 }
 
@@ -261,15 +268,21 @@ func (d *decider) replay(item budget.Item, e *entry) budget.Decision {
 }
 
 // refuse finds the limit that will fit last among those the item does not fit
-// in; Limit is −1 when it fits in all.
+// in, or the lock that ends last. Where it fits in all the result is Granted, and
+// Observed tells what only observes and would have refused it.
 func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, done bool, err error) {
-	refusal = budget.Decision{Result: budget.Refused, Limit: -1}
+	refusal = budget.Decision{Result: budget.Granted, Limit: -1}
+	observed := ""
 	for i, v := range d.limits {
 		if !v.limit.Checks(item) {
 			continue
 		}
 		used, room := v.used(), v.limit.Bound(item.Floor, item.UseHeadroom)-v.limit.Amount(item.Units)
 		if used <= room {
+			continue
+		}
+		if v.limit.Observe {
+			observed = cmp.Or(observed, v.limit.Name)
 			continue
 		}
 		if d.walks[i] == nil {
@@ -280,14 +293,19 @@ func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, 
 			return refusal, false, err
 		}
 		if refusal.Limit < 0 || at > refusal.RetryAt {
-			refusal.Limit, refusal.RetryAt, refusal.Remaining = i, at, v.limit.Remaining(used)
+			refusal = budget.Decision{Result: budget.Refused, Limit: i, RetryAt: at, Remaining: v.limit.Remaining(used)}
 		}
+	}
+	observed = cmp.Or(d.askLocks(item, now, &refusal), observed)
+	if refusal.Result == budget.Granted {
+		refusal.Observed = observed
 	}
 	return refusal, true, nil
 }
 
-// grant records a charge; old is an entry of the same id that is not held.
-func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decision, error) {
+// grant records a charge; old is an entry of the same id that is not held, and
+// observed what only observes and would have refused it.
+func (d *decider) grant(item budget.Item, old *entry, now int64, observed string) (budget.Decision, error) {
 	l := d.l
 	if old != nil {
 		if err := l.remove(old); err != nil {
@@ -303,7 +321,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 		at = max(now, d.when.later) - item.Age
 		l.walkNo++
 	}
-	e := &entry{id: item.ID, start: at, score: at + item.Lease, asked: item.Units, units: item.Units, state: statePlain, calls: 1}
+	e := &entry{id: item.ID, start: at, score: at + item.Lease, asked: item.Units, units: item.Units, state: statePlain, calls: 1, observed: observed != ""}
 	if item.Lease > 0 {
 		e.state = stateOpen
 	}
@@ -338,7 +356,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64) (budget.Decisio
 		}
 	}
 	decision := d.granted(item)
-	decision.At = at
+	decision.At, decision.Observed = at, observed
 	return decision, nil
 }
 

@@ -32,6 +32,9 @@ type entry struct {
 	units int64
 	state int64
 	calls int64 // 1 but for a merged row
+	// observed: it would have been refused, but for observe mode; written with the
+	// entry, and not read again but to merge and to sum.
+	observed bool
 
 	job, region, run int64
 }
@@ -78,8 +81,8 @@ func (l *ledger) insert(e *entry) error {
 
 // store writes an entry; no total changes by it.
 func (l *ledger) store(e *entry) error {
-	err := l.c.exec("INSERT INTO entry(b, id, lane, score, start, asked, units, state, job, region, run, calls) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		l.b, e.id, e.lane, e.score, e.start, e.asked, e.units, e.state, e.job, e.region, e.run, e.calls)
+	err := l.c.exec("INSERT INTO entry(b, id, lane, score, start, asked, units, state, job, region, run, calls, observed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		l.b, e.id, e.lane, e.score, e.start, e.asked, e.units, e.state, e.job, e.region, e.run, e.calls, e.observed)
 	if err != nil {
 		return err
 	}

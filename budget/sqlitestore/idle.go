@@ -94,9 +94,9 @@ func deleteBudget(c *conn, b int64, limit *int64) (done bool, err error) {
 			return false, nil
 		}
 	}
-	// Bounded by the windows and operations of a budget.
+	// Bounded by the windows, limits and operations of a budget.
 	for _, query := range []string{
-		"DELETE FROM total WHERE b = ?", "DELETE FROM meter WHERE b = ?", "DELETE FROM win WHERE b = ?",
+		"DELETE FROM total WHERE b = ?", "DELETE FROM meter WHERE b = ?", "DELETE FROM win WHERE b = ?", "DELETE FROM lock WHERE b = ?",
 		"DELETE FROM operation WHERE b = ?", "DELETE FROM budget WHERE b = ?",
 	} {
 		if err := c.exec(query, b); err != nil {

@@ -30,12 +30,13 @@ type ledger struct {
 
 	ops     map[string]int64
 	opNames map[int64]string
-	// recovered: some operation is what was recovered of one limit alone.
-	recovered bool
-	windows   map[string]*window
-	labels    map[string]*label
-	witness   string // the id of an entry that was there as of the version
-	meters    map[string]*meter
+	// pseudo: some operation is a pseudo-operation, which counts in one limit alone.
+	pseudo  bool
+	windows map[string]*window
+	labels  map[string]*label
+	witness string // the id of an entry that was there as of the version
+	meters  map[string]*meter
+	locks   map[string]lock // by the limit's name; empty: the budget
 }
 
 const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at
@@ -44,7 +45,10 @@ const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_
 // readLedger reads a budget's ledger on c; known is the one last seen, or nil.
 // A budget that is not in the file gives an empty one.
 func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
-	l := &ledger{c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{}, labels: map[string]*label{}, meters: map[string]*meter{}}
+	l := &ledger{
+		c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{},
+		labels: map[string]*label{}, meters: map[string]*meter{}, locks: map[string]lock{},
+	}
 	found, err := c.first(readBudget, []any{name},
 		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
 		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt)
@@ -67,6 +71,9 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 		return nil, err
 	}
 	if err := l.readMeters(); err != nil {
+		return nil, err
+	}
+	if err := l.readLocks(); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -158,7 +165,7 @@ func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.hori
 func (l *ledger) crowded() bool {
 	n := len(l.ops)
 	for operation := range l.ops {
-		if l.recovered && budget.IsPseudo(operation) {
+		if l.pseudo && budget.IsPseudo(operation) {
 			n-- // kept apart however many there are
 		}
 	}
@@ -195,7 +202,7 @@ func (l *ledger) number(operation string) (int64, error) {
 // know notes an operation's number.
 func (l *ledger) know(no int64, operation string) {
 	l.ops[operation], l.opNames[no] = no, operation
-	l.recovered = l.recovered || budget.IsPseudo(operation)
+	l.pseudo = l.pseudo || budget.IsPseudo(operation)
 }
 
 // covers reports whether a limit counts what stands under an operation's number.

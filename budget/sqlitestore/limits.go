@@ -26,7 +26,7 @@ func (v *counting) sees(lane int64) bool {
 	if !covered(v.limit, lane) {
 		return false
 	}
-	if v.limit.CoversAll() && !v.l.recovered {
+	if v.limit.CoversAll() && !v.l.pseudo {
 		return true
 	}
 	op := lane / classes
@@ -52,13 +52,24 @@ func (v *counting) used() int64 {
 	if v.m != nil {
 		return v.m.levelAt(v.l.last).Used
 	}
-	if v.limit.CoversAll() && !v.l.recovered {
+	if v.limit.CoversAll() && !v.l.pseudo {
 		return v.of(v.w.units, v.w.calls)
 	}
 	sum := int64(0)
 	for lane, t := range v.w.lanes {
 		if v.sees(lane) {
 			sum += v.of(t.units, t.calls)
+		}
+	}
+	return sum
+}
+
+// charged is the units of all charges in the limit's window, whatever it covers.
+func (v *counting) charged() int64 {
+	sum := v.w.units
+	for lane, t := range v.w.lanes {
+		if v.l.pseudo && budget.IsPseudo(v.l.opNames[lane/classes]) {
+			sum -= t.units
 		}
 	}
 	return sum

@@ -44,6 +44,7 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 	}
 	now := when.now
 	view.Now = when.clock
+	view.Locks = l.standing(now)
 	l.last = now // of this copy
 	if lost, err := l.lost(look.Newest, look.Limits, now); err != nil || lost {
 		return view, errors.Join(err, errLost(lost))
@@ -84,7 +85,8 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 			return seen, err
 		}
 	}
-	seen.Used, seen.Recovered = v.used(), v.recovered()
+	seen.Used = v.used()
+	seen.Recovered, seen.Drift = v.pseudo(budget.RecoveredOperation(limit.Name)), v.pseudo(budget.DriftOperation(limit.Name))
 	if w.floor > w.cutAt(now) && l.born > 0 && l.born <= w.floor {
 		seen.Since = w.floor + 1
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // merge gives up the ids of entries that only coarse windows can still count
-// and puts those of one slot, operation, job and region into one row, in steps.
+// and puts those of one slot, operation, job, region and mark into one row, in steps.
 // done is false when they ran out; what was merged by then stays so.
 func (l *ledger) merge(now int64, steps *int) (done bool, err error) {
 	precisions := l.precisions()
@@ -80,15 +80,18 @@ func (l *ledger) settle(now int64, steps *int) (done bool, err error) {
 func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int) (more bool, err error) {
 	limit := min(*steps, chunk)
 	one, list := entry{lane: lane}, []entry(nil)
-	err = l.c.each(`SELECT id, score, units, state, job, region FROM entry
+	err = l.c.each(`SELECT id, score, units, state, job, region, observed FROM entry
 		WHERE b = ? AND lane = ? AND score > ? AND score <= ? AND state <> ? ORDER BY score LIMIT ?`,
 		[]any{l.b, lane, l.merged, boundary, stateMerged, limit}, func() { list = append(list, one) },
-		&one.id, &one.score, &one.units, &one.state, &one.job, &one.region)
+		&one.id, &one.score, &one.units, &one.state, &one.job, &one.region, &one.observed)
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
 	*steps -= len(list)
-	type slot struct{ end, job, region int64 }
+	type slot struct {
+		end, job, region int64
+		observed         bool
+	}
 	rows := map[slot]*entry{}
 	for i := range list {
 		e := &list[i]
@@ -105,10 +108,10 @@ func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int)
 		l.n--
 		l.units -= e.units
 		end := slotEnd(e.score, precisions)
-		key := slot{end, e.job, e.region}
+		key := slot{end, e.job, e.region, e.observed}
 		if rows[key] == nil {
 			l.rowNo++
-			rows[key] = &entry{id: " " + strconv.FormatInt(l.rowNo, 10), lane: lane, score: end, start: end, state: stateMerged, job: e.job, region: e.region}
+			rows[key] = &entry{id: " " + strconv.FormatInt(l.rowNo, 10), lane: lane, score: end, start: end, state: stateMerged, job: e.job, region: e.region, observed: e.observed}
 		}
 		rows[key].units += e.units
 		rows[key].calls++

@@ -37,32 +37,15 @@ func (l *ledger) lost(newest budget.Acknowledged, limits []budget.Limit, now int
 	return e == nil, err
 }
 
-// recovered is how much of what the limit counts was recovered.
-func (v *counting) recovered() (sum int64) {
-	op, known := v.l.ops[budget.RecoveredOperation(v.limit.Name)]
-	for lane, t := range v.w.lanes {
-		if known && lane/classes == op && v.sees(lane) {
-			sum += v.of(t.units, t.calls)
-		}
-	}
-	return sum
-}
-
 // Recover implements budget.Store.
 func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	answer := budget.Recovered{Amounts: make([]int64, len(r.Limits))}
 	d := &decider{s: s, batch: budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, walks: map[int]*walk{}}
-	err := s.check(bounded, r.Budget)
-	for err == nil {
-		err = s.write(bounded, func(c *conn) error { return d.recover(c, r, &answer) })
-		if err == nil && d.done {
-			return answer, nil
-		}
-		if err == nil {
-			err = s.pause(bounded)
-		}
+	err := d.repeat(bounded, func(c *conn) error { return d.recover(c, r, &answer) })
+	if err == nil {
+		return answer, nil
 	}
 	if errors.Is(err, budget.ErrDamaged) && !answer.Anew {
 		if err = s.forget(bounded, r.Budget, false); err == nil {
@@ -113,18 +96,14 @@ func (v *counting) recover(used, at int64) (int64, error) {
 	cut := max(v.w.cutAt(l.last), v.w.floor)
 	missing, had, until := used, int64(0), at
 	id := budget.RecoveredID(v.limit.Name)
-	old, err := l.entryAt(id)
+	old, err := l.pseudoAt(id)
 	if err != nil {
 		return 0, err
 	}
 	if old != nil {
-		if _, err := l.c.first("SELECT calls FROM entry WHERE b = ? AND id = ?", []any{l.b, id}, &old.calls); err != nil {
+		if err := l.removePseudo(old); err != nil {
 			return 0, err
 		}
-		if err := l.remove(old); err != nil {
-			return 0, err
-		}
-		l.walkNo++
 		if old.score > cut {
 			had, until = v.of(old.units, old.calls), max(at, old.score)
 		}
@@ -144,17 +123,7 @@ func (v *counting) recover(used, at int64) (int64, error) {
 	if until = max(until, l.earliest(l.last)); amount <= 0 || until <= cut {
 		return 0, nil
 	}
-	op, err := l.number(budget.RecoveredOperation(v.limit.Name))
-	if err != nil {
-		return 0, err
-	}
-	e := &entry{id: id, score: until, start: until, units: amount, state: stateMerged, calls: 1}
-	if v.limit.Counts == budget.CountCalls {
-		e.units, e.calls = 0, amount
-	}
-	e.asked, e.lane = e.units, laneOf(op, e.units, e.state)
-	l.walkNo++
-	return amount, l.insert(e)
+	return amount, v.record(id, budget.RecoveredOperation(v.limit.Name), amount, until)
 }
 
 // refillBy adds what is left of a level seen earlier, at most until the meter

@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -62,6 +62,7 @@ CREATE TABLE entry (
 	state INTEGER NOT NULL,      -- 0 plain, 1 open, 2 settled, 3 released, 4 merged
 	job INTEGER NOT NULL, region INTEGER NOT NULL, run INTEGER NOT NULL, -- label numbers; 0: none
 	calls INTEGER NOT NULL DEFAULT 1, -- 1 but for a merged row
+	observed INTEGER NOT NULL DEFAULT 0, -- 1: it would have been refused, but for observe mode
 	PRIMARY KEY (b, id)
 ) WITHOUT ROWID;
 CREATE INDEX entry_walk ON entry(b, lane, score, units, calls);
@@ -85,7 +86,7 @@ CREATE TABLE total (
 	back_calls INTEGER NOT NULL,
 	PRIMARY KEY (b, win, lane)
 ) WITHOUT ROWID;
-` + meterTable + `
+` + meterTable + lockTable + `
 CREATE TABLE job (
 	name TEXT PRIMARY KEY,
 	next_region TEXT NOT NULL, last_tick INTEGER NOT NULL, last_manual INTEGER NOT NULL,
@@ -115,6 +116,17 @@ CREATE TABLE meter (
 ) WITHOUT ROWID;
 `
 
+// lockTable keeps what is locked; those whose end has passed go with the next lock.
+const lockTable = `
+CREATE TABLE lock (
+	b INTEGER NOT NULL,
+	name TEXT NOT NULL,          -- a limit's; empty: the whole budget
+	until INTEGER NOT NULL, since INTEGER NOT NULL,
+	why TEXT NOT NULL,
+	PRIMARY KEY (b, name)
+) WITHOUT ROWID;
+`
+
 // migrations lead from a schema's version to the next.
 var migrations = map[int64]string{
 	1: `
@@ -125,6 +137,9 @@ ALTER TABLE win ADD COLUMN precision INTEGER NOT NULL DEFAULT 0;
 DROP INDEX entry_walk;
 CREATE INDEX entry_walk ON entry(b, lane, score, units, calls);
 ` + meterTable,
+	2: `
+ALTER TABLE entry ADD COLUMN observed INTEGER NOT NULL DEFAULT 0;
+` + lockTable,
 }
 
 // prepareFile makes the tables of a new file and refuses what is not ours. The

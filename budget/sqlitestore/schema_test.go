@@ -38,8 +38,8 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	b.granted(item("a", 1))
 	b.close()
 	execute(t, b.path, "PRAGMA user_version = 7")
-	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 2", "newer quotactl")
-	execute(t, b.path, "PRAGMA user_version = 2")
+	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 3", "newer quotactl")
+	execute(t, b.path, "PRAGMA user_version = 3")
 	b.open()
 	if got := b.used(); got != 1 {
 		t.Fatalf("used %d, want 1: the refusal changed the file", got)
@@ -61,7 +61,7 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 			t.Errorf("%s: %v, want ErrStoreConfig that names the version", what, err)
 		}
 	}
-	execute(t, b.path, "PRAGMA user_version = 2")
+	execute(t, b.path, "PRAGMA user_version = 3")
 	b.granted(item("b", 1))
 	if got := b.used(); got != 3 {
 		t.Errorf("used %d, want 3: something was written meanwhile", got)
@@ -91,8 +91,8 @@ func TestOpenMigrates(t *testing.T) {
 		t.Fatalf("used %d once it is taken over, want 10", got)
 	}
 	b.close()
-	if version := query[int](t, b.path, "PRAGMA user_version"); version != 2 {
-		t.Errorf("version %d after that, want 2", version)
+	if version := query[int](t, b.path, "PRAGMA user_version"); version != 3 {
+		t.Errorf("version %d after that, want 3", version)
 	}
 	b.open() // and once more, as it is
 	if got := b.used(); got != 10 {

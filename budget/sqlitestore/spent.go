@@ -83,6 +83,7 @@ func (s *Store) spent(ctx context.Context, c *conn, q budget.SpentQuery) (view b
 		view.Rows[i].Units += sum.Units
 		view.Rows[i].Calls += sum.Calls
 		view.Rows[i].Open += sum.Open
+		view.Rows[i].Observed += sum.Observed
 	}
 	return view, err
 }
@@ -102,7 +103,7 @@ func (l *ledger) sum(ctx context.Context, lane, above, now int64, by budget.Grou
 		}
 		var group int64
 		var some budget.SpentRow
-		err = l.c.each("SELECT "+column+", sum(units), sum(calls), sum(state = 1 AND score > ?) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? GROUP BY 1",
+		err = l.c.each("SELECT "+column+", sum(units), sum(calls), sum(state = 1 AND score > ?), sum(calls * observed) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? GROUP BY 1",
 			[]any{now, l.b, lane, above, upto}, func() {
 				row := sums[group]
 				if row == nil {
@@ -112,7 +113,8 @@ func (l *ledger) sum(ctx context.Context, lane, above, now int64, by budget.Grou
 				row.Units += some.Units
 				row.Calls += some.Calls
 				row.Open += some.Open
-			}, &group, &some.Units, &some.Calls, &some.Open)
+				row.Observed += some.Observed
+			}, &group, &some.Units, &some.Calls, &some.Open, &some.Observed)
 		if err != nil || !more {
 			return err
 		}

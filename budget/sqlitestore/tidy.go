@@ -53,7 +53,7 @@ func (l *ledger) prune(limit int) (more bool, err error) {
 }
 
 // postpone notes when the budget will be idle: past its longest window by a
-// week. It is noted anew when that has moved on by an hour.
+// week, and past every lock. It is noted anew when that has moved on by an hour.
 func (l *ledger) postpone() {
 	longest := budget.MinHeld
 	for _, w := range l.windows {
@@ -65,5 +65,8 @@ func (l *ledger) postpone() {
 	at := l.last + longest + budget.WindowIdle
 	if at-l.idleAt >= budget.WindowUseNoted || l.version == 0 {
 		l.idleAt = at
+	}
+	for _, k := range l.locks {
+		l.idleAt = max(l.idleAt, k.until)
 	}
 }

@@ -1,0 +1,113 @@
+package sqlitestore
+
+import (
+	"context"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Report implements budget.Store.
+func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	var answer budget.Drifted
+	d := &decider{s: s, batch: budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}}
+	if err := d.repeat(bounded, func(c *conn) error { return d.report(c, r, &answer) }); err != nil {
+		return budget.Drifted{}, s.explain(ctx, "report on "+r.Budget, err)
+	}
+	return answer, nil
+}
+
+// report goes on with a report as far as the steps reach.
+func (d *decider) report(c *conn, r budget.Report, answer *budget.Drifted) (err error) {
+	d.steps, d.done = d.s.steps, false
+	if answer.Now, err = d.open(c); err != nil {
+		return err
+	}
+	if d.done, err = d.advance(d.l.last); err != nil {
+		return err
+	}
+	if r.At == 0 {
+		r.At = d.l.last
+	}
+	if r.Reset == 0 && r.After > 0 {
+		r.Reset = d.when.later + r.After
+	}
+	for _, v := range d.limits {
+		if !d.done || v.limit.Name != r.Limit {
+			continue
+		}
+		if err := v.report(r, answer); err != nil {
+			return err
+		}
+	}
+	return d.close()
+}
+
+// report takes in what is said of one limit, of which all is up to date.
+func (v *counting) report(r budget.Report, answer *budget.Drifted) (err error) {
+	l := v.l
+	switch v.limit.Window.Kind {
+	case budget.Concurrent:
+		return nil
+	case budget.Bucket:
+		answer.Added = v.m.raise(budget.Level{Used: r.Used, At: min(r.At, l.last)}, l.last)
+		answer.Total = answer.Added
+		return nil
+	}
+	old, err := l.pseudoAt(budget.DriftID(v.limit.Name))
+	if err != nil {
+		return err
+	}
+	if old != nil && old.score > max(v.w.cutAt(l.last), v.w.floor) {
+		answer.Total, answer.Until = v.of(old.units, old.calls), v.limit.Window.Returns(old.score)
+	}
+	missing, score := v.drift(r)
+	if missing == 0 {
+		return nil
+	}
+	if old != nil {
+		if err := l.removePseudo(old); err != nil {
+			return err
+		}
+	}
+	if answer.Until > 0 {
+		score = max(score, old.score)
+	}
+	answer.Added, answer.Total, answer.Until = missing, answer.Total+missing, v.limit.Window.Returns(score)
+	return v.record(budget.DriftID(v.limit.Name), budget.DriftOperation(v.limit.Name), answer.Total, score)
+}
+
+// drift is how much of what a report says is used is not known, and the score by
+// which it returns; 0 where the report does not count.
+func (v *counting) drift(r budget.Report) (missing, score int64) {
+	l, window := v.l, v.limit.Window
+	now := l.last
+	cut := v.w.cutAt(now)
+	from := cut + 1
+	score = now
+	switch {
+	case window.Kind == budget.CalendarKind:
+		from, _ = window.Span(now)
+		score = cut + 1
+	case r.Reset != 0:
+		score = min(now, r.Reset-window.Length)
+	}
+	score = max(score, l.gone+1)
+	missing = r.Used - max(v.used(), r.Seen)
+	if r.At < from || r.Reset != 0 && r.Reset <= now || missing <= 0 || score <= max(cut, v.w.floor) {
+		return 0, 0
+	}
+	return missing, score
+}
+
+// raise fills the meter up to a level seen earlier, less what has drained since,
+// and is by how much.
+func (m *meter) raise(seen budget.Level, now int64) int64 {
+	add := m.refill.Drain(seen, now).Used - m.levelAt(now).Used
+	if add <= 0 {
+		return 0
+	}
+	m.add(add, 0, now, now)
+	return add
+}

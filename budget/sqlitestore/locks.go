@@ -1,0 +1,168 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// lock closes a limit, or the budget, until an instant.
+type lock struct {
+	until, since int64
+	why          string
+}
+
+// stands reports whether the lock has not ended; none has.
+func (k lock) stands(now int64) bool { return k.until > now }
+
+// Lock implements budget.Store.
+func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (answer budget.Locked, err error) {
+	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) (err error) {
+		if l.b == 0 {
+			if err := l.create(when.now); err != nil {
+				return err
+			}
+		}
+		answer, err = l.lock(r, when)
+		return err
+	})
+	if err != nil {
+		return budget.Locked{}, s.explain(ctx, "lock "+r.Budget, err)
+	}
+	return answer, nil
+}
+
+// Unlock implements budget.Store.
+func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (stood bool, err error) {
+	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) error {
+		stood = l.locks[r.Limit].stands(when.now)
+		return l.unlock(r.Limit)
+	})
+	if err != nil {
+		return false, s.explain(ctx, "unlock "+r.Budget, err)
+	}
+	return stood, nil
+}
+
+// relock changes the locks of a budget at the time of a decision. Where there is
+// no ledger, and the change makes none, nothing is written.
+func (s *Store) relock(ctx context.Context, name string, caller int64, change func(*ledger, moment) error) error {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	return s.write(bounded, func(c *conn) error {
+		l, err := s.ledger(c, name)
+		if err != nil {
+			return err
+		}
+		clock, anchor, err := s.clocks.read(l.anchor)
+		if err != nil {
+			return err
+		}
+		when, err := l.enter(clock, caller, s.clocks.oneBoot(l.anchor))
+		if err != nil {
+			return err
+		}
+		if err := change(l, when); err != nil || l.b == 0 {
+			return err
+		}
+		l.keep(clock, when.now, anchor)
+		l.idleAt = 0 // a lock that has gone holds it no longer
+		l.postpone()
+		return l.write()
+	})
+}
+
+// lock is Lock within a transaction.
+func (l *ledger) lock(r budget.LockRequest, when moment) (budget.Locked, error) {
+	until := r.Until
+	if until == 0 {
+		until = when.later + r.After
+	}
+	until = min(until, when.later+r.Most)
+	k := l.locks[r.Limit]
+	stood := k.stands(when.now)
+	if until > when.now && (!stood || r.Force) {
+		k, stood = lock{until: until, since: when.now, why: r.Why}, false
+		if err := l.putLock(r.Limit, k, when.now); err != nil {
+			return budget.Locked{}, err
+		}
+	}
+	if !k.stands(when.now) {
+		return budget.Locked{Now: when.clock}, nil
+	}
+	return budget.Locked{Now: when.clock, Until: k.until, Since: k.since, Why: k.why, Stood: stood}, nil
+}
+
+// putLock writes a lock, and takes out those that have ended.
+func (l *ledger) putLock(name string, k lock, now int64) error {
+	for other, old := range l.locks {
+		if !old.stands(now) {
+			if err := l.unlock(other); err != nil {
+				return err
+			}
+		}
+	}
+	l.locks[name] = k
+	return l.c.exec("INSERT OR REPLACE INTO lock(b, name, until, since, why) VALUES (?, ?, ?, ?, ?)", l.b, name, k.until, k.since, k.why)
+}
+
+// unlock takes out a lock, if there is one.
+func (l *ledger) unlock(name string) error {
+	if _, ok := l.locks[name]; !ok {
+		return nil
+	}
+	delete(l.locks, name)
+	return l.c.exec("DELETE FROM lock WHERE b = ? AND name = ?", l.b, name)
+}
+
+// readLocks reads the locks, ended ones too.
+func (l *ledger) readLocks() error {
+	var name string
+	var k lock
+	return l.c.each("SELECT name, until, since, why FROM lock WHERE b = ?", []any{l.b}, func() { l.locks[name] = k },
+		&name, &k.until, &k.since, &k.why)
+}
+
+// standing are the locks that stand.
+func (l *ledger) standing(now int64) (views []budget.LockView) {
+	for _, name := range slices.Sorted(maps.Keys(l.locks)) {
+		if k := l.locks[name]; k.stands(now) {
+			views = append(views, budget.LockView{Limit: name, Until: k.until, Since: k.since, Why: k.why})
+		}
+	}
+	return views
+}
+
+// askLocks makes a refusal that of the lock that ends last, where it ends no
+// earlier than the rest fits, and tells the first that only observes.
+func (d *decider) askLocks(item budget.Item, now int64, refusal *budget.Decision) (observed string) {
+	switch k := d.l.locks[""]; {
+	case !k.stands(now):
+	case d.batch.Observe:
+		observed = budget.ObservedLock
+	default:
+		k.refuse(refusal, -1, 0)
+	}
+	for i, v := range d.limits {
+		switch k := d.l.locks[v.limit.Name]; {
+		case !k.stands(now) || !v.limit.Checks(item):
+		case v.limit.Observe:
+			observed = cmp.Or(observed, v.limit.Name)
+		default:
+			k.refuse(refusal, i, v.limit.Remaining(v.used()))
+		}
+	}
+	return observed
+}
+
+// refuse makes a refusal the lock's own, unless something else that refuses fits
+// later, or another lock ends no earlier.
+func (k lock) refuse(refusal *budget.Decision, limit int, remaining int64) {
+	binds := refusal.Result != budget.Refused || k.until > refusal.RetryAt || k.until == refusal.RetryAt && !refusal.Locked
+	if binds {
+		*refusal = budget.Decision{Result: budget.Refused, Limit: limit, RetryAt: k.until, Remaining: remaining, Locked: true, Why: k.why}
+	}
+}

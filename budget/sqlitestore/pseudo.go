@@ -1,0 +1,64 @@
+package sqlitestore
+
+import (
+	"context"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// repeat runs a step in transactions, others in between, until it is done.
+func (d *decider) repeat(ctx context.Context, step func(*conn) error) error {
+	err := d.s.check(ctx, d.batch.Budget)
+	for err == nil {
+		if err = d.s.write(ctx, step); err == nil && d.done {
+			return nil
+		}
+		if err == nil {
+			err = d.s.pause(ctx)
+		}
+	}
+	return err
+}
+
+// pseudo is how much of what the limit counts stands under a pseudo-operation.
+func (v *counting) pseudo(operation string) (sum int64) {
+	op, known := v.l.ops[operation]
+	for lane, t := range v.w.lanes {
+		if known && lane/classes == op && v.sees(lane) {
+			sum += v.of(t.units, t.calls)
+		}
+	}
+	return sum
+}
+
+// pseudoAt reads the charge of a pseudo-operation, or nil.
+func (l *ledger) pseudoAt(id string) (*entry, error) {
+	e, err := l.entryAt(id)
+	if err != nil || e == nil {
+		return nil, err
+	}
+	_, err = l.c.first("SELECT calls FROM entry WHERE b = ? AND id = ?", []any{l.b, id}, &e.calls)
+	return e, err
+}
+
+// removePseudo takes out the charge of a pseudo-operation.
+func (l *ledger) removePseudo(e *entry) error {
+	l.walkNo++
+	return l.remove(e)
+}
+
+// record adds a charge under a pseudo-operation, of the past or now.
+func (v *counting) record(id, operation string, amount, score int64) error {
+	l := v.l
+	op, err := l.number(operation)
+	if err != nil {
+		return err
+	}
+	e := &entry{id: id, score: score, start: score, units: amount, state: stateMerged, calls: 1}
+	if v.limit.Counts == budget.CountCalls {
+		e.units, e.calls = 0, amount
+	}
+	e.asked, e.lane = e.units, laneOf(op, e.units, e.state)
+	l.walkNo++
+	return l.insert(e)
+}
