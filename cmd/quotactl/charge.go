@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/serve"
 )
 
 // The bounds of charge's --timeout, those of [store] timeout.
@@ -123,7 +124,7 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 	receipt, err := a.chargeOnce(ctx, cfg, name, f)
 	switch {
 	case f.json:
-		return errors.Join(err, writeJSON(a.stdout, newChargeAnswer(spec, f, receipt, err)))
+		return errors.Join(err, writeJSON(a.stdout, serve.NewChargeAnswer(&spec, serve.Asked{Call: f.call, Lease: f.reserve, DryRun: f.dryRun}, receipt, err)))
 	case err != nil:
 		return err
 	}
@@ -196,94 +197,4 @@ func (a *app) writeReceipt(r budget.Receipt, f chargeFlags) error {
 	t := newTable("BUDGET", "OPERATION", "CHARGED", ">LEFT", "IN LIMIT", "ID")
 	t.add(r.Budget, r.Operation, charged, number(r.Remaining), r.Limit, r.ID)
 	return t.write(a.stdout)
-}
-
-// chargeAnswer is the JSON answer of charge.
-type chargeAnswer struct {
-	Budget     string   `json:"budget"`
-	Operation  string   `json:"operation"`
-	ID         string   `json:"id"`
-	Units      *int64   `json:"units"` // null when the operation has no price
-	Allowed    bool     `json:"allowed"`
-	Replayed   bool     `json:"replayed"`
-	Remaining  *int64   `json:"remaining"` // of the limit; null when no limit decided
-	Limit      text     `json:"limit_name"`
-	Reason     string   `json:"reason"` // empty when it was charged
-	RetryAfter *seconds `json:"retry_after_seconds"`
-	RetryAt    instant  `json:"retry_at"`
-	At         instant  `json:"at"`     // the store's clock, where it is known
-	Source     text     `json:"source"` // null when the store did not decide
-	DryRun     bool     `json:"dry_run,omitempty"`
-	// Lease and LeaseUntil are those of a reservation; a replay keeps its first.
-	Lease      *seconds `json:"lease_seconds,omitempty"`
-	LeaseUntil *instant `json:"lease_until,omitempty"`
-}
-
-// price is what a call costs, nil when its operation has no price.
-func price(spec budget.Spec, call budget.Call) *int64 {
-	cost, known := spec.Costs[call.Operation]
-	switch {
-	case call.Units != nil:
-		return call.Units
-	case known:
-		return &cost.Units
-	case spec.Unknown.Allowed:
-		return &spec.Unknown.Units
-	}
-	return nil
-}
-
-// newChargeAnswer tells what became of a call: a receipt, or why not.
-func newChargeAnswer(spec budget.Spec, f chargeFlags, r budget.Receipt, err error) chargeAnswer {
-	answer := chargeAnswer{Budget: spec.Name, Operation: f.call.Operation, ID: f.call.ID, Units: price(spec, f.call), DryRun: f.dryRun}
-	if err == nil {
-		if f.reserve > 0 && !f.dryRun && !r.Replayed {
-			lease, until := seconds(f.reserve), instant(r.At.Add(f.reserve))
-			answer.Lease, answer.LeaseUntil = &lease, &until
-		}
-		answer.Units, answer.Allowed, answer.Replayed = &r.Units, true, r.Replayed
-		answer.Remaining, answer.Limit = &r.Remaining, text(r.Limit)
-		answer.At, answer.Source = instant(r.At), text(r.Source)
-		return answer
-	}
-	answer.Reason = reason(err)
-	var refused *budget.RefusedError
-	if !errors.As(err, &refused) {
-		return answer
-	}
-	if refused.Limit != "" {
-		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, text(refused.Limit), text(refused.Source)
-	}
-	if !refused.RetryAt.IsZero() {
-		after := seconds(refused.RetryAfter)
-		answer.RetryAfter, answer.RetryAt = &after, instant(refused.RetryAt)
-		answer.At = instant(refused.RetryAt.Add(-refused.RetryAfter))
-	}
-	return answer
-}
-
-// reason is one word for why a call was not charged.
-func reason(err error) string {
-	for _, known := range []struct {
-		err  error
-		word string
-	}{
-		{budget.ErrExhausted, "exhausted"},
-		{budget.ErrNeverFits, "never_fits"},
-		{budget.ErrUnknownOperation, "unknown_operation"},
-		{budget.ErrTooManyUnits, "too_many_units"},
-		{budget.ErrConflict, "conflict"},
-		{budget.ErrInvalid, "invalid"},
-		{budget.ErrClock, "clock"},
-		{budget.ErrDamaged, "damaged"},
-		{budget.ErrLost, "lost"},
-		{budget.ErrStoreConfig, "store_config"},
-		{context.Canceled, "interrupted"},
-		{budget.ErrUnavailable, "unavailable"},
-	} {
-		if errors.Is(err, known.err) {
-			return known.word
-		}
-	}
-	return "failed"
 }

@@ -5,22 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/serve"
 )
 
 // The bounds of the answers of /healthz and /readyz.
 const (
 	pulseLives  = 3 * time.Minute  // the daemon looks at its clock once a minute at least
 	answerFresh = 10 * time.Second // a store that answered so lately is not asked again
-	lastScrape  = 2 * time.Second  // what a request under way has left at the end
+	lastRequest = 2 * time.Second  // what a request under way has left at the end, beside the store's time
 )
 
 // pulse is what is known of the daemon's and the store's life.
@@ -48,49 +48,58 @@ func (p *pulse) read() (beaten, heardAt time.Time, failure error) {
 	return p.beaten, p.heardAt, p.failure
 }
 
-// listener serves /metrics, /healthz and /readyz.
+// listener serves /metrics, /healthz and /readyz, and the decisions.
 type listener struct {
-	metrics *metrics
-	budgets map[string]*budget.Budget
-	drain   <-chan struct{}
-	timeout time.Duration // the store's
+	metrics   *metrics
+	budgets   map[string]*budget.Budget
+	drain     <-chan struct{}
+	timeout   time.Duration // the store's
+	decisions *serve.Server
 }
 
-// listenAddress completes an address: without a host it is this machine's alone.
-func listenAddress(text string) (string, error) {
-	if !strings.Contains(text, ":") {
-		text = ":" + text
-	}
-	host, port, err := net.SplitHostPort(text)
-	if err != nil || port == "" {
-		return "", usage("--listen %q: write a port, or host:port", text)
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port), nil
-}
+// The bounds of what a connection may send and take.
+const (
+	maxHeader   = 16 << 10
+	headerTime  = 5 * time.Second
+	requestTime = 10 * time.Second // for its header and body
+	answerTime  = 30 * time.Second
+	idleTime    = time.Minute
+)
 
 // serve listens until the returned function is called.
-func (l *listener) serve(ctx context.Context, address string, a *app) (stop func() error, err error) {
-	var config net.ListenConfig
-	socket, err := config.Listen(ctx, "tcp", address)
+func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (stop func() error, err error) {
+	socket, err := e.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listen for metrics: %w: give --listen another address", err)
+		return nil, err
+	}
+	called, err := e.called(socket)
+	if err != nil {
+		return nil, errors.Join(err, socket.Close())
 	}
 	log := a.logger()
-	log.Info("metrics and health", "address", "http://"+socket.Addr().String())
-	server := &http.Server{Handler: l.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+	log.Info("listening: decisions, metrics and health", "address", called, "token", e.token != "")
+	server := &http.Server{
+		Handler: l.handler(), TLSConfig: e.secure, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(socket) }()
+	go func() {
+		if e.secure != nil {
+			ended <- server.ServeTLS(socket, "", "")
+			return
+		}
+		ended <- server.Serve(socket)
+	}()
 	return func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), lastScrape)
+		l.decisions.Stop()
+		ctx, cancel := context.WithTimeout(context.Background(), lastRequest+l.timeout)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close() // what is left had its time
 		}
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve metrics: %w", err)
+			return fmt.Errorf("serve %s: %w", called, err)
 		}
 		return nil
 	}, nil
@@ -101,6 +110,7 @@ func (l *listener) handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tell(w, l.unhealthy()) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { tell(w, l.unready(r.Context())) })
+	mux.Handle("/v1/", l.decisions)
 	return mux
 }
 
@@ -138,7 +148,7 @@ func (l *listener) unready(ctx context.Context) string {
 	defer cancel()
 	for _, b := range l.budgets {
 		if _, err := b.Status(ctx); err != nil {
-			return "the store does not serve: " + reason(err)
+			return "the store does not serve: " + serve.Reason(err)
 		}
 		return ""
 	}

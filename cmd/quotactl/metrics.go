@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,6 +71,25 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 	return m
 }
 
+// admit makes the priced operations known of the budgets that an upstream's
+// credential "*" admits: they share one label.
+func (m *metrics) admit(upstream string, costs map[string]budget.Cost) {
+	known := map[string]bool{}
+	for operation := range costs {
+		known[operation] = true
+	}
+	m.known[upstream+"/"+budget.AnyCredential] = known
+}
+
+// budget is the label of a budget.
+func (m *metrics) budget(name string) string {
+	if m.known[name] != nil {
+		return name
+	}
+	upstream, _, _ := strings.Cut(name, "/")
+	return upstream + "/" + budget.AnyCredential
+}
+
 // operation is the label of an operation.
 func (m *metrics) operation(budget, operation string) string {
 	if m.known[budget][operation] {
@@ -106,13 +126,14 @@ func sourceOf(d budget.Decision) string {
 // decided counts a batch's decisions; all of it is unavailable when the store
 // failed.
 func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err error) {
+	name := m.budget(batch.Budget)
 	for i, item := range batch.Items {
 		if item.DryRun { // a look at what a run needs
 			continue
 		}
-		operation := m.operation(batch.Budget, item.Operation)
+		operation := m.operation(name, item.Operation)
 		if err != nil {
-			m.decisions.WithLabelValues(batch.Budget, operation, unavailable, sourceNone).Inc()
+			m.decisions.WithLabelValues(name, operation, unavailable, sourceNone).Inc()
 			continue
 		}
 		d := decisions.Items[i]
@@ -120,20 +141,20 @@ func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err er
 		if d.Replayed {
 			result = "replayed"
 		}
-		m.decisions.WithLabelValues(batch.Budget, operation, result, sourceOf(d)).Inc()
+		m.decisions.WithLabelValues(name, operation, result, sourceOf(d)).Inc()
 		if d.Result != budget.Granted || d.Replayed {
 			continue
 		}
-		m.units.WithLabelValues(batch.Budget, operation).Add(float64(d.Units))
+		m.units.WithLabelValues(name, operation).Add(float64(d.Units))
 		if d.Limit < 0 || d.Allowance { // what is left of an allowance is no near miss
 			continue
 		}
 		if limit := batch.Limits[d.Limit]; float64(d.Remaining) < nearMiss*float64(limit.Limit) {
-			name := limit.Name
-			if !m.known[batch.Budget][item.Operation] && len(limit.Operations) == 1 {
-				name = otherOperation // an unpriced operation's own
+			bound := limit.Name
+			if !m.known[name][item.Operation] && len(limit.Operations) == 1 {
+				bound = otherOperation // an unpriced operation's own
 			}
-			m.nearMisses.WithLabelValues(batch.Budget, name).Inc()
+			m.nearMisses.WithLabelValues(name, bound).Inc()
 		}
 	}
 }

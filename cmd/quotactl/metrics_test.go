@@ -21,6 +21,7 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/serve"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -58,7 +59,7 @@ func watch(t *testing.T, store budget.Store) *watched {
 	budgets := map[string]*budget.Budget{"shop/main": b}
 	w := &watched{t: t, b: b, m: newMetrics(budgets, 100*time.Millisecond), drain: make(chan struct{})}
 	metered.metrics = w.m
-	w.l = &listener{metrics: w.m, budgets: budgets, drain: w.drain, timeout: watchTimeout}
+	w.l = &listener{metrics: w.m, budgets: budgets, drain: w.drain, timeout: watchTimeout, decisions: serve.New(serve.Options{Budgets: []*budget.Budget{b}})}
 	return w
 }
 
@@ -281,7 +282,7 @@ func TestServe(t *testing.T) {
 	w := watch(t, nil)
 	var log strings.Builder
 	a := &app{stderr: &log, logLevel: "info", logFormat: "text"}
-	stop, err := w.l.serve(t.Context(), "127.0.0.1:0", a)
+	stop, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, a)
 	if err != nil {
 		t.Fatal(err)
 	}

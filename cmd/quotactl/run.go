@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/budget/serve"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -19,7 +21,8 @@ import (
 type runFlags struct {
 	once, now, sandbox, json bool
 	quota                    int64 // the sandbox's; 0 for its default
-	listen                   string
+	listen                   listenFlags
+	endpoint                 *endpoint // where it listens; nil: nowhere
 }
 
 func newRunCommand(a *app) *cobra.Command {
@@ -38,28 +41,28 @@ With --once each job, or each of those named, has one pass now. A pass that the
 budget cuts short is exhausted, which is no failure; any failed run makes the
 exit code 1. Such passes replace no scheduled tick.
 
+With --listen the daemon also decides charges for programs in any language, over
+HTTP (docs/http.md); without jobs in the configuration it does that alone. What
+other machines can reach needs a token and a certificate.
+
 With --sandbox the jobs fetch from a sandbox upstream in this process and need
 no key. Its store (sandbox.db) and request log (sandbox.log) stand beside the
 configuration and are used again the next time.`,
-		RunE: func(cmd *cobra.Command, names []string) error {
+		RunE: func(cmd *cobra.Command, names []string) (err error) {
 			switch {
 			case len(names) > 0 && !f.once:
 				return usage("jobs are named with --once only: quotactl run --once %s", strings.Join(names, " "))
 			case f.json && !f.once:
 				return usage("--json goes with --once; the daemon's log has --log-format json")
-			case f.listen != "" && f.once:
+			case f.listen.at != "" && f.once:
 				return usage("--listen is the daemon's: leave --once out")
 			case cmd.Flags().Changed("quota") && !f.sandbox:
 				return usage("--quota is the sandbox's: give --sandbox too")
 			case cmd.Flags().Changed("quota") && f.quota < 1:
 				return usage("--quota %d: give 1 unit or more", f.quota)
 			}
-			if f.listen != "" {
-				address, err := listenAddress(f.listen)
-				if err != nil {
-					return err
-				}
-				f.listen = address
+			if f.endpoint, err = f.listen.endpoint(a.env); err != nil {
+				return err
 			}
 			return a.runJobs(cmd.Context(), names, f)
 		},
@@ -69,7 +72,7 @@ configuration and are used again the next time.`,
 	flags.BoolVar(&f.now, "now", false, "start the daemon with a pass of each job")
 	flags.BoolVar(&f.sandbox, "sandbox", false, "fetch from a local sandbox upstream; no key is needed")
 	flags.BoolVar(&f.json, "json", false, "with --once: answer in JSON")
-	flags.StringVar(&f.listen, "listen", "", "serve /metrics, /healthz and /readyz at `ADDRESS`, a port of this machine or host:port")
+	f.listen.register(flags)
 	flags.Int64Var(&f.quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants a Pacific day (default %d)", sandbox.DefaultQuota))
 	return cmd
 }
@@ -80,13 +83,17 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	if err != nil {
 		return err
 	}
-	if list, err = a.chooseJobs(list, names, f.sandbox); err != nil {
+	if list, err = a.chooseJobs(list, names, f); err != nil {
 		return err
 	}
-	options := jobs.Options{Log: a.logger(), Now: a.now, Env: a.env, Budgets: map[string]*budget.Budget{}, StoreURL: a.storeURL}
+	options := jobs.Options{Log: a.logger(), Now: a.now, Env: a.env, StoreURL: a.storeURL}
 	options.Secrets = func() []string {
 		known := append(jobs.KnownSecrets(cfg, a.env), urlSecrets(cfg.Store.URL)...)
-		return append(known, urlSecrets(a.storeURL)...)
+		known = append(known, urlSecrets(a.storeURL)...)
+		if f.endpoint != nil && f.endpoint.token != "" {
+			known = append(known, f.endpoint.token)
+		}
+		return known
 	}
 	ctx, drain, done := stages(ctx, options.Log)
 	defer done()
@@ -107,23 +114,24 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	defer func() { err = errors.Join(err, store.Close()) }()
 	options.State = store
 	metered := &meteredStore{Backend: store}
-	for _, job := range list {
-		if options.Budgets[job.Budget] != nil {
-			continue
-		}
-		if options.Budgets[job.Budget], err = a.budget(cfg, metered, job.Budget); err != nil {
-			return err
-		}
+	if options.Budgets, err = a.budgetsOf(cfg, metered, list, f.endpoint != nil); err != nil {
+		return err
 	}
 	timeout := open.Timeout(a.storeAt(cfg), cfg.Store)
 	metered.metrics = newMetrics(options.Budgets, timeout)
+	for _, u := range cfg.Upstreams {
+		metered.metrics.admit(u.Name, u.Costs)
+	}
 	if f.once {
 		return a.runOnce(ctx, drain, list, options, upstream, f.json)
 	}
 	options.Observe = metered.metrics
-	if f.listen != "" {
-		serving := &listener{metrics: metered.metrics, budgets: options.Budgets, drain: drain, timeout: timeout}
-		stop, failed := serving.serve(ctx, f.listen, a)
+	if f.endpoint != nil {
+		serving := &listener{
+			metrics: metered.metrics, budgets: options.Budgets, drain: drain, timeout: timeout,
+			decisions: a.decisions(cfg, metered, options.Budgets, f.endpoint),
+		}
+		stop, failed := serving.serve(ctx, f.endpoint, a)
 		if failed != nil {
 			return failed
 		}
@@ -136,11 +144,48 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	return runner.Run(ctx, drain, f.now)
 }
 
+// budgetsOf opens the budgets of the jobs, and all others of the configuration
+// where decisions on them are served.
+func (a *app) budgetsOf(cfg *budget.Config, store budget.Store, list []*jobs.Job, all bool) (map[string]*budget.Budget, error) {
+	var names []string
+	if all {
+		names = cfg.Budgets()
+	}
+	for _, job := range list {
+		names = append(names, job.Budget)
+	}
+	opened := map[string]*budget.Budget{}
+	for _, name := range names {
+		if opened[name] != nil {
+			continue
+		}
+		var err error
+		if opened[name], err = a.budget(cfg, store, name); err != nil {
+			return nil, err
+		}
+	}
+	return opened, nil
+}
+
+// decisions serves the budgets that are open, and those that a credential "*"
+// admits.
+func (a *app) decisions(cfg *budget.Config, store budget.Store, opened map[string]*budget.Budget, e *endpoint) *serve.Server {
+	return serve.New(serve.Options{
+		Budgets: slices.Collect(maps.Values(opened)),
+		Open:    func(name string) (*budget.Budget, error) { return a.budget(cfg, store, name) },
+		Token:   e.token, Loopback: e.loopback,
+	})
+}
+
 // chooseJobs picks the jobs named, or all. Command jobs are left out where a
 // sandbox stands for the upstreams.
-func (a *app) chooseJobs(list []*jobs.Job, names []string, inSandbox bool) ([]*jobs.Job, error) {
-	if len(list) == 0 {
-		return nil, usage("%s has no jobs: write [job.NAME] with a budget, a schedule and a fetch table", a.configPath)
+func (a *app) chooseJobs(list []*jobs.Job, names []string, f runFlags) ([]*jobs.Job, error) {
+	switch {
+	case len(list) > 0:
+	case f.endpoint != nil && !f.sandbox:
+		return nil, nil // it serves decisions alone
+	default:
+		return nil, usage("%s has no jobs: write [job.NAME] with a budget, a schedule and a fetch table, or give --listen to serve decisions alone", a.configPath)
 	}
 	chosen := list
 	if len(names) > 0 {
@@ -161,7 +206,7 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, inSandbox bool) ([]*j
 			chosen = append(chosen, job)
 		}
 	}
-	if !inSandbox {
+	if !f.sandbox {
 		return chosen, nil
 	}
 	var fetches []*jobs.Job

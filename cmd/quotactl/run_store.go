@@ -34,6 +34,12 @@ func (a *app) serving(ctx context.Context, cfg *budget.Config, list []*jobs.Job)
 	if err != nil {
 		return nil, err
 	}
+	if len(list) == 0 { // decisions alone: what is out of reach fails as its policy says
+		name := append(cfg.Budgets(), "any/any")[0]
+		if _, err := store.Look(ctx, budget.Look{Budget: name, Now: a.now().UnixMicro()}); err != nil && !errors.Is(err, budget.ErrUnavailable) {
+			return nil, errors.Join(err, store.Close())
+		}
+	}
 	for _, job := range list { // each within the store's own timeout
 		if _, err := store.Job(ctx, job.Name); err != nil {
 			return nil, errors.Join(err, store.Close())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/budget/serve"
 )
 
 func newSettleCommand(a *app) *cobra.Command {
@@ -28,7 +29,7 @@ conflict (exit code 1).`,
 			if err != nil {
 				return usage("units %q: use a whole number from 0 to %d", args[2], budget.MaxUnits)
 			}
-			return a.endReservation(cmd.Context(), finishAnswer{Budget: args[0], ID: args[1], Units: &units, Settled: true}, asJSON)
+			return a.endReservation(cmd.Context(), serve.FinishAnswer{Budget: args[0], ID: args[1], Units: &units, Settled: true}, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
@@ -46,24 +47,15 @@ its lease it counts as sent: then it is too late (exit code 1).`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.endReservation(cmd.Context(), finishAnswer{Budget: args[0], ID: args[1], Released: true}, asJSON)
+			return a.endReservation(cmd.Context(), serve.FinishAnswer{Budget: args[0], ID: args[1], Released: true}, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
 
-// finishAnswer is the JSON answer of settle and release.
-type finishAnswer struct {
-	Budget   string `json:"budget"`
-	ID       string `json:"id"`
-	Units    *int64 `json:"units,omitempty"`
-	Settled  bool   `json:"settled,omitempty"`
-	Released bool   `json:"released,omitempty"`
-}
-
 // endReservation settles or releases, and says so.
-func (a *app) endReservation(ctx context.Context, what finishAnswer, asJSON bool) error {
+func (a *app) endReservation(ctx context.Context, what serve.FinishAnswer, asJSON bool) error {
 	err := a.onBudget(ctx, what.Budget, func(ctx context.Context, b *budget.Budget) error {
 		if what.Released {
 			return b.Release(ctx, what.ID)

@@ -1,0 +1,86 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// charge serves POST /v1/charge.
+func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
+	buffer := takeBuffer()
+	defer buffer.giveBack()
+	var q request
+	if !buffer.readBody(w, r, chargeMembers, &q) {
+		return
+	}
+	b, err := s.shelf.take(q.budget)
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	defer s.shelf.giveBack(b)
+	if q.asked.Call.ID == "" {
+		q.asked.Call.ID = rand.Text() // known to the answer, whatever becomes of the charge
+	}
+	if q.wait > 0 {
+		if !s.waiting.take() {
+			refuse(w, problem{reason: "busy", detail: "too many requests wait for units; come back in a moment, or leave wait_seconds out"})
+			return
+		}
+		defer s.waiting.giveBack()
+	}
+	patient(w, q.wait+b.spec.Timeout)
+	receipt, err := s.decide(r.Context(), b.Budget, &q)
+	answer := NewChargeAnswer(&b.spec, q.asked, receipt, late(err))
+	if err != nil {
+		notCharged(w, b, &q, answer, err)
+		return
+	}
+	header := w.Header()
+	setRateLimit(header, &b.policies, &answer)
+	header["Content-Type"] = jsonMedia
+	buffer.bytes = append(answer.appendMembers(append(buffer.bytes[:0], '{')), '}', '\n')
+	_, _ = w.Write(buffer.bytes) // whoever asked has gone
+}
+
+// decide does what the request asks.
+func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budget.Receipt, error) {
+	if q.asked.DryRun {
+		return b.Would(ctx, q.asked.Call, q.asked.Lease)
+	}
+	charge, reserve := b.Charge, b.Reserve
+	if q.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.wait)
+		defer cancel()
+		defer context.AfterFunc(s.stopping, cancel)()
+		charge, reserve = b.Wait, b.WaitReserve
+	}
+	if q.asked.Lease == 0 {
+		return charge(ctx, q.asked.Call)
+	}
+	reserved, err := reserve(ctx, q.asked.Call, q.asked.Lease)
+	if err != nil {
+		return budget.Receipt{}, err
+	}
+	return reserved.Receipt, nil
+}
+
+// notCharged answers why not.
+func notCharged(w http.ResponseWriter, b *opened, q *request, answer ChargeAnswer, err error) {
+	p := problem{reason: answer.Reason, detail: err.Error(), charge: &answer}
+	var refused *budget.RefusedError
+	if !errors.As(err, &refused) && (errors.Is(err, budget.ErrInvalid) || errors.Is(err, budget.ErrTooManyUnits)) {
+		q.judge()
+		p.reason, p.detail, p.faults = "invalid", q.detail(), q.faults
+		answer.Reason = p.reason
+	}
+	if p.reason == "exhausted" {
+		setRateLimit(w.Header(), &b.policies, &answer)
+	}
+	refuse(w, p)
+}

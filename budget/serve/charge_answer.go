@@ -1,0 +1,168 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Asked is a charge as it was asked for.
+type Asked struct {
+	Call budget.Call
+	// Lease of more than 0 makes it a reservation.
+	Lease time.Duration
+	// DryRun: it is decided and not charged.
+	DryRun bool
+}
+
+// ChargeAnswer tells what became of a charge.
+type ChargeAnswer struct {
+	Budget    string
+	Operation string
+	ID        string
+	Units     *int64 // nil when the operation has no price
+	Allowed   bool
+	Replayed  bool
+	// Charged is nil when nobody knows: the same id, sent again, tells.
+	Charged    *bool
+	Remaining  *int64 // of the limit; nil when no limit decided
+	Limit      string
+	Reason     string // empty when it was charged
+	RetryAfter time.Duration
+	RetryAt    time.Time // zero when no wait helps or none is known
+	At         time.Time // the store's clock, where it is known
+	Source     string    // empty when nobody decided
+	DryRun     bool
+	// Lease and LeaseUntil are those of a reservation; a replay keeps its first.
+	Lease      time.Duration
+	LeaseUntil time.Time
+}
+
+// NewChargeAnswer makes the answer of a receipt, or of why there is none.
+func NewChargeAnswer(spec *budget.Spec, asked Asked, r budget.Receipt, err error) ChargeAnswer {
+	answer := ChargeAnswer{Budget: spec.Name, Operation: asked.Call.Operation, ID: asked.Call.ID, DryRun: asked.DryRun}
+	if err == nil {
+		charged := !asked.DryRun
+		if asked.Lease > 0 && !asked.DryRun && !r.Replayed {
+			answer.Lease, answer.LeaseUntil = asked.Lease, r.At.Add(asked.Lease)
+		}
+		answer.Units, answer.Allowed, answer.Replayed, answer.Charged = &r.Units, true, r.Replayed, &charged
+		answer.Remaining, answer.Limit = &r.Remaining, r.Limit
+		answer.At, answer.Source = r.At, r.Source
+		return answer
+	}
+	answer.Units, answer.Reason, answer.Charged = price(spec, asked.Call), Reason(err), charged(err)
+	var refused *budget.RefusedError
+	if !errors.As(err, &refused) {
+		return answer
+	}
+	if refused.Limit != "" {
+		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, refused.Limit, refused.Source
+	}
+	if !refused.RetryAt.IsZero() {
+		answer.RetryAfter, answer.RetryAt = refused.RetryAfter, refused.RetryAt
+		answer.At = refused.RetryAt.Add(-refused.RetryAfter)
+	}
+	return answer
+}
+
+// MarshalJSON implements json.Marshaler.
+func (a ChargeAnswer) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
+	return append(a.appendMembers([]byte{'{'}), '}'), nil
+}
+
+// appendMembers appends the members of the JSON object: the one place that
+// names them.
+func (a *ChargeAnswer) appendMembers(b []byte) []byte {
+	b = appendText(append(b, `"budget":`...), a.Budget)
+	b = appendText(append(b, `,"operation":`...), a.Operation)
+	b = appendText(append(b, `,"id":`...), a.ID)
+	b = appendNumberOrNull(append(b, `,"units":`...), a.Units)
+	b = strconv.AppendBool(append(b, `,"allowed":`...), a.Allowed)
+	b = strconv.AppendBool(append(b, `,"replayed":`...), a.Replayed)
+	b = append(b, `,"charged":`...)
+	if a.Charged == nil {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendBool(b, *a.Charged)
+	}
+	b = appendNumberOrNull(append(b, `,"remaining":`...), a.Remaining)
+	b = appendTextOrNull(append(b, `,"limit_name":`...), a.Limit)
+	b = appendText(append(b, `,"reason":`...), a.Reason)
+	b = append(b, `,"retry_after_seconds":`...)
+	if a.RetryAt.IsZero() {
+		b = append(b, "null"...)
+	} else {
+		b = appendSeconds(b, a.RetryAfter)
+	}
+	b = appendInstant(append(b, `,"retry_at":`...), a.RetryAt)
+	b = appendInstant(append(b, `,"at":`...), a.At)
+	b = appendTextOrNull(append(b, `,"source":`...), a.Source)
+	if a.DryRun {
+		b = append(b, `,"dry_run":true`...)
+	}
+	if !a.LeaseUntil.IsZero() {
+		b = appendSeconds(append(b, `,"lease_seconds":`...), a.Lease)
+		b = appendInstant(append(b, `,"lease_until":`...), a.LeaseUntil)
+	}
+	return b
+}
+
+// price is what a call costs, nil when its operation has no price.
+func price(spec *budget.Spec, call budget.Call) *int64 {
+	cost, known := spec.Costs[call.Operation]
+	switch {
+	case call.Units != nil:
+		return call.Units
+	case known:
+		return &cost.Units
+	case spec.Unknown.Allowed:
+		units := spec.Unknown.Units
+		return &units
+	}
+	return nil
+}
+
+// charged is false for a call that was not charged, and nil where that is not
+// known.
+func charged(err error) *bool {
+	var refused *budget.RefusedError
+	no := false
+	switch {
+	case errors.As(err, &refused) && (refused.NotCharged || !errors.Is(refused.Err, budget.ErrUnavailable)),
+		errors.Is(err, budget.ErrConflict), errors.Is(err, budget.ErrInvalid), errors.Is(err, budget.ErrTooManyUnits):
+		return &no
+	}
+	return nil
+}
+
+// Reason is one word for why a call was not charged.
+func Reason(err error) string {
+	for _, known := range []struct {
+		err  error
+		word string
+	}{
+		{budget.ErrExhausted, "exhausted"},
+		{budget.ErrNeverFits, "never_fits"},
+		{budget.ErrUnknownOperation, "unknown_operation"},
+		{budget.ErrUnknownBudget, "unknown_budget"},
+		{budget.ErrTooManyUnits, "too_many_units"},
+		{budget.ErrConflict, "conflict"},
+		{budget.ErrExpired, "expired"},
+		{budget.ErrInvalid, "invalid"},
+		{budget.ErrClock, "clock"},
+		{budget.ErrDamaged, "damaged"},
+		{budget.ErrLost, "lost"},
+		{budget.ErrStoreConfig, "store_config"},
+		{context.Canceled, "interrupted"},
+		{budget.ErrUnavailable, "unavailable"},
+	} {
+		if errors.Is(err, known.err) {
+			return known.word
+		}
+	}
+	return "failed"
+}

@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// FinishAnswer is the JSON answer of settle and release.
+type FinishAnswer struct {
+	Budget   string `json:"budget"`
+	ID       string `json:"id"`
+	Units    *int64 `json:"units,omitempty"`
+	Settled  bool   `json:"settled,omitempty"`
+	Released bool   `json:"released,omitempty"`
+}
+
+// settle serves POST /v1/settle.
+func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
+	s.finish(w, r, settleMembers, func(b *opened, q *request) (FinishAnswer, error) {
+		return FinishAnswer{Budget: q.budget, ID: q.asked.Call.ID, Units: &q.units, Settled: true},
+			b.Settle(r.Context(), q.asked.Call.ID, q.units)
+	})
+}
+
+// release serves POST /v1/release.
+func (s *Server) release(w http.ResponseWriter, r *http.Request) {
+	s.finish(w, r, releaseMembers, func(b *opened, q *request) (FinishAnswer, error) {
+		return FinishAnswer{Budget: q.budget, ID: q.asked.Call.ID, Released: true},
+			b.Release(r.Context(), q.asked.Call.ID)
+	})
+}
+
+// finish reads a body and does what it asks.
+func (s *Server) finish(w http.ResponseWriter, r *http.Request, takes members, do func(*opened, *request) (FinishAnswer, error)) {
+	buffer := takeBuffer()
+	defer buffer.giveBack()
+	var q request
+	if !buffer.readBody(w, r, takes, &q) {
+		return
+	}
+	if q.judge(); len(q.faults) > 0 {
+		refuse(w, problem{reason: "invalid", detail: q.detail(), faults: q.faults})
+		return
+	}
+	b, err := s.shelf.take(q.budget)
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	defer s.shelf.giveBack(b)
+	patient(w, b.spec.Timeout)
+	answer, err := do(b, &q)
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	writeJSON(w, answer)
+}
+
+// writeJSON answers with a value.
+func writeJSON(w http.ResponseWriter, value any) {
+	w.Header()["Content-Type"] = jsonMedia
+	_ = json.NewEncoder(w).Encode(value) // whoever asked has gone
+}

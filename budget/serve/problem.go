@@ -1,0 +1,143 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// quotaExceeded is the problem type that the draft on RateLimit fields defines
+// for what does not fit.
+const (
+	quotaExceeded      = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	quotaExceededTitle = "Request cannot be satisfied as assigned quota has been exceeded"
+)
+
+// ProblemPage documents the other problem types: each is a heading of it.
+const ProblemPage = "https://github.com/quotactl/quotactl/blob/master/docs/http.md#"
+
+// kind is a problem as its reason has it.
+type kind struct {
+	status int
+	title  string
+}
+
+// kinds are the problems, by the word for each: the reason of a charge that was
+// refused, and of whatever else went wrong.
+var kinds = map[string]kind{
+	"exhausted":         {http.StatusTooManyRequests, quotaExceededTitle},
+	"never_fits":        {http.StatusUnprocessableEntity, "The units can never fit"},
+	"unknown_operation": {http.StatusUnprocessableEntity, "The operation has no price or no limit"},
+	"too_many_units":    {http.StatusUnprocessableEntity, "The ledger's sum would be too large"},
+	"unknown_budget":    {http.StatusNotFound, "There is no such budget"},
+	"conflict":          {http.StatusConflict, "The id stands for something else"},
+	"expired":           {http.StatusGone, "The reservation is over"},
+	"invalid":           {http.StatusBadRequest, "The request is invalid"},
+	"clock":             {http.StatusServiceUnavailable, "The clocks disagree"},
+	"damaged":           {http.StatusServiceUnavailable, "The ledger is damaged"},
+	"lost":              {http.StatusServiceUnavailable, "The store has lost charges"},
+	"store_config":      {http.StatusServiceUnavailable, "The store is not usable as configured"},
+	"unavailable":       {http.StatusServiceUnavailable, "The store is out of reach"},
+	"interrupted":       {http.StatusServiceUnavailable, "The request was interrupted"},
+	"failed":            {http.StatusInternalServerError, "Failed"},
+
+	"busy":         {http.StatusServiceUnavailable, "Too many requests are under way"},
+	"no_token":     {http.StatusUnauthorized, "The token is missing or wrong"},
+	"not_local":    {http.StatusForbidden, "The request comes from a web page"},
+	"no_path":      {http.StatusNotFound, "There is no such path"},
+	"method":       {http.StatusMethodNotAllowed, "The path has another method"},
+	"media_type":   {http.StatusUnsupportedMediaType, "The body is not sent as JSON"},
+	"body_size":    {http.StatusRequestEntityTooLarge, "The body is too large"},
+	"body_time":    {http.StatusRequestTimeout, "The body did not come in time"},
+	"header_count": {http.StatusRequestHeaderFieldsTooLarge, "There are too many header fields"},
+}
+
+// problem is the body of an answer that is no success, RFC 9457.
+type problem struct {
+	reason string
+	detail string
+	// Of a charge: what became of it, and what limits it.
+	charge *ChargeAnswer
+	faults []fault
+}
+
+// MarshalJSON implements json.Marshaler: the members of a problem, then those of
+// the charge.
+func (p problem) MarshalJSON() ([]byte, error) {
+	k := kinds[p.reason]
+	b := appendText([]byte(`{"type":`), problemType(p.reason))
+	b = appendText(append(b, `,"title":`...), k.title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(k.status), 10)
+	b = appendText(append(b, `,"detail":`...), p.detail)
+	if p.reason == "exhausted" && p.charge != nil && p.charge.Limit != "" {
+		b = append(appendText(append(b, `,"violated-policies":[`...), p.charge.Limit), ']')
+	}
+	if len(p.faults) > 0 {
+		faults, err := json.Marshal(p.faults)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"errors":`...), faults...)
+	}
+	if p.charge != nil {
+		return append(p.charge.appendMembers(append(b, ',')), '}'), nil
+	}
+	return append(appendText(append(b, `,"reason":`...), p.reason), '}'), nil
+}
+
+func problemType(reason string) string {
+	if reason == "exhausted" {
+		return quotaExceeded
+	}
+	return ProblemPage + reason
+}
+
+// problemMedia is the media type of a problem.
+var problemMedia = []string{"application/problem+json"}
+
+// maxProblem is how much is said of a problem, in bytes: errors tell what was
+// asked for, and the configuration's names.
+const maxProblem = 2000
+
+// refuse answers with a problem.
+func refuse(w http.ResponseWriter, p problem) {
+	p.detail = cut(p.detail, maxProblem)
+	body, err := json.Marshal(p)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	header := w.Header()
+	header["Content-Type"] = problemMedia
+	switch status := kinds[p.reason].status; {
+	case p.charge != nil && !p.charge.RetryAt.IsZero():
+		header["Retry-After"] = []string{strconv.FormatInt(wholeSeconds(p.charge.RetryAfter), 10)}
+	case status == http.StatusServiceUnavailable:
+		header["Retry-After"] = []string{"1"}
+	}
+	w.WriteHeader(kinds[p.reason].status)
+	_, _ = w.Write(append(body, '\n')) // whoever asked has gone
+}
+
+// wholeSeconds is a wait in whole seconds, rounded up, at least 1.
+func wholeSeconds(d time.Duration) int64 {
+	return max(1, int64((d+time.Second-1)/time.Second))
+}
+
+// failed answers with what an error of a budget says.
+func failed(w http.ResponseWriter, err error) {
+	refuse(w, problem{reason: Reason(late(err)), detail: err.Error()})
+}
+
+// late makes a deadline that ran out the store's fault.
+func late(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && Reason(err) == "failed" {
+		return budget.ErrUnavailable
+	}
+	return err
+}

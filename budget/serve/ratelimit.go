@@ -1,0 +1,121 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// The RateLimit and RateLimit-Policy fields of draft-ietf-httpapi-ratelimit-headers:
+// structured fields (RFC 9651), both lists of items named by limits. They stand
+// in answers to charges, for a service to pass on to its own visitors. Quotas are
+// in what the limit counts; the draft has no unit for units.
+
+// maxField is the largest integer of a structured field.
+const maxField int64 = 999_999_999_999_999
+
+// The fields' names as net/http has them.
+const (
+	fieldRateLimit = "Ratelimit"
+	fieldPolicy    = "Ratelimit-Policy"
+)
+
+// setRateLimit sets the fields of an answer, as far as a limit decided it.
+func setRateLimit(header http.Header, policies *policies, a *ChargeAnswer) {
+	if field := policies.field(a.Operation, a.At); field != nil {
+		header[fieldPolicy] = field
+	}
+	if a.Limit != "" && a.Remaining != nil {
+		header[fieldRateLimit] = []string{rateLimit(a)}
+	}
+}
+
+// rateLimit is the limit that bound a decision, with what it has left; after a
+// refusal with the time until the same call fits. A limit's name needs no escape.
+func rateLimit(a *ChargeAnswer) string {
+	var space [96]byte
+	b := append(space[:0], '"')
+	b = append(b, a.Limit...)
+	b = strconv.AppendInt(append(b, `";r=`...), min(*a.Remaining, maxField), 10)
+	if !a.RetryAt.IsZero() {
+		b = strconv.AppendInt(append(b, ";t="...), wholeSeconds(a.RetryAfter), 10)
+	}
+	return string(b)
+}
+
+// policies are the RateLimit-Policy fields of a budget's operations.
+type policies struct {
+	spec  *budget.Spec
+	known sync.Map // of policy by priced operation
+}
+
+// policy is a field and the instant until which it holds.
+type policy struct {
+	field []string // nil: no limit covers the operation
+	until time.Time
+}
+
+// field is what limits an operation as of an instant; nil when nothing does.
+func (p *policies) field(operation string, at time.Time) []string {
+	if at.IsZero() {
+		at = time.Now()
+	}
+	if seen, ok := p.known.Load(operation); ok {
+		if seen := seen.(policy); seen.until.IsZero() || at.Before(seen.until) {
+			return seen.field
+		}
+	}
+	made, err := makePolicy(p.spec.Limits, operation, at)
+	if err != nil { // names and numbers that structured fields have no place for
+		return nil
+	}
+	if _, priced := p.spec.Costs[operation]; priced { // the others have no end
+		p.known.Store(operation, made)
+	}
+	return made.field
+}
+
+// makePolicy lists the limits that cover an operation. Calendars have the length
+// of the period at that instant.
+func makePolicy(limits []budget.Limit, operation string, at time.Time) (policy, error) {
+	var made policy
+	var list httpsfv.List
+	for _, l := range limits {
+		if !l.Covers(operation) {
+			continue
+		}
+		l = l.For(operation)
+		item := httpsfv.NewItem(l.Name)
+		item.Params.Add("q", min(l.Limit, maxField))
+		switch w := l.Window; w.Kind {
+		case budget.Concurrent:
+			item.Params.Add("qu", "concurrent-requests")
+		case budget.Bucket: // it has no window
+		default:
+			item.Params.Add("w", wholeSeconds(windowLength(w, at)))
+			if w.Calendar == nil {
+				break
+			}
+			_, next := w.Calendar.Period(at.UnixMicro())
+			if end := time.UnixMicro(next); made.until.IsZero() || end.Before(made.until) {
+				made.until = end
+			}
+		}
+		list = append(list, item)
+	}
+	if len(list) == 0 {
+		return made, nil
+	}
+	field, err := httpsfv.Marshal(list)
+	if err != nil {
+		return policy{}, fmt.Errorf("write RateLimit-Policy: %w", err)
+	}
+	made.field = []string{field}
+	return made, nil
+}

@@ -1,0 +1,208 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// The bounds of what requests may ask for.
+const (
+	// MaxBody is the size of a request's body in bytes.
+	MaxBody = 64 << 10
+	// MaxWait bounds wait_seconds.
+	MaxWait = time.Minute
+	// minWait and minLease are the least that is of any use.
+	minWait  = time.Millisecond
+	minLease = time.Second
+	// maxFaults is how many faults an answer names; the others are counted.
+	maxFaults = 20
+	// maxShown is how much of a wrong name is shown, and maxDetail of what is said
+	// of it, in bytes.
+	maxShown  = 64
+	maxDetail = 400
+)
+
+// fault is what is wrong with one member of a request, as RFC 9457 shows them.
+type fault struct {
+	Pointer string `json:"pointer"` // to the member, an RFC 6901 fragment
+	Detail  string `json:"detail"`
+}
+
+// request is a body of any of the POST paths.
+type request struct {
+	budget string
+	asked  Asked
+	wait   time.Duration
+	units  int64 // asked.Call.Units points here where they were given
+
+	given  uint // members that were given, by their place among members
+	faults []fault
+	more   int // faults beyond those
+}
+
+// The members that each path takes; the first ones are required.
+var (
+	chargeMembers = members{2, []string{
+		"budget", "operation", "units", "id", "floor", "use_headroom", "job", "region", "run",
+		"on_store_error", "wait_seconds", "lease_seconds", "dry_run",
+	}}
+	settleMembers  = members{3, []string{"budget", "id", "units"}}
+	releaseMembers = members{2, []string{"budget", "id"}}
+)
+
+type members struct {
+	required int
+	names    []string
+}
+
+func (m members) place(name []byte) int {
+	for i, known := range m.names {
+		if known == string(name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// read takes a body apart. The error is for one that is no JSON object; what is
+// wrong with its members is in faults.
+func (q *request) read(body []byte, takes members) error {
+	o, err := openObject(body)
+	if err != nil {
+		return err
+	}
+	var seen uint
+	for name, value, ok := o.next(); ok; name, value, ok = o.next() {
+		place := takes.place(name)
+		switch {
+		case place < 0:
+			q.fault(string(name), "there is no such member"+budget.DidYouMean(cut(string(name), maxShown), append([]string(nil), takes.names...)))
+		case seen&(1<<place) != 0:
+			q.fault(string(name), "it is given twice")
+		case value[0] == 'n': // null: left out
+		default:
+			q.given |= 1 << place
+			if wrong := q.set(string(name), value); wrong != "" {
+				q.fault(string(name), wrong)
+			}
+		}
+		if place >= 0 {
+			seen |= 1 << place
+		}
+	}
+	for i, name := range takes.names[:takes.required] {
+		if q.given&(1<<i) == 0 {
+			q.fault(name, "it is missing")
+		}
+	}
+	if q.wait > 0 && q.asked.DryRun {
+		q.fault("wait_seconds", "what is only looked at with dry_run needs no wait: leave one of them out")
+	}
+	return nil
+}
+
+// set reads one member. It returns what is wrong with its value.
+func (q *request) set(name string, value []byte) string {
+	call := &q.asked.Call
+	switch name {
+	case "budget":
+		return textOf(value, &q.budget)
+	case "operation":
+		return textOf(value, &call.Operation)
+	case "units":
+		call.Units = &q.units
+		return wholeOf(value, &q.units)
+	case "id":
+		return textOf(value, &call.ID)
+	case "floor":
+		return wholeOf(value, &call.Floor)
+	case "use_headroom":
+		return flagOf(value, &call.UseHeadroom)
+	case "job":
+		return textOf(value, &call.Labels.Job)
+	case "region":
+		return textOf(value, &call.Labels.Region)
+	case "run":
+		return textOf(value, &call.Labels.Run)
+	case "on_store_error":
+		return textOf(value, (*string)(&call.OnStoreError))
+	case "wait_seconds":
+		return spanOf(value, minWait, MaxWait, &q.wait)
+	case "lease_seconds":
+		return spanOf(value, minLease, budget.MaxLease, &q.asked.Lease)
+	case "dry_run":
+		return flagOf(value, &q.asked.DryRun)
+	}
+	return "there is no such member"
+}
+
+// fault notes what is wrong with a member.
+func (q *request) fault(name, detail string) {
+	if len(q.faults) == maxFaults {
+		q.more++
+		return
+	}
+	pointer := strings.NewReplacer("~", "~0", "/", "~1").Replace(cut(name, maxShown))
+	q.faults = append(q.faults, fault{"#/" + pointer, cut(detail, maxDetail)})
+}
+
+// judge notes what is wrong with the values themselves, member by member: what
+// [budget.Call.Validate] says of each alone.
+func (q *request) judge() {
+	call := q.asked.Call
+	q.judgeCall("id", budget.Call{ID: call.ID})
+	if call.Operation != "" { // a missing one is noted
+		q.judgeCall("operation", budget.Call{Operation: call.Operation})
+	}
+	q.judgeCall("job", budget.Call{Labels: budget.Labels{Job: call.Labels.Job}})
+	q.judgeCall("region", budget.Call{Labels: budget.Labels{Region: call.Labels.Region}})
+	q.judgeCall("run", budget.Call{Labels: budget.Labels{Run: call.Labels.Run}})
+	q.judgeCall("on_store_error", budget.Call{OnStoreError: call.OnStoreError})
+	q.judgeCall("units", budget.Call{Units: call.Units})
+	q.judgeCall("floor", budget.Call{Floor: call.Floor})
+}
+
+// judgeCall notes what is wrong with a call that has one member alone.
+func (q *request) judgeCall(name string, alone budget.Call) {
+	if alone.Operation == "" {
+		alone.Operation = "any"
+	}
+	if err := alone.Validate(0); err != nil {
+		q.fault(name, withoutSentinel(err))
+	}
+}
+
+// withoutSentinel is what an error says beyond its sentinel.
+func withoutSentinel(err error) string {
+	text := err.Error()
+	for _, sentinel := range []error{budget.ErrInvalid, budget.ErrTooManyUnits} {
+		if errors.Is(err, sentinel) {
+			text = strings.TrimPrefix(text, sentinel.Error()+": ")
+		}
+	}
+	return text
+}
+
+// detail is all faults in a line.
+func (q *request) detail() string {
+	parts := make([]string, 0, len(q.faults)+1)
+	for _, f := range q.faults {
+		parts = append(parts, strings.TrimPrefix(f.Pointer, "#/")+": "+f.Detail)
+	}
+	if q.more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", q.more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// cut is the beginning of a text that somebody else chose.
+func cut(text string, most int) string {
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

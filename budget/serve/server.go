@@ -1,0 +1,235 @@
+package serve
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// What bounds a Server where its Options do not.
+const (
+	DefaultUnderWay = 1024
+	DefaultWaiting  = 512
+	DefaultOpen     = 4096
+	// MaxHeaderFields is how many header fields a request may have.
+	MaxHeaderFields = 64
+)
+
+// Options say what a Server serves.
+type Options struct {
+	// Budgets are open already and stay so: those of the configuration.
+	Budgets []*budget.Budget
+	// Open opens another budget by its name, on the same store; the error is
+	// budget.ErrUnknownBudget where no credential "*" admits it. It must not
+	// block: it is called under a lock.
+	Open func(name string) (*budget.Budget, error)
+	// Token, where set, must come with each request, as Authorization: Bearer.
+	Token string
+	// Loopback: it listens on a loopback address, and must not be used by web
+	// pages in a browser of this machine.
+	Loopback bool
+	// UnderWay is how many requests may be under way, and Waiting how many of
+	// them may wait for units; 0: the defaults.
+	UnderWay, Waiting int64
+	// MaxOpen is how many budgets of credentials "*" are kept open while no
+	// request uses them; 0: DefaultOpen.
+	MaxOpen int
+}
+
+// Server is an http.Handler for the paths under /v1/. It is safe for concurrent
+// use.
+type Server struct {
+	access   access
+	shelf    *shelf
+	underWay slots
+	waiting  slots
+	stopping context.Context
+	stop     context.CancelFunc
+}
+
+// New makes a Server.
+func New(o Options) *Server {
+	o.UnderWay, o.Waiting, o.MaxOpen = orElse(o.UnderWay, DefaultUnderWay), orElse(o.Waiting, DefaultWaiting), orElse(o.MaxOpen, DefaultOpen)
+	s := &Server{access: newAccess(o), shelf: newShelf(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+func orElse[N int | int64](n, other N) N {
+	if n == 0 {
+		return other
+	}
+	return n
+}
+
+// Stop ends the waits for units, each with its refusal, so that all requests
+// under way end soon. Others are served on.
+func (s *Server) Stop() { s.stop() }
+
+// slots bound how many do something at once.
+type slots struct {
+	most  int64
+	taken atomic.Int64
+}
+
+func (s *slots) take() bool {
+	if s.taken.Add(1) > s.most {
+		s.taken.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (s *slots) giveBack() { s.taken.Add(-1) }
+
+// route is what a path does.
+type route struct {
+	method string
+	serve  func(*Server, http.ResponseWriter, *http.Request)
+}
+
+// routes are all paths.
+var routes = map[string]route{
+	"/v1/charge":       {http.MethodPost, (*Server).charge},
+	"/v1/settle":       {http.MethodPost, (*Server).settle},
+	"/v1/release":      {http.MethodPost, (*Server).release},
+	"/v1/status":       {http.MethodGet, (*Server).status},
+	"/v1/openapi.json": {http.MethodGet, (*Server).describe},
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.underWay.take() {
+		refuse(w, problem{reason: "busy", detail: "too many requests are under way; come back in a moment"})
+		return
+	}
+	defer s.underWay.giveBack()
+	if reason, detail := s.access.refuses(r); reason != "" {
+		if reason == "no_token" {
+			w.Header()["Www-Authenticate"] = []string{`Bearer realm="quotactl"`}
+		}
+		refuse(w, problem{reason: reason, detail: detail})
+		return
+	}
+	fields := 0
+	for _, values := range r.Header {
+		fields += len(values)
+	}
+	if fields > MaxHeaderFields {
+		refuse(w, problem{reason: "header_count", detail: "send 64 header fields at most"})
+		return
+	}
+	to, known := routes[r.URL.Path]
+	switch {
+	case !known:
+		refuse(w, problem{reason: "no_path", detail: "there are /v1/charge, /v1/settle, /v1/release, /v1/status and /v1/openapi.json"})
+	case r.Method != to.method && (r.Method != http.MethodHead || to.method != http.MethodGet):
+		w.Header()["Allow"] = []string{to.method}
+		refuse(w, problem{reason: "method", detail: "use " + to.method})
+	default:
+		to.serve(s, w, r)
+	}
+}
+
+// jsonMedia is the media type of an answer.
+var jsonMedia = []string{"application/json"}
+
+//go:embed openapi.json
+var description []byte
+
+// describe serves the OpenAPI description.
+func (s *Server) describe(w http.ResponseWriter, _ *http.Request) {
+	w.Header()["Content-Type"] = jsonMedia
+	_, _ = w.Write(description) // whoever asked has gone
+}
+
+// buffers hold bodies as they are read and answers as they are written.
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+type buffer struct{ bytes []byte }
+
+func takeBuffer() *buffer { return buffers.Get().(*buffer) }
+
+func (b *buffer) giveBack() { buffers.Put(b) }
+
+// readBody reads a request's body into the buffer and what it asks. False: the
+// answer was given.
+func (b *buffer) readBody(w http.ResponseWriter, r *http.Request, takes members, q *request) bool {
+	if media := r.Header["Content-Type"]; len(media) != 0 && media[0] != "application/json" {
+		if kind, _, err := mime.ParseMediaType(media[0]); err != nil || kind != "application/json" {
+			refuse(w, problem{reason: "media_type", detail: "send the body with Content-Type: application/json"})
+			return false
+		}
+	}
+	if err := b.read(http.MaxBytesReader(w, r.Body, MaxBody)); err != nil {
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			refuse(w, problem{reason: "body_size", detail: "send 64 KiB at most"})
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			refuse(w, problem{reason: "body_time", detail: "send the body at once"})
+		default:
+			refuse(w, problem{reason: "invalid", detail: "the body could not be read: " + err.Error()})
+		}
+		return false
+	}
+	if err := q.read(b.bytes, takes); err != nil {
+		refuse(w, problem{reason: "invalid", detail: err.Error()})
+		return false
+	}
+	if len(q.faults) > 0 {
+		q.judge()
+		refuse(w, problem{reason: "invalid", detail: q.detail(), faults: q.faults})
+		return false
+	}
+	return true
+}
+
+// read fills the buffer with all that there is.
+func (b *buffer) read(from io.Reader) error {
+	if cap(b.bytes) == 0 {
+		b.bytes = make([]byte, 0, 1024)
+	}
+	b.bytes = b.bytes[:0]
+	for {
+		if len(b.bytes) == cap(b.bytes) {
+			b.bytes = append(b.bytes, 0)[:len(b.bytes)]
+		}
+		n, err := from.Read(b.bytes[len(b.bytes):cap(b.bytes)])
+		b.bytes = b.bytes[:len(b.bytes)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// patient makes sure that the listener's timeouts leave a request the time that
+// it may take from now on.
+func patient(w http.ResponseWriter, takes time.Duration) {
+	if takes < shortest {
+		return
+	}
+	end := time.Now().Add(takes + slack)
+	to := http.NewResponseController(w)
+	_ = to.SetReadDeadline(end)  // where there is no connection, none ends it
+	_ = to.SetWriteDeadline(end) // as above
+}
+
+// A listener leaves each request shortest, at least; slack is for writing the
+// answer.
+const (
+	shortest = 5 * time.Second
+	slack    = 5 * time.Second
+)

@@ -1,0 +1,98 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// MaxNamed is how many budgets a request may name.
+const MaxNamed = 100
+
+// statusTime bounds a look at all budgets.
+const statusTime = 20 * time.Second
+
+// StatusAnswer is the JSON answer of status.
+type StatusAnswer struct {
+	At      Instant        `json:"at"` // the store's clock; null where there is no budget
+	Budgets []BudgetStatus `json:"budgets"`
+}
+
+// status serves GET /v1/status.
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	names, wrong := s.named(r)
+	if wrong != "" {
+		refuse(w, problem{reason: "invalid", detail: wrong})
+		return
+	}
+	patient(w, statusTime)
+	ctx, cancel := context.WithTimeout(r.Context(), statusTime)
+	defer cancel()
+	answer := StatusAnswer{Budgets: []BudgetStatus{}}
+	for _, name := range names {
+		one, at, err := s.look(ctx, name)
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		answer.At, answer.Budgets = at, append(answer.Budgets, one)
+	}
+	w.Header()["Cache-Control"] = []string{"no-store"}
+	writeJSON(w, answer)
+}
+
+// named lists the budgets that a request names, or all of the configuration; or
+// says what is wrong with it.
+func (s *Server) named(r *http.Request) (names []string, wrong string) {
+	query, err := parseQuery(r)
+	if err != nil {
+		return nil, err.Error()
+	}
+	if names = query; len(names) > MaxNamed {
+		return nil, fmt.Sprintf("%d budgets are named: name %d at most", len(names), MaxNamed)
+	}
+	if len(names) == 0 {
+		for name := range s.shelf.kept {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+	}
+	return names, ""
+}
+
+// parseQuery reads the budgets of the query, each once.
+func parseQuery(r *http.Request) ([]string, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("the query: %w", err)
+	}
+	for name := range query {
+		if name != "budget" {
+			return nil, fmt.Errorf("the query has %q: it takes budget alone, as often as wanted", cut(name, maxShown))
+		}
+	}
+	var names []string
+	for _, name := range query["budget"] {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// look reads one budget.
+func (s *Server) look(ctx context.Context, name string) (BudgetStatus, Instant, error) {
+	b, err := s.shelf.take(name)
+	if err != nil {
+		return BudgetStatus{}, Instant{}, err
+	}
+	defer s.shelf.giveBack(b)
+	status, err := b.Status(ctx)
+	if err != nil {
+		return BudgetStatus{}, Instant{}, err
+	}
+	return NewBudgetStatus(status), Instant(status.At), nil
+}

@@ -1,0 +1,104 @@
+package serve
+
+import (
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// BudgetStatus is a budget in the JSON answer of status.
+type BudgetStatus struct {
+	Budget string `json:"budget"`
+	// Remaining is null when no limit that counts units covers every operation.
+	Remaining   *int64        `json:"remaining"`
+	LockedUntil *Instant      `json:"locked_until"`
+	Limits      []LimitStatus `json:"limits"`
+}
+
+// LimitStatus is one of its limits.
+type LimitStatus struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// Quota and Headroom are null for a cap of our own.
+	Quota     *int64 `json:"quota"`
+	Headroom  *int64 `json:"headroom"`
+	Limit     int64  `json:"limit"`
+	Used      int64  `json:"used"`
+	Remaining int64  `json:"remaining"`
+	Over      int64  `json:"over"`
+	// Recovered is what of Used was recorded after the store had lost data.
+	Recovered int64  `json:"recovered"`
+	Counts    string `json:"counts"`
+	// Since is null when all of the window is known.
+	Since Instant `json:"since"`
+	// Operations are the patterns covered; none covers all.
+	Operations []string `json:"operations"`
+	// Window is the window's length, for a calendar that of its current period;
+	// null for a bucket and for open reservations.
+	Window      *Seconds    `json:"window_seconds"`
+	Precision   *Seconds    `json:"precision_seconds,omitempty"`
+	Guard       *Seconds    `json:"guard_seconds,omitempty"`
+	Refill      Text        `json:"refill,omitempty"`
+	Calendar    Text        `json:"calendar"`
+	Timezone    Text        `json:"timezone"`
+	LockedUntil *Instant    `json:"locked_until"`
+	NextReturn  *NextReturn `json:"next_return"` // null when nothing is used
+}
+
+// NextReturn is when something comes back, and how much.
+type NextReturn struct {
+	At    Instant `json:"at"`
+	Units int64   `json:"units"` // in what the limit counts
+}
+
+// NewBudgetStatus puts a status into JSON.
+func NewBudgetStatus(status budget.Status) BudgetStatus {
+	out := BudgetStatus{Budget: status.Budget, Remaining: status.Remaining, Limits: []LimitStatus{}}
+	for _, l := range status.Limits {
+		out.Limits = append(out.Limits, newLimitStatus(l, status.At))
+	}
+	return out
+}
+
+func newLimitStatus(l budget.LimitStatus, at time.Time) LimitStatus {
+	out := LimitStatus{
+		Name: l.Name, Kind: string(l.Window.Kind), Limit: l.Limit.Limit, Used: l.Used, Remaining: l.Remaining,
+		Over: l.Over, Recovered: l.Recovered, Counts: string(l.Counts), Since: Instant(l.Since), Operations: append([]string{}, l.Operations...),
+	}
+	switch w := l.Window; w.Kind {
+	case budget.Bucket:
+		out.Refill = Text(w.Refill.String())
+	case budget.Concurrent:
+	default:
+		length := Seconds(windowLength(w, at))
+		out.Window, out.Precision, out.Guard = &length, span(w.Precision), span(w.Guard)
+	}
+	if l.Quota > 0 {
+		out.Quota, out.Headroom = &l.Quota, &l.Headroom
+	}
+	if c := l.Window.Calendar; c != nil {
+		out.Calendar, out.Timezone = Text(c.Length()), Text(c.Zone())
+	}
+	if !l.NextReturn.IsZero() {
+		out.NextReturn = &NextReturn{At: Instant(l.NextReturn), Units: l.NextAmount}
+	}
+	return out
+}
+
+// span is a span of µs, nil for none.
+func span(us int64) *Seconds {
+	if us == 0 {
+		return nil
+	}
+	s := Seconds(time.Duration(us) * time.Microsecond)
+	return &s
+}
+
+// windowLength is the length of the window at an instant.
+func windowLength(w budget.Window, at time.Time) time.Duration {
+	if w.Calendar == nil {
+		return time.Duration(w.Length) * time.Microsecond
+	}
+	start, next := w.Calendar.Period(at.UnixMicro())
+	return time.Duration(next-start) * time.Microsecond
+}

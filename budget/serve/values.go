@@ -1,0 +1,93 @@
+package serve
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// InstantFormat is how an instant, in UTC, stands in JSON: RFC 3339 with
+// microseconds.
+const InstantFormat = "2006-01-02T15:04:05.000000Z"
+
+// Instant is a time in JSON: RFC 3339 UTC with microseconds, null for none.
+type Instant time.Time
+
+// MarshalJSON implements json.Marshaler.
+func (i Instant) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
+	return appendInstant(nil, time.Time(i)), nil
+}
+
+// Seconds is a span in JSON: a decimal number of seconds, to the microsecond,
+// with a fraction only where there is one.
+type Seconds time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (s Seconds) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
+	return appendSeconds(nil, time.Duration(s)), nil
+}
+
+// Text is a string in JSON, null when empty.
+type Text string
+
+// MarshalJSON implements json.Marshaler.
+func (t Text) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
+	return appendTextOrNull(nil, string(t)), nil
+}
+
+// The JSON of an answer that is asked for thousands of times a second is
+// appended to a buffer, value by value.
+
+func appendInstant(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, "null"...)
+	}
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, InstantFormat)
+	return append(b, '"')
+}
+
+// The digits are made of integers, as a float would lose the last ones of a long
+// span.
+func appendSeconds(b []byte, d time.Duration) []byte {
+	us := d.Microseconds()
+	if us < 0 {
+		b, us = append(b, '-'), -us
+	}
+	b = strconv.AppendInt(b, us/1e6, 10)
+	if us%1e6 == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for digit := int64(1e5); digit > 0; digit /= 10 {
+		b = append(b, byte('0'+us/digit%10))
+	}
+	return b
+}
+
+func appendTextOrNull(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return appendText(b, s)
+}
+
+// appendText appends a string: names as they are, all else by encoding/json.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // a string has no fault
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+func appendNumberOrNull(b []byte, n *int64) []byte {
+	if n == nil {
+		return append(b, "null"...)
+	}
+	return strconv.AppendInt(b, *n, 10)
+}

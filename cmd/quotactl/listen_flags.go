@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quotactl/quotactl/budget/serve"
+)
+
+// listenFlags are the flags of run that say where it listens, and for whom. They
+// stand in no configuration: who may spend is for whoever starts the daemon.
+type listenFlags struct {
+	at, tokenEnv, tokenFile, cert, key string
+}
+
+func (f *listenFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.at, "listen", "", "serve decisions, /metrics, /healthz and /readyz at `ADDRESS`: a port of this machine, host:port, or unix:/path")
+	flags.StringVar(&f.tokenEnv, "listen-token-env", "", "ask decisions for the token in this environment `VARIABLE`")
+	flags.StringVar(&f.tokenFile, "listen-token-file", "", "ask decisions for the token in this `FILE`")
+	flags.StringVar(&f.cert, "listen-cert", "", "serve TLS with the certificates in this PEM `FILE`")
+	flags.StringVar(&f.key, "listen-key", "", "key of the certificate, a PEM `FILE`")
+}
+
+// endpoint is where the daemon listens.
+type endpoint struct {
+	network  string // tcp or unix
+	address  string
+	loopback bool // tcp on this machine alone
+	token    string
+	secure   *tls.Config // nil: no TLS
+}
+
+// schemeUnix opens the address of a Unix socket.
+const schemeUnix = "unix:"
+
+// endpoint reads what the flags name; nil without --listen. What others than
+// this machine can reach needs a token and TLS.
+func (f *listenFlags) endpoint(env func(string) (string, bool)) (*endpoint, error) {
+	if f.at == "" {
+		if *f != (listenFlags{}) {
+			return nil, usage("a token or a certificate is for listening: give --listen too")
+		}
+		return nil, nil
+	}
+	e := &endpoint{}
+	if path, unix := strings.CutPrefix(f.at, schemeUnix); unix {
+		if path == "" {
+			return nil, usage("--listen %q: write a path after it", f.at)
+		}
+		e.network, e.address = "unix", path
+	} else {
+		address, err := listenAddress(f.at)
+		if err != nil {
+			return nil, err
+		}
+		host, _, _ := net.SplitHostPort(address) // it is joined
+		e.network, e.address, e.loopback = "tcp", address, serve.IsLoopback(host)
+	}
+	var err error
+	if e.token, err = f.token(env); err != nil {
+		return nil, err
+	}
+	if e.secure, err = f.tls(e.network); err != nil {
+		return nil, err
+	}
+	if e.network == "tcp" && !e.loopback && (e.token == "" || e.secure == nil) {
+		return nil, usage("--listen %s: whoever reaches it could spend: give --listen-token-env or --listen-token-file, and --listen-cert and --listen-key; or listen on this machine alone", f.at)
+	}
+	return e, nil
+}
+
+// listenAddress completes an address: without a host it is this machine's alone.
+func listenAddress(text string) (string, error) {
+	if !strings.Contains(text, ":") {
+		text = ":" + text
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || port == "" {
+		return "", usage("--listen %q: write a port, host:port or unix:/path", text)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// tokenPattern is what a header can carry and nobody guesses.
+var tokenPattern = regexp.MustCompile(`^[!-~]{16,512}$`)
+
+// token reads the token, which no message shows.
+func (f *listenFlags) token(env func(string) (string, bool)) (string, error) {
+	var token string
+	switch {
+	case f.tokenEnv != "" && f.tokenFile != "":
+		return "", usage("--listen-token-env and --listen-token-file are both given: give one")
+	case f.tokenEnv != "":
+		value, ok := env(f.tokenEnv)
+		if !ok {
+			return "", usage("--listen-token-env: the environment has no such variable; set it")
+		}
+		token = value
+	case f.tokenFile != "":
+		value, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return "", usage("--listen-token-file: %w", err)
+		}
+		token = strings.TrimRight(string(value), "\r\n")
+	default:
+		return "", nil
+	}
+	if !tokenPattern.MatchString(token) {
+		return "", usage("the token of --listen: use 16 to 512 printable ASCII characters without spaces")
+	}
+	return token, nil
+}
+
+// tls reads the certificate; nil where none is given.
+func (f *listenFlags) tls(network string) (*tls.Config, error) {
+	switch {
+	case f.cert == "" && f.key == "":
+		return nil, nil
+	case f.cert == "" || f.key == "":
+		return nil, usage("--listen-cert and --listen-key go together: give both")
+	case network == "unix":
+		return nil, usage("--listen-cert: a Unix socket needs none")
+	}
+	certificate, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return nil, usage("--listen-cert, --listen-key: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}, nil
+}
+
+// errNotLoopback is of a name that leads elsewhere than it says.
+var errNotLoopback = errors.New("localhost leads to another machine's address: listen on 127.0.0.1 or [::1]")
+
+// open makes the endpoint's socket.
+func (e *endpoint) open(ctx context.Context) (net.Listener, error) {
+	if e.network == "unix" {
+		return listenUnix(ctx, e.address)
+	}
+	var config net.ListenConfig
+	socket, err := config.Listen(ctx, e.network, e.address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w: give --listen another address", err)
+	}
+	return socket, nil
+}
+
+// called is how the endpoint is called, once its socket is open.
+func (e *endpoint) called(socket net.Listener) (string, error) {
+	if e.network == "unix" {
+		return schemeUnix + e.address, nil
+	}
+	if at, ok := socket.Addr().(*net.TCPAddr); e.loopback && (!ok || !at.IP.IsLoopback()) {
+		return "", usage("--listen %s: %w", e.address, errNotLoopback)
+	}
+	scheme := "http://"
+	if e.secure != nil {
+		scheme = "https://"
+	}
+	return scheme + socket.Addr().String(), nil
+}
