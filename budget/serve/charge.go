@@ -72,15 +72,14 @@ func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budg
 
 // notCharged answers why not.
 func notCharged(w http.ResponseWriter, b *opened, q *request, answer ChargeAnswer, err error) {
-	p := problem{reason: answer.Reason, detail: err.Error(), charge: &answer}
 	var refused *budget.RefusedError
 	if !errors.As(err, &refused) && (errors.Is(err, budget.ErrInvalid) || errors.Is(err, budget.ErrTooManyUnits)) {
 		q.judge()
-		p.reason, p.detail, p.faults = "invalid", q.detail(), q.faults
-		answer.Reason = p.reason
+		refuse(w, problem{reason: "invalid", detail: q.detail(), faults: q.faults})
+		return
 	}
-	if p.reason == "exhausted" {
+	if answer.Reason == "exhausted" {
 		setRateLimit(w.Header(), &b.policies, &answer)
 	}
-	refuse(w, p)
+	refuse(w, problem{reason: answer.Reason, detail: err.Error(), charge: &answer})
 }

@@ -1,0 +1,67 @@
+package serve_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/serve"
+)
+
+const token = "c0rrect-h0rse_battery~staple"
+
+func TestToken(t *testing.T) {
+	w := newWorld(t, serve.Options{Token: token})
+	for sent, status := range map[string]int{
+		"Bearer " + token: 200, "bearer  " + token: 200,
+		"": 401, "Bearer": 401, "Bearer ": 401, token: 401, "Basic " + token: 401, "Bearer " + token + "x": 401, "Bearer " + token[1:]: 401, "Bearer " + token + " ": 401,
+	} {
+		for _, path := range []string{"/v1/charge", "/v1/nothing"} {
+			r := w.request(http.MethodPost, path, chargeGet)
+			if sent != "" {
+				r.Header.Set("Authorization", sent)
+			}
+			got := w.do(r)
+			switch {
+			case status == 401:
+				got.is(401, "reason", "no_token")
+				got.has("WWW-Authenticate", `Bearer realm="quotactl"`)
+			case path == "/v1/charge":
+				got.is(200)
+			default:
+				got.is(404)
+			}
+		}
+	}
+	r := w.request(http.MethodPost, "/v1/charge", chargeGet)
+	r.Header["Authorization"] = []string{"Bearer " + token, "Bearer " + token}
+	w.do(r).is(401)
+}
+
+// What a web page could send is refused on loopback, by whatever name.
+func TestWebPages(t *testing.T) {
+	w := newWorld(t, serve.Options{Loopback: true})
+	for host, status := range map[string]int{
+		"127.0.0.1": 200, "127.0.0.1:9090": 200, "localhost": 200, "LOCALHOST:9090": 200, "localhost.:80": 200, "[::1]": 200, "[::1]:9090": 200, "127.9.9.9:1": 200,
+		"evil.example": 403, "evil.example:9090": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example": 403, "192.0.2.1:9090": 403, "0.0.0.0:9090": 403, "": 403, ":9090": 403, "[::2]": 403,
+	} {
+		r := w.request(http.MethodPost, "/v1/charge", chargeGet)
+		r.Host = host
+		if got := w.do(r); got.status != status {
+			t.Errorf("Host %q: %d, want %d", host, got.status, status)
+		}
+	}
+	for _, origin := range []string{"https://evil.example", "null", "http://127.0.0.1:9090", ""} {
+		for _, o := range []serve.Options{{Loopback: true}, {}} {
+			w := newWorld(t, o)
+			r := w.request(http.MethodGet, "/v1/status", "")
+			r.Header.Set("Origin", origin)
+			w.do(r).is(403, "reason", "not_local")
+		}
+	}
+	// Elsewhere the token says who asks, and the host may have any name.
+	w = newWorld(t, serve.Options{Token: token})
+	r := w.request(http.MethodGet, "/v1/status", "")
+	r.Host = "quota.example"
+	r.Header.Set("Authorization", "Bearer "+token)
+	w.do(r).is(200)
+}

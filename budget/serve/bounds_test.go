@@ -1,0 +1,222 @@
+package serve_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/serve"
+)
+
+func TestUnknownPath(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	for _, path := range []string{"/v1/", "/v1/charge/", "/v1/charged", "/v1/openapi.yaml", "/v2/charge"} {
+		w.post(path, chargeGet).is(404, "reason", "no_path")
+	}
+	head := httptest.NewRecorder()
+	w.ServeHTTP(head, w.request(http.MethodHead, "/v1/status", ""))
+	if head.Code != 200 {
+		t.Errorf("HEAD: %d", head.Code)
+	}
+	w.do(w.request(http.MethodHead, "/v1/charge", "")).is(405)
+	w.get("/v1/charge").has("Allow", "POST")
+	w.post("/v1/status", "").has("Allow", "GET")
+}
+
+// A body of just the size is read, one byte more is not.
+func TestBodySize(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	w.post("/v1/charge", chargeGet+strings.Repeat(" ", serve.MaxBody-len(chargeGet))).is(200)
+	w.post("/v1/charge", chargeGet+strings.Repeat(" ", serve.MaxBody-len(chargeGet)+1)).is(413, "reason", "body_size")
+	w.post("/v1/charge", chargeGet).is(200) // no buffer was spoilt
+}
+
+func TestHeaderCount(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	r := w.request(http.MethodPost, "/v1/charge", chargeGet)
+	for i := range serve.MaxHeaderFields - 1 {
+		r.Header.Set(fmt.Sprint("X-", i), "x")
+	}
+	w.do(r).is(200)
+	r = w.request(http.MethodPost, "/v1/charge", chargeGet)
+	for i := range serve.MaxHeaderFields {
+		r.Header.Set(fmt.Sprint("X-", i), "x")
+	}
+	w.do(r).is(431)
+}
+
+// While as many requests are under way as may be, others are told to come back;
+// none is lost, and then there is room again.
+func TestUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{UnderWay: 3})
+		held := make(chan struct{})
+		w.store.decide = func(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+			<-held
+			return w.store.Store.Decide(ctx, b)
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() { w.post("/v1/charge", chargeGet).is(200) })
+		}
+		synctest.Wait()
+		busy := w.post("/v1/charge", chargeGet)
+		busy.is(503, "reason", "busy")
+		busy.has("Retry-After", "1")
+		w.get("/v1/status").is(503)
+		close(held)
+		all.Wait()
+		w.post("/v1/charge", chargeGet).is(200)
+		if spent := w.spent(budget.ByOperation)["get"]; spent != 4 {
+			t.Errorf("%d units are spent, want 4", spent)
+		}
+	})
+}
+
+// Of the budgets that a credential "*" admits the ones used last are kept, and
+// those in use, so that each name has one.
+func TestBudgetsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var opened []string
+		w := newWorld(t, serve.Options{})
+		held, hold := make(chan struct{}), atomic.Bool{}
+		w.store.decide = func(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+			if hold.Load() && b.Budget == "shop/a" {
+				<-held
+			}
+			return w.store.Store.Decide(ctx, b)
+		}
+		w.Server = serve.New(serve.Options{MaxOpen: 2, Open: func(name string) (*budget.Budget, error) {
+			opened = append(opened, strings.TrimPrefix(name, "shop/"))
+			return w.open(name), nil
+		}})
+		charge := func(name string) {
+			w.post("/v1/charge", `{"budget":"shop/`+name+`","operation":"get"}`).is(200)
+		}
+		for _, name := range strings.Split("abacabd", "") {
+			charge(name)
+		}
+		if got := strings.Join(opened, ""); got != "abcbd" {
+			t.Errorf("opened %s, want abcbd: kept are the two used last", got)
+		}
+		opened = nil
+		hold.Store(true)
+		var slow sync.WaitGroup
+		slow.Go(func() { charge("a") })
+		synctest.Wait()
+		for _, name := range strings.Split("bcde", "") {
+			charge(name)
+		}
+		hold.Store(false)
+		slow.Go(func() { charge("a") }) // goes with the first, in one budget
+		synctest.Wait()
+		close(held)
+		slow.Wait()
+		if got := strings.Join(opened, ""); strings.Count(got, "a") > 1 {
+			t.Errorf("opened %s: a budget in use was opened again", got)
+		}
+	})
+}
+
+// A wait outlives the timeouts of the listener, and a decision as slow as its
+// store may be.
+func TestPatience(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	w.spec.Limits = []budget.Limit{{Name: "l", Limit: 1, Counts: budget.CountUnits, Window: budget.RollingWindow(700 * time.Millisecond)}}
+	server := httptest.NewUnstartedServer(w)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 150*time.Millisecond, 150*time.Millisecond
+	server.Start()
+	defer server.Close()
+	for _, want := range []int{200, 200} { // the second waits for the first one's units
+		response, err := http.Post(server.URL+"/v1/charge", "application/json", strings.NewReader(`{"budget":"shop/w","operation":"get","wait_seconds":20}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != want {
+			t.Errorf("%d %s %v, want %d", response.StatusCode, body, err, want)
+		}
+	}
+}
+
+// A body that does not come is given up when the listener says so.
+func TestSlowBody(t *testing.T) {
+	server := httptest.NewUnstartedServer(newWorld(t, serve.Options{}))
+	server.Config.ReadTimeout = 50 * time.Millisecond
+	server.Start()
+	defer server.Close()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "POST /v1/charge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 408 ") || !strings.Contains(string(got), `"reason":"body_time"`) {
+		t.Errorf("%s %v", got, err)
+	}
+}
+
+// What many clients are answered at once adds up to what is charged: of equal ids
+// one each.
+func TestTogether(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	w.spec.Limits = []budget.Limit{{Name: "l", Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	server := httptest.NewServer(w)
+	defer server.Close()
+	var granted, replayed, refused, units atomic.Int64
+	var all sync.WaitGroup
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	for c := range 64 {
+		all.Go(func() {
+			for i := range 40 {
+				body := fmt.Sprintf(`{"budget":"shop/together","operation":"get","units":%d,"id":"%d"}`, 1+i%3, (c/2)*1000+i)
+				response, err := client.Post(server.URL+"/v1/charge", "application/json", strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				switch {
+				case err != nil:
+					t.Error(err)
+				case response.StatusCode == 429:
+					refused.Add(1)
+				case response.StatusCode != 200:
+					t.Errorf("%d %s", response.StatusCode, text)
+				case strings.Contains(string(text), `"replayed":true`):
+					replayed.Add(1)
+				default:
+					granted.Add(1)
+					units.Add(int64(1 + i%3))
+				}
+			}
+		})
+	}
+	all.Wait()
+	view, err := w.store.Spent(t.Context(), budget.SpentQuery{Budget: "shop/together", Now: time.Now().UnixMicro(), By: budget.ByOperation})
+	if err != nil || len(view.Rows) != 1 {
+		t.Fatalf("%+v, %v", view, err)
+	}
+	if row := view.Rows[0]; row.Units != units.Load() || row.Calls != granted.Load() || row.Units > 1000 || row.Units < 998 {
+		t.Errorf("%d charges of %d units are in the ledger; %d of %d were answered", row.Calls, row.Units, granted.Load(), units.Load())
+	}
+	if granted.Load() == 0 || replayed.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("%d granted, %d replayed, %d refused", granted.Load(), replayed.Load(), refused.Load())
+	}
+}

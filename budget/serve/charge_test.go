@@ -1,0 +1,225 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/serve"
+)
+
+const policy = `"daily";q=100;w=86400`
+
+func TestCharge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{})
+		first := w.post("/v1/charge", `{"budget": "shop/main", "operation": "export", "id": "a", "job": "pull", "region": "US", "run": "r/1"}`)
+		first.is(200, "budget", "shop/main", "operation", "export", "id", "a", "units", 40, "allowed", true, "replayed", false, "charged", true,
+			"remaining", 60, "limit_name", "daily", "reason", "", "retry_after_seconds", nil, "retry_at", nil, "source", "store",
+			"at", "2000-01-01T00:00:00.000000Z")
+		first.has("Content-Type", "application/json", "RateLimit", `"daily";r=60`, "RateLimit-Policy", policy)
+		again := w.post("/v1/charge", `{"budget": "shop/main", "operation": "export", "id": "a"}`)
+		again.is(200, "allowed", true, "replayed", true, "units", 40, "charged", true)
+		made := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","units":7,"floor":50,"on_store_error":"open"}`)
+		made.is(200, "units", 7, "remaining", 53)
+		made.has("RateLimit-Policy", policy+`, "gets";q=50;w=3600`)
+		if id := made.body["id"].(string); len(id) < 20 {
+			t.Errorf("id %q was made", id)
+		}
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"get","units":4,"floor":50}`).is(429, "reason", "exhausted")
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","use_headroom":true,"floor":null}`).is(200, "remaining", 13)
+		spent := w.spent(budget.ByJob)
+		if spent["pull"] != 40 || spent[""] != 47 {
+			t.Errorf("spent by job: %v", spent)
+		}
+	})
+}
+
+// spent is what the ledger of shop/main holds.
+func (w *world) spent(by budget.GroupBy) map[string]int64 {
+	w.t.Helper()
+	view, err := w.store.Spent(w.t.Context(), budget.SpentQuery{Budget: "shop/main", Now: time.Now().UnixMicro(), By: by})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	units := map[string]int64{}
+	for _, row := range view.Rows {
+		units[row.Name] = row.Units
+	}
+	return units
+}
+
+// What does not fit is refused with the wait until it does, in whole seconds
+// rounded up, and charges nothing.
+func TestChargeRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{})
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"get","units":60}`).is(200)
+		sleep(1500 * time.Millisecond)
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"get","units":30}`).is(200)
+		no := w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"x"}`)
+		no.is(429, "type", "https://iana.org/assignments/http-problem-types#quota-exceeded", "status", 429,
+			"title", "Request cannot be satisfied as assigned quota has been exceeded",
+			"violated-policies", "[daily]", "reason", "exhausted", "allowed", false, "charged", false, "id", "x", "units", 40, "remaining", 10,
+			"limit_name", "daily", "retry_after_seconds", 86398.5, "retry_at", "2000-01-02T00:00:00.000000Z", "at", "2000-01-01T00:00:01.500000Z")
+		no.has("Content-Type", "application/problem+json", "Retry-After", "86399", "RateLimit", `"daily";r=10;t=86399`, "RateLimit-Policy", policy)
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","dry_run":true}`).is(429, "dry_run", true)
+		sleep(86398*time.Second + 499999*time.Microsecond)
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"x"}`).has("Retry-After", "1")
+		sleep(time.Microsecond)
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"x"}`).is(200)
+	})
+}
+
+// A dry run tells what a charge would get, and charges nothing.
+func TestDryRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{})
+		for range 2 {
+			got := w.post("/v1/charge", `{"budget":"shop/main","operation":"export","dry_run":true,"lease_seconds":5}`)
+			got.is(200, "allowed", true, "charged", false, "dry_run", true, "remaining", 60)
+			if got.body["lease_until"] != nil {
+				t.Errorf("a lease that nobody holds: %s", got.text)
+			}
+		}
+	})
+}
+
+func TestReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{})
+		open := w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"r","lease_seconds":90.5}`)
+		open.is(200, "lease_seconds", 90.5, "lease_until", "2000-01-01T00:01:30.500000Z", "remaining", 60)
+		if again := w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"r","lease_seconds":90.5}`); again.body["lease_until"] != nil || again.body["replayed"] != true {
+			t.Errorf("a replay keeps its first lease: %s", again.text)
+		}
+		for range 2 { // the same value again is the same settlement
+			w.post("/v1/settle", `{"budget":"shop/main","id":"r","units":3}`).is(200, "budget", "shop/main", "id", "r", "units", 3, "settled", true)
+		}
+		w.post("/v1/settle", `{"budget":"shop/main","id":"r","units":4}`).is(409, "reason", "conflict")
+		w.post("/v1/release", `{"budget":"shop/main","id":"r"}`).is(409, "reason", "conflict")
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"s","lease_seconds":2}`).is(200)
+		w.post("/v1/release", `{"budget":"shop/main","id":"s"}`).is(200, "released", true)
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"t","lease_seconds":2}`).is(200)
+		sleep(3 * time.Second)
+		w.post("/v1/release", `{"budget":"shop/main","id":"t"}`).is(410, "reason", "expired")
+		w.post("/v1/settle", `{"budget":"shop/main","id":"none","units":0}`).is(410, "reason", "expired")
+		if used := w.spent(budget.ByOperation)["export"]; used != 43 {
+			t.Errorf("%d units are spent, want 43", used)
+		}
+	})
+}
+
+// A wait is charged when the units are there, refused at once when that is too
+// late, and ended by Stop and by a caller that goes away.
+func TestChargeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{Waiting: 2})
+		w.spec.Limits = []budget.Limit{{Name: "minute", Limit: 1, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Minute)}}
+		charge := func(ctx context.Context, body string) chan answer {
+			got := make(chan answer, 1)
+			go func() { got <- w.do(w.request(http.MethodPost, "/v1/charge", body).WithContext(ctx)) }()
+			synctest.Wait()
+			return got
+		}
+		began := time.Now()
+		(<-charge(t.Context(), `{"budget":"shop/w","operation":"get"}`)).is(200)
+		(<-charge(t.Context(), `{"budget":"shop/w","operation":"get","wait_seconds":59.999}`)).is(429, "reason", "exhausted", "retry_after_seconds", 60)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("refused after %s", took)
+		}
+		sleep(time.Second)
+		(<-charge(t.Context(), `{"budget":"shop/w","operation":"get","wait_seconds":60}`)).is(200)
+		if took := time.Since(began); took < time.Minute || took > time.Minute+10*time.Millisecond {
+			t.Errorf("charged after %s, want a minute", took)
+		}
+
+		ctx, leave := context.WithCancel(t.Context())
+		gone, stopped := charge(ctx, `{"budget":"shop/w","operation":"get","wait_seconds":60,"lease_seconds":9}`), charge(t.Context(), `{"budget":"shop/v","operation":"get","wait_seconds":60}`)
+		(<-stopped).is(200)
+		stopped = charge(t.Context(), `{"budget":"shop/v","operation":"get","wait_seconds":60}`)
+		(<-charge(t.Context(), `{"budget":"shop/w","operation":"get","wait_seconds":1}`)).is(503, "reason", "busy")
+		leave()
+		(<-gone).is(429, "reason", "exhausted")
+		w.Stop()
+		(<-stopped).is(429, "reason", "exhausted", "charged", false)
+		if took := time.Since(began); took > time.Minute+10*time.Millisecond {
+			t.Errorf("ended after %s", took)
+		}
+		(<-charge(t.Context(), `{"budget":"shop/u","operation":"get","wait_seconds":1}`)).is(200)
+	})
+}
+
+// Who was answered nothing certain is told so.
+func TestChargeUnknown(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	for _, c := range []struct {
+		result  budget.Decision
+		err     error
+		reason  string
+		charged any
+	}{
+		{budget.Decision{}, budget.ErrUnavailable, "unavailable", nil},
+		{budget.Decision{Result: budget.Unreached, Err: budget.ErrUnavailable}, nil, "unavailable", false},
+		{budget.Decision{Result: budget.OutcomeUnknown, Err: errors.New("reset by peer")}, nil, "unavailable", nil},
+		{budget.Decision{}, budget.ErrClock, "clock", false},
+		{budget.Decision{}, budget.ErrDamaged, "damaged", false},
+		{budget.Decision{}, budget.ErrLost, "lost", false},
+		{budget.Decision{}, budget.ErrStoreConfig, "store_config", false},
+	} {
+		c.result.Limit = -1
+		w.store.decide = func(context.Context, budget.Batch) (budget.Decisions, error) {
+			return budget.Decisions{Items: []budget.Decision{c.result}}, c.err
+		}
+		got := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","id":"x"}`)
+		got.is(503, "reason", c.reason, "charged", c.charged, "allowed", false, "id", "x", "type", serve.ProblemPage+c.reason)
+		got.has("Retry-After", "1", "RateLimit", "")
+	}
+}
+
+// A caller that goes away ends its decision.
+func TestChargeInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{})
+		w.store.decide = func(ctx context.Context, _ budget.Batch) (budget.Decisions, error) {
+			<-ctx.Done()
+			return budget.Decisions{}, ctx.Err()
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, leave)
+		began := time.Now()
+		w.do(w.request(http.MethodPost, "/v1/charge", `{"budget":"shop/main","operation":"get"}`).WithContext(ctx)).is(503, "reason", "interrupted", "charged", nil)
+		if took := time.Since(began); took != 100*time.Millisecond {
+			t.Errorf("it took %s", took)
+		}
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"get"}`).is(503, "reason", "unavailable", "charged", nil)
+		if took := time.Since(began); took != 2100*time.Millisecond {
+			t.Errorf("it took %s, want the store's 2 s", took)
+		}
+	})
+}
+
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{})
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"export"}`).is(200)
+		w.post("/v1/charge", `{"budget":"shop/acme","operation":"get"}`).is(200)
+		all := w.get("/v1/status")
+		all.is(200, "at", "2000-01-01T00:00:00.000000Z")
+		all.has("Cache-Control", "no-store")
+		if n := len(all.body["budgets"].([]any)); n != 1 {
+			t.Errorf("%d budgets, want those of the configuration: %s", n, all.text)
+		}
+		two := w.get("/v1/status?budget=shop/acme&budget=shop%2Fmain&budget=shop/acme").body["budgets"].([]any)
+		if len(two) != 2 || two[0].(map[string]any)["remaining"] != 99.0 || two[1].(map[string]any)["remaining"] != 60.0 {
+			t.Errorf("%v", two)
+		}
+		w.get("/v1/status?budget=else/x").is(404, "reason", "unknown_budget")
+		w.get("/v1/status?budgets=shop/main").is(400, "reason", "invalid")
+		w.get("/v1/status?budget=%zz").is(400)
+	})
+}

@@ -1,0 +1,154 @@
+package serve_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/serve"
+)
+
+// world is a Server on a store in memory. Its budgets are shop/main, which is
+// open, and all others of shop.
+type world struct {
+	t     *testing.T
+	store *rigged
+	spec  budget.Spec
+	*serve.Server
+}
+
+// rigged is a store that answers as a test wants, once.
+type rigged struct {
+	*memstore.Store
+	decide func(context.Context, budget.Batch) (budget.Decisions, error)
+	finish func() (budget.Finished, error)
+	look   func() (budget.View, error)
+}
+
+func (r *rigged) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	if r.decide != nil {
+		return r.decide(ctx, b)
+	}
+	return r.Store.Decide(ctx, b)
+}
+
+func (r *rigged) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	if r.finish != nil {
+		return r.finish()
+	}
+	return r.Store.Finish(ctx, f)
+}
+
+func (r *rigged) Look(ctx context.Context, l budget.Look) (budget.View, error) {
+	if r.look != nil {
+		return r.look()
+	}
+	return r.Store.Look(ctx, l)
+}
+
+// newWorld has limits of 100 units a day and of 50 calls of get an hour.
+func newWorld(t *testing.T, o serve.Options) *world {
+	t.Helper()
+	w := &world{t: t, store: &rigged{Store: memstore.New(func() int64 { return time.Now().UnixMicro() })}}
+	w.spec = budget.Spec{
+		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}, "huge": {Units: 101}},
+		Limits: []budget.Limit{
+			{Name: "daily", Quota: 120, Headroom: 20, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+			{Name: "gets", Limit: 50, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Hour), Operations: []string{"get"}},
+		},
+		Timeout: 2 * time.Second,
+	}
+	o.Budgets = []*budget.Budget{w.open("shop/main")}
+	o.Open = func(name string) (*budget.Budget, error) {
+		if !budget.ValidBudget(name) || !strings.HasPrefix(name, "shop/") {
+			return nil, fmt.Errorf("%w %q: there are those of shop", budget.ErrUnknownBudget, name)
+		}
+		return w.open(name), nil
+	}
+	w.Server = serve.New(o)
+	return w
+}
+
+func (w *world) open(name string) *budget.Budget {
+	spec := w.spec
+	spec.Name = name
+	b, err := budget.New(w.store, spec)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+// answer is what a request got.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   map[string]any
+	text   string
+}
+
+func (w *world) request(method, path, body string) *http.Request {
+	r := httptest.NewRequestWithContext(w.t.Context(), method, path, strings.NewReader(body))
+	r.Host = "127.0.0.1:9090"
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r
+}
+
+func (w *world) do(r *http.Request) answer {
+	w.t.Helper()
+	recorder := httptest.NewRecorder()
+	w.ServeHTTP(recorder, r)
+	got := answer{t: w.t, status: recorder.Code, header: recorder.Header(), text: recorder.Body.String()}
+	if err := json.Unmarshal(recorder.Body.Bytes(), &got.body); err != nil {
+		w.t.Fatalf("%s %s: %d %s: %v", r.Method, r.URL, got.status, got.text, err)
+	}
+	return got
+}
+
+func (w *world) post(path, body string) answer {
+	w.t.Helper()
+	return w.do(w.request(http.MethodPost, path, body))
+}
+
+func (w *world) get(path string) answer {
+	w.t.Helper()
+	return w.do(w.request(http.MethodGet, path, ""))
+}
+
+// is holds an answer to a status and to members of its body.
+func (a answer) is(status int, members ...any) {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("status %d, want %d: %s", a.status, status, a.text)
+	}
+	for i := 0; i < len(members); i += 2 {
+		name := members[i].(string)
+		got, there := a.body[name]
+		if want := members[i+1]; !there || fmt.Sprint(got) != fmt.Sprint(want) {
+			a.t.Errorf("%s is %v, want %v: %s", name, got, want, a.text)
+		}
+	}
+}
+
+// has holds it to header fields.
+func (a answer) has(fields ...string) {
+	a.t.Helper()
+	for i := 0; i < len(fields); i += 2 {
+		if got := strings.Join(a.header.Values(fields[i]), " | "); got != fields[i+1] {
+			a.t.Errorf("%s: %s, want %s", fields[i], got, fields[i+1])
+		}
+	}
+}
+
+// sleep lets the fake time of a bubble pass.
+func sleep(d time.Duration) { <-time.After(d) }
