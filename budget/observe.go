@@ -2,6 +2,20 @@ package budget
 
 import "errors"
 
+// The modes of a limit or an upstream, as costs.toml writes them.
+const (
+	ModeEnforce = "enforce"
+	ModeObserve = "observe"
+)
+
+// ModeText is the mode in one word.
+func ModeText(observe bool) string {
+	if observe {
+		return ModeObserve
+	}
+	return ModeEnforce
+}
+
 // observing makes a refusal a receipt of what nobody counted, where the upstream
 // is in observe mode: such a mode must not stop what it watches.
 func (b *Budget) observing(receipt Receipt, err error) (Receipt, error) {

@@ -94,7 +94,7 @@ func With(clock string) Scripts {
 	return Scripts{
 		Charge: join(layout, meters, locks, ledger, windows, walk, replay, merge, recovering, drift, charge),
 		Finish: join(layout, meters, locks, ledger, finish), Spent: join(layout, meters, locks, ledger, spent),
-		Lock: join(layout, meters, locks, ledger, lock),
+		Lock:   join(layout, meters, locks, ledger, lock),
 		Accept: join(accept), Forget: join(forget), Probe: join(probe), Doctor: join(doctor),
 		JobBegin: join(jobBegin), JobRead: join(jobRead), JobRenew: join(jobRenew), JobEnd: join(jobEnd),
 	}

@@ -12,6 +12,8 @@ type BudgetStatus struct {
 	// Remaining is null when no limit that counts units covers every operation.
 	Remaining   *int64        `json:"remaining"`
 	LockedUntil *Instant      `json:"locked_until"`
+	LockedSince *Instant      `json:"locked_since,omitempty"`
+	LockedWhy   string        `json:"locked_why,omitempty"`
 	Limits      []LimitStatus `json:"limits"`
 }
 
@@ -27,8 +29,12 @@ type LimitStatus struct {
 	Remaining int64  `json:"remaining"`
 	Over      int64  `json:"over"`
 	// Recovered is what of Used was recorded after the store had lost data.
-	Recovered int64  `json:"recovered"`
-	Counts    string `json:"counts"`
+	Recovered int64 `json:"recovered"`
+	// Drift is what of Used the upstream reported and no charge explains.
+	Drift  int64  `json:"drift"`
+	Counts string `json:"counts"`
+	// Mode is observe where the limit refuses nothing, else enforce.
+	Mode string `json:"mode"`
 	// Since is null when all of the window is known.
 	Since Instant `json:"since"`
 	// Operations are the patterns covered; none covers all.
@@ -42,6 +48,8 @@ type LimitStatus struct {
 	Calendar    Text        `json:"calendar"`
 	Timezone    Text        `json:"timezone"`
 	LockedUntil *Instant    `json:"locked_until"`
+	LockedSince *Instant    `json:"locked_since,omitempty"`
+	LockedWhy   string      `json:"locked_why,omitempty"`
 	NextReturn  *NextReturn `json:"next_return"` // null when nothing is used
 }
 
@@ -54,16 +62,28 @@ type NextReturn struct {
 // NewBudgetStatus puts a status into JSON.
 func NewBudgetStatus(status budget.Status) BudgetStatus {
 	out := BudgetStatus{Budget: status.Budget, Remaining: status.Remaining, Limits: []LimitStatus{}}
+	if lock, locked := status.LockOf(""); locked {
+		out.LockedUntil, out.LockedSince, out.LockedWhy = lockMembers(lock)
+	}
 	for _, l := range status.Limits {
-		out.Limits = append(out.Limits, newLimitStatus(l, status.At))
+		one := newLimitStatus(l, status.At)
+		if lock, locked := status.LockOf(l.Name); locked {
+			one.LockedUntil, one.LockedSince, one.LockedWhy = lockMembers(lock)
+		}
+		out.Limits = append(out.Limits, one)
 	}
 	return out
+}
+
+func lockMembers(l budget.Lock) (until, since *Instant, why string) {
+	end, begin := Instant(l.Until), Instant(l.Since)
+	return &end, &begin, l.Why
 }
 
 func newLimitStatus(l budget.LimitStatus, at time.Time) LimitStatus {
 	out := LimitStatus{
 		Name: l.Name, Kind: string(l.Window.Kind), Limit: l.Limit.Limit, Used: l.Used, Remaining: l.Remaining,
-		Over: l.Over, Recovered: l.Recovered, Counts: string(l.Counts), Since: Instant(l.Since), Operations: append([]string{}, l.Operations...),
+		Over: l.Over, Recovered: l.Recovered, Drift: l.Drift, Counts: string(l.Counts), Mode: budget.ModeText(l.Observe), Since: Instant(l.Since), Operations: append([]string{}, l.Operations...),
 	}
 	switch w := l.Window; w.Kind {
 	case budget.Bucket:

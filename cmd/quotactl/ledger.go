@@ -19,7 +19,10 @@ func newLedgerCommand(a *app) *cobra.Command {
 		Use:   "ledger BUDGET",
 		Short: "Show who spent what",
 		Long: `Show what a budget's ledger holds, summed by operation, job, region or run, with
-shares of the total. It reaches back as far as the budget's longest window.`,
+shares of the total. It reaches back as far as the budget's longest window.
+
+Under drift/LIMIT stands what the upstream counts of a limit and no charge
+explains, under recovered/LIMIT what the store had lost.`,
 		Example: `  quotactl ledger youtube/key1
   quotactl ledger youtube/key1 --by region --since 6h --json`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -74,16 +77,22 @@ type spentJSON struct {
 	Units int64   `json:"units"`
 	Calls int64   `json:"calls"`
 	Open  int64   `json:"open"`
-	Share float64 `json:"share"` // of all units, or of all calls when no units were spent
+	// Observed is how many of Calls would have been refused, but for observe mode.
+	Observed int64   `json:"observed"`
+	Share    float64 `json:"share"` // of all units, or of all calls when no units were spent
 }
 
 func newLedgerAnswer(s budget.Spent) ledgerAnswer {
 	answer := ledgerAnswer{Budget: s.Budget, By: string(s.By), At: instant(s.At), From: instant(s.From), Since: instant(s.Since), Rows: []spentJSON{}}
 	for _, row := range s.Rows {
-		answer.Rows = append(answer.Rows, spentJSON{&row.Name, row.Units, row.Calls, row.Open, share(row, s.Total)})
+		answer.Rows = append(answer.Rows, newSpentJSON(&row.Name, row, s.Total))
 	}
-	answer.Total = spentJSON{nil, s.Total.Units, s.Total.Calls, s.Total.Open, share(s.Total, s.Total)}
+	answer.Total = newSpentJSON(nil, s.Total, s.Total)
 	return answer
+}
+
+func newSpentJSON(name *string, row, total budget.SpentRow) spentJSON {
+	return spentJSON{name, row.Units, row.Calls, row.Open, row.Observed, share(row, total)}
 }
 
 // share is a row's part of the total, 0 to 1.
@@ -99,9 +108,17 @@ func share(row, total budget.SpentRow) float64 {
 
 func writeLedger(w io.Writer, s budget.Spent) error {
 	head := map[budget.GroupBy]string{budget.ByOperation: "OPERATION", budget.ByJob: "JOB", budget.ByRegion: "REGION", budget.ByRun: "RUN"}[s.By]
-	t := newTable(head, ">UNITS", ">SHARE", ">CALLS", ">OPEN")
+	heads := []string{head, ">UNITS", ">SHARE", ">CALLS", ">OPEN"}
+	if s.Total.Observed > 0 {
+		heads = append(heads, ">WOULD REFUSE")
+	}
+	t := newTable(heads...)
 	add := func(name string, row budget.SpentRow) {
-		t.add(name, number(row.Units), fmt.Sprintf("%.1f%%", 100*share(row, s.Total)), number(row.Calls), number(row.Open))
+		cells := []string{name, number(row.Units), fmt.Sprintf("%.1f%%", 100*share(row, s.Total)), number(row.Calls), number(row.Open)}
+		if s.Total.Observed > 0 {
+			cells = append(cells, number(row.Observed))
+		}
+		t.add(cells...)
 	}
 	for _, row := range s.Rows {
 		if row.Name == "" {

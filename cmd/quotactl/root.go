@@ -77,6 +77,8 @@ func newRootCommand(a *app) *cobra.Command {
 		newCheckCommand(a),
 		newSandboxCommand(a),
 		newRunCommand(a),
+		newLockCommand(a),
+		newUnlockCommand(a),
 		newResetCommand(a),
 		newClockCommand(a),
 		newDoctorCommand(a),

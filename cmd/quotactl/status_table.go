@@ -32,16 +32,33 @@ func budgetText(b budget.Status) string {
 		heading += fmt.Sprintf(": %d units left", *b.Remaining)
 	}
 	shown := slices.DeleteFunc(slices.Clone(b.Limits), func(l budget.LimitStatus) bool { return strings.Contains(l.Name, ":") && l.Used == 0 })
-	out := wrap("", heading) + limitTable(shown).String()
+	out := wrap("", heading)
+	if lock, locked := b.LockOf(""); locked {
+		out += wrap("  ", lockText(lock))
+	}
+	out += limitTable(shown).String()
 	if left := len(b.Limits) - len(shown); left > 0 {
 		out += wrap("  ", fmt.Sprintf("%s of one operation each with nothing used", plural(left, "limit")))
 	}
 	for _, l := range b.Limits {
-		for _, note := range notes(l) {
+		list := notes(l)
+		if lock, locked := b.LockOf(l.Name); locked {
+			list = append([]string{lockText(lock)}, list...)
+		}
+		for _, note := range list {
 			out += wrap("  ", l.Name+": "+note)
 		}
 	}
 	return out
+}
+
+// lockText tells a lock.
+func lockText(l budget.Lock) string {
+	text := "locked until " + showTime(l.Until)
+	if l.Why != "" {
+		text += ": " + l.Why
+	}
+	return text
 }
 
 // limitTable has a column for debt, and for what is counted, only when it
@@ -83,6 +100,12 @@ func notes(l budget.LimitStatus) []string {
 	}
 	if l.Recovered > 0 {
 		list = append(list, fmt.Sprintf("the store lost charges; %s of what is used stand for them", number(l.Recovered)))
+	}
+	if l.Drift > 0 {
+		list = append(list, fmt.Sprintf("the upstream counts %s more than was charged", number(l.Drift)))
+	}
+	if l.Observe {
+		list = append(list, "only observes: it refuses nothing")
 	}
 	if !l.Since.IsZero() {
 		list = append(list, "knows what was charged since "+showTime(l.Since))

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/serve"
+)
+
+// lockAnswer is the JSON answer of lock and unlock.
+type lockAnswer struct {
+	Budget string         `json:"budget"`
+	Limit  serve.Text     `json:"limit_name"` // null for the whole budget
+	Locked bool           `json:"locked"`
+	Until  *serve.Instant `json:"locked_until"`
+	Why    string         `json:"locked_why,omitempty"`
+	// Stood: unlock found a lock.
+	Stood *bool `json:"stood,omitempty"`
+}
+
+func newLockCommand(a *app) *cobra.Command {
+	var limit, until, why string
+	var span time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "lock BUDGET (--until TIME | --for SPAN)",
+		Short: "Refuse all calls of a budget, or of one limit, until an instant",
+		Long: `Refuse all calls of a budget, or all that one of its limits covers, until an
+instant: for everybody that uses the budget, on every machine. It takes the place
+of a lock that stands, such as one that the upstream's answer has made. What is
+under way may still be settled. quotactl status shows it, unlock ends it.`,
+		Example: `  quotactl lock shop/main --for 2h --why "quota increase pending"
+  quotactl lock youtube/key1 --limit search --until 2026-06-11T07:00:00Z`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeBudget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			order := budget.LockOrder{Limit: limit, Why: why, ByHand: true}
+			switch changed := cmd.Flags().Changed; {
+			case changed("until") == changed("for"):
+				return usage("give --until TIME or --for SPAN, one of them")
+			case changed("for") && (span < time.Second || span.Microseconds() > budget.MaxLock):
+				return usage("--for %s: use 1s to %s", span, budget.SpanText(time.Duration(budget.MaxLock)*time.Microsecond))
+			case changed("for"):
+				order.Until.After = span
+			default:
+				at, err := time.Parse(time.RFC3339, until)
+				if err != nil {
+					return usage("--until %q: write an instant as 2026-06-11T07:00:00Z", until)
+				}
+				order.Until.At = at
+			}
+			var lock budget.Lock
+			err := a.onBudget(cmd.Context(), args[0], func(ctx context.Context, b *budget.Budget) (err error) {
+				lock, err = b.Lock(ctx, order)
+				return err
+			})
+			end := serve.Instant(lock.Until)
+			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: serve.Text(limit), Locked: true, Until: &end, Why: lock.Why}, lockText(lock), asJSON)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&limit, "limit", "", "lock `LIMIT` alone, as status names it (else the whole budget)")
+	flags.StringVar(&until, "until", "", "the lock ends at `TIME`, as 2026-06-11T07:00:00Z")
+	flags.DurationVar(&span, "for", 0, "the lock ends after `SPAN`")
+	flags.StringVar(&why, "why", "", "`TEXT` that every refusal tells; no secret")
+	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+func newUnlockCommand(a *app) *cobra.Command {
+	var limit string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "unlock BUDGET",
+		Short: "End the lock of a budget, or of one limit",
+		Long: `End the lock of a budget, or that of one of its limits. Nothing happens when none
+stands. An upstream that still refuses will have it locked again.`,
+		Example: `  quotactl unlock shop/main
+  quotactl unlock youtube/key1 --limit search`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeBudget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var stood bool
+			err := a.onBudget(cmd.Context(), args[0], func(ctx context.Context, b *budget.Budget) (err error) {
+				stood, err = b.Unlock(ctx, limit)
+				return err
+			})
+			did := "unlocked"
+			if !stood {
+				did = "no lock stood"
+			}
+			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: serve.Text(limit), Stood: &stood}, did, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&limit, "limit", "", "unlock `LIMIT` alone, as status names it (else the whole budget)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+// answerLock says what became of a lock.
+func (a *app) answerLock(err error, answer lockAnswer, did string, asJSON bool) error {
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return writeJSON(a.stdout, answer)
+	}
+	name := string(answer.Limit)
+	if name == "" {
+		name = "all"
+	}
+	t := newTable("BUDGET", "LIMIT", "DONE")
+	t.add(answer.Budget, name, did)
+	return t.write(a.stdout)
+}
