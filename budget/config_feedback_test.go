@@ -75,7 +75,7 @@ func TestParseConfigReadsFeedback(t *testing.T) {
 			Once: &Key{Query: "name"}, Actual: []Source{{Header: "x-cost", As: AsNumber}},
 		},
 		"session": {Units: 5, Once: &Key{Header: "X-Session"}},
-		"local":   {Units: 0, Match: []string{"127.0.0.1/{path...}", "[::1]/"}},
+		"local":   {Units: 0, Match: []string{"127.0.0.1/{path...}", "[::1]/", "*.github.test/"}},
 	}
 	if !maps.EqualFunc(spec.Costs, wantCosts, func(a, b Cost) bool { return reflect.DeepEqual(a, b) }) {
 		t.Errorf("costs\n%+v, want\n%+v", spec.Costs, wantCosts)

@@ -82,8 +82,8 @@ func checkPattern(pattern string) string {
 		return "it holds a query: only method, host and path are looked at; take it out"
 	case host == "":
 		return "it names no host, so that requests to any host would be charged; write \"www.example.com/v1/\""
-	case strings.ContainsAny(host, "{*"):
-		return "its host has a wildcard, which only a path may have: name each host"
+	case host == "*." || strings.ContainsAny(strings.TrimPrefix(host, "*."), "{*"):
+		return "its host has a wildcard: a host may begin with \"*.\", for any host below it, and has no other; name each host"
 	case method != strings.ToUpper(method):
 		return "its method is in small letters and fits no request; write it in capitals"
 	case host != strings.ToLower(host):

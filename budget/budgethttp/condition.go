@@ -1,0 +1,61 @@
+package budgethttp
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// anyValue stands for any value in a condition.
+const anyValue = "*"
+
+// condition is a [budget.Condition] made ready to be looked at.
+type condition struct {
+	operations budget.Limit // whose filter is the condition's
+	status     []int
+	header     map[string][]string
+	json       map[string][]string
+	text       []string // in small letters
+}
+
+func newCondition(c budget.Condition) condition {
+	ready := condition{operations: budget.Limit{Operations: c.Operations}, status: c.Status, header: c.Header, json: c.JSON}
+	for _, text := range c.Text {
+		ready.text = append(ready.text, strings.ToLower(text))
+	}
+	return ready
+}
+
+// looksAtBody reports whether it can only be told from the body.
+func (c *condition) looksAtBody() bool { return len(c.json) > 0 || len(c.text) > 0 }
+
+// fitsHeader reports whether all but the body fits.
+func (c *condition) fitsHeader(operation string, status int, header http.Header) bool {
+	if !c.operations.Covers(operation) || len(c.status) > 0 && !slices.Contains(c.status, status) {
+		return false
+	}
+	for name, wanted := range c.header {
+		if !slices.ContainsFunc(header.Values(name), func(line string) bool { return isOneOf(strings.Trim(line, blanks), wanted) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// isOneOf compares without regard to letter case.
+func isOneOf(value string, wanted []string) bool {
+	return slices.ContainsFunc(wanted, func(one string) bool { return one == anyValue || strings.EqualFold(one, value) })
+}
+
+// fitsBody reports whether the body fits; one that is not known fits no condition
+// that looks at it.
+func (c *condition) fitsBody(body *content) bool {
+	for path, wanted := range c.json {
+		if !body.hasJSON(path, wanted) {
+			return false
+		}
+	}
+	return len(c.text) == 0 || slices.ContainsFunc(c.text, body.hasText)
+}

@@ -1,0 +1,207 @@
+package budgethttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// reader reads what responses say about the quota, by the rules of costs.toml. It
+// asks no store, and is safe for concurrent use.
+type reader struct {
+	free     []int
+	refusals []refusal
+	reports  []report
+}
+
+type refusal struct {
+	rule *budget.RefusalRule
+	condition
+}
+
+type report struct {
+	rule *budget.ReportRule
+	condition
+}
+
+// told is what a response says.
+type told struct {
+	free    bool                // it is documented as not counted
+	refusal *budget.RefusalRule // the first that fits; nil: none
+	reset   budget.Until        // when to come back, by that rule; zero: it is not stated
+	reports []reported
+}
+
+// reported is what a response says of a limit. It has remaining or used, 0 or more.
+type reported struct {
+	rule      *budget.ReportRule
+	remaining *int64
+	used      *int64
+	reset     budget.Until // zero: it is not stated
+}
+
+// newReader makes the rules ready. The error is a rule that cannot be read, which
+// one from a configuration always can.
+func newReader(f budget.Feedback) (*reader, error) {
+	r := &reader{free: f.Free}
+	for i := range f.Refusals {
+		rule := &f.Refusals[i]
+		if err := checkRefusal(rule); err != nil {
+			return nil, fmt.Errorf("refusal %s: %w", rule.Name, err)
+		}
+		r.refusals = append(r.refusals, refusal{rule, newCondition(rule.Condition)})
+	}
+	for i := range f.Reports {
+		rule := &f.Reports[i]
+		if err := checkReport(rule); err != nil {
+			return nil, fmt.Errorf("report %s: %w", rule.Name, err)
+		}
+		r.reports = append(r.reports, report{rule, newCondition(rule.Condition)})
+	}
+	return r, nil
+}
+
+// looksAtBody tells what needs a response's body. ahead: it may be a refusal (of a
+// status of 400 or more), which the caller must not get before it is known. later: a
+// refusal with another status, or a report; it is known when the caller has read
+// the body.
+func (r *reader) looksAtBody(operation string, status int, header http.Header) (ahead, later bool) {
+	needed := false
+	for i := range r.refusals {
+		one := &r.refusals[i]
+		if !one.fitsHeader(operation, status, header) {
+			continue
+		}
+		needed = needed || one.looksAtBody() || slices.ContainsFunc(one.rule.Reset, inBody)
+		if !one.looksAtBody() { // it fits, and those after it do not matter
+			break
+		}
+	}
+	ahead, later = needed && status >= http.StatusBadRequest, needed && status < http.StatusBadRequest
+	for i := range r.reports {
+		one := &r.reports[i]
+		looks := one.looksAtBody()
+		for _, source := range []*budget.Source{one.rule.Remaining, one.rule.Used, one.rule.Reset} {
+			looks = looks || source != nil && inBody(*source)
+		}
+		later = later || looks && one.fitsHeader(operation, status, header)
+	}
+	return ahead, later
+}
+
+func inBody(s budget.Source) bool { return s.JSON != "" }
+
+// judge reads all that a response says. Of the body, nil when it is not known, no
+// more than maxBody is looked at. The wall clock tells resets that are past or
+// absurd, and nothing else.
+func (r *reader) judge(operation string, status int, header http.Header, body []byte) told {
+	now, seen := time.Now(), newContent(header, body)
+	t := told{free: slices.Contains(r.free, status)}
+	for i := range r.refusals {
+		one := &r.refusals[i]
+		if !one.fitsHeader(operation, status, header) || !one.fitsBody(seen) {
+			continue
+		}
+		t.refusal, t.free = one.rule, t.free || one.rule.Free
+		for j := range one.rule.Reset {
+			if t.reset = seen.until(&one.rule.Reset[j], now); !t.reset.IsZero() {
+				break
+			}
+		}
+		break
+	}
+	for i := range r.reports {
+		one := &r.reports[i]
+		if !one.fitsHeader(operation, status, header) || !one.fitsBody(seen) {
+			continue
+		}
+		if read, ok := one.read(seen, now); ok {
+			t.reports = append(t.reports, read)
+		}
+	}
+	return t
+}
+
+// read reads a report that fits; false when the amount cannot be read.
+func (r *report) read(seen *content, now time.Time) (reported, bool) {
+	told := reported{rule: r.rule}
+	source, amount := r.rule.Remaining, &told.remaining
+	if source == nil {
+		source, amount = r.rule.Used, &told.used
+	}
+	n, ok := seen.number(source)
+	if !ok {
+		return reported{}, false
+	}
+	n = max(0, n)
+	*amount = &n
+	if r.rule.Reset != nil {
+		told.reset = seen.until(r.rule.Reset, now)
+	}
+	return told, true
+}
+
+// checkRefusal finds what a rule written by hand may have wrong.
+func checkRefusal(rule *budget.RefusalRule) error {
+	switch rule.Means {
+	case budget.Exhausted, budget.Throttled, budget.Overloaded:
+	default:
+		return fmt.Errorf("it means %q: use Exhausted, Throttled or Overloaded", rule.Means)
+	}
+	for _, source := range rule.Reset {
+		if err := checkReset(source); err != nil {
+			return fmt.Errorf("reset: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkReport finds what a rule written by hand may have wrong.
+func checkReport(rule *budget.ReportRule) error {
+	if (rule.Remaining == nil) == (rule.Used == nil) {
+		return errors.New("it needs one of Remaining and Used")
+	}
+	for _, source := range []*budget.Source{rule.Remaining, rule.Used} {
+		if source == nil {
+			continue
+		}
+		if source.As != budget.AsNumber && source.As != budget.AsRateLimit {
+			return fmt.Errorf("an amount as %q: use AsNumber or AsRateLimit", source.As)
+		}
+		if err := checkSource(*source); err != nil {
+			return err
+		}
+	}
+	if rule.Reset != nil {
+		if err := checkReset(*rule.Reset); err != nil {
+			return fmt.Errorf("reset: %w", err)
+		}
+	}
+	return nil
+}
+
+func checkReset(s budget.Source) error {
+	switch s.As {
+	case budget.AsEpoch, budget.AsEpochMilli, budget.AsSeconds, budget.AsMinutes, budget.AsDuration,
+		budget.AsRFC3339, budget.AsHTTPDate, budget.AsRetryAfter, budget.AsRateLimit:
+		return checkSource(s)
+	}
+	return fmt.Errorf("%q is no encoding of an instant or a span, and none is guessed", s.As)
+}
+
+func checkSource(s budget.Source) error {
+	switch item, err := strconv.Atoi(s.Item); {
+	case (s.Header == "") == (s.JSON == ""):
+		return errors.New("a value stands in a Header or in the body's JSON: give one of them")
+	case s.As == budget.AsRateLimit && s.Header == "":
+		return errors.New("AsRateLimit is a header's encoding")
+	case s.As != budget.AsRateLimit && s.Item != "" && (err != nil || item < 1):
+		return fmt.Errorf("item %q: use a number from 1", s.Item)
+	}
+	return nil
+}

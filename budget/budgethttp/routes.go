@@ -1,0 +1,132 @@
+package budgethttp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// routes tell which operation a request is, by the patterns of costs.toml. They
+// are safe for concurrent use.
+type routes struct {
+	mux        *http.ServeMux
+	operations map[string]string // by pattern, as the mux has it
+	below      map[string]bool   // the hosts with "*." before them, which stand so in the mux
+}
+
+// newRoutes takes up all patterns; the error is one that the mux refuses, or that
+// conflicts with another.
+func newRoutes(costs map[string]budget.Cost) (*routes, error) {
+	r := &routes{mux: http.NewServeMux(), operations: map[string]string{}, below: map[string]bool{}}
+	for _, operation := range slices.Sorted(maps.Keys(costs)) {
+		for _, pattern := range costs[operation].Match {
+			if err := r.add(pattern, operation); err != nil {
+				return nil, fmt.Errorf("operation %s: match %q: %w", operation, pattern, err)
+			}
+		}
+	}
+	return r, nil
+}
+
+// add registers one pattern. The mux says no by a panic.
+func (r *routes) add(pattern, operation string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v; narrow it, or mend it", p)
+		}
+	}()
+	known, host := muxPattern(pattern)
+	parent, isBelow := strings.CutPrefix(host, "*.")
+	switch {
+	case host == "":
+		return errors.New("it names no host, so that requests to any host would be charged")
+	case parent == "" || strings.Contains(parent, "*"):
+		return errors.New("a host may begin with \"*.\", and has no other wildcard")
+	}
+	r.mux.Handle(known, http.NotFoundHandler())
+	r.operations[known] = operation
+	if isBelow {
+		r.below[parent] = true
+	}
+	return nil
+}
+
+// muxPattern is a pattern with its host as muxHost writes it, and that host.
+func muxPattern(pattern string) (known, host string) {
+	before, path, hasPath := strings.Cut(pattern, "/")
+	method := ""
+	if i := strings.LastIndexAny(before, " \t"); i >= 0 {
+		method, before = before[:i+1], before[i+1:]
+	}
+	host = muxHost(before)
+	if !hasPath {
+		return method + host, host // which the mux refuses
+	}
+	return method + host + "/" + path, host
+}
+
+// muxHost is a host without a port and the root's dot, in small letters, as the mux
+// compares it.
+func muxHost(host string) string {
+	return strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
+}
+
+// operation is that of the most specific pattern that fits the request; false
+// when none does. The request is not changed.
+func (r *routes) operation(req *http.Request) (string, bool) {
+	if req.URL == nil || len(r.operations) == 0 {
+		return "", false
+	}
+	seen := shadow(req)
+	host := seen.Host
+	if operation, ok := r.operationAt(seen); ok || len(r.below) == 0 {
+		return operation, ok
+	}
+	for {
+		_, parent, hasParent := strings.Cut(host, ".")
+		if !hasParent {
+			return "", false
+		}
+		if r.below[parent] {
+			seen.Host = "*." + parent
+			if operation, ok := r.operationAt(seen); ok {
+				return operation, true
+			}
+		}
+		host = parent
+	}
+}
+
+// operationAt asks the mux. A path that it would redirect has the pattern of where
+// it leads.
+func (r *routes) operationAt(seen *http.Request) (string, bool) {
+	_, pattern := r.mux.Handler(seen)
+	operation, ok := r.operations[pattern]
+	return operation, ok
+}
+
+// shadow is of a client's request what a server would see of it.
+func shadow(req *http.Request) *http.Request {
+	method, host, path := req.Method, req.Host, req.URL
+	if method == "" {
+		method = http.MethodGet
+	}
+	if host == "" {
+		host = req.URL.Host
+	}
+	if req.URL.Opaque != "" { // "//host/path", or what stands in the request line
+		if opaque, err := url.Parse(req.URL.Opaque); err == nil {
+			path = opaque
+		}
+	}
+	return &http.Request{
+		Method: method, Host: muxHost(host),
+		URL: &url.URL{Path: path.Path, RawPath: path.RawPath},
+	}
+}
