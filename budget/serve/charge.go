@@ -78,7 +78,7 @@ func notCharged(w http.ResponseWriter, b *opened, q *request, answer ChargeAnswe
 		refuse(w, problem{reason: "invalid", detail: q.detail(), faults: q.faults})
 		return
 	}
-	if answer.Reason == "exhausted" {
+	if errors.Is(err, budget.ErrExhausted) {
 		setRateLimit(w.Header(), &b.policies, &answer)
 	}
 	refuse(w, problem{reason: answer.Reason, detail: err.Error(), charge: &answer})

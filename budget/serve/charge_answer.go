@@ -35,6 +35,10 @@ type ChargeAnswer struct {
 	RetryAt    time.Time // zero when no wait helps or none is known
 	At         time.Time // the store's clock, where it is known
 	Source     string    // empty when nobody decided
+	// Observed is what would have refused the call, but for observe mode; empty:
+	// nothing.
+	Observed string
+	Why      string // a lock's reason
 	DryRun     bool
 	// Lease and LeaseUntil are those of a reservation; a replay keeps its first.
 	Lease      time.Duration
@@ -52,6 +56,7 @@ func NewChargeAnswer(spec *budget.Spec, asked Asked, r budget.Receipt, err error
 		answer.Units, answer.Allowed, answer.Replayed, answer.Charged = &r.Units, true, r.Replayed, &charged
 		answer.Remaining, answer.Limit = &r.Remaining, r.Limit
 		answer.At, answer.Source = r.At, r.Source
+		answer.Observed = r.Observed
 		return answer
 	}
 	answer.Units, answer.Reason, answer.Charged = price(spec, asked.Call), Reason(err), charged(err)
@@ -59,6 +64,7 @@ func NewChargeAnswer(spec *budget.Spec, asked Asked, r budget.Receipt, err error
 	if !errors.As(err, &refused) {
 		return answer
 	}
+	answer.Why = refused.Why
 	if refused.Limit != "" {
 		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, refused.Limit, refused.Source
 	}
@@ -101,6 +107,10 @@ func (a *ChargeAnswer) appendMembers(b []byte) []byte {
 	b = appendInstant(append(b, `,"retry_at":`...), a.RetryAt)
 	b = appendInstant(append(b, `,"at":`...), a.At)
 	b = appendTextOrNull(append(b, `,"source":`...), a.Source)
+	b = appendText(append(b, `,"observed":`...), a.Observed)
+	if a.Why != "" {
+		b = appendText(append(b, `,"why":`...), a.Why)
+	}
 	if a.DryRun {
 		b = append(b, `,"dry_run":true`...)
 	}
@@ -145,6 +155,7 @@ func Reason(err error) string {
 		err  error
 		word string
 	}{
+		{budget.ErrLocked, "locked"},
 		{budget.ErrExhausted, "exhausted"},
 		{budget.ErrNeverFits, "never_fits"},
 		{budget.ErrUnknownOperation, "unknown_operation"},

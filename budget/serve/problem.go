@@ -31,6 +31,7 @@ type kind struct {
 // refused, and of whatever else went wrong.
 var kinds = map[string]kind{
 	"exhausted":         {http.StatusTooManyRequests, quotaExceededTitle},
+	"locked":            {http.StatusTooManyRequests, "The upstream, or a person, has locked the quota"},
 	"never_fits":        {http.StatusUnprocessableEntity, "The units can never fit"},
 	"unknown_operation": {http.StatusUnprocessableEntity, "The operation has no price or no limit"},
 	"too_many_units":    {http.StatusUnprocessableEntity, "The ledger's sum would be too large"},
