@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -31,18 +32,21 @@ func setRateLimit(header http.Header, policies *policies, a *ChargeAnswer) {
 	if field := policies.field(a.Operation, a.At); field != nil {
 		header[fieldPolicy] = field
 	}
-	if a.Limit != "" && a.Remaining != nil {
-		header[fieldRateLimit] = []string{rateLimit(a)}
+	switch {
+	case a.Reason == "locked": // whatever is left of it
+		header[fieldRateLimit] = []string{rateLimit(cmp.Or(a.Limit, budget.ObservedLock), 0, a)}
+	case a.Limit != "" && a.Remaining != nil:
+		header[fieldRateLimit] = []string{rateLimit(a.Limit, *a.Remaining, a)}
 	}
 }
 
 // rateLimit is the limit that bound a decision, with what it has left; after a
 // refusal with the time until the same call fits. A limit's name needs no escape.
-func rateLimit(a *ChargeAnswer) string {
+func rateLimit(limit string, remaining int64, a *ChargeAnswer) string {
 	var space [96]byte
 	b := append(space[:0], '"')
-	b = append(b, a.Limit...)
-	b = strconv.AppendInt(append(b, `";r=`...), min(*a.Remaining, maxField), 10)
+	b = append(b, limit...)
+	b = strconv.AppendInt(append(b, `";r=`...), min(remaining, maxField), 10)
 	if !a.RetryAt.IsZero() {
 		b = strconv.AppendInt(append(b, ";t="...), wholeSeconds(a.RetryAfter), 10)
 	}
