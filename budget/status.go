@@ -13,8 +13,8 @@ type Status struct {
 	Budget string
 	// At is the store's clock.
 	At time.Time
-	// Remaining is the least over the limits that count units and cover every
-	// operation; nil when there is none such.
+	// Remaining is the least over the limits that count units, cover every operation
+	// and do not only observe; nil when there is none such.
 	Remaining *int64
 	Limits    []LimitStatus
 	// Locks are those that stand, in the order of their limits' names; the one of
@@ -76,7 +76,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		if seen.NextAt > 0 {
 			ls.NextReturn = time.UnixMicro(seen.NextAt).UTC()
 		}
-		if l.Counts != CountCalls && l.CoversAll() && (status.Remaining == nil || ls.Remaining < *status.Remaining) {
+		if l.Counts != CountCalls && l.CoversAll() && !l.Observe && (status.Remaining == nil || ls.Remaining < *status.Remaining) {
 			left := ls.Remaining
 			status.Remaining = &left
 		}

@@ -39,7 +39,7 @@ type ChargeAnswer struct {
 	// nothing.
 	Observed string
 	Why      string // a lock's reason
-	DryRun     bool
+	DryRun   bool
 	// Lease and LeaseUntil are those of a reservation; a replay keeps its first.
 	Lease      time.Duration
 	LeaseUntil time.Time

@@ -25,6 +25,7 @@ type metrics struct {
 	known    map[string]map[string]bool // the priced operations, by budget
 
 	decisions, units, nearMisses *prometheus.CounterVec
+	observed, drift              *prometheus.CounterVec
 	passes, runs                 *prometheus.CounterVec
 	store, lateness              *prometheus.HistogramVec
 	breaker                      prometheus.Gauge
@@ -42,6 +43,8 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		decisions:  counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
 		units:      counter("units_total", "Units charged by this process.", "budget", "operation"),
 		nearMisses: counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
+		observed:   counter("observed_total", "Charges granted by observe mode alone, by the limit that would have refused.", "budget", "limit"),
+		drift:      counter("drift_units_total", "What upstreams reported to this process as used and no charge explained.", "budget", "limit"),
 		passes:     counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
 		runs:       counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
 		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -66,7 +69,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version()},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.passes, m.runs, m.store, m.lateness, m.breaker, info,
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.passes, m.runs, m.store, m.lateness, m.breaker, info,
 		newLimitCollector(budgets, timeout), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -96,6 +99,21 @@ func (m *metrics) operation(budget, operation string) string {
 		return operation
 	}
 	return otherOperation
+}
+
+// limit is the label of a limit: an unpriced operation's own counts as other.
+func (m *metrics) limit(budget, limit string) string {
+	if _, operation, own := strings.Cut(limit, ":"); own && !m.known[budget][operation] {
+		return otherOperation
+	}
+	return limit
+}
+
+// drifted counts what a report has shown.
+func (m *metrics) drifted(r budget.Report, d budget.Drifted) {
+	if name := m.budget(r.Budget); d.Added > 0 {
+		m.drift.WithLabelValues(name, m.limit(name, r.Limit)).Add(float64(d.Added))
+	}
 }
 
 // results are the labels of decisions.
@@ -138,8 +156,14 @@ func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err er
 		}
 		d := decisions.Items[i]
 		result := results[d.Result]
-		if d.Replayed {
+		switch {
+		case d.Replayed:
 			result = "replayed"
+		case d.Locked:
+			result = "locked"
+		}
+		if d.Observed != "" {
+			m.observed.WithLabelValues(name, m.limit(name, d.Observed)).Inc()
 		}
 		m.decisions.WithLabelValues(name, operation, result, sourceOf(d)).Inc()
 		if d.Result != budget.Granted || d.Replayed {
@@ -150,11 +174,7 @@ func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err er
 			continue
 		}
 		if limit := batch.Limits[d.Limit]; float64(d.Remaining) < nearMiss*float64(limit.Limit) {
-			bound := limit.Name
-			if !m.known[name][item.Operation] && len(limit.Operations) == 1 {
-				bound = otherOperation // an unpriced operation's own
-			}
-			m.nearMisses.WithLabelValues(name, bound).Inc()
+			m.nearMisses.WithLabelValues(name, m.limit(name, limit.Name)).Inc()
 		}
 	}
 }

@@ -20,6 +20,7 @@ type limitCollector struct {
 	budgets                           map[string]*budget.Budget
 	timeout                           time.Duration
 	used, limit, remaining, recovered *prometheus.Desc
+	drift, locked                     *prometheus.Desc
 
 	mu   sync.Mutex // guards all below
 	seen []budget.Status
@@ -36,6 +37,8 @@ func newLimitCollector(budgets map[string]*budget.Budget, timeout time.Duration)
 		limit:     desc("limit", "What may be spent of a limit: quota less headroom, or the cap itself."),
 		remaining: desc("remaining", "What is left of a limit."),
 		recovered: desc("recovered", "How much of what a limit has used stands for charges that the store had lost."),
+		drift:     desc("drift", "How much of what a limit has used its upstream reported, and no charge explains."),
+		locked:    desc("locked_until_seconds", "The end of the lock that stands on a limit, or on the whole budget where limit is empty, since the Unix epoch."),
 	}
 }
 
@@ -45,15 +48,20 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.limit
 	to <- c.remaining
 	to <- c.recovered
+	to <- c.drift
+	to <- c.locked
 }
 
 // Collect implements prometheus.Collector.
 func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	for _, status := range c.read() {
 		for _, l := range status.Limits {
-			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining, c.recovered: l.Recovered} {
+			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining, c.recovered: l.Recovered, c.drift: l.Drift} {
 				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name)
 			}
+		}
+		for _, lock := range status.Locks {
+			to <- prometheus.MustNewConstMetric(c.locked, prometheus.GaugeValue, float64(lock.Until.UnixMicro())/1e6, status.Budget, lock.Limit)
 		}
 	}
 }

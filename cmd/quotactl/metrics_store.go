@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
-// meteredStore is a store whose answers are counted.
+// meteredStore is a store whose answers are counted. What observe mode alone let
+// through, and what upstreams report that no charge explains, is logged too.
 type meteredStore struct {
 	open.Backend
 	metrics *metrics
+	log     *slog.Logger
 }
 
 // Decide implements budget.Store.
@@ -22,7 +25,36 @@ func (s meteredStore) Decide(ctx context.Context, batch budget.Batch) (budget.De
 	decisions, err := s.Backend.Decide(ctx, batch)
 	s.metrics.decided(batch, decisions, err)
 	s.answered(ctx, err)
+	for i, d := range decisions.Items {
+		if item := batch.Items[i]; err == nil && d.Observed != "" && !item.DryRun {
+			s.log.Warn("would have been refused; it only observes", "budget", batch.Budget, "operation", item.Operation, "units", item.Units,
+				"limit", d.Observed, "job", item.Labels.Job, "region", item.Labels.Region, "run", item.Labels.Run)
+		}
+	}
 	return decisions, err
+}
+
+// Lock implements budget.Store.
+func (s meteredStore) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+	defer s.timed("lock", time.Now())
+	locked, err := s.Backend.Lock(ctx, r)
+	s.answered(ctx, err)
+	if err == nil && locked.Until > 0 && !locked.Stood {
+		s.log.Warn("locked", "budget", r.Budget, "limit", r.Limit, "until", time.UnixMicro(locked.Until).UTC(), "why", locked.Why)
+	}
+	return locked, err
+}
+
+// Report implements budget.Store.
+func (s meteredStore) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+	defer s.timed("report", time.Now())
+	drifted, err := s.Backend.Report(ctx, r)
+	s.answered(ctx, err)
+	if err == nil && drifted.Added > 0 {
+		s.metrics.drifted(r, drifted)
+		s.log.Warn("the upstream counts more than was charged", "budget", r.Budget, "limit", r.Limit, "drift", drifted.Added)
+	}
+	return drifted, err
 }
 
 // Finish implements budget.Store.

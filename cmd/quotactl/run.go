@@ -113,7 +113,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	options.State = store
-	metered := &meteredStore{Backend: store}
+	metered := &meteredStore{Backend: store, log: options.Log}
 	if options.Budgets, err = a.budgetsOf(cfg, metered, list, f.endpoint != nil); err != nil {
 		return err
 	}
