@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,35 +69,43 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 	}
 }
 
-// A file of the first schema is taken over, with what it holds.
+// A file of an older schema is taken over, with what it holds.
 func TestOpenMigrates(t *testing.T) {
-	b := newBench(t, rolling(10, hour))
-	b.granted(item("a", 3))
-	b.granted(lease(item("r", 2), minute))
-	b.close()
-	for _, change := range []string{
+	toSecond := []string{"DROP TABLE lock", "ALTER TABLE entry DROP COLUMN observed", "PRAGMA user_version = 2"}
+	toFirst := []string{
 		"DROP TABLE meter", "DROP INDEX entry_walk",
 		"ALTER TABLE budget DROP COLUMN merged", "ALTER TABLE budget DROP COLUMN row_no",
 		"ALTER TABLE entry DROP COLUMN calls", "ALTER TABLE win DROP COLUMN precision",
 		"CREATE INDEX entry_walk ON entry(b, lane, score, units)", "PRAGMA user_version = 1",
-	} {
-		execute(t, b.path, change)
 	}
-	b.open()
-	if got := b.used(); got != 5 {
-		t.Fatalf("used %d of a file of the first schema, want 5", got)
-	}
-	b.granted(item("b", 5))
-	if got := b.used(); got != 10 {
-		t.Fatalf("used %d once it is taken over, want 10", got)
-	}
-	b.close()
-	if version := query[int](t, b.path, "PRAGMA user_version"); version != 3 {
-		t.Errorf("version %d after that, want 3", version)
-	}
-	b.open() // and once more, as it is
-	if got := b.used(); got != 10 {
-		t.Errorf("used %d when it is opened again, want 10", got)
+	for what, changes := range map[string][]string{"the first": slices.Concat(toSecond, toFirst), "the second": toSecond} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t, rolling(10, hour))
+			b.granted(item("a", 3))
+			b.granted(lease(item("r", 2), minute))
+			b.close()
+			for _, change := range changes {
+				execute(t, b.path, change)
+			}
+			b.open()
+			if got := b.used(); got != 5 {
+				t.Fatalf("used %d of a file of an older schema, want 5", got)
+			}
+			b.granted(item("b", 5))
+			if got := b.used(); got != 10 {
+				t.Fatalf("used %d once it is taken over, want 10", got)
+			}
+			b.lock("", noon+2*hour, false)
+			b.close()
+			if version := query[int](t, b.path, "PRAGMA user_version"); version != 3 {
+				t.Errorf("version %d after that, want 3", version)
+			}
+			b.open() // and once more, as it is
+			if got := b.used(); got != 10 {
+				t.Errorf("used %d when it is opened again, want 10", got)
+			}
+			b.refused(item("c", 1), noon+2*hour)
+		})
 	}
 }
 

@@ -1,0 +1,156 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+func (b *bench) lock(limit string, until int64, force bool) budget.Locked {
+	b.t.Helper()
+	got, err := b.store.Lock(context.Background(), budget.LockRequest{
+		Budget: name, Now: b.now, Limit: limit, Until: until, Most: budget.MaxLock, Why: "told", Force: force,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return got
+}
+
+// A lock is every process's, from the moment it is there until it is not, and
+// stays when the process that took it has gone.
+func TestLockOfOtherProcesses(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	other := &bench{t: t, path: b.path, now: noon, limits: b.limits}
+	other.open()
+	other.granted(item("b", 1))
+	end := noon + minute
+	other.lock("", end, false)
+	b.refused(item("c", 1), end)
+	if got := b.lock("", end+minute, false); !got.Stood || got.Until != end {
+		t.Fatalf("%+v, want the other's lock, as it was", got)
+	}
+	other.close()
+	b.refused(item("c", 1), end)
+	if stood, err := b.store.Unlock(t.Context(), budget.UnlockRequest{Budget: name, Now: b.now}); err != nil || !stood {
+		t.Fatalf("%v, %v, want the other's lock to end", stood, err)
+	}
+	b.granted(item("c", 1))
+}
+
+// An idle budget is kept until its locks have ended, and no longer; what is
+// opened by hand holds it no more.
+func TestLockKeepsIdleBudget(t *testing.T) {
+	for what, locked := range map[string]bool{"locked": true, "unlocked": false} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t, rolling(10, hour))
+			b.granted(item("a", 1))
+			end := noon + 30*day
+			b.lock("w", end, false)
+			b.lock("", noon+second, false)
+			if !locked {
+				if _, err := b.store.Unlock(t.Context(), budget.UnlockRequest{Budget: name, Now: b.now, Limit: "w"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			kept := func(want int) {
+				t.Helper()
+				if _, err := b.try("up/other", item(fmt.Sprint(b.now), 1)); err != nil {
+					t.Fatal(err)
+				}
+				budgets := query[int](t, b.path, "SELECT count(*) FROM budget WHERE name = '"+name+"'")
+				if locks := query[int](t, b.path, "SELECT count(*) FROM lock"); budgets != want || (locks > 0) != (want > 0) {
+					t.Fatalf("%d budgets and %d locks %d µs past noon, want %d budgets", budgets, locks, b.now-noon, want)
+				}
+			}
+			b.now = noon + 7*day
+			kept(1)
+			b.now = noon + 10*day
+			if !locked {
+				kept(0)
+				return
+			}
+			kept(1)
+			b.now = end
+			kept(1)
+			b.now = end + hour
+			kept(0)
+		})
+	}
+}
+
+// Locks that have ended leave the file with the next lock.
+func TestEndedLocksGo(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	for i := range 5 {
+		b.lock(fmt.Sprint("w:", i), b.now+minute, false)
+	}
+	b.now += minute - 1
+	b.lock("w", b.now+minute, false)
+	if n := query[int](t, b.path, "SELECT count(*) FROM lock"); n != 6 {
+		t.Fatalf("%d locks in the file, want 6: the first end in a microsecond", n)
+	}
+	b.now++
+	b.lock("", b.now+minute, false)
+	if n := query[int](t, b.path, "SELECT count(*) FROM lock"); n != 2 {
+		t.Fatalf("%d locks in the file, want the 2 that stand", n)
+	}
+}
+
+// I7: a report brings the windows up to date in steps, and records what it says
+// once, while others charge.
+func TestReportInSteps(t *testing.T) {
+	for steps := 1; steps <= 5; steps++ {
+		t.Run(fmt.Sprint(steps), func(t *testing.T) {
+			b := newBench(t, rolling(1000, hour), rolling(500, hour, "op"))
+			b.limits[1].Name = "op"
+			b.equalScores(6) // 63 units
+			other := &bench{t: t, path: b.path, now: noon + hour + 4*minute, limits: b.limits}
+			other.open()
+			defer other.close()
+			pauses := b.inSteps(steps)
+			sqlitestore.SetPaused(b.store, func() {
+				if *pauses++; *pauses == 1 {
+					other.granted(item("between", 7))
+				}
+			})
+			b.now = noon + hour + 4*minute // 33 of them are left
+			got, err := b.store.Report(t.Context(), budget.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "w", Used: 100})
+			if want := (budget.Drifted{Now: b.now, Added: 60, Total: 60, Until: b.now + hour}); err != nil || *pauses == 0 || got != want {
+				t.Fatalf("%+v, %v after %d pauses, want %+v after some", got, err, *pauses, want)
+			}
+			view, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+			if err != nil || view.Limits[0].Used != 100 || view.Limits[0].Drift != 60 || view.Limits[1].Used != 40 || view.Limits[1].Drift != 0 {
+				t.Fatalf("%+v, %v, want 100 used, 60 of it drift, and 40 of the operation", view.Limits, err)
+			}
+		})
+	}
+}
+
+// Drift of a limit takes nothing of the largest sum from what it does not cover.
+func TestDriftIsNoSum(t *testing.T) {
+	b := newBench(t, rolling(budget.MaxUnits, hour, "other"), rolling(budget.MaxUnits, hour))
+	b.limits[0].Name = "other"
+	model := memstore.New(func() int64 { return b.now })
+	report := budget.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "other", Used: budget.MaxUnits}
+	batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("a", 1), item("b", budget.MaxUnits)}}
+	for _, ask := range []func(budget.Store) (any, error){
+		func(s budget.Store) (any, error) { return s.Report(t.Context(), report) },
+		func(s budget.Store) (any, error) { return s.Decide(t.Context(), batch) },
+	} {
+		want, wantErr := ask(model)
+		got, gotErr := ask(b.store)
+		if gotErr != nil || wantErr != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("got  %+v, %v\nwant %+v, %v", got, gotErr, want, wantErr)
+		}
+	}
+	if got := b.decide(item("a", 1))[0]; !got.Replayed {
+		t.Fatalf("%+v, want a charge beside the drift", got)
+	}
+}
