@@ -60,7 +60,10 @@ func (v *counting) report(r budget.Report, answer *budget.Drifted) (err error) {
 		return err
 	}
 	if old != nil && old.score > max(v.w.cutAt(l.last), v.w.floor) {
-		answer.Total, answer.Until = v.of(old.units, old.calls), v.limit.Window.Returns(old.score)
+		answer.Total = v.of(old.units, old.calls)
+	}
+	if answer.Total > 0 {
+		answer.Until = v.limit.Window.Returns(old.score)
 	}
 	missing, score := v.drift(r)
 	if missing == 0 {
@@ -71,7 +74,7 @@ func (v *counting) report(r budget.Report, answer *budget.Drifted) (err error) {
 			return err
 		}
 	}
-	if answer.Until > 0 {
+	if answer.Total > 0 {
 		score = max(score, old.score)
 	}
 	answer.Added, answer.Total, answer.Until = missing, answer.Total+missing, v.limit.Window.Returns(score)
