@@ -14,26 +14,39 @@ type Reservation struct {
 	Receipt
 	// Lease is what was asked for, from Receipt.At; a replay keeps that of the
 	// first answer.
-	Lease  time.Duration
+	Lease time.Duration
+	// Asked is when the store was asked for it, on this process's clock with its
+	// monotonic reading, a wait before that not counted: whatever is over by Asked
+	// and Lease is within the lease. Not so for a replay.
+	Asked  time.Time
 	budget *Budget
 }
 
 // Reserve takes the call's units and keeps them open for lease, more than 0 and
 // at most MaxLease. It refuses as Charge does.
 func (b *Budget) Reserve(ctx context.Context, call Call, lease time.Duration) (*Reservation, error) {
-	return b.reserve(ctx, call, lease, b.charge)
+	return b.reserve(ctx, call, lease, func(ctx context.Context, call Call, lease int64) (Receipt, time.Time, error) {
+		asked := time.Now()
+		receipt, err := b.charge(ctx, call, lease)
+		return receipt, asked, err
+	})
 }
 
-// reserve checks the lease and has the call charged.
-func (b *Budget) reserve(ctx context.Context, call Call, lease time.Duration, charge func(context.Context, Call, int64) (Receipt, error)) (*Reservation, error) {
+// reserve checks the lease and has the call charged; charge tells too when it
+// asked the store.
+func (b *Budget) reserve(ctx context.Context, call Call, lease time.Duration, charge func(context.Context, Call, int64) (Receipt, time.Time, error)) (*Reservation, error) {
 	if lease < time.Microsecond || lease > MaxLease {
 		return nil, fmt.Errorf("reserve %s %s: %w: a lease of %s: use 1µs to %s", b.spec.Name, call.Operation, ErrInvalid, lease, MaxLease)
 	}
-	receipt, err := b.observing(charge(ctx, call, lease.Microseconds()))
+	receipt, asked, err := charge(ctx, call, lease.Microseconds())
+	if asked.IsZero() { // nobody was
+		asked = time.Now()
+	}
+	receipt, err = b.observing(receipt, err)
 	if err != nil {
 		return nil, err
 	}
-	return &Reservation{Receipt: receipt, Lease: lease, budget: b}, nil
+	return &Reservation{Receipt: receipt, Lease: lease, Asked: asked, budget: b}, nil
 }
 
 // Settle records what the call cost, 0 to MaxUnits, also above what was

@@ -23,7 +23,8 @@ const lockLook = 10 * time.Second
 // when the context's deadline comes before the units can fit, and with the plain
 // refusal when no wait helps.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
-	return b.observing(b.wait(ctx, call, 0))
+	receipt, _, err := b.wait(ctx, call, 0)
+	return b.observing(receipt, err)
 }
 
 // WaitReserve reserves as soon as the call's units fit, as Wait charges. It is
@@ -32,21 +33,24 @@ func (b *Budget) WaitReserve(ctx context.Context, call Call, lease time.Duration
 	return b.reserve(ctx, call, lease, b.wait)
 }
 
-// wait charges a call, or reserves it for a lease in µs.
-func (b *Budget) wait(ctx context.Context, call Call, lease int64) (Receipt, error) {
+// wait charges a call, or reserves it for a lease in µs, and tells when it asked
+// the store that time.
+func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Receipt, asked time.Time, err error) {
 	ownID := call.ID == ""
 	if ownID {
 		call.ID = newID() // one id for all tries: at most one of them is charged
 	}
 	units, err := b.check(call)
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, asked, err
 	}
 	limits := b.checking(Item{Operation: call.Operation, Lease: lease})
 	if refused := b.neverFits(call, units, limits); refused != nil && ownID {
-		return Receipt{}, refused
+		return Receipt{}, asked, refused
 	} else if refused != nil { // the id may have been charged under other limits
-		return b.charge(ctx, call, lease)
+		asked = time.Now()
+		receipt, err = b.charge(ctx, call, lease)
+		return receipt, asked, err
 	}
 	names := make([]string, len(limits))
 	for i, l := range limits {
@@ -56,17 +60,18 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (Receipt, err
 	defer b.waits.leave(place)
 	for {
 		if ahead, err := b.waits.turn(ctx, place); err != nil {
-			return Receipt{}, b.waitEnded(call, units, ahead, err)
+			return Receipt{}, asked, b.waitEnded(call, units, ahead, err)
 		}
-		receipt, err := b.charge(ctx, call, lease)
+		asked = time.Now()
+		receipt, err = b.charge(ctx, call, lease)
 		var refused *RefusedError
 		if err == nil || !errors.Is(err, ErrExhausted) || !errors.As(err, &refused) {
-			return receipt, err
+			return receipt, asked, err
 		}
 		jitter := rand.N(waitJitter) //nolint:gosec // spreading, not secrecy
 		if deadline, ok := ctx.Deadline(); ok && refused.RetryAfter > time.Until(deadline) {
 			refused.Cause = errWaitTooLong
-			return Receipt{}, refused
+			return Receipt{}, asked, refused
 		} else if ok {
 			jitter = min(jitter, time.Until(deadline)-refused.RetryAfter)
 		}
@@ -81,7 +86,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (Receipt, err
 		case <-ctx.Done():
 			timer.Stop()
 			refused.Cause = ctx.Err()
-			return Receipt{}, refused
+			return Receipt{}, asked, refused
 		}
 		b.waits.wakes(place)
 	}

@@ -205,3 +205,25 @@ func TestWaiterThatGivesUpFreesItsPlace(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// What is over by Asked and the lease is within the lease, however long the wait
+// before was.
+func TestReservationTellsWhenItWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, videoSpec(10))
+		first, err := b.Reserve(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}, time.Second)
+		if err != nil || !first.Asked.Equal(time.Now()) {
+			t.Fatalf("asked at %s, now %s: %v", first.Asked, time.Now(), err)
+		}
+		if err := first.Settle(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		waited, err := b.WaitReserve(t.Context(), budget.Call{Operation: "videos.list"}, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !waited.Asked.Equal(time.Now()) || waited.Asked.Truncate(time.Microsecond).After(waited.At) || waited.At.Sub(first.At) < time.Minute {
+			t.Fatalf("asked at %s, charged at %s, now %s", waited.Asked, waited.At, time.Now())
+		}
+	})
+}
