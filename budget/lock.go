@@ -95,6 +95,9 @@ func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), outOfReach(caller, err))
 	}
+	if stood {
+		b.waits.free()
+	}
 	return stood, nil
 }
 

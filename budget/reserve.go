@@ -104,6 +104,7 @@ func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
 	}
 	switch done.Result {
 	case Settled, Released:
+		b.waits.free()
 		return nil
 	case FinishConflict:
 		return fail(ErrConflict, "it is a plain charge, or was finished in another way before")

@@ -13,8 +13,10 @@ import (
 // that the processes waiting for one window do not all come in the same moment.
 const waitJitter = 10 * time.Millisecond
 
-// lockLook is how often a waiter looks whether a person has ended a lock.
-const lockLook = 10 * time.Second
+// waitLook is how often a waiter looks whether its call fits sooner than it was
+// told: another process has finished a reservation before its lease's end, or a
+// person has ended a lock. What this process does wakes it.
+const waitLook = 10 * time.Second
 
 // Wait charges the call as soon as its units fit. Waiters of one process are
 // served first in, first out: no call overtakes one that waits for a limit they
@@ -62,6 +64,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		if ahead, err := b.waits.turn(ctx, place); err != nil {
 			return Receipt{}, asked, b.waitEnded(call, units, ahead, err)
 		}
+		sooner := b.waits.sooner()
 		asked = time.Now()
 		receipt, err = b.charge(ctx, call, lease)
 		var refused *RefusedError
@@ -75,20 +78,30 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		} else if ok {
 			jitter = min(jitter, time.Until(deadline)-refused.RetryAfter)
 		}
-		pause := refused.RetryAfter + jitter
-		if errors.Is(refused.Err, ErrLocked) {
-			pause = min(pause, lockLook)
-		}
 		b.waits.sleeps(place, refused)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			refused.Cause = ctx.Err()
+		if err := sleepUntil(ctx, min(refused.RetryAfter+jitter, waitLook), sooner, min(jitter, refused.RetryAfter)); err != nil {
+			refused.Cause = err
 			return Receipt{}, asked, refused
 		}
 		b.waits.wakes(place)
+	}
+}
+
+// sleepUntil sleeps for d, or until a little after sooner is closed. The error is
+// the context's.
+func sleepUntil(ctx context.Context, d time.Duration, sooner <-chan struct{}, little time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return nil
+		case <-sooner:
+			sooner = nil
+			timer.Reset(little)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 

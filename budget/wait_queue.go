@@ -13,6 +13,7 @@ type waitQueue struct {
 	mu     sync.Mutex // guards all below
 	places []*place
 	news   chan struct{} // closed when something has changed
+	freed  chan struct{} // closed when something may have come back early
 }
 
 // place is one waiter's place.
@@ -28,7 +29,26 @@ type sleep struct {
 	until   time.Time
 }
 
-func newWaitQueue() *waitQueue { return &waitQueue{news: make(chan struct{})} }
+func newWaitQueue() *waitQueue {
+	return &waitQueue{news: make(chan struct{}), freed: make(chan struct{})}
+}
+
+// sooner is closed when units may have come back before the instant that a
+// waiter is told from now on.
+func (q *waitQueue) sooner() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.freed
+}
+
+// free wakes those that sleep: a reservation was finished before its lease's end,
+// or a lock was ended.
+func (q *waitQueue) free() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(q.freed)
+	q.freed = make(chan struct{})
+}
 
 // changed tells all waiters to look again. q.mu is held.
 func (q *waitQueue) changed() {

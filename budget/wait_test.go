@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // mostJitter is how much later than the exact instant a waiter may charge.
@@ -91,22 +92,27 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		var mu sync.Mutex
-		var served []string
+		at := map[time.Time]string{} // no two are charged at one instant
 		var all sync.WaitGroup
 		// A small call behind a large one waits its turn; a search, which is
 		// checked against other limits, has a queue of its own.
 		for i, n := range []int64{6, 10, 1, 1, 8} {
 			all.Go(func() {
-				if _, err := b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(n)}); err != nil {
+				receipt, err := b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(n)})
+				if err != nil {
 					t.Errorf("waiter %d: %v", i, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				served = append(served, fmt.Sprint(i))
+				at[receipt.At] = fmt.Sprint(i)
 			})
 			synctest.Wait()
 		}
 		all.Wait()
+		var served []string
+		for _, instant := range slices.SortedFunc(maps.Keys(at), time.Time.Compare) {
+			served = append(served, at[instant])
+		}
 		if want := []string{"0", "1", "2", "3", "4"}; !slices.Equal(served, want) {
 			t.Fatalf("served %v, want %v", served, want)
 		}
@@ -224,6 +230,63 @@ func TestReservationTellsWhenItWasAsked(t *testing.T) {
 		}
 		if !waited.Asked.Equal(time.Now()) || waited.Asked.Truncate(time.Microsecond).After(waited.At) || waited.At.Sub(first.At) < time.Minute {
 			t.Fatalf("asked at %s, charged at %s, now %s", waited.Asked, waited.At, time.Now())
+		}
+	})
+}
+
+// A waiter is told when its units fit if reservations run to their lease's end. It
+// wakes when they come back sooner: at once where this process finished one, and
+// soon where another did.
+func TestWaitersWakeWhenReservationsFinishEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(clock)
+		spec := videoSpec(10)
+		ours, err := budget.New(store, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := budget.New(store, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, finish := range map[string]struct {
+			by      *budget.Budget
+			release bool
+			late    time.Duration
+		}{
+			"released here": {ours, true, mostJitter}, "released elsewhere": {theirs, true, 10*time.Second + mostJitter},
+			"settled here": {ours, false, mostJitter}, "settled elsewhere": {theirs, false, mostJitter},
+		} {
+			held, err := ours.Reserve(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}, time.Hour)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			var all sync.WaitGroup
+			var at time.Time
+			all.Go(func() {
+				r, err := ours.WaitReserve(t.Context(), budget.Call{Operation: "videos.list"}, time.Second)
+				if err != nil {
+					t.Error(name, err)
+				}
+				at = r.At
+			})
+			time.Sleep(time.Second)
+			synctest.Wait()
+			fits := time.Now()
+			if finish.release {
+				err = finish.by.Release(t.Context(), held.ID)
+			} else {
+				fits = fits.Add(time.Minute)
+				err = finish.by.Settle(t.Context(), held.ID, 10)
+			}
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			all.Wait()
+			if late := at.Sub(fits); late < -time.Microsecond || late > finish.late {
+				t.Errorf("%s: charged %s after it fits", name, late)
+			}
+			time.Sleep(2 * time.Minute)
 		}
 	})
 }
