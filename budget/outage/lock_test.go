@@ -1,0 +1,136 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func (f *flaky) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+	if err := f.ask(ctx); err != nil {
+		return budget.Locked{}, err
+	}
+	return f.Store.Lock(ctx, r)
+}
+
+func (f *flaky) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error) {
+	if err := f.ask(ctx); err != nil {
+		return false, err
+	}
+	return f.Store.Unlock(ctx, r)
+}
+
+// locked wants a call to be refused by a lock.
+func (w *world) locked(b *budget.Budget, operation, limit, why string) {
+	w.t.Helper()
+	_, err := w.charge(b, operation, "")
+	var refused *budget.RefusedError
+	if !errors.As(err, &refused) || !errors.Is(err, budget.ErrLocked) || refused.Limit != limit || refused.Why != why || refused.RetryAfter < 50*time.Minute {
+		w.t.Fatalf("%s: %v, want a lock on %q because of %q", operation, err, limit, why)
+	}
+}
+
+func (w *world) lock(b *budget.Budget, limit, why string) budget.Lock {
+	w.t.Helper()
+	lock, err := b.Lock(context.Background(), budget.LockOrder{Limit: limit, Until: budget.Until{After: time.Hour}, Why: why})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return lock
+}
+
+// withSearch gives the budget a second limit.
+func (w *world) withSearch() {
+	search := w.spec.Limits[0]
+	search.Name, search.Operations = "search", []string{"search"}
+	w.spec.Limits = append(w.spec.Limits, search)
+}
+
+// What the host was told of a lock holds while the store is away, for its other
+// processes too, of one limit or the whole budget; not past an unlock.
+func TestToldOfALock(t *testing.T) {
+	w := newWorld(t)
+	w.withSearch()
+	dir := t.TempDir()
+	b := w.host(dir)
+	w.lock(w.host(t.TempDir()), "", "of another host")
+	w.locked(b, "list", "", "of another host") // told by a refusal
+	w.store.gone.Store(true)
+	w.locked(b, "list", "", "of another host")
+	if err := b.Close(); err != nil { // it writes down what it was told
+		t.Fatal(err)
+	}
+	b = w.host(dir)
+	w.locked(b, "search", "", "of another host")
+
+	w.store.gone.Store(false)
+	w.asked(b)
+	if stood, err := b.Unlock(context.Background(), ""); err != nil || !stood {
+		t.Fatalf("unlock: %v, %v", stood, err)
+	}
+	w.lock(b, "search", "quotaExceeded: 403")
+	w.store.gone.Store(true)
+	w.charged(b, "open", budget.SourceAllowance)
+	w.locked(b, "search", "search", "quotaExceeded: 403")
+}
+
+// asked waits until the store is asked again, where it refuses everything.
+func (w *world) asked(b *budget.Budget) {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		if _, err := b.Status(context.Background()); err == nil {
+			return
+		}
+	}
+	w.t.Fatal("the store is back and is not asked")
+}
+
+// An upstream that refuses while the store is away locks this host, and none of
+// the others.
+func TestLockWhileAway(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	b, sibling, other := w.host(dir), w.host(dir), w.host(t.TempDir())
+	w.store.gone.Store(true)
+	w.charged(sibling, "first", budget.SourceAllowance) // it has read what there was
+	first := w.lock(b, "", "rule: 403")
+	if second := w.lock(sibling, "", "rule: 429"); !second.Stood || second.Why != "rule: 403" || second.Until.After(first.Until.Add(time.Second)) {
+		t.Fatalf("locked again: %+v, first %+v", second, first)
+	}
+	w.locked(b, "list", "", "rule: 403")
+	w.locked(sibling, "list", "", "rule: 403")
+	w.charged(other, "elsewhere", budget.SourceAllowance)
+	if !strings.Contains(w.log.String(), "locked on this host alone") {
+		t.Fatalf("the log says\n%s", w.log.String())
+	}
+	w.store.gone.Store(false)
+	w.back(b) // the store knows of no lock: the upstream tells again
+	w.store.gone.Store(true)
+	w.charged(b, "after", budget.SourceAllowance)
+}
+
+// What only observes refuses nothing while the store is away either.
+func TestObserveWhileAway(t *testing.T) {
+	w := newWorld(t)
+	w.spec.Limits[0].Observe = true
+	b := w.host(t.TempDir())
+	w.store.gone.Store(true)
+	for i := range 30 { // the allowance is 20
+		w.charged(b, fmt.Sprint("id-", i), budget.SourceAllowance)
+	}
+	w.spec.Observe = true
+	b = w.host("")
+	r, err := w.charge(b, "list", "")
+	if err != nil || r.Source != budget.SourceNone || r.Observed == "" {
+		t.Fatalf("an upstream that only observes: %+v, %v", r, err)
+	}
+	reserved, err := b.Reserve(context.Background(), budget.Call{Operation: "list"}, time.Minute)
+	if err != nil || reserved.Settle(context.Background(), 5) != nil || reserved.Release(context.Background()) != nil {
+		t.Fatalf("a reservation that nobody counted: %+v, %v", reserved, err)
+	}
+}
