@@ -2,7 +2,6 @@ package budget
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -114,16 +113,38 @@ const (
 	SourceNone = "none"
 )
 
-var (
-	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-	idPattern   = regexp.MustCompile(`^[!-~]{1,128}$`)
-	runPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
-)
-
 // ValidName reports whether s can name an upstream, credential, operation,
 // limit, job or region: a letter or digit, then up to 62 of letters, digits,
 // dot, underscore and dash.
-func ValidName(s string) bool { return namePattern.MatchString(s) }
+func ValidName(s string) bool { return len(s) <= 63 && validLabel(s, "._-") }
+
+// validLabel reports whether s is a letter or digit and then letters, digits and
+// those of more.
+func validLabel(s, more string) bool {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case i == 0 || strings.IndexByte(more, c) < 0:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// validRun reports whether s can be a run's label.
+func validRun(s string) bool { return len(s) <= 128 && validLabel(s, "._:/-") }
+
+// validID reports whether s is 1 to 128 printable ASCII characters without
+// spaces.
+func validID(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}
 
 // ValidBudget reports whether s can name a budget: upstream/credential.
 func ValidBudget(s string) bool {
@@ -149,7 +170,7 @@ func (c Call) validate() error {
 	switch {
 	case !ValidName(c.Operation):
 		return invalid("operation %q: use letters, digits, '.', '_' and '-', at most 63", c.Operation)
-	case c.ID != "" && !idPattern.MatchString(c.ID):
+	case c.ID != "" && !validID(c.ID):
 		return invalid("id %q: use 1 to 128 printable ASCII characters without spaces", c.ID)
 	case c.Units != nil && (*c.Units < 0 || *c.Units > MaxUnits):
 		return fmt.Errorf("%w: %d units: use 0 to %d", ErrTooManyUnits, *c.Units, MaxUnits)
@@ -159,7 +180,7 @@ func (c Call) validate() error {
 		return invalid("job label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Job)
 	case c.Labels.Region != "" && !ValidName(c.Labels.Region):
 		return invalid("region label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Region)
-	case c.Labels.Run != "" && !runPattern.MatchString(c.Labels.Run):
+	case c.Labels.Run != "" && !validRun(c.Labels.Run):
 		return invalid("run label %q: use letters, digits and '._:/-', at most 128", c.Labels.Run)
 	case c.OnStoreError != "" && c.OnStoreError != Closed && c.OnStoreError != Open:
 		return invalid("on_store_error %q: use %q or %q", c.OnStoreError, Closed, Open)

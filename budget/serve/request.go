@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +81,7 @@ func (q *request) read(body []byte, takes members) error {
 		place := takes.place(name)
 		switch {
 		case place < 0:
-			q.fault(string(name), "there is no such member"+budget.DidYouMean(cut(string(name), maxShown), append([]string(nil), takes.names...)))
+			q.unknown(string(name), takes)
 		case seen&(1<<place) != 0:
 			q.fault(string(name), "it is given twice")
 		case value[0] == 'n': // null: left out
@@ -138,6 +139,15 @@ func (q *request) set(name string, value []byte) string {
 		return flagOf(value, &q.asked.DryRun)
 	}
 	return "there is no such member"
+}
+
+// unknown notes a member that there is not.
+func (q *request) unknown(name string, takes members) {
+	meant := ""
+	if len(q.faults) < maxFaults { // of those that are only counted nobody asks
+		meant = budget.DidYouMean(cut(name, maxShown), slices.Clone(takes.names))
+	}
+	q.fault(name, "there is no such member"+meant)
 }
 
 // fault notes what is wrong with a member.
