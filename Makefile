@@ -5,7 +5,8 @@
 #               SOAK_STEPS=n takes others
 # make bench    ratios of charges beside an empty script and of large ledgers
 #               beside small ones, the longest script, SQLite's rates, and what
-#               noticing lost data costs
+#               noticing lost data costs, and charges over HTTP beside an
+#               empty handler
 # make ci       test and lint
 
 GO    ?= go
@@ -41,6 +42,7 @@ bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkProcesses' -benchtime 3x ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench BenchmarkMemory -benchtime 20x ./budget/outage
+	$(GO) test -run '^$$' -bench BenchmarkCharge -benchtime 20x ./budget/serve
 
 # Known faults, each a patch: tests that let one through are no tests.
 mutants: needs

@@ -103,16 +103,29 @@ func (b *batcher) giveUp(p *pending, end error) (decided, error) {
 // handOver goes on with what has queued up, in a goroutine of its own, or
 // leaves the batcher idle.
 func (b *batcher) handOver() {
-	batch := b.next()
-	if len(batch) == 0 {
-		return
+	if batch := b.next(); len(batch) > 0 {
+		go b.flyOn(batch)
 	}
-	go func() {
-		defer b.handOver()
-		ctx, cancel := context.WithDeadlineCause(context.Background(), latestUntil(batch), errTimeout)
-		defer cancel()
-		b.fly(ctx, batch)
+}
+
+// flyOn decides batch after batch until none is queued: one goroutine, whose
+// stack has grown already, for as long as charges come.
+func (b *batcher) flyOn(batch []*pending) {
+	defer func() {
+		if len(batch) > 0 { // the store ended the goroutine: the others go on
+			b.handOver()
+		}
 	}()
+	for ; len(batch) > 0; batch = b.next() {
+		b.flyAlone(batch)
+	}
+}
+
+// flyAlone has a batch decided that nobody's context bounds.
+func (b *batcher) flyAlone(batch []*pending) {
+	ctx, cancel := context.WithDeadlineCause(context.Background(), latestUntil(batch), errTimeout)
+	defer cancel()
+	b.fly(ctx, batch)
 }
 
 // next takes up to MaxBatch from the queue; none leaves the batcher idle.

@@ -155,13 +155,16 @@ for i = 1, tonumber(ARGV[6]) do
   limits[i] = l
 end
 
-local items, ids, wanted = {}, {}, {}
+local items, ids, wanted, known = {}, {}, {}, {}
 for i = 1, tonumber(ARGV[7]) do
   local item = {id = arg(), op = tonumber(arg()), units = tonumber(arg()), lease = tonumber(arg()), deadline = tonumber(arg()),
     age = tonumber(arg()), labels = arg(), progress = arg(), bound = {}}
   for j = 1, #limits do item.bound[j] = tonumber(arg()) end
   items[i], ids[i] = item, item.id
-  for j = 1, #wins do wanted[#wanted + 1] = wins[j].no .. '|' .. item.op end
+  if not known[item.op] then
+    known[item.op] = true
+    for j = 1, #wins do wanted[#wanted + 1] = wins[j].no .. '|' .. item.op end
+  end
 end
 for i = 1, #limits do
   local l = limits[i]

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -49,21 +50,32 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 
 // decide does what the request asks.
 func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budget.Receipt, error) {
-	if q.asked.DryRun {
+	switch {
+	case q.asked.DryRun:
 		return b.Would(ctx, q.asked.Call, q.asked.Lease)
+	case q.wait == 0:
+		return charge(ctx, &q.asked, b.Charge, b.Reserve)
 	}
-	charge, reserve := b.Charge, b.Reserve
-	if q.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.wait)
-		defer cancel()
-		defer context.AfterFunc(s.stopping, cancel)()
-		charge, reserve = b.Wait, b.WaitReserve
+	patience, cancel := context.WithTimeout(ctx, q.wait)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	receipt, err := charge(patience, &q.asked, b.Wait, b.WaitReserve)
+	var refused *budget.RefusedError
+	if err != nil && !errors.As(err, &refused) && s.stopping.Err() != nil && ctx.Err() == nil {
+		// The end of the waits came while the store decided: the same id tells.
+		return charge(ctx, &q.asked, b.Charge, b.Reserve)
 	}
-	if q.asked.Lease == 0 {
-		return charge(ctx, q.asked.Call)
+	return receipt, err
+}
+
+// charge charges or reserves, in one of the two ways.
+func charge(ctx context.Context, asked *Asked, plainly func(context.Context, budget.Call) (budget.Receipt, error),
+	reserving func(context.Context, budget.Call, time.Duration) (*budget.Reservation, error),
+) (budget.Receipt, error) {
+	if asked.Lease == 0 {
+		return plainly(ctx, asked.Call)
 	}
-	reserved, err := reserve(ctx, q.asked.Call, q.asked.Lease)
+	reserved, err := reserving(ctx, asked.Call, asked.Lease)
 	if err != nil {
 		return budget.Receipt{}, err
 	}

@@ -223,3 +223,27 @@ func TestStatus(t *testing.T) {
 		w.get("/v1/status?budget=%zz").is(400)
 	})
 }
+
+// A wait that is ended while the store decides is decided all the same, once.
+func TestStopWhileDeciding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{})
+		asked := 0
+		w.store.decide = func(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+			if asked++; asked > 1 {
+				return w.store.Store.Decide(ctx, b)
+			}
+			decided, err := w.store.Store.Decide(ctx, b) // and its answer is lost
+			if err != nil || len(decided.Items) != 1 {
+				t.Errorf("%+v, %v", decided, err)
+			}
+			<-ctx.Done()
+			return budget.Decisions{}, ctx.Err()
+		}
+		time.AfterFunc(time.Second, w.Stop)
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","wait_seconds":9,"lease_seconds":60}`).is(200, "replayed", true, "remaining", 60)
+		if spent := w.spent(budget.ByOperation)["export"]; spent != 40 || asked != 2 {
+			t.Errorf("%d units are spent, %d times asked", spent, asked)
+		}
+	})
+}

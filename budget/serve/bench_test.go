@@ -1,0 +1,110 @@
+package serve_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/budget/storetest"
+)
+
+// keptAlive are connections to a server, each for one request at a time.
+type keptAlive struct {
+	request string
+	mu      sync.Mutex // guards free
+	free    []*bufio.ReadWriter
+}
+
+func dial(b *testing.B, address string, n int, body string) *keptAlive {
+	k := &keptAlive{request: fmt.Sprintf("POST /v1/charge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)}
+	for range n {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(b.Context(), "tcp", address)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = conn.Close() })
+		k.free = append(k.free, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)))
+	}
+	return k
+}
+
+// ask sends the request on a connection that nobody uses.
+func (k *keptAlive) ask(context.Context) error {
+	k.mu.Lock()
+	conn := k.free[len(k.free)-1]
+	k.free = k.free[:len(k.free)-1]
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		k.free = append(k.free, conn)
+		k.mu.Unlock()
+	}()
+	if _, err := conn.WriteString(k.request); err != nil {
+		return err
+	}
+	if err := conn.Flush(); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(conn.Reader, nil)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s", response.Status)
+	}
+	return err
+}
+
+// BenchmarkCharge compares charges over 200 kept connections, each decided by
+// Redis, with requests to a handler that only reads the body and answers as much,
+// turn by turn in one run, so that the ratio holds when the machine's speed does
+// not. Both include the client.
+func BenchmarkCharge(b *testing.B) {
+	const connections = 200
+	server := redistest.Start(b)
+	store, err := redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = store.Close() })
+	opened, err := budget.New(store, budget.Spec{
+		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}}, Timeout: time.Minute,
+		Limits: []budget.Limit{{Name: "hourly", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	answer := strings.Repeat("x", 300)
+	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, answer)
+	}))
+	b.Cleanup(empty.Close)
+	deciding := httptest.NewServer(serve.New(serve.Options{Budgets: []*budget.Budget{opened}, Loopback: true}))
+	b.Cleanup(deciding.Close)
+	decided, nothing := dial(b, deciding.Listener.Addr().String(), connections, chargeGet), dial(b, empty.Listener.Addr().String(), connections, chargeGet)
+	var charges, requests float64
+	rounds := 0
+	for b.Loop() {
+		rounds++
+		requests += storetest.Rate(b, connections, 200*time.Millisecond, nothing.ask)
+		charges += storetest.Rate(b, connections, 200*time.Millisecond, decided.ask)
+	}
+	b.ReportMetric(charges/float64(rounds), "charges/s")
+	b.ReportMetric(requests/float64(rounds), "requests/s")
+	b.ReportMetric(charges/requests, "ratio")
+}

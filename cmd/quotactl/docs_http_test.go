@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/serve"
+)
+
+// httpBlock is the one block of docs/http.md of a language and a name.
+func httpBlock(t *testing.T, language, name string) string {
+	t.Helper()
+	blocks, _ := split(documents(t)["docs/http.md"])
+	var found []string
+	for _, b := range blocks {
+		if slices.Equal(b.info, []string{language, name}) {
+			found = append(found, b.text)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("docs/http.md has %d blocks %s %s, want one", len(found), language, name)
+	}
+	return found[0]
+}
+
+// docPort is the port of the document.
+const docPort = "9090"
+
+// What changes from run to run: the seconds of a wait.
+var waitSeconds = regexp.MustCompile(`(;t=|Retry-After: )\d+`)
+
+// The programs of docs/http.md, as they stand there but for the port, against the
+// daemon that it starts: their output is what it shows.
+func TestDocumentedHTTP(t *testing.T) {
+	for _, tool := range []string{"sh", "curl", "jq", "python3", "php"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("the programs of docs/http.md need %s: .ci/needs installs it or says how", tool)
+		}
+	}
+	command := strings.Fields(strings.Replace(httpBlock(t, "sh", "daemon"), docPort, "0", 1))
+	if command[0] != "quotactl" {
+		t.Fatalf("the daemon is started by %q", command)
+	}
+	d := startServing(t, httpBlock(t, "toml", "costs.toml"), command[1:]...)
+	_, port, _ := strings.Cut(strings.TrimPrefix(d.address(), "http://"), ":")
+	run := func(language, name, file string, program ...string) string {
+		t.Helper()
+		text := strings.ReplaceAll(httpBlock(t, language, name), docPort, port)
+		if err := os.WriteFile(filepath.Join(d.Dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), program[0], append(program[1:], file)...)
+		cmd.Dir = d.Dir
+		cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "http_proxy=")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		return string(out)
+	}
+	for _, name := range []string{"charge", "reserve", "status"} {
+		var got, want any
+		out := run("sh", name, name+".sh", "sh")
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%s: %s: %v", name, out, err)
+		}
+		if err := json.Unmarshal([]byte(httpBlock(t, "json", name)), &want); err != nil {
+			t.Fatal(err)
+		}
+		if members, ok := got.(map[string]any); ok && name == "charge" {
+			members["at"] = want.(map[string]any)["at"]
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %s, want %s", name, out, httpBlock(t, "json", name))
+		}
+	}
+	for name, program := range map[string][]string{"charge.py": {"python3"}, "limit.php": {"php"}} {
+		language := map[string]string{"charge.py": "python", "limit.php": "php"}[name]
+		got := waitSeconds.ReplaceAllString(run(language, name, name, program...), "${1}N")
+		if want := waitSeconds.ReplaceAllString(httpBlock(t, "text", name), "${1}N"); got != want {
+			t.Errorf("%s said\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	d.signal(syscall.SIGTERM)
+	d.exits(exitDone)
+}
+
+// Each problem has a heading of its own, where its type leads.
+func TestDocumentedProblems(t *testing.T) {
+	page := documents(t)["docs/http.md"]
+	d := startServing(t, serveConfig, "run", "--listen", "0")
+	_, body := d.call(http.MethodGet, "/v1/openapi.json", "")
+	var description struct {
+		Components struct {
+			Schemas struct {
+				Problem struct {
+					Properties struct{ Reason struct{ Enum []string } }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &description); err != nil {
+		t.Fatal(err)
+	}
+	reasons := description.Components.Schemas.Problem.Properties.Reason.Enum
+	if len(reasons) < 20 {
+		t.Errorf("%d reasons are described", len(reasons))
+	}
+	for _, reason := range reasons {
+		if reason != "exhausted" && !hasHeading(page, reason) {
+			t.Errorf("docs/http.md has no heading for %s", reason)
+		}
+	}
+	if !strings.HasSuffix(serve.ProblemPage, "/docs/http.md#") {
+		t.Errorf("types lead to %s", serve.ProblemPage)
+	}
+}

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const serveConfig = `
+[store]
+url = "sqlite:quotactl.db"
+[upstream.shop.costs]
+"get" = 1
+[upstream.shop.limit.minute]
+limit  = 3
+window = "1m"
+[upstream.shop.credential.main]
+[upstream.shop.credential."*"]
+`
+
+// serving is a daemon without jobs.
+type serving struct {
+	*program
+	client *http.Client
+}
+
+// startServing starts the daemon and waits until it listens.
+func startServing(t *testing.T, config string, args ...string) *serving {
+	t.Helper()
+	s := newServing(t, config, args...)
+	s.start()
+	s.logged(`msg="listening`)
+	return s
+}
+
+func newServing(t *testing.T, config string, args ...string) *serving {
+	t.Helper()
+	s := &serving{&program{t: t, Cmd: exec.CommandContext(t.Context(), "quotactl", args...)}, &http.Client{Timeout: time.Minute}}
+	s.Dir = t.TempDir()
+	s.Env = append(os.Environ(), "TOKEN="+listenToken)
+	s.log = filepath.Join(s.Dir, "stderr")
+	err := os.WriteFile(filepath.Join(s.Dir, "costs.toml"), []byte(config), 0o600)
+	if err == nil {
+		s.file, err = os.Create(s.log)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stderr, s.Stdout = s.file, &s.out
+	return s
+}
+
+const listenToken = "a-token-that-nobody-guesses"
+
+var listensOn = regexp.MustCompile(`msg="listening.* address=(\S+)`)
+
+// address is what the daemon says that it listens on.
+func (s *serving) address() string {
+	s.t.Helper()
+	text, err := os.ReadFile(s.log)
+	found := listensOn.FindSubmatch(text)
+	if err != nil || found == nil {
+		s.t.Fatalf("it does not say where it listens (%v):\n%s", err, text)
+	}
+	return string(found[1])
+}
+
+// onUnix has the client call a Unix socket.
+func (s *serving) onUnix(path string) {
+	s.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "unix", path)
+	}}
+}
+
+// call asks the daemon, with the token where it was given one.
+func (s *serving) call(method, path, body string, header ...string) (int, string) {
+	s.t.Helper()
+	address := s.address()
+	if strings.HasPrefix(address, schemeUnix) {
+		address = "http://localhost"
+	}
+	request, err := http.NewRequestWithContext(s.t.Context(), method, address+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func (s *serving) answers(status int, method, path, body string, header ...string) string {
+	s.t.Helper()
+	got, text := s.call(method, path, body, header...)
+	if got != status {
+		s.t.Errorf("%s %s: %d %s, want %d", method, path, got, text, status)
+	}
+	return text
+}
+
+const chargeMain = `{"budget":"shop/main","operation":"get"}`
+
+// The flags are refused before anything is listened on.
+func TestListenFlags(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, dir)
+	token, short := filepath.Join(dir, "token"), filepath.Join(dir, "short")
+	for path, text := range map[string]string{token: listenToken + "\n", short: "too-short\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := func(name string) (string, bool) { return listenToken, name == "TOKEN" }
+	secure := listenFlags{cert: cert, key: key, tokenFile: token}
+	with := func(f listenFlags, at string) listenFlags { f.at = at; return f }
+	for _, c := range []struct {
+		flags listenFlags
+		want  string // of the error; else network and address
+	}{
+		{listenFlags{}, ""},
+		{listenFlags{at: "9090"}, "tcp 127.0.0.1:9090 true"},
+		{listenFlags{at: "[::1]:1"}, "tcp [::1]:1 true"},
+		{listenFlags{at: "localhost:1", tokenEnv: "TOKEN"}, "tcp localhost:1 true"},
+		{listenFlags{at: "unix:/run/q.sock", tokenEnv: "TOKEN"}, "unix /run/q.sock false"},
+		{with(secure, "0.0.0.0:1"), "tcp 0.0.0.0:1 false"},
+		{with(secure, "127.0.0.1:1"), "tcp 127.0.0.1:1 true"},
+		{listenFlags{at: "0.0.0.0:1"}, "whoever reaches it could spend"},
+		{listenFlags{at: "[::]:1", tokenEnv: "TOKEN"}, "whoever reaches it could spend"},
+		{listenFlags{at: "example.com:1", cert: cert, key: key}, "whoever reaches it could spend"},
+		{listenFlags{at: "unix:"}, "write a path"},
+		{listenFlags{at: "1", cert: cert}, "give both"},
+		{listenFlags{at: "1", cert: cert, key: cert}, "--listen-cert, --listen-key: tls:"},
+		{listenFlags{at: "unix:/s", cert: cert, key: key}, "needs none"},
+		{listenFlags{at: "1", tokenEnv: "OTHER"}, "no such variable"},
+		{listenFlags{at: "1", tokenFile: filepath.Join(dir, "none")}, "no such file"},
+		{listenFlags{at: "1", tokenFile: short}, "16 to 512"},
+		{listenFlags{at: "1", tokenFile: token, tokenEnv: "TOKEN"}, "both given"},
+		{listenFlags{tokenEnv: "TOKEN"}, "give --listen too"},
+	} {
+		e, err := c.flags.endpoint(env)
+		got := ""
+		if e != nil {
+			got = fmt.Sprint(e.network, " ", e.address, " ", e.loopback)
+			if (c.flags.tokenEnv+c.flags.tokenFile != "") != (e.token == listenToken) || (e.secure != nil) != (c.flags.cert != "") {
+				t.Errorf("%+v: token %q, TLS %v", c.flags, e.token, e.secure != nil)
+			}
+		}
+		if err != nil && (exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), listenToken) || c.want == "") || err == nil && got != c.want {
+			t.Errorf("%+v: %s, %v; want %s", c.flags, got, err, c.want)
+		}
+	}
+}
+
+// selfSigned writes a certificate for 127.0.0.1 and its key.
+func selfSigned(t *testing.T, dir string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	signed, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "EC PRIVATE KEY", Bytes: der}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// Without jobs the daemon serves decisions alone; they are counted like all
+// others, under one name for all budgets of a credential "*".
+func TestServeAlone(t *testing.T) {
+	s := startServing(t, serveConfig, "run", "--listen", "0")
+	for _, c := range []struct {
+		status int
+		budget string
+	}{{200, "shop/main"}, {200, "shop/anna"}, {200, "shop/anna"}, {200, "shop/bert"}, {200, "shop/anna"}, {429, "shop/anna"}} {
+		s.answers(c.status, http.MethodPost, "/v1/charge", `{"budget":"`+c.budget+`","operation":"get"}`)
+	}
+	s.answers(403, http.MethodGet, "/v1/status", "", "Origin", "https://example.com")
+	metrics := s.answers(200, http.MethodGet, "/metrics", "")
+	for _, line := range []string{
+		`quotactl_decisions_total{budget="shop/main",operation="get",result="granted",source="store"} 1`,
+		`quotactl_decisions_total{budget="shop/*",operation="get",result="granted",source="store"} 4`,
+		`quotactl_decisions_total{budget="shop/*",operation="get",result="exhausted",source="store"} 1`,
+		`quotactl_limit_used{budget="shop/main",limit="minute"} 1`,
+	} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no line %s among\n%s", line, grep(metrics, "quotactl_"))
+		}
+	}
+	if strings.Contains(metrics, "anna") {
+		t.Errorf("a visitor is a label:\n%s", grep(metrics, "anna"))
+	}
+	s.answers(200, http.MethodGet, "/healthz", "")
+	s.answers(200, http.MethodGet, "/readyz", "")
+	s.signal(syscall.SIGTERM)
+	s.exits(exitDone)
+}
+
+// Elsewhere than on this machine it wants the token, and TLS that is not old.
+func TestServeTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, dir)
+	s := startServing(t, serveConfig, "run", "--listen", "0.0.0.0:0", "--listen-token-env", "TOKEN", "--listen-cert", cert, "--listen-key", key)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.address(), "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(cert)
+	if err != nil || !pool.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	secure := &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}
+	s.client.Transport = &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "tcp", "127.0.0.1:"+port)
+	}}
+	s.answers(401, http.MethodPost, "/v1/charge", chargeMain)
+	s.answers(401, http.MethodPost, "/v1/charge", chargeMain, "Authorization", "Bearer "+listenToken[1:])
+	s.answers(200, http.MethodPost, "/v1/charge", chargeMain, "Authorization", "Bearer "+listenToken)
+	s.answers(200, http.MethodGet, "/metrics", "")
+	old := secure.Clone()
+	old.MaxVersion = tls.VersionTLS11
+	if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
+		_ = conn.Close()
+		t.Error("TLS 1.1 is spoken")
+	}
+	s.signal(syscall.SIGTERM)
+	s.exits(exitDone)
+	log, err := os.ReadFile(s.log)
+	if err != nil || strings.Contains(string(log), listenToken) {
+		t.Errorf("the token is in the log (%v):\n%s", err, log)
+	}
+}
+
+// The socket is this user's alone, replaces one that nobody answers on, and is
+// gone at the end.
+func TestServeUnix(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "q.sock")
+	first := startServing(t, serveConfig, "run", "--listen", "unix:"+path)
+	first.onUnix(path)
+	first.answers(200, http.MethodPost, "/v1/charge", chargeMain)
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("%v, %v; want a socket of mode 0600", info, err)
+	}
+	second := newServing(t, serveConfig, "run", "--listen", "unix:"+path)
+	second.start()
+	second.exits(exitFailed)
+	second.logged(`another process listens there`)
+	first.answers(200, http.MethodPost, "/v1/charge", chargeMain)
+
+	first.signal(syscall.SIGKILL) // what it leaves behind is stale
+	_ = first.Wait()
+	third := startServing(t, serveConfig, "run", "--listen", "unix:"+path)
+	third.onUnix(path)
+	third.answers(200, http.MethodPost, "/v1/charge", chargeMain)
+	third.signal(syscall.SIGTERM)
+	third.exits(exitDone)
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fourth := newServing(t, serveConfig, "run", "--listen", "unix:"+path)
+	fourth.start()
+	fourth.exits(exitUsage)
+	if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// SIGTERM lets a request under way finish, and ends a wait with its refusal.
+func TestServeDrains(t *testing.T) {
+	s := startServing(t, serveConfig, "run", "--listen", "0")
+	for range 3 {
+		s.answers(200, http.MethodPost, "/v1/charge", `{"budget":"shop/waits","operation":"get"}`)
+	}
+	open := func(body string, sent int) (net.Conn, *bufio.Reader) {
+		t.Helper()
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.address(), "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(conn, "POST /v1/charge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := bufio.NewReader(conn)
+		for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} { // the handler reads the body
+			if line, err := reader.ReadString('\n'); err != nil || line != want {
+				t.Fatalf("%q, %v", line, err)
+			}
+		}
+		if _, err := io.WriteString(conn, body[:sent]); err != nil {
+			t.Fatal(err)
+		}
+		return conn, reader
+	}
+	wait := `{"budget":"shop/waits","operation":"get","wait_seconds":60}`
+	waiting, waits := open(wait, len(wait))
+	half, finishes := open(chargeMain, 10)
+	defer func() { _, _ = waiting.Close(), half.Close() }()
+	s.signal(syscall.SIGTERM)
+	if line, err := waits.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 429 ") {
+		t.Errorf("the wait ended with %q, %v", line, err)
+	}
+	if _, err := io.WriteString(half, chargeMain[10:]); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := finishes.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
+		t.Errorf("the request under way ended with %q, %v", line, err)
+	}
+	s.exits(exitDone)
+}
