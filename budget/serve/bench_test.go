@@ -3,6 +3,7 @@ package serve_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -63,6 +64,7 @@ func (k *keptAlive) ask(context.Context) error {
 		return err
 	}
 	_, err = io.Copy(io.Discard, response.Body)
+	err = errors.Join(err, response.Body.Close())
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("status %s", response.Status)
 	}

@@ -76,7 +76,7 @@ func NewChargeAnswer(spec *budget.Spec, asked Asked, r budget.Receipt, err error
 }
 
 // MarshalJSON implements json.Marshaler.
-func (a ChargeAnswer) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
+func (a ChargeAnswer) MarshalJSON() ([]byte, error) {
 	return append(a.appendMembers([]byte{'{'}), '}'), nil
 }
 

@@ -443,7 +443,7 @@ func (d description) taken(t *testing.T, path string, schema any, body map[strin
 		if err := json.Unmarshal([]byte(probe), &value); err != nil {
 			t.Fatal(err)
 		}
-		wrong := error(errors.New("there is no such member"))
+		wrong := errors.New("there is no such member")
 		if schema != nil {
 			wrong = d.fits(schema, value, member)
 		}

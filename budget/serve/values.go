@@ -14,7 +14,7 @@ const InstantFormat = "2006-01-02T15:04:05.000000Z"
 type Instant time.Time
 
 // MarshalJSON implements json.Marshaler.
-func (i Instant) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
+func (i Instant) MarshalJSON() ([]byte, error) {
 	return appendInstant(nil, time.Time(i)), nil
 }
 
@@ -23,7 +23,7 @@ func (i Instant) MarshalJSON() ([]byte, error) { //nolint:unparam // the interfa
 type Seconds time.Duration
 
 // MarshalJSON implements json.Marshaler.
-func (s Seconds) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
+func (s Seconds) MarshalJSON() ([]byte, error) {
 	return appendSeconds(nil, time.Duration(s)), nil
 }
 
@@ -31,7 +31,7 @@ func (s Seconds) MarshalJSON() ([]byte, error) { //nolint:unparam // the interfa
 type Text string
 
 // MarshalJSON implements json.Marshaler.
-func (t Text) MarshalJSON() ([]byte, error) { //nolint:unparam // the interface has the error
+func (t Text) MarshalJSON() ([]byte, error) {
 	return appendTextOrNull(nil, string(t)), nil
 }
 
