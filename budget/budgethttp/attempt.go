@@ -1,0 +1,253 @@
+package budgethttp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// attempt is one request on its way: what it was charged, and until when it may
+// go on.
+type attempt struct {
+	*Transport
+	request   *http.Request
+	operation string
+	cost      budget.Cost
+	session   session // that the request says it belongs to
+	once      bool    // what is charged is a session's, under its own id
+
+	lease   time.Duration // of its reservations
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer // cancels it before the lease ends; nil: the deadline does
+	trace   trace
+	sent    bool // the base was called
+	verdict verdict
+
+	mu       sync.Mutex            // guards all below
+	charges  []*budget.Reservation // that are not finished
+	receipt  budget.Receipt        // the last
+	refused  error                 // the budget's answer to sending it again; nil: it was not asked or agreed
+	unbooked int64                 // how often it was sent again nevertheless
+}
+
+// leaseError ends a request whose response has not come within its lease. It is a
+// [net.Error], which clients look for.
+type leaseError struct {
+	budget, operation string
+	lease             time.Duration
+}
+
+func (e *leaseError) Error() string {
+	return fmt.Sprintf("send %s %s: no response within the lease of %s; the request was cancelled, since a later arrival would not be counted: give it a longer lease", e.budget, e.operation, e.lease)
+}
+
+// Timeout tells that it is one.
+func (e *leaseError) Timeout() bool { return true }
+
+// Temporary is the rest of [net.Error].
+func (e *leaseError) Temporary() bool { return true }
+
+// begin charges a request. The error is why it may not be sent.
+func (t *Transport) begin(req *http.Request) (*attempt, error) {
+	a := &attempt{Transport: t, request: req, operation: t.operation(req)}
+	a.cost = t.spec.Costs[a.operation]
+	ctx := req.Context()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("charge %s %s: %w; nothing was charged", t.budget.Name(), a.operation, context.Cause(ctx))
+	}
+	a.lease = t.options.Lease + grace
+	deadline, bounded := ctx.Deadline()
+	if bounded = bounded && time.Until(deadline) < t.options.Lease; bounded {
+		a.lease = max(0, time.Until(deadline)) + grace
+	}
+	a.trace.again = a.chargeAgain
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	if a.isCharged() {
+		return a, nil
+	}
+	id := rand.Text()
+	if !a.session.none() {
+		id, a.once = a.session.id(), true
+	}
+	r, err := a.reserve(ctx, id, t.options.Refused == Wait)
+	switch {
+	case a.once && (errors.Is(err, budget.ErrConflict) || err == nil && r.Replayed):
+		// Another request of the session was charged, here or elsewhere.
+		t.sessions.remember(a.session)
+		return a, nil
+	case err != nil:
+		a.cancel(nil)
+		return nil, err
+	}
+	a.took(r)
+	if !bounded {
+		left := time.Until(r.Asked.Add(t.options.Lease))
+		a.timer = time.AfterFunc(left, func() { a.cancel(a.leaseOver()) })
+	}
+	return a, nil
+}
+
+func (a *attempt) leaseOver() error {
+	return &leaseError{a.budget.Name(), a.operation, a.options.Lease}
+}
+
+// isCharged reports whether the request belongs to a session that is known to be
+// charged, and notes which session it says it belongs to.
+func (a *attempt) isCharged() bool {
+	if a.cost.Once == nil {
+		return false
+	}
+	a.session = newSession(a.budget.Name(), a.cost.Once, requestValue(a.cost.Once, a.request))
+	return a.sessions.charged(a.session)
+}
+
+// reserve takes the request's units. Nothing was sent, so that what it cannot know
+// of is released.
+func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Reservation, error) {
+	if !wait {
+		r, err := a.budget.Reserve(ctx, a.options.call(a.operation, id), a.lease)
+		return r, a.forget(ctx, id, err)
+	}
+	if a.options.MaxWait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.options.MaxWait)
+		defer cancel()
+	}
+	r, err := a.budget.WaitReserve(ctx, a.options.call(a.operation, id), a.lease)
+	return r, a.forget(ctx, id, err)
+}
+
+// forget releases what may have been charged when the context ended under the
+// decision.
+func (a *attempt) forget(ctx context.Context, id string, err error) error {
+	var refused *budget.RefusedError
+	if err == nil || ctx.Err() == nil || a.once || errors.As(err, &refused) {
+		return err
+	}
+	within, cancel := a.within()
+	defer cancel()
+	if err := a.budget.Release(within, id); err != nil && !errors.Is(err, budget.ErrExpired) {
+		a.logger(id).Warn("what was charged for a request that was not sent may count until its lease ends", "error", err)
+	}
+	return err
+}
+
+// took notes a charge.
+func (a *attempt) took(r *budget.Reservation) {
+	a.mu.Lock()
+	a.charges, a.receipt = append(a.charges, r), r.Receipt
+	a.mu.Unlock()
+	a.options.Observer.Charged(r.Receipt)
+}
+
+// chargeAgain charges the request for being sent on another connection by the base
+// itself. Refused, it is cancelled; what may leave nevertheless is settled with it.
+func (a *attempt) chargeAgain() {
+	a.mu.Lock()
+	free := a.receipt.ID == "" || a.once
+	a.mu.Unlock()
+	if free {
+		return
+	}
+	r, err := a.reserve(a.ctx, rand.Text(), false)
+	if err == nil {
+		a.took(r)
+		return
+	}
+	a.mu.Lock()
+	a.refused = err
+	a.unbooked++
+	a.mu.Unlock()
+	a.cancel(err)
+}
+
+// wasRefused is the budget's answer to sending it again, where that is no.
+func (a *attempt) wasRefused() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused
+}
+
+// send has the base send the request.
+func (a *attempt) send() (*http.Response, error) {
+	ctx := a.trace.with(a.ctx)
+	if err := ctx.Err(); err != nil { // while it was charged
+		if a.request.Body != nil {
+			_ = a.request.Body.Close() // it was not read
+		}
+		return nil, context.Cause(ctx)
+	}
+	a.sent = true
+	out := a.request.WithContext(ctx)
+	resp, err := a.options.Base.RoundTrip(out)
+	if !a.trace.silent() {
+		a.traces.Store(true)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case resp == nil:
+		return nil, errors.New("the base returned neither a response nor an error")
+	}
+	// Cancelled as the header came: the body is cut.
+	switch refused := a.wasRefused(); {
+	case refused != nil:
+		err = refused
+	case a.timer != nil && !a.timer.Stop():
+		err = a.leaseOver()
+	}
+	if err != nil {
+		if resp.Body != nil {
+			_ = resp.Body.Close() // nobody gets it
+		}
+		return nil, err
+	}
+	resp.Request = a.verdict.attach(resp.Request, out, a.request)
+	return resp, nil
+}
+
+// failed finishes a request that got no response, and tells why.
+func (a *attempt) failed(err error) error {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	cause := context.Cause(a.ctx)
+	refused := a.wasRefused()
+	var over *leaseError
+	switch {
+	case !a.sent || a.trace.neverLeft():
+		a.release()
+	case refused == nil && (cause != nil || a.givenUp(err)):
+		a.leave()
+	default:
+		a.settle(a.units())
+	}
+	a.cancel(nil)
+	switch {
+	case refused != nil:
+		return refused
+	case errors.As(cause, &over):
+		return over
+	}
+	return err
+}
+
+// givenUp reports whether an error says that nobody waited any longer, rather than
+// that the connection has died: what was sent may still be on its way.
+func (a *attempt) givenUp(err error) bool {
+	select {
+	case <-a.request.Cancel: //nolint:staticcheck // a client's Timeout closes it before the context's deadline
+		return true
+	default:
+	}
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

@@ -1,0 +1,282 @@
+package budgethttp_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// usageCost reserves 50 units and settles with what the response says.
+var usageCost = budget.Cost{Units: 50, Actual: []budget.Source{
+	{JSON: "usage.total", As: budget.AsNumber},
+	{JSON: "response.usage.total", As: budget.AsNumber},
+	{Header: "X-Cost", As: budget.AsNumber},
+}}
+
+// answers is a base that answers with a header and a body.
+func answers(status int, header map[string]string, body io.Reader) http.RoundTripper {
+	return roundTrip(func(req *http.Request) (*http.Response, error) {
+		h := http.Header{}
+		for name, value := range header {
+			h.Set(name, value)
+		}
+		rc, ok := body.(io.ReadCloser)
+		if !ok {
+			rc = io.NopCloser(body)
+		}
+		return &http.Response{StatusCode: status, Header: h, Body: rc, Request: req, ContentLength: -1}, nil
+	})
+}
+
+func TestActualCost(t *testing.T) {
+	zipped := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = io.WriteString(w, text)
+		_ = w.Close()
+		return b.String()
+	}
+	const stream = "text/event-stream; charset=utf-8"
+	long := strings.Repeat("x", 2<<20)
+	for name, c := range map[string]struct {
+		header map[string]string
+		body   string
+		want   int64
+	}{
+		"body":                    {nil, `{"usage":{"total":7}}`, 7},
+		"second place":            {nil, `{"response":{"usage":{"total":8}}}`, 8},
+		"header":                  {map[string]string{"X-Cost": "9"}, `{}`, 9},
+		"body before header":      {map[string]string{"X-Cost": "9"}, `{"usage":{"total":7}}`, 7},
+		"debt":                    {nil, `{"usage":{"total":70}}`, 70},
+		"nothing":                 {nil, `{"usage":{"total":0}}`, 0},
+		"not told":                {nil, `{"usage":{}}`, 50},
+		"no JSON":                 {nil, `usage.total: 7`, 50},
+		"negative":                {nil, `{"usage":{"total":-7}}`, 50},
+		"absurd":                  {nil, `{"usage":{"total":1000000000000001}}`, 50},
+		"broken off":              {nil, `{"usage":{"total":7`, 50},
+		"too long":                {nil, `{"usage":{"total":7},"x":"` + long + `"}`, 50},
+		"empty":                   {nil, ``, 50},
+		"encoded":                 {map[string]string{"Content-Encoding": "gzip"}, zipped(`{"usage":{"total":7}}`), 50},
+		"encoded, told by header": {map[string]string{"Content-Encoding": "gzip", "X-Cost": "9"}, zipped(`{"usage":{"total":7}}`), 9},
+		"events": {map[string]string{"Content-Type": stream},
+			"event: a\ndata: {\"x\":1}\n\ndata: {\"usage\":{\"total\":3}}\n\n: ping\r\n\r\ndata:{\"usage\":\ndata: {\"total\":4}}\n\ndata: [DONE]\n\n", 4},
+		"events with CR": {map[string]string{"Content-Type": stream}, "data: {\"usage\":{\"total\":3}}\r\rdata: x\r\r", 3},
+		"events around a long one": {map[string]string{"Content-Type": stream},
+			"data: {\"usage\":{\"total\":3}}\n\ndata: {\"usage\":{\"total\":4},\"x\":\"" + long + "\"}\n\ndata: {}\n\n", 3},
+		"an event broken off": {map[string]string{"Content-Type": stream}, "data: {\"usage\":{\"total\":3}}\n\ndata: {\"usage\":{\"total\":4}}", 3},
+		"lines":               {map[string]string{"Content-Type": "application/x-ndjson"}, "{\"usage\":{\"total\":3}}\n\n{\"x\":1}\r\n{\"usage\":{\"total\":5}}", 5},
+		"lines of a sequence": {map[string]string{"Content-Type": "application/json-seq"}, "\x1e{\"usage\":{\"total\":3}}\n\x1e{\"usage\":{\"total\":6}}\n", 6},
+		"lines around a long one": {map[string]string{"Content-Type": "application/jsonl"},
+			"{\"usage\":{\"total\":3}}\n{\"usage\":{\"total\":4},\"x\":\"" + long + "\"}\n{}\n", 3},
+	} {
+		for way, wrap := range map[string]func(io.Reader) io.Reader{
+			"whole": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "end with data": iotest.DataErrReader,
+		} {
+			if way == "byte by byte" && len(c.body) > 1<<20 {
+				way, wrap = "half by half", iotest.HalfReader
+			}
+			t.Run(name+" "+way, func(t *testing.T) {
+				b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+				o := &observer{}
+				client := &http.Client{Transport: meter(t, b, budgethttp.Options{
+					Base: answers(200, c.header, wrap(strings.NewReader(c.body))), Operation: "ask", Observer: o,
+				})}
+				resp, err := client.Get("http://upstream")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l := spent(t, b); l.open != 1 && c.header["Content-Encoding"] == "" {
+					t.Errorf("before the body is read: %+v", l)
+				}
+				text, err := io.ReadAll(resp.Body)
+				if string(text) != c.body || err != nil {
+					t.Errorf("the caller got %d bytes of %d, %v", len(text), len(c.body), err)
+				}
+				want(t, b, c.want, 1, 0) // before it is closed
+				if err := resp.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				want(t, b, c.want, 1, 0)
+				o.check(t)
+			})
+		}
+	}
+}
+
+// Who stops reading pays what was told by then, else what was reserved.
+func TestActualCostOfAClosedBody(t *testing.T) {
+	for name, c := range map[string]struct {
+		header map[string]string
+		body   string
+		read   int
+		want   int64
+	}{
+		"unread":              {nil, `{"usage":{"total":7}}`, 0, 50},
+		"half":                {nil, `{"usage":{"total":7}}`, 10, 50},
+		"all but the end":     {nil, `{"usage":{"total":7}}`, 21, 7},
+		"stream":              {map[string]string{"Content-Type": "text/event-stream"}, "data: {\"usage\":{\"total\":3}}\n\ndata: {}\n\n", 31, 3},
+		"header, body unread": {map[string]string{"X-Cost": "9"}, `{"usage":{"total":7}}`, 0, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, c.header, strings.NewReader(c.body)), Operation: "ask"})}
+			resp, err := client.Get("http://upstream")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(resp.Body, make([]byte, c.read)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // closing twice settles once
+				if err := resp.Body.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			want(t, b, c.want, 1, 0)
+		})
+	}
+}
+
+// What net/http unpacks is looked at.
+func TestActualCostOfAnUnpackedBody(t *testing.T) {
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "gzip" {
+			t.Errorf("the server was asked for %q", r.Header.Get("Accept-Encoding"))
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_ = json.NewEncoder(z).Encode(map[string]any{"usage": map[string]int{"total": 7}})
+		_ = z.Close()
+	})
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
+	if resp, _ := get(t, client, "http://upstream"); !resp.Uncompressed {
+		t.Errorf("%+v", resp)
+	}
+	want(t, b, 7, 1, 0)
+}
+
+// The caller gets the base's errors, and they settle as a close does.
+func TestBodiesThatFail(t *testing.T) {
+	failure := errors.New("cut")
+	b := open(t, budget.Spec{
+		Costs:    map[string]budget.Cost{"ask": usageCost},
+		Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{Name: "text", Means: budget.Overloaded, Condition: budget.Condition{Text: []string{"never"}}}}},
+	})
+	for i, status := range []int{200, 500} { // the second is read ahead
+		body := io.MultiReader(strings.NewReader(`{"usage":`), iotest.ErrReader(failure))
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(status, nil, body), Operation: "ask"})}
+		resp, err := client.Get("http://upstream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if string(text) != `{"usage":` || !errors.Is(err, failure) {
+			t.Errorf("%q, %v", text, err)
+		}
+		want(t, b, int64(50*(i+1)), int64(i+1), 0)
+		_ = resp.Body.Close()
+	}
+}
+
+// However long a body is, little of it is kept.
+func TestBodiesStreamInConstantMemory(t *testing.T) {
+	for mediaType, unit := range map[string]string{
+		"application/json":     strings.Repeat(" ", 1<<10),
+		"text/event-stream":    "data: " + strings.Repeat("y", 1017) + "\n",
+		"application/x-ndjson": strings.Repeat("z", 1<<10),
+	} {
+		const size = 64 << 20
+		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{
+			Base: answers(200, map[string]string{"Content-Type": mediaType}, &repeat{unit: unit, left: size}), Operation: "ask",
+		})}
+		resp, err := client.Get("http://upstream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		n, err := io.CopyBuffer(onlyWriter{io.Discard}, resp.Body, make([]byte, 32<<10))
+		runtime.ReadMemStats(&after)
+		if n != size || err != nil {
+			t.Errorf("%s: %d bytes, %v", mediaType, n, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 8<<20 {
+			t.Errorf("%s: %d bytes were taken for a body of %d", mediaType, got, size)
+		}
+		_ = resp.Body.Close()
+		want(t, b, 50, 1, 0)
+	}
+}
+
+type onlyWriter struct{ io.Writer }
+
+// repeat is a body of one unit over and over.
+type repeat struct {
+	unit     string
+	at, left int
+}
+
+func (r *repeat) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), r.left)], r.unit[r.at:])
+	r.at, r.left = (r.at+n)%len(r.unit), r.left-n
+	return n, nil
+}
+
+// Settled at the header, where nothing in the body can tell.
+func TestActualCostInTheHeader(t *testing.T) {
+	cost := budget.Cost{Units: 50, Actual: []budget.Source{{Header: "X-Cost", As: budget.AsNumber}}}
+	for value, units := range map[string]int64{"9": 9, "0": 0, "": 50, "-1": 50, "many": 50} {
+		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": cost}})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, map[string]string{"X-Cost": value}, strings.NewReader("body")), Operation: "ask"})}
+		resp, err := client.Get("http://upstream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, b, units, 1, 0)
+		_ = resp.Body.Close()
+	}
+}
+
+// A response without a body has nothing to wait for.
+func TestResponsesWithoutBody(t *testing.T) {
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if status := r.URL.Query().Get("status"); status != "" {
+			var n int
+			_, _ = fmt.Sscan(status, &n)
+			w.WriteHeader(n)
+		}
+	})
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
+	for i, ask := range []struct{ method, status string }{{"HEAD", "200"}, {"GET", "204"}, {"GET", "304"}, {"GET", ""}} {
+		req, err := http.NewRequestWithContext(t.Context(), ask.method, "http://upstream/?status="+ask.status, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, b, int64(50*(i+1)), int64(i+1), 0)
+		if resp.Body != http.NoBody {
+			t.Errorf("%+v: a body %T", ask, resp.Body)
+		}
+		_ = resp.Body.Close()
+	}
+}

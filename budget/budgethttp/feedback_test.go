@@ -1,0 +1,296 @@
+package budgethttp_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// told is an upstream's answers, one after the other.
+type said struct {
+	status int
+	header map[string]string
+	body   string
+}
+
+// upstreamSays is a client of an upstream that answers so, and its budget.
+func upstreamSays(t *testing.T, spec budget.Spec, o budgethttp.Options, answers ...said) (*budget.Budget, *http.Client) {
+	t.Helper()
+	next := 0
+	o.Base = serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		a := answers[next]
+		next++
+		for name, value := range a.header {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(a.status)
+		_, _ = io.WriteString(w, a.body)
+	})
+	b := open(t, spec)
+	if o.Operation == "" {
+		o.Operation = "read"
+	}
+	return b, &http.Client{Transport: meter(t, b, o)}
+}
+
+func locks(t *testing.T, b *budget.Budget) []budget.Lock {
+	t.Helper()
+	s, err := b.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Locks
+}
+
+func dayIn(t *testing.T, zone string) budget.Window {
+	t.Helper()
+	c, err := budget.NewCalendar(budget.Day, zone, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return budget.CalendarWindow(c)
+}
+
+// What is locked by a refusal, and until when.
+func TestRefusalsLock(t *testing.T) {
+	epoch := []budget.Source{{Header: "Retry-After", As: budget.AsRetryAfter}, {Header: "X-Reset", As: budget.AsEpoch}}
+	for name, c := range map[string]struct {
+		rule  budget.RefusalRule
+		said  said
+		limit string
+		after time.Duration // of the lock; 0: none
+		free  bool
+	}{
+		"stated reset":           {budget.RefusalRule{Means: budget.Exhausted, Reset: epoch}, said{status: 403, header: map[string]string{"X-Reset": "946688400"}}, "", time.Hour, false},
+		"the first stated":       {budget.RefusalRule{Means: budget.Exhausted, Reset: epoch}, said{status: 403, header: map[string]string{"X-Reset": "946688400", "Retry-After": "30"}}, "", 30 * time.Second, false},
+		"a limit's":              {budget.RefusalRule{Means: budget.Exhausted, Reset: epoch, Limit: "hourly"}, said{status: 403, header: map[string]string{"Retry-After": "30"}}, "hourly", 30 * time.Second, false},
+		"computed":               {budget.RefusalRule{Means: budget.Exhausted, Limit: "day", Lock: time.Minute}, said{status: 403}, "day", 8 * time.Hour, false},
+		"one for each operation": {budget.RefusalRule{Means: budget.Exhausted, Limit: "each", Lock: time.Minute}, said{status: 403}, "each:read", 8 * time.Hour, false},
+		"throttled, stated":      {budget.RefusalRule{Means: budget.Throttled, Reset: epoch, Limit: "day"}, said{status: 429, header: map[string]string{"Retry-After": "7"}}, "day", 7 * time.Second, false},
+		"throttled, not stated":  {budget.RefusalRule{Means: budget.Throttled, Limit: "day", Lock: 5 * time.Second}, said{status: 429}, "day", 5 * time.Second, false},
+		"by hand, no span":       {budget.RefusalRule{Means: budget.Throttled}, said{status: 429}, "", time.Minute, false},
+		"exhausted, no calendar": {budget.RefusalRule{Means: budget.Exhausted, Limit: "hourly", Lock: 2 * time.Minute}, said{status: 403}, "hourly", 2 * time.Minute, false},
+		"overloaded":             {budget.RefusalRule{Means: budget.Overloaded, Reset: epoch}, said{status: 503, header: map[string]string{"Retry-After": "7"}}, "", 0, false},
+		"free":                   {budget.RefusalRule{Means: budget.Overloaded, Free: true}, said{status: 503}, "", 0, true},
+		"in the body": {budget.RefusalRule{Means: budget.Throttled, Lock: 5 * time.Second, Condition: budget.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}},
+			said{status: 400, body: `{"errors":[{"type":"RATE_LIMITED"}]}`}, "", 5 * time.Second, false},
+		"in the body of a success": {budget.RefusalRule{Means: budget.Throttled, Free: true, Lock: 5 * time.Second, Condition: budget.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}},
+			said{status: 200, body: `{"errors":[{"type":"RATE_LIMITED"}]}`}, "", 5 * time.Second, true},
+		"a text": {budget.RefusalRule{Means: budget.Throttled, Lock: 5 * time.Second, Condition: budget.Condition{Text: []string{"too fast"}}},
+			said{status: 400, body: "You are TOO FAST " + strings.Repeat(".", 100<<10)}, "", 5 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.rule.Name = "rule"
+				o := &observer{}
+				b, client := upstreamSays(t, budget.Spec{
+					Limits: []budget.Limit{
+						hourly(100),
+						{Name: "day", Limit: 100, Counts: budget.CountUnits, Window: dayIn(t, "America/Los_Angeles")},
+						{Name: "each", Limit: 100, Counts: budget.CountUnits, Window: dayIn(t, "America/Los_Angeles"), PerOperation: true},
+					},
+					Costs:    map[string]budget.Cost{"read": {Units: 5}},
+					Feedback: budget.Feedback{Refusals: []budget.RefusalRule{c.rule}},
+				}, budgethttp.Options{Observer: o}, c.said)
+				start := time.Now()
+				resp, err := client.Get("http://upstream")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if told, ok := budgethttp.Told(resp); ok != (c.said.status != 200) || ok && told.Rule != "rule" {
+					t.Errorf("before the body: %+v, %v", told, ok)
+				}
+				text, err := io.ReadAll(resp.Body)
+				if string(text) != c.said.body || err != nil {
+					t.Errorf("the caller got %d bytes of %d, %v", len(text), len(c.said.body), err)
+				}
+				_ = resp.Body.Close()
+				verdict := budgethttp.Verdict{Rule: "rule", Means: c.rule.Means, Operation: "read", Limit: c.limit}
+				stand := locks(t, b)
+				if c.after == 0 {
+					if len(stand) != 0 {
+						t.Errorf("locked: %+v", stand)
+					}
+				} else {
+					verdict.Until = start.Add(c.after).UTC()
+					if len(stand) != 1 || stand[0].Limit != c.limit || !stand[0].Until.Equal(verdict.Until) || stand[0].Why != fmt.Sprintf("rule: %d", c.said.status) {
+						t.Errorf("locked: %+v, want %s until %s", stand, c.limit, verdict.Until)
+					}
+					_, err := client.Get("http://upstream") //nolint:bodyclose // there is none
+					if !errors.Is(err, budget.ErrLocked) {
+						t.Errorf("while it is locked: %v", err)
+					}
+				}
+				if told, ok := budgethttp.Told(resp); !ok || told != verdict {
+					t.Errorf("told %+v, want %+v", told, verdict)
+				}
+				if len(o.verdicts) != 1 || o.verdicts[0] != verdict {
+					t.Errorf("the observer was told %+v, want %+v", o.verdicts, verdict)
+				}
+				if l := spent(t, b); (l.units == 0) != c.free || l.open != 0 {
+					t.Errorf("the ledger holds %+v", l)
+				}
+				o.check(t)
+			})
+		})
+	}
+}
+
+// What was asked before a reset and refused after it locks nothing for another day.
+func TestARefusalAcrossAResetLocksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(24*time.Hour - time.Second) // to a second before midnight
+		base := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(2 * time.Second)
+			w.WriteHeader(403)
+		})
+		b := open(t, budget.Spec{
+			Limits:   []budget.Limit{{Name: "day", Limit: 100, Counts: budget.CountUnits, Window: dayIn(t, "UTC")}},
+			Costs:    map[string]budget.Cost{"read": {Units: 5}},
+			Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{Name: "rule", Means: budget.Exhausted, Limit: "day"}}},
+		})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
+		resp, _ := get(t, client, "http://upstream")
+		if told, ok := budgethttp.Told(resp); !ok || !told.Until.IsZero() || len(locks(t, b)) != 0 {
+			t.Errorf("%+v, locked %+v", told, locks(t, b))
+		}
+	})
+}
+
+// A second refusal leaves the lock of the first as it is.
+func TestRefusalsDoNotExtendALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			<-release
+			if r.URL.Query().Get("late") != "" {
+				time.Sleep(time.Minute)
+			}
+			w.Header().Set("Retry-After", "300")
+			w.WriteHeader(429)
+		})
+		b := open(t, budget.Spec{
+			Costs: map[string]budget.Cost{"read": {Units: 5}},
+			Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{
+				Name: "rule", Means: budget.Throttled, Reset: []budget.Source{{Header: "Retry-After", As: budget.AsRetryAfter}},
+			}}},
+		})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
+		start := time.Now()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			resp, _ := get(t, client, "http://upstream/?late=1")
+			if told, ok := budgethttp.Told(resp); !ok || !told.Until.Equal(start.Add(5*time.Minute)) {
+				t.Errorf("told %+v", told)
+			}
+		}()
+		synctest.Wait()
+		close(release)
+		get(t, client, "http://upstream")
+		<-done
+		if stand := locks(t, b); len(stand) != 1 || !stand[0].Until.Equal(start.Add(5*time.Minute)) {
+			t.Errorf("%+v", stand)
+		}
+	})
+}
+
+// What the upstream reports brings what remains down, unless the response comes from
+// a cache.
+func TestReports(t *testing.T) {
+	remaining := func(more map[string]string) map[string]string {
+		header := map[string]string{"X-Remaining": "60"}
+		for name, value := range more {
+			header[name] = value
+		}
+		return header
+	}
+	cost := map[string]budget.Cost{"read": {Units: 5}, "ask": {Units: 50, Actual: []budget.Source{{JSON: "cost", As: budget.AsNumber}}}}
+	for name, c := range map[string]struct {
+		operation string
+		said      said
+		left      int64 // of 100
+	}{
+		"header":            {"read", said{200, remaining(nil), "body"}, 60},
+		"of a failure":      {"read", said{500, remaining(nil), "body"}, 60},
+		"not below ours":    {"read", said{200, map[string]string{"X-Remaining": "95"}, ""}, 95},
+		"never up":          {"read", said{200, map[string]string{"X-Remaining": "100"}, ""}, 95},
+		"malformed":         {"read", said{200, map[string]string{"X-Remaining": "many"}, ""}, 95},
+		"aged":              {"read", said{200, remaining(map[string]string{"Age": "1"}), ""}, 95},
+		"just stored":       {"read", said{200, remaining(map[string]string{"Age": "0"}), ""}, 60},
+		"of a client cache": {"read", said{200, remaining(map[string]string{"X-From-Cache": "1"}), ""}, 95},
+		"not modified":      {"read", said{304, remaining(nil), ""}, 95},
+		"body":              {"read", said{200, nil, `{"quota":{"remaining":55}}`}, 55},
+		"body of a failure": {"read", said{400, nil, `{"quota":{"remaining":55}}`}, 55},
+		// The upstream counted 50 when it reported; ours still did too.
+		"before it is settled": {"ask", said{200, map[string]string{"X-Remaining": "50"}, `{"cost":10}`}, 90},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &observer{}
+				b, client := upstreamSays(t, budget.Spec{
+					Limits: []budget.Limit{hourly(100)}, Costs: cost,
+					Feedback: budget.Feedback{Reports: []budget.ReportRule{
+						{Name: "header", Limit: "hourly", Remaining: &budget.Source{Header: "X-Remaining", As: budget.AsNumber}},
+						{Name: "body", Limit: "hourly", Remaining: &budget.Source{JSON: "quota.remaining", As: budget.AsNumber}},
+					}},
+				}, budgethttp.Options{Observer: o, Operation: c.operation}, c.said)
+				get(t, client, "http://upstream")
+				s, err := b.Status(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if left := s.Limits[0].Remaining; left != c.left {
+					t.Errorf("%d left, want %d", left, c.left)
+				}
+				drift := int64(0)
+				for _, d := range o.drifts {
+					drift += d.Added
+				}
+				if s.Limits[0].Drift != drift || len(o.verdicts) != 0 {
+					t.Errorf("the observer was told of %+v and %+v; %+v", o.drifts, o.verdicts, s.Limits[0])
+				}
+				o.check(t)
+			})
+		})
+	}
+}
+
+// A base that answers without a connection, once it has reported some, answers from
+// a cache.
+func TestResponsesWithoutAConnectionAreCached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := serve(t, func(http.ResponseWriter, *http.Request) {})
+		cached := func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 403, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+		}
+		spec := budget.Spec{
+			Costs:    map[string]budget.Cost{"read": {Units: 5}},
+			Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{Name: "rule", Means: budget.Throttled, Condition: budget.Condition{Status: []int{403}}}}},
+		}
+		for _, traced := range []bool{true, false} {
+			b := open(t, spec)
+			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "read", Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/cached" {
+					return cached(req)
+				}
+				return plain.RoundTrip(req)
+			})})}
+			if traced {
+				get(t, client, "http://upstream/")
+			}
+			get(t, client, "http://upstream/cached")
+			if locked := len(locks(t, b)) > 0; locked == traced {
+				t.Errorf("a base that has reported connections: %v; locked: %v", traced, locked)
+			}
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package budgethttp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// within is what the ledger's side of a request gets, also when the request's own
+// context has ended: the store's timeout.
+func (a *attempt) within() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(a.request.Context()), a.spec.Timeout)
+}
+
+func (a *attempt) logger(id string) *slog.Logger {
+	return a.options.Log.With("budget", a.budget.Name(), "operation", a.operation, "id", id)
+}
+
+// take hands out the charges to finish, once, and how often it was sent without
+// one.
+func (a *attempt) take() (charges []*budget.Reservation, unbooked int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	charges, unbooked = a.charges, a.unbooked
+	a.charges = nil
+	return charges, unbooked
+}
+
+// units are what the request was charged each time it was sent.
+func (a *attempt) units() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.receipt.Units
+}
+
+// settle finishes the charges: the last with what the request cost, those of what
+// the base had sent before with what they were charged.
+func (a *attempt) settle(units int64) {
+	charges, unbooked := a.take()
+	for i, r := range charges {
+		cost := r.Units
+		if i == len(charges)-1 {
+			cost = min(units+unbooked*r.Units, budget.MaxUnits)
+		}
+		ctx, cancel := a.within()
+		if err := r.Settle(ctx, cost); err != nil {
+			a.logger(r.ID).Warn("a request could not be settled: it counts as charged until its lease ends, then finished", "units", cost, "error", err)
+		}
+		cancel()
+		a.options.Observer.Settled(r.Receipt, cost)
+	}
+}
+
+// release gives back what provably never left, or is documented as not counted. A
+// session's charge stays, since its next request finds it: it is left to its lease.
+func (a *attempt) release() {
+	if a.once {
+		a.leave()
+		return
+	}
+	charges, _ := a.take()
+	for i, r := range charges {
+		ctx, cancel := a.within()
+		var err error
+		units := int64(0)
+		if i == len(charges)-1 {
+			err = r.Release(ctx)
+		} else { // it was sent before on a connection that died
+			units = r.Units
+			err = r.Settle(ctx, units)
+		}
+		cancel()
+		if err != nil {
+			units = r.Units
+			level := slog.LevelWarn
+			if errors.Is(err, budget.ErrExpired) {
+				level = slog.LevelInfo
+			}
+			a.logger(r.ID).Log(ctx, level, "a request that was not counted stays charged", "error", err)
+		}
+		a.options.Observer.Settled(r.Receipt, units)
+	}
+}
+
+// leave lets the charges run to the end of their lease, because the request may
+// still arrive until then.
+func (a *attempt) leave() {
+	charges, _ := a.take()
+	for _, r := range charges {
+		a.options.Observer.Settled(r.Receipt, r.Units)
+	}
+}
+
+// newest is the last charge, finished or not; zero where the request was not
+// charged.
+func (a *attempt) newest() budget.Receipt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.receipt
+}

@@ -1,0 +1,148 @@
+package budgethttp_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// open makes a budget in memory: 1000 units an hour, where the spec has no limits.
+func open(t *testing.T, spec budget.Spec) *budget.Budget {
+	t.Helper()
+	store := memstore.New(func() int64 { return time.Now().UnixMicro() })
+	spec.Name = "video/key1"
+	if spec.Limits == nil {
+		spec.Limits = []budget.Limit{hourly(1000)}
+	}
+	b, err := budget.New(store, spec, budget.WithClosers(store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func hourly(units int64) budget.Limit {
+	return budget.Limit{Name: "hourly", Quota: units, Limit: units, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}
+}
+
+func meter(t *testing.T, b *budget.Budget, o budgethttp.Options) *budgethttp.Transport {
+	t.Helper()
+	transport, err := budgethttp.New(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport
+}
+
+// ledger is what a budget holds.
+type ledger struct{ units, calls, open int64 }
+
+// spent reads the ledger.
+func spent(t *testing.T, b *budget.Budget) ledger {
+	t.Helper()
+	s, err := b.Spent(t.Context(), budget.ByOperation, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l ledger
+	for _, row := range s.Rows {
+		l.units, l.calls, l.open = l.units+row.Units, l.calls+row.Calls, l.open+row.Open
+	}
+	return l
+}
+
+// want compares what the ledger holds.
+func want(t *testing.T, b *budget.Budget, units, calls, open int64) {
+	t.Helper()
+	if got, want := spent(t, b), (ledger{units, calls, open}); got != want {
+		t.Errorf("the ledger holds %+v, want %+v", got, want)
+	}
+}
+
+// observer notes what a Transport tells.
+type observer struct {
+	mu       sync.Mutex
+	charged  []budget.Receipt
+	settled  map[string]int64
+	twice    []string
+	verdicts []budgethttp.Verdict
+	drifts   []budget.Drift
+}
+
+func (o *observer) Charged(r budget.Receipt) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.charged = append(o.charged, r)
+}
+
+func (o *observer) Settled(r budget.Receipt, units int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.settled == nil {
+		o.settled = map[string]int64{}
+	}
+	if _, known := o.settled[r.ID]; known {
+		o.twice = append(o.twice, r.ID)
+	}
+	o.settled[r.ID] = units
+}
+
+func (o *observer) Told(v budgethttp.Verdict) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.verdicts = append(o.verdicts, v)
+}
+
+func (o *observer) Drifted(d budget.Drift) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.drifts = append(o.drifts, d)
+}
+
+// check fails unless each charge was settled once; it is their units.
+func (o *observer) check(t *testing.T) (units int64) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range o.charged {
+		n, ok := o.settled[r.ID]
+		if !ok {
+			t.Errorf("%s was not settled", r.ID)
+		}
+		units += n
+	}
+	if len(o.twice) > 0 || len(o.settled) != len(o.charged) {
+		t.Errorf("%d charges, %d settled, twice: %v", len(o.charged), len(o.settled), o.twice)
+	}
+	return units
+}
+
+// roundTrip is a base of one function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// counting is a server that counts its requests.
+type counting struct {
+	*httptest.Server
+	count atomic.Int64
+}
+
+func newCounting(t *testing.T) *counting {
+	t.Helper()
+	c := &counting{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c.count.Add(1)
+		_, _ = io.WriteString(w, "ok")
+	}))
+	t.Cleanup(c.Close)
+	return c
+}

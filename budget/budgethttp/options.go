@@ -1,0 +1,127 @@
+package budgethttp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Refused is what a caller gets when the budget says no.
+type Refused int
+
+// What a caller may get.
+const (
+	// Fail: RoundTrip returns the [*budget.RefusedError].
+	Fail Refused = iota
+	// Answer429: when the units do not fit now, or a lock stands, a response of
+	// status 429 that the transport makes itself, with Retry-After in whole seconds
+	// and [RefusedHeader], for SDKs that understand only that. Other refusals stay
+	// errors.
+	Answer429
+	// Wait: the request waits until its units fit, first come first served within
+	// the process; see [budget.Budget.WaitReserve].
+	Wait
+)
+
+// Unmatched is the operation of requests that no pattern matches. Where it has no
+// price in costs.toml, unknown_operation tells what becomes of it.
+const Unmatched = "unmatched"
+
+// DefaultLease is the lease where Options name none.
+const DefaultLease = 10 * time.Minute
+
+// grace is how long what was sent may still be on its way to the upstream after
+// the request was cancelled: a lease ends that much later.
+const grace = time.Second
+
+// Options say how a Transport works. The zero value is a good one.
+type Options struct {
+	// Base sends the requests; nil: http.DefaultTransport.
+	Base http.RoundTripper
+	// Operation, when set, is that of every request: patterns are not asked.
+	Operation string
+	// Labels are kept with every charge.
+	Labels budget.Labels
+	// Floor, UseHeadroom and OnStoreError are as in [budget.Call].
+	Floor        int64
+	UseHeadroom  bool
+	OnStoreError budget.Policy
+	// Refused is what a caller gets when the budget says no.
+	Refused Refused
+	// MaxWait bounds the wait of Wait, what the store takes included: what would be
+	// longer fails at once. 0: the context's deadline alone.
+	MaxWait time.Duration
+	// Lease is how long until the response's header must have come, more than 0, at
+	// most [budget.MaxLease] less a second; 0: DefaultLease. A context's deadline may
+	// be sooner.
+	Lease time.Duration
+	// Log gets what goes wrong without failing a request; nil: nothing is logged.
+	Log *slog.Logger
+	// Observer is told what is charged and learnt; nil: none.
+	Observer Observer
+}
+
+// Observer is told what a Transport does. Its methods are called synchronously,
+// and concurrently by concurrent requests.
+type Observer interface {
+	// Charged is called after each charge, before the request is sent.
+	Charged(budget.Receipt)
+	// Settled is called once for each of them, with its final units: 0 when it was
+	// released.
+	Settled(r budget.Receipt, units int64)
+	// Told is called when the upstream has refused a request.
+	Told(Verdict)
+	// Drifted is called when the upstream reports spend that no charge explains.
+	Drifted(budget.Drift)
+}
+
+// nobody is the Observer of Options that name none.
+type nobody struct{}
+
+func (nobody) Charged(budget.Receipt)        {}
+func (nobody) Settled(budget.Receipt, int64) {}
+func (nobody) Told(Verdict)                  {}
+func (nobody) Drifted(budget.Drift)          {}
+
+// complete fills in what is not set, and finds what is wrong.
+func (o *Options) complete(b *budget.Budget) error {
+	if o.Base == nil {
+		o.Base = http.DefaultTransport
+	}
+	if o.Lease == 0 {
+		o.Lease = DefaultLease
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	spec := b.Spec()
+	if _, priced := spec.Costs[o.Operation]; o.Operation != "" && !priced && !spec.Unknown.Allowed {
+		return fmt.Errorf("%w %q: give it a cost in costs.toml, or set unknown_operation", budget.ErrUnknownOperation, o.Operation)
+	}
+	switch {
+	case o.Lease < 0 || o.Lease > budget.MaxLease-grace:
+		return fmt.Errorf("a lease of %s: use more than 0, at most %s", o.Lease, budget.MaxLease-grace)
+	case o.MaxWait < 0:
+		return fmt.Errorf("a longest wait of %s: use 0 or more", o.MaxWait)
+	case o.MaxWait > 0 && o.Refused != Wait:
+		return errors.New("a longest wait without waiting: set Refused to Wait")
+	case o.Refused < Fail || o.Refused > Wait:
+		return fmt.Errorf("Refused is %d: use Fail, Answer429 or Wait", o.Refused)
+	}
+	return o.call(Unmatched, "").Validate(0)
+}
+
+// call is the call of a request.
+func (o *Options) call(operation, id string) budget.Call {
+	return budget.Call{
+		Operation: operation, ID: id, Labels: o.Labels, Floor: o.Floor,
+		UseHeadroom: o.UseHeadroom, OnStoreError: o.OnStoreError,
+	}
+}

@@ -1,0 +1,213 @@
+package budgethttp_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// refusedAddress is one at which nobody listens.
+func refusedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nobody connected
+	return l.Addr().String()
+}
+
+// hijacked takes a connection over.
+func hijacked(w http.ResponseWriter) net.Conn {
+	c, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// What provably never left is given back, all else stays charged: at once where the
+// connection has died, and until the lease's end where the request was given up.
+func TestWhatIsReleased(t *testing.T) {
+	type charged int
+	const (
+		released charged = iota
+		settled
+		open0 // to the end of its lease
+	)
+	reset := func(w http.ResponseWriter, text string) {
+		c := hijacked(w)
+		_, _ = io.WriteString(c, text)
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+	plain := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }
+	sleep := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		base    func(*http.Transport)
+		wrap    func(http.RoundTripper) http.RoundTripper
+		url     string
+		timeout time.Duration
+		want    charged
+		served  bool
+		ok      bool
+	}{
+		"answered":       {handler: plain, want: settled, served: true, ok: true},
+		"failed":         {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, want: settled, served: true, ok: true},
+		"free status":    {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, want: released, served: true, ok: true},
+		"nobody listens": {url: "http://" + refusedAddress(t), want: released},
+		"no such host": {url: "http://nowhere.invalid", base: func(b *http.Transport) {
+			b.DialContext = (&net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+				return nil, errors.New("no name server")
+			}}}).DialContext
+		}, want: released},
+		"no TLS": {handler: plain, url: "https", want: released},
+		"dialing for too long": {url: "http://127.0.0.1", timeout: 20 * time.Millisecond, base: func(b *http.Transport) {
+			b.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-t.Context().Done()
+				return nil, ctx.Err()
+			}
+		}, want: released},
+		"answering for too long":      {handler: sleep, timeout: 100 * time.Millisecond, want: open0, served: true},
+		"no header in time":           {handler: sleep, base: func(b *http.Transport) { b.ResponseHeaderTimeout = 50 * time.Millisecond }, want: open0, served: true},
+		"reset before the first byte": {handler: func(w http.ResponseWriter, _ *http.Request) { reset(w, "") }, want: settled, served: true},
+		"reset within the header":     {handler: func(w http.ResponseWriter, _ *http.Request) { reset(w, "HTTP/1.1 200 OK\r\nConte") }, want: settled, served: true},
+		"not HTTP":                    {handler: func(w http.ResponseWriter, _ *http.Request) { reset(w, "220 smtp\r\n\r\n") }, want: settled, served: true},
+		"reset within the body": {handler: func(w http.ResponseWriter, _ *http.Request) {
+			reset(w, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+		}, want: settled, served: true, ok: true},
+		"a base that reports no connections": {wrap: func(http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("who knows") })
+		}, want: settled},
+		"a base that answers nothing": {wrap: func(http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })
+		}, want: settled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			served := make(chan struct{}, 8)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				served <- struct{}{}
+				c.handler(w, r)
+			}))
+			defer server.Close()
+			base := &http.Transport{}
+			defer base.CloseIdleConnections()
+			if c.base != nil {
+				c.base(base)
+			}
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}, Feedback: budget.Feedback{Free: []int{304}}})
+			o := &observer{}
+			options := budgethttp.Options{Base: base, Operation: "read", Observer: o}
+			if c.wrap != nil {
+				options.Base = c.wrap(base)
+			}
+			url := c.url
+			if url == "" {
+				url = server.URL
+			} else if url == "https" {
+				url = "https" + strings.TrimPrefix(server.URL, "http")
+			}
+			client := &http.Client{Transport: meter(t, b, options), Timeout: c.timeout}
+			resp, err := client.Get(url)
+			if (err == nil) != c.ok {
+				t.Fatalf("%+v, %v", resp, err)
+			}
+			if err == nil {
+				_, _ = io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+			}
+			switch c.want {
+			case released:
+				want(t, b, 0, 0, 0)
+			case settled:
+				want(t, b, 5, 1, 0)
+			case open0:
+				want(t, b, 5, 1, 1)
+			}
+			if got := o.check(t); got != spent(t, b).units {
+				t.Errorf("the observer was told of %d units", got)
+			}
+			if got := len(served) > 0; got != c.served {
+				t.Errorf("the server was reached: %v", got)
+			}
+		})
+	}
+}
+
+// A request whose context has ended is not charged, and one whose context ends while
+// it is charged is given back. Its body is closed.
+func TestContextsThatHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, budget.Spec{Limits: []budget.Limit{hourly(5)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
+		base := roundTrip(func(*http.Request) (*http.Response, error) {
+			t.Error("the base was called")
+			return nil, errors.New("called")
+		})
+		cause := errors.New("enough")
+		send := func(o budgethttp.Options, cancel func(context.CancelCauseFunc)) {
+			t.Helper()
+			ctx, cancelCause := context.WithCancelCause(t.Context())
+			cancel(cancelCause)
+			body := &closing{}
+			o.Base, o.Operation = base, "read"
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := meter(t, b, o).RoundTrip(req) //nolint:bodyclose // there is none
+			if resp != nil || err == nil || !body.closed {
+				t.Errorf("%+v, %v; closed: %v", resp, err, body.closed)
+			}
+		}
+		send(budgethttp.Options{}, func(cancel context.CancelCauseFunc) { cancel(cause) })
+		want(t, b, 0, 0, 0)
+		// The observer is called between the charge and the sending.
+		send(budgethttp.Options{}, func(cancel context.CancelCauseFunc) { time.AfterFunc(0, func() { cancel(cause) }); synctest.Wait() })
+		want(t, b, 0, 0, 0)
+		var o endsWhenCharged
+		send(budgethttp.Options{Observer: &o}, func(cancel context.CancelCauseFunc) { o.cancel = cancel })
+		want(t, b, 0, 0, 0)
+		// While it waits.
+		if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
+			t.Fatal(err)
+		}
+		send(budgethttp.Options{Refused: budgethttp.Wait}, func(cancel context.CancelCauseFunc) {
+			time.AfterFunc(time.Minute, func() { cancel(cause) })
+		})
+		want(t, b, 5, 1, 0)
+	})
+}
+
+type endsWhenCharged struct {
+	observer
+	cancel context.CancelCauseFunc
+}
+
+func (o *endsWhenCharged) Charged(r budget.Receipt) {
+	o.observer.Charged(r)
+	o.cancel(nil)
+}
+
+// closing is a request's body that notes whether it was closed, and read.
+type closing struct{ closed, read bool }
+
+func (c *closing) Read([]byte) (int, error) {
+	c.read = true
+	return 0, io.EOF
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return nil
+}

@@ -1,0 +1,100 @@
+package budgethttp
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// mostSessions is how many sessions a Transport remembers as charged.
+const mostSessions = 10_000
+
+// session tells an upload or session from others: a digest of its value, which may
+// be a secret. The zero value is none.
+type session [sha256.Size]byte
+
+// newSession is the session of a key's value; none for an empty one. The operation
+// is no part of it: the later requests of an upload may look like another's.
+func newSession(upstream string, key *budget.Key, value string) session {
+	if value == "" {
+		return session{}
+	}
+	// Neither name holds a zero byte, so that no two make one text.
+	return sha256.Sum256([]byte(upstream + "\x00" + key.Query + "\x00" + key.Header + "\x00" + value))
+}
+
+func (s session) none() bool { return s == session{} }
+
+// id is that of the session's charge, the same in every process.
+func (s session) id() string { return "once-" + hex.EncodeToString(s[:]) }
+
+// requestValue is the value that a request carries; empty: none.
+func requestValue(key *budget.Key, req *http.Request) string {
+	if key.Header != "" {
+		return req.Header.Get(key.Header)
+	}
+	return req.URL.Query().Get(key.Query)
+}
+
+// responseValues are those that the response to a session's start tells: in the
+// header itself, or in the query of the addresses that it may send the client to.
+func responseValues(key *budget.Key, header http.Header) []string {
+	var values []string
+	if key.Header != "" {
+		values = append(values, header.Get(key.Header))
+		return values
+	}
+	for _, name := range []string{"Location", "Content-Location", "X-Goog-Upload-URL"} {
+		if at, err := url.Parse(header.Get(name)); err == nil {
+			values = append(values, at.Query().Get(key.Query))
+		}
+	}
+	return values
+}
+
+// sessions remembers which were charged last. It is safe for concurrent use.
+type sessions struct {
+	most int
+
+	mu    sync.Mutex // guards all below
+	order *list.List // of session, the last used in front
+	known map[session]*list.Element
+}
+
+func newSessions(most int) *sessions {
+	return &sessions{most: most, order: list.New(), known: map[session]*list.Element{}}
+}
+
+// remember notes a session as charged.
+func (s *sessions) remember(one session) {
+	if one.none() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := s.known[one]; at != nil {
+		s.order.MoveToFront(at)
+		return
+	}
+	s.known[one] = s.order.PushFront(one)
+	if s.order.Len() > s.most {
+		oldest := s.order.Back()
+		delete(s.known, s.order.Remove(oldest).(session))
+	}
+}
+
+// charged reports whether a session is known as charged.
+func (s *sessions) charged(one session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.known[one]
+	if at != nil {
+		s.order.MoveToFront(at)
+	}
+	return at != nil
+}

@@ -1,0 +1,85 @@
+package budgethttp
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Transport meters the requests of any client. It is safe for concurrent use, and
+// no goroutine of its own outlives a request. Use New.
+type Transport struct {
+	budget   *budget.Budget
+	spec     budget.Spec
+	options  Options
+	routes   *routes
+	reader   *reader
+	sessions *sessions
+	// freeByBody: a body may tell that its request was not counted.
+	freeByBody bool
+	// traces: the base has reported a connection, so that a request of which it
+	// reports none was answered without one.
+	traces atomic.Bool
+}
+
+// New makes a Transport that charges a budget, as the budget's costs and feedback
+// say. The error tells what of them or of the options is wrong.
+func New(b *budget.Budget, o Options) (*Transport, error) {
+	fail := func(err error) (*Transport, error) {
+		return nil, fmt.Errorf("meter requests for %s: %w", b.Name(), err)
+	}
+	if err := o.complete(b); err != nil {
+		return fail(err)
+	}
+	t := &Transport{budget: b, spec: b.Spec(), options: o, sessions: newSessions(mostSessions)}
+	var err error
+	if t.routes, err = newRoutes(t.spec.Costs); err != nil {
+		return fail(err)
+	}
+	if t.reader, err = newReader(t.spec.Feedback); err != nil {
+		return fail(err)
+	}
+	for _, rule := range t.spec.Feedback.Refusals {
+		t.freeByBody = t.freeByBody || rule.Free && len(rule.JSON)+len(rule.Text) > 0
+	}
+	return t, nil
+}
+
+// RoundTrip charges the request and sends it. The request is not changed. When the
+// budget says no, Options.Refused tells what comes; the error is then a
+// [*budget.RefusedError], and the request's body is closed.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	a, err := t.begin(req)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // it was not read
+		}
+		return t.refuse(req, err)
+	}
+	resp, err := a.send()
+	if err != nil {
+		return nil, a.failed(err)
+	}
+	a.answered(resp)
+	return resp, nil
+}
+
+// CloseIdleConnections passes on to the base, where that has it.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.options.Base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// operation is the request's.
+func (t *Transport) operation(req *http.Request) string {
+	if t.options.Operation != "" {
+		return t.options.Operation
+	}
+	if operation, ok := t.routes.operation(req); ok {
+		return operation
+	}
+	return Unmatched
+}
