@@ -50,6 +50,8 @@ command = ["true"]
 		{[]string{"charge", "shop/main", ""}, "orders.export\norders.get\n:4\n"},
 		{[]string{"ledger", ""}, "shop/main\nshop/spare\n:4\n"},
 		{[]string{"next", ""}, "pull\n:4\n"},
+		{[]string{"init", ""}, "github\nopenai\nshopify\nslack\nstrava\nyoutube\nyoutube-2025\n:4\n"},
+		{[]string{"init", "github", ""}, ":4\n"},
 		{[]string{"next", "pull", ""}, ":4\n"},
 	} {
 		got, _, code := runAt(t, time.Unix(0, 0), append([]string{cobra.ShellCompNoDescRequestCmd, c.args[0], "-c", path}, c.args[1:]...)...)

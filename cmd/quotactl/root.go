@@ -74,6 +74,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newReleaseCommand(a),
 		newLedgerCommand(a),
 		newNextCommand(a),
+		newInitCommand(a),
 		newCheckCommand(a),
 		newSandboxCommand(a),
 		newRunCommand(a),
