@@ -1,0 +1,108 @@
+package presets_test
+
+import (
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// newRouter is a client that is never refused for want of units.
+func newRouter(t *testing.T, preset, name string) *client {
+	t.Helper()
+	spec, err := load(t, preset).Spec(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Observe = true
+	return newClientFor(t, spec, []byte("HTTP/1.1 204 No Content\r\n\r\n"))
+}
+
+// operation is the one that a request is; empty where it is none.
+func (c *client) operation(t *testing.T, method, url string) string {
+	t.Helper()
+	c.ask(t, method, url)
+	if len(c.seen.charged) != 1 {
+		t.Fatalf("%s %s is charged %d times, want once", method, url, len(c.seen.charged))
+	}
+	if found := c.seen.charged[0].Operation; found != budgethttp.Unmatched {
+		return found
+	}
+	return ""
+}
+
+func TestRoutes(t *testing.T) {
+	routers := map[string]*client{}
+	for _, c := range []struct{ preset, budget, method, url, want string }{
+		{"github", "github/user1", "GET", "https://api.github.com/repos/octocat/Hello-World/issues?per_page=100", "rest.read"},
+		{"github", "github/user1", "HEAD", "https://api.github.com/octocat", "rest.read"},
+		{"github", "github/user1", "POST", "https://api.github.com/repos/octocat/Hello-World/issues", "rest.create"},
+		{"github", "github/user1", "POST", "https://uploads.github.com/repos/octocat/Hello-World/releases/1/assets?name=a", "rest.create"},
+		{"github", "github/user1", "PATCH", "https://api.github.com/repos/octocat/Hello-World/issues/1", "rest.write"},
+		{"github", "github/user1", "DELETE", "https://api.github.com/repos/octocat/Hello-World", "rest.write"},
+		{"github", "github/user1", "GET", "https://api.github.com/search/issues?q=x", "search"},
+		{"github", "github/user1", "GET", "https://api.github.com/search/code?q=x", "search.code"},
+		{"github", "github/user1", "GET", "https://api.github.com/rate_limit", "rate_limit"},
+		{"github", "github/user1", "POST", "https://api.github.com/graphql", "graphql"},
+		{"openai", "openai/team", "POST", "https://api.openai.com/v1/responses", "responses"},
+		{"openai", "openai/team", "POST", "https://api.openai.com/v1/chat/completions", "chat.completions"},
+		{"openai", "openai/team", "POST", "https://api.openai.com/v1/embeddings", "embeddings"},
+		{"openai", "openai/team", "GET", "https://api.openai.com/v1/models", "other"},
+		{"openai", "openai/team", "GET", "https://api.openai.com/v1/responses/resp_1", "other"},
+		{"openai", "openai/team", "POST", "https://example.com/v1/responses", ""},
+		{"shopify", "shopify/hats", "POST", "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", "graphql"},
+		{"shopify", "shopify/hats", "GET", "https://your-shop.myshopify.com/admin/api/2026-10/products.json?limit=50", "rest"},
+		{"shopify", "shopify/hats", "PUT", "https://your-shop.myshopify.com/admin/api/2026-10/products/1.json", "rest"},
+		{"shopify", "shopify/hats", "GET", "https://your-shop.myshopify.com/products", ""},
+		{"slack", "slack/T123", "POST", "https://slack.com/api/chat.postMessage", "chat.postMessage"},
+		{"slack", "slack/T123", "GET", "https://slack.com/api/conversations.list?limit=100", "conversations.list"},
+		{"slack", "slack/T123", "POST", "https://slack.com/api/admin.users.list", "unlisted"},
+		{"slack", "slack/T123", "POST", "https://hooks.slack.com/services/T/B/x", "webhook"},
+		{"slack", "slack/T123", "POST", "https://files.slack.com/upload/v1/abc", "file-transfer"},
+		{"strava", "strava/app", "GET", "https://www.strava.com/api/v3/athlete/activities?page=1", "read"},
+		{"strava", "strava/app", "PUT", "https://www.strava.com/api/v3/activities/1", "read"},
+		{"strava", "strava/app", "POST", "https://www.strava.com/api/v3/activities", "activities.create"},
+		{"strava", "strava/app", "POST", "https://www.strava.com/api/v3/uploads", "uploads.create"},
+		{"strava", "strava/app", "GET", "https://www.strava.com/api/v3/uploads/1", "read"},
+	} {
+		if routers[c.preset] == nil {
+			routers[c.preset] = newRouter(t, c.preset, c.budget)
+		}
+		if got := routers[c.preset].operation(t, c.method, c.url); got != c.want {
+			t.Errorf("%s: %s %s is %q, want %q", c.preset, c.method, c.url, got, c.want)
+		}
+	}
+}
+
+// Each method of Slack counts in its tier for itself, and all of them in the limit
+// that a refusal locks.
+func TestSlackTiers(t *testing.T) {
+	spec, err := load(t, "slack").Spec("slack/T123")
+	if err != nil {
+		t.Fatal(err)
+	}
+	perMinute := map[int64]int{}
+	for operation := range spec.Costs {
+		least, tiers := int64(100), 0
+		for _, l := range spec.Limits {
+			if !l.Covers(operation) {
+				continue
+			}
+			if !l.PerOperation {
+				t.Errorf("limit %s is shared by all methods", l.Name)
+			}
+			least = min(least, max(l.Quota, l.Limit))
+			tiers++
+		}
+		perMinute[least]++
+		if tiers == 0 || tiers > 2 {
+			t.Errorf("%s counts in %d limits, want its tier's and the common one", operation, tiers)
+		}
+	}
+	// Tier 1, 2 with what is not listed, 3, posting with webhooks, 4 with files.
+	want := map[int64]int{1: 13, 20: 80, 50: 48, 60: 3, 100: 22}
+	for quota, n := range want {
+		if perMinute[quota] != n {
+			t.Errorf("%d operations have %d a minute, want %d", perMinute[quota], quota, n)
+		}
+	}
+}
