@@ -146,6 +146,11 @@ func (r *report) read(seen *content, now time.Time) (reported, bool) {
 	return told, true
 }
 
+// place is where a refusal's rule stands among all.
+func (r *reader) place(rule *budget.RefusalRule) int {
+	return slices.IndexFunc(r.refusals, func(one refusal) bool { return one.rule == rule })
+}
+
 // checkRefusal finds what a rule written by hand may have wrong.
 func checkRefusal(rule *budget.RefusalRule) error {
 	switch rule.Means {

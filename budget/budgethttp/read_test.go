@@ -89,6 +89,7 @@ func TestConditions(t *testing.T) {
 		{name: "any json of an empty array", condition: budget.Condition{JSON: map[string][]string{"errors": {"*"}}}, body: `{"errors":[]}`},
 		{name: "no json", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `<html>{"error":1}</html>`},
 		{name: "json in a text", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `"{\"error\":1}"`},
+		{name: "an array in a text", condition: budget.Condition{JSON: map[string][]string{"1": {"*"}}}, body: `"[1,2]"`},
 		{name: "json cut short", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":1,`},
 		{name: "json twice", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":1} {"error":1}`},
 		{name: "json too deep", condition: budget.Condition{JSON: map[string][]string{"#": {"*"}}}, body: strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000)},

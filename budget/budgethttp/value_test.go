@@ -141,7 +141,7 @@ func FuzzResponseBody(f *testing.F) {
 		`{"id":"chatcmpl-1","usage":{"prompt_tokens":9,"completion_tokens":12,"total_tokens":21}}`,
 		`{"data":{"viewer":{"login":"octocat"},"rateLimit":{"limit":5000,"cost":1,"remaining":4999,"resetAt":"2026-11-20T12:00:00Z"}}}`,
 		`{"a":[{"b":[{"c":1},{"c":[2,[3]]}]},{"b":{"c":4}},null,"x"]}`, `[{"a":1},{"a":"2"}]`, `{"a":1,"a":2}`, `{"\u0061":"\u0062\n"}`,
-		`{"a":1e400}`, `{"a":-0.0}`, `{"a":{"0":{"b":1}}}`, `"{\"a\":1}"`, `{"a":1}{"a":2}`, `{"a":1`, "\xef\xbb\xbf{}", ``, `null`, `<html>per day</html>`,
+		`{"a":1e400}`, `{"a":-0.0}`, `{"a":{"0":{"b":1}}}`, `"{\"a\":1}"`, `"[1,2]"`, `{"a":1}{"a":2}`, `{"a":1`, "\xef\xbb\xbf{}", ``, `null`, `<html>per day</html>`,
 		strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300), strings.Repeat(`{"a":`, 200) + `1` + strings.Repeat(`}`, 200),
 	} {
 		for i := range pathsRead {

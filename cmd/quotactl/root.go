@@ -72,6 +72,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newChargeCommand(a),
 		newSettleCommand(a),
 		newReleaseCommand(a),
+		newFeedbackCommand(a),
 		newLedgerCommand(a),
 		newNextCommand(a),
 		newInitCommand(a),

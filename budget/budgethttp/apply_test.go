@@ -1,0 +1,211 @@
+package budgethttp_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// upstream is one whose responses say much.
+func upstream(t *testing.T) budget.Spec {
+	t.Helper()
+	day, err := budget.NewCalendar(budget.Day, "UTC", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	retryAfter := []budget.Source{{Header: "retry-after", As: budget.AsRetryAfter}}
+	return budget.Spec{
+		Limits: []budget.Limit{
+			{Name: "day", Quota: 1000, Limit: 900, Headroom: 100, Counts: budget.CountUnits, Window: budget.CalendarWindow(day)},
+			{Name: "method", Quota: 100, Limit: 100, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Hour), PerOperation: true, Operations: []string{"get"}},
+		},
+		Costs: map[string]budget.Cost{
+			"get": {Units: 10, Actual: []budget.Source{{Header: "x-cost", As: budget.AsNumber}, {JSON: "usage", As: budget.AsNumber}, {JSON: "total", As: budget.AsNumber}}},
+			"put": {Units: 10},
+		},
+		Feedback: budget.Feedback{
+			Free: []int{304},
+			Refusals: []budget.RefusalRule{
+				{Name: "words", Means: budget.Exhausted, Limit: "day", Condition: budget.Condition{Text: []string{"per day"}}, Reset: retryAfter},
+				{Name: "spent", Means: budget.Exhausted, Condition: budget.Condition{Status: []int{403}}, Reset: retryAfter, Lock: 2 * time.Minute},
+				{Name: "fast", Means: budget.Throttled, Limit: "method", Condition: budget.Condition{Status: []int{429}}, Reset: retryAfter},
+				{Name: "down", Means: budget.Overloaded, Free: true, Condition: budget.Condition{Status: []int{503}}, Reset: retryAfter},
+			},
+			Reports: []budget.ReportRule{
+				{Name: "day", Limit: "day", Remaining: &budget.Source{Header: "x-left", As: budget.AsNumber}},
+				{Name: "method", Limit: "method", Used: &budget.Source{JSON: "calls", As: budget.AsNumber}},
+			},
+		},
+	}
+}
+
+// said is a response; its header is names and values in turn.
+type said struct {
+	status int
+	body   string
+	header []string
+}
+
+// apply takes in a response to the receipt's call.
+func (s said) apply(t *testing.T, b *budget.Budget, charged budget.Receipt) (budgethttp.Outcome, error) {
+	t.Helper()
+	h := http.Header{}
+	for i := 0; i < len(s.header); i += 2 {
+		h.Add(s.header[i], s.header[i+1])
+	}
+	resp := &http.Response{StatusCode: s.status, Header: h}
+	if s.body != "" {
+		resp.Body = io.NopCloser(strings.NewReader(s.body))
+	}
+	return budgethttp.Apply(t.Context(), b, charged, resp)
+}
+
+// reserve takes the units of a call that is about to be made.
+func reserve(t *testing.T, b *budget.Budget, operation string) budget.Receipt {
+	t.Helper()
+	r, err := b.Reserve(t.Context(), budget.Call{Operation: operation}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Receipt
+}
+
+func TestApply(t *testing.T) {
+	locked := func(rule string, means budget.Meaning, operation, limit string, until time.Time) *budgethttp.Verdict {
+		return &budgethttp.Verdict{Rule: rule, Means: means, Operation: operation, Limit: limit, Until: until}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now().UTC() // midnight
+		tomorrow := now.Add(24 * time.Hour)
+		stream := "data: {\"usage\":1}\n\ndata: {\"usage\":2,\"total\":9}\n\ndata: {\"choices\":[]}\n\n"
+		for _, test := range []struct {
+			name, operation string
+			resp            said
+			want            budgethttp.Outcome
+		}{
+			{"nothing said", "put", said{200, "done", nil}, budgethttp.Outcome{Units: 10}},
+			{"no body", "put", said{200, "", nil}, budgethttp.Outcome{Units: 10}},
+			{"cost in the header", "get", said{200, `{"usage":7}`, []string{"X-Cost", "3"}}, budgethttp.Outcome{Units: 3}},
+			{"cost in the body", "get", said{200, `{"total":8,"usage":7}`, nil}, budgethttp.Outcome{Units: 7}},
+			{"cost in the second place", "get", said{200, `{"usage":"?","total":8}`, []string{"X-Cost", "-1"}}, budgethttp.Outcome{Units: 8}},
+			{"cost above what there is", "get", said{200, `{"usage":1000000000000001}`, nil}, budgethttp.Outcome{Units: 10}},
+			{"the last of a stream", "get", said{200, stream, []string{"Content-Type", "text/event-stream"}}, budgethttp.Outcome{Units: 2}},
+			{"a body that is encoded", "get", said{200, `{"usage":7}`, []string{"Content-Encoding", "br"}}, budgethttp.Outcome{Units: 10}},
+			{"not counted", "get", said{304, "", []string{"X-Left", "0"}}, budgethttp.Outcome{Released: true}},
+			{
+				"refused and not counted", "get", said{503, "", []string{"Retry-After", "5"}},
+				budgethttp.Outcome{Released: true, Refused: locked("down", budget.Overloaded, "get", "", time.Time{})},
+			},
+			{
+				"spent, until the stated reset", "get", said{403, "", []string{"Retry-After", "300"}},
+				budgethttp.Outcome{Units: 10, Refused: locked("spent", budget.Exhausted, "get", "", now.Add(5*time.Minute))},
+			},
+			{
+				"spent, for what the rule says", "get", said{403, "", []string{"Retry-After", "soon"}},
+				budgethttp.Outcome{Units: 10, Refused: locked("spent", budget.Exhausted, "get", "", now.Add(2*time.Minute))},
+			},
+			{
+				"spent, until the computed reset", "get", said{403, "limit PER DAY", nil},
+				budgethttp.Outcome{Units: 10, Refused: locked("words", budget.Exhausted, "get", "day", tomorrow)},
+			},
+			{
+				"throttled, of the operation", "get", said{429, "", nil},
+				budgethttp.Outcome{Units: 10, Refused: locked("fast", budget.Throttled, "get", "method:get", now.Add(time.Minute))},
+			},
+			{
+				"the first rule of several documents", "get", said{403, "{}\n{\"why\":\"per day\"}\n", []string{"Content-Type", "application/x-ndjson"}},
+				budgethttp.Outcome{Units: 10, Refused: locked("words", budget.Exhausted, "get", "day", tomorrow)},
+			},
+			{
+				"drift", "get", said{200, `{"calls":5}`, []string{"X-Left", "700"}},
+				budgethttp.Outcome{Units: 10, Drifts: []budget.Drift{
+					{Limit: "day", Added: 290, Total: 290, Until: tomorrow}, {Limit: "method:get", Added: 4, Total: 4, Until: now.Add(time.Hour)},
+				}},
+			},
+			{"drift of another operation", "put", said{200, `{"calls":5}`, nil}, budgethttp.Outcome{Units: 10}},
+			{"from a cache", "get", said{403, "", []string{"Age", "7", "X-Left", "700"}}, budgethttp.Outcome{Units: 10}},
+		} {
+			b := open(t, upstream(t))
+			got, err := test.resp.apply(t, b, reserve(t, b, test.operation))
+			if err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%s: %+v (%+v), error %v; want %+v (%+v)", test.name, got, got.Refused, err, test.want, test.want.Refused)
+			}
+			if l := spent(t, b); l.open != 0 {
+				t.Errorf("%s: %d reservations are open", test.name, l.open)
+			}
+		}
+	})
+}
+
+// Taken in again, a response changes nothing more, and a further refusal does not
+// extend the lock.
+func TestApplyAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, upstream(t))
+		first, second := reserve(t, b, "get"), reserve(t, b, "get")
+		until := time.Now().Add(5 * time.Minute).UTC()
+		for i, receipt := range []budget.Receipt{first, first, second} {
+			got, err := said{403, "", []string{"Retry-After", "300", "X-Left", "700"}}.apply(t, b, receipt)
+			if err != nil || got.Refused == nil || !got.Refused.Until.Equal(until) || len(got.Drifts) > 0 != (i == 0) {
+				t.Errorf("time %d: %+v, error %v; want a lock until %s, and drift once", i, got, err, until)
+			}
+			time.Sleep(time.Minute)
+		}
+		want(t, b, 20+280, 3, 0)
+		if _, err := (said{200, "", []string{"X-Cost", "9"}}).apply(t, b, first); !errors.Is(err, budget.ErrConflict) {
+			t.Errorf("another response of the same call: error %v, want ErrConflict", err)
+		}
+	})
+}
+
+// A response that comes after the reset is of the day in which it was asked for.
+func TestApplyAfterTheReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, upstream(t))
+		time.Sleep(24*time.Hour - time.Minute)
+		receipt := reserve(t, b, "get")
+		time.Sleep(2 * time.Minute)
+		got, err := said{403, "per day", []string{"X-Left", "0"}}.apply(t, b, receipt)
+		want := budgethttp.Outcome{Units: 10, Refused: &budgethttp.Verdict{Rule: "words", Means: budget.Exhausted, Operation: "get"}}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v (%+v), error %v; want nothing locked, and no drift", got, got.Refused, err)
+		}
+		if _, err := b.Charge(t.Context(), budget.Call{Operation: "get"}); err != nil {
+			t.Errorf("the new day's first call: %v", err)
+		}
+	})
+}
+
+// Past its lease a call counts as sent, whatever the response says.
+func TestApplyPastTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, upstream(t))
+		receipt := reserve(t, b, "get")
+		time.Sleep(time.Hour + time.Microsecond)
+		if got, err := (said{304, "", nil}).apply(t, b, receipt); err != nil || !reflect.DeepEqual(got, budgethttp.Outcome{Units: 10}) {
+			t.Errorf("%+v, error %v; want that it cost 10 units", got, err)
+		}
+		want(t, b, 10, 1, 0)
+	})
+}
+
+// A body that breaks off tells nothing: the reservation stays open.
+func TestApplyBrokenBody(t *testing.T) {
+	b := open(t, upstream(t))
+	resp := &http.Response{StatusCode: 403, Header: http.Header{}}
+	broken := errors.New("broken pipe")
+	resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"usage":`), iotest.ErrReader(broken)))
+	if got, err := budgethttp.Apply(t.Context(), b, reserve(t, b, "get"), resp); !errors.Is(err, broken) {
+		t.Errorf("%+v, error %v; want the body's error", got, err)
+	}
+	want(t, b, 10, 1, 1)
+}

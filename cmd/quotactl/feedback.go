@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+const feedbackLong = `Take in the upstream's response to a call that was charged with --reserve, as the
+refusal and report tables of the configuration tell: lock what it says is spent,
+compare what it says is left, and settle the reservation with what the call cost,
+or release it where the upstream does not count such calls.
+
+The response is what curl -i writes. It may be taken in again, as after exit code
+69; that changes nothing more. Exit code 75: the upstream said that the quota is
+spent.`
+
+// feedbackFlags are the flags of feedback.
+type feedbackFlags struct {
+	call  budget.Call
+	units int64
+	file  string
+	json  bool
+}
+
+func newFeedbackCommand(a *app) *cobra.Command {
+	var f feedbackFlags
+	cmd := &cobra.Command{
+		Use:   "feedback BUDGET OPERATION",
+		Short: "Believe what the upstream's response says",
+		Long:  feedbackLong,
+		Example: `  quotactl charge github/bot rest --reserve 5m --id "$id" &&
+    curl -i -o answer.http https://api.github.com/user &&
+    quotactl feedback github/bot rest --id "$id" --response answer.http`,
+		ValidArgsFunction: a.completeCall,
+		Args:              arguments(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.call.Operation = args[1]
+			if cmd.Flags().Changed("units") {
+				f.call.Units = &f.units
+			}
+			if f.call.ID == "" {
+				return usage("--id is missing: give that of the charge, which was made with --reserve")
+			}
+			return a.feedback(cmd.Context(), args[0], f, cmd.InOrStdin())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge that was made with --reserve")
+	flags.Int64Var(&f.units, "units", 0, "`N` units it was charged, where that was told (else its price)")
+	flags.StringVar(&f.file, "response", "", "`FILE` with the response (else stdin)")
+	flags.BoolVar(&f.json, "json", false, "answer in JSON")
+	return cmd
+}
+
+// feedback takes in a response and says what became of it.
+func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin io.Reader) error {
+	resp, err := f.read(stdin)
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	var done budgethttp.Outcome
+	err = a.onBudget(ctx, name, func(ctx context.Context, b *budget.Budget) error {
+		receipt, err := heldReservation(ctx, b, f.call)
+		if err != nil {
+			return err
+		}
+		done, err = budgethttp.Apply(ctx, b, receipt, resp)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if f.json {
+		err = writeJSON(a.stdout, newFeedbackAnswer(name, f, resp.StatusCode, done))
+	} else {
+		err = a.writeOutcome(name, f, done)
+	}
+	if v := done.Refused; v != nil && v.Means == budget.Exhausted {
+		return errors.Join(&exitError{code: exitExhausted, err: fmt.Errorf("%s: the upstream says that the quota is spent (refusal %s); locked %s", name, v.Rule, lockedText(v))}, err)
+	}
+	return err
+}
+
+// read reads the response. It is wholly read before the store is opened: a pipe may
+// take its time.
+func (f *feedbackFlags) read(stdin io.Reader) (*http.Response, error) {
+	in, from := stdin, "stdin"
+	if f.file != "" {
+		file, err := os.Open(f.file)
+		if err != nil {
+			return nil, fmt.Errorf("read the response: %w", err)
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in, from = file, f.file
+	}
+	resp, err := readResponse(in)
+	if err != nil {
+		return nil, fmt.Errorf("read the response of %s: %w", from, err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the response of %s: its body: %w", from, err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+// heldReservation is the receipt of a reservation by its id. The store tells it when
+// the call is charged again, which charges nothing; an id that is not held would be
+// charged anew, and is released at once.
+func heldReservation(ctx context.Context, b *budget.Budget, call budget.Call) (budget.Receipt, error) {
+	call.OnStoreError = budget.Closed
+	fail := func(err error, advice string) (budget.Receipt, error) {
+		return budget.Receipt{}, fmt.Errorf("find the reservation of %s id %q: %w: %s", b.Name(), call.ID, err, advice)
+	}
+	const notHeld = "there is none with this id, or it is no longer held"
+	r, err := b.Reserve(ctx, call, time.Second)
+	switch {
+	case errors.Is(err, budget.ErrConflict):
+		return fail(budget.ErrConflict, "the id stands for another operation, for other units (tell them with --units), or for a charge without --reserve")
+	case errors.Is(err, budget.ErrExhausted), errors.Is(err, budget.ErrNeverFits):
+		return fail(budget.ErrExpired, notHeld)
+	case err != nil:
+		return budget.Receipt{}, err
+	case r.Source == budget.SourceNone:
+		return fail(budget.ErrUnavailable, "send the response again when it is back")
+	case !r.Replayed:
+		_, failed := fail(budget.ErrExpired, notHeld)
+		return budget.Receipt{}, errors.Join(failed, r.Release(ctx))
+	}
+	return r.Receipt, nil
+}

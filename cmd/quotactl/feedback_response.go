@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/textproto"
+	"regexp"
+	"strconv"
+)
+
+// How much of a response is read, in bytes, and how many stand one after the other
+// at most: those before the last are 100 Continue, a proxy's, and redirects.
+const (
+	mostHeader    = 1 << 20
+	mostContent   = 16 << 20
+	mostResponses = 50
+)
+
+var (
+	statusLine = regexp.MustCompile(`^HTTP/[0-9](?:\.[0-9])? ([1-5][0-9][0-9])(?: .*)?$`)
+	chunkLine  = regexp.MustCompile(`^[0-9A-Fa-f]{1,8}[ \t]*(;[^\r\n]*)?\r\n`)
+)
+
+// readResponse reads a response as curl -i writes it: status line, header, an empty
+// line, and the body. Of several the last is the answer. curl takes chunks and, when
+// told, compression off a body, but not the header that tells of them: a body that
+// still has chunks is read too, and one that is compressed tells nothing. What is
+// longer than mostContent is cut.
+func readResponse(in io.Reader) (*http.Response, error) {
+	bounded := &io.LimitedReader{R: in, N: mostHeader}
+	buffered := bufio.NewReader(bounded)
+	for range mostResponses {
+		resp, err := readResponseHeader(buffered)
+		switch {
+		case bounded.N == 0:
+			return nil, fmt.Errorf("its header is longer than %d bytes", mostHeader)
+		case err != nil:
+			return nil, err
+		}
+		if start, _ := buffered.Peek(len("HTTP/")); string(start) == "HTTP/" {
+			continue
+		}
+		resp.Header.Del("Content-Encoding")
+		bounded.N = mostContent
+		resp.Body = io.NopCloser(io.LimitReader(buffered, mostContent))
+		if resp.Header.Get("Transfer-Encoding") != "" && hasChunks(buffered) {
+			resp.Body = io.NopCloser(httputil.NewChunkedReader(resp.Body))
+		}
+		return resp, nil
+	}
+	return nil, fmt.Errorf("it is more than %d responses", mostResponses)
+}
+
+// readResponseHeader reads one status line and header.
+func readResponseHeader(buffered *bufio.Reader) (*http.Response, error) {
+	reader := textproto.NewReader(buffered)
+	line, err := reader.ReadLine()
+	found := statusLine.FindStringSubmatch(line)
+	switch {
+	case errors.Is(err, io.EOF) || err == nil && found == nil:
+		return nil, errors.New("it does not begin with a status line, such as \"HTTP/1.1 200 OK\": write it with curl -i")
+	case err != nil:
+		return nil, err
+	}
+	status, _ := strconv.Atoi(found[1]) // three digits
+	header, err := reader.ReadMIMEHeader()
+	var malformed textproto.ProtocolError
+	switch {
+	case errors.As(err, &malformed): // which shows the line, and a secret may stand in it
+		return nil, errors.New("a line of its header has no name and value")
+	case errors.Is(err, io.EOF) && len(header) == 0:
+		return nil, fmt.Errorf("read its header: %w", io.ErrUnexpectedEOF)
+	case err != nil && !errors.Is(err, io.EOF): // else the empty line is missing
+		return nil, fmt.Errorf("read its header: %w", err)
+	}
+	return &http.Response{StatusCode: status, Header: http.Header(header)}, nil
+}
+
+// hasChunks reports whether a body begins with the length of a chunk.
+func hasChunks(buffered *bufio.Reader) bool {
+	start, _ := buffered.Peek(64)
+	return chunkLine.Match(start)
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestReadResponse(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		status     int
+		header     string // x-a
+		body       string
+	}{
+		{"plain", "HTTP/1.1 200 OK\r\nX-A: 1\r\n\r\nbody\n", 200, "1", "body\n"},
+		{"line ends alone", "HTTP/1.1 200 OK\nX-A: 1\n\nbody", 200, "1", "body"},
+		{"HTTP/2", "HTTP/2 429 \r\nx-a: 1\r\n\r\n{}", 429, "1", "{}"},
+		{"HTTP/3 without a reason", "HTTP/3 503\r\nx-a: 1\r\n\r\n", 503, "1", ""},
+		{"no header", "HTTP/1.0 204 No Content\r\n\r\n", 204, "", ""},
+		{"header alone", "HTTP/1.1 200 OK\r\nX-A: 1\r\n", 200, "1", ""},
+		{"a folded line", "HTTP/1.1 200 OK\r\nX-A: 1\r\n  2\r\n\r\n", 200, "1 2", ""},
+		{"continue", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nX-A: 2\r\n\r\nx", 201, "2", "x"},
+		{"proxy and redirect", "HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 302 Found\r\nX-A: 1\r\n\r\nHTTP/2 200 \r\nx-a: 2\r\n\r\nx", 200, "2", "x"},
+		{"chunks taken away", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{\"a\":1}", 200, "", `{"a":1}`},
+		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"a\r\n4;x=y\r\n\":1}\r\n0\r\n\r\n", 200, "", `{"a":1}`},
+		{"what looks like chunks", "HTTP/1.1 200 OK\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 200, "", "3\r\nabc\r\n0\r\n\r\n"},
+		{"a length that is not the body's", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Encoding: gzip\r\n\r\nunpacked", 200, "", "unpacked"},
+		{"a long body is cut", "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", mostContent+1), 200, "", strings.Repeat("x", mostContent)},
+	} {
+		resp, err := readResponse(strings.NewReader(test.text))
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != test.status || resp.Header.Get("X-A") != test.header || string(body) != test.body {
+			t.Errorf("%s: status %d, x-a %q, body %.50q, error %v", test.name, resp.StatusCode, resp.Header.Get("X-A"), body, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"nothing":                "",
+		"a body":                 `{"a":1}`,
+		"a status of two digits": "HTTP/1.1 20 OK\r\n\r\n",
+		"a status of 600":        "HTTP/1.1 600 OK\r\n\r\n",
+		"no status line's end":   "HTTP/1.1",
+		"no header":              "HTTP/1.1 200 OK\r\nhunter2\r\n\r\n",
+		"no end":                 "HTTP/1.1 200 OK\r\n",
+		"a long header":          "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("x", mostHeader),
+		"a long status line":     strings.Repeat("x", mostHeader),
+		"too many":               strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", mostResponses+1),
+	} {
+		resp, err := readResponse(strings.NewReader(text))
+		if err == nil {
+			t.Errorf("%s: status %d, want an error", name, resp.StatusCode)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error shows the response: %v", name, err)
+		}
+	}
+	resp, err := readResponse(strings.NewReader("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a chunk cut short: body %q, error %v", body, err)
+	}
+}
+
+// Whatever a file holds, reading it neither panics nor goes past its bounds; and
+// what net/http writes as a response is read as it was.
+func FuzzReadResponse(f *testing.F) {
+	for _, seed := range []string{
+		"HTTP/1.1 200 OK\r\nX-A: 1\r\n\r\nbody", "HTTP/2 429 \r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nX-A\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "",
+	} {
+		f.Add([]byte(seed), uint16(200), "value", "body")
+		f.Add([]byte(seed), uint16(503), "a, \"b\"", "3\r\nabc\r\n")
+	}
+	f.Fuzz(func(t *testing.T, text []byte, status uint16, value, body string) {
+		if resp, err := readResponse(bytes.NewReader(text)); err == nil {
+			read, _ := io.ReadAll(resp.Body)
+			if len(read) > len(text) || resp.StatusCode < 100 || resp.StatusCode > 599 {
+				t.Fatalf("%q is a response of status %d with %d bytes", text, resp.StatusCode, len(read))
+			}
+		}
+		w := httptest.NewRecorder()
+		w.Header().Set("X-A", value)
+		w.WriteHeader(200 + int(status)%400)
+		_, _ = io.WriteString(w, body)
+		want := w.Result()
+		var written bytes.Buffer
+		if err := want.Write(&written); err != nil || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			return // it is no response
+		}
+		if want.StatusCode == http.StatusNoContent || want.StatusCode == http.StatusNotModified || strings.HasPrefix(body, "HTTP/") {
+			return // it has no body, or another response after it, as far as can be told
+		}
+		resp, err := readResponse(&written)
+		if err != nil {
+			t.Fatalf("status %d, value %q, body %q: %v", want.StatusCode, value, body, err)
+		}
+		read, err := io.ReadAll(resp.Body)
+		again := fmt.Sprint(resp.StatusCode, len(resp.Header["X-A"]), string(read), err)
+		if once := fmt.Sprint(want.StatusCode, 1, body, error(nil)); again != once {
+			t.Fatalf("value %q: %q, want %q", value, again, once)
+		}
+	})
+}
