@@ -63,7 +63,7 @@ func (p *pass) tryBegin(ctx context.Context, manual bool) (budget.JobState, *end
 	case err != nil:
 		return budget.JobState{}, storeEnding(ctx, err)
 	case result == budget.Overlap:
-		return state, &ending{Skipped, ReasonOverlap, fmt.Errorf(
+		return state, &ending{outcome: Skipped, reason: ReasonOverlap, err: fmt.Errorf(
 			"another pass of the job is under way, %s; its mark stands until %s unless it is renewed",
 			placeOf(state.Holder), formatTick(time.UnixMicro(state.HeldUntil)))}
 	case result == budget.Taken:
@@ -71,7 +71,7 @@ func (p *pass) tryBegin(ctx context.Context, manual bool) (budget.JobState, *end
 		if manual {
 			newest = state.LastManual
 		}
-		return state, &ending{Skipped, ReasonTaken, fmt.Errorf(
+		return state, &ending{outcome: Skipped, reason: ReasonTaken, err: fmt.Errorf(
 			"a pass of this tick, or of a later one, began before: the newest is of %s", formatTick(time.UnixMicro(newest)))}
 	}
 	return state, nil

@@ -37,7 +37,7 @@ func (p *pass) watch(c *command) *ending {
 	select {
 	case <-c.exited:
 	case <-timer.C:
-		end = &ending{TimedOut, ReasonTimeout, errTimedOut}
+		end = &ending{outcome: TimedOut, reason: ReasonTimeout, err: errTimedOut}
 	case <-p.soft.Done():
 		end = cut(p.soft)
 	}
@@ -124,7 +124,7 @@ func exitEnding(err error) *ending {
 	case ok && status.Signaled():
 		return failed("signal "+status.Signal().String(), fmt.Errorf("the command was ended by signal %s", status.Signal()))
 	case exit.ExitCode() == exitExhausted:
-		return &ending{Exhausted, fmt.Sprintf("exit %d", exitExhausted), nil}
+		return &ending{outcome: Exhausted, reason: fmt.Sprintf("exit %d", exitExhausted)}
 	}
 	return failed(fmt.Sprintf("exit %d", exit.ExitCode()), fmt.Errorf("the command ended with exit code %d", exit.ExitCode()))
 }

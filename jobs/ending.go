@@ -13,6 +13,7 @@ type ending struct {
 	outcome Outcome
 	reason  string
 	err     error // nil where the reason says all
+	again   bool  // it may go well when it is tried again
 }
 
 // Error makes an ending an error on its way up.
@@ -25,7 +26,9 @@ func (e *ending) Error() string {
 
 func (e *ending) Unwrap() error { return e.err }
 
-func failed(reason string, err error) *ending { return &ending{Failed, reason, err} }
+func failed(reason string, err error) *ending {
+	return &ending{outcome: Failed, reason: reason, err: err}
+}
 
 // The causes for which the contexts of a pass end.
 var (
@@ -39,13 +42,13 @@ func cut(ctx context.Context) *ending {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errDrained):
-		return &ending{Skipped, ReasonDrained, nil}
+		return &ending{outcome: Skipped, reason: ReasonDrained}
 	case errors.Is(cause, errLost):
-		return &ending{Lost, ReasonOverlap, errLost}
+		return &ending{outcome: Lost, reason: ReasonOverlap, err: errLost}
 	case errors.Is(cause, errTimedOut):
-		return &ending{TimedOut, ReasonTimeout, errTimedOut}
+		return &ending{outcome: TimedOut, reason: ReasonTimeout, err: errTimedOut}
 	}
-	return &ending{Skipped, ReasonInterrupted, nil}
+	return &ending{outcome: Skipped, reason: ReasonInterrupted}
 }
 
 // refusal is the ending of a charge, or a look, that was not granted.
@@ -54,8 +57,10 @@ func refusal(ctx context.Context, err error) *ending {
 		return cut(ctx)
 	}
 	switch {
+	case errors.Is(err, budget.ErrLocked):
+		return &ending{outcome: Exhausted, reason: ReasonUpstream, err: err}
 	case errors.Is(err, budget.ErrExhausted):
-		return &ending{Exhausted, ReasonLimit, err}
+		return &ending{outcome: Exhausted, reason: ReasonLimit, err: err}
 	case errors.Is(err, budget.ErrNeverFits):
 		return failed(ReasonNeverFits, err)
 	case errors.Is(err, budget.ErrClock):

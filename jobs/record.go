@@ -27,6 +27,7 @@ const (
 // command's "exit 3" or "signal killed", an exhausted one's "exit 75".
 const (
 	ReasonLimit       = "limit"       // exhausted: a limit of the budget
+	ReasonUpstream    = "upstream"    // exhausted: the upstream refuses, or has locked the budget, or a person has
 	ReasonExhausted   = "exhausted"   // skipped: a region before it was exhausted
 	ReasonOverlap     = "overlap"     // skipped or lost: another pass holds the mark
 	ReasonTaken       = "taken"       // skipped: a pass of this tick, or a later one, began before

@@ -55,7 +55,7 @@ func (p *pass) runAll(order []string) []Run {
 		runs[place].Region = order[place]
 		p.ended(&runs[place], rest)
 		if rest.outcome == Exhausted { // of what the first of them needs
-			rest = &ending{Skipped, ReasonExhausted, nil}
+			rest = &ending{outcome: Skipped, reason: ReasonExhausted}
 		}
 	}
 	return runs
@@ -96,7 +96,7 @@ func (p *pass) admit(place int, region string, began time.Time, slots chan struc
 	}
 	select {
 	case <-over.done:
-		return &ending{Skipped, ReasonExhausted, nil}
+		return &ending{outcome: Skipped, reason: ReasonExhausted}
 	case <-p.soft.Done():
 		return cut(p.soft)
 	default:
@@ -137,7 +137,7 @@ func (p *pass) waitUnless(over *spent, d time.Duration) *ending {
 	case <-timer.C:
 		return nil
 	case <-over.done:
-		return &ending{Skipped, ReasonExhausted, nil}
+		return &ending{outcome: Skipped, reason: ReasonExhausted}
 	case <-p.soft.Done():
 		return cut(p.soft)
 	}
@@ -151,6 +151,9 @@ func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits 
 		at, message = slog.LevelInfo, "refused; waiting"
 	}
 	fields := []any{"operation", refused.Operation, "units", refused.Units, "limit", refused.Limit, "remaining", refused.Remaining}
+	if refused.Why != "" {
+		fields = append(fields, "locked", refused.Why)
+	}
 	if !refused.RetryAt.IsZero() {
 		fields = append(fields, "retry_at", refused.RetryAt.UTC().Format(InstantFormat))
 	}

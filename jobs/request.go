@@ -9,6 +9,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
 )
 
 // maxBody is the largest body that is taken, in bytes, unpacked.
@@ -41,22 +44,48 @@ func (f *fetching) get(ctx context.Context, token string) ([]byte, *ending) {
 		return nil, failed(ReasonNetwork, errors.New(f.hide(err.Error(), secret)))
 	}
 	page := f.run.Pages + 1
-	response, err := f.options.Transport.RoundTrip(request)
+	response, err := f.metered.RoundTrip(request)
+	if refused := new(budget.RefusedError); errors.As(err, &refused) {
+		return nil, refusal(ctx, err)
+	}
 	if err != nil {
 		return nil, f.networkEnding(ctx, page, err, secret)
 	}
 	defer func() { _ = response.Body.Close() }() // what was read is what counts
 	body, err := io.ReadAll(io.LimitReader(response.Body, f.maxBody+1))
+	told := ""
+	if response.StatusCode != http.StatusOK {
+		told = fmt.Sprintf("page %d: the upstream answered %d %s%s", page, response.StatusCode, http.StatusText(response.StatusCode), f.excerpt(body, err == nil, secret))
+	}
+	if verdict, ok := budgethttp.Told(response); ok && err == nil {
+		if end := f.upstreamRefuses(page, verdict, told); end != nil {
+			return nil, end
+		}
+	}
 	switch {
 	case response.StatusCode != http.StatusOK:
-		err := fmt.Errorf("page %d: the upstream answered %d %s%s", page, response.StatusCode, http.StatusText(response.StatusCode), f.excerpt(body, err == nil, secret))
-		return nil, failed(fmt.Sprintf("status %d", response.StatusCode), err)
+		return nil, failed(fmt.Sprintf("status %d", response.StatusCode), errors.New(told))
 	case err != nil:
 		return nil, f.networkEnding(ctx, page, err, secret)
 	case int64(len(body)) > f.maxBody:
 		return nil, failed(ReasonBody, fmt.Errorf("page %d: the body has more than %d bytes: ask for smaller pages", page, f.maxBody))
 	}
 	return body, nil
+}
+
+// upstreamRefuses is the ending of a page that the upstream refused for its quota's
+// sake; nil where that is not what it means.
+func (f *fetching) upstreamRefuses(page int, v budgethttp.Verdict, told string) *ending {
+	if told == "" { // GraphQL refuses with 200
+		told = fmt.Sprintf("page %d: the upstream refused it", page)
+	}
+	if v.Means != budget.Exhausted && v.Means != budget.Throttled {
+		return nil
+	}
+	return &ending{
+		outcome: Exhausted, reason: ReasonUpstream, err: fmt.Errorf("%s (%s by rule %s)", told, v.Means, v.Rule),
+		again: !v.Until.IsZero() && time.Until(v.Until) <= f.job.MaxWait,
+	}
 }
 
 // networkEnding tells a run that was cut from an upstream that did not answer.

@@ -28,6 +28,7 @@ const secretKey = "AIza-s3cret&key"
 // usual.
 type setup struct {
 	limit int64  // units in any 24 hours; 10,000
+	cost  string // of videos.list; 1
 	job   string // more lines of [job.trending]; a regions line replaces the usual
 	fetch string // more lines of [job.trending.fetch]
 	more  string // more tables
@@ -54,6 +55,9 @@ func newWorld(t *testing.T, s setup) *world {
 	if s.limit == 0 {
 		s.limit = 10_000
 	}
+	if s.cost == "" {
+		s.cost = "1"
+	}
 	if !strings.Contains(s.job, "regions") {
 		s.job += "\nregions = [\"" + strings.Join(allRegions, "\", \"") + "\"]"
 	}
@@ -62,7 +66,7 @@ func newWorld(t *testing.T, s setup) *world {
 	}
 	text := fmt.Sprintf(`
 [upstream.youtube.costs]
-"videos.list" = 1
+"videos.list" = %s
 [upstream.youtube.limit.daily]
 limit = %d
 window = "24h"
@@ -79,7 +83,7 @@ next_page = { param = "pageToken", from = "nextPageToken" }
 output = "data/{job}/{region}/{tick}.ndjson"
 %s
 %s
-`, s.limit, s.job, s.fetch, s.more)
+`, s.cost, s.limit, s.job, s.fetch, s.more)
 	w := &world{t: t, dir: t.TempDir(), log: &logBuffer{}}
 	path := filepath.Join(w.dir, "costs.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

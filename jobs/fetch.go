@@ -6,35 +6,53 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
 )
 
 // fetching is one run under way.
 type fetching struct {
 	*pass
-	run    *Run
-	label  string
-	log    *slog.Logger
-	output *output
+	run     *Run
+	label   string
+	log     *slog.Logger
+	output  *output
+	metered *budgethttp.Transport
+	spent   *spending
 }
+
+// longestLease is the longest that a request may take.
+const longestLease = budget.MaxLease - time.Minute
 
 // run fetches one region, page by page, and fills in what it charged and
 // fetched. Nil means that it is complete.
 func (p *pass) run(run *Run) *ending {
 	label := p.job.runLabel(p.tick, run.Region)
 	f := &fetching{pass: p, run: run, label: label, log: p.log.With("region", run.Region, "run", label)}
+	f.spent = &spending{log: f.log}
 	ctx, cancel := context.WithTimeoutCause(p.hard, p.job.Timeout, errTimedOut)
 	defer cancel()
 	if _, err := p.secret(p.job); err != nil { // before anything is charged
 		return failed(ReasonSecret, err)
 	}
 	var err error
+	f.metered, err = budgethttp.New(p.budget, budgethttp.Options{
+		Base: p.options.Transport, Operation: p.job.Fetch.Operation, Floor: p.job.Floor,
+		Labels: budget.Labels{Job: p.job.Name, Region: run.Region, Run: label}, Log: f.log, Observer: f.spent,
+		Lease: min(p.job.Timeout, longestLease), // the run's end bounds a request anyway
+	})
+	if err != nil {
+		return failed(ReasonCharge, err)
+	}
 	if f.output, err = createOutput(p.job.outputPlace(p.tick, run.Region)); err != nil {
 		return failed(ReasonOutput, err)
 	}
 	defer func() { _ = f.output.folder.Close() }() // nothing is written by it alone
 	end := f.pages(ctx)
+	run.Units, run.Calls = f.spent.read()
 	if end == nil {
 		if err = f.output.finish(); err == nil {
 			run.Output = f.output.final
@@ -53,13 +71,7 @@ func (f *fetching) pages(ctx context.Context) *ending {
 	token := ""
 	seen := map[[sha256.Size]byte]bool{} // the tokens so far; a body may name a long one
 	for {
-		if f.soft.Err() != nil {
-			return cut(f.soft)
-		}
-		if end := f.charge(ctx); end != nil {
-			return end
-		}
-		body, end := f.get(ctx, token)
+		body, end := f.page(ctx, token)
 		if end != nil {
 			return end
 		}
@@ -87,36 +99,38 @@ func (f *fetching) pages(ctx context.Context) *ending {
 	}
 }
 
-// charge takes one page's units. A refusal that lasts no longer than the job's
-// MaxWait is waited out, within the run's timeout.
-func (f *fetching) charge(ctx context.Context) *ending {
-	call := budget.Call{
-		Operation: f.job.Fetch.Operation,
-		Floor:     f.job.Floor,
-		Labels:    budget.Labels{Job: f.job.Name, Region: f.run.Region, Run: f.label},
-	}
-	for {
-		receipt, err := f.budget.Charge(ctx, call)
-		if err == nil {
-			f.run.Units += receipt.Units
-			f.run.Calls++
-			f.log.Debug("charged", "operation", call.Operation, "units", receipt.Units, "limit", receipt.Limit, "remaining", receipt.Remaining)
-			return nil
+// maxThrottled is how often a page is asked for again that the upstream throttles;
+// each time is charged.
+const maxThrottled = 3
+
+// page fetches one page. A refusal that lasts no longer than the job's MaxWait is
+// waited out, within the run's timeout, whether our own limits say it or the
+// upstream does.
+func (f *fetching) page(ctx context.Context, token string) ([]byte, *ending) {
+	for throttled := 0; ; {
+		if f.soft.Err() != nil {
+			return nil, cut(f.soft)
 		}
-		end := refusal(ctx, err)
+		body, end := f.get(ctx, token)
 		var refused *budget.RefusedError
-		if !errors.As(err, &refused) {
-			return end
+		switch {
+		case end == nil:
+			return body, nil
+		case end.again && throttled < maxThrottled:
+			throttled++ // the lock that the answer made is met, and waited out, on the next round
+			continue
+		case !errors.As(end.err, &refused):
+			return nil, end
 		}
 		waits := end.outcome == Exhausted && refused.RetryAfter > 0 && refused.RetryAfter <= f.job.MaxWait
 		if end.outcome == Exhausted {
 			f.logRefusal(f.log, refused, waits)
 		}
 		if !waits {
-			return end
+			return nil, end
 		}
 		if end := f.wait(ctx, refused); end != nil {
-			return end
+			return nil, end
 		}
 	}
 }
@@ -128,4 +142,46 @@ func (f *fetching) wait(ctx context.Context, refused *budget.RefusedError) *endi
 	defer cancel(nil)
 	defer context.AfterFunc(f.soft, func() { cancel(context.Cause(f.soft)) })()
 	return sleep(ctx, refused.RetryAfter)
+}
+
+// spending sums what the requests of a run were charged, and cost.
+type spending struct {
+	log *slog.Logger
+
+	mu    sync.Mutex // guards all below
+	units int64
+	calls int
+}
+
+func (s *spending) read() (units int64, calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.units, s.calls
+}
+
+// Charged implements budgethttp.Observer.
+func (s *spending) Charged(r budget.Receipt) {
+	s.mu.Lock()
+	s.units += r.Units
+	s.calls++
+	s.mu.Unlock()
+	s.log.Debug("charged", "operation", r.Operation, "units", r.Units, "limit", r.Limit, "remaining", r.Remaining)
+}
+
+// Settled implements budgethttp.Observer.
+func (s *spending) Settled(r budget.Receipt, units int64) {
+	s.mu.Lock()
+	s.units += units - r.Units
+	s.mu.Unlock()
+	if units != r.Units {
+		s.log.Debug("settled", "operation", r.Operation, "units", units, "charged", r.Units)
+	}
+}
+
+// Told implements budgethttp.Observer: the transport logs it.
+func (s *spending) Told(budgethttp.Verdict) {}
+
+// Drifted implements budgethttp.Observer.
+func (s *spending) Drifted(d budget.Drift) {
+	s.log.Warn("the upstream counts more than was charged", "limit", d.Limit, "drift", d.Added, "until", d.Until)
 }

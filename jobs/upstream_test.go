@@ -1,0 +1,175 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// tells are rules for what the upstream says about its quota.
+const tells = `
+[upstream.youtube.refusal.spent]
+means  = "exhausted"
+status = 403
+json   = { "error.errors.#.reason" = "quotaExceeded" }
+reset  = { header = "x-reset", as = "seconds" }
+[upstream.youtube.refusal.burst]
+means  = "throttled"
+status = 429
+reset  = { header = "retry-after" }
+[upstream.youtube.refusal.graphql]
+means = "exhausted"
+json  = { "errors.#.type" = "RATE_LIMITED" }
+lock  = "3h"
+`
+
+const spentBody = `{"error":{"errors":[{"domain":"youtube.quota","reason":"quotaExceeded"}],"message":"You have exceeded your quota."}}`
+
+// An upstream that says that the quota is spent ends the pass as exhausted, and
+// locks the budget for the next ones too: nothing more is sent until the reset.
+func TestTheUpstreamIsExhausted(t *testing.T) {
+	for _, test := range []struct {
+		name, header, body string
+		status             int
+		lasts              time.Duration
+	}{
+		{"403", "X-Reset: 7200", spentBody, 403, 2 * time.Hour},
+		{"200", "", `{"errors":[{"type":"RATE_LIMITED"}]}`, 200, 3 * time.Hour},
+		{"429 for long", "Retry-After: 3600", "", 429, time.Hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				upstream := &recorded{Handler: answering(test.status, test.header, test.body)}
+				w := newWorld(t, setup{upstream: upstream, more: tells})
+				p := w.once()
+				if p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 1 {
+					t.Fatalf("pass %+v, want exhausted by the upstream for one unit", p)
+				}
+				if first := p.Runs[0]; first.Calls != 1 || first.Error == "" || len(w.files()) != 0 {
+					t.Errorf("run %+v, files %v", first, w.files())
+				}
+				for _, run := range p.Runs[1:] {
+					if run.Calls != 0 || run.Outcome != Skipped && run.Outcome != Exhausted {
+						t.Errorf("run %+v, want it not started", run)
+					}
+				}
+				status, err := w.options.Budgets["youtube/key1"].Status(t.Context())
+				lock, locked := status.LockOf("")
+				if err != nil || !locked || lock.Until.Sub(time.Now()) != test.lasts {
+					t.Fatalf("lock %+v, %v; want it for %s", lock, err, test.lasts)
+				}
+				if p = w.once(); p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 0 {
+					t.Errorf("the next pass %+v, want it not begun", p)
+				}
+				if n := upstream.count(); n != 1 {
+					t.Errorf("%d requests, want 1", n)
+				}
+				w.secretless(p)
+			})
+		})
+	}
+}
+
+// A short throttle is waited out, each request charged; one that does not end is
+// given up.
+func TestTheUpstreamThrottles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		w := newWorld(t, setup{job: oneRegion, more: tells, upstream: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			if asked.Add(1) <= 2 {
+				rw.Header().Set("Retry-After", "5")
+				rw.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			_, _ = rw.Write([]byte(`{}`))
+		})})
+		began := time.Now()
+		p := w.once()
+		if run := p.Runs[0]; run.Outcome != Succeeded || run.Pages != 1 || run.Units != 3 || run.Calls != 3 {
+			t.Errorf("run %+v, want three requests and a page", run)
+		}
+		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("it took %s, want two waits of 5 s", took)
+		}
+		asked.Store(-100)
+		p = w.once()
+		if run := p.Runs[0]; run.Outcome != Exhausted || run.Reason != ReasonUpstream || run.Calls != 1+maxThrottled {
+			t.Errorf("run %+v, want it given up after %d more", run, maxThrottled)
+		}
+	})
+}
+
+// What a page cost is what its response says.
+func TestPagesAreSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{
+			job: oneRegion, cost: `{ units = 10, actual = { json = "usage.units" } }`, limit: 100,
+			upstream: answering(200, "", `{"usage":{"units":37}}`),
+		})
+		p := w.once()
+		if run := p.Runs[0]; run.Outcome != Succeeded || run.Units != 37 || run.Calls != 1 {
+			t.Errorf("run %+v, want 37 units", run)
+		}
+		if used := w.usedOf(); used != 37 {
+			t.Errorf("%d used, want 37", used)
+		}
+	})
+}
+
+// refusing is a network that makes no connection.
+type refusing struct{ asked atomic.Int64 }
+
+func (r *refusing) dial(context.Context, string, string) (net.Conn, error) {
+	r.asked.Add(1)
+	return nil, errors.New("connection refused")
+}
+
+// A request that never left costs nothing.
+func TestWhatNeverLeftIsReleased(t *testing.T) {
+	network := &refusing{}
+	w := newWorld(t, setup{job: oneRegion})
+	w.options.Transport = &http.Transport{DialContext: network.dial}
+	p := w.once()
+	if run := p.Runs[0]; run.Outcome != Failed || run.Reason != ReasonNetwork || run.Units != 0 || run.Calls != 1 {
+		t.Errorf("run %+v, want it failed for no units", run)
+	}
+	if used := w.usedOf(); used != 0 || network.asked.Load() != 1 {
+		t.Errorf("%d used after %d attempts, want 0 after 1", used, network.asked.Load())
+	}
+}
+
+// A person's lock keeps passes from beginning, and says why.
+func TestALockByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{})
+		order := budget.LockOrder{Until: budget.Until{After: time.Hour}, Why: "quota increase pending", ByHand: true}
+		if _, err := w.options.Budgets["youtube/key1"].Lock(t.Context(), order); err != nil {
+			t.Fatal(err)
+		}
+		p := w.once()
+		if p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 0 || !strings.Contains(p.Runs[0].Error, "quota increase pending") {
+			t.Errorf("pass %+v", p)
+		}
+		if !strings.Contains(w.log.String(), `locked="quota increase pending"`) {
+			t.Errorf("the log says\n%s", w.log.String())
+		}
+	})
+}
+
+// usedOf is what the only limit has used.
+func (w *world) usedOf() int64 {
+	w.t.Helper()
+	status, err := w.options.Budgets["youtube/key1"].Status(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return status.Limits[0].Used
+}
