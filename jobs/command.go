@@ -108,6 +108,9 @@ func (p *pass) environ(dir, region, label string) ([]string, error) {
 	if store != "" {
 		list = append(list, "QUOTACTL_STORE="+store)
 	}
+	if p.options.DecisionsURL != "" {
+		list = append(list, "QUOTACTL_URL="+p.options.DecisionsURL)
+	}
 	return list, nil
 }
 

@@ -123,6 +123,21 @@ func TestCommandStore(t *testing.T) {
 	}
 }
 
+// Where the daemon decides charges over HTTP is handed on.
+func TestCommandURL(t *testing.T) {
+	for _, url := range []string{"http://127.0.0.1:9090", ""} {
+		w := commandWorld(t, "", "true")
+		w.options.DecisionsURL = url
+		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := slices.Contains(list, "QUOTACTL_URL="+url); has != (url != "") {
+			t.Errorf("%q: %q", url, list)
+		}
+	}
+}
+
 // After exit 75 no further region is started.
 func TestCommandExhausted(t *testing.T) {
 	w := commandWorld(t, `regions = ["US", "GB", "DE"]`, `test "$1" = US || exit 75`)

@@ -41,6 +41,9 @@ type Options struct {
 	// StoreURL is handed to commands as QUOTACTL_STORE, where the store is
 	// another than their configuration's; a SQLite file's path is made absolute.
 	StoreURL string
+	// DecisionsURL is handed to commands as QUOTACTL_URL: where this daemon decides
+	// charges over HTTP; empty: nowhere.
+	DecisionsURL string
 	// Sandbox is the address, scheme and host, of a sandbox upstream that
 	// stands for all upstreams; no secret is then read or sent.
 	Sandbox *url.URL
