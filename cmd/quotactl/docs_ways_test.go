@@ -1,0 +1,137 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/jobs/sandbox"
+)
+
+// docWay is a folder with what a page of docs tells to write, and the upstream
+// that its programs call.
+type docWay struct {
+	*docJob
+	page string
+}
+
+func newDocWay(t *testing.T, page string, quota int64) *docWay {
+	t.Helper()
+	w := &docWay{&docJob{t: t, dir: t.TempDir()}, page}
+	w.write("costs.toml", strings.ReplaceAll(w.block("toml", "costs.toml"), "www.googleapis.com", "127.0.0.1"))
+	began := time.Now() // the upstream's day does not end during the test
+	var err error
+	if w.upstream, err = sandbox.New(sandbox.Config{Quota: quota, Now: func() time.Time { return began }}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.upstream.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.upstream.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.env = append(os.Environ(), "YOUTUBE_API="+w.upstream.URL(), "YOUTUBE_API_KEY="+testKey,
+		"GORACE=atexit_sleep_ms=0", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	return w
+}
+
+func (w *docWay) block(info ...string) string {
+	w.t.Helper()
+	blocks, _ := split(documents(w.t)[w.page])
+	return docBlock(w.t, blocks, info...)
+}
+
+// shell runs a block of commands, whose output is what the page shows, but for the
+// day and the seconds.
+func (w *docWay) shell(name string) {
+	w.t.Helper()
+	w.write(name+".run", "exec 2>&1\n"+w.block("sh", name))
+	got := string(w.run(0, "sh", name+".run"))
+	if want := w.block("text", name); timeless(got) != timeless(want) {
+		w.t.Errorf("%s: %s said\n%s\nwant\n%s", w.page, name, got, want)
+	}
+}
+
+var (
+	anInstant = regexp.MustCompile(`20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z`)
+	aSpan     = regexp.MustCompile(`(\d+h)?(\d+m)?\d+(\.\d+)?s,`)
+)
+
+func timeless(text string) string {
+	return aSpan.ReplaceAllString(anInstant.ReplaceAllString(text, "INSTANT"), "SPAN,")
+}
+
+// What docs/shell.md tells to write and run, against an upstream whose quota
+// somebody else has nearly spent.
+func TestDocumentedShell(t *testing.T) {
+	w := newDocWay(t, "docs/shell.md", 150)
+	w.write("search.sh", w.block("sh", "search.sh"))
+	w.shell("twice")
+	if cats, err := os.ReadFile(filepath.Join(w.dir, "cats.json")); err != nil || !strings.HasPrefix(strings.TrimSpace(string(cats)), "{") {
+		t.Errorf("the first search: %q, %v", cats, err)
+	}
+	if counted := w.upstream.Usage(); counted.Requests != 2 || counted.Rejected != 1 {
+		t.Errorf("the upstream counted %+v, want two requests, one of them rejected", counted)
+	}
+	w.run(0, "quotactl", "unlock", "youtube/key1", "--limit", "pacific-day")
+	w.shell("lock")
+}
+
+// The program of docs/go.md, as it stands there.
+func TestDocumentedGo(t *testing.T) {
+	w := newDocWay(t, "docs/go.md", 10_000)
+	built := w.build("videos", w.block("go", "main.go"))
+	if got, want := string(w.run(0, built)), w.block("text", "main.go"); got != want {
+		t.Errorf("it said\n%s\nwant\n%s", got, want)
+	}
+	w.spent(3)
+}
+
+// The fragments of docs/go.md compile.
+func TestDocumentedGoFragments(t *testing.T) {
+	w := newDocWay(t, "docs/go.md", 1)
+	w.build("fragments", `package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func main() { fmt.Println(charge != nil, reserve != nil) }
+
+func search() (units int64, sent bool) { return 1, true }
+
+func charge(ctx context.Context, b *budget.Budget) error {
+`+w.block("go", "charge")+`
+	fmt.Println(receipt)
+	return nil
+}
+
+func reserve(ctx context.Context, b *budget.Budget) error {
+`+w.block("go", "reserve")+`
+}
+`)
+}
+
+// build compiles a program against this module.
+func (w *docWay) build(name, source string) string {
+	w.t.Helper()
+	file, built := filepath.Join(w.dir, name+".go"), filepath.Join(w.dir, name)
+	w.write(name+".go", source)
+	build := exec.CommandContext(w.t.Context(), "go", "build", "-o", built, file)
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		w.t.Fatalf("it does not compile: %v\n%s", err, out)
+	}
+	return built
+}
