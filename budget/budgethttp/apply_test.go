@@ -48,15 +48,15 @@ func upstream(t *testing.T) budget.Spec {
 	}
 }
 
-// said is a response; its header is names and values in turn.
-type said struct {
+// given is a response; its header is names and values in turn.
+type given struct {
 	status int
 	body   string
 	header []string
 }
 
 // apply takes in a response to the receipt's call.
-func (s said) apply(t *testing.T, b *budget.Budget, charged budget.Receipt) (budgethttp.Outcome, error) {
+func (s given) apply(t *testing.T, b *budget.Budget, charged budget.Receipt) (budgethttp.Outcome, error) {
 	t.Helper()
 	h := http.Header{}
 	for i := 0; i < len(s.header); i += 2 {
@@ -89,50 +89,50 @@ func TestApply(t *testing.T) {
 		stream := "data: {\"usage\":1}\n\ndata: {\"usage\":2,\"total\":9}\n\ndata: {\"choices\":[]}\n\n"
 		for _, test := range []struct {
 			name, operation string
-			resp            said
+			resp            given
 			want            budgethttp.Outcome
 		}{
-			{"nothing said", "put", said{200, "done", nil}, budgethttp.Outcome{Units: 10}},
-			{"no body", "put", said{200, "", nil}, budgethttp.Outcome{Units: 10}},
-			{"cost in the header", "get", said{200, `{"usage":7}`, []string{"X-Cost", "3"}}, budgethttp.Outcome{Units: 3}},
-			{"cost in the body", "get", said{200, `{"total":8,"usage":7}`, nil}, budgethttp.Outcome{Units: 7}},
-			{"cost in the second place", "get", said{200, `{"usage":"?","total":8}`, []string{"X-Cost", "-1"}}, budgethttp.Outcome{Units: 8}},
-			{"cost above what there is", "get", said{200, `{"usage":1000000000000001}`, nil}, budgethttp.Outcome{Units: 10}},
-			{"the last of a stream", "get", said{200, stream, []string{"Content-Type", "text/event-stream"}}, budgethttp.Outcome{Units: 2}},
-			{"a body that is encoded", "get", said{200, `{"usage":7}`, []string{"Content-Encoding", "br"}}, budgethttp.Outcome{Units: 10}},
-			{"not counted", "get", said{304, "", []string{"X-Left", "0"}}, budgethttp.Outcome{Released: true}},
+			{"nothing said", "put", given{200, "done", nil}, budgethttp.Outcome{Units: 10}},
+			{"no body", "put", given{200, "", nil}, budgethttp.Outcome{Units: 10}},
+			{"cost in the header", "get", given{200, `{"usage":7}`, []string{"X-Cost", "3"}}, budgethttp.Outcome{Units: 3}},
+			{"cost in the body", "get", given{200, `{"total":8,"usage":7}`, nil}, budgethttp.Outcome{Units: 7}},
+			{"cost in the second place", "get", given{200, `{"usage":"?","total":8}`, []string{"X-Cost", "-1"}}, budgethttp.Outcome{Units: 8}},
+			{"cost above what there is", "get", given{200, `{"usage":1000000000000001}`, nil}, budgethttp.Outcome{Units: 10}},
+			{"the last of a stream", "get", given{200, stream, []string{"Content-Type", "text/event-stream"}}, budgethttp.Outcome{Units: 2}},
+			{"a body that is encoded", "get", given{200, `{"usage":7}`, []string{"Content-Encoding", "br"}}, budgethttp.Outcome{Units: 10}},
+			{"not counted", "get", given{304, "", []string{"X-Left", "0"}}, budgethttp.Outcome{Released: true}},
 			{
-				"refused and not counted", "get", said{503, "", []string{"Retry-After", "5"}},
+				"refused and not counted", "get", given{503, "", []string{"Retry-After", "5"}},
 				budgethttp.Outcome{Released: true, Refused: locked("down", budget.Overloaded, "get", "", time.Time{})},
 			},
 			{
-				"spent, until the stated reset", "get", said{403, "", []string{"Retry-After", "300"}},
+				"spent, until the stated reset", "get", given{403, "", []string{"Retry-After", "300"}},
 				budgethttp.Outcome{Units: 10, Refused: locked("spent", budget.Exhausted, "get", "", now.Add(5*time.Minute))},
 			},
 			{
-				"spent, for what the rule says", "get", said{403, "", []string{"Retry-After", "soon"}},
+				"spent, for what the rule says", "get", given{403, "", []string{"Retry-After", "soon"}},
 				budgethttp.Outcome{Units: 10, Refused: locked("spent", budget.Exhausted, "get", "", now.Add(2*time.Minute))},
 			},
 			{
-				"spent, until the computed reset", "get", said{403, "limit PER DAY", nil},
+				"spent, until the computed reset", "get", given{403, "limit PER DAY", nil},
 				budgethttp.Outcome{Units: 10, Refused: locked("words", budget.Exhausted, "get", "day", tomorrow)},
 			},
 			{
-				"throttled, of the operation", "get", said{429, "", nil},
+				"throttled, of the operation", "get", given{429, "", nil},
 				budgethttp.Outcome{Units: 10, Refused: locked("fast", budget.Throttled, "get", "method:get", now.Add(time.Minute))},
 			},
 			{
-				"the first rule of several documents", "get", said{403, "{}\n{\"why\":\"per day\"}\n", []string{"Content-Type", "application/x-ndjson"}},
+				"the first rule of several documents", "get", given{403, "{}\n{\"why\":\"per day\"}\n", []string{"Content-Type", "application/x-ndjson"}},
 				budgethttp.Outcome{Units: 10, Refused: locked("words", budget.Exhausted, "get", "day", tomorrow)},
 			},
 			{
-				"drift", "get", said{200, `{"calls":5}`, []string{"X-Left", "700"}},
+				"drift", "get", given{200, `{"calls":5}`, []string{"X-Left", "700"}},
 				budgethttp.Outcome{Units: 10, Drifts: []budget.Drift{
 					{Limit: "day", Added: 290, Total: 290, Until: tomorrow}, {Limit: "method:get", Added: 4, Total: 4, Until: now.Add(time.Hour)},
 				}},
 			},
-			{"drift of another operation", "put", said{200, `{"calls":5}`, nil}, budgethttp.Outcome{Units: 10}},
-			{"from a cache", "get", said{403, "", []string{"Age", "7", "X-Left", "700"}}, budgethttp.Outcome{Units: 10}},
+			{"drift of another operation", "put", given{200, `{"calls":5}`, nil}, budgethttp.Outcome{Units: 10}},
+			{"from a cache", "get", given{403, "", []string{"Age", "7", "X-Left", "700"}}, budgethttp.Outcome{Units: 10}},
 		} {
 			b := open(t, upstream(t))
 			got, err := test.resp.apply(t, b, reserve(t, b, test.operation))
@@ -154,14 +154,14 @@ func TestApplyAgain(t *testing.T) {
 		first, second := reserve(t, b, "get"), reserve(t, b, "get")
 		until := time.Now().Add(5 * time.Minute).UTC()
 		for i, receipt := range []budget.Receipt{first, first, second} {
-			got, err := said{403, "", []string{"Retry-After", "300", "X-Left", "700"}}.apply(t, b, receipt)
+			got, err := given{403, "", []string{"Retry-After", "300", "X-Left", "700"}}.apply(t, b, receipt)
 			if err != nil || got.Refused == nil || !got.Refused.Until.Equal(until) || len(got.Drifts) > 0 != (i == 0) {
 				t.Errorf("time %d: %+v, error %v; want a lock until %s, and drift once", i, got, err, until)
 			}
 			time.Sleep(time.Minute)
 		}
 		want(t, b, 20+280, 3, 0)
-		if _, err := (said{200, "", []string{"X-Cost", "9"}}).apply(t, b, first); !errors.Is(err, budget.ErrConflict) {
+		if _, err := (given{200, "", []string{"X-Cost", "9"}}).apply(t, b, first); !errors.Is(err, budget.ErrConflict) {
 			t.Errorf("another response of the same call: error %v, want ErrConflict", err)
 		}
 	})
@@ -174,7 +174,7 @@ func TestApplyAfterTheReset(t *testing.T) {
 		time.Sleep(24*time.Hour - time.Minute)
 		receipt := reserve(t, b, "get")
 		time.Sleep(2 * time.Minute)
-		got, err := said{403, "per day", []string{"X-Left", "0"}}.apply(t, b, receipt)
+		got, err := given{403, "per day", []string{"X-Left", "0"}}.apply(t, b, receipt)
 		want := budgethttp.Outcome{Units: 10, Refused: &budgethttp.Verdict{Rule: "words", Means: budget.Exhausted, Operation: "get"}}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v (%+v), error %v; want nothing locked, and no drift", got, got.Refused, err)
@@ -191,7 +191,7 @@ func TestApplyPastTheLease(t *testing.T) {
 		b := open(t, upstream(t))
 		receipt := reserve(t, b, "get")
 		time.Sleep(time.Hour + time.Microsecond)
-		if got, err := (said{304, "", nil}).apply(t, b, receipt); err != nil || !reflect.DeepEqual(got, budgethttp.Outcome{Units: 10}) {
+		if got, err := (given{304, "", nil}).apply(t, b, receipt); err != nil || !reflect.DeepEqual(got, budgethttp.Outcome{Units: 10}) {
 			t.Errorf("%+v, error %v; want that it cost 10 units", got, err)
 		}
 		want(t, b, 10, 1, 0)
