@@ -154,15 +154,17 @@ const (
 
 var (
 	grantReply = replyLines("[", ":0", clockLine, "[", "[", ":1", ":0", ":2", ":1780000000000001", ":0", "", noneUsed, "]", "]",
-		"1780000000000000", "1780000000000001", "[", "]", "[", ":3", ":3", ":1", ":0", "]", "]")
+		"1780000000000000", "1780000000000001", "[", "]", "[", ":3", ":3", ":1", ":0", "]", "", "]")
 	refuseReply = replyLines("[", ":0", clockLine, "[", "[", ":2", ":0", ":0", ":0", ":0", "", ":10", "1779999999999999", ":10", "7/1780000000000000", ":9", ":0", "]", "]",
-		"1779000000000000", "1780000000000001", "[", "]", "[", ":10", ":10", ":9", ":0", "]", "]")
+		"1779000000000000", "1780000000000001", "[", "]", "[", ":10", ":10", ":9", ":0", "]", "", "]")
 	registryReply = replyLines("[", ":2", clockLine, "op,videos.list", "]")
-	lookReply     = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "0", "1779999999999999", "0", "", "0", "]", "[", "3", "9", clockLine, "]",
-		"[", "1", "0", "1779999999999999", "1", "", "0", "]", "]", "[", ":3", ":3", ":1", ":0", "]", "]")
+	lookReply     = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "0", "1779999999999999", "0", "", "0", "0", "]", "[", "3", "9", clockLine, "]",
+		"[", "1", "0", "1779999999999999", "1", "", "0", "0", "]", "]", "[", ":3", ":3", ":1", ":0", "]", "* 1780000000000001 1779999999999999 spent: 403", "]")
 	finishReply  = replyLines("[", ":0", clockLine, ":1", ":0", clockLine, "]")
-	spentReply   = replyLines("[", ":0", clockLine, "0", "[", "[", "2", "5", "1", "0", "]", "]", "", "]")
-	recoverReply = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "", "]", "[", "3", "", "]", "[", "1", "", "]", "]", "[", ":0", "]", "]")
+	spentReply   = replyLines("[", ":0", clockLine, "0", "[", "[", "2", "5", "1", "0", "1", "]", "]", "", "]")
+	recoverReply = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "", "]", "[", "3", "", "]", "[", "1", "", "]", "]", "[", ":0", "]", "", "]")
+	reportReply  = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "5", "1779999999999999", "]", "[", "0", "0", "0", "]", "[", "0", "0", "0", "]", "]", "[", ":0", "]", "", "]")
+	lockReply    = replyLines("[", ":0", clockLine, "1780000000000001", clockLine, "spent: 403", ":0", "]")
 	jobReply     = replyLines("[", "US", clockLine, "", "{}", "h", clockLine, ":1", "]")
 	beginReply   = replyLines("[", ":1", "US", clockLine, "", "{}", "h", clockLine, ":0", "]")
 )
@@ -183,6 +185,9 @@ const (
 	callAccept
 	callReset
 	callPing
+	callLock
+	callUnlock
+	callReport
 	allCalls
 )
 
@@ -235,6 +240,12 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 		c.err = s.AcceptClock(ctx, name)
 	case callReset:
 		c.err = s.Reset(ctx, name)
+	case callLock:
+		_, c.err = s.Lock(ctx, budget.LockRequest{Budget: name, Now: now, After: 1, Most: 1, Why: "spent: 403"})
+	case callUnlock:
+		_, c.err = s.Unlock(ctx, budget.UnlockRequest{Budget: name, Now: now})
+	case callReport:
+		_, c.err = s.Report(ctx, budget.Report{Budget: name, Now: now, Limits: limits, Limit: limits[0].Name, Used: 5})
 	default:
 		c.err = s.Ping(ctx)
 	}
@@ -265,6 +276,7 @@ func FuzzScripts(f *testing.F) {
 	answered := map[int]string{
 		callDecide: grantReply, callDecideThree: refuseReply, callLook: lookReply, callFinish: finishReply, callSpent: spentReply, callSpentByJob: spentReply,
 		callRecover: recoverReply, callJob: jobReply, callBegin: beginReply, callRenew: ":1", callEnd: ":0", callAccept: clockLine, callReset: clockLine, callPing: clockLine,
+		callLock: lockReply, callUnlock: lockReply, callReport: reportReply,
 	}
 	for what := range allCalls {
 		for _, forever := range []bool{false, true} {

@@ -32,6 +32,9 @@ var strangeCalls = map[string]struct {
 	"a clock":    {callAccept, false, clockLine},
 	"a reset":    {callReset, false, clockLine},
 	"a ping":     {callPing, false, clockLine},
+	"a lock":     {callLock, false, lockReply},
+	"an unlock":  {callUnlock, false, lockReply},
+	"a report":   {callReport, false, replyLines(registryReply, "=", reportReply)},
 }
 
 func strangeCall(t *testing.T, name string, lines []string) called {

@@ -147,6 +147,7 @@ func (s *Store) AcceptClock(ctx context.Context, name string) error {
 			}
 		}
 		l.keep(clock, max(l.last, clock), anchor)
+		l.postpone()
 		return l.write()
 	})
 	return s.explain(ctx, "accept the clock for "+name, err)
