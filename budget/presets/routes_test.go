@@ -1,8 +1,10 @@
 package presets_test
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 )
 
@@ -103,6 +105,40 @@ func TestSlackTiers(t *testing.T) {
 	for quota, n := range want {
 		if perMinute[quota] != n {
 			t.Errorf("%d operations have %d a minute, want %d", perMinute[quota], quota, n)
+		}
+	}
+}
+
+// Each operation of GitHub counts in the limits that are documented for it: calls,
+// but points where the documentation counts points.
+func TestGitHubLimits(t *testing.T) {
+	spec, err := load(t, "github").Spec("github/user1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{
+		"rest.read":   {"core", "points", "at-once"},
+		"rest.write":  {"core", "points", "at-once"},
+		"rest.create": {"core", "points", "content-minute", "content-hour", "at-once"},
+		"search":      {"search", "points", "at-once"},
+		"search.code": {"search-code", "points", "at-once"},
+		"rate_limit":  {"points", "at-once"},
+		"graphql":     {"graphql", "graphql-minute", "at-once"},
+	}
+	for operation := range spec.Costs {
+		var got []string
+		for _, l := range spec.Limits {
+			if l.Covers(operation) {
+				got = append(got, l.Name)
+			}
+		}
+		if !slices.Equal(got, want[operation]) {
+			t.Errorf("%s counts in %v, want %v", operation, got, want[operation])
+		}
+	}
+	for _, l := range spec.Limits {
+		if points := l.Name == "points" || l.Name == "graphql"; points != (l.Counts == budget.CountUnits) {
+			t.Errorf("limit %s counts %s", l.Name, l.Counts)
 		}
 	}
 }

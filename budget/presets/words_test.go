@@ -49,7 +49,7 @@ func TestResponsesToldInWords(t *testing.T) {
 			"200 OK\nx-ratelimit-remaining: 0\nx-ratelimit-resource: graphql" + reset + "\n" + `{"errors": [{"message": "API rate limit exceeded"}]}`,
 		},
 		"github graphql, the last that goes through": {
-			answered{preset: "github", budget: github, method: "POST", url: graphql, settled: 51, drift: map[string]int64{"graphql": 4999}},
+			answered{preset: "github", budget: github, method: "POST", url: graphql, settled: 51, drift: map[string]int64{"graphql": 4999}, returns: resetAt},
 			"200 OK\nx-ratelimit-remaining: 0\nx-ratelimit-resource: graphql" + reset + "\n" + `{"data": {"rateLimit": {"cost": 51}}}`,
 		},
 		"github graphql, secondary": {
