@@ -67,15 +67,15 @@ const (
 	idleTime    = time.Minute
 )
 
-// serve listens until the returned function is called.
-func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (stop func() error, err error) {
+// serve listens, at the address that it is called by, until the returned function
+// is called.
+func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (called string, stop func() error, err error) {
 	socket, err := e.open(ctx)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	called, err := e.called(socket)
-	if err != nil {
-		return nil, errors.Join(err, socket.Close())
+	if called, err = e.called(socket); err != nil {
+		return "", nil, errors.Join(err, socket.Close())
 	}
 	log := a.logger()
 	log.Info("listening: decisions, metrics and health", "address", called, "token", e.token != "")
@@ -92,7 +92,7 @@ func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (stop func() 
 		}
 		ended <- server.Serve(socket)
 	}()
-	return func() error {
+	return called, func() error {
 		l.decisions.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), lastRequest+l.timeout)
 		defer cancel()

@@ -285,11 +285,14 @@ func TestServe(t *testing.T) {
 	w := watch(t, nil)
 	var log strings.Builder
 	a := &app{stderr: &log, logLevel: "info", logFormat: "text"}
-	stop, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, a)
+	called, stop, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(log.String())[1]
+	if called != address {
+		t.Errorf("called %q, the log says %q", called, address)
+	}
 	get := func() (string, error) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/healthz", nil)
 		if err != nil {

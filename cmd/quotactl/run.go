@@ -131,10 +131,11 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 			metrics: metered.metrics, budgets: options.Budgets, drain: drain, timeout: timeout,
 			decisions: a.decisions(cfg, metered, options.Budgets, f.endpoint),
 		}
-		stop, failed := serving.serve(ctx, f.endpoint, a)
+		called, stop, failed := serving.serve(ctx, f.endpoint, a)
 		if failed != nil {
 			return failed
 		}
+		options.DecisionsURL = called
 		defer func() { err = errors.Join(err, stop()) }()
 	}
 	runner, err := jobs.New(list, options)
