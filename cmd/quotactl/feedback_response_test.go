@@ -11,6 +11,16 @@ import (
 	"testing"
 )
 
+// wholeResponse is a response and its body, with the error of either.
+func wholeResponse(in io.Reader) (status int, header http.Header, body string, err error) {
+	resp, err := readResponse(in)
+	if err != nil {
+		return 0, nil, "", err
+	}
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, resp.Header, string(text), errors.Join(err, resp.Body.Close())
+}
+
 func TestReadResponse(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
@@ -33,14 +43,9 @@ func TestReadResponse(t *testing.T) {
 		{"a length that is not the body's", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Encoding: gzip\r\n\r\nunpacked", 200, "", "unpacked"},
 		{"a long body is cut", "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", mostContent+1), 200, "", strings.Repeat("x", mostContent)},
 	} {
-		resp, err := readResponse(strings.NewReader(test.text))
-		if err != nil {
-			t.Errorf("%s: %v", test.name, err)
-			continue
-		}
-		body, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != test.status || resp.Header.Get("X-A") != test.header || string(body) != test.body {
-			t.Errorf("%s: status %d, x-a %q, body %.50q, error %v", test.name, resp.StatusCode, resp.Header.Get("X-A"), body, err)
+		status, header, body, err := wholeResponse(strings.NewReader(test.text))
+		if err != nil || status != test.status || header.Get("X-A") != test.header || body != test.body {
+			t.Errorf("%s: status %d, x-a %q, body %.50q, error %v", test.name, status, header.Get("X-A"), body, err)
 		}
 	}
 	for name, text := range map[string]string{
@@ -55,18 +60,15 @@ func TestReadResponse(t *testing.T) {
 		"a long status line":     strings.Repeat("x", mostHeader),
 		"too many":               strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", mostResponses+1),
 	} {
-		resp, err := readResponse(strings.NewReader(text))
+		status, _, _, err := wholeResponse(strings.NewReader(text))
 		if err == nil {
-			t.Errorf("%s: status %d, want an error", name, resp.StatusCode)
+			t.Errorf("%s: status %d, want an error", name, status)
 		} else if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: the error shows the response: %v", name, err)
 		}
 	}
-	resp, err := readResponse(strings.NewReader("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+	_, _, body, err := wholeResponse(strings.NewReader("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc"))
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a chunk cut short: body %q, error %v", body, err)
 	}
 }
@@ -82,11 +84,8 @@ func FuzzReadResponse(f *testing.F) {
 		f.Add([]byte(seed), uint16(503), "a, \"b\"", "3\r\nabc\r\n")
 	}
 	f.Fuzz(func(t *testing.T, text []byte, status uint16, value, body string) {
-		if resp, err := readResponse(bytes.NewReader(text)); err == nil {
-			read, _ := io.ReadAll(resp.Body)
-			if len(read) > len(text) || resp.StatusCode < 100 || resp.StatusCode > 599 {
-				t.Fatalf("%q is a response of status %d with %d bytes", text, resp.StatusCode, len(read))
-			}
+		if code, _, read, err := wholeResponse(bytes.NewReader(text)); err == nil && (len(read) > len(text) || code < 100 || code > 599) {
+			t.Fatalf("%q is a response of status %d with %d bytes", text, code, len(read))
 		}
 		w := httptest.NewRecorder()
 		w.Header().Set("X-A", value)
@@ -100,12 +99,8 @@ func FuzzReadResponse(f *testing.F) {
 		if want.StatusCode == http.StatusNoContent || want.StatusCode == http.StatusNotModified || strings.HasPrefix(body, "HTTP/") {
 			return // it has no body, or another response after it, as far as can be told
 		}
-		resp, err := readResponse(&written)
-		if err != nil {
-			t.Fatalf("status %d, value %q, body %q: %v", want.StatusCode, value, body, err)
-		}
-		read, err := io.ReadAll(resp.Body)
-		again := fmt.Sprint(resp.StatusCode, len(resp.Header["X-A"]), string(read), err)
+		code, header, read, err := wholeResponse(&written)
+		again := fmt.Sprint(code, len(header["X-A"]), read, err)
 		if once := fmt.Sprint(want.StatusCode, 1, body, error(nil)); again != once {
 			t.Fatalf("value %q: %q, want %q", value, again, once)
 		}
