@@ -94,10 +94,27 @@ func (m *memory) file(budget string) string {
 func (m *memory) of(name string) *remembered {
 	r := m.budgets[name]
 	if r == nil {
+		m.makeRoom()
 		r = m.load(name)
 		m.budgets[name] = r
 	}
 	return r
+}
+
+// maxRemembered is how many budgets a process remembers: those of a credential
+// "*" have no end. One that was let go is read from the directory again.
+const maxRemembered = 4096
+
+// makeRoom lets go of budgets whose file has all of them; m.mu is held.
+func (m *memory) makeRoom() {
+	for name, r := range m.budgets { // whichever comes first
+		if len(m.budgets) < maxRemembered {
+			return
+		}
+		if !r.dirty && r.timer == nil {
+			delete(m.budgets, name)
+		}
+	}
 }
 
 // load is what lies in the directory; nothing when that cannot be read.

@@ -1,0 +1,40 @@
+package outage
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Of the budgets of a credential "*" no end is kept in memory; what was let go is
+// remembered by its file.
+func TestMemoryIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		m := memory{dir: dir, budgets: map[string]*remembered{}, warn: func(_ string, err error) { t.Error(err) }}
+		const n = maxRemembered + 50
+		saw := func(i int) {
+			name := fmt.Sprint("shop/v", i)
+			at := time.Now().UnixMicro()
+			err := m.saw(budget.Batch{Budget: name, Items: []budget.Item{{ID: fmt.Sprint("id", i)}}},
+				budget.Decisions{Now: at, Items: []budget.Decision{{Result: budget.Granted, At: at}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range n {
+			saw(i)
+		}
+		for i := range n {
+			if len(m.budgets) > maxRemembered {
+				t.Fatalf("%d budgets are in memory, want %d at most", len(m.budgets), maxRemembered)
+			}
+			if got := m.newest(fmt.Sprint("shop/v", i)); got.ID != fmt.Sprint("id", i) {
+				t.Fatalf("of budget %d the newest charge is %q", i, got.ID)
+			}
+		}
+	})
+}
