@@ -63,7 +63,7 @@ func TestTheUpstreamIsExhausted(t *testing.T) {
 				}
 				status, err := w.options.Budgets["youtube/key1"].Status(t.Context())
 				lock, locked := status.LockOf("")
-				if err != nil || !locked || lock.Until.Sub(time.Now()) != test.lasts {
+				if err != nil || !locked || time.Until(lock.Until) != test.lasts {
 					t.Fatalf("lock %+v, %v; want it for %s", lock, err, test.lasts)
 				}
 				if p = w.once(); p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 0 {
