@@ -62,7 +62,7 @@ func TestWhatTheBaseSendsAgainIsCharged(t *testing.T) {
 	o := &observer{}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o})}
 	for range 4 { // the second is sent twice, the third too, …
-		get(t, client, url)
+		read(t, client, url)
 		want(t, b, 5*counted.Load(), counted.Load(), 0)
 	}
 	if n := counted.Load(); n != 7 {
@@ -82,7 +82,7 @@ func TestWhatTheBaseSendsAgainIsRefused(t *testing.T) {
 	b := open(t, budget.Spec{Limits: []budget.Limit{hourly(10)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
 	o := &observer{}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o})}
-	get(t, client, url)
+	read(t, client, url)
 	_, err := client.Get(url) //nolint:bodyclose // there is none
 	var refused *budget.RefusedError
 	if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) {
@@ -118,7 +118,7 @@ func TestATokenIsNoSecondSending(t *testing.T) {
 	})
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
-	get(t, client, server.URL)
-	get(t, client, server.URL)
+	read(t, client, server.URL)
+	read(t, client, server.URL)
 	want(t, b, 10, 2, 0)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strconv"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -103,10 +102,7 @@ func readCost(source *budget.Source, header http.Header, document []byte) (int64
 
 // isCached reports whether a response comes from a cache, on the way or in the base.
 func (a *attempt) isCached(resp *http.Response) bool {
-	if age, err := strconv.Atoi(resp.Header.Get("Age")); err == nil && age > 0 {
-		return true
-	}
-	return resp.Header.Get("X-From-Cache") != "" || a.traces.Load() && a.trace.silent()
+	return isStored(resp.Header) || a.traces.Load() && a.trace.silent()
 }
 
 // isPlain reports whether a body is as it is meant: what the caller has to decode is

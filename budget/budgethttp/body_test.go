@@ -161,7 +161,7 @@ func TestActualCostOfAnUnpackedBody(t *testing.T) {
 	})
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
-	if resp, _ := get(t, client, "http://upstream"); !resp.Uncompressed {
+	if resp, _ := get(t, client, "http://upstream"); !resp.Uncompressed { //nolint:bodyclose // get closes it
 		t.Errorf("%+v", resp)
 	}
 	want(t, b, 7, 1, 0)

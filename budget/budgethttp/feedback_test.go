@@ -158,7 +158,7 @@ func TestARefusalAcrossAResetLocksNothing(t *testing.T) {
 			Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{Name: "rule", Means: budget.Exhausted, Limit: "day"}}},
 		})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
-		resp, _ := get(t, client, "http://upstream")
+		resp, _ := get(t, client, "http://upstream") //nolint:bodyclose // get closes it
 		if told, ok := budgethttp.Told(resp); !ok || !told.Until.IsZero() || len(locks(t, b)) != 0 {
 			t.Errorf("%+v, locked %+v", told, locks(t, b))
 		}
@@ -188,14 +188,14 @@ func TestRefusalsDoNotExtendALock(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			resp, _ := get(t, client, "http://upstream/?late=1")
+			resp, _ := get(t, client, "http://upstream/?late=1") //nolint:bodyclose // get closes it
 			if told, ok := budgethttp.Told(resp); !ok || !told.Until.Equal(start.Add(5*time.Minute)) {
 				t.Errorf("told %+v", told)
 			}
 		}()
 		synctest.Wait()
 		close(release)
-		get(t, client, "http://upstream")
+		read(t, client, "http://upstream")
 		<-done
 		if stand := locks(t, b); len(stand) != 1 || !stand[0].Until.Equal(start.Add(5*time.Minute)) {
 			t.Errorf("%+v", stand)
@@ -243,7 +243,7 @@ func TestReports(t *testing.T) {
 						{Name: "body", Limit: "hourly", Remaining: &budget.Source{JSON: "quota.remaining", As: budget.AsNumber}},
 					}},
 				}, budgethttp.Options{Observer: o, Operation: c.operation}, c.said)
-				get(t, client, "http://upstream")
+				read(t, client, "http://upstream")
 				s, err := b.Status(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -285,9 +285,9 @@ func TestResponsesWithoutAConnectionAreCached(t *testing.T) {
 				return plain.RoundTrip(req)
 			})})}
 			if traced {
-				get(t, client, "http://upstream/")
+				read(t, client, "http://upstream/")
 			}
-			get(t, client, "http://upstream/cached")
+			read(t, client, "http://upstream/cached")
 			if locked := len(locks(t, b)) > 0; locked == traced {
 				t.Errorf("a base that has reported connections: %v; locked: %v", traced, locked)
 			}

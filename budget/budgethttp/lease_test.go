@@ -81,7 +81,7 @@ func TestTheLeaseBeginsAfterTheWait(t *testing.T) {
 		}
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Lease: time.Minute, Refused: budgethttp.Wait})}
 		start := time.Now()
-		get(t, client, "http://upstream")
+		read(t, client, "http://upstream")
 		if took := time.Since(start) - time.Hour - 30*time.Second; took < 0 || took > 20*time.Millisecond {
 			t.Errorf("it took %s more", took)
 		}

@@ -137,7 +137,7 @@ func TestRefusedWaits(t *testing.T) {
 		if _, err := late.Get("http://upstream"); !errors.Is(err, budget.ErrExhausted) || time.Since(start) != 0 { //nolint:bodyclose // there is none
 			t.Errorf("after %s: %v", time.Since(start), err)
 		}
-		get(t, client(budgethttp.Options{MaxWait: 2 * time.Minute}), "http://upstream")
+		read(t, client(budgethttp.Options{MaxWait: 2 * time.Minute}), "http://upstream")
 		if took := time.Since(start); took < time.Minute || took > time.Minute+10*time.Millisecond || served != 1 {
 			t.Errorf("after %s, %d were served", took, served)
 		}
@@ -158,7 +158,7 @@ func TestObserveModeRefusesNothing(t *testing.T) {
 			for _, operation := range []string{"read", "dear"} {
 				start := time.Now()
 				client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: operation, Refused: refused, Observer: o})}
-				if resp, _ := get(t, client, "http://upstream"); resp.StatusCode != 200 || time.Since(start) != 0 {
+				if resp, _ := get(t, client, "http://upstream"); resp.StatusCode != 200 || time.Since(start) != 0 { //nolint:bodyclose // get closes it
 					t.Errorf("%+v after %s", resp, time.Since(start))
 				}
 			}

@@ -113,9 +113,10 @@ func TestWhatIsReleased(t *testing.T) {
 				options.Base = c.wrap(base)
 			}
 			url := c.url
-			if url == "" {
+			switch url {
+			case "":
 				url = server.URL
-			} else if url == "https" {
+			case "https":
 				url = "https" + strings.TrimPrefix(server.URL, "http")
 			}
 			client := &http.Client{Transport: meter(t, b, options), Timeout: c.timeout}

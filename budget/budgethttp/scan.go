@@ -6,13 +6,9 @@ import (
 	"strings"
 )
 
-// mostDocument is the longest document that is looked at; longer ones are passed
-// over.
-const mostDocument = 1 << 20
-
 // scanner cuts a body into documents as it passes by: the whole body, or each event
 // of a text/event-stream, or each line of newline-delimited JSON. It keeps no more
-// than one document.
+// than one document, and passes over what is longer than maxBody.
 type scanner struct {
 	found func(document []byte)
 	lines bool // the body is a stream of lines
@@ -80,7 +76,7 @@ func (s *scanner) end() {
 
 // keep adds to the line.
 func (s *scanner) keep(p []byte) {
-	if s.tooLong || len(s.line)+len(p) > mostDocument {
+	if s.tooLong || len(s.line)+len(p) > maxBody {
 		s.tooLong, s.line = true, nil
 		return
 	}
@@ -106,7 +102,7 @@ func (s *scanner) endLine() {
 		return
 	}
 	data, isData := bytes.CutPrefix(line, []byte("data:"))
-	if s.skip = s.skip || tooLong || len(s.data)+len(data)+1 > mostDocument; s.skip {
+	if s.skip = s.skip || tooLong || len(s.data)+len(data)+1 > maxBody; s.skip {
 		s.data = nil
 		return
 	}

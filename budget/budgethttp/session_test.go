@@ -128,8 +128,8 @@ func TestASessionIsChargedOnceByAllProcesses(t *testing.T) {
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base})}
 			for range 4 {
 				all.Go(func() {
-					get(t, client, "http://upstream/upload?upload_id=one")
-					get(t, client, "http://upstream/upload?upload_id=two")
+					read(t, client, "http://upstream/upload?upload_id=one")
+					read(t, client, "http://upstream/upload?upload_id=two")
 				})
 			}
 		}
@@ -150,7 +150,7 @@ func TestASessionIsChargedOnceByAllProcesses(t *testing.T) {
 		if served != 65 {
 			t.Errorf("%d requests came through, want 65", served)
 		}
-		get(t, client, "http://upstream/?upload_id=one") // of an operation without sessions
+		read(t, client, "http://upstream/?upload_id=one") // of an operation without sessions
 		want(t, b, 101, 3, 0)
 	})
 }
