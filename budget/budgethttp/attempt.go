@@ -243,8 +243,10 @@ func (a *attempt) failed(err error) error {
 // givenUp reports whether an error says that nobody waited any longer, rather than
 // that the connection has died: what was sent may still be on its way.
 func (a *attempt) givenUp(err error) bool {
+	//lint:ignore SA1019 a client's Timeout closes it before the context's deadline
+	cancelled := a.request.Cancel //nolint:staticcheck // as above
 	select {
-	case <-a.request.Cancel: //nolint:staticcheck // a client's Timeout closes it before the context's deadline
+	case <-cancelled:
 		return true
 	default:
 	}
