@@ -94,8 +94,9 @@ func (b *body) document(text []byte) {
 	}
 	told := a.reader.judge(a.operation, b.seen.status, b.seen.header, text)
 	b.told.free = b.told.free || told.free
-	if b.told.refusal == nil && b.seen.done.refusal == nil {
-		b.told.refusal, b.told.reset = told.refusal, told.reset
+	// Of several documents' refusals the first in costs.toml holds.
+	if t, r := told.refusal, a.reader; t != nil && b.seen.done.refusal == nil && (b.told.refusal == nil || r.place(t) < r.place(b.told.refusal)) {
+		b.told.refusal, b.told.reset = t, told.reset
 	}
 	for _, one := range told.reports {
 		same := func(other reported) bool { return other.rule == one.rule }
