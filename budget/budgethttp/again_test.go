@@ -2,6 +2,7 @@ package budgethttp_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -30,6 +31,7 @@ func dying(t *testing.T) (address string, counted *atomic.Int64) {
 			if err != nil {
 				return
 			}
+			stop := context.AfterFunc(t.Context(), func() { _ = c.Close() })
 			in := bufio.NewReader(c)
 			for i := range 2 {
 				req, err := http.ReadRequest(in)
@@ -42,6 +44,7 @@ func dying(t *testing.T) (address string, counted *atomic.Int64) {
 					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 				}
 			}
+			stop()
 			_ = c.Close()
 		}
 	}()

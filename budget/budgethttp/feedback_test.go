@@ -213,7 +213,7 @@ func TestReports(t *testing.T) {
 		}
 		return header
 	}
-	cost := map[string]budget.Cost{"read": {Units: 5}, "ask": {Units: 50, Actual: []budget.Source{{JSON: "cost", As: budget.AsNumber}}}}
+	cost := map[string]budget.Cost{"read": {Units: 5}, "ask": {Units: 50, Actual: []budget.Source{{JSON: "cost", As: budget.AsNumber}, {Header: "X-Cost", As: budget.AsNumber}}}}
 	for name, c := range map[string]struct {
 		operation string
 		said      said
@@ -231,7 +231,8 @@ func TestReports(t *testing.T) {
 		"body":              {"read", said{200, nil, `{"quota":{"remaining":55}}`}, 55},
 		"body of a failure": {"read", said{400, nil, `{"quota":{"remaining":55}}`}, 55},
 		// The upstream counted 50 when it reported; ours still did too.
-		"before it is settled": {"ask", said{200, map[string]string{"X-Remaining": "50"}, `{"cost":10}`}, 90},
+		"before it is settled":           {"ask", said{200, map[string]string{"X-Remaining": "50"}, `{"cost":10}`}, 90},
+		"before it is settled by header": {"ask", said{200, map[string]string{"X-Remaining": "50", "X-Cost": "10"}, ""}, 90},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
