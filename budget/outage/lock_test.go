@@ -99,6 +99,7 @@ func TestLockWhileAway(t *testing.T) {
 	w.store.gone.Store(true)
 	w.charged(sibling, "first", budget.SourceAllowance) // it has read what there was
 	first := w.lock(b, "", "rule: 403")
+	w.locked(sibling, "list", "", "rule: 403")
 	if second := w.lock(sibling, "", "rule: 429"); !second.Stood || second.Why != "rule: 403" || second.Until.After(first.Until.Add(time.Second)) {
 		t.Fatalf("locked again: %+v, first %+v", second, first)
 	}

@@ -120,6 +120,14 @@ func TestKeysExpireTogether(t *testing.T) {
 		t.Fatalf("expiry %d past the hour, was %d", got, first)
 	}
 	expiries()
+	// A lock keeps them until its end.
+	const locked = 30 * 24 * time.Hour
+	if _, err := f.Lock(t.Context(), budget.LockRequest{Budget: name, Now: f.now, After: locked.Microseconds(), Most: locked.Microseconds()}); err != nil {
+		t.Fatal(err)
+	}
+	if left, kept := expiries(), locked+24*time.Hour+7*24*time.Hour; left > kept || left < kept-time.Minute {
+		t.Fatalf("keys expire in %s, want %s past the lock", left, kept)
+	}
 }
 
 // What left every window and the hour is removed, so that memory is bounded.
