@@ -40,15 +40,20 @@ func (a *attempt) answered(resp *http.Response) {
 		later = later && !all
 	}
 	seen.done = a.reader.judge(a.operation, seen.status, seen.header, text)
-	a.act(seen, seen.done)
 	cost, final := a.headerCost(seen.header)
 	waits := seen.visible && (!final || later && a.freeByBody)
+	var held held
 	switch {
 	case seen.done.free:
+		a.act(seen, seen.done)
 		a.release()
 		waits = false
-	case !waits:
-		a.settle(cost)
+	case waits:
+		now := seen.done
+		now.reports, held = a.hold(now.reports)
+		a.act(seen, now)
+	default:
+		a.conclude(cost, seen, seen.done)
 	}
 	switch {
 	case upgraded: // the connection is the caller's, and its context with it
@@ -58,7 +63,7 @@ func (a *attempt) answered(resp *http.Response) {
 		if resp.Body == nil {
 			resp.Body = http.NoBody
 		}
-		resp.Body = a.body(resp, seen, cost, waits, later)
+		resp.Body = a.body(resp, seen, held, cost, waits, later)
 	}
 }
 
@@ -149,7 +154,7 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // act does what a response asks for: what it reports is compared with our count,
-// which still has the request, and what it refuses is locked.
+// which has the request, and what it refuses is locked.
 func (a *attempt) act(seen answer, told told) {
 	if seen.cached {
 		return

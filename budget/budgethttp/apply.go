@@ -48,6 +48,13 @@ func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 		return fail(err)
 	}
 	var done Outcome
+	units := h.units(charged.Units)
+	higher := !h.told.free && units > charged.Units
+	if higher { // first: what the upstream says is used has it
+		if err := b.Settle(ctx, charged.ID, units); err != nil {
+			return fail(err)
+		}
+	}
 	x := actor{budget: b, operation: charged.Operation, charged: charged}
 	if !isStored(resp.Header) {
 		if done, err = x.act(ctx, resp.StatusCode, h.told); err != nil {
@@ -65,9 +72,11 @@ func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 		done.Units = charged.Units
 		return done, nil
 	}
-	done.Units = h.units(charged.Units)
-	if err := b.Settle(ctx, charged.ID, done.Units); err != nil {
-		return fail(err)
+	done.Units = units
+	if !higher {
+		if err := b.Settle(ctx, charged.ID, units); err != nil {
+			return fail(err)
+		}
 	}
 	return done, nil
 }

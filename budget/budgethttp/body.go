@@ -13,6 +13,7 @@ type body struct {
 	io.ReadCloser
 	attempt *attempt
 	seen    answer
+	held    held
 	waits   bool // the charge is finished with the body
 	later   bool // rules look at the body
 
@@ -24,8 +25,8 @@ type body struct {
 }
 
 // body wraps a response's body.
-func (a *attempt) body(resp *http.Response, seen answer, cost int64, waits, later bool) *body {
-	b := &body{ReadCloser: resp.Body, attempt: a, seen: seen, waits: waits, later: later, cost: cost}
+func (a *attempt) body(resp *http.Response, seen answer, held held, cost int64, waits, later bool) *body {
+	b := &body{ReadCloser: resp.Body, attempt: a, seen: seen, held: held, waits: waits, later: later, cost: cost}
 	if waits || later {
 		b.scan = newScanner(resp.Header.Get("Content-Type"), b.document)
 	}
@@ -68,14 +69,15 @@ func (b *body) finish() {
 		b.scan.end()
 	}
 	a := b.attempt
-	if b.later {
-		a.act(b.seen, b.told)
-	}
+	b.told.reports = append(b.held.release(), b.told.reports...)
 	switch {
 	case b.waits && b.told.free:
+		a.act(b.seen, b.told)
 		a.release()
 	case b.waits:
-		a.settle(b.cost)
+		a.conclude(b.cost, b.seen, b.told)
+	case b.later:
+		a.act(b.seen, b.told)
 	}
 	a.cancel(nil)
 }

@@ -1,0 +1,60 @@
+package budgethttp
+
+import (
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// held are reports on limits that count units, of a request whose cost is not known
+// yet: what the upstream says is used has that cost in it already.
+type held struct {
+	since   time.Time
+	reports []reported
+}
+
+// hold takes out of the reports those that wait for the request's cost.
+func (a *attempt) hold(reports []reported) (now []reported, h held) {
+	h.since = time.Now()
+	for _, one := range reports {
+		if a.countsUnits(one.rule.Limit) {
+			h.reports = append(h.reports, one)
+		} else {
+			now = append(now, one)
+		}
+	}
+	return now, h
+}
+
+// release hands them out. What comes back after a span does so counted from when
+// they came.
+func (h held) release() []reported {
+	for i := range h.reports {
+		if after := &h.reports[i].reset.After; *after > 0 {
+			*after = max(1, *after-time.Since(h.since))
+		}
+	}
+	return h.reports
+}
+
+func (a *attempt) countsUnits(limit string) bool {
+	for _, l := range a.spec.Limits {
+		if l.Name == limit {
+			return l.Counts != budget.CountCalls
+		}
+	}
+	return false
+}
+
+// conclude settles a request and acts on what it was told, in the order in which our
+// count has the greater of what was charged and what it cost: a difference either
+// way is no drift.
+func (a *attempt) conclude(cost int64, seen answer, told told) {
+	if cost > a.units() {
+		a.settle(cost)
+		a.act(seen, told)
+		return
+	}
+	a.act(seen, told)
+	a.settle(cost)
+}
