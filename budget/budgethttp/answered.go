@@ -85,11 +85,15 @@ func (a *attempt) headerCost(header http.Header) (cost int64, final bool) {
 	return cost, final
 }
 
-// documentCost is what a document of the body says that the request cost.
+// documentCost is what a document of the body says that the request cost, by the
+// places that stand before the first of which the header has a value.
 func (a *attempt) documentCost(header http.Header, document []byte) (int64, bool) {
 	for i := range a.cost.Actual {
 		source := &a.cost.Actual[i]
 		if source.JSON == "" {
+			if _, ok := readCost(source, header, nil); ok {
+				break
+			}
 			continue
 		}
 		if n, ok := readCost(source, header, document); ok {

@@ -253,6 +253,31 @@ func TestActualCostInTheHeader(t *testing.T) {
 	}
 }
 
+// The first place that tells counts, also where the body is waited for since it may
+// tell that the request was free.
+func TestActualCostInTheOrderOfItsPlaces(t *testing.T) {
+	header, body := budget.Source{Header: "X-Cost", As: budget.AsNumber}, budget.Source{JSON: "usage", As: budget.AsNumber}
+	free := budget.Feedback{Refusals: []budget.RefusalRule{{
+		Name: "free", Means: budget.Throttled, Free: true, Condition: budget.Condition{JSON: map[string][]string{"error": {"free"}}},
+	}}}
+	for _, c := range []struct {
+		places []budget.Source
+		units  int64
+	}{
+		{[]budget.Source{header, body}, 9},
+		{[]budget.Source{body, header}, 7},
+		{[]budget.Source{{JSON: "none", As: budget.AsNumber}, header, body}, 9},
+	} {
+		for _, feedback := range []budget.Feedback{{}, free} {
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 50, Actual: c.places}}, Feedback: feedback})
+			base := answers(200, map[string]string{"X-Cost": "9"}, strings.NewReader(`{"usage":7}`))
+			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
+			get(t, client, "http://upstream")
+			want(t, b, c.units, 1, 0)
+		}
+	}
+}
+
 // A response without a body has nothing to wait for.
 func TestResponsesWithoutBody(t *testing.T) {
 	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
