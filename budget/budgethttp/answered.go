@@ -24,6 +24,10 @@ type answer struct {
 // answered looks at a response whose header has come: acts on what it says,
 // finishes the request's charge or has its body do so.
 func (a *attempt) answered(resp *http.Response) {
+	if isMade(resp) {
+		a.refusedBelow()
+		return
+	}
 	upgraded := resp.StatusCode == http.StatusSwitchingProtocols
 	hasBody := resp.Body != nil && resp.Body != http.NoBody
 	seen := answer{status: resp.StatusCode, header: resp.Header}

@@ -223,7 +223,7 @@ func (a *attempt) failed(err error) error {
 	refused := a.wasRefused()
 	var over *leaseError
 	switch {
-	case !a.sent || a.trace.neverLeft():
+	case !a.sent || a.trace.neverLeft() || a.neverBegun(err):
 		a.release()
 	case refused == nil && (cause != nil || a.givenUp(err)):
 		a.leave()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -60,11 +59,12 @@ func (t *Transport) refuse(req *http.Request, err error) (*http.Response, error)
 			RefusedHeader:    {by},
 		},
 		ContentLength: int64(len(text)),
-		Body:          io.NopCloser(bytes.NewReader(text)),
-		Request:       req,
+		Body:          made{bytes.NewReader(text)},
+		// A request made from that of another response has its verdict.
+		Request: new(verdict).attach(nil, nil, req),
 	}
 	if req.Method == http.MethodHead {
-		resp.Body = http.NoBody
+		resp.Body = made{bytes.NewReader(nil)}
 	}
 	return resp, nil
 }
