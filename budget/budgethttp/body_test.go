@@ -272,7 +272,7 @@ func TestActualCostInTheOrderOfItsPlaces(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 50, Actual: c.places}}, Feedback: feedback})
 			base := answers(200, map[string]string{"X-Cost": "9"}, strings.NewReader(`{"usage":7}`))
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
-			get(t, client, "http://upstream")
+			get(t, client, "http://upstream") //nolint:bodyclose // it closes it
 			want(t, b, c.units, 1, 0)
 		}
 	}
