@@ -152,7 +152,7 @@ func (b *Budget) check(call Call) (units int64, err error) {
 	if err != nil {
 		return 0, b.refuse(call, 0, err, adviseCost(call.Operation))
 	}
-	if len(b.covering(call.Operation)) == 0 {
+	if !b.covers(call.Operation) {
 		return 0, b.refuse(call, units, ErrUnknownOperation, adviseLimit(call.Operation))
 	}
 	return units, nil
@@ -164,6 +164,16 @@ func adviseCost(operation string) error {
 
 func adviseLimit(operation string) error {
 	return fmt.Errorf("no limit covers %q: widen a limit's operations", operation)
+}
+
+// covers reports whether any limit covers an operation.
+func (b *Budget) covers(operation string) bool {
+	for i := range b.spec.Limits {
+		if b.spec.Limits[i].Covers(operation) {
+			return true
+		}
+	}
+	return false
 }
 
 // covering lists the limits that cover an operation, as they stand for it.

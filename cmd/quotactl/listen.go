@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -104,6 +105,19 @@ func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (called strin
 		}
 		return nil
 	}, nil
+}
+
+// garbage is how much a serving daemon lets pile up before it is collected, in
+// percent of what lives. That is a few MB, and requests by the thousands leave as
+// much behind many times a second: each collection saved is worth more than the
+// 20 MB.
+const garbage = 400
+
+// collectSeldom sets that, unless the environment's GOGC says otherwise.
+func (a *app) collectSeldom() {
+	if _, set := a.env("GOGC"); !set {
+		debug.SetGCPercent(garbage)
+	}
 }
 
 func (l *listener) handler() http.Handler {

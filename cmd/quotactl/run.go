@@ -127,6 +127,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	}
 	options.Observe = metered.metrics
 	if f.endpoint != nil {
+		a.collectSeldom()
 		serving := &listener{
 			metrics: metered.metrics, budgets: options.Budgets, drain: drain, timeout: timeout,
 			decisions: a.decisions(cfg, metered, options.Budgets, f.endpoint),
