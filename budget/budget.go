@@ -261,7 +261,9 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		refused.NotCharged = true
 		return Receipt{}, refused
 	case Late, Interrupted:
-		return Receipt{}, b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged"))
+		refused := b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged"))
+		refused.NotCharged = true
+		return Receipt{}, refused
 	}
 	return Receipt{}, fmt.Errorf("charge %s %s: the store answered result %d, which is unknown; are both of one version?", b.spec.Name, call.Operation, d.Result)
 }
