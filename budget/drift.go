@@ -61,15 +61,20 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	case r.Used != nil:
 		report.Used = *r.Used
 	default:
-		report.Used = l.Quota - *r.Remaining
+		report.Used = l.Quota - max(*r.Remaining, -l.Quota)
 	}
-	report.Used = min(max(report.Used, 0), MaxUnits)
+	report.Used = min(max(report.Used, 0), mostReported*l.Quota, MaxUnits)
 	report.Seen = r.Receipt.seen.of(l.Name)
 	switch {
 	case !r.Reset.At.IsZero():
-		report.Reset = r.Reset.At.UnixMicro()
+		report.Reset = resetOf(l.Window, r.Reset.At.UnixMicro())
 	case r.Reset.After > 0:
 		report.After = max(1, r.Reset.After.Microseconds())
+		if l.Window.Kind == CalendarKind {
+			if at := b.now().UnixMicro() + report.After; resetOf(l.Window, at) != at {
+				report.Reset, report.After = resetOf(l.Window, at), 0
+			}
+		}
 	}
 	caller := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
@@ -84,6 +89,24 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 		drift.Until = time.UnixMicro(done.Until).UTC()
 	}
 	return drift, nil
+}
+
+// mostReported is how many times a limit's quota an upstream is believed to have
+// counted: a bucket filled without bound would not drain in a lifetime.
+const mostReported = 2
+
+// resetOf is the reset that an upstream tells, in µs, by the limit's own calendar:
+// what lies less than ClockTolerance past one of its resets is that reset, told by a
+// clock that is behind. Else what was counted until then would count for all of the
+// period that follows.
+func resetOf(w Window, reset int64) int64 {
+	if w.Kind != CalendarKind {
+		return reset
+	}
+	if start, _ := w.Calendar.Period(reset); reset-start < ClockTolerance {
+		return start
+	}
+	return reset
 }
 
 // reported is the limit that a report is about.

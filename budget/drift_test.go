@@ -1,0 +1,82 @@
+package budget_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// driftWorld is a budget of one limit.
+func driftWorld(t *testing.T, l budget.Limit) *budget.Budget {
+	t.Helper()
+	l.Name, l.Quota, l.Limit, l.Counts = "all", 100, 100, budget.CountUnits
+	b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+		Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []budget.Limit{l},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Whatever an upstream says, a bucket drains in twice the time of its quota.
+func TestReportIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refill, err := budget.NewRefill(1, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := driftWorld(t, budget.Limit{Window: budget.BucketWindow(refill)})
+		for _, n := range []int64{-1 << 63, -1 << 50, -101} {
+			if _, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Remaining: &n}); err != nil {
+				t.Fatal(err)
+			}
+			n = -(n + 1)
+			if _, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Used: &n}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.Charge(context.Background(), budget.Call{Operation: "list"}); err == nil {
+			t.Fatal("charged, though the upstream says that nothing remains")
+		}
+		<-time.After(101 * time.Second)
+		if _, err := b.Charge(context.Background(), budget.Call{Operation: "list"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// An upstream whose clock is behind still tells of the day before when ours has
+// begun a new one: its reset says so.
+func TestReportOfTheDayBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		day, err := budget.NewCalendar(budget.Day, "UTC", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := driftWorld(t, budget.Limit{Window: budget.CalendarWindow(day)})
+		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+		report := func(reset budget.Until, want int64) {
+			t.Helper()
+			used := int64(95)
+			d, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Used: &used, Reset: reset})
+			if err != nil || d.Added != want {
+				t.Fatalf("reset %+v: %+v, %v; want %d added", reset, d, err, want)
+			}
+		}
+		<-time.After(time.Until(midnight.Add(time.Second)))
+		report(budget.Until{At: midnight.Add(3 * time.Second)}, 0)
+		report(budget.Until{After: 2 * time.Second}, 0)
+		<-time.After(time.Until(midnight.Add(24*time.Hour - time.Second)))
+		report(budget.Until{At: midnight.Add(24*time.Hour + 3*time.Second)}, 95)
+		<-time.After(time.Second)
+		if _, err := b.Charge(context.Background(), budget.Call{Operation: "list"}); err != nil {
+			t.Fatal(err)
+		}
+		report(budget.Until{At: midnight.Add(48 * time.Hour)}, 94)
+	})
+}
