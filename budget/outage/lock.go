@@ -8,14 +8,15 @@ import (
 
 // Lock implements budget.Store. While the store is out of reach the host's own
 // processes keep to the lock; nobody else hears of it, until the upstream refuses
-// again.
+// again. A lock by hand fails then: it is meant for everybody, and no upstream
+// tells it again.
 func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
 	var locked budget.Locked
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		locked, err = s.inner.Lock(ctx, r)
 		return err
 	})
-	if unreached(ctx, err) && s.o.Dir != "" {
+	if unreached(ctx, err) && s.o.Dir != "" && !r.Force {
 		return s.lockAlone(r)
 	}
 	if err == nil && locked.Until > locked.Now {
@@ -32,7 +33,7 @@ func (s *Store) lockAlone(r budget.LockRequest) (budget.Locked, error) {
 	}
 	until = min(until, r.Now+r.Most)
 	s.memory.refresh(r.Budget)
-	if left, t := s.memory.refusedFor(r.Budget, r.Limit); left > 0 && t.Locked && !r.Force {
+	if left, t := s.memory.refusedFor(r.Budget, r.Limit); left > 0 && t.Locked {
 		return budget.Locked{Now: r.Now, Until: r.Now + left, Why: t.Why, Stood: true}, nil
 	}
 	if until <= r.Now {
@@ -63,10 +64,17 @@ func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error
 	return stood, err
 }
 
-// Report implements budget.Store.
+// Report implements budget.Store. What the host has still to record, and what the
+// store has lost, comes before: it explains what the upstream counts.
 func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
 	var drifted budget.Drifted
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
+		if err = s.replay(ctx, r.Budget, r.Limits); err != nil {
+			return err
+		}
+		if err = s.recover(ctx, r.Budget, r.Now, r.Limits); err != nil {
+			return err
+		}
 		drifted, err = s.inner.Report(ctx, r)
 		return err
 	})

@@ -175,6 +175,9 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 				r.Newest = budget.Acknowledged{ID: item.ID, At: d.Items[i].At}
 				r.dirty = true
 			}
+			if item.Recorded || d.Items[i].Replayed { // no limit was asked, nor a lock
+				continue
+			}
 			for _, l := range batch.Limits {
 				if r.Told[l.Name].Until > 0 && l.Checks(item) && !l.Observe {
 					m.tell(r, l.Name, told{}, 0)

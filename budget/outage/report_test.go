@@ -1,0 +1,69 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func (f *flaky) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+	if err := f.ask(ctx); err != nil {
+		return budget.Drifted{}, err
+	}
+	return f.Store.Report(ctx, r)
+}
+
+// What the host spent while the store was away explains what the upstream counts,
+// also where a report is the first to come when the store is back.
+func TestReportAfterAnOutage(t *testing.T) {
+	w := newWorld(t)
+	b := w.host(t.TempDir())
+	w.store.gone.Store(true)
+	for i := range 15 {
+		w.charged(b, fmt.Sprint("id-", i), budget.SourceAllowance)
+	}
+	w.store.gone.Store(false)
+	used := int64(15)
+	for end := time.Now().Add(10 * time.Second); ; {
+		d, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "day", Used: &used})
+		if err == nil {
+			if d.Added != 0 {
+				t.Fatalf("%+v, want no drift: the host spent it", d)
+			}
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	if got := w.used(); got != 15 {
+		t.Fatalf("%d used, want 15", got)
+	}
+}
+
+// A lock by hand is for everybody: it fails where nobody hears of it.
+func TestLockByHandWhileAway(t *testing.T) {
+	w := newWorld(t)
+	b := w.host(t.TempDir())
+	w.store.gone.Store(true)
+	_, err := b.Lock(context.Background(), budget.LockOrder{Until: budget.Until{After: time.Hour}, ByHand: true})
+	if !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatalf("%v, want ErrUnavailable", err)
+	}
+	w.charged(b, "open", budget.SourceAllowance)
+}
+
+// The answer to an id that was charged before says nothing of locks.
+func TestReplayForgetsNoLock(t *testing.T) {
+	w := newWorld(t)
+	b := w.host(t.TempDir())
+	w.charged(b, "first", budget.SourceStore)
+	w.lock(b, "", "rule: 403")
+	w.charged(b, "first", budget.SourceStore)
+	w.store.gone.Store(true)
+	w.locked(b, "list", "", "rule: 403")
+}
