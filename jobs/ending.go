@@ -13,7 +13,8 @@ type ending struct {
 	outcome Outcome
 	reason  string
 	err     error // nil where the reason says all
-	again   bool  // it may go well when it is tried again
+	again   bool  // it may go well when it is tried again, after a wait
+	wait    time.Duration
 }
 
 // Error makes an ending an error on its way up.

@@ -117,7 +117,10 @@ func (f *fetching) page(ctx context.Context, token string) ([]byte, *ending) {
 		case end == nil:
 			return body, nil
 		case end.again && throttled < maxThrottled:
-			throttled++ // the lock that the answer made is met, and waited out, on the next round
+			throttled++
+			if end := f.wait(ctx, end.wait); end != nil { // in observe mode no lock would refuse the next
+				return nil, end
+			}
 			continue
 		case !errors.As(end.err, &refused):
 			return nil, end
@@ -129,19 +132,19 @@ func (f *fetching) page(ctx context.Context, token string) ([]byte, *ending) {
 		if !waits {
 			return nil, end
 		}
-		if end := f.wait(ctx, refused); end != nil {
+		if end := f.wait(ctx, refused.RetryAfter); end != nil {
 			return nil, end
 		}
 	}
 }
 
-// wait lets the wait for units pass; it ends early with the run, or with a
-// drain, since it stands at a page's boundary.
-func (f *fetching) wait(ctx context.Context, refused *budget.RefusedError) *ending {
+// wait lets the wait for units, or for the upstream, pass; it ends early with the
+// run, or with a drain, since it stands at a page's boundary.
+func (f *fetching) wait(ctx context.Context, d time.Duration) *ending {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(f.soft, func() { cancel(context.Cause(f.soft)) })()
-	return sleep(ctx, refused.RetryAfter)
+	return sleep(ctx, d)
 }
 
 // spending sums what the requests of a run were charged, and cost.

@@ -82,9 +82,10 @@ func (f *fetching) upstreamRefuses(page int, v budgethttp.Verdict, told string) 
 	if v.Means != budget.Exhausted && v.Means != budget.Throttled {
 		return nil
 	}
+	wait := time.Until(v.Until)
 	return &ending{
 		outcome: Exhausted, reason: ReasonUpstream, err: fmt.Errorf("%s (%s by rule %s)", told, v.Means, v.Rule),
-		again: !v.Until.IsZero() && time.Until(v.Until) <= f.job.MaxWait,
+		again: !v.Until.IsZero() && wait <= f.job.MaxWait, wait: wait,
 	}
 }
 

@@ -173,3 +173,29 @@ func (w *world) usedOf() int64 {
 	}
 	return status.Limits[0].Used
 }
+
+// In observe mode no lock refuses the next request: what the upstream asks for is
+// waited all the same.
+func TestThrottledWhereOnlyObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{Handler: answering(http.StatusTooManyRequests, "Retry-After: 20", "{}")}
+		w := newWorld(t, setup{job: oneRegion, upstream: upstream, more: `
+[upstream.youtube]
+mode = "observe"
+[upstream.youtube.refusal.rate]
+means = "throttled"
+status = 429
+reset = { header = "retry-after" }
+`})
+		p := w.once()
+		equal(t, "outcomes", outcomes(p), []string{"US exhausted upstream"})
+		for i, q := range upstream.requests {
+			if want := upstream.requests[0].at.Add(time.Duration(i) * 20 * time.Second); q.at.Before(want) {
+				t.Errorf("request %d at %s, want %s or later", i, q.at, want)
+			}
+		}
+		if n := upstream.count(); n != 1+maxThrottled {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
