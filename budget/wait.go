@@ -22,7 +22,8 @@ const waitLook = 10 * time.Second
 // served first in, first out: no call overtakes one that waits for a limit they
 // share, but one that waits for a limit of its own holds nobody else up. Wait
 // fails at once, with a [*RefusedError] that also is context.DeadlineExceeded,
-// when the context's deadline comes before the units can fit, and with the plain
+// when the context's deadline comes before the units can fit, whatever is open being
+// finished now ([Budget.Soonest]), and with the plain
 // refusal when no wait helps.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 	receipt, _, err := b.wait(ctx, call, 0)
@@ -72,19 +73,31 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 			return receipt, asked, err
 		}
 		jitter := rand.N(waitJitter) //nolint:gosec // spreading, not secrecy
-		if deadline, ok := ctx.Deadline(); ok && refused.RetryAfter > time.Until(deadline) {
+		soonest := b.Soonest(refused)
+		if deadline, ok := ctx.Deadline(); ok && soonest > time.Until(deadline) {
 			refused.Cause = errWaitTooLong
 			return Receipt{}, asked, refused
 		} else if ok {
-			jitter = min(jitter, time.Until(deadline)-refused.RetryAfter)
+			jitter = max(0, min(jitter, time.Until(deadline)-soonest))
 		}
-		b.waits.sleeps(place, refused)
+		b.waits.sleeps(place, refused, soonest)
 		if err := sleepUntil(ctx, min(refused.RetryAfter+jitter, waitLook), sooner, min(jitter, refused.RetryAfter)); err != nil {
 			refused.Cause = err
 			return Receipt{}, asked, refused
 		}
 		b.waits.wakes(place)
 	}
+}
+
+// Soonest is the least wait after which a refused call may fit: RetryAfter, or less
+// where that is the end of a lease, since what is open may be finished before.
+func (b *Budget) Soonest(refused *RefusedError) time.Duration {
+	l, known := b.limitNamed(refused.Limit)
+	if !known || l.Window.Kind == Bucket || refused.RetryAt.IsZero() || errors.Is(refused, ErrLocked) {
+		return refused.RetryAfter
+	}
+	now := refused.RetryAt.Add(-refused.RetryAfter).UnixMicro()
+	return min(refused.RetryAfter, time.Duration(l.Window.Returns(now)-now)*time.Microsecond)
 }
 
 // sleepUntil sleeps for d, or until a little after sooner is closed. The error is

@@ -27,6 +27,7 @@ type sleep struct {
 	refused *RefusedError
 	limit   string // that binds; empty: the whole budget, which is locked
 	until   time.Time
+	soonest time.Time // that they may fit, where leases end early
 }
 
 func newWaitQueue() *waitQueue {
@@ -72,10 +73,11 @@ func (q *waitQueue) leave(p *place) {
 }
 
 // sleeps notes that p's call was refused and what it now sleeps for.
-func (q *waitQueue) sleeps(p *place, refused *RefusedError) {
+func (q *waitQueue) sleeps(p *place, refused *RefusedError, soonest time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p.sleep = &sleep{refused: refused, limit: refused.Limit, until: time.Now().Add(refused.RetryAfter)}
+	now := time.Now()
+	p.sleep = &sleep{refused: refused, limit: refused.Limit, until: now.Add(refused.RetryAfter), soonest: now.Add(soonest)}
 	q.changed()
 }
 
@@ -99,7 +101,7 @@ func (q *waitQueue) turn(ctx context.Context, p *place) (*sleep, error) {
 		if !blocked {
 			return nil, nil
 		}
-		if deadline, ok := ctx.Deadline(); ok && ahead != nil && ahead.until.After(deadline) {
+		if deadline, ok := ctx.Deadline(); ok && ahead != nil && ahead.soonest.After(deadline) {
 			return ahead, errWaitTooLong
 		}
 		select {

@@ -290,3 +290,43 @@ func TestWaitersWakeWhenReservationsFinishEarly(t *testing.T) {
 		}
 	})
 }
+
+// A wait is not given up because of leases that may end before the deadline.
+func TestWaitForWhatIsOpen(t *testing.T) {
+	for _, l := range []budget.Limit{{Window: budget.ConcurrentWindow()}, {Window: budget.RollingWindow(time.Second)}} {
+		synctest.Test(t, func(t *testing.T) {
+			l.Name, l.Limit, l.Counts = "few", 1, budget.CountCalls
+			b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+				Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []budget.Limit{l},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			open, err := b.Reserve(ctx, budget.Call{Operation: "list"}, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results := make(chan error)
+			for range 2 {
+				go func() {
+					r, err := b.WaitReserve(ctx, budget.Call{Operation: "list"}, time.Hour)
+					if err == nil {
+						err = r.Settle(ctx, 1)
+					}
+					results <- err
+				}()
+			}
+			<-time.After(time.Second)
+			if err := open.Settle(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := <-results; err != nil {
+					t.Errorf("%s: %v", l.Window.Kind, err)
+				}
+			}
+		})
+	}
+}

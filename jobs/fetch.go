@@ -107,6 +107,7 @@ const maxThrottled = 3
 // waited out, within the run's timeout, whether our own limits say it or the
 // upstream does.
 func (f *fetching) page(ctx context.Context, token string) ([]byte, *ending) {
+	var open time.Time // until when requests under way are waited for
 	for throttled := 0; ; {
 		if f.soft.Err() != nil {
 			return nil, cut(f.soft)
@@ -125,17 +126,36 @@ func (f *fetching) page(ctx context.Context, token string) ([]byte, *ending) {
 		case !errors.As(end.err, &refused):
 			return nil, end
 		}
-		waits := end.outcome == Exhausted && refused.RetryAfter > 0 && refused.RetryAfter <= f.job.MaxWait
+		if open.IsZero() {
+			open = time.Now().Add(f.job.MaxWait)
+		}
+		wait, waits := f.waitFor(refused, open)
+		waits = waits && end.outcome == Exhausted
 		if end.outcome == Exhausted {
 			f.logRefusal(f.log, refused, waits)
 		}
 		if !waits {
 			return nil, end
 		}
-		if end := f.wait(ctx, refused.RetryAfter); end != nil {
+		if end := f.wait(ctx, wait); end != nil {
 			return nil, end
 		}
 	}
+}
+
+// leastLook is how often it is looked at least whether a request under way has
+// ended, by whose lease a refusal goes.
+const leastLook = 100 * time.Millisecond
+
+// waitFor is how long to wait before what was refused is asked for again, and
+// whether that is worth while: RetryAfter, at most the job's MaxWait; or less, at
+// most until latest, where requests under way may end before their leases.
+func (p *pass) waitFor(refused *budget.RefusedError, latest time.Time) (time.Duration, bool) {
+	if refused.RetryAfter <= p.job.MaxWait {
+		return refused.RetryAfter, refused.RetryAfter > 0
+	}
+	soonest := max(p.budget.Soonest(refused), leastLook)
+	return soonest, soonest < refused.RetryAfter && !time.Now().Add(soonest).After(latest)
 }
 
 // wait lets the wait for units, or for the upstream, pass; it ends early with the

@@ -117,12 +117,13 @@ func (p *pass) look(region string, over *spent) *ending {
 		if end.outcome != Exhausted || !errors.As(err, &refused) {
 			return end
 		}
-		waits := refused.RetryAfter > 0 && !time.Now().Add(refused.RetryAfter).After(latest)
+		wait, waits := p.waitFor(refused, latest)
+		waits = waits && !time.Now().Add(wait).After(latest)
 		p.logRefusal(p.log.With("region", region, "run", p.job.runLabel(p.tick, region)), refused, waits)
 		if !waits {
 			return end
 		}
-		if end := p.waitUnless(over, refused.RetryAfter); end != nil {
+		if end := p.waitUnless(over, wait); end != nil {
 			return end
 		}
 	}

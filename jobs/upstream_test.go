@@ -199,3 +199,24 @@ reset = { header = "retry-after" }
 		}
 	})
 }
+
+// What requests under way hold comes back when they end, not with their leases: a
+// region that is refused because of them is no end of the pass.
+func TestRequestsUnderWayAreWaitedFor(t *testing.T) {
+	for _, limit := range []string{"limit = 2\nwindow = \"1s\"", "limit = 2\nconcurrent = true"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, setup{
+				job: "parallel = 8", more: "[upstream.youtube.limit.few]\n" + limit,
+				upstream: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+					after(200 * time.Millisecond)
+					_, _ = rw.Write([]byte("{}"))
+				}),
+			})
+			for _, run := range w.once().Runs {
+				if run.Outcome != Succeeded {
+					t.Errorf("%s: %+v", limit, run)
+				}
+			}
+		})
+	}
+}
