@@ -67,12 +67,13 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	report.Seen = r.Receipt.seen.of(l.Name)
 	switch {
 	case !r.Reset.At.IsZero():
-		report.Reset = resetOf(l.Window, r.Reset.At.UnixMicro())
+		report.Reset = resetOf(l.Window, r.Reset.At.UnixMicro(), b.now().UnixMicro())
 	case r.Reset.After > 0:
 		report.After = max(1, r.Reset.After.Microseconds())
 		if l.Window.Kind == CalendarKind {
-			if at := b.now().UnixMicro() + report.After; resetOf(l.Window, at) != at {
-				report.Reset, report.After = resetOf(l.Window, at), 0
+			now := b.now().UnixMicro()
+			if reset := resetOf(l.Window, now+report.After, now); reset != now+report.After {
+				report.Reset, report.After = reset, 0
 			}
 		}
 	}
@@ -99,8 +100,8 @@ const mostReported = 2
 // what lies less than ClockTolerance past one of its resets is that reset, told by a
 // clock that is behind. Else what was counted until then would count for all of the
 // period that follows.
-func resetOf(w Window, reset int64) int64 {
-	if w.Kind != CalendarKind {
+func resetOf(w Window, reset, now int64) int64 {
+	if w.Kind != CalendarKind || reset < now-MaxLock || reset > now+MaxLock { // which is no calendar's
 		return reset
 	}
 	if start, _ := w.Calendar.Period(reset); reset-start < ClockTolerance {

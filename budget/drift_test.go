@@ -71,8 +71,10 @@ func TestReportOfTheDayBefore(t *testing.T) {
 		<-time.After(time.Until(midnight.Add(time.Second)))
 		report(budget.Until{At: midnight.Add(3 * time.Second)}, 0)
 		report(budget.Until{After: 2 * time.Second}, 0)
+		report(budget.Until{At: time.UnixMicro(-1 << 63)}, 0)
+		report(budget.Until{At: time.UnixMicro(1<<63 - 1)}, 95)
 		<-time.After(time.Until(midnight.Add(24*time.Hour - time.Second)))
-		report(budget.Until{At: midnight.Add(24*time.Hour + 3*time.Second)}, 95)
+		report(budget.Until{At: midnight.Add(24*time.Hour + 3*time.Second)}, 0)
 		<-time.After(time.Second)
 		if _, err := b.Charge(context.Background(), budget.Call{Operation: "list"}); err != nil {
 			t.Fatal(err)
