@@ -61,9 +61,9 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	case r.Used != nil:
 		report.Used = *r.Used
 	default:
-		report.Used = l.Quota - max(*r.Remaining, -l.Quota)
+		report.Used = l.Quota - max(*r.Remaining, -MaxUnits)
 	}
-	report.Used = min(max(report.Used, 0), mostReported*l.Quota, MaxUnits)
+	report.Used = min(max(report.Used, 0), mostReported(l))
 	report.Seen = r.Receipt.seen.of(l.Name)
 	switch {
 	case !r.Reset.At.IsZero():
@@ -92,9 +92,16 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	return drift, nil
 }
 
-// mostReported is how many times a limit's quota an upstream is believed to have
-// counted: a bucket filled without bound would not drain in a lifetime.
-const mostReported = 2
+// mostReported is the most that an upstream is believed to have counted: a bucket
+// filled without bound would not drain in a lifetime, and sums must not pass MaxUnits,
+// which would refuse what other limits of the same window cover.
+func mostReported(l Limit) int64 {
+	times := int64(1000)
+	if l.Window.Kind == Bucket {
+		times = 2
+	}
+	return min(l.Quota, MaxUnits/times) * times
+}
 
 // resetOf is the reset that an upstream tells, in µs, by the limit's own calendar:
 // what lies less than ClockTolerance past one of its resets is that reset, told by a
