@@ -1,4 +1,5 @@
-# make test     everything with the race detector, and the long random walks
+# make test     everything with the race detector, and the long random walks; the
+#               clients in testdata/clients are a module of their own
 # make lint     gofmt, go vet, staticcheck, the layers
 # make mutants  each known mutant must fail a test
 # make soak     ten million charges on each store, counted by the test itself;
@@ -22,19 +23,23 @@ TOOLS := -modfile=.ci/tools/go.mod
 test: needs
 	QUOTACTL_WALK_STEPS=3000 $(GO) test -race -timeout 15m ./...
 	$(GO) test -run Walk -timeout 15m ./budget/...
+	cd testdata/clients && $(GO) test -race -timeout 10m ./...
 
 # The race detector needs a C compiler, the Redis tests a redis-server. Both are
 # installed when that may be done; else it is said how.
 needs:
 	@.ci/needs
 
-lint:
+# The clients' module is vetted as it is tested, so that their large packages are
+# compiled once; its go.sum is held to what was downloaded.
+lint: needs
 	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck ./...
 	$(GO) tool $(TOOLS) golangci-lint run ./...
+	cd testdata/clients && $(GO) mod verify && $(GO) vet -race ./...
 
 bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' -benchtime 20x ./budget/redisstore

@@ -1,0 +1,82 @@
+package slack_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slack-go/slack"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/testdata/clients/upstream"
+)
+
+// token is the secret.
+const token = "xoxb-secret"
+
+// metered is the client beside its budget and its server.
+type metered struct {
+	*slack.Client
+	http   *http.Client // what it is made of
+	budget *budget.Budget
+	server *server
+	seen   upstream.Observer
+}
+
+func newMetered(t *testing.T, network upstream.Network, o budgethttp.Options, menu menu, faults *upstream.Faults) *metered {
+	t.Helper()
+	m := &metered{budget: upstream.Budget(t, "slack", "slack/T0123ABC"), server: newServer(t, menu, faults)}
+	o.Base, o.Observer = upstream.Serve(t, network, m.server, faults), &m.seen
+	transport, err := budgethttp.New(m.budget, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.http = &http.Client{Transport: transport}
+	m.Client = slack.New(token, slack.OptionHTTPClient(m.http))
+	return m
+}
+
+func (m *metered) post(ctx context.Context) error {
+	_, _, err := m.PostMessageContext(ctx, "C1", slack.MsgOptionText("Hello there", false))
+	return err
+}
+
+func (m *metered) user(ctx context.Context) error {
+	_, err := m.GetUserInfoContext(ctx, "U1")
+	return err
+}
+
+// list reads all pages, and is how many came.
+func (m *metered) list(ctx context.Context) (came int, err error) {
+	asked := &slack.GetConversationsParameters{Limit: 1}
+	for {
+		_, next, err := m.GetConversationsContext(ctx, asked)
+		if err != nil {
+			return came, err
+		}
+		came++
+		if next == "" {
+			return came, nil
+		}
+		asked.Cursor = next
+	}
+}
+
+// refusedHere fails unless the budget refused with ErrLocked, through the client's
+// own errors, and the error shows no secret.
+func refusedHere(t *testing.T, err error, limit string, until time.Time) {
+	t.Helper()
+	var refused *budget.RefusedError
+	var by *url.Error
+	switch {
+	case !errors.Is(err, budget.ErrLocked) || !errors.As(err, &refused) || !errors.As(err, &by):
+		t.Errorf("the error is %v", err)
+	case refused.Limit != limit || !refused.RetryAt.Equal(until) || strings.Contains(err.Error(), token):
+		t.Errorf("the error is %v, of %q until %s", err, refused.Limit, refused.RetryAt)
+	}
+}

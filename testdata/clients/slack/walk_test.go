@@ -1,0 +1,112 @@
+package slack_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/slack-go/slack"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/testdata/clients/upstream"
+)
+
+// What goroutines do at random is charged as the server counts it, to the unit,
+// with refusals, 503s and lost connections thrown in.
+func TestChargesAreWhatTheServerCounts(t *testing.T) {
+	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
+		for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429} {
+			t.Run(string(network)+", "+name, func(t *testing.T) {
+				m := newMetered(t, network, budgethttp.Options{Refused: refused}, menu{limited: 10, unavailable: 8, drop: 8}, upstream.NewFaults(t, rand.Uint64()))
+				m.walk(t, 25)
+				upstream.SameAs(t, m.budget, &m.server.Tally)
+				m.seen.Finished(t)
+			})
+		}
+	}
+}
+
+// In fake time the walk goes past what a minute has, and whether the client's 429s
+// or the transport waits, no method is called more often than its tier allows.
+func TestTheTiersAreNeverPassed(t *testing.T) {
+	for name, refused := range map[string]budgethttp.Refused{"answer 429": budgethttp.Answer429, "wait": budgethttp.Wait} {
+		t.Run(name, func(t *testing.T) {
+			seed := rand.Uint64()
+			synctest.Test(t, func(t *testing.T) {
+				m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: refused}, menu{limited: 40, unavailable: 8, drop: 8}, upstream.NewFaults(t, seed))
+				m.Client = slack.New(token, slack.OptionHTTPClient(m.http), slack.OptionRetry(3))
+				if refusals := m.walk(t, 80); refusals != 0 && refused == budgethttp.Wait {
+					t.Errorf("%d refusals of those who wait", refusals)
+				}
+				m.seen.Finished(t)
+				for operation, row := range m.server.Rows() {
+					if got := m.seen.Settles.Of(operation).Units; got != row.Units {
+						t.Errorf("%s: settled %d, and the server counted %d", operation, got, row.Units)
+					}
+				}
+				if m.server.over != 0 || m.server.most < 19 {
+					t.Errorf("%d requests came above a tier; the most in a minute was %d", m.server.over, m.server.most)
+				}
+			})
+		})
+	}
+}
+
+// walk has four goroutines do so many things each at random, and is how often the
+// budget refused. What is locked is opened, as by hand, so that it goes on.
+func (m *metered) walk(t *testing.T, steps int) (refusals int) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for range 4 {
+		random := rand.New(rand.NewPCG(uint64(m.server.faults.IntN(1<<30)), 1))
+		all.Go(func() {
+			for range steps {
+				if !isRefusal(t, m.step(t.Context(), random)) {
+					continue
+				}
+				upstream.Unlock(t, m.budget)
+				mu.Lock()
+				refusals++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return refusals
+}
+
+func (m *metered) step(ctx context.Context, random *rand.Rand) error {
+	switch random.IntN(4) {
+	case 0:
+		_, err := m.list(ctx)
+		return err
+	case 1:
+		return m.user(ctx)
+	default:
+		return m.post(ctx)
+	}
+}
+
+// isRefusal reports whether the budget refused with its error. All else is a fault
+// of the server's, or a 429, of which this client does not tell whose it is.
+func isRefusal(t *testing.T, err error) bool {
+	var refused *budget.RefusedError
+	var limited *slack.RateLimitedError
+	var failed slack.StatusCodeError
+	var lost *url.Error
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &refused), errors.As(err, &limited):
+		return true
+	case errors.As(err, &failed) && failed.Code == 503, errors.As(err, &lost):
+		return false
+	}
+	t.Errorf("%T %v", err, err)
+	return false
+}

@@ -1,0 +1,45 @@
+package upstream
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+)
+
+// Faults are thrown in at random, with a seed that the test prints. A nil one
+// throws none. It is safe for concurrent use.
+type Faults struct {
+	mu     sync.Mutex // guards all below
+	random *rand.Rand
+}
+
+// NewFaults makes those of a test.
+func NewFaults(t testing.TB, seed uint64) *Faults {
+	t.Helper()
+	t.Logf("seed %d", seed)
+	return &Faults{random: rand.New(rand.NewPCG(seed, 6))}
+}
+
+// OneIn is true once in n times; never for 0.
+func (f *Faults) OneIn(n int) bool {
+	if f == nil || n == 0 {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.random.IntN(n) == 0
+}
+
+// IntN is a number below n, 0 without faults.
+func (f *Faults) IntN(n int) int {
+	if f == nil {
+		return 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.random.IntN(n)
+}
+
+// Drop ends the connection in the place of an answer.
+func Drop() { panic(http.ErrAbortHandler) }
