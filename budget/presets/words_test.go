@@ -48,8 +48,8 @@ func TestResponsesToldInWords(t *testing.T) {
 			answered{preset: "github", budget: github, method: "POST", url: graphql, want: budgethttp.Verdict{Rule: "graphql", Means: budget.Exhausted, Limit: "graphql"}, until: resetAt, settled: 1, drift: map[string]int64{"graphql": 4999}, passes: "rest.read"},
 			"200 OK\nx-ratelimit-remaining: 0\nx-ratelimit-resource: graphql" + reset + "\n" + `{"errors": [{"message": "API rate limit exceeded"}]}`,
 		},
-		"github graphql, the last that goes through": {
-			answered{preset: "github", budget: github, method: "POST", url: graphql, settled: 51, drift: map[string]int64{"graphql": 4999}, returns: resetAt},
+		"github graphql, the last that goes through": { // its own 51 are of the 5000
+			answered{preset: "github", budget: github, method: "POST", url: graphql, settled: 51, drift: map[string]int64{"graphql": 4949}, returns: resetAt},
 			"200 OK\nx-ratelimit-remaining: 0\nx-ratelimit-resource: graphql" + reset + "\n" + `{"data": {"rateLimit": {"cost": 51}}}`,
 		},
 		"github graphql, secondary": {
