@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,8 @@ type listener struct {
 	drain     <-chan struct{}
 	timeout   time.Duration // the store's
 	decisions *serve.Server
+	// connections is how many may be open at once; 0: mostConnections.
+	connections int
 }
 
 // The bounds of what a connection may send and take.
@@ -78,6 +81,7 @@ func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (called strin
 	if called, err = e.called(socket); err != nil {
 		return "", nil, errors.Join(err, socket.Close())
 	}
+	socket = boundConnections(socket, cmp.Or(l.connections, mostConnections))
 	log := a.logger()
 	log.Info("listening: decisions, metrics and health", "address", called, "token", e.token != "")
 	server := &http.Server{
