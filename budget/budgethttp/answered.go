@@ -1,16 +1,12 @@
 package budgethttp
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"net/http"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
-
-// mostAhead is how much of a body is read before the caller gets the response.
-const mostAhead = 64 << 10
 
 // answer is a response as it is looked at.
 type answer struct {
@@ -39,9 +35,9 @@ func (a *attempt) answered(resp *http.Response) {
 	later = later && seen.visible
 	var text []byte
 	if ahead && seen.visible {
-		var all bool
-		text, all = peek(resp)
-		later = later && !all
+		var ended bool
+		resp.Body, text, ended = readAhead(resp.Body, a.waitAhead(), a.ctx.Done())
+		later = (later || len(text) < mostAhead) && !ended // what came too late is looked at with the rest
 	}
 	seen.done = a.reader.judge(a.operation, seen.status, seen.header, text)
 	cost, final := a.headerCost(seen.header)
@@ -69,6 +65,14 @@ func (a *attempt) answered(resp *http.Response) {
 		}
 		resp.Body = a.body(resp, seen, held, cost, waits, later)
 	}
+}
+
+// waitAhead is for how long a body may be read ahead: the lease bounds that, too.
+func (a *attempt) waitAhead() time.Duration {
+	if a.ends.IsZero() {
+		return longestAhead
+	}
+	return min(longestAhead, time.Until(a.ends))
 }
 
 // headerCost is what the request cost as far as the header tells, and whether
@@ -135,31 +139,6 @@ func (a *attempt) rememberSession(resp *http.Response) {
 		a.sessions.remember(newSession(a.budget.Name(), a.cost.Once, value))
 	}
 }
-
-// peek reads the beginning of a body and puts it back, with the error that ended it;
-// all when that is the whole body.
-func peek(resp *http.Response) (text []byte, all bool) {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, mostAhead))
-	var rest io.Reader
-	switch {
-	case err != nil:
-		rest = failing{err}
-	case len(text) == mostAhead:
-		rest = resp.Body
-	default:
-		rest = failing{io.EOF}
-	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(text), rest), resp.Body}
-	return text, err == nil && len(text) < mostAhead
-}
-
-// failing is the end of a body that was read already.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // act does what a response asks for: what it reports is compared with our count,
 // which has the request, and what it refuses is locked.

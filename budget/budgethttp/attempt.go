@@ -27,6 +27,7 @@ type attempt struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer // cancels it before the lease ends; nil: the deadline does
+	ends    time.Time   // when that is; zero without
 	trace   trace
 	sent    bool // the base was called
 	verdict verdict
@@ -89,8 +90,8 @@ func (t *Transport) begin(req *http.Request) (*attempt, error) {
 	}
 	a.took(r)
 	if !bounded {
-		left := time.Until(r.Asked.Add(t.options.Lease))
-		a.timer = time.AfterFunc(left, func() { a.cancel(a.leaseOver()) })
+		a.ends = r.Asked.Add(t.options.Lease)
+		a.timer = time.AfterFunc(time.Until(a.ends), func() { a.cancel(a.leaseOver()) })
 	}
 	return a, nil
 }
