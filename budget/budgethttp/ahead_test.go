@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,4 +118,49 @@ func TestSlowBodiesGivenUp(t *testing.T) {
 		_ = resp.Body.Close()
 		want(t, b, 10, 2, 0)
 	})
+}
+
+// What is too long to be read ahead is judged when the caller has read it.
+func TestLongBodiesOfRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		padding int
+		free    bool
+		before  bool // it is known before the body is read
+		locked  bool
+	}{
+		"short":        {1 << 10, false, true, true},
+		"long":         {100 << 10, false, false, true},
+		"long, free":   {100 << 10, true, false, true},
+		"far too long": {2 << 20, false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			feedback := budget.Feedback{Refusals: slices.Clone(tooFast.Refusals)}
+			feedback.Refusals[0].Free = c.free
+			body := `{"padding": "` + strings.Repeat("x", c.padding) + `", "error": "fast"}`
+			o := &observer{}
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}, Feedback: feedback})
+			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(403, nil, strings.NewReader(body)), Operation: "read", Observer: o})}
+			resp, err := client.Get("http://upstream")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, told := budgethttp.Told(resp); told != c.before {
+				t.Errorf("before the body: told %v", told)
+			}
+			text, err := io.ReadAll(resp.Body)
+			if string(text) != body || err != nil {
+				t.Errorf("the caller got %d bytes of %d, %v", len(text), len(body), err)
+			}
+			_ = resp.Body.Close()
+			if locked := len(locks(t, b)) > 0; locked != c.locked {
+				t.Errorf("locked: %v", locked)
+			}
+			if c.free {
+				want(t, b, 0, 0, 0)
+			} else {
+				want(t, b, 5, 1, 0)
+			}
+			o.check(t)
+		})
+	}
 }

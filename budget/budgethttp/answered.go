@@ -37,7 +37,7 @@ func (a *attempt) answered(resp *http.Response) {
 	if ahead && seen.visible {
 		var ended bool
 		resp.Body, text, ended = readAhead(resp.Body, a.waitAhead(), a.ctx.Done())
-		later = (later || len(text) < mostAhead) && !ended // what came too late is looked at with the rest
+		later = !ended // what came too late, or was too long, is looked at with the rest
 	}
 	seen.done = a.reader.judge(a.operation, seen.status, seen.header, text)
 	cost, final := a.headerCost(seen.header)
