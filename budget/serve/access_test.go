@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/serve"
@@ -64,4 +65,34 @@ func TestWebPages(t *testing.T) {
 	r.Host = "quota.example"
 	r.Header.Set("Authorization", "Bearer "+token)
 	w.do(r).is(200)
+}
+
+// What stands beside the decisions is guarded as they are.
+func TestGuard(t *testing.T) {
+	s := serve.New(serve.Options{Token: token, Loopback: true})
+	guarded := s.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for _, c := range []struct {
+		host, origin, token string
+		status              int
+	}{
+		{"localhost:9090", "", token, http.StatusNoContent},
+		{"localhost:9090", "", "", http.StatusUnauthorized},
+		{"localhost:9090", "", token + "x", http.StatusUnauthorized},
+		{"evil.example", "", token, http.StatusForbidden},
+		{"localhost:9090", "https://evil.example", token, http.StatusForbidden},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		r.Host = c.host
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, r)
+		if w.Code != c.status {
+			t.Errorf("%+v: %d", c, w.Code)
+		}
+	}
 }

@@ -113,11 +113,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.underWay.giveBack()
-	if reason, detail := s.access.refuses(r); reason != "" {
-		if reason == "no_token" {
-			w.Header()["Www-Authenticate"] = []string{`Bearer realm="quotactl"`}
-		}
-		refuse(w, problem{reason: reason, detail: detail})
+	if s.keepsOut(w, r) {
 		return
 	}
 	fields := 0
@@ -138,6 +134,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		to.serve(s, w, r)
 	}
+}
+
+// Guard serves what stands beside the decisions to those who may ask for them:
+// with the token where there is one, and not to web pages.
+func (s *Server) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.keepsOut(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// keepsOut refuses who may not ask. True: the answer was given.
+func (s *Server) keepsOut(w http.ResponseWriter, r *http.Request) bool {
+	reason, detail := s.access.refuses(r)
+	if reason == "" {
+		return false
+	}
+	if reason == "no_token" {
+		w.Header()["Www-Authenticate"] = []string{`Bearer realm="quotactl"`}
+	}
+	refuse(w, problem{reason: reason, detail: detail})
+	return true
 }
 
 // jsonMedia is the media type of an answer.

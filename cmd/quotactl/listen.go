@@ -124,11 +124,12 @@ func (a *app) collectSeldom() {
 	}
 }
 
+// handler guards all that tells of budgets or asks the store; /healthz does neither.
 func (l *listener) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.Handle("GET /metrics", l.decisions.Guard(promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tell(w, l.unhealthy()) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { tell(w, l.unready(r.Context())) })
+	mux.Handle("GET /readyz", l.decisions.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tell(w, l.unready(r.Context())) })))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v1/") { // thousands a second, by whole paths
 			l.decisions.ServeHTTP(w, r)

@@ -23,8 +23,8 @@ type listenFlags struct {
 
 func (f *listenFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.at, "listen", "", "serve decisions, /metrics, /healthz and /readyz at `ADDRESS`: a port of this machine, host:port, or unix:/path")
-	flags.StringVar(&f.tokenEnv, "listen-token-env", "", "ask decisions for the token in this environment `VARIABLE`")
-	flags.StringVar(&f.tokenFile, "listen-token-file", "", "ask decisions for the token in this `FILE`")
+	flags.StringVar(&f.tokenEnv, "listen-token-env", "", "ask for the token in this environment `VARIABLE`")
+	flags.StringVar(&f.tokenFile, "listen-token-file", "", "ask for the token in this `FILE`")
 	flags.StringVar(&f.cert, "listen-cert", "", "serve TLS with the certificates in this PEM `FILE`")
 	flags.StringVar(&f.key, "listen-key", "", "key of the certificate, a PEM `FILE`")
 }

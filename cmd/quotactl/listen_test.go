@@ -215,7 +215,9 @@ func TestServeAlone(t *testing.T) {
 	}{{200, "shop/main"}, {200, "shop/anna"}, {200, "shop/anna"}, {200, "shop/bert"}, {200, "shop/anna"}, {429, "shop/anna"}} {
 		s.answers(c.status, http.MethodPost, "/v1/charge", `{"budget":"`+c.budget+`","operation":"get"}`)
 	}
-	s.answers(403, http.MethodGet, "/v1/status", "", "Origin", "https://example.com")
+	for _, path := range []string{"/v1/status", "/metrics", "/readyz"} { // what a web page could ask
+		s.answers(403, http.MethodGet, path, "", "Origin", "https://example.com")
+	}
 	metrics := s.answers(200, http.MethodGet, "/metrics", "")
 	for _, line := range []string{
 		`quotactl_decisions_total{budget="shop/main",operation="get",result="granted",source="store"} 1`,
@@ -258,7 +260,11 @@ func TestServeTLS(t *testing.T) {
 	s.answers(401, http.MethodPost, "/v1/charge", chargeMain)
 	s.answers(401, http.MethodPost, "/v1/charge", chargeMain, "Authorization", "Bearer "+listenToken[1:])
 	s.answers(200, http.MethodPost, "/v1/charge", chargeMain, "Authorization", "Bearer "+listenToken)
-	s.answers(200, http.MethodGet, "/metrics", "")
+	for _, path := range []string{"/metrics", "/readyz"} {
+		s.answers(401, http.MethodGet, path, "")
+		s.answers(200, http.MethodGet, path, "", "Authorization", "Bearer "+listenToken)
+	}
+	s.answers(200, http.MethodGet, "/healthz", "")
 	old := secure.Clone()
 	old.MaxVersion = tls.VersionTLS11
 	if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
