@@ -22,7 +22,11 @@ const (
 
 var (
 	statusLine = regexp.MustCompile(`^HTTP/[0-9](?:\.[0-9])? ([1-5][0-9][0-9])(?: .*)?$`)
-	chunkLine  = regexp.MustCompile(`^[0-9A-Fa-f]{1,8}[ \t]*(;[^\r\n]*)?\r\n`)
+	// anotherResponse is a status line with a header, the empty line or the end of
+	// the text after it: a body may well begin with a line about HTTP.
+	anotherResponse = regexp.MustCompile(`^HTTP/[0-9](?:\.[0-9])? [1-5][0-9][0-9](?: [^\r\n]*)?\r?\n(?:$|\r?\n|[!-9;-~]+:)`)
+
+	chunkLine = regexp.MustCompile(`^[0-9A-Fa-f]{1,8}[ \t]*(;[^\r\n]*)?\r\n`)
 )
 
 // readResponse reads a response as curl -i writes it: status line, header, an empty
@@ -41,7 +45,7 @@ func readResponse(in io.Reader) (*http.Response, error) {
 		case err != nil:
 			return nil, err
 		}
-		if start, _ := buffered.Peek(len("HTTP/")); string(start) == "HTTP/" {
+		if start, _ := buffered.Peek(buffered.Size()); anotherResponse.Match(start) {
 			continue
 		}
 		resp.Header.Del("Content-Encoding")

@@ -41,6 +41,11 @@ func TestReadResponse(t *testing.T) {
 		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"a\r\n4;x=y\r\n\":1}\r\n0\r\n\r\n", 200, "", `{"a":1}`},
 		{"what looks like chunks", "HTTP/1.1 200 OK\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 200, "", "3\r\nabc\r\n0\r\n\r\n"},
 		{"a length that is not the body's", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Encoding: gzip\r\n\r\nunpacked", 200, "", "unpacked"},
+		{"a body that speaks of HTTP", "HTTP/1.1 429 Too Many Requests\r\nX-A: 1\r\n\r\nHTTP/1.1 429: slow down", 429, "1", "HTTP/1.1 429: slow down"},
+		{"a body that begins as a status line does", "HTTP/1.1 429 Too Many Requests\r\nX-A: 1\r\n\r\nHTTP/2 429 errors count\nas calls\n", 429, "1", "HTTP/2 429 errors count\nas calls\n"},
+		{"a body that is one such line", "HTTP/1.1 429 Too Many Requests\r\n\r\nHTTP/1.1 429 Too Many Requests", 429, "", "HTTP/1.1 429 Too Many Requests"},
+		{"a long line in the body", "HTTP/1.1 200 OK\r\n\r\nHTTP/2 200 " + strings.Repeat("x", 1<<20), 200, "", "HTTP/2 200 " + strings.Repeat("x", 1<<20)},
+		{"a body after a proxy's answer", "HTTP/1.1 200 Connection established\n\nHTTP/2 200 \n\nHTTP/2 is fast\n", 200, "", "HTTP/2 is fast\n"},
 		{"a long body is cut", "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", mostContent+1), 200, "", strings.Repeat("x", mostContent)},
 	} {
 		status, header, body, err := wholeResponse(strings.NewReader(test.text))
@@ -56,6 +61,7 @@ func TestReadResponse(t *testing.T) {
 		"no status line's end":   "HTTP/1.1",
 		"no header":              "HTTP/1.1 200 OK\r\nhunter2\r\n\r\n",
 		"no end":                 "HTTP/1.1 200 OK\r\n",
+		"no end of the second":   "HTTP/1.1 200 Connection established\r\n\r\nHTTP/2 429 \r\n",
 		"a long header":          "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("x", mostHeader),
 		"a long status line":     strings.Repeat("x", mostHeader),
 		"too many":               strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", mostResponses+1),
@@ -96,7 +102,7 @@ func FuzzReadResponse(f *testing.F) {
 		if err := want.Write(&written); err != nil || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return // it is no response
 		}
-		if want.StatusCode == http.StatusNoContent || want.StatusCode == http.StatusNotModified || strings.HasPrefix(body, "HTTP/") {
+		if want.StatusCode == http.StatusNoContent || want.StatusCode == http.StatusNotModified || anotherResponse.MatchString(body) {
 			return // it has no body, or another response after it, as far as can be told
 		}
 		code, header, read, err := wholeResponse(&written)
