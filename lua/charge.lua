@@ -178,7 +178,9 @@ local entries, written = {}, {}
 ids[#ids + 1] = newestID
 local found = redis.call('HMGET', keyE, unpack(ids))
 for i = 1, #ids - 1 do entries[ids[i]] = parse(found[i]) end
-local lost = newestID ~= '' and newestAt > math.max(M.gone, M.merged) and not found[#ids]
+local newestEntry = parse(found[#ids])
+local newestHeld = newestEntry and newestEntry.score > M.gone -- else it is forgotten, and not removed yet
+local lost = newestID ~= '' and newestAt > math.max(M.gone, M.merged) and not newestHeld
 if recovering then
   local fresh = born or ARGV[2] ~= ''
   local recovered = recoverAll(limits, lost)
@@ -281,7 +283,7 @@ local function decide(item)
   if not recorded and M.locks ~= '' then observed = askLocks(limits, item, ARGV[12] == '1', closed, observed) end
   if refused or #closed > 0 then return reply(2, false, 0, 0, 0, table.concat(closed, '\n'), scores) end
   for i = 1, #batch do
-    if star(batch[i]).units + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
+    if star(batch[i]).units + item.units > MAXUNITS and star(batch[i]).units - pseudoUnits(batch[i]) + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
   end
 
   if dry then return reply(1, false, item.units, 0, observed, '', {}) end

@@ -16,6 +16,16 @@ local function pseudoOf(l, prefix)
   return sum
 end
 
+-- pseudoUnits is how many of a window's units stand under pseudo-operations.
+local function pseudoUnits(w)
+  local sum, op = 0, 0
+  for name in string.gmatch(M.ops, '[^,]+') do
+    op = op + 1
+    if string.find(name, '/', 1, true) then sum = sum + row(w, op).units end
+  end
+  return sum
+end
+
 -- drift takes in a report on a limit: l.to is what the upstream counts, l.from the
 -- instant before which it did not look or 0, l.came "what the limit had used then,
 -- reset or 0, for how long past later or 0". It returns what was added, all that

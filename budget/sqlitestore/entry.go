@@ -96,6 +96,9 @@ func (l *ledger) remove(e *entry) error {
 	if err := l.c.exec("DELETE FROM entry WHERE b = ? AND id = ?", l.b, e.id); err != nil {
 		return err
 	}
+	if l.witness == e.id {
+		l.witness = ""
+	}
 	l.n--
 	l.units -= e.units
 	l.takeBack(e)

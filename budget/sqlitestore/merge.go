@@ -105,6 +105,9 @@ func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int)
 		if err := l.c.exec("DELETE FROM entry WHERE b = ? AND id = ?", l.b, e.id); err != nil {
 			return false, err
 		}
+		if l.witness == e.id {
+			l.witness = ""
+		}
 		l.n--
 		l.units -= e.units
 		end := slotEnd(e.score, precisions)

@@ -31,10 +31,11 @@ func (l *ledger) lost(newest budget.Acknowledged, limits []budget.Limit, now int
 		return false, nil
 	}
 	e, err := l.entryAt(newest.ID)
-	if e != nil {
+	there := e != nil && e.score > l.gone // else it is forgotten, and not removed yet
+	if there {
 		l.witness = newest.ID
 	}
-	return e == nil, err
+	return !there, err
 }
 
 // Recover implements budget.Store.

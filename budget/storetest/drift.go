@@ -81,6 +81,17 @@ func testDriftOld(t *testing.T, w *world) {
 	w.report(budget.Report{Limit: "nobody", Used: 95}, 0, 0, 0)
 }
 
+// What drifts in one limit, however much, takes nothing from operations that the
+// limit does not cover.
+func testDriftHuge(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("a", 100, time.Hour, "a"), rolling("b", 100, time.Hour, "b")}
+	w.granted(item("first", "b", 1))
+	w.now += second
+	w.report(budget.Report{Limit: "a", Used: budget.MaxUnits}, budget.MaxUnits, budget.MaxUnits, w.now+hour)
+	w.granted(item("second", "b", 99))
+	w.refused(item("third", "a", 1), 0, w.now+hour)
+}
+
 // A bucket is filled up; calls are counted where the limit counts calls; open
 // reservations are nothing to report on; a coarse window returns at a slot's end.
 func testDriftKinds(t *testing.T, w *world) {

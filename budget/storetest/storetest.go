@@ -73,6 +73,7 @@ func Run(t *testing.T, open Open) {
 		{"Drift", testDrift},
 		{"DriftOld", testDriftOld},
 		{"DriftKinds", testDriftKinds},
+		{"DriftHuge", testDriftHuge},
 		{"I6Backwards", testClockBackwards},
 		{"I6Forwards", testClockForwards},
 		{"I6FarBehind", testClockFarBehind},
