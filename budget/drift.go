@@ -21,6 +21,9 @@ type UpstreamReport struct {
 	// Receipt is that of the request's reservation or charge: the upstream looked
 	// no earlier. Zero: it looked just now.
 	Receipt Receipt
+	// Released: that reservation was released before, and the upstream does not
+	// count the request either.
+	Released bool
 }
 
 // Drift is what an upstream's report showed of a limit that no charge explains.
@@ -65,6 +68,9 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	}
 	report.Used = min(max(report.Used, 0), mostReported(l))
 	report.Seen = r.Receipt.seen.of(l.Name)
+	if r.Released { // it was seen with the request in it
+		report.Seen = max(0, report.Seen-l.Amount(r.Receipt.Units))
+	}
 	switch {
 	case !r.Reset.At.IsZero():
 		report.Reset = resetOf(l.Window, r.Reset.At.UnixMicro(), b.now().UnixMicro())

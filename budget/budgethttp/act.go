@@ -15,12 +15,14 @@ type actor struct {
 	budget    *budget.Budget
 	operation string
 	charged   budget.Receipt // of the request; zero: it is not known when that was charged
+	released  bool           // it is no longer charged, and the upstream does not count it
 }
 
 // report has the budget compare what the upstream counts with its own count.
 func (x actor) report(ctx context.Context, one reported) (budget.Drift, error) {
 	return x.budget.Report(ctx, budget.UpstreamReport{
-		Limit: one.rule.Limit, Operation: x.operation, Remaining: one.remaining, Used: one.used, Reset: one.reset, Receipt: x.charged,
+		Limit: one.rule.Limit, Operation: x.operation, Remaining: one.remaining, Used: one.used, Reset: one.reset,
+		Receipt: x.charged, Released: x.released,
 	})
 }
 

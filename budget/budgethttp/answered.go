@@ -45,13 +45,12 @@ func (a *attempt) answered(resp *http.Response) {
 	var held held
 	switch {
 	case seen.done.free:
-		a.act(seen, seen.done)
-		a.release()
+		a.free(seen, seen.done)
 		waits = false
 	case waits:
 		now := seen.done
-		now.reports, held = a.hold(now.reports)
-		a.act(seen, now)
+		now.reports, held = a.hold(now.reports, later && a.freeByBody)
+		a.act(seen, now, false)
 	default:
 		a.conclude(cost, seen, seen.done)
 	}
@@ -141,14 +140,14 @@ func (a *attempt) rememberSession(resp *http.Response) {
 }
 
 // act does what a response asks for: what it reports is compared with our count,
-// which has the request, and what it refuses is locked.
-func (a *attempt) act(seen answer, told told) {
+// which has the request unless that is released, and what it refuses is locked.
+func (a *attempt) act(seen answer, told told, released bool) {
 	if seen.cached {
 		return
 	}
 	ctx, cancel := a.within()
 	defer cancel()
-	x := actor{budget: a.budget, operation: a.operation, charged: a.newest()}
+	x := actor{budget: a.budget, operation: a.operation, charged: a.newest(), released: released}
 	if seen.status != http.StatusNotModified && x.charged.ID != "" { // else it is not known what was counted before it
 		for _, one := range told.reports {
 			if x.covered(one.rule.Limit) {

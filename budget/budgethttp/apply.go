@@ -56,27 +56,53 @@ func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 		}
 	}
 	x := actor{budget: b, operation: charged.Operation, charged: charged}
+	if h.told.free {
+		done, err := x.free(ctx, resp, h.told)
+		if err != nil {
+			return fail(err)
+		}
+		return done, nil
+	}
 	if !isStored(resp.Header) {
 		if done, err = x.act(ctx, resp.StatusCode, h.told); err != nil {
 			return fail(err)
 		}
-	}
-	if h.told.free {
-		switch err := b.Release(ctx, charged.ID); {
-		case err == nil:
-			done.Released = true
-			return done, nil
-		case !errors.Is(err, budget.ErrExpired): // else it counts as sent
-			return fail(err)
-		}
-		done.Units = charged.Units
-		return done, nil
 	}
 	done.Units = units
 	if !higher {
 		if err := b.Settle(ctx, charged.ID, units); err != nil {
 			return fail(err)
 		}
+	}
+	return done, nil
+}
+
+// free releases the request, with what its response asks for before and after that,
+// as a Transport does.
+func (x actor) free(ctx context.Context, resp *http.Response, refused told) (Outcome, error) {
+	var done Outcome
+	reports := refused.reports
+	refused.reports = nil
+	if !isStored(resp.Header) {
+		var err error
+		if done, err = x.act(ctx, resp.StatusCode, refused); err != nil {
+			return Outcome{}, err
+		}
+	}
+	switch err := x.budget.Release(ctx, x.charged.ID); {
+	case err == nil:
+		done.Released, x.released = true, true
+	case errors.Is(err, budget.ErrExpired): // it counts as sent
+		done.Units = x.charged.Units
+	default:
+		return Outcome{}, err
+	}
+	if !isStored(resp.Header) {
+		compared, err := x.act(ctx, resp.StatusCode, told{reports: reports})
+		if err != nil {
+			return Outcome{}, err
+		}
+		done.Drifts = compared.Drifts
 	}
 	return done, nil
 }

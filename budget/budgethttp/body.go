@@ -72,12 +72,11 @@ func (b *body) finish() {
 	b.told.reports = append(b.held.release(), b.told.reports...)
 	switch {
 	case b.waits && b.told.free:
-		a.act(b.seen, b.told)
-		a.release()
+		a.free(b.seen, b.told)
 	case b.waits:
 		a.conclude(b.cost, b.seen, b.told)
 	case b.later:
-		a.act(b.seen, b.told)
+		a.act(b.seen, b.told, false)
 	}
 	a.cancel(nil)
 }

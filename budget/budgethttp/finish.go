@@ -55,10 +55,11 @@ func (a *attempt) settle(units int64) {
 
 // release gives back what provably never left, or is documented as not counted. A
 // session's charge stays, since its next request finds it: it is left to its lease.
-func (a *attempt) release() {
+// released: the last charge is given back.
+func (a *attempt) release() (released bool) {
 	if a.once {
 		a.leave()
-		return
+		return false
 	}
 	charges, _ := a.take()
 	for i, r := range charges {
@@ -67,6 +68,7 @@ func (a *attempt) release() {
 		units := int64(0)
 		if i == len(charges)-1 {
 			err = r.Release(ctx)
+			released = err == nil
 		} else { // it was sent before on a connection that died
 			units = r.Units
 			err = r.Settle(ctx, units)
@@ -82,6 +84,7 @@ func (a *attempt) release() {
 		}
 		a.options.Observer.Settled(r.Receipt, units)
 	}
+	return released
 }
 
 // leave lets the charges run to the end of their lease, because the request may

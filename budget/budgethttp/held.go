@@ -7,17 +7,18 @@ import (
 )
 
 // held are reports on limits that count units, of a request whose cost is not known
-// yet: what the upstream says is used has that cost in it already.
+// yet: what the upstream says is used has that cost in it already. Where it is not
+// known either whether the request counts, they are all.
 type held struct {
 	since   time.Time
 	reports []reported
 }
 
 // hold takes out of the reports those that wait for the request's cost.
-func (a *attempt) hold(reports []reported) (now []reported, h held) {
+func (a *attempt) hold(reports []reported, all bool) (now []reported, h held) {
 	h.since = time.Now()
 	for _, one := range reports {
-		if a.countsUnits(one.rule.Limit) {
+		if all || a.countsUnits(one.rule.Limit) {
 			h.reports = append(h.reports, one)
 		} else {
 			now = append(now, one)
@@ -52,9 +53,20 @@ func (a *attempt) countsUnits(limit string) bool {
 func (a *attempt) conclude(cost int64, seen answer, told told) {
 	if cost > a.units() {
 		a.settle(cost)
-		a.act(seen, told)
+		a.act(seen, told, false)
 		return
 	}
-	a.act(seen, told)
+	a.act(seen, told, false)
 	a.settle(cost)
+}
+
+// free releases a request that the upstream does not count, and acts on what it was
+// told: what was refused is locked before others take the units, and what is
+// reported is compared with our count after that, which has the request no longer.
+func (a *attempt) free(seen answer, refused told) {
+	reports := refused.reports
+	refused.reports = nil
+	a.act(seen, refused, false)
+	released := a.release()
+	a.act(seen, told{reports: reports}, released)
 }

@@ -115,9 +115,9 @@ func TestDocumentedResponses(t *testing.T) {
 			file: "shopify-cost.http", preset: "shopify", budget: "shopify/hats", method: "POST", url: "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", at: june,
 			settled: 3,
 		},
-		{ // it is not counted there; of the 334 that are, its own 100 were still open
+		{ // it is not counted there, so that its own 100 are not of the 334 that are
 			file: "shopify-throttled.http", preset: "shopify", budget: "shopify/hats", method: "POST", url: "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", at: june,
-			want: budgethttp.Verdict{Rule: "throttled", Means: budget.Throttled, Limit: "points"}, until: "2026-06-08T19:00:01Z", settled: 0, drift: map[string]int64{"points": 234}, passes: "rest",
+			want: budgethttp.Verdict{Rule: "throttled", Means: budget.Throttled, Limit: "points"}, until: "2026-06-08T19:00:01Z", settled: 0, drift: map[string]int64{"points": 334}, passes: "rest",
 		},
 		{
 			file: "shopify-too-costly.http", preset: "shopify", budget: "shopify/hats", method: "POST", url: "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", at: june,

@@ -1,0 +1,115 @@
+package budgethttp_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// What the upstream says is used has no request in it that it does not count: after
+// its release, remaining is what was reported, by whatever tells that it is free.
+func TestTheReportOfAFreeRequest(t *testing.T) {
+	free := func(c budget.Condition) []budget.RefusalRule {
+		return []budget.RefusalRule{{Name: "free", Means: budget.Overloaded, Free: true, Condition: c}}
+	}
+	inBody := free(budget.Condition{JSON: map[string][]string{"error": {"free"}}})
+	for name, c := range map[string]struct {
+		rules  []budget.RefusalRule
+		status int
+		header string
+		body   string
+		late   time.Duration // the body comes, of a lease of a minute
+		units  int64         // drift of the limit that counts them
+		calls  int64
+	}{
+		"by its status":         {free(budget.Condition{Status: []int{503}}), 503, "40", "", 0, 20, 38},
+		"by its body, ahead":    {inBody, 403, "40", `{"error": "free"}`, 0, 20, 38},
+		"by its body":           {inBody, 200, "40", `{"error": "free"}`, 0, 20, 38},
+		"all in its body":       {inBody, 200, "", `{"error": "free", "used": 40}`, 0, 20, 38},
+		"nobody else's":         {inBody, 200, "20", `{"error": "free"}`, 0, 0, 18},
+		"not free":              {inBody, 200, "40", `{}`, 0, 15, 37},
+		"no longer held":        {free(budget.Condition{Status: []int{503}}), 503, "40", "", time.Hour / 2, 15, 37},
+		"no longer held, later": {inBody, 200, "40", `{"error": "free"}`, time.Hour / 2, 15, 37},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := hourly(100)
+				calls.Name, calls.Counts = "calls", budget.CountCalls
+				var reports []budget.ReportRule
+				for _, limit := range []string{"hourly", "calls"} {
+					reports = append(reports,
+						budget.ReportRule{Name: limit, Limit: limit, Used: &budget.Source{Header: "X-Used", As: budget.AsNumber}},
+						budget.ReportRule{Name: limit + "-body", Limit: limit, Used: &budget.Source{JSON: "used", As: budget.AsNumber}})
+				}
+				spec := budget.Spec{
+					Limits: []budget.Limit{hourly(100), calls}, Costs: map[string]budget.Cost{"read": {Units: 5}, "other": {Units: 10}},
+					Feedback: budget.Feedback{Refusals: c.rules, Reports: reports},
+				}
+				header := map[string]string{}
+				if c.header != "" {
+					header["X-Used"] = c.header
+				}
+				start := func() *budget.Budget {
+					b := open(t, spec)
+					for range 2 {
+						if _, err := b.Charge(t.Context(), budget.Call{Operation: "other"}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					return b
+				}
+				check := func(by string, drifts []budget.Drift) {
+					t.Helper()
+					got := map[string]int64{}
+					for _, d := range drifts {
+						got[d.Limit] += d.Added
+					}
+					if got["hourly"] != c.units || got["calls"] != c.calls {
+						t.Errorf("%s: drift %v, want %d and %d", by, got, c.units, c.calls)
+					}
+				}
+
+				// A transport hears no response later than its lease, a body it may.
+				b, o := start(), &observer{}
+				base := answers(c.status, header, &slow{strings.NewReader(c.body), c.late})
+				if c.late == 0 || c.body != "" {
+					read(t, &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o, Lease: time.Minute})}, "http://upstream")
+					check("transport", o.drifts)
+				}
+
+				b = start()
+				r, err := b.Reserve(t.Context(), budget.Call{Operation: "read"}, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp := &http.Response{StatusCode: c.status, Header: http.Header{}, Body: io.NopCloser(&slow{strings.NewReader(c.body), c.late})}
+				for name, value := range header {
+					resp.Header.Set(name, value)
+				}
+				done, err := budgethttp.Apply(t.Context(), b, r.Receipt, resp)
+				if err != nil {
+					t.Fatal(err)
+				}
+				check("apply", done.Drifts)
+			})
+		})
+	}
+}
+
+// slow is a body that comes late.
+type slow struct {
+	io.Reader
+	wait time.Duration
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	<-time.After(s.wait)
+	s.wait = 0
+	return s.Reader.Read(p)
+}
