@@ -7,8 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
@@ -22,6 +25,12 @@ func dying(t *testing.T) (address string, counted *atomic.Int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return "http://" + l.Addr().String(), die(t, l)
+}
+
+// die does so with the connections of a listener.
+func die(t *testing.T, l net.Listener) (counted *atomic.Int64) {
+	t.Helper()
 	counted = &atomic.Int64{}
 	done := make(chan struct{})
 	go func() {
@@ -52,7 +61,7 @@ func dying(t *testing.T) (address string, counted *atomic.Int64) {
 		_ = l.Close()
 		<-done
 	})
-	return "http://" + l.Addr().String(), counted
+	return counted
 }
 
 // net/http sends a request again by itself when a kept connection has died under it.
@@ -124,4 +133,78 @@ func TestATokenIsNoSecondSending(t *testing.T) {
 	read(t, client, server.URL)
 	read(t, client, server.URL)
 	want(t, b, 10, 2, 0)
+}
+
+// Who has asked to wait waits then, too, where the request may be sent any number of
+// times.
+func TestWhatTheBaseSendsAgainWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, body string
+		maxWait      time.Duration
+		waits        bool
+	}{
+		"GET":               {http.MethodGet, "", 0, true},
+		"GET with a body":   {http.MethodGet, "body", 0, true},
+		"long enough":       {http.MethodGet, "", 2 * time.Minute, true},
+		"not that long":     {http.MethodGet, "", 30 * time.Second, false},
+		"POST, idempotent":  {http.MethodPost, "", 0, false},
+		"PUT with its body": {http.MethodPut, "body", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+				counted := die(t, p)
+				base := &http.Transport{DialContext: p.dial}
+				defer base.CloseIdleConnections()
+				minute := budget.Limit{Name: "minute", Quota: 10, Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}
+				b := open(t, budget.Spec{Limits: []budget.Limit{minute, hourly(1000)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
+				o := &observer{}
+				client := &http.Client{Transport: meter(t, b, budgethttp.Options{
+					Base: base, Operation: "read", Observer: o, Refused: budgethttp.Wait, MaxWait: c.maxWait,
+				})}
+				ask := func() error {
+					req, err := http.NewRequestWithContext(t.Context(), c.method, "http://upstream", nil)
+					if err != nil {
+						return err
+					}
+					if c.body != "" {
+						if req, err = http.NewRequestWithContext(t.Context(), c.method, "http://upstream", strings.NewReader(c.body)); err != nil {
+							return err
+						}
+					}
+					req.Header.Set("Idempotency-Key", "key")
+					resp, err := client.Do(req)
+					if err != nil {
+						return err
+					}
+					defer resp.Body.Close() //nolint:errcheck // it is of no interest
+					text, err := io.ReadAll(resp.Body)
+					if string(text) != "ok" {
+						t.Errorf("%q", text)
+					}
+					return err
+				}
+				start := time.Now()
+				if err := ask(); err != nil {
+					t.Fatal(err)
+				}
+				err := ask() // on the connection that dies
+				switch took := time.Since(start); {
+				case c.waits:
+					if err != nil || took < time.Minute || took > time.Minute+time.Second {
+						t.Errorf("%v after %s", err, took)
+					}
+					want(t, b, 20, 3, 0) // one of them is what may have left, a debt
+				default:
+					if !errors.Is(err, budget.ErrExhausted) || took != 0 {
+						t.Errorf("%v after %s", err, took)
+					}
+					want(t, b, 15, 2, 0)
+				}
+				if got, n := o.check(t), counted.Load(); got < 5*n {
+					t.Errorf("%d units for %d that the server counted", got, n)
+				}
+			})
+		})
+	}
 }

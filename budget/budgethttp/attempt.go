@@ -22,6 +22,7 @@ type attempt struct {
 	cost      budget.Cost
 	session   session // that the request says it belongs to
 	once      bool    // what is charged is a session's, under its own id
+	waited    time.Duration
 
 	lease   time.Duration // of its reservations
 	ctx     context.Context
@@ -56,9 +57,10 @@ func (e *leaseError) Timeout() bool { return true }
 // Temporary is the rest of [net.Error].
 func (e *leaseError) Temporary() bool { return true }
 
-// begin charges a request. The error is why it may not be sent.
-func (t *Transport) begin(req *http.Request) (*attempt, error) {
-	a := &attempt{Transport: t, request: req, operation: t.operation(req)}
+// begin charges a request, which has waited before. The error is why it may not be
+// sent.
+func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, error) {
+	a := &attempt{Transport: t, request: req, operation: t.operation(req), waited: waited}
 	a.cost = t.spec.Costs[a.operation]
 	ctx := req.Context()
 	if ctx.Err() != nil {
@@ -119,7 +121,7 @@ func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Re
 	}
 	if a.options.MaxWait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.options.MaxWait)
+		ctx, cancel = context.WithTimeout(ctx, a.options.MaxWait-a.waited)
 		defer cancel()
 	}
 	r, err := a.budget.WaitReserve(ctx, a.options.call(a.operation, id), a.lease)

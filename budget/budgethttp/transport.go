@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -51,19 +52,29 @@ func New(b *budget.Budget, o Options) (*Transport, error) {
 // budget says no, Options.Refused tells what comes; the error is then a
 // [*budget.RefusedError], and the request's body is closed.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	a, err := t.begin(req)
-	if err != nil {
-		if req.Body != nil {
-			_ = req.Body.Close() // it was not read
+	for waited := time.Duration(0); ; {
+		asked := time.Now()
+		a, err := t.begin(req, waited)
+		if err != nil {
+			if req.Body != nil {
+				_ = req.Body.Close() // it was not read
+			}
+			return t.refuse(req, err)
 		}
-		return t.refuse(req, err)
+		waited += time.Since(asked)
+		resp, err := a.send()
+		if err == nil {
+			a.answered(resp)
+			return resp, nil
+		}
+		err = a.failed(err)
+		if !a.beginsAgain(waited) {
+			return nil, err
+		}
+		if req, err = replay(req); err != nil {
+			return nil, err
+		}
 	}
-	resp, err := a.send()
-	if err != nil {
-		return nil, a.failed(err)
-	}
-	a.answered(resp)
-	return resp, nil
 }
 
 // CloseIdleConnections passes on to the base, where that has it.
