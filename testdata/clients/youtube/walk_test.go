@@ -76,8 +76,8 @@ func TestWaitingNeverPassesTheQuota(t *testing.T) {
 	})
 }
 
-// walk has four goroutines do so many things each at random, of which one in some
-// is an upload, and is how often the budget refused. What is locked is opened, as
+// walk has four goroutines do so many things each at random, of which the first and
+// one in some are uploads, and is how often the budget refused. What is locked is opened, as
 // by hand, so that it goes on.
 func (m *metered) walk(t *testing.T, steps, uploads int) (refusals int) {
 	var all sync.WaitGroup
@@ -85,8 +85,12 @@ func (m *metered) walk(t *testing.T, steps, uploads int) (refusals int) {
 	for range 4 {
 		random := rand.New(rand.NewPCG(uint64(m.server.faults.IntN(1<<30)), 1))
 		all.Go(func() {
-			for range steps {
-				if !isRefusal(t, m.step(t.Context(), random, uploads)) {
+			for i := range steps {
+				odds := uploads
+				if i == 0 {
+					odds = 1
+				}
+				if !isRefusal(t, m.step(t.Context(), random, odds)) {
 					continue
 				}
 				upstream.Unlock(t, m.budget)
