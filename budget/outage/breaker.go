@@ -18,6 +18,7 @@ import (
 // one a host and interval, whatever becomes of the prober.
 type breaker struct {
 	dir      string
+	ownDir   bool // the directory is this breaker's alone, and goes when it is shut
 	interval time.Duration
 	boot     func() (string, int64, error)
 
@@ -153,9 +154,7 @@ func (b *breaker) open(cause error) bool {
 	state.Slot, state.Cause = slot, cause.Error()
 	data, err := json.Marshal(state)
 	if err == nil && b.dir != "" {
-		if _, err = makeDir(b.dir); err == nil {
-			err = writeFile(b.file(), data, false)
-		}
+		err = b.write(data)
 	}
 	if err != nil || b.dir == "" {
 		b.alone = &state // of this process alone
@@ -175,9 +174,62 @@ func (b *breaker) shut() bool {
 	if b.dir == "" || os.Remove(b.file()) != nil {
 		return false
 	}
+	b.tidy()
+	return true
+}
+
+// writeTries is how often the file is written where others take the directory
+// away, which they do once for each time that one is shut.
+const writeTries = 10
+
+// write writes the file.
+func (b *breaker) write(data []byte) (err error) {
+	for range writeTries {
+		if _, err = makeDir(b.dir); err == nil {
+			err = writeFile(b.file(), data, false)
+		}
+		if !b.ownDir || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// tidy takes away what a shut breaker leaves.
+func (b *breaker) tidy() {
 	old, _ := filepath.Glob(filepath.Join(b.dir, "probe.*"))
 	for _, path := range old {
 		_ = os.Remove(path)
+	}
+	if b.ownDir {
+		_ = os.Remove(b.dir) // unless something else lies there: it was opened anew, say
+	}
+}
+
+// idle reports whether the breaker is not in use, and knows nothing but what lies
+// in its directory.
+func (b *breaker) idle() bool {
+	if !b.mu.TryLock() {
+		return false
+	}
+	defer b.mu.Unlock()
+	return b.alone == nil
+}
+
+// abandoned reports whether the breaker is shut, or nobody has probed for it in
+// abandonedAfter: it is shut then. When another process opens it at that very
+// moment, its budget asks the store once more.
+func (b *breaker) abandoned() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	state, open := b.state()
+	if slot, _ := b.slot(); open && time.Duration(slot-state.Slot)*b.interval < abandonedAfter+b.interval {
+		return false
+	}
+	b.alone = nil
+	if b.ownDir {
+		_ = os.Remove(b.file()) // of an earlier boot, or none
+		b.tidy()
 	}
 	return true
 }

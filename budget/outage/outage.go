@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -106,41 +104,6 @@ func (s *Store) OutOfReach() (since time.Time, out bool) {
 		}
 	}
 	return time.Time{}, false
-}
-
-// breakersFolder holds the folders of the budgets' own breakers.
-const breakersFolder = "breakers"
-
-// breaker is that of a budget's server.
-func (s *Store) breaker(name string) *breaker {
-	dir := s.o.Dir
-	if !s.o.PerBudget {
-		name = ""
-	} else if dir != "" {
-		dir = filepath.Join(dir, breakersFolder, fileName(name))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.breakers[name]
-	if b == nil {
-		b = &breaker{dir: dir, interval: s.o.Interval, boot: s.bootClock}
-		s.breakers[name] = b
-	}
-	return b
-}
-
-// allBreakers are those that this process or another of the host has used.
-func (s *Store) allBreakers() []*breaker {
-	if !s.o.PerBudget {
-		return []*breaker{s.breaker("")}
-	}
-	folders, _ := filepath.Glob(filepath.Join(s.o.Dir, breakersFolder, "*"))
-	for _, folder := range folders {
-		s.breaker(budgetName(filepath.Base(folder)))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.breakers))
 }
 
 // unreached reports whether an error says that the store did not answer, and
