@@ -2,6 +2,7 @@ package budgethttp
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -54,8 +55,10 @@ func (a *attempt) answered(resp *http.Response) {
 	default:
 		a.conclude(cost, seen, seen.done)
 	}
+	conn, writable := resp.Body.(io.ReadWriteCloser)
 	switch {
-	case upgraded: // the connection is the caller's, and its context with it
+	case upgraded && writable: // the connection is the caller's, and its context with it
+		resp.Body = a.handOver(conn)
 	case !hasBody && (resp.ProtoMajor == 1 || a.request.Body == nil || a.request.Body == http.NoBody):
 		a.cancel(nil)
 	default: // also of none, while the request's body may still be on its way
