@@ -96,6 +96,14 @@ func TestResponsesToldInWords(t *testing.T) {
 			answered{preset: "github", budget: github, method: "POST", url: graphql, settled: 1},
 			"200 OK\n\n" + `{"errors": [{"message": "Could not resolve to a User"}]}`,
 		},
+		"github graphql, an issue about limits beside an error": {
+			answered{preset: "github", budget: github, method: "POST", url: graphql, settled: 1},
+			"200 OK\n\n" + `{"data": {"issue": {"title": "secondary rate limit"}, "user": null}, "errors": [{"type": "NOT_FOUND", "message": "Could not resolve to a User"}]}`,
+		},
+		"github graphql, secondary among other errors": {
+			answered{preset: "github", budget: github, method: "POST", url: graphql, want: budgethttp.Verdict{Rule: "graphql-secondary", Means: budget.Throttled}, until: "2026-06-08T19:01:00Z", settled: 1},
+			"200 OK\n\n" + `{"errors": [{"message": "Could not resolve to a User"}, {"message": "You have exceeded a secondary rate limit. Please wait."}]}`,
+		},
 		"github graphql, an issue about limits": {
 			answered{preset: "github", budget: github, method: "POST", url: graphql, settled: 1},
 			"200 OK\n\n" + `{"data": {"issue": {"title": "secondary rate limit"}}}`,
