@@ -124,6 +124,10 @@ func TestResponsesToldInWords(t *testing.T) {
 			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "requests", Means: budget.Throttled, Limit: "requests"}, until: "2026-06-08T19:00:01Z", settled: 4000},
 			"429 Too Many Requests\nx-ratelimit-reset-requests: 1s\n\n" + `{"error": {"message": "Rate limit reached for default-codex in organization org-{id} on requests per min. Limit: 20.000000 / min. Current: 24.000000 / min."}}`,
 		},
+		"openai requests of a day": {
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "requests", Means: budget.Throttled, Limit: "requests"}, until: "2026-06-08T19:07:12Z", settled: 4000},
+			"429 Too Many Requests\nx-ratelimit-reset-requests: 7m12s\n\n" + `{"error": {"message": "Rate limit reached on requests per day (RPD): Limit 200, Used 200, Requested 1."}}`,
+		},
 		"openai tokens": {
 			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "tokens", Means: budget.Throttled, Limit: "tokens"}, until: "2026-06-08T19:06:00Z", settled: 4000},
 			"429 Too Many Requests\nx-ratelimit-reset-tokens: 6m0s\n\n" + `{"error": {"message": "Rate limit reached on tokens per min."}}`,
