@@ -55,7 +55,7 @@ func (a *attempt) settle(units int64) {
 
 // release gives back what provably never left, or is documented as not counted. A
 // session's charge stays, since its next request finds it: it is left to its lease.
-// released: the last charge is given back.
+// True when the last charge was given back.
 func (a *attempt) release() (released bool) {
 	if a.once {
 		a.leave()
