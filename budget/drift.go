@@ -170,13 +170,3 @@ type Drifted struct {
 	// Until is when Total comes back, in µs; 0 for a bucket, and where Total is 0.
 	Until int64
 }
-
-// driftPrefix opens the names of the pseudo-operations of drift.
-const driftPrefix = "drift/"
-
-// DriftOperation is the pseudo-operation of what an upstream counts of a limit and
-// no charge explains. Only the limit of that name covers it.
-func DriftOperation(limit string) string { return driftPrefix + limit }
-
-// DriftID is the id of its charge; no call's id holds a space.
-func DriftID(limit string) string { return " " + driftPrefix + limit }

@@ -12,21 +12,11 @@ import (
 func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, when, err := s.enter(ctx, batch.Budget, batch.Now)
+	l, when, err := s.bring(ctx, batch.Budget, batch.Now, batch.Limits)
 	if err != nil {
 		return budget.Decisions{}, err
 	}
-	now := when.now
-	if s.ledgers[batch.Budget] == nil {
-		l.born = now
-		s.ledgers[batch.Budget] = l
-	}
-	l.last = now
-	l.use(batch.Limits, now)
-	l.prune(now)
-	l.merge(now)
-	l.useMeters(batch.Limits, now)
-	if l.lost(batch.Newest, batch.Limits, now) {
+	if l.lost(batch.Newest, batch.Limits, when.now) {
 		return budget.Decisions{}, lost(batch.Budget)
 	}
 	answer := budget.Decisions{Now: when.clock}

@@ -11,15 +11,11 @@ import (
 func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, when, err := s.open(ctx, r.Budget, r.Now)
+	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
 	if err != nil {
 		return budget.Drifted{}, err
 	}
 	now := when.now
-	l.use(r.Limits, now)
-	l.prune(now)
-	l.merge(now)
-	l.useMeters(r.Limits, now)
 	answer := budget.Drifted{Now: when.clock}
 	at := r.At
 	if at == 0 {

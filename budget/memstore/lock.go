@@ -14,25 +14,11 @@ type lock struct {
 	why          string
 }
 
-// open is the ledger of a budget at a decision's time; it begins with it.
-func (s *Store) open(ctx context.Context, name string, caller int64) (*ledger, moment, error) {
-	l, when, err := s.enter(ctx, name, caller)
-	if err != nil {
-		return nil, moment{}, err
-	}
-	if s.ledgers[name] == nil {
-		l.born = when.now
-		s.ledgers[name] = l
-	}
-	l.last = when.now
-	return l, when, nil
-}
-
 // Lock implements budget.Store.
 func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, when, err := s.open(ctx, r.Budget, r.Now)
+	l, when, err := s.begin(ctx, r.Budget, r.Now)
 	if err != nil {
 		return budget.Locked{}, err
 	}

@@ -251,6 +251,34 @@ func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, 
 	return l, m, err
 }
 
+// begin is the ledger of a budget at a decision's time, which it notes; the ledger
+// begins with it where there is none.
+func (s *Store) begin(ctx context.Context, name string, caller int64) (*ledger, moment, error) {
+	l, when, err := s.enter(ctx, name, caller)
+	if err != nil {
+		return nil, moment{}, err
+	}
+	if s.ledgers[name] == nil {
+		l.born = when.now
+		s.ledgers[name] = l
+	}
+	l.last = when.now
+	return l, when, nil
+}
+
+// bring begins likewise and brings the ledger up to now for the limits.
+func (s *Store) bring(ctx context.Context, name string, caller int64, limits []budget.Limit) (*ledger, moment, error) {
+	l, when, err := s.begin(ctx, name, caller)
+	if err != nil {
+		return nil, moment{}, err
+	}
+	l.use(limits, when.now)
+	l.prune(when.now)
+	l.merge(when.now)
+	l.useMeters(limits, when.now)
+	return l, when, nil
+}
+
 // AcceptClock implements budget.Store.
 func (s *Store) AcceptClock(_ context.Context, name string) error {
 	s.mu.Lock()

@@ -45,20 +45,11 @@ func (l *ledger) pseudo(limit budget.Limit, operation string, now int64) (amount
 func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, when, err := s.enter(ctx, r.Budget, r.Now)
+	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
 	if err != nil {
 		return budget.Recovered{}, err
 	}
 	now := when.now
-	if s.ledgers[r.Budget] == nil {
-		l.born = now
-		s.ledgers[r.Budget] = l
-	}
-	l.last = now
-	l.use(r.Limits, now)
-	l.prune(now)
-	l.merge(now)
-	l.useMeters(r.Limits, now)
 	answer := budget.Recovered{Now: when.clock, Amounts: make([]int64, len(r.Limits))}
 	for i, limit := range r.Limits {
 		if r.Used[i] >= 0 && l.lost(r.Newest, r.Limits, now) {
