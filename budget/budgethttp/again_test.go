@@ -15,6 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/budgethttp/pipetest"
 )
 
 // dying answers the first request of each connection, and closes it when it has read
@@ -152,9 +153,9 @@ func TestWhatTheBaseSendsAgainWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+				p := pipetest.Listen()
 				counted := die(t, p)
-				base := &http.Transport{DialContext: p.dial}
+				base := &http.Transport{DialContext: p.Dial}
 				defer base.CloseIdleConnections()
 				minute := budget.Limit{Name: "minute", Quota: 10, Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}
 				b := open(t, budget.Spec{Limits: []budget.Limit{minute, hourly(1000)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})

@@ -161,7 +161,7 @@ func TestASessionsChargeIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
 		working := serve(t, func(http.ResponseWriter, *http.Request) {})
-		broken := &http.Transport{DialContext: (&pipes{}).refuse}
+		broken := &http.Transport{DialContext: refuse}
 		for i, base := range []http.RoundTripper{broken, broken, working, working} {
 			b := uploads(t, store, budget.Key{Query: "upload_id"})
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base})}

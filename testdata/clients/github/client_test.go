@@ -29,13 +29,9 @@ type metered struct {
 
 func newMetered(t *testing.T, network upstream.Network, o budgethttp.Options, menu menu, faults *upstream.Faults) *metered {
 	t.Helper()
-	m := &metered{budget: upstream.Budget(t, "github", "github/user1"), server: newServer(t, menu, faults)}
-	o.Base, o.Observer = upstream.Serve(t, network, m.server, faults), &m.seen
-	transport, err := budgethttp.New(m.budget, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.http = &http.Client{Transport: transport}
+	m := &metered{server: newServer(t, menu, faults)}
+	base := upstream.Serve(t, network, m.server, faults)
+	m.budget, m.http = upstream.Meter(t, "github", "github/user1", base, o, &m.seen)
 	m.Client = m.another(t)
 	return m
 }

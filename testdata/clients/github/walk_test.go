@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/url"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -72,28 +71,13 @@ func (m *metered) noDrift(t *testing.T) {
 	}
 }
 
-// walk has four goroutines do so many things each at random, of which one in some
+// walk has goroutines do so many things each at random, of which one in some
 // is a search, and is how often the budget refused. What is locked is opened, as by hand, so that it goes on.
 func (m *metered) walk(t *testing.T, steps, searches int) (refusals int) {
 	client := m.another(t, github.WithDisableRateLimitCheck()) // else it remembers what is opened
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	for range 4 {
-		random := rand.New(rand.NewPCG(uint64(m.server.faults.IntN(1<<30)), 1))
-		all.Go(func() {
-			for range steps {
-				if !isRefusal(t, m.step(t.Context(), client, random, searches)) {
-					continue
-				}
-				upstream.Unlock(t, m.budget)
-				mu.Lock()
-				refusals++
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	return refusals
+	return upstream.Walk(t, m.budget, m.server.faults, steps, isRefusal, func(ctx context.Context, random *rand.Rand, _ int) error {
+		return m.step(ctx, client, random, searches)
+	})
 }
 
 func (m *metered) step(ctx context.Context, client *github.Client, random *rand.Rand, searches int) error {

@@ -34,13 +34,11 @@ type metered struct {
 
 func newMetered(t *testing.T, network upstream.Network, o budgethttp.Options, menu menu, faults *upstream.Faults) *metered {
 	t.Helper()
-	m := &metered{budget: upstream.Budget(t, "openai", "openai/team"), server: newServer(t, menu, faults)}
-	o.Base, o.Observer = upstream.Serve(t, network, m.server, faults), &m.seen
-	transport, err := budgethttp.New(m.budget, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Client = openai.NewClient(option.WithBaseURL("https://"+host+"/v1/"), option.WithAPIKey(key), option.WithHTTPClient(&http.Client{Transport: transport}))
+	m := &metered{server: newServer(t, menu, faults)}
+	base := upstream.Serve(t, network, m.server, faults)
+	var client *http.Client
+	m.budget, client = upstream.Meter(t, "openai", "openai/team", base, o, &m.seen)
+	m.Client = openai.NewClient(option.WithBaseURL("https://"+host+"/v1/"), option.WithAPIKey(key), option.WithHTTPClient(client))
 	return m
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/url"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -57,27 +56,12 @@ func TestTheTiersAreNeverPassed(t *testing.T) {
 	}
 }
 
-// walk has four goroutines do so many things each at random, and is how often the
+// walk has goroutines do so many things each at random, and is how often the
 // budget refused. What is locked is opened, as by hand, so that it goes on.
 func (m *metered) walk(t *testing.T, steps int) (refusals int) {
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	for range 4 {
-		random := rand.New(rand.NewPCG(uint64(m.server.faults.IntN(1<<30)), 1))
-		all.Go(func() {
-			for range steps {
-				if !isRefusal(t, m.step(t.Context(), random)) {
-					continue
-				}
-				upstream.Unlock(t, m.budget)
-				mu.Lock()
-				refusals++
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	return refusals
+	return upstream.Walk(t, m.budget, m.server.faults, steps, isRefusal, func(ctx context.Context, random *rand.Rand, _ int) error {
+		return m.step(ctx, random)
+	})
 }
 
 func (m *metered) step(ctx context.Context, random *rand.Rand) error {

@@ -10,9 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/quotactl/quotactl/budget/budgethttp/pipetest"
 )
 
 // Network is what lies between a client and the server.
@@ -60,59 +61,17 @@ func Serve(t testing.TB, network Network, handler http.Handler, faults *Faults) 
 // servePipes is Serve on a network in memory. What goes over it is as private as
 // TLS would have it.
 func servePipes(t testing.TB, handler http.Handler, faults *Faults) *http.Transport {
-	listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-	server := &http.Server{Handler: handler}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
-	base := &http.Transport{DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := pipetest.Serve(t, handler)
+	base := &http.Transport{DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if faults.OneIn(8) {
 			return nil, refused()
 		}
-		return listener.dial(ctx)
+		return dial(ctx, network, address)
 	}}
-	t.Cleanup(func() {
-		base.CloseIdleConnections()
-		_ = server.Close()
-		serving.Wait()
-	})
+	t.Cleanup(base.CloseIdleConnections)
 	return base
 }
 
 func refused() error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-}
-
-// pipes is a net.Listener whose connections are pipes.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
-
-func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case p.conns <- theirs:
-		return ours, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }

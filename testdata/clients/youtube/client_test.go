@@ -51,14 +51,12 @@ type metered struct {
 
 func newMetered(t *testing.T, network upstream.Network, o budgethttp.Options, menu menu, faults *upstream.Faults) *metered {
 	t.Helper()
-	m := &metered{budget: upstream.Budget(t, "youtube", "youtube/project1"), server: newServer(t, menu, faults)}
-	o.Base, o.Observer = withKey{upstream.Serve(t, network, m.server, faults)}, &m.seen
-	transport, err := budgethttp.New(m.budget, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Service, err = youtube.NewService(t.Context(), option.WithHTTPClient(&http.Client{Transport: transport}))
-	if err != nil {
+	m := &metered{server: newServer(t, menu, faults)}
+	base := withKey{upstream.Serve(t, network, m.server, faults)}
+	var client *http.Client
+	m.budget, client = upstream.Meter(t, "youtube", "youtube/project1", base, o, &m.seen)
+	var err error
+	if m.Service, err = youtube.NewService(t.Context(), option.WithHTTPClient(client)); err != nil {
 		t.Fatal(err)
 	}
 	return m

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/url"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -76,32 +75,16 @@ func TestWaitingNeverPassesTheQuota(t *testing.T) {
 	})
 }
 
-// walk has four goroutines do so many things each at random, of which the first and
+// walk has goroutines do so many things each at random, of which the first and
 // one in some are uploads, and is how often the budget refused. What is locked is opened, as
 // by hand, so that it goes on.
 func (m *metered) walk(t *testing.T, steps, uploads int) (refusals int) {
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	for range 4 {
-		random := rand.New(rand.NewPCG(uint64(m.server.faults.IntN(1<<30)), 1))
-		all.Go(func() {
-			for i := range steps {
-				odds := uploads
-				if i == 0 {
-					odds = 1
-				}
-				if !isRefusal(t, m.step(t.Context(), random, odds)) {
-					continue
-				}
-				upstream.Unlock(t, m.budget)
-				mu.Lock()
-				refusals++
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	return refusals
+	return upstream.Walk(t, m.budget, m.server.faults, steps, isRefusal, func(ctx context.Context, random *rand.Rand, step int) error {
+		if step == 0 {
+			return m.step(ctx, random, 1)
+		}
+		return m.step(ctx, random, uploads)
+	})
 }
 
 func (m *metered) step(ctx context.Context, random *rand.Rand, uploads int) error {
