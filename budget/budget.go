@@ -134,7 +134,7 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	}
 	done, err := b.batcher.do(ctx, Item{
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: call.Floor,
-		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Deadline: b.now().Add(timeout), OnStoreError: b.spec.policy(call),
+		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: fenceName(call.Labels.Job, call.Fence), Deadline: b.now().Add(timeout), OnStoreError: b.spec.policy(call),
 	}, timeout)
 	if err != nil {
 		return Receipt{}, b.storeError(ctx, call, units, err)
@@ -247,6 +247,8 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		refused.RetryAt = time.UnixMicro(d.RetryAt).UTC()
 		refused.RetryAfter = time.Duration(d.RetryAt-done.storeNow) * time.Microsecond
 		return Receipt{}, refused
+	case Fenced:
+		return Receipt{}, b.refuse(call, units, ErrFenced, errFence)
 	case Conflict:
 		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q stands for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
 	case Overflow:

@@ -43,6 +43,10 @@ type Call struct {
 	ID string
 	// Labels are kept with the charge.
 	Labels Labels
+	// Fence is the number of the pass that the call is made for, as the daemon
+	// hands it out; 0 for none. With it goes the label Job. Once another daemon has
+	// taken the pass for dead, such calls are ErrFenced.
+	Fence int64
 	// Floor is how many units must remain after this call in every limit that
 	// counts units; 0 or more. Less important calls leave some to the others.
 	Floor int64
@@ -182,6 +186,8 @@ func (c Call) validate() error {
 		return invalid("region label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Region)
 	case c.Labels.Run != "" && !validRun(c.Labels.Run):
 		return invalid("run label %q: use letters, digits and '._:/-', at most 128", c.Labels.Run)
+	case c.Fence < 0 || c.Fence > 0 && c.Labels.Job == "":
+		return invalid("fence %d: use a number from 1 on, and the label of its job", c.Fence)
 	case c.OnStoreError != "" && c.OnStoreError != Closed && c.OnStoreError != Open:
 		return invalid("on_store_error %q: use %q or %q", c.OnStoreError, Closed, Open)
 	}

@@ -16,6 +16,9 @@ var (
 	// ErrLocked: the budget or the limit is closed until RetryAt, because the
 	// upstream or a person said so. It is an ErrExhausted too.
 	ErrLocked = fmt.Errorf("locked: %w", ErrExhausted)
+	// ErrFenced: the call is made for a pass that another daemon has taken for
+	// dead. No wait helps.
+	ErrFenced = errors.New("fenced off")
 	// ErrNeverFits: units plus floor stand above a limit, so that no wait helps.
 	ErrNeverFits = errors.New("can never fit")
 	// ErrUnavailable: the store did not answer within the timeout. Whether a

@@ -2,62 +2,68 @@ package budget
 
 import "context"
 
-// JobStore keeps what jobs need between their passes, by the store's clock.
-// Every store is one; package jobs calls it State. Errors of all methods are
-// those of [Store].
+// JobStore keeps a document for each job, values beside it, and a history of
+// records. What they say is the business of package jobs, which calls it State:
+// it reads a document, changes it, and puts the new one in the place of the
+// version that it read, so that of several daemons one is first. Every store is
+// one. Errors of all methods are those of [Store].
+//
+// Names are those of jobs, or begin with '@' for what several jobs share.
 type JobStore interface {
-	// Job reads what is kept of a job: the zero JobState when nothing is.
-	Job(ctx context.Context, job string) (JobState, error)
-	// Begin takes the job's overlap mark for a pass and notes its tick, in one
-	// step. The state is the one found before. The holder of the mark that asks
-	// again, since an answer was lost, has begun. A tick more than ClockTolerance
-	// past the store's clock is ErrClock, and a noted one as far ahead counts
-	// for nothing: a clock that was wrong once must not stop a job for years.
-	Begin(ctx context.Context, pass BeginPass) (BeginResult, JobState, error)
-	// Renew keeps the mark standing for hold µs from now; false when another
-	// pass took it or it was given up.
-	Renew(ctx context.Context, job, holder string, hold int64) (bool, error)
-	// End gives the mark up and records the pass: the region the next one
-	// begins with, and a record as the jobs package writes it. False, with
-	// nothing recorded, when another pass took the mark meanwhile. The same end
-	// again is true.
-	End(ctx context.Context, job, holder, nextRegion string, record []byte) (bool, error)
+	// Job reads a job's document and the store's clocks.
+	Job(ctx context.Context, job string) (JobDocument, error)
+	// Jobs reads the documents of several, in the order of their names.
+	Jobs(ctx context.Context, names []string) ([]JobDocument, error)
+	// SwapJob changes what is kept of a job, in one step, if its document still has
+	// the version that was read; false, with nothing changed, when it has another.
+	// After ErrUnavailable it is not known which.
+	SwapJob(ctx context.Context, swap JobSwap) (bool, error)
+	// JobValue reads a value that is kept beside a job's document; nil when there
+	// is none.
+	JobValue(ctx context.Context, job, key string) ([]byte, error)
+	// JobHistory reads a job's records, the newest first.
+	JobHistory(ctx context.Context, query JobHistoryQuery) ([]JobRecord, error)
 }
 
-// JobState is what a store keeps of a job between its passes.
-type JobState struct {
-	// NextRegion is the region the next pass begins with; empty: the first.
-	NextRegion string
-	// LastTick and LastManual are the ticks (µs) of the newest scheduled and
-	// manual pass that began; 0 for none.
-	LastTick   int64
-	LastManual int64
-	// Last is the record of the last finished pass, as the jobs package wrote
-	// it; nil for none.
-	Last []byte
-	// Holder is the pass that holds the overlap mark, HeldUntil the instant
-	// (µs, store's clock) at which the mark falls if it is not renewed, and
-	// Held whether it was still in force when the state was read.
-	Holder    string
-	HeldUntil int64
-	Held      bool
+// JobDocument is a job's document as it was read.
+type JobDocument struct {
+	Version int64  // 0: there is none; 1 more with each new text
+	Text    []byte // nil: there is none
+	// Now is the store's clock in µs, by which leases are counted; in SQLite it
+	// follows the machine's boot clock. Wall is the store's wall clock at the same
+	// time, which may be set.
+	Now, Wall int64
 }
 
-// BeginPass asks for a job's overlap mark.
-type BeginPass struct {
-	Job    string
-	Holder string // unique to the pass
-	Tick   int64  // µs
-	Manual bool   // not on schedule: the tick is counted apart
-	Hold   int64  // µs for which the mark stands unless renewed
+// JobSwap is a change of what is kept of a job.
+type JobSwap struct {
+	Job     string
+	Version int64 // that was read
+	// Text takes the place of the document, whose version then is 1 more; nil: it
+	// stays, and so does its version.
+	Text []byte
+	// Values are kept beside the document; nil removes one.
+	Values map[string][]byte
+	// Records are added to the history; one whose ID is there takes its place.
+	Records []JobRecord
+	// Forget removes the records of instants before it, in µs, and Most, if it is
+	// not 0, the oldest beyond so many; both when Records are added.
+	Forget int64
+	Most   int
 }
 
-// BeginResult is what became of a BeginPass.
-type BeginResult int
+// JobRecord is a record of a job's history.
+type JobRecord struct {
+	At   int64  // µs, by which the history is ordered; then by ID
+	ID   string // unique in the job's history; 1 to 128 printable ASCII characters
+	Text []byte
+}
 
-// The results of a BeginPass.
-const (
-	Began   BeginResult = iota + 1 // the mark is the holder's
-	Overlap                        // another pass holds the mark
-	Taken                          // a pass of this tick, or a later one, began before
-)
+// JobHistoryQuery asks for records of a job.
+type JobHistoryQuery struct {
+	Job string
+	// Since and Before bound At, in µs: Since ≤ At < Before; a Before of 0 bounds
+	// nothing.
+	Since, Before int64
+	Most          int // how many, 1 or more
+}

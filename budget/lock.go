@@ -193,7 +193,7 @@ func printable(text string) string {
 type LockRequest struct {
 	Budget string
 	Now    int64  // the caller's wall clock in µs, a witness
-	Limit  string // its name; empty: the whole budget
+	Limit  string // its name, or a fence's; empty: the whole budget
 	// Until is its end in µs; where it is 0 the end is After µs past the later of
 	// the clocks. It is at most Most µs past that, 1 to MaxLock.
 	Until int64

@@ -83,6 +83,9 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		status.Limits = append(status.Limits, ls)
 	}
 	for _, l := range view.Locks {
+		if IsFence(l.Limit) {
+			continue
+		}
 		status.Locks = append(status.Locks, Lock{Limit: l.Limit, Until: time.UnixMicro(l.Until).UTC(), Since: time.UnixMicro(l.Since).UTC(), Why: l.Why})
 	}
 	return status, nil

@@ -66,6 +66,9 @@ import "context"
 // what is merged, and no entry has its id: then nothing is decided, ErrLost.
 // Recover records what is missing.
 //
+// Fences. An item whose Fence names a lock that stands is Fenced, whatever became
+// of its id; a late one is Late, and one that is Recorded asks for no fence.
+//
 // Locks. A lock stands until its end is not above now. An item that is not
 // Recorded is refused while one stands on the budget, or on the name of a limit
 // that it is checked against; the lock fits at its end. A lock lives and is kept

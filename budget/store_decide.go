@@ -35,6 +35,9 @@ type Item struct {
 	// UseHeadroom lets the item spend headroom; see Limit.Bound.
 	UseHeadroom bool
 	Labels      Labels
+	// Fence is the name of the lock that shuts its pass out, or empty: while it
+	// stands the item is Fenced.
+	Fence string
 	// DryRun has the item decided and not charged: what it would have got now,
 	// whatever became of its id. Remaining is then as without it, At 0.
 	DryRun bool
@@ -63,6 +66,7 @@ const (
 	Interrupted                      // the deadline came before the wait was known; not charged
 	OutcomeUnknown                   // the store failed on the way, as Err says: charged or not, send the same id again
 	Unreached                        // the store was not asked, as Err says; not charged
+	Fenced                           // a lock stands on the item's fence; not charged
 )
 
 // Decision is the answer for one item.

@@ -36,6 +36,9 @@ func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budge
 	if late(item.Deadline, batch.Now) {
 		return budget.Decision{Result: budget.Late, Limit: -1}
 	}
+	if item.Fence != "" && !item.Recorded && l.locks[item.Fence].until > now {
+		return budget.Decision{Result: budget.Fenced, Limit: -1}
+	}
 	if e := l.find(item.ID, now); e != nil && !item.DryRun {
 		same := e.item.Operation == item.Operation && e.item.Units == item.Units && (e.item.Lease > 0) == (item.Lease > 0)
 		if !same {

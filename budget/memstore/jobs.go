@@ -2,99 +2,125 @@ package memstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"fmt"
+	"slices"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
+// job is what is kept of a job.
+type job struct {
+	version int64
+	text    []byte
+	values  map[string][]byte
+	records []budget.JobRecord // oldest first
+}
+
 // Job implements budget.JobStore.
-func (s *Store) Job(ctx context.Context, job string) (budget.JobState, error) {
+func (s *Store) Job(ctx context.Context, name string) (budget.JobDocument, error) {
+	found, err := s.Jobs(ctx, []string{name})
+	if err != nil {
+		return budget.JobDocument{}, err
+	}
+	return found[0], nil
+}
+
+// Jobs implements budget.JobStore.
+func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return budget.JobState{}, err
+		return nil, err
 	}
-	return s.job(job), nil
+	found := make([]budget.JobDocument, len(names))
+	for i, name := range names {
+		now := s.clock()
+		found[i] = budget.JobDocument{Now: now, Wall: now}
+		if j := s.jobs[name]; j != nil {
+			found[i].Version, found[i].Text = j.version, bytes.Clone(j.text)
+		}
+	}
+	return found, nil
 }
 
-// job is a copy of the state, with Held as of now.
-func (s *Store) job(job string) budget.JobState {
-	state := s.jobs[job]
-	if state == nil {
-		return budget.JobState{}
-	}
-	found := *state
-	found.Held = found.Holder != "" && found.HeldUntil > s.clock()
-	return found
-}
-
-// Begin implements budget.JobStore.
-func (s *Store) Begin(ctx context.Context, pass budget.BeginPass) (budget.BeginResult, budget.JobState, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, budget.JobState{}, err
-	}
-	found := s.job(pass.Job)
-	newest, ahead := found.LastTick, s.clock()+budget.ClockTolerance
-	if pass.Manual {
-		newest = found.LastManual
-	}
-	if newest > ahead {
-		newest = 0
-	}
-	switch {
-	case pass.Tick > ahead:
-		return 0, found, fmt.Errorf("memory store: begin a pass of job %s: %w: its tick is %d µs, the clock shows %d", pass.Job, budget.ErrClock, pass.Tick, s.clock())
-	case found.Held && found.Holder == pass.Holder:
-		return budget.Began, found, nil
-	case found.Held:
-		return budget.Overlap, found, nil
-	case pass.Tick <= newest:
-		return budget.Taken, found, nil
-	}
-	next := found
-	next.Holder, next.HeldUntil = pass.Holder, s.clock()+pass.Hold
-	if pass.Manual {
-		next.LastManual = pass.Tick
-	} else {
-		next.LastTick = pass.Tick
-	}
-	s.jobs[pass.Job] = &next
-	return budget.Began, found, nil
-}
-
-// Renew implements budget.JobStore.
-func (s *Store) Renew(ctx context.Context, job, holder string, hold int64) (bool, error) {
+// SwapJob implements budget.JobStore.
+func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	state := s.jobs[job]
-	if state == nil || state.Holder != holder {
+	j := s.jobs[swap.Job]
+	if j == nil {
+		j = &job{values: map[string][]byte{}}
+	}
+	if j.version != swap.Version {
 		return false, nil
 	}
-	state.HeldUntil = s.clock() + hold
+	s.jobs[swap.Job] = j
+	if swap.Text != nil {
+		j.version, j.text = j.version+1, bytes.Clone(swap.Text)
+	}
+	for key, value := range swap.Values {
+		if value == nil {
+			delete(j.values, key)
+			continue
+		}
+		j.values[key] = bytes.Clone(value)
+	}
+	if len(swap.Records) > 0 {
+		j.record(swap)
+	}
 	return true, nil
 }
 
-// End implements budget.JobStore.
-func (s *Store) End(ctx context.Context, job, holder, nextRegion string, record []byte) (bool, error) {
+// record adds to the history and forgets what is old.
+func (j *job) record(swap budget.JobSwap) {
+	for _, record := range swap.Records {
+		record.Text = bytes.Clone(record.Text)
+		j.records = slices.DeleteFunc(j.records, func(old budget.JobRecord) bool { return old.ID == record.ID })
+		j.records = append(j.records, record)
+	}
+	slices.SortFunc(j.records, func(a, b budget.JobRecord) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
+	})
+	j.records = slices.DeleteFunc(j.records, func(r budget.JobRecord) bool { return r.At < swap.Forget })
+	if swap.Most > 0 && len(j.records) > swap.Most {
+		j.records = slices.Delete(j.records, 0, len(j.records)-swap.Most)
+	}
+}
+
+// JobValue implements budget.JobStore.
+func (s *Store) JobValue(ctx context.Context, name, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return false, err
+		return nil, err
 	}
-	state := s.jobs[job]
-	if state != nil && state.Holder == "" && state.NextRegion == nextRegion && bytes.Equal(state.Last, record) {
-		return true, nil
+	if j := s.jobs[name]; j != nil {
+		return bytes.Clone(j.values[key]), nil
 	}
-	if state == nil || state.Holder != holder {
-		return false, nil
+	return nil, nil
+}
+
+// JobHistory implements budget.JobStore.
+func (s *Store) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	state.Holder, state.HeldUntil = "", 0
-	state.NextRegion, state.Last = nextRegion, append([]byte(nil), record...)
-	return true, nil
+	j := s.jobs[query.Job]
+	if j == nil {
+		return nil, nil
+	}
+	var found []budget.JobRecord
+	for _, record := range slices.Backward(j.records) {
+		if record.At >= query.Since && (query.Before == 0 || record.At < query.Before) && len(found) < query.Most {
+			record.Text = bytes.Clone(record.Text)
+			found = append(found, record)
+		}
+	}
+	return found, nil
 }

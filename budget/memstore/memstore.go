@@ -21,13 +21,13 @@ type Store struct {
 
 	mu      sync.Mutex // guards all below
 	ledgers map[string]*ledger
-	jobs    map[string]*budget.JobState
+	jobs    map[string]*job
 	closed  bool
 }
 
 // New makes an empty store whose clock answers in µs since the Unix epoch.
 func New(clock func() int64) *Store {
-	return &Store{clock: clock, ledgers: map[string]*ledger{}, jobs: map[string]*budget.JobState{}}
+	return &Store{clock: clock, ledgers: map[string]*ledger{}, jobs: map[string]*job{}}
 }
 
 // ledger is all that is known of one budget.

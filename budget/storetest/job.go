@@ -2,125 +2,169 @@ package storetest
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
-func (w *world) begin(pass budget.BeginPass, want budget.BeginResult) budget.JobState {
+func (w *world) swap(s budget.JobSwap, want bool) {
 	w.t.Helper()
-	got, state, err := w.store.Begin(context.Background(), pass)
+	got, err := w.store.SwapJob(context.Background(), s)
 	if err != nil || got != want {
-		w.t.Fatalf("begin %+v: result %d, %v; want %d", pass, got, err, want)
-	}
-	return state
-}
-
-func (w *world) end(job, holder, next, record string, want bool) {
-	w.t.Helper()
-	got, err := w.store.End(context.Background(), job, holder, next, []byte(record))
-	if err != nil || got != want {
-		w.t.Fatalf("end of %s by %s: %v, %v; want %v", job, holder, got, err, want)
+		w.t.Fatalf("swap %+v: %v, %v; want %v", s, got, err, want)
 	}
 }
 
-func (w *world) job(job string) budget.JobState {
+func (w *world) job(job string) budget.JobDocument {
 	w.t.Helper()
-	state, err := w.store.Job(context.Background(), job)
+	found, err := w.store.Job(context.Background(), job)
 	if err != nil {
 		w.t.Fatalf("job %s: %v", job, err)
 	}
-	return state
+	return found
 }
 
-// testJobState: the next region and the last pass are kept, job by job.
-func testJobState(t *testing.T, w *world) {
-	if state := w.job("none"); state.Held || state.LastTick != 0 || state.Last != nil || state.NextRegion != "" {
-		t.Fatalf("a job never seen: %+v", state)
-	}
-	for range 2 { // a pass whose answer was lost asks again
-		w.begin(budget.BeginPass{Job: "a", Holder: "1", Tick: noon, Hold: minute}, budget.Began)
-	}
-	for range 2 {
-		w.end("a", "1", "DE", `{"tick":"x"}`, true)
-	}
-	w.end("a", "1", "FR", `{}`, false) // it was given up
-	state := w.job("a")
-	if state.NextRegion != "DE" || string(state.Last) != `{"tick":"x"}` || state.LastTick != noon || state.LastManual != 0 || state.Held || state.Holder != "" {
-		t.Fatalf("state %+v", state)
-	}
-	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon, Hold: minute}, budget.Taken)
-	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon - second, Hold: minute}, budget.Taken)
-	w.begin(budget.BeginPass{Job: "a", Holder: "3", Tick: noon, Manual: true, Hold: minute}, budget.Began)
-	w.end("a", "3", "", `{"tick":"y"}`, true)
-	w.begin(budget.BeginPass{Job: "a", Holder: "4", Tick: noon, Manual: true, Hold: minute}, budget.Taken)
-	found := w.begin(budget.BeginPass{Job: "a", Holder: "5", Tick: noon + second, Hold: minute}, budget.Began)
-	if found.NextRegion != "" || string(found.Last) != `{"tick":"y"}` || found.LastTick != noon || found.LastManual != noon {
-		t.Fatalf("found %+v", found)
-	}
-	if state := w.job("b"); state.LastTick != 0 {
-		t.Fatalf("another job: %+v", state)
+func (w *world) wantDocument(job string, version int64, text string) {
+	w.t.Helper()
+	if found := w.job(job); found.Version != version || string(found.Text) != text || (version == 0) != (found.Text == nil) {
+		w.t.Fatalf("job %s: version %d, %q (nil %v); want version %d, %q", job, found.Version, found.Text, found.Text == nil, version, text)
 	}
 }
 
-// testJobTicks: a tick of a clock that is far ahead is refused, and one that was
-// noted by such a clock stops no later pass.
-func testJobTicks(t *testing.T, w *world) {
-	begin := func(tick int64, manual bool) error {
-		t.Helper()
-		_, _, err := w.store.Begin(context.Background(), budget.BeginPass{Job: "a", Holder: "h", Tick: tick, Manual: manual, Hold: minute})
-		return err
+func (w *world) wantValue(job, key, want string) {
+	w.t.Helper()
+	got, err := w.store.JobValue(context.Background(), job, key)
+	if err != nil || string(got) != want || (want == "") != (got == nil) {
+		w.t.Fatalf("value %s of %s: %q (nil %v), %v; want %q", key, job, got, got == nil, err, want)
 	}
-	for _, manual := range []bool{false, true} {
-		w.wantError(begin(noon+minute+1, manual), budget.ErrClock)
-	}
-	if state := w.job("a"); state.LastTick != 0 || state.LastManual != 0 || state.Held {
-		t.Fatalf("a tick that was refused is noted: %+v", state)
-	}
-	w.now = noon + 1000*hour // the wrong clock
-	w.begin(budget.BeginPass{Job: "a", Holder: "1", Tick: noon + 1000*hour, Hold: minute}, budget.Began)
-	w.end("a", "1", "", "{}", true)
-	w.now = noon
-	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + minute, Hold: minute}, budget.Began)
-	w.end("a", "2", "", "{}", true)
-	w.begin(budget.BeginPass{Job: "a", Holder: "3", Tick: noon + minute, Hold: minute}, budget.Taken)
 }
 
-// testJobMark: one pass of a job at a time; a mark that is not renewed falls.
-func testJobMark(t *testing.T, w *world) {
-	ctx := context.Background()
-	renew := func(holder string, want bool) {
-		t.Helper()
-		if got, err := w.store.Renew(ctx, "a", holder, minute); err != nil || got != want {
-			t.Fatalf("renew by %s: %v, %v; want %v", holder, got, err, want)
-		}
+// testJobDocument: of those who read one version, the first puts the next in its
+// place; nothing of the others' is kept.
+func testJobDocument(t *testing.T, w *world) {
+	w.wantDocument("a", 0, "")
+	w.swap(budget.JobSwap{Job: "a", Text: []byte(`{"n":1}`), Values: map[string][]byte{"x": []byte("1")}}, true)
+	w.swap(budget.JobSwap{Job: "a", Text: []byte(`{"n":2}`), Values: map[string][]byte{"x": []byte("2")},
+		Records: []budget.JobRecord{{At: noon, ID: "r", Text: []byte("{}")}}}, false)
+	w.wantDocument("a", 1, `{"n":1}`)
+	w.wantValue("a", "x", "1")
+	w.wantHistory(budget.JobHistoryQuery{Job: "a", Most: 10})
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Text: []byte(`{"n":3}`)}, true)
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Text: []byte(`{"n":4}`)}, false)
+	w.swap(budget.JobSwap{Job: "a", Version: 3, Text: []byte(`{"n":4}`)}, false)
+	w.wantDocument("a", 2, `{"n":3}`)
+	w.wantDocument("b", 0, "")
+	w.swap(budget.JobSwap{Job: "@what/several-jobs_share", Text: []byte("any bytes \x00\xff\n")}, true)
+	w.wantDocument("@what/several-jobs_share", 1, "any bytes \x00\xff\n")
+	found, err := w.store.Jobs(context.Background(), []string{"b", "a", "a"})
+	if err != nil || len(found) != 3 || found[0].Text != nil || found[1].Version != 2 || string(found[2].Text) != `{"n":3}` {
+		t.Fatalf("jobs b, a, a: %+v, %v", found, err)
 	}
-	w.begin(budget.BeginPass{Job: "a", Holder: "1", Tick: noon, Hold: minute}, budget.Began)
-	found := w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + second, Hold: minute}, budget.Overlap)
-	if !found.Held || found.Holder != "1" || found.HeldUntil != noon+minute {
-		t.Fatalf("found %+v", found)
+	if found, err := w.store.Jobs(context.Background(), nil); err != nil || len(found) != 0 {
+		t.Fatalf("no jobs: %+v, %v", found, err)
 	}
-	w.begin(budget.BeginPass{Job: "b", Holder: "2", Tick: noon, Hold: minute}, budget.Began)
-	w.now += minute - 1
-	if !w.job("a").Held {
-		t.Fatal("the mark fell early")
+}
+
+// testJobClock: the clocks come with the document, and go on.
+func testJobClock(t *testing.T, w *world) {
+	first := w.job("a")
+	if first.Wall != noon || first.Now <= 0 {
+		t.Fatalf("the clocks show %d and %d, want the wall clock at %d", first.Now, first.Wall, noon)
 	}
-	renew("1", true)
-	renew("2", false)
-	w.now += minute - 1
-	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + second, Hold: minute}, budget.Overlap)
-	w.now++
-	if w.job("a").Held {
-		t.Fatal("the mark stands too long")
+	w.now += hour
+	found, err := w.store.Jobs(context.Background(), []string{"a", "b"})
+	if err != nil || found[0].Now != first.Now+hour || found[1].Now < found[0].Now || found[0].Wall != noon+hour {
+		t.Fatalf("an hour later: %+v, %v; before: %+v", found, err, first)
 	}
-	renew("1", true) // nobody took it meanwhile
-	w.now += minute
-	w.begin(budget.BeginPass{Job: "a", Holder: "2", Tick: noon + second, Hold: minute}, budget.Began)
-	renew("1", false)
-	w.end("a", "1", "X", "{}", false)
-	if state := w.job("a"); state.Holder != "2" || state.NextRegion != "" {
-		t.Fatalf("a pass that lost its mark was recorded: %+v", state)
+}
+
+// testJobValues: values beside a document change with it or without it.
+func testJobValues(t *testing.T, w *world) {
+	w.wantValue("a", "x", "")
+	w.swap(budget.JobSwap{Job: "a", Values: map[string][]byte{"x": []byte("1"), "a key/with:all~of.it_-": []byte("any bytes \x00\xff\n")}}, true)
+	w.wantDocument("a", 0, "")
+	w.swap(budget.JobSwap{Job: "a", Text: []byte("{}"), Values: map[string][]byte{"y": []byte("2")}}, true)
+	w.swap(budget.JobSwap{Job: "a", Values: map[string][]byte{"x": []byte("no")}}, false)
+	w.wantValue("a", "x", "1")
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Values: map[string][]byte{"x": nil, "never": nil, "y": []byte("3")}}, true)
+	w.wantDocument("a", 1, "{}")
+	w.wantValue("a", "x", "")
+	w.wantValue("a", "y", "3")
+	w.wantValue("a", "a key/with:all~of.it_-", "any bytes \x00\xff\n")
+	w.wantValue("b", "y", "")
+}
+
+func (w *world) wantHistory(query budget.JobHistoryQuery, want ...string) {
+	w.t.Helper()
+	found, err := w.store.JobHistory(context.Background(), query)
+	var got []string
+	for _, r := range found {
+		got = append(got, fmt.Sprintf("%d %s %s", (r.At-noon)/second, r.ID, r.Text))
 	}
-	w.end("a", "2", "Y", "{}", true)
-	renew("2", false)
+	if err != nil || !slices.Equal(got, want) {
+		w.t.Fatalf("history %+v:\n got %q, %v\nwant %q", query, got, err, want)
+	}
+}
+
+// testJobHistory: records stand by their instants, the newest first, each once,
+// until they are old or too many.
+func testJobHistory(_ *testing.T, w *world) {
+	record := func(at int64, id, text string) budget.JobRecord {
+		return budget.JobRecord{At: noon + at*second, ID: id, Text: []byte(text)}
+	}
+	all := budget.JobHistoryQuery{Job: "a", Most: 100}
+	w.wantHistory(all)
+	w.swap(budget.JobSwap{Job: "a", Text: []byte("{}"), Records: []budget.JobRecord{record(3, "c", "{3}"), record(1, "a", "{1}")}}, true)
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(2, "b", "two\nlines|\x00\xff")}}, true)
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(2, "bb", "")}}, true)
+	w.wantHistory(all, "3 c {3}", "2 bb ", "2 b two\nlines|\x00\xff", "1 a {1}")
+	w.wantHistory(budget.JobHistoryQuery{Job: "a", Most: 2}, "3 c {3}", "2 bb ")
+	w.wantHistory(budget.JobHistoryQuery{Job: "a", Since: noon + 2*second, Before: noon + 3*second, Most: 9}, "2 bb ", "2 b two\nlines|\x00\xff")
+	w.wantHistory(budget.JobHistoryQuery{Job: "b", Most: 9})
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(4, "b", "{4}")}}, true)
+	w.wantHistory(all, "4 b {4}", "3 c {3}", "2 bb ", "1 a {1}")
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Forget: noon + 4*second}, true) // nothing is added
+	w.wantHistory(all, "4 b {4}", "3 c {3}", "2 bb ", "1 a {1}")
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(5, "e", "{5}")}, Forget: noon + 2*second}, true)
+	w.wantHistory(all, "5 e {5}", "4 b {4}", "3 c {3}", "2 bb ")
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(6, "f", "{6}")}, Most: 3}, true)
+	w.wantHistory(all, "6 f {6}", "5 e {5}", "4 b {4}")
+}
+
+// testJobTogether: of many who count up a document, none is lost.
+func testJobTogether(t *testing.T, w *world) {
+	const counters, each = 8, 20
+	var counting sync.WaitGroup
+	for c := range counters {
+		counting.Go(func() {
+			for i := 0; i < each; {
+				found, err := w.store.Job(context.Background(), "a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				id := fmt.Sprintf("%d/%d", c, i)
+				swapped, err := w.store.SwapJob(context.Background(), budget.JobSwap{
+					Job: "a", Version: found.Version, Text: append(found.Text, '.'),
+					Records: []budget.JobRecord{{At: noon, ID: id, Text: []byte(id)}},
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if swapped {
+					i++
+				}
+			}
+		})
+	}
+	counting.Wait()
+	found := w.job("a")
+	records, err := w.store.JobHistory(context.Background(), budget.JobHistoryQuery{Job: "a", Most: counters*each + 1})
+	if err != nil || found.Version != counters*each || len(found.Text) != counters*each || len(records) != counters*each {
+		t.Fatalf("%d times counted: version %d, %d long, %d records, %v", counters*each, found.Version, len(found.Text), len(records), err)
+	}
 }

@@ -22,12 +22,12 @@ func NoSecret(t *testing.T, secret string, stores map[string]Store) {
 			_, finished := store.Finish(ctx, budget.Finish{Budget: "up/key1", Now: time.Now().UnixMicro(), ID: "a"})
 			_, looked := store.Look(ctx, budget.Look{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits})
 			_, read := store.Job(ctx, "j")
-			_, _, begun := store.Begin(ctx, budget.BeginPass{Job: "j", Holder: "h", Tick: 1, Hold: second})
-			_, renewed := store.Renew(ctx, "j", "h", second)
-			_, ended := store.End(ctx, "j", "h", "", nil)
+			_, swapped := store.SwapJob(ctx, budget.JobSwap{Job: "j", Text: []byte("{}")})
+			_, valued := store.JobValue(ctx, "j", "key")
+			_, told := store.JobHistory(ctx, budget.JobHistoryQuery{Job: "j", Most: 1})
 			for verb, err := range map[string]error{
 				"decide": decided, "finish": finished, "look": looked, "accept clock": store.AcceptClock(ctx, "up/key1"),
-				"job": read, "begin": begun, "renew": renewed, "end": ended,
+				"job": read, "swap": swapped, "value": valued, "history": told,
 			} {
 				if err == nil {
 					t.Errorf("%s: no error", verb)

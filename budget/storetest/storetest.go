@@ -93,9 +93,12 @@ func Run(t *testing.T, open Open) {
 		{"Ranges", testRanges},
 		{"Labels", testLabels},
 		{"Closed", testClosed},
-		{"JobState", testJobState},
-		{"JobTicks", testJobTicks},
-		{"JobMark", testJobMark},
+		{"Fence", testFence},
+		{"JobDocument", testJobDocument},
+		{"JobClock", testJobClock},
+		{"JobValues", testJobValues},
+		{"JobHistory", testJobHistory},
+		{"JobTogether", testJobTogether},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.test(t, newWorld(t, open)) })
 	}

@@ -110,7 +110,11 @@ func testCancelled(t *testing.T, w *world) {
 	w.wantError(err, context.Canceled)
 	_, err = w.store.Job(ctx, "job")
 	w.wantError(err, context.Canceled)
-	_, _, err = w.store.Begin(ctx, budget.BeginPass{Job: "job", Holder: "h", Tick: 1, Hold: second})
+	_, err = w.store.SwapJob(ctx, budget.JobSwap{Job: "job", Text: []byte("{}")})
+	w.wantError(err, context.Canceled)
+	_, err = w.store.JobValue(ctx, "job", "key")
+	w.wantError(err, context.Canceled)
+	_, err = w.store.JobHistory(ctx, budget.JobHistoryQuery{Job: "job", Most: 1})
 	w.wantError(err, context.Canceled)
 	if got := w.used(0); got != 1 {
 		t.Fatalf("used %d, want 1", got)

@@ -44,7 +44,7 @@ func Walk(t *testing.T, open Open, steps int) {
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
 	musts := []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
-		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "locked", "lock stood", "unlocked", "observed",
+		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "locked", "lock stood", "unlocked", "observed", "fenced",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"}
 	for _, must := range musts {
 		if steps >= 10_000 && w.counts[must] == 0 {
@@ -184,7 +184,7 @@ func (w *walker) decide(limits []budget.Limit) {
 			w.counts["refused"]++
 			w.counts["refused by "+kindOf(limits[d.Limit].Window)]++
 		default:
-			w.counts[map[budget.Result]string{budget.Granted: "granted", budget.NeverFits: "never fits", budget.Conflict: "conflict"}[d.Result]]++
+			w.counts[map[budget.Result]string{budget.Granted: "granted", budget.NeverFits: "never fits", budget.Conflict: "conflict", budget.Fenced: "fenced"}[d.Result]]++
 		}
 	}
 }
@@ -220,6 +220,9 @@ func (w *walker) item(limits []budget.Limit) budget.Item {
 	}
 	if w.rng.IntN(3) == 0 {
 		i.Labels = budget.Labels{Job: "job", Region: "US", Run: fmt.Sprint("run-", w.step%7)}
+		if w.rng.IntN(3) == 0 {
+			i.Fence = w.fence()
+		}
 	}
 	if i.DryRun = w.rng.IntN(12) == 0; i.DryRun {
 		w.counts["dry run"]++

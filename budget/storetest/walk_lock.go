@@ -15,9 +15,15 @@ func (w *walker) limitName(limits []budget.Limit) string {
 	return limits[w.rng.IntN(len(limits))].Name
 }
 
+// fence is the name of one of a few fences.
+func (w *walker) fence() string { return fmt.Sprint("~job/", 1+w.rng.IntN(4)) }
+
 // locks locks, mostly something again that is locked by now, or unlocks it.
 func (w *walker) locks(limits []budget.Limit) {
 	name := w.limitName(limits)
+	if w.rng.IntN(4) == 0 {
+		name = w.fence()
+	}
 	w.lock(name, w.rng.IntN(8) == 0)
 	for w.rng.IntN(2) == 0 {
 		w.lock(name, w.rng.IntN(2) == 0)

@@ -1,0 +1,56 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// testFence: what a fence shuts out is not charged, replayed or decided, and
+// nobody else is touched; what was charged before is settled.
+func testFence(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("window", 100, time.Hour)}
+	const zombie, other = "~trending/7", "~trending/8"
+	item := func(id, fence string) budget.Item {
+		return budget.Item{ID: id, Operation: "read", Units: 1, Fence: fence, Labels: budget.Labels{Job: "trending"}}
+	}
+	decide := func(want budget.Result, items ...budget.Item) {
+		t.Helper()
+		got, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: items})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range got.Items {
+			if d.Result != want {
+				t.Errorf("%s behind %q: result %d, want %d", items[i].ID, items[i].Fence, d.Result, want)
+			}
+		}
+	}
+	reserved := item("reserved", zombie)
+	reserved.Lease = minute
+	decide(budget.Granted, item("before", zombie), reserved)
+	fence := budget.LockRequest{Budget: w.budget, Now: w.now, Limit: zombie, After: hour, Most: hour, Why: "the pass was lost", Force: true}
+	for range 2 {
+		if locked, err := w.store.Lock(context.Background(), fence); err != nil || locked.Until == 0 {
+			t.Fatalf("fence: %+v, %v", locked, err)
+		}
+	}
+	dry := item("dry", zombie)
+	dry.DryRun = true
+	decide(budget.Fenced, item("after", zombie), item("before", zombie), dry)
+	decide(budget.Granted, item("next", other), item("none", ""))
+	recorded := item("recorded", zombie)
+	recorded.Recorded = true
+	decide(budget.Granted, recorded) // it happened already
+	done, err := w.store.Finish(context.Background(), budget.Finish{Budget: w.budget, Now: w.now, ID: "reserved", Units: 5})
+	if err != nil || done.Result != budget.Settled {
+		t.Fatalf("settle what was reserved before: %+v, %v", done, err)
+	}
+	late := item("late", zombie)
+	late.Deadline = time.UnixMicro(w.now - 1)
+	decide(budget.Late, late)
+	w.now += hour
+	decide(budget.Granted, item("later", zombie)) // the fence's end
+}
