@@ -55,6 +55,9 @@ type Upstream struct {
 	Costs        map[string]Cost
 	Limits       []Limit // in the order of the file
 	Credentials  []Credential
+	// Parallel is how many runs of each of its budgets go at once, over all jobs and
+	// daemons; 0 for all.
+	Parallel int
 	// Observe: mode = "observe".
 	Observe  bool
 	Feedback Feedback

@@ -83,9 +83,12 @@ func (c *Config) readUpstream(node Node) Upstream {
 		node.List() // notes it
 		return u
 	}
-	t := node.Table("mode", "unknown_operation", "on_store_error", "costs", "limit", "free_statuses", "refusal", "report", "credential")
+	t := node.Table("mode", "parallel", "unknown_operation", "on_store_error", "costs", "limit", "free_statuses", "refusal", "report", "credential")
 	u.Observe = readMode(t["mode"])
 	u.OnStoreError = t["on_store_error"].Policy()
+	if parallel, ok := t["parallel"].Number(1, maxParallel); ok {
+		u.Parallel = int(parallel)
+	}
 	u.Unknown = readUnknown(t["unknown_operation"])
 	costs := readCosts(t["costs"], &u)
 	if missing(t["costs"]) && !u.Unknown.Allowed {
@@ -131,6 +134,9 @@ func (c *Config) readUpstream(node Node) Upstream {
 func missing(node Node) bool {
 	return !node.Exists() || node.IsTable() && len(node.children()) == 0
 }
+
+// maxParallel is the most runs that may be asked to go at once.
+const maxParallel = 1000
 
 // OpenIsClosed says why on_store_error = "open" is the same as "closed" for an
 // upstream, or nothing where it is not.

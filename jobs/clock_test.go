@@ -21,16 +21,13 @@ func TestAClockAheadOfTheStoresFailsThePass(t *testing.T) {
 		var clock skewed
 		clock.by.Store(int64(5 * time.Minute))
 		w.options.Now = clock.now
-		for _, p := range []Pass{
-			w.once(),
-			w.runner().pass(t.Context(), nil, start{job: w.list[0], tick: midnight.Add(5 * time.Minute)}),
-		} {
+		for _, p := range []Pass{w.once()} {
 			if p.Outcome != Failed || p.Reason != ReasonClock || len(p.Runs) != 0 || !strings.Contains(p.Error, "set the one that is wrong") {
 				t.Errorf("pass %+v", p)
 			}
 		}
 		w.logged("level=ERROR", "pass not started", "tick=2000-01-01T00:05:00Z", "outcome=failed", "reason=clock")
-		if state := w.state(); state.LastTick != 0 || state.LastManual != 0 || state.Held {
+		if state := w.state(); state.Until != 0 || state.LastManual != 0 || len(state.Active) > 0 {
 			t.Errorf("state %+v", state)
 		}
 	})
@@ -68,41 +65,6 @@ func TestAManualPassAndAClockThatWasWrong(t *testing.T) {
 	}
 }
 
-// What stands in a tick's way is told with the tick.
-func TestATakenTickNamesTheNewest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: oneRegion})
-		after(6 * time.Hour)
-		first := start{job: w.list[0], tick: midnight.Add(6 * time.Hour)}
-		if p := w.runner().pass(t.Context(), nil, first); p.Outcome != Succeeded {
-			t.Fatalf("%s: %s", p.Outcome, p.Error)
-		}
-		older := start{job: w.list[0], tick: midnight.Add(3 * time.Hour)}
-		p := w.runner().pass(t.Context(), nil, older)
-		if p.Outcome != Skipped || p.Reason != ReasonTaken || !strings.HasSuffix(p.Error, "the newest is of 2000-01-01T06:00:00Z") {
-			t.Errorf("%s (%s): %q", p.Outcome, p.Reason, p.Error)
-		}
-		w.logged("pass not started", "tick=2000-01-01T03:00:00Z", "reason=taken", "the newest is of 2000-01-01T06:00:00Z")
-	})
-}
-
-// ahead is a state in which other manual passes always take the second first.
-type ahead struct{ budget.JobStore }
-
-func (ahead) Begin(context.Context, budget.BeginPass) (budget.BeginResult, budget.JobState, error) {
-	return budget.Taken, budget.JobState{LastTick: 1, LastManual: midnight.Add(time.Second).UnixMicro()}, nil
-}
-
-func TestATakenSecondNamesTheNewest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: oneRegion})
-		w.options.State = ahead{w.store}
-		if p := w.once(); p.Reason != ReasonTaken || !strings.HasSuffix(p.Error, "the newest is of 2000-01-01T00:00:01Z") {
-			t.Errorf("%s (%s): %q", p.Outcome, p.Reason, p.Error)
-		}
-	})
-}
-
 // jumped is a store whose clock is not to be trusted.
 type jumped struct{ budget.Store }
 
@@ -125,7 +87,7 @@ func TestAChargeAgainstAWrongClockSaysSo(t *testing.T) {
 	})
 }
 
-// Whoever holds a mark can be found.
+// Whoever holds a claim can be found.
 func TestAHolderNamesItsProcess(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -2,119 +2,347 @@ package jobs
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/quotactl/quotactl/budget"
 )
 
-// lookAgain is how long the daemon trusts its clock: it may have been stepped,
-// or the machine suspended, while a timer ran.
-const lookAgain = time.Minute
+// DefaultPoll is how often a daemon looks whether somebody has asked something of a
+// job.
+const DefaultPoll = 2 * time.Second
+
+const (
+	// lookAgain is how long the daemon trusts its clock, which may have been
+	// stepped, and how often it looks at all jobs: what other daemons have left
+	// behind is found then.
+	lookAgain = time.Minute
+	// lookPause is how long a store that did not answer is left alone.
+	lookPause = time.Second
+	// lookers is how many jobs are looked at at once.
+	lookers = 16
+)
 
 // Run follows the schedules until it is told to stop; with startNow each job
-// first has a manual pass, which replaces no tick. When drain is closed no
-// further page is started, pages under way have the jobs' grace, the records
-// are written, and Run returns nil. When ctx ends first, or meanwhile, requests
-// are cut at once and Run returns the context's cause.
+// first has a manual pass, which replaces no tick. Several daemons may share a
+// state: each tick is one's. When drain is closed no further page is started,
+// pages under way have the jobs' grace, the records are written, and Run returns
+// nil. When ctx ends first, or meanwhile, requests are cut at once and Run returns
+// the context's cause.
 //
-// A tick that comes late, after a suspend say, is run once; older ones of the
-// same job are logged as missed.
+// A tick up to a minute late is on time; of those that came while no daemon was
+// there, each job's catch_up says what becomes. All are recorded.
 func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) error {
-	var passes sync.WaitGroup
-	begin := func(s start) { passes.Go(func() { r.pass(ctx, drain, s) }) }
-	agenda := r.newAgenda()
-	for _, j := range r.jobs {
-		fields := []any{"job", j.Name, "budget", j.Budget, "schedule", j.Schedule.String(), "timezone", j.Schedule.Zone().String(), "regions", len(j.Regions)}
-		if j.Every() > 0 {
-			fields = append(fields, "stagger", j.Stagger, "one_every", j.Every())
-		}
-		r.log.Info("job", append(fields, "next", formatTick(agenda.next[j]))...)
-		if startNow {
-			begin(start{job: j, manual: true})
+	d := &daemon{Runner: r, ctx: ctx, drain: drain, jobs: map[string]*followed{}, slots: make(chan struct{}, lookers)}
+	d.follow()
+	if startNow {
+		for _, j := range r.list() {
+			d.working.Go(func() {
+				r.manual(ctx, drain, j, false)
+				d.consider(j.Name)
+			})
 		}
 	}
 	for !stopped(ctx, drain) {
 		r.options.Observe.Looked()
-		timer := time.NewTimer(agenda.wait())
+		d.come()
+		timer := time.NewTimer(d.wait())
 		select {
 		case <-timer.C:
-			for _, s := range agenda.due() {
-				begin(s)
-			}
+		case <-r.changed:
+			d.follow()
 		case <-drain:
 		case <-ctx.Done():
 		}
 		timer.Stop()
 	}
-	passes.Wait()
+	d.working.Wait()
 	return context.Cause(ctx)
 }
 
-// agenda knows each job's next tick.
-type agenda struct {
+// daemon is a Run under way. Its loop alone uses jobs and what follows it.
+type daemon struct {
 	*Runner
-	looked time.Time // when the clock was last looked at
-	next   map[*Job]time.Time
+	ctx     context.Context //nolint:containedctx // of the one call of Run that it is
+	drain   <-chan struct{}
+	working sync.WaitGroup // passes, and looks at jobs
+	slots   chan struct{}  // for looks
+
+	mu      sync.Mutex // guards jobs
+	jobs    map[string]*followed
+	looked  time.Time // when the clock was last looked at
+	swept   time.Time // when all jobs were
+	hearing atomic.Bool
+	asked   map[string]int64 // what somebody had asked by the last time; only who hears uses it
 }
 
-func (r *Runner) newAgenda() *agenda {
-	a := &agenda{Runner: r, looked: r.now(), next: map[*Job]time.Time{}}
-	for _, j := range r.jobs {
-		a.next[j] = j.Next(a.looked)
+// followed is a job whose schedule is followed.
+type followed struct {
+	job  *Job
+	next time.Time // its next tick; zero: none comes
+	// looking: a look is under way; again: another is to follow it.
+	looking, again bool
+}
+
+// follow takes the jobs over as they are configured now.
+func (d *daemon) follow() {
+	now := d.now()
+	d.mu.Lock()
+	before := d.jobs
+	d.jobs = map[string]*followed{}
+	for _, j := range d.list() {
+		f := before[j.Name]
+		if f == nil {
+			f = &followed{}
+		}
+		f.job, f.next = j, j.Next(now)
+		d.jobs[j.Name] = f
+		fields := []any{"job", j.Name, "budget", j.Budget, "schedule", j.Schedule.String(), "timezone", j.Schedule.Zone().String(), "regions", len(j.Regions)}
+		if j.Every() > 0 {
+			fields = append(fields, "stagger", j.Stagger, "one_every", j.Every())
+		}
+		d.log.Info("job", append(fields, "next", formatTick(f.next))...)
 	}
-	return a
+	d.mu.Unlock()
+	d.looked = now
+	d.swept = time.Time{} // what came while no daemon was there is found at once
 }
 
 // wait is how long to sleep before the clock is looked at again.
-func (a *agenda) wait() time.Duration {
-	now := a.now()
-	least := lookAgain
-	for _, next := range a.next {
-		if !next.IsZero() {
-			least = min(least, next.Sub(now))
+func (d *daemon) wait() time.Duration {
+	now := d.now()
+	least := min(lookAgain, d.options.Poll)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.jobs {
+		if !f.next.IsZero() {
+			least = min(least, f.next.Sub(now))
 		}
 	}
 	return max(0, least)
 }
 
-// due is what is to be started now. After a step backwards the ticks are
-// counted anew from the clock; those that were run before are then taken.
-func (a *agenda) due() []start {
-	now := a.now()
-	if now.Before(a.looked) {
-		a.log.Warn("the clock went backwards", "by", a.looked.Sub(now))
-		for _, j := range a.jobs {
-			a.next[j] = j.Next(now)
+// come looks at the jobs whose tick has come, at those that somebody has asked
+// something of, and once a minute at all.
+func (d *daemon) come() {
+	now := d.now()
+	if now.Before(d.looked) {
+		d.log.Warn("the clock went backwards", "by", d.looked.Sub(now))
+	}
+	d.mu.Lock()
+	var due []string
+	for name, f := range d.jobs {
+		switch {
+		case now.Before(d.looked):
+			f.next = f.job.Next(now)
+		case !f.next.IsZero() && !f.next.After(now):
+			due = append(due, name)
+			f.next = f.job.Next(now)
 		}
 	}
-	a.looked = now
-	var starts []start
-	for _, j := range a.jobs {
-		tick := a.next[j]
-		if tick.IsZero() || tick.After(now) {
-			continue
-		}
-		if latest := j.latest(tick, now); latest.After(tick) {
-			a.log.Warn("ticks missed", "job", j.Name, "outcome", "missed", "first", formatTick(tick), "until", formatTick(latest))
-			tick = latest
-		}
-		a.next[j] = j.Next(now)
-		a.options.Observe.TickStarted(j, now.Sub(tick))
-		starts = append(starts, start{job: j, tick: tick})
+	d.mu.Unlock()
+	d.looked = now
+	for _, name := range due {
+		d.consider(name)
 	}
-	return starts
+	if since := now.Sub(d.swept); since >= lookAgain || since < 0 {
+		d.swept = now
+		d.working.Go(d.sweep)
+	}
+	if d.hearing.CompareAndSwap(false, true) { // a store that is slow to answer holds no tick up
+		d.working.Go(func() {
+			defer d.hearing.Store(false)
+			d.hear()
+		})
+	}
 }
 
-// latest is the newest tick up to now, at least tick. It looks back in growing
-// spans, so that a long absence costs no walk over all of its ticks.
-func (j *Job) latest(tick, now time.Time) time.Time {
-	for span := time.Second; now.Add(-span).After(tick); span *= 2 {
-		if found := j.Next(now.Add(-span)); !found.IsZero() && !found.After(now) {
-			tick = found
-			break
+// hear looks at the jobs that somebody has asked something of since the last time.
+func (d *daemon) hear() {
+	ctx, cancel := context.WithTimeout(d.ctx, d.options.Poll)
+	defer cancel()
+	found, err := d.state.Job(ctx, newsName)
+	if err != nil {
+		d.log.Debug("it is not known whether something was asked of the jobs", "error", err)
+		return
+	}
+	heard, err := readDocument[news](newsName, found)
+	if err != nil {
+		d.log.Debug("what was asked of the jobs is not known", "error", err)
+		return
+	}
+	for name, at := range heard.Asked {
+		if d.asked != nil && d.asked[name] != at {
+			d.consider(name)
 		}
 	}
-	for next := j.Next(tick); !next.IsZero() && !next.After(now); next = j.Next(tick) {
-		tick = next
+	d.asked = maps.Clone(heard.Asked)
+	if d.asked == nil {
+		d.asked = map[string]int64{}
 	}
-	return tick
+}
+
+// sweep looks at all jobs for what others have left behind: ticks that nobody took,
+// passes whose daemon is gone, what waits.
+func (d *daemon) sweep() {
+	d.mu.Lock()
+	var list []*Job
+	for _, f := range d.jobs {
+		list = append(list, f.job)
+	}
+	d.mu.Unlock()
+	names := make([]string, len(list))
+	for i, j := range list {
+		names[i] = j.Name
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, lookAgain)
+	defer cancel()
+	found, err := d.state.Jobs(ctx, names)
+	if err != nil {
+		if d.ctx.Err() == nil {
+			d.log.Error("the jobs could not be looked at; trying again", "error", err)
+		}
+		return
+	}
+	now := d.now()
+	for i, j := range list {
+		s, err := readDocument[state](j.Name, found[i])
+		if err != nil || j.wants(s, clocks{wall: now, store: found[i].Wall, now: found[i].Now}) {
+			d.consider(j.Name)
+		}
+	}
+}
+
+// wants reports whether a look at the job may come to something.
+func (j *Job) wants(s *state, at clocks) bool {
+	next := j.Next(time.UnixMicro(s.Until))
+	return s.Until == 0 || len(s.Requests) > 0 || len(s.Waiting) > 0 || len(s.lapsed(at)) > 0 ||
+		s.Schedule != j.counts() || !next.IsZero() && !next.After(at.wall) || s.Until > at.wall.UnixMicro()
+}
+
+// consider looks at a job, unless that is being done: then once more afterwards.
+func (d *daemon) consider(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.jobs[name]
+	if f == nil || stopped(d.ctx, d.drain) {
+		return
+	}
+	if f.looking {
+		f.again = true
+		return
+	}
+	f.looking = true
+	d.working.Go(func() {
+		for again := true; again; {
+			d.slots <- struct{}{}
+			d.lookAt(d.jobOf(f))
+			<-d.slots
+			d.mu.Lock()
+			again = f.again && !stopped(d.ctx, d.drain)
+			f.again, f.looking = false, again
+			d.mu.Unlock()
+		}
+	})
+}
+
+// jobOf is a job as it is configured now.
+func (d *daemon) jobOf(f *followed) *Job {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return f.job
+}
+
+// lookAt does what is due for a job, and starts the passes that it claims.
+func (d *daemon) lookAt(j *Job) {
+	me := claimant{holder: newHolder(), hold: d.hold()}
+	slot := ""                          // the holder of the slot for a pass that is caught up
+	giveUp := d.now().Add(d.hold() / 2) // then a claim of which it is not known whether it was made falls
+	for !stopped(d.ctx, d.drain) {
+		ctx, cancel := context.WithTimeout(d.ctx, d.hold())
+		done, s, lapsed, err := d.look(ctx, j, me)
+		if err == nil && len(lapsed) > len(me.reap) && d.state.lasts(2*d.options.Heartbeat) {
+			me.reap, err = d.fence(ctx, j, lapsed)
+			done.again = err == nil
+		}
+		if err == nil && done.claim == nil && done.wantsCatchUp && slot == "" {
+			slot = me.holder
+			me.catchUp, err = d.takeSlot(ctx, catchUpSlot(j.Budget), slot, 1)
+			done.again = done.again || me.catchUp
+		}
+		cancel()
+		d.tell(j, done.records)
+		if errors.Is(err, budget.ErrUnavailable) && d.now().Before(giveUp) && d.pause() {
+			continue
+		}
+		if err != nil && d.ctx.Err() == nil {
+			d.log.Error("the job could not be looked at; trying again", "job", j.Name, "error", err)
+		}
+		if err != nil || done.claim == nil && !done.again {
+			break
+		}
+		if done.claim == nil {
+			continue
+		}
+		d.begin(j, *done.claim, s.NextRegion, slot)
+		if done.claim.Kind == CaughtUp {
+			slot = "" // the pass has it
+		}
+		me = claimant{holder: newHolder(), hold: d.hold(), catchUp: slot != ""}
+	}
+	if slot != "" {
+		d.freeSlot(d.ctx, catchUpSlot(j.Budget), slot)
+	}
+}
+
+// pause waits before the store is asked again; false when the daemon is to end.
+func (d *daemon) pause() bool {
+	timer := time.NewTimer(lookPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-d.drain:
+	case <-d.ctx.Done():
+	}
+	return false
+}
+
+// begin starts a pass that was claimed.
+func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
+	if claimed.Kind == Scheduled {
+		d.options.Observe.TickStarted(j, d.now().Sub(time.UnixMicro(claimed.Tick)))
+	}
+	d.working.Go(func() {
+		if claimed.Kind == CaughtUp {
+			defer d.keepSlots(d.ctx, []runSlot{{catchUpSlot(j.Budget), 1}}, slot)()
+		}
+		d.pass(d.ctx, d.drain, j, claimed, next, false)
+		d.consider(j.Name)
+	})
+}
+
+// tell logs what became of ticks that no pass is started for.
+func (d *daemon) tell(j *Job, records []Record) {
+	for _, record := range records {
+		switch record.Outcome {
+		case Missed:
+			fields := []any{"job", j.Name, "outcome", Missed, "reason", record.Reason, "first", formatTick(record.Tick.Time)}
+			ticks := 1
+			if record.Until != nil {
+				ticks = record.Ticks
+				fields = append(fields, "until", formatTick(record.Until.Time))
+			}
+			d.log.Warn("ticks missed", append(fields, "ticks", ticks)...)
+			d.options.Observe.TicksMissed(j, ticks)
+		case Lost:
+			d.log.Error("pass lost", "job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "reason", record.Reason, "error", record.Error)
+			d.options.Observe.PassEnded(j, record.Outcome)
+		default:
+			d.notStarted(d.ctx, j, record)
+		}
+	}
 }

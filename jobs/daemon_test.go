@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -137,28 +136,24 @@ output = "data/other/{tick}.ndjson"`})
 func TestOverlapIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
-		result, _, err := w.store.Begin(t.Context(), budget.BeginPass{
-			Job: "trending", Holder: "another host", Tick: 1, Hold: (90 * time.Second).Microseconds(),
-		})
-		if err != nil || result != budget.Began {
-			t.Fatal(result, err)
-		}
+		w.claimed(w.runner(), midnight.Add(-time.Hour), "web1/4711/x")
 		p := w.once()
 		if p.Outcome != Skipped || p.Reason != ReasonOverlap || len(p.Runs) != 0 || w.used() != 0 {
 			t.Errorf("pass %+v", p)
 		}
-		if want := "another pass of the job is under way, of another host; its mark stands until 2000-01-01T00:01:30Z unless it is renewed"; p.Error != want {
+		if want := "another pass of the job is under way, in process 4711 on web1, of 1999-12-31T23:00:00Z"; p.Error != want {
 			t.Errorf("error %q, want %q", p.Error, want)
 		}
-		w.logged("pass not started", "job=trending", "outcome=skipped", "reason=overlap", "2000-01-01T00:01:30Z")
-		after(90 * time.Second)
+		w.logged("pass not started", "job=trending", "outcome=skipped", "reason=overlap", "in process 4711 on web1")
+		after(time.Minute)
 		if p := w.once(); p.Outcome != Succeeded {
-			t.Errorf("once the mark has fallen: %s (%s)", p.Outcome, p.Reason)
+			t.Errorf("once the other is taken for dead: %s (%s)", p.Outcome, p.Reason)
 		}
+		equal(t, "history", w.history(), []string{"-1h0m0s lost crashed", "1m0s succeeded"})
 	})
 }
 
-// One pass a tick: a second daemon finds it taken.
+// One pass a tick: of two daemons one is first, and the other quiet.
 func TestATickIsRunOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
@@ -169,8 +164,11 @@ func TestATickIsRunOnce(t *testing.T) {
 		if used := w.used(); used != 8*4 {
 			t.Errorf("two daemons spent %d units, want one's 32", used)
 		}
-		if n := strings.Count(w.log.String(), `msg="pass not started"`); n != 8 {
-			t.Errorf("%d passes left to the other daemon, want 8", n)
+		if n := strings.Count(w.log.String(), `msg="pass not started"`); n != 0 {
+			t.Errorf("%d times the daemon that was second says so", n)
+		}
+		if n := len(w.history()); n != 8 {
+			t.Errorf("%d records, want 8: %s", n, w.history())
 		}
 	})
 }
@@ -180,12 +178,12 @@ type skewed struct{ by atomic.Int64 }
 
 func (s *skewed) now() time.Time { return time.Now().Add(time.Duration(s.by.Load())) }
 
-// After a suspend what is overdue runs once, within a minute, and the ticks
-// before it are said to be missed.
+// After a suspend what is overdue is noticed at the next look at the clock; with
+// catch_up the last tick is run, and those before it are said to be missed.
 func TestASuspendedMachineCatchesUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
-		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\""})
+		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"last\""})
 		upstream.Handler = w.sandbox
 		var clock skewed
 		w.options.Now = clock.now
@@ -195,8 +193,8 @@ func TestASuspendedMachineCatchesUpOnce(t *testing.T) {
 		clock.by.Store(int64(5 * time.Hour)) // it is 05:30:30
 		after(29 * time.Minute)
 		stop()
-		equal(t, "starts", upstream.starts(), []string{"US 31m0s"}) // the next look at the clock
-		w.logged("ticks missed", "job=trending", "outcome=missed", "first=2000-01-01T01:00:00Z", "until=2000-01-01T05:00:00Z")
+		equal(t, "starts", upstream.starts(), []string{"US 30m30s"})
+		w.logged("ticks missed", "job=trending", "outcome=missed", "reason=catch_up", "first=2000-01-01T01:00:00Z", "until=2000-01-01T04:00:00Z", "ticks=4")
 		w.logged("run ended", "run=trending/20000101T050000Z/US")
 	})
 }

@@ -34,7 +34,7 @@ func failed(reason string, err error) *ending {
 // The causes for which the contexts of a pass end.
 var (
 	errDrained  = errors.New("told to stop")
-	errLost     = errors.New("another pass took the job's mark; is this host's clock or store slow?")
+	errLost     = errors.New("the pass was taken for dead; is this host's clock or store slow?")
 	errTimedOut = errors.New("the run's timeout has passed")
 )
 
@@ -45,7 +45,7 @@ func cut(ctx context.Context) *ending {
 	case errors.Is(cause, errDrained):
 		return &ending{outcome: Skipped, reason: ReasonDrained}
 	case errors.Is(cause, errLost):
-		return &ending{outcome: Lost, reason: ReasonOverlap, err: errLost}
+		return &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
 	case errors.Is(cause, errTimedOut):
 		return &ending{outcome: TimedOut, reason: ReasonTimeout, err: errTimedOut}
 	}
@@ -58,6 +58,8 @@ func refusal(ctx context.Context, err error) *ending {
 		return cut(ctx)
 	}
 	switch {
+	case errors.Is(err, budget.ErrFenced):
+		return &ending{outcome: Lost, reason: ReasonFenced, err: err}
 	case errors.Is(err, budget.ErrLocked):
 		return &ending{outcome: Exhausted, reason: ReasonUpstream, err: err}
 	case errors.Is(err, budget.ErrExhausted):

@@ -329,8 +329,7 @@ func TestAnOutputIsNeverOverwritten(t *testing.T) {
 			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			scheduled := start{job: w.list[0], tick: midnight.Add(time.Second)}
-			if run := w.runner().pass(t.Context(), nil, scheduled).Runs[0]; run.Outcome != Failed || run.Reason != ReasonOutput || run.Units != 0 {
+			if run := w.scheduled(midnight.Add(time.Second)).Runs[0]; run.Outcome != Failed || run.Reason != ReasonOutput || run.Units != 0 {
 				t.Errorf("run %+v", run)
 			}
 			if n := len(w.files()); n != 1 {

@@ -25,6 +25,24 @@ type Job struct {
 	// Parallel is how many runs of a pass go at once; 0: all in the daemon,
 	// one in [Runner.Once].
 	Parallel int
+	// CatchUp says what becomes of ticks that nobody took in time; those later than
+	// MaxLate are missed, and of CatchUpAll the newest CatchUpLimit are run.
+	CatchUp      CatchUp
+	CatchUpLimit int
+	MaxLate      time.Duration
+	// BudgetParallel is how many runs of its budget go at once, over all jobs and
+	// daemons; 0 for all.
+	BudgetParallel int
+	// Overlap says what becomes of a tick while a pass of the job is under way.
+	Overlap Overlap
+	// Retries is how often a page, or a command, that failed is tried again, first
+	// after RetryWait.
+	Retries   int
+	RetryWait time.Duration
+	// History is how long records are kept.
+	History time.Duration
+	// Checkpoint is how long a run that was cut may be gone on with; 0: never.
+	Checkpoint time.Duration
 	// OnStoreError is empty where the job leaves it to operation and upstream.
 	OnStoreError budget.Policy
 	// Needs is what is looked at before a run starts.
@@ -43,6 +61,26 @@ type Job struct {
 	upstream   string
 }
 
+// CatchUp says what becomes of ticks that nobody took in time.
+type CatchUp string
+
+// The values of catch_up.
+const (
+	CatchUpNone CatchUp = "none"
+	CatchUpLast CatchUp = "last"
+	CatchUpAll  CatchUp = "all"
+)
+
+// Overlap says what becomes of a tick while a pass of its job is under way.
+type Overlap string
+
+// The values of overlap.
+const (
+	Skip  Overlap = "skip"
+	Queue Overlap = "queue" // one waits
+	Allow Overlap = "allow"
+)
+
 // Fetch is a [job.NAME.fetch] table: a GET per page, written as NDJSON.
 type Fetch struct {
 	Operation string
@@ -59,6 +97,8 @@ type Fetch struct {
 	// Items is the dotted path of an array whose items are written one a line;
 	// empty: each body is a line.
 	Items string
+	// Conditional asks for pages only if they have changed.
+	Conditional bool
 	// Output holds {tick}, and {region} where there are several; it is
 	// absolute or relative to the working directory.
 	Output string

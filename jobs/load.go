@@ -15,6 +15,12 @@ const (
 	DefaultTimeout = 5 * time.Minute
 	DefaultGrace   = 10 * time.Second
 	DefaultMaxWait = 30 * time.Second
+	// DefaultMaxLate is how late a tick may be caught up, DefaultCatchUpLimit how
+	// many at most.
+	DefaultMaxLate      = 24 * time.Hour
+	DefaultCatchUpLimit = 10
+	DefaultRetryWait    = 5 * time.Second
+	DefaultHistory      = 7 * 24 * time.Hour
 )
 
 // maxParallel is the most runs of a pass that may be asked to go at once.
@@ -57,13 +63,15 @@ func faults(cfg *budget.Config) int {
 // job reads one [job.NAME] table.
 func (l *loader) job(node budget.Node) *Job {
 	before := faults(l.cfg)
-	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait}
+	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait,
+		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate, Overlap: Skip, RetryWait: DefaultRetryWait, History: DefaultHistory}
 	t := table(node, "budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
-		"floor", "parallel", "max_wait", "operation", "needs", "fetch", "command")
+		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "fetch", "command")
 	upstream, known := l.budget(node, t["budget"], j)
 	j.readSchedule(node, t)
 	j.readRegions(t["regions"])
 	j.readSpans(t)
+	j.readTicks(t)
 	if policy := t["on_store_error"].Policy(); policy != "" {
 		j.OnStoreError = policy
 		if why := l.cfg.OpenIsClosed(upstream); policy == budget.Open && why != "" {
@@ -107,7 +115,7 @@ func (l *loader) budget(job, node budget.Node, j *Job) (budget.Upstream, bool) {
 		node.Fail("budget = %q: there is none such%s%s", name, l.budgets(), budget.DidYouMean(name, l.cfg.Budgets()))
 		return budget.Upstream{}, false
 	}
-	j.Budget, j.credential, j.upstream = name, credential, upstream.Name
+	j.Budget, j.credential, j.upstream, j.BudgetParallel = name, credential, upstream.Name, upstream.Parallel
 	return upstream, l.whole
 }
 
@@ -214,6 +222,10 @@ func (j *Job) readSpans(t map[string]budget.Node) {
 		{"timeout", time.Second, 24 * time.Hour, &j.Timeout},
 		{"grace", 0, time.Hour, &j.Grace},
 		{"max_wait", 0, time.Hour, &j.MaxWait},
+		{"max_late", onTime, 366 * 24 * time.Hour, &j.MaxLate},
+		{"retry_wait", 100 * time.Millisecond, maxRetryWait, &j.RetryWait},
+		{"history", time.Hour, 366 * 24 * time.Hour, &j.History},
+		{"checkpoint", time.Minute, 366 * 24 * time.Hour, &j.Checkpoint},
 	} {
 		if d, ok := t[span.key].Duration(span.least, span.most); ok {
 			*span.into = d

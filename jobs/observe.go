@@ -12,6 +12,8 @@ type Observer interface {
 	TickStarted(job *Job, late time.Duration)
 	// RunEnded: a run ended, or was not started.
 	RunEnded(job *Job, region string, outcome Outcome)
+	// TicksMissed: no daemon took so many ticks in time.
+	TicksMissed(job *Job, ticks int)
 	// PassEnded: a pass ended, or could not begin.
 	PassEnded(job *Job, outcome Outcome)
 }
@@ -21,5 +23,6 @@ type nobody struct{}
 
 func (nobody) Looked()                         {}
 func (nobody) TickStarted(*Job, time.Duration) {}
+func (nobody) TicksMissed(*Job, int)           {}
 func (nobody) RunEnded(*Job, string, Outcome)  {}
 func (nobody) PassEnded(*Job, Outcome)         {}

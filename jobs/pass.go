@@ -4,75 +4,89 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
-// start asks for a pass.
-type start struct {
-	job    *Job
-	tick   time.Time // of the schedule; a manual pass finds its own
-	manual bool
-	once   bool // no stagger, and one run at a time where the job does not say
-}
-
 // pass is a pass under way.
 type pass struct {
 	*Runner
 	job    *Job
 	budget *budget.Budget
+	claim  claim
 	tick   time.Time
-	once   bool
+	once   bool // no stagger, and one run at a time where the job does not say
 	log    *slog.Logger
-	holder string
 	// soft ends when no further page is to be started, hard when the page
 	// under way is to be given up, the job's grace later.
 	soft, hard context.Context
 	next       string // the region the next pass begins with
+
+	mu   sync.Mutex // guards runs
+	runs []Run      // what is known of them by now, in the order of the pass
 }
 
-// The overlap mark stands for holdFor unless it is renewed every renewEvery,
-// so that a pass whose process died holds its job up for a minute at most.
 const (
-	holdFor    = time.Minute
-	renewEvery = 15 * time.Second
 	// lastWords bounds the writing of a record, which must be tried even when
-	// the context has ended.
-	lastWords = 5 * time.Second
+	// the context has ended, and lastWordsAgain is the pause between its tries.
+	lastWords      = 5 * time.Second
+	lastWordsAgain = 500 * time.Millisecond
 )
 
-// pass runs one pass from its mark to its record.
-func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, s start) Pass {
-	p := &pass{
-		Runner: r, job: s.job, tick: s.tick, once: s.once, holder: newHolder(),
-		budget: r.options.Budgets[s.job.Budget].ForJob(s.job.OnStoreError),
-		log:    r.log.With("job", s.job.Name, "budget", s.job.Budget),
-	}
-	state, end := p.begin(ctx, s.manual)
-	record := Record{Tick: Instant{p.tick}, Runs: []Run{}}
+// manual runs a manual pass from its claim to its record.
+func (r *Runner) manual(ctx context.Context, drain <-chan struct{}, j *Job, once bool) Pass {
+	claimed, next, end := r.beginManual(ctx, j)
 	if end != nil {
-		record.Outcome, record.Reason, record.Error = end.outcome, end.reason, end.Error()
-		p.log.Log(ctx, max(level(end.outcome), slog.LevelWarn), "pass not started", "tick", formatTick(p.tick), "outcome", end.outcome, "reason", end.reason, "error", record.Error)
-		r.options.Observe.PassEnded(s.job, record.Outcome)
-		return Pass{s.job.Name, record}
+		record := Record{
+			Tick: Instant{r.now().Truncate(time.Second)}, Kind: Manual, Runs: []Run{},
+			Outcome: end.outcome, Reason: end.reason, Error: end.Error(),
+		}
+		r.notStarted(ctx, j, record)
+		return Pass{j.Name, record}
 	}
-	p.log.Debug("pass began", "tick", formatTick(p.tick), "first", state.NextRegion)
+	return r.pass(ctx, drain, j, *claimed, next, once)
+}
+
+// notStarted tells of a tick that no pass is started for.
+func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
+	r.log.Log(ctx, max(level(record.Outcome), slog.LevelWarn), "pass not started", "job", j.Name, "budget", j.Budget,
+		"tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason, "error", record.Error)
+	r.options.Observe.PassEnded(j, record.Outcome)
+}
+
+// pass runs a pass that is claimed, to its record.
+func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claimed claim, next string, once bool) Pass {
+	p := &pass{
+		Runner: r, job: j, once: once, claim: claimed, tick: time.UnixMicro(claimed.Tick).UTC(),
+		budget: r.budget(j).ForJob(j.OnStoreError),
+		log:    r.log.With("job", j.Name, "budget", j.Budget),
+	}
+	record := Record{
+		Tick: Instant{p.tick}, Kind: claimed.Kind, Started: Instant{r.now()}, Host: placeOf(claimed.Holder), Note: claimed.Note,
+	}
+	p.log.Debug("pass began", "tick", formatTick(p.tick), "kind", claimed.Kind, "first", next)
 	soft, cutSoft := context.WithCancelCause(ctx)
 	hard, cutHard := context.WithCancelCause(ctx)
 	p.soft, p.hard = soft, hard
 	var helpers sync.WaitGroup
 	helpers.Go(func() { p.obey(drain, cutSoft, cutHard) })
-	helpers.Go(func() { p.keepMark(cutSoft) })
-	record.Runs = p.runAll(s.job.Order(state.NextRegion))
+	helpers.Go(func() { p.keepClaim(record, cutSoft) })
+	order := j.Order(next)
+	if len(claimed.Regions) > 0 {
+		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(claimed.Regions, region) })
+	}
+	record.Runs = p.runAll(order)
 	cutHard(nil)
 	cutSoft(nil)
 	helpers.Wait()
+	record.Ended = Instant{r.now()}
 	record.conclude()
 	p.end(ctx, record)
-	r.options.Observe.PassEnded(s.job, record.Outcome)
-	return Pass{s.job.Name, record}
+	r.options.Observe.PassEnded(j, record.Outcome)
+	return Pass{j.Name, record}
 }
 
 // obey turns the drain into the ends of the two contexts: soft at once, hard
@@ -81,7 +95,7 @@ func (p *pass) obey(drain <-chan struct{}, cutSoft, cutHard context.CancelCauseF
 	select {
 	case <-drain:
 		cutSoft(errDrained)
-	case <-p.soft.Done(): // the pass is over, or its mark is lost
+	case <-p.soft.Done(): // the pass is over, or its claim is gone
 	}
 	timer := time.NewTimer(p.job.Grace)
 	defer timer.Stop()
@@ -92,39 +106,53 @@ func (p *pass) obey(drain <-chan struct{}, cutSoft, cutHard context.CancelCauseF
 	}
 }
 
-// keepMark renews the overlap mark until the pass is over. A mark that another
-// pass took is not taken back: this one ends.
-func (p *pass) keepMark(cutSoft context.CancelCauseFunc) {
-	for sleep(p.hard, renewEvery) == nil {
-		ctx, cancel := context.WithTimeout(p.hard, renewEvery)
-		ours, err := p.options.State.Renew(ctx, p.job.Name, p.holder, holdFor.Microseconds())
+// keepClaim renews the claim until the pass is over, and writes with it how far the
+// pass has come. A claim that was taken for dead is not made anew: the pass ends.
+func (p *pass) keepClaim(record Record, cutSoft context.CancelCauseFunc) {
+	for sleep(p.hard, p.options.Heartbeat) == nil {
+		ctx, cancel := context.WithTimeout(p.hard, p.options.Heartbeat)
+		mine, err := p.renew(ctx, p.progress(record))
 		cancel()
 		switch {
-		case err == nil && !ours:
-			p.log.Error("another pass took the job's mark; this one ends", "tick", formatTick(p.tick))
+		case err == nil && !mine:
+			p.log.Error("the pass was taken for dead; it ends", "tick", formatTick(p.tick))
 			cutSoft(errLost)
 			return
 		case err != nil && p.hard.Err() == nil:
-			p.log.Warn("the job's mark was not renewed; trying again", "tick", formatTick(p.tick), "error", err)
+			p.log.Warn("the pass's claim was not renewed; trying again", "tick", formatTick(p.tick), "error", err)
 		}
 	}
 }
 
-// end gives the mark up and records the pass.
-func (p *pass) end(ctx context.Context, record Record) {
-	text, err := json.Marshal(record)
-	ours := false
-	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
-		defer cancel()
-		ours, err = p.options.State.End(ctx, p.job.Name, p.holder, p.next, text)
+// progress is the record so far.
+func (p *pass) progress(record Record) json.RawMessage {
+	p.mu.Lock()
+	record.Runs = slices.Clone(p.runs)
+	p.mu.Unlock()
+	if record.Runs == nil {
+		record.Runs = []Run{}
 	}
+	return record.json()
+}
+
+// note makes a run's state known to the heartbeat.
+func (p *pass) note(place int, run Run) {
+	p.mu.Lock()
+	p.runs[place] = run
+	p.mu.Unlock()
+}
+
+// end gives the claim up and records the pass.
+func (p *pass) end(ctx context.Context, record Record) {
+	words, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	recorded, err := p.conclude(words, record, p.next)
 	log := p.log.With("tick", formatTick(p.tick), "outcome", record.Outcome, "reason", record.Reason, "units", record.Units)
 	switch {
 	case err != nil:
 		log.Error("pass ended, but was not recorded", "error", err)
-	case !ours:
-		log.Error("pass ended, but was not recorded: another pass took the job's mark")
+	case !recorded:
+		log.Error("pass ended, but was not recorded: it was taken for dead")
 	case p.options.Report == nil:
 		log.Log(ctx, level(record.Outcome), "pass ended", "next_region", p.next)
 	}
@@ -135,7 +163,7 @@ func level(o Outcome) slog.Level {
 	switch o {
 	case Failed, TimedOut, Lost:
 		return slog.LevelError
-	case Exhausted:
+	case Exhausted, Missed:
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

@@ -262,10 +262,13 @@ func TestTheRecordIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: `regions = ["US", "GB"]`})
 		p := w.once()
-		want := fmt.Sprintf(`{"tick":"2000-01-01T00:00:01.000000Z","outcome":"succeeded","reason":"","units":8,"error":"","runs":[`+
-			`{"region":"US","outcome":"succeeded","reason":"","units":4,"calls":4,"pages":4,"output":%q,"error":""},`+
-			`{"region":"GB","outcome":"succeeded","reason":"","units":4,"calls":4,"pages":4,"output":%q,"error":""}]}`,
-			p.Runs[0].Output, p.Runs[1].Output)
+		kept := func(region, output string) string {
+			return fmt.Sprintf(`{"region":%q,"outcome":"succeeded","reason":"","started":"2000-01-01T00:00:00.000000Z","ended":"2000-01-01T00:00:00.000000Z",`+
+				`"units":4,"calls":4,"pages":4,"output":%q,"error":""}`, region, output)
+		}
+		want := fmt.Sprintf(`{"tick":"2000-01-01T00:00:01.000000Z","kind":"manual","outcome":"succeeded","reason":"",`+
+			`"started":"2000-01-01T00:00:00.000000Z","ended":"2000-01-01T00:00:00.000000Z","host":%q,"units":8,"error":"","runs":[%s,%s]}`,
+			placeOf(newHolder()), kept("US", p.Runs[0].Output), kept("GB", p.Runs[1].Output))
 		if got := string(w.state().Last); got != want {
 			t.Errorf("record\n got %s\nwant %s", got, want)
 		}
@@ -273,7 +276,7 @@ func TestTheRecordIsKept(t *testing.T) {
 		if err := json.Unmarshal(w.state().Last, &read); err != nil || !read.Tick.Equal(p.Tick.Time) {
 			t.Errorf("read back: %v, tick %s", err, read.Tick)
 		}
-		if state := w.state(); state.Held || state.LastManual != p.Tick.UnixMicro() || state.LastTick != 0 {
+		if state := w.state(); len(state.Active) > 0 || state.LastManual != p.Tick.UnixMicro() || state.Until != 0 {
 			t.Errorf("state %+v", state)
 		}
 	})

@@ -172,8 +172,7 @@ func TestALinkLeadsNoOutputOut(t *testing.T) {
 				if err := os.Symlink(target, filepath.Join(w.dir, link)); err != nil {
 					t.Fatal(err)
 				}
-				scheduled := start{job: w.list[0], tick: midnight.Add(time.Second)}
-				run := w.runner().pass(t.Context(), nil, scheduled).Runs[0]
+				run := w.scheduled(midnight.Add(time.Second)).Runs[0]
 				if run.Outcome != Failed || run.Reason != ReasonOutput || run.Units != 0 || run.Error == "" {
 					t.Errorf("%s to %s: run %+v", link, target, run)
 				}

@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -19,8 +21,22 @@ const (
 	// Skipped: not started, or cut at a page boundary, because others were
 	// exhausted, the daemon drains, or the tick is another pass's.
 	Skipped Outcome = "skipped"
-	// Lost: another pass took the overlap mark meanwhile.
+	// Missed: no daemon took the tick in time.
+	Missed Outcome = "missed"
+	// Lost: its daemon was not heard of any more, and the pass taken for dead.
 	Lost Outcome = "lost"
+)
+
+// Kind is why a pass began.
+type Kind string
+
+// The kinds of passes.
+const (
+	Scheduled Kind = "schedule" // its tick came
+	Manual    Kind = "manual"   // run --once, run --now
+	Triggered Kind = "trigger"  // a person asked for it, through the store
+	Queued    Kind = "queue"    // its tick came while another pass was under way
+	CaughtUp  Kind = "catch_up" // its tick came while no daemon was there
 )
 
 // The reasons that stand beside an outcome; a failed status is "status 403", a
@@ -29,8 +45,13 @@ const (
 	ReasonLimit       = "limit"       // exhausted: a limit of the budget
 	ReasonUpstream    = "upstream"    // exhausted: the upstream refuses, or has locked the budget, or a person has
 	ReasonExhausted   = "exhausted"   // skipped: a region before it was exhausted
-	ReasonOverlap     = "overlap"     // skipped or lost: another pass holds the mark
-	ReasonTaken       = "taken"       // skipped: a pass of this tick, or a later one, began before
+	ReasonOverlap     = "overlap"     // skipped: another pass is under way
+	ReasonPaused      = "paused"      // skipped: a person has paused the job
+	ReasonDown        = "down"        // missed: no daemon was there in time
+	ReasonLate        = "late"        // missed: it is past max_late
+	ReasonCatchUp     = "catch_up"    // missed: newer ones are caught up
+	ReasonCrashed     = "crashed"     // lost: its daemon was not heard of any more; skipped: not started before that
+	ReasonFenced      = "fenced"      // lost: another daemon has taken it for dead
 	ReasonDrained     = "drained"     // skipped: the daemon was told to stop
 	ReasonInterrupted = "interrupted" // skipped: the daemon was told to stop at once
 	ReasonTimeout     = "timeout"     // timed out: the run's own timeout
@@ -48,7 +69,7 @@ const (
 
 // severity is the order in which a pass takes its outcome from its runs, the
 // most telling first.
-var severity = []Outcome{Lost, Failed, TimedOut, Exhausted, Skipped, Succeeded}
+var severity = []Outcome{Lost, Failed, TimedOut, Exhausted, Missed, Skipped, Succeeded}
 
 // Instant is a time that stands in JSON as RFC 3339, UTC, with microseconds.
 type Instant struct{ time.Time }
@@ -62,32 +83,60 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 // with microseconds.
 const InstantFormat = "2006-01-02T15:04:05.000000Z"
 
-// Record is what became of a pass. Its JSON is what a [State] keeps as the
-// job's last pass.
+// InstantOf is the instant of µs.
+func InstantOf(micros int64) Instant { return Instant{time.UnixMicro(micros).UTC()} }
+
+// maxHistory is how many records of a job are kept at most.
+const maxHistory = 20_000
+
+// Record is what became of a tick, or of several that were missed. Its JSON is
+// what a [State] keeps in the history.
 type Record struct {
 	Tick Instant `json:"tick"`
+	// Until is the last of several ticks that were missed, and Ticks how many.
+	Until *Instant `json:"until,omitempty"`
+	Ticks int      `json:"ticks,omitempty"`
+	Kind  Kind     `json:"kind"`
 	// Outcome is the most telling of the runs', and Reason that run's.
 	Outcome Outcome `json:"outcome"`
 	Reason  string  `json:"reason"`
+	// Started and Ended are by the daemon's clock; zero where no pass began.
+	Started Instant `json:"started,omitzero"`
+	Ended   Instant `json:"ended,omitzero"`
+	// Host is where it ran: "in process P on HOST".
+	Host string `json:"host,omitempty"`
 	// Units are those charged, whatever became of the calls.
 	Units int64 `json:"units"`
 	// Error says what kept the pass from beginning; empty when it began.
 	Error string `json:"error"`
-	Runs  []Run  `json:"runs"` // in the order of the pass
+	// Note is that of a request.
+	Note string `json:"note,omitempty"`
+	Runs []Run  `json:"runs"` // in the order of the pass
 }
 
 // Run is what became of one region.
 type Run struct {
 	Region  string  `json:"region"`
-	Outcome Outcome `json:"outcome"`
+	Outcome Outcome `json:"outcome"` // empty in the record of a pass under way
 	Reason  string  `json:"reason"`
+	// Started and Ended are zero where the run was not started.
+	Started Instant `json:"started,omitzero"`
+	Ended   Instant `json:"ended,omitzero"`
 	Units   int64   `json:"units"` // charged
 	Calls   int     `json:"calls"` // charged, one for each request
 	Pages   int     `json:"pages"` // fetched whole
+	// Unchanged are pages that the upstream said were as before.
+	Unchanged int `json:"unchanged,omitempty"`
+	// Attempts are how often it was tried: 1 but for retries.
+	Attempts int `json:"attempts,omitempty"`
+	// Resumed: it went on where an earlier run had been cut.
+	Resumed bool `json:"resumed,omitempty"`
 	// Output is the file: the final one, or what was kept of a run that was
 	// cut, named .partial; empty when there is none.
 	Output string `json:"output"`
 	Error  string `json:"error"`
+	// Log is its last lines.
+	Log []string `json:"log,omitempty"`
 }
 
 // Pass is one pass of a job.
@@ -105,4 +154,21 @@ func (r *Record) conclude() {
 			r.Outcome, r.Reason = run.Outcome, run.Reason
 		}
 	}
+}
+
+// json is the record as it is kept.
+func (r Record) json() json.RawMessage {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // times and texts alone
+	}
+	return text
+}
+
+// readRecord reads a record as it was kept.
+func readRecord(text []byte) (r Record, err error) {
+	if err = json.Unmarshal(text, &r); err != nil {
+		return Record{}, fmt.Errorf("read a record: %w; was it written by another version?", err)
+	}
+	return r, nil
 }

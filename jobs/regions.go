@@ -13,6 +13,12 @@ import (
 // runs, one after the other, so what is not started is always the rest.
 func (p *pass) runAll(order []string) []Run {
 	runs := make([]Run, len(order))
+	for place, region := range order {
+		runs[place].Region = region
+	}
+	p.mu.Lock()
+	p.runs = append([]Run(nil), runs...)
+	p.mu.Unlock()
 	parallel := p.job.Parallel
 	switch {
 	case parallel == 0 && p.once:
@@ -27,21 +33,25 @@ func (p *pass) runAll(order []string) []Run {
 	var rest *ending // of the regions that are not started
 	started := 0
 	for ; started < len(order); started++ {
-		run := &runs[started]
-		run.Region = order[started]
-		rest = p.admit(started, run.Region, began, slots, over)
+		place, run := started, &runs[started]
+		var free func()
+		rest, free = p.admit(place, run.Region, began, slots, over)
 		if rest != nil && rest.outcome != Failed {
 			break
 		}
 		if rest != nil { // the look itself failed, and with it this run
-			p.ended(run, rest)
+			p.ended(place, run, rest)
 			<-slots
 			continue
 		}
+		run.Started = Instant{p.now()}
+		p.note(place, *run)
 		running.Go(func() {
 			defer func() { <-slots }()
+			defer free()
 			end := p.runOne(run)
-			p.ended(run, end)
+			run.Ended = Instant{p.now()}
+			p.ended(place, run, end)
 			if end != nil && end.outcome == Exhausted {
 				over.once.Do(func() { close(over.done) })
 			}
@@ -52,8 +62,7 @@ func (p *pass) runAll(order []string) []Run {
 		p.next = order[started]
 	}
 	for place := started; place < len(order); place++ {
-		runs[place].Region = order[place]
-		p.ended(&runs[place], rest)
+		p.ended(place, &runs[place], rest)
 		if rest.outcome == Exhausted { // of what the first of them needs
 			rest = &ending{outcome: Skipped, reason: ReasonExhausted}
 		}
@@ -78,8 +87,8 @@ type spent struct {
 
 // admit lets the region at a place start: when its offset has come, a slot is
 // free, and what it needs would fit. With a nil or failed ending the slot is
-// taken.
-func (p *pass) admit(place int, region string, began time.Time, slots chan struct{}, over *spent) *ending {
+// taken; with a nil one, so are those that daemons share, until free is called.
+func (p *pass) admit(place int, region string, began time.Time, slots chan struct{}, over *spent) (end *ending, free func()) {
 	if !p.once {
 		timer := time.NewTimer(time.Until(began.Add(p.job.Offset(place))))
 		defer timer.Stop()
@@ -96,16 +105,20 @@ func (p *pass) admit(place int, region string, began time.Time, slots chan struc
 	}
 	select {
 	case <-over.done:
-		return &ending{outcome: Skipped, reason: ReasonExhausted}
+		return &ending{outcome: Skipped, reason: ReasonExhausted}, nil
 	case <-p.soft.Done():
-		return cut(p.soft)
+		return cut(p.soft), nil
 	default:
-		return p.look(region, over)
 	}
+	if end := p.room(region, over); end != nil {
+		return end, nil
+	}
+	free, end = p.takeSlots(region, over)
+	return end, free
 }
 
-// look waits until what a run needs would fit, at most the job's MaxWait.
-func (p *pass) look(region string, over *spent) *ending {
+// room waits until what a run needs would fit, at most the job's MaxWait.
+func (p *pass) room(region string, over *spent) *ending {
 	latest := time.Now().Add(p.job.MaxWait)
 	for {
 		err := p.budget.Room(p.hard, p.job.Needs, p.job.Floor)
@@ -162,7 +175,7 @@ func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits 
 }
 
 // ended fills in how a run ended and tells of it.
-func (p *pass) ended(run *Run, end *ending) {
+func (p *pass) ended(place int, run *Run, end *ending) {
 	run.Outcome = Succeeded
 	if end != nil {
 		run.Outcome, run.Reason = end.outcome, end.reason
@@ -170,6 +183,7 @@ func (p *pass) ended(run *Run, end *ending) {
 			run.Error = end.err.Error()
 		}
 	}
+	p.note(place, *run)
 	p.options.Observe.RunEnded(p.job, run.Region, run.Outcome)
 	if p.options.Report != nil {
 		p.report.Lock()

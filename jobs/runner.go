@@ -36,6 +36,11 @@ type Options struct {
 	// Transport sends the requests. It must send each once and follow no
 	// redirect: what is sent was charged. Nil is one that keeps to that.
 	Transport http.RoundTripper
+	// Heartbeat is how often a pass renews its claim; 0 is DefaultHeartbeat.
+	Heartbeat time.Duration
+	// Poll is how often the daemon looks whether somebody has asked something of a
+	// job; 0 is DefaultPoll.
+	Poll time.Duration
 	// Observe is told what happens, for metrics; nil is nobody.
 	Observe Observer
 	// StoreURL is handed to commands as QUOTACTL_STORE, where the store is
@@ -51,8 +56,13 @@ type Options struct {
 
 // Runner runs the passes of jobs. Use New; its verbs are Run and Once.
 type Runner struct {
+	mu      sync.Mutex // guards jobs and budgets
 	jobs    []*Job
+	budgets map[string]*budget.Budget
+	changed chan struct{} // a reload has brought other jobs
+
 	options Options
+	state   *touch
 	log     *slog.Logger
 	maxBody int64
 	report  sync.Mutex // lets one run at a time be reported
@@ -61,13 +71,14 @@ type Runner struct {
 // New makes a Runner. The error names a job whose budget the options lack, or
 // one that is no fetch job where a sandbox stands for the upstreams.
 func New(list []*Job, options Options) (*Runner, error) {
-	for _, j := range list {
-		if j.Fetch == nil && options.Sandbox != nil {
-			return nil, fmt.Errorf("job %s is a command job: a sandbox stands for the upstreams of fetch jobs only", j.Name)
-		}
-		if options.Budgets[j.Budget] == nil {
-			return nil, fmt.Errorf("job %s: its budget %s is not open", j.Name, j.Budget)
-		}
+	if err := check(list, options.Budgets, options.Sandbox != nil); err != nil {
+		return nil, err
+	}
+	if options.Heartbeat == 0 {
+		options.Heartbeat = DefaultHeartbeat
+	}
+	if options.Poll == 0 {
+		options.Poll = DefaultPoll
 	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +95,54 @@ func New(list []*Job, options Options) (*Runner, error) {
 	if options.Transport == nil {
 		options.Transport = oneRequestTransport()
 	}
-	return &Runner{jobs: list, options: options, log: options.Log, maxBody: maxBody}, nil
+	return &Runner{
+		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1),
+		options: options, state: &touch{State: options.State}, log: options.Log, maxBody: maxBody,
+	}, nil
+}
+
+// check names a job that cannot be run.
+func check(list []*Job, budgets map[string]*budget.Budget, sandbox bool) error {
+	for _, j := range list {
+		if j.Fetch == nil && sandbox {
+			return fmt.Errorf("job %s is a command job: a sandbox stands for the upstreams of fetch jobs only", j.Name)
+		}
+		if budgets[j.Budget] == nil {
+			return fmt.Errorf("job %s: its budget %s is not open", j.Name, j.Budget)
+		}
+	}
+	return nil
+}
+
+// Reload has a daemon go on with other jobs and budgets. What is kept of a job goes
+// by its name; passes under way end as they began, also those of jobs that are gone.
+// The error is as in New; nothing is changed then.
+func (r *Runner) Reload(list []*Job, budgets map[string]*budget.Budget) error {
+	if err := check(list, budgets, r.options.Sandbox != nil); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.jobs, r.budgets = list, budgets
+	r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default: // it was not heard of yet
+	}
+	return nil
+}
+
+// list is the jobs as they are configured now.
+func (r *Runner) list() []*Job {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.jobs
+}
+
+// budget is a job's, as it is configured now.
+func (r *Runner) budget(j *Job) *budget.Budget {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.budgets[j.Budget]
 }
 
 // Once runs one manual pass of each job, one job after the other and without
@@ -93,11 +151,11 @@ func New(list []*Job, options Options) (*Runner, error) {
 // passes that began are returned.
 func (r *Runner) Once(ctx context.Context, drain <-chan struct{}) []Pass {
 	var passes []Pass
-	for _, j := range r.jobs {
+	for _, j := range r.list() {
 		if stopped(ctx, drain) {
 			break
 		}
-		passes = append(passes, r.pass(ctx, drain, start{job: j, manual: true, once: true}))
+		passes = append(passes, r.manual(ctx, drain, j, true))
 	}
 	return passes
 }

@@ -1,8 +1,190 @@
 package jobs
 
-import "github.com/quotactl/quotactl/budget"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
 
-// State keeps what jobs need between their passes: the overlap mark, the
-// newest ticks, the region to begin with and the last record. Every store is
-// one.
+	"github.com/quotactl/quotactl/budget"
+)
+
+// State keeps what jobs need between their passes, and what several daemons agree
+// on. Every store is one.
 type State = budget.JobStore
+
+// state is a job's document in a [State]. It is read, changed, and swapped for the
+// version that was read: of several daemons one is first.
+type state struct {
+	// Until is the instant (µs) up to which the schedule's ticks are accounted for:
+	// each has a record, or a claim, or waits. 0: the job was never seen.
+	Until int64 `json:"until,omitempty"`
+	// Schedule is the schedule and zone that Until counts by.
+	Schedule string `json:"schedule,omitempty"`
+	// LastManual is the newest tick (µs) of a pass that is not on schedule.
+	LastManual int64 `json:"last_manual,omitempty"`
+	// NextRegion is the one that the next pass begins with; empty: the first.
+	NextRegion string `json:"next_region,omitempty"`
+	// Last is the record of the last pass that ended.
+	Last json.RawMessage `json:"last,omitempty"`
+	// Fence is the newest number of a claim.
+	Fence int64 `json:"fence,omitempty"`
+	// Active are the passes under way.
+	Active []claim `json:"active,omitempty"`
+	// Waiting are ticks that are to be run and that nobody has claimed yet, in the
+	// order of their turn.
+	Waiting  []waiting `json:"waiting,omitempty"`
+	Requests []Request `json:"requests,omitempty"`
+	Pause    *Pause    `json:"pause,omitempty"`
+	// Recent are the newest ticks (µs) that began: a clock that is set back comes by
+	// them once more.
+	Recent []int64 `json:"recent,omitempty"`
+	// Reaped are the newest claims that were taken for dead.
+	Reaped []string `json:"reaped,omitempty"`
+}
+
+// claim is a pass under way.
+type claim struct {
+	Holder  string   `json:"holder"`
+	Tick    int64    `json:"tick"` // µs
+	Kind    Kind     `json:"kind"`
+	Fence   int64    `json:"fence"`
+	Since   int64    `json:"since"`             // µs, by its daemon's wall clock
+	Until   int64    `json:"until"`             // µs, by the store's clock: renewed before that
+	Regions []string `json:"regions,omitempty"` // of a request; empty: all
+	Note    string   `json:"note,omitempty"`    // of a request
+	// Progress is the record so far.
+	Progress json.RawMessage `json:"progress,omitempty"`
+}
+
+// waiting is a tick that is to be run.
+type waiting struct {
+	Tick int64 `json:"tick"` // µs
+	Kind Kind  `json:"kind"` // Queued or CaughtUp
+}
+
+// Pause says that a job's ticks are skipped.
+type Pause struct {
+	Note string  `json:"note"`
+	By   string  `json:"by"`
+	At   Instant `json:"at"`
+}
+
+// Request asks for a pass, off schedule, from any machine.
+type Request struct {
+	ID      string   `json:"id"`
+	By      string   `json:"by"`
+	At      Instant  `json:"at"`
+	Note    string   `json:"note,omitempty"`
+	Regions []string `json:"regions,omitempty"` // empty: all
+}
+
+// The bounds of what a state remembers.
+const (
+	keptRecent = 128
+	keptReaped = 32
+)
+
+// clocks is what the time is.
+type clocks struct {
+	wall  time.Time // this daemon's wall clock, which ticks go by
+	store int64     // the store's wall clock, µs, its witness
+	now   int64     // the store's clock, µs, which claims are counted by
+}
+
+// errClocks is a machine whose clock is ahead of the store's.
+func (at clocks) check() error {
+	if ahead := at.wall.UnixMicro() - at.store; ahead > budget.ClockTolerance {
+		return fmt.Errorf("%w: this machine's clock is %s ahead of the store's; set the wrong one right", budget.ErrClock, time.Duration(ahead)*time.Microsecond)
+	}
+	return nil
+}
+
+// edit is what a change of a state brings along.
+type edit struct {
+	records []budget.JobRecord
+	values  map[string][]byte
+	// same: the document stays as it is.
+	same bool
+}
+
+// errStays leaves a state as it is.
+var errStays = errors.New("the state stays as it is")
+
+// change reads a job's state, has it changed, and swaps it, again until nobody came
+// in between. An error of do's is returned, but errStays; nothing is changed then.
+func (r *Runner) change(ctx context.Context, job *Job, do func(s *state, at clocks) (edit, error)) error {
+	return changeDocument(ctx, r.state, job.Name, r.now, job.History, do)
+}
+
+// changeDocument is change for any document; history is how long its records are
+// kept.
+func changeDocument[T any](ctx context.Context, in State, name string, now func() time.Time, history time.Duration, do func(t *T, at clocks) (edit, error)) error {
+	for {
+		found, err := in.Job(ctx, name)
+		if err != nil {
+			return err
+		}
+		t, err := readDocument[T](name, found)
+		if err != nil {
+			return err
+		}
+		at := clocks{wall: now(), store: found.Wall, now: found.Now}
+		e, err := do(t, at)
+		switch {
+		case errors.Is(err, errStays):
+			return nil
+		case err != nil:
+			return err
+		}
+		swap := budget.JobSwap{Job: name, Version: found.Version, Values: e.values, Records: e.records}
+		if !e.same {
+			if swap.Text, err = json.Marshal(t); err != nil {
+				return fmt.Errorf("write the state of job %s: %w", name, err)
+			}
+		}
+		if len(e.records) > 0 {
+			swap.Forget, swap.Most = at.wall.Add(-history).UnixMicro(), maxHistory
+		}
+		if swapped, err := in.SwapJob(ctx, swap); err != nil || swapped {
+			return err
+		}
+	}
+}
+
+// readDocument is what a document says; the zero value where there is none.
+func readDocument[T any](name string, found budget.JobDocument) (*T, error) {
+	t := new(T)
+	if found.Text == nil {
+		return t, nil
+	}
+	if err := json.Unmarshal(found.Text, t); err != nil {
+		return nil, fmt.Errorf("read the state of job %s: %w; was it written by another version?", name, err)
+	}
+	return t, nil
+}
+
+// claimOf is the claim of a holder; nil when it has none.
+func (s *state) claimOf(holder string) *claim {
+	if i := s.place(holder); i >= 0 {
+		return &s.Active[i]
+	}
+	return nil
+}
+
+func (s *state) place(holder string) int {
+	return slices.IndexFunc(s.Active, func(c claim) bool { return c.Holder == holder })
+}
+
+// drop takes a holder's claim out.
+func (s *state) drop(holder string) {
+	s.Active = slices.Delete(s.Active, s.place(holder), s.place(holder)+1)
+}
+
+// remember notes a value among the newest most.
+func remember[T comparable](list []T, value T, most int) []T {
+	list = append(list, value)
+	return list[max(0, len(list)-most):]
+}

@@ -166,13 +166,57 @@ func (w *world) files() []string {
 }
 
 // state is what the store keeps of the only job.
-func (w *world) state() budget.JobState {
+func (w *world) state() *state {
 	w.t.Helper()
-	state, err := w.store.Job(context.Background(), w.list[0].Name)
+	found, err := w.options.State.Job(context.Background(), w.list[0].Name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return state
+	s, err := readDocument[state](w.list[0].Name, found)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// claimed claims a pass of the only job for a tick, for a holder.
+func (w *world) claimed(r *Runner, tick time.Time, holder string) claim {
+	w.t.Helper()
+	var made claim
+	err := r.change(w.t.Context(), w.list[0], func(s *state, at clocks) (edit, error) {
+		made = *s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled}, at, claimant{holder: holder, hold: r.hold()})
+		return edit{}, nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return made
+}
+
+// scheduled runs a pass of the only job, of a tick of its schedule.
+func (w *world) scheduled(tick time.Time) Pass {
+	w.t.Helper()
+	r := w.runner()
+	return r.pass(w.t.Context(), nil, w.list[0], w.claimed(r, tick, newHolder()), "", false)
+}
+
+// history is what is kept of the only job's ticks, the oldest first: "tick outcome
+// reason", the tick as the time since midnight.
+func (w *world) history() []string {
+	w.t.Helper()
+	records, err := History(context.Background(), w.options.State, w.list[0].Name, time.Time{}, time.Time{}, 10_000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var list []string
+	for _, r := range slices.Backward(records) {
+		text := strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Tick.Sub(midnight), r.Outcome, r.Reason))
+		if r.Until != nil {
+			text += fmt.Sprintf(", %d until %s", r.Ticks, r.Until.Sub(midnight))
+		}
+		list = append(list, text)
+	}
+	return list
 }
 
 // used is what the ledger has counted.

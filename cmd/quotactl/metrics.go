@@ -26,7 +26,7 @@ type metrics struct {
 
 	decisions, units, nearMisses *prometheus.CounterVec
 	observed, drift              *prometheus.CounterVec
-	passes, runs                 *prometheus.CounterVec
+	passes, runs, missed         *prometheus.CounterVec
 	store, lateness              *prometheus.HistogramVec
 	breaker                      prometheus.Gauge
 
@@ -46,6 +46,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		observed:   counter("observed_total", "Charges granted by observe mode alone, by the limit that would have refused.", "budget", "limit"),
 		drift:      counter("drift_units_total", "What upstreams reported to this process as used and no charge explained.", "budget", "limit"),
 		passes:     counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
+		missed:     counter("ticks_missed_total", "Ticks that no daemon took in time.", "job"),
 		runs:       counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
 		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "quotactl", Name: "store_seconds", Help: "How long the store took to answer, by what it was asked.",
@@ -69,7 +70,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version()},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.passes, m.runs, m.store, m.lateness, m.breaker, info,
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, info,
 		newLimitCollector(budgets, timeout), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -120,7 +121,7 @@ func (m *metrics) drifted(r budget.Report, d budget.Drifted) {
 var results = map[budget.Result]string{
 	budget.Granted: "granted", budget.Refused: "exhausted", budget.NeverFits: "never_fits", budget.Conflict: "conflict",
 	budget.Late: "late", budget.Overflow: "too_many_units", budget.Interrupted: "late",
-	budget.OutcomeUnknown: unavailable, budget.Unreached: unavailable,
+	budget.Fenced: "fenced", budget.OutcomeUnknown: unavailable, budget.Unreached: unavailable,
 }
 
 // unavailable is the result of a charge that nobody decided, and nobody is its
@@ -193,4 +194,8 @@ func (m *metrics) RunEnded(job *jobs.Job, region string, outcome jobs.Outcome) {
 
 func (m *metrics) PassEnded(job *jobs.Job, outcome jobs.Outcome) {
 	m.passes.WithLabelValues(job.Name, string(outcome)).Inc()
+}
+
+func (m *metrics) TicksMissed(job *jobs.Job, ticks int) {
+	m.missed.WithLabelValues(job.Name).Add(float64(ticks))
 }

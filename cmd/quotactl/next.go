@@ -128,12 +128,12 @@ func (a *app) nextRegions(ctx context.Context, cfg *budget.Config, list []*jobs.
 	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store))
 	defer cancel()
 	regions = map[string]string{}
-	for _, job := range list {
-		state, err := store.Job(ctx, job.Name)
-		if err != nil {
-			return nil, fmt.Errorf("next runs of job %s: %w", job.Name, err)
-		}
-		regions[job.Name] = state.NextRegion
+	views, err := jobs.Look(ctx, store, list)
+	if err != nil {
+		return nil, fmt.Errorf("next runs: %w", err)
+	}
+	for i, job := range list {
+		regions[job.Name] = views[i].NextRegion
 	}
 	return regions, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,18 +26,20 @@ func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, _, err := store.Begin(t.Context(), budget.BeginPass{
-			Job: "trending", Holder: "web1/4711/x", Tick: 1, Hold: time.Hour.Microseconds(),
-		})
-		if err != nil || result != budget.Began {
-			t.Fatal(result, err)
+		found, err := store.Job(t.Context(), "trending")
+		if err != nil {
+			t.Fatal(err)
+		}
+		under := fmt.Sprintf(`{"active":[{"holder":"web1/4711/x","tick":1,"kind":"schedule","fence":1,"since":1,"until":%d}]}`, found.Now+time.Hour.Microseconds())
+		if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "trending", Text: []byte(under)}); err != nil || !swapped {
+			t.Fatal(swapped, err)
 		}
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
 		p.start()
 		p.exits(exitDone)
-		why := `another pass of the job is under way, in process 4711 on web1; its mark stands until 20[0-9]+-[0-9]+-[0-9]+T[0-9:]+Z unless it is renewed`
+		why := `another pass of the job is under way, in process 4711 on web1, of 1970-01-01T00:00:00Z`
 		told := strings.ReplaceAll(p.out.String(), "\n  ", "")
 		if asJSON {
 			var answer struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,11 +100,15 @@ func (a *app) look(ctx context.Context, cfg *budget.Config, store open.Backend, 
 		seen.budgets = append(seen.budgets, status)
 		seen.at, shown[name] = status.At, true
 	}
-	for _, job := range list {
-		if !shown[job.Budget] {
-			continue
-		}
-		status, err := a.lookAtJob(ctx, cfg, store, job)
+	list = slices.DeleteFunc(slices.Clone(list), func(job *jobs.Job) bool { return !shown[job.Budget] })
+	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store))
+	defer cancel()
+	views, err := jobs.Look(ctx, store, list)
+	if err != nil {
+		return overview{}, err
+	}
+	for i, job := range list {
+		status, err := a.jobStatus(job, views[i])
 		if err != nil {
 			return overview{}, err
 		}
@@ -112,20 +117,14 @@ func (a *app) look(ctx context.Context, cfg *budget.Config, store open.Backend, 
 	return seen, nil
 }
 
-// lookAtJob reads the state of one job.
-func (a *app) lookAtJob(ctx context.Context, cfg *budget.Config, store budget.JobStore, job *jobs.Job) (jobStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store))
-	defer cancel()
-	state, err := store.Job(ctx, job.Name)
-	if err != nil {
-		return jobStatus{}, fmt.Errorf("status of job %s: %w", job.Name, err)
-	}
+// jobStatus is what status tells of a job.
+func (a *app) jobStatus(job *jobs.Job, seen jobs.Overview) (jobStatus, error) {
 	status := jobStatus{job: job.Name, budget: job.Budget, next: job.Next(a.now())}
-	if state.Last == nil {
+	if seen.Last == nil {
 		return status, nil
 	}
-	status.last, status.record = &jobs.Record{}, state.Last
-	if err := json.Unmarshal(state.Last, status.last); err != nil {
+	status.last, status.record = &jobs.Record{}, seen.Last
+	if err := json.Unmarshal(seen.Last, status.last); err != nil {
 		return jobStatus{}, fmt.Errorf("status of job %s: read the record of its last pass: %w; was it written by another version?", job.Name, err)
 	}
 	return status, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// A pass keeps its mark for as long as it takes.
-func TestTheMarkIsRenewed(t *testing.T) {
+// A pass keeps its claim for as long as it takes.
+func TestTheClaimIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion + "\ntimeout = \"1h\""})
 		w.options.Transport = direct{slow(10*time.Minute, w.sandbox)}
@@ -29,9 +29,8 @@ func TestTheMarkIsRenewed(t *testing.T) {
 	})
 }
 
-// A pass whose mark was taken is lost: it ends, and leaves the other's state
-// alone.
-func TestALostMarkEndsThePass(t *testing.T) {
+// A pass that was taken for dead is lost: it ends, and leaves what is kept alone.
+func TestAPassTakenForDeadEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stolen := &thief{}
 		w := newWorld(t, setup{job: `regions = ["US", "GB"]`})
@@ -39,23 +38,25 @@ func TestALostMarkEndsThePass(t *testing.T) {
 		w.options.State = stolen
 		w.options.Transport = direct{slow(10*time.Second, w.sandbox)}
 		p := w.once()
-		equal(t, "runs", outcomes(p), []string{"US lost overlap", "GB lost overlap"})
+		equal(t, "runs", outcomes(p), []string{"US lost fenced", "GB lost fenced"})
 		if p.Outcome != Lost || p.Runs[0].Pages != 2 {
 			t.Errorf("pass %+v", p)
 		}
 		if w.state().Last != nil {
 			t.Errorf("it recorded %s", w.state().Last)
 		}
-		w.logged("another pass took the job's mark", "job=trending")
+		w.logged("taken for dead", "job=trending")
 	})
 }
 
-// thief is a state in which another pass takes every mark.
+// thief is a state in which every claim is gone when it is looked for.
 type thief struct{ budget.JobStore }
 
-func (*thief) Renew(context.Context, string, string, int64) (bool, error) { return false, nil }
-
-func (*thief) End(context.Context, string, string, string, []byte) (bool, error) { return false, nil }
+func (s *thief) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	found, err := s.JobStore.Job(ctx, job)
+	found.Text = nil
+	return found, err
+}
 
 // away is a state, and a store of ledgers, that does not answer.
 type away struct {
@@ -65,8 +66,8 @@ type away struct {
 
 var errAway = errors.Join(budget.ErrUnavailable, errors.New("connection refused"))
 
-func (away) Begin(_ context.Context, pass budget.BeginPass) (budget.BeginResult, budget.JobState, error) {
-	return 0, budget.JobState{}, fmt.Errorf("begin a pass of job %s: %w", pass.Job, errAway)
+func (away) SwapJob(_ context.Context, swap budget.JobSwap) (bool, error) {
+	return false, fmt.Errorf("swap job %s: %w", swap.Job, errAway)
 }
 
 func (away) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
@@ -81,7 +82,7 @@ func TestAPassWithoutAStoreFails(t *testing.T) {
 			t.Errorf("pass %+v", p)
 		}
 		w.logged("pass not started", "reason=store", "connection refused")
-		if n := strings.Count(w.log.String(), "begin a pass"); n != 1 {
+		if n := strings.Count(w.log.String(), "swap job"); n != 1 {
 			t.Errorf("what was being done is told %d times", n)
 		}
 	})

@@ -1,0 +1,183 @@
+package jobs
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// DefaultHeartbeat is how often a pass renews its claim, which stands four times as
+// long: a pass whose process died holds its job up for that long at most.
+const DefaultHeartbeat = 15 * time.Second
+
+// hold is how long a claim stands that is not renewed.
+func (r *Runner) hold() time.Duration { return 4 * r.options.Heartbeat }
+
+// look takes one step for a job, and records what it came to.
+func (r *Runner) look(ctx context.Context, j *Job, me claimant) (done stepped, s *state, lapsed []claim, err error) {
+	err = r.change(ctx, j, func(found *state, at clocks) (edit, error) {
+		if err := at.check(); err != nil {
+			return edit{}, err
+		}
+		s = found
+		done = j.step(s, at, me)
+		lapsed = s.lapsed(at)
+		if !done.changed {
+			return edit{}, errStays
+		}
+		return edit{records: done.kept()}, nil
+	})
+	return done, s, lapsed, err
+}
+
+// kept are the records of a step as the history keeps them.
+func (d *stepped) kept() []budget.JobRecord {
+	var list []budget.JobRecord
+	for i, record := range d.records {
+		list = append(list, budget.JobRecord{At: record.Tick.UnixMicro(), ID: d.ids[i], Text: record.json()})
+	}
+	return list
+}
+
+// fence shuts out the passes of claims that are taken for dead: from then on none of
+// their calls is charged. A pass that comes back to life ends by that.
+func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]bool, error) {
+	fenced := map[string]bool{}
+	for _, c := range dead {
+		if err := r.budget(j).Fence(ctx, j.Name, c.Fence); err != nil {
+			return fenced, err
+		}
+		fenced[c.Holder] = true
+	}
+	return fenced, nil
+}
+
+// renew keeps a claim standing, with the record so far; false when it is gone.
+func (p *pass) renew(ctx context.Context, progress json.RawMessage) (mine bool, err error) {
+	err = p.change(ctx, p.job, func(s *state, at clocks) (edit, error) {
+		c := s.claimOf(p.claim.Holder)
+		if mine = c != nil; !mine {
+			return edit{}, errStays
+		}
+		c.Until, c.Progress = at.now+p.hold().Microseconds(), progress
+		return edit{}, nil
+	})
+	return mine, err
+}
+
+// conclude gives the claim up and records the pass; false, with nothing recorded,
+// when it was taken for dead.
+func (p *pass) conclude(ctx context.Context, record Record, next string) (recorded bool, err error) {
+	unsure := false // an attempt without an answer may have been it
+	for {
+		err = p.change(ctx, p.job, func(s *state, _ clocks) (edit, error) {
+			if s.claimOf(p.claim.Holder) == nil {
+				recorded = unsure && !slices.Contains(s.Reaped, p.claim.Holder)
+				return edit{}, errStays
+			}
+			recorded = true
+			s.drop(p.claim.Holder)
+			if len(p.claim.Regions) == 0 {
+				s.NextRegion = next
+			}
+			s.Last = record.json()
+			return edit{records: []budget.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: s.Last}}}, nil
+		})
+		if !errors.Is(err, budget.ErrUnavailable) {
+			return recorded && err == nil, err
+		}
+		unsure = true
+		if sleep(ctx, lastWordsAgain) != nil {
+			return false, err
+		}
+	}
+}
+
+// keep changes values beside the job's document while the claim stands; false when
+// it does not any more.
+func (p *pass) keep(ctx context.Context, values map[string][]byte) (mine bool, err error) {
+	err = p.change(ctx, p.job, func(s *state, _ clocks) (edit, error) {
+		if mine = s.claimOf(p.claim.Holder) != nil; !mine {
+			return edit{}, errStays
+		}
+		return edit{values: values, same: true}, nil
+	})
+	return mine && err == nil, err
+}
+
+// newHolder names a claim: where its pass runs, and what no other has.
+func newHolder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text())
+}
+
+// placeOf is where a holder's pass runs, for people.
+func placeOf(holder string) string {
+	parts := strings.Split(holder, "/")
+	if len(parts) != 3 {
+		return "of " + holder
+	}
+	return fmt.Sprintf("in process %s on %s", parts[1], parts[0])
+}
+
+// touch is a State that knows for how long it has answered.
+type touch struct {
+	State
+
+	mu    sync.Mutex
+	since time.Time // zero: the last call failed, or there was none
+}
+
+// heard notes whether a call was answered.
+func (t *touch) heard(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case errors.Is(err, budget.ErrUnavailable):
+		t.since = time.Time{}
+	case t.since.IsZero():
+		t.since = time.Now()
+	}
+}
+
+// lasts reports whether all calls were answered for so long. A store that was away
+// from everybody must not have those taken for dead who could not renew their
+// claims: they get the time to do so.
+func (t *touch) lasts(d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.since.IsZero() && time.Since(t.since) >= d
+}
+
+// Job implements State.
+func (t *touch) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	found, err := t.State.Job(ctx, job)
+	t.heard(err)
+	return found, err
+}
+
+// Jobs implements State.
+func (t *touch) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	found, err := t.State.Jobs(ctx, names)
+	t.heard(err)
+	return found, err
+}
+
+// SwapJob implements State.
+func (t *touch) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	swapped, err := t.State.SwapJob(ctx, swap)
+	t.heard(err)
+	return swapped, err
+}

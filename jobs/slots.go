@@ -1,0 +1,130 @@
+package jobs
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// slotLook is how often it is looked whether one of the slots that several daemons
+// share is free.
+const slotLook = time.Second
+
+// slots is a document of who has one of a bounded number of slots.
+type slots struct {
+	Held []slot `json:"held"`
+}
+
+// slot is held until an instant (µs, the store's clock) unless it is renewed.
+type slot struct {
+	Holder string `json:"holder"`
+	Until  int64  `json:"until"`
+}
+
+// The names of the documents that several jobs share begin with '@', as no job's
+// does.
+func runSlots(of string) string   { return "@runs/" + of }
+func catchUpSlot(b string) string { return "@catch_up/" + b }
+
+// takeSlot takes one of so many slots, or renews the one that the holder has; false
+// when all are taken.
+func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
+	err = changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, at clocks) (edit, error) {
+		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return held.Until <= at.now || held.Holder == holder })
+		if taken = len(s.Held) < most; !taken {
+			return edit{}, errStays
+		}
+		s.Held = append(s.Held, slot{holder, at.now + r.hold().Microseconds()})
+		return edit{}, nil
+	})
+	return taken && err == nil, err
+}
+
+// freeSlot gives a slot up. One that cannot be given up falls by itself.
+func (r *Runner) freeSlot(ctx context.Context, name, holder string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	err := changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, _ clocks) (edit, error) {
+		before := len(s.Held)
+		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return held.Holder == holder })
+		if len(s.Held) == before {
+			return edit{}, errStays
+		}
+		return edit{}, nil
+	})
+	if err != nil {
+		r.log.Debug("a slot was not given up; it falls by itself", "slot", name, "error", err)
+	}
+}
+
+// runSlot is one that a run holds.
+type runSlot struct {
+	name string
+	most int
+}
+
+// slotsNeeded are the slots that a run of the job needs: one of its budget's, where
+// the configuration bounds them, and one of the job's, where several of its passes
+// may run at once.
+func (p *pass) slotsNeeded() []runSlot {
+	var list []runSlot
+	if p.job.Overlap == Allow && p.job.Parallel > 0 {
+		list = append(list, runSlot{runSlots(p.job.Name), p.job.Parallel})
+	}
+	if most := p.job.BudgetParallel; most > 0 {
+		list = append(list, runSlot{runSlots(p.job.Budget), most})
+	}
+	return list
+}
+
+// takeSlots waits until a run has all the slots that it needs, and renews them until
+// the returned function gives them up. An ending when the pass is to end meanwhile,
+// or another region is exhausted.
+func (p *pass) takeSlots(region string, over *spent) (free func(), end *ending) {
+	needed := p.slotsNeeded()
+	if len(needed) == 0 {
+		return func() {}, nil
+	}
+	holder := p.claim.Holder + "/" + region
+	for _, s := range needed {
+		for {
+			taken, err := p.takeSlot(p.hard, s.name, holder, s.most)
+			if err != nil {
+				p.log.Debug("a slot could not be asked for; trying again", "slot", s.name, "region", region, "error", err)
+			}
+			if taken {
+				break
+			}
+			if end := p.waitUnless(over, slotLook); end != nil {
+				for _, s := range needed {
+					p.freeSlot(p.hard, s.name, holder)
+				}
+				return nil, end
+			}
+		}
+	}
+	return p.keepSlots(p.hard, needed, holder), nil
+}
+
+// keepSlots renews slots until the returned function gives them up.
+func (r *Runner) keepSlots(ctx context.Context, held []runSlot, holder string) (free func()) {
+	renewing, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for sleep(renewing, r.options.Heartbeat) == nil {
+			for _, s := range held {
+				if _, err := r.takeSlot(renewing, s.name, holder, s.most); err != nil && renewing.Err() == nil {
+					r.log.Debug("a slot was not renewed; trying again", "slot", s.name, "error", err)
+				}
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		for _, s := range held {
+			r.freeSlot(ctx, s.name, holder)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// onTime is how late a tick may be taken without being overdue.
+const onTime = time.Minute
+
+// claimant is a daemon that looks at a job, and what it may do.
+type claimant struct {
+	holder string        // of the claim that it would make; unique
+	hold   time.Duration // for which that stands
+	// reap has the claims that may be taken for dead: they are fenced off.
+	reap map[string]bool
+	// catchUp: a caught-up pass may begin.
+	catchUp bool
+}
+
+// stepped is what a step came to.
+type stepped struct {
+	claim   *claim // that it made; nil: none
+	changed bool
+	records []Record
+	ids     []string // of the records
+	// wantsCatchUp: a tick waits to be caught up, and could begin.
+	wantsCatchUp bool
+	again        bool // another step may come to more
+}
+
+// step does what is due for a job: claims that are dead are recorded as lost, ticks
+// that have come are accounted for, and at most one pass is claimed. It is the one
+// place in which it is decided what becomes of a tick; two daemons that take it at
+// once are kept apart by the swap of the state.
+func (j *Job) step(s *state, at clocks, me claimant) stepped {
+	var done stepped
+	if own := s.claimOf(me.holder); own != nil { // the answer to the claim was lost
+		done.claim = own
+		return done
+	}
+	j.reap(s, at, me, &done)
+	due := j.account(s, at, &done)
+	j.expire(s, at, &done)
+	switch {
+	case !due.IsZero() && s.Pause != nil:
+		done.skip(due, ReasonPaused, "paused by "+s.Pause.By+": "+s.Pause.Note)
+	case !due.IsZero() && j.inLine(s):
+		s.Waiting = append(s.Waiting, waiting{due.UnixMicro(), CaughtUp})
+		s.shorten(j.CatchUpLimit, &done)
+	case !due.IsZero() && !j.free(s) && j.Overlap == Queue && !slices.ContainsFunc(s.Waiting, isQueued):
+		s.Waiting = append(s.Waiting, waiting{due.UnixMicro(), Queued})
+	case !due.IsZero() && !j.free(s):
+		done.skip(due, ReasonOverlap, overlapText(s.Active[0]))
+	case !due.IsZero():
+		done.claim = s.claim(claim{Tick: due.UnixMicro(), Kind: Scheduled}, at, me)
+	}
+	if done.claim == nil && j.free(s) {
+		done.claim = j.next(s, at, me, &done)
+	}
+	done.changed = done.changed || done.claim != nil || !due.IsZero() || len(done.records) > 0
+	return done
+}
+
+// free reports whether a pass of the job may begin.
+func (j *Job) free(s *state) bool { return len(s.Active) == 0 || j.Overlap == Allow }
+
+// inLine reports whether a tick that is due stands behind those that are caught up
+// before it.
+func (j *Job) inLine(s *state) bool {
+	return j.CatchUp == CatchUpAll && slices.ContainsFunc(s.Waiting, isCaughtUp)
+}
+
+func isQueued(w waiting) bool   { return w.Kind == Queued }
+func isCaughtUp(w waiting) bool { return w.Kind == CaughtUp }
+
+// next claims what waits: what a person asked for, then the tick that an earlier
+// pass kept from beginning, then what is caught up.
+func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
+	if len(s.Requests) > 0 {
+		asked := s.Requests[0]
+		tick, free := j.freeSecond(at.wall, s.manualBefore(at))
+		if !free {
+			return nil
+		}
+		s.Requests = slices.Delete(s.Requests, 0, 1)
+		s.LastManual = tick.UnixMicro()
+		return s.claim(claim{Tick: tick.UnixMicro(), Kind: Triggered, Regions: asked.Regions, Note: asked.text()}, at, me)
+	}
+	if s.Pause != nil {
+		return nil
+	}
+	take := func(i int) *claim {
+		w := s.Waiting[i]
+		s.Waiting = slices.Delete(s.Waiting, i, i+1)
+		return s.claim(claim{Tick: w.Tick, Kind: w.Kind}, at, me)
+	}
+	if i := slices.IndexFunc(s.Waiting, isQueued); i >= 0 {
+		return take(i)
+	}
+	i := slices.IndexFunc(s.Waiting, isCaughtUp)
+	done.wantsCatchUp = i >= 0 && !me.catchUp
+	if i < 0 || !me.catchUp {
+		return nil
+	}
+	return take(i)
+}
+
+// manualBefore is the newest manual tick; none where a wrong clock noted it.
+func (s *state) manualBefore(at clocks) time.Time {
+	if s.LastManual > at.store+budget.ClockTolerance {
+		return time.Time{}
+	}
+	return time.UnixMicro(s.LastManual)
+}
+
+// claim makes a claim for a pass.
+func (s *state) claim(c claim, at clocks, me claimant) *claim {
+	s.Fence = max(s.Fence+1, at.now)
+	c.Holder, c.Fence = me.holder, s.Fence
+	c.Since, c.Until = at.wall.UnixMicro(), at.now+me.hold.Microseconds()
+	s.Active = append(s.Active, c)
+	s.Recent = remember(s.Recent, c.Tick, keptRecent)
+	return &s.Active[len(s.Active)-1]
+}
+
+// lapsed are the claims that were not renewed in time.
+func (s *state) lapsed(at clocks) []claim {
+	var list []claim
+	for _, c := range s.Active {
+		if c.Until <= at.now {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// reap records the claims that are dead.
+func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
+	for _, c := range s.lapsed(at) {
+		if !me.reap[c.Holder] {
+			continue
+		}
+		s.drop(c.Holder)
+		s.Reaped = remember(s.Reaped, c.Holder, keptReaped)
+		record, next := c.lost(at)
+		if next != "" {
+			s.NextRegion = next
+		}
+		s.Last = record.json()
+		done.record(c.Holder, record)
+		done.changed = true
+	}
+}
+
+// lost is the record of a pass whose daemon is gone, as far as it had come, and the
+// region that it would have started next; empty where that is not known.
+func (c *claim) lost(at clocks) (record Record, next string) {
+	record, err := readRecord(c.Progress)
+	if err != nil || c.Progress == nil {
+		record = Record{Runs: []Run{}}
+	}
+	record.Tick, record.Kind, record.Host, record.Note = InstantOf(c.Tick), c.Kind, placeOf(c.Holder), c.Note
+	record.Started, record.Ended = InstantOf(c.Since), Instant{at.wall}
+	for i := range record.Runs {
+		run := &record.Runs[i]
+		switch {
+		case run.Outcome != "":
+		case run.Started.IsZero():
+			run.Outcome, run.Reason = Skipped, ReasonCrashed
+			if next == "" && len(c.Regions) == 0 {
+				next = run.Region
+			}
+		default:
+			run.Outcome, run.Reason = Lost, ReasonCrashed
+		}
+	}
+	record.conclude()
+	record.Outcome, record.Reason = Lost, ReasonCrashed
+	record.Error = fmt.Sprintf("the daemon that ran it, %s, was not heard of any more", record.Host)
+	return record, next
+}
+
+// overlapText says which pass is in the way.
+func overlapText(c claim) string {
+	return fmt.Sprintf("another pass of the job is under way, %s, of %s", placeOf(c.Holder), formatTick(time.UnixMicro(c.Tick)))
+}
+
+// record adds one to what the step came to.
+func (d *stepped) record(id string, record Record) {
+	d.ids, d.records = append(d.ids, id), append(d.records, record)
+}
+
+// skip records a tick that no pass is started for.
+func (d *stepped) skip(tick time.Time, reason, why string) {
+	d.record(fmt.Sprintf("skipped/%d", tick.UnixMicro()), Record{
+		Tick: Instant{tick}, Kind: Scheduled, Outcome: Skipped, Reason: reason, Error: why, Runs: []Run{},
+	})
+}
+
+// miss records ticks that no pass is started for any more: so many from the first
+// to the last.
+func (d *stepped) miss(first, last time.Time, ticks int, reason string) {
+	if ticks == 0 {
+		return
+	}
+	record := Record{Tick: Instant{first}, Kind: Scheduled, Outcome: Missed, Reason: reason, Runs: []Run{}}
+	if ticks > 1 {
+		record.Until, record.Ticks = &Instant{last}, ticks
+	}
+	d.record(fmt.Sprintf("missed/%d/%s", first.UnixMicro(), reason), record)
+}
