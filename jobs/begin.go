@@ -31,7 +31,7 @@ func (r *Runner) beginManual(ctx context.Context, j *Job) (got *claim, next stri
 			case !j.free(s):
 				end = &ending{outcome: Skipped, reason: ReasonOverlap, err: errors.New(overlapText(s.Active[0]))}
 			case !free:
-				end = failed(ReasonTick, fmt.Errorf("job %s: no second is free for a manual pass: its schedule, or its output files, have them all", j.Name))
+				end = failed(ReasonTick, fmt.Errorf("job %s: %w", j.Name, errNoSecond))
 			default:
 				s.LastManual, next = tick.UnixMicro(), s.NextRegion
 				got = s.claim(claim{Tick: tick.UnixMicro(), Kind: Manual}, at, me)
@@ -54,6 +54,10 @@ func (r *Runner) beginManual(ctx context.Context, j *Job) (got *claim, next stri
 	}
 	return got, next, end
 }
+
+// errNoSecond: a manual pass takes the tick that it is named by from the seconds that
+// are nobody's.
+var errNoSecond = errors.New("no second is free for a manual pass: its schedule, or its output files, have them all")
 
 // storeEnding is the ending of a pass that the store did not let begin; its
 // error says already what was being done.

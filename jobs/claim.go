@@ -86,7 +86,7 @@ func (p *pass) conclude(ctx context.Context, record Record, next string) (record
 			}
 			recorded = true
 			s.drop(p.claim.Holder)
-			if len(p.claim.Regions) == 0 {
+			if p.claim.regions() == nil {
 				s.NextRegion = next
 			}
 			s.Last = record.json()

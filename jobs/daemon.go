@@ -81,8 +81,9 @@ type daemon struct {
 
 // followed is a job whose schedule is followed.
 type followed struct {
-	job  *Job
-	next time.Time // its next tick; zero: none comes
+	job   *Job
+	next  time.Time // its next tick; zero: none comes
+	since time.Time // since when it is followed by its schedule
 	// looking: a look is under way; again: another is to follow it.
 	looking, again bool
 }
@@ -96,7 +97,10 @@ func (d *daemon) follow() {
 	for _, j := range d.list() {
 		f := before[j.Name]
 		if f == nil {
-			f = &followed{}
+			f = &followed{since: now}
+		}
+		if f.job != nil && f.job.counts() != j.counts() {
+			f.since = now
 		}
 		f.job, f.next = j, j.Next(now)
 		d.jobs[j.Name] = f
@@ -148,7 +152,7 @@ func (d *daemon) come() {
 	for _, name := range due {
 		d.consider(name)
 	}
-	if since := now.Sub(d.swept); since >= lookAgain || since < 0 {
+	if since := now.Sub(d.swept); since >= min(lookAgain, d.hold()) || since < 0 {
 		d.swept = now
 		d.working.Go(d.sweep)
 	}
@@ -239,7 +243,7 @@ func (d *daemon) consider(name string) {
 	d.working.Go(func() {
 		for again := true; again; {
 			d.slots <- struct{}{}
-			d.lookAt(d.jobOf(f))
+			d.lookAt(d.read(f))
 			<-d.slots
 			d.mu.Lock()
 			again = f.again && !stopped(d.ctx, d.drain)
@@ -249,16 +253,17 @@ func (d *daemon) consider(name string) {
 	})
 }
 
-// jobOf is a job as it is configured now.
-func (d *daemon) jobOf(f *followed) *Job {
+// read is a job as it is configured now, and since when it is followed by that
+// schedule.
+func (d *daemon) read(f *followed) (*Job, time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return f.job
+	return f.job, f.since
 }
 
 // lookAt does what is due for a job, and starts the passes that it claims.
-func (d *daemon) lookAt(j *Job) {
-	me := claimant{holder: newHolder(), hold: d.hold()}
+func (d *daemon) lookAt(j *Job, since time.Time) {
+	me := claimant{holder: newHolder(), hold: d.hold(), since: since}
 	slot := ""                          // the holder of the slot for a pass that is caught up
 	giveUp := d.now().Add(d.hold() / 2) // then a claim of which it is not known whether it was made falls
 	for !stopped(d.ctx, d.drain) {
@@ -291,7 +296,7 @@ func (d *daemon) lookAt(j *Job) {
 		if done.claim.Kind == CaughtUp {
 			slot = "" // the pass has it
 		}
-		me = claimant{holder: newHolder(), hold: d.hold(), catchUp: slot != ""}
+		me = claimant{holder: newHolder(), hold: d.hold(), since: since, catchUp: slot != ""}
 	}
 	if slot != "" {
 		d.freeSlot(d.ctx, catchUpSlot(j.Budget), slot)
@@ -317,11 +322,16 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
 		d.options.Observe.TickStarted(j, d.now().Sub(time.UnixMicro(claimed.Tick)))
 	}
 	d.working.Go(func() {
+		free := func() {}
 		if claimed.Kind == CaughtUp {
-			defer d.keepSlots(d.ctx, []runSlot{{catchUpSlot(j.Budget), 1}}, slot)()
+			free = d.keepSlots(d.ctx, []runSlot{{catchUpSlot(j.Budget), 1}}, slot)
 		}
 		d.pass(d.ctx, d.drain, j, claimed, next, false)
+		free()
 		d.consider(j.Name)
+		if claimed.Kind == CaughtUp { // others of the budget wait for that
+			d.sweep()
+		}
 	})
 }
 

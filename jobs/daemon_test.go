@@ -189,11 +189,11 @@ func TestASuspendedMachineCatchesUpOnce(t *testing.T) {
 		w.options.Now = clock.now
 		w.options.State = memstore.New(func() int64 { return clock.now().UnixMicro() })
 		stop := w.daemon(false)
-		after(30*time.Minute + 30*time.Second)
-		clock.by.Store(int64(5 * time.Hour)) // it is 05:30:30
+		after(30*time.Minute + 31*time.Second)
+		clock.by.Store(int64(5 * time.Hour)) // it is 05:30:31
 		after(29 * time.Minute)
 		stop()
-		equal(t, "starts", upstream.starts(), []string{"US 30m30s"})
+		equal(t, "starts", upstream.starts(), []string{"US 30m32s"})
 		w.logged("ticks missed", "job=trending", "outcome=missed", "reason=catch_up", "first=2000-01-01T01:00:00Z", "until=2000-01-01T04:00:00Z", "ticks=4")
 		w.logged("run ended", "run=trending/20000101T050000Z/US")
 	})

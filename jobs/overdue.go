@@ -10,15 +10,13 @@ import (
 // account accounts for the ticks that have come since the last time, and returns the
 // newest where it is on time: what becomes of that is the caller's. The others are
 // recorded as missed, or wait to be caught up.
-func (j *Job) account(s *state, at clocks, done *stepped) (due time.Time) {
-	wall, schedule := at.wall, j.counts()
-	switch {
-	case s.Until == 0, s.Schedule != schedule: // seen for the first time, or of another schedule so far
-		s.Until, s.Schedule, done.changed = wall.UnixMicro(), schedule, true
-		return due
-	case s.Until > at.store+budget.ClockTolerance: // of a clock that was wrong, and must not stop the job for years
+func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due time.Time) {
+	wall := at.wall
+	if s.Until > at.store+budget.ClockTolerance { // of a clock that was wrong, and must not stop the job for years
 		s.Until, done.changed = wall.UnixMicro(), true
-		return due
+	}
+	if schedule := j.counts(); s.Schedule != schedule { // seen for the first time, or of another schedule so far
+		s.Until, s.Schedule, done.changed = max(s.Until, me.since.UnixMicro()), schedule, true
 	}
 	from := time.UnixMicro(s.Until)
 	count, first, newest := j.Schedule.Between(from, wall, 1)
@@ -34,6 +32,9 @@ func (j *Job) account(s *state, at clocks, done *stepped) (due time.Time) {
 			due = last
 		}
 		count--
+		if j.CatchUp == CatchUpLast { // it is the last: what waits is behind it
+			s.shorten(0, done)
+		}
 	}
 	done.changed = true
 	if count == 0 {
@@ -95,14 +96,26 @@ func (s *state) shorten(most int, done *stepped) {
 	})
 }
 
-// expire records as missed what has waited too long to be caught up.
+// expire does what is due for ticks that have waited long: those that a daemon has
+// given back, and that are not on time any more, are overdue; those past max_late
+// are missed.
 func (j *Job) expire(s *state, at clocks, done *stepped) {
 	s.Waiting = slices.DeleteFunc(s.Waiting, func(w waiting) bool {
 		tick := time.UnixMicro(w.Tick)
-		if w.Kind != CaughtUp || at.wall.Sub(tick) <= j.MaxLate {
+		late := at.wall.Sub(tick)
+		switch {
+		case w.Kind == Scheduled && late > onTime && j.CatchUp == CatchUpNone:
+			done.miss(tick, tick, 1, ReasonDown)
+		case late > j.MaxLate:
+			done.miss(tick, tick, 1, ReasonLate)
+		default:
 			return false
 		}
-		done.miss(tick, tick, 1, ReasonLate)
 		return true
 	})
+	for i := range s.Waiting {
+		if w := &s.Waiting[i]; w.Kind == Scheduled && at.wall.Sub(time.UnixMicro(w.Tick)) > onTime {
+			w.Kind, done.changed = CaughtUp, true
+		}
+	}
 }

@@ -65,7 +65,8 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 		log:    r.log.With("job", j.Name, "budget", j.Budget),
 	}
 	record := Record{
-		Tick: Instant{p.tick}, Kind: claimed.Kind, Started: Instant{r.now()}, Host: placeOf(claimed.Holder), Note: claimed.Note,
+		Tick: Instant{p.tick}, Kind: claimed.Kind, Started: Instant{r.now()}, Host: placeOf(claimed.Holder),
+		Request: claimed.request(), Note: claimed.note(),
 	}
 	p.log.Debug("pass began", "tick", formatTick(p.tick), "kind", claimed.Kind, "first", next)
 	soft, cutSoft := context.WithCancelCause(ctx)
@@ -75,8 +76,8 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 	helpers.Go(func() { p.obey(drain, cutSoft, cutHard) })
 	helpers.Go(func() { p.keepClaim(record, cutSoft) })
 	order := j.Order(next)
-	if len(claimed.Regions) > 0 {
-		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(claimed.Regions, region) })
+	if asked := claimed.regions(); asked != nil {
+		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(asked, region) })
 	}
 	record.Runs = p.runAll(order)
 	cutHard(nil)
@@ -84,6 +85,10 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 	helpers.Wait()
 	record.Ended = Instant{r.now()}
 	record.conclude()
+	if p.unstarted(record) {
+		p.giveBack(ctx)
+		return Pass{j.Name, record}
+	}
 	p.end(ctx, record)
 	r.options.Observe.PassEnded(j, record.Outcome)
 	return Pass{j.Name, record}
@@ -140,6 +145,40 @@ func (p *pass) note(place int, run Run) {
 	p.mu.Lock()
 	p.runs[place] = run
 	p.mu.Unlock()
+}
+
+// unstarted reports whether the daemon was told to stop before anything of the pass
+// was started: then it is another daemon's, or its own when it is back.
+func (p *pass) unstarted(record Record) bool {
+	return p.claim.Kind != Manual && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
+		return run.Outcome != Skipped || run.Reason != ReasonDrained
+	})
+}
+
+// giveBack gives the tick back for others to take.
+func (p *pass) giveBack(ctx context.Context) {
+	words, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	err := p.change(words, p.job, func(s *state, _ clocks) (edit, error) {
+		if s.claimOf(p.claim.Holder) == nil {
+			return edit{}, errStays
+		}
+		s.drop(p.claim.Holder)
+		if p.claim.Request != nil {
+			s.Requests = slices.Insert(s.Requests, 0, *p.claim.Request)
+		} else {
+			s.Waiting = slices.Insert(s.Waiting, 0, waiting{p.claim.Tick, p.claim.Kind})
+		}
+		return edit{}, nil
+	})
+	if err == nil {
+		err = tellDaemons(words, p.state, p.job.Name)
+	}
+	if err != nil {
+		p.log.Error("the pass was not started, and not given back: it is taken for dead in a minute", "tick", formatTick(p.tick), "error", err)
+		return
+	}
+	p.log.Info("pass given back: nothing of it was started", "tick", formatTick(p.tick))
 }
 
 // end gives the claim up and records the pass.

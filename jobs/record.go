@@ -109,9 +109,10 @@ type Record struct {
 	Units int64 `json:"units"`
 	// Error says what kept the pass from beginning; empty when it began.
 	Error string `json:"error"`
-	// Note is that of a request.
-	Note string `json:"note,omitempty"`
-	Runs []Run  `json:"runs"` // in the order of the pass
+	// Request is the ID of the request that it was for, and Note says who asked.
+	Request string `json:"request,omitempty"`
+	Note    string `json:"note,omitempty"`
+	Runs    []Run  `json:"runs"` // in the order of the pass
 }
 
 // Run is what became of one region.

@@ -53,8 +53,7 @@ type claim struct {
 	Fence   int64    `json:"fence"`
 	Since   int64    `json:"since"`             // µs, by its daemon's wall clock
 	Until   int64    `json:"until"`             // µs, by the store's clock: renewed before that
-	Regions []string `json:"regions,omitempty"` // of a request; empty: all
-	Note    string   `json:"note,omitempty"`    // of a request
+	Request *Request `json:"request,omitempty"` // of a pass that a person asked for
 	// Progress is the record so far.
 	Progress json.RawMessage `json:"progress,omitempty"`
 }
@@ -62,7 +61,32 @@ type claim struct {
 // waiting is a tick that is to be run.
 type waiting struct {
 	Tick int64 `json:"tick"` // µs
-	Kind Kind  `json:"kind"` // Queued or CaughtUp
+	// Kind is Queued or CaughtUp, or Scheduled for one that a daemon has given back.
+	Kind Kind `json:"kind"`
+}
+
+// regions are those that a pass is of; nil: all.
+func (c *claim) regions() []string {
+	if c.Request == nil || len(c.Request.Regions) == 0 {
+		return nil
+	}
+	return c.Request.Regions
+}
+
+// request is the ID of the request that a pass is for, and note what that says;
+// both empty for none.
+func (c *claim) request() string {
+	if c.Request == nil {
+		return ""
+	}
+	return c.Request.ID
+}
+
+func (c *claim) note() string {
+	if c.Request == nil {
+		return ""
+	}
+	return c.Request.text()
 }
 
 // Pause says that a job's ticks are skipped.

@@ -15,6 +15,7 @@ const onTime = time.Minute
 type claimant struct {
 	holder string        // of the claim that it would make; unique
 	hold   time.Duration // for which that stands
+	since  time.Time     // when it began to follow the job's schedule
 	// reap has the claims that may be taken for dead: they are fenced off.
 	reap map[string]bool
 	// catchUp: a caught-up pass may begin.
@@ -43,7 +44,7 @@ func (j *Job) step(s *state, at clocks, me claimant) stepped {
 		return done
 	}
 	j.reap(s, at, me, &done)
-	due := j.account(s, at, &done)
+	due := j.account(s, at, me, &done)
 	j.expire(s, at, &done)
 	switch {
 	case !due.IsZero() && s.Pause != nil:
@@ -80,15 +81,19 @@ func isCaughtUp(w waiting) bool { return w.Kind == CaughtUp }
 // next claims what waits: what a person asked for, then the tick that an earlier
 // pass kept from beginning, then what is caught up.
 func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
-	if len(s.Requests) > 0 {
+	for len(s.Requests) > 0 {
 		asked := s.Requests[0]
+		s.Requests = slices.Delete(s.Requests, 0, 1)
 		tick, free := j.freeSecond(at.wall, s.manualBefore(at))
 		if !free {
-			return nil
+			done.record("request/"+asked.ID, Record{
+				Tick: Instant{tick}, Kind: Triggered, Outcome: Failed, Reason: ReasonTick, Error: errNoSecond.Error(),
+				Request: asked.ID, Note: asked.text(), Runs: []Run{},
+			})
+			continue
 		}
-		s.Requests = slices.Delete(s.Requests, 0, 1)
 		s.LastManual = tick.UnixMicro()
-		return s.claim(claim{Tick: tick.UnixMicro(), Kind: Triggered, Regions: asked.Regions, Note: asked.text()}, at, me)
+		return s.claim(claim{Tick: tick.UnixMicro(), Kind: Triggered, Request: &asked}, at, me)
 	}
 	if s.Pause != nil {
 		return nil
@@ -98,7 +103,7 @@ func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
 		s.Waiting = slices.Delete(s.Waiting, i, i+1)
 		return s.claim(claim{Tick: w.Tick, Kind: w.Kind}, at, me)
 	}
-	if i := slices.IndexFunc(s.Waiting, isQueued); i >= 0 {
+	if i := slices.IndexFunc(s.Waiting, func(w waiting) bool { return w.Kind != CaughtUp }); i >= 0 {
 		return take(i)
 	}
 	i := slices.IndexFunc(s.Waiting, isCaughtUp)
@@ -163,7 +168,8 @@ func (c *claim) lost(at clocks) (record Record, next string) {
 	if err != nil || c.Progress == nil {
 		record = Record{Runs: []Run{}}
 	}
-	record.Tick, record.Kind, record.Host, record.Note = InstantOf(c.Tick), c.Kind, placeOf(c.Holder), c.Note
+	record.Tick, record.Kind, record.Host, record.Note = InstantOf(c.Tick), c.Kind, placeOf(c.Holder), c.note()
+	record.Request = c.request()
 	record.Started, record.Ended = InstantOf(c.Since), Instant{at.wall}
 	for i := range record.Runs {
 		run := &record.Runs[i]
@@ -171,7 +177,7 @@ func (c *claim) lost(at clocks) (record Record, next string) {
 		case run.Outcome != "":
 		case run.Started.IsZero():
 			run.Outcome, run.Reason = Skipped, ReasonCrashed
-			if next == "" && len(c.Regions) == 0 {
+			if next == "" && c.regions() == nil {
 				next = run.Region
 			}
 		default:
