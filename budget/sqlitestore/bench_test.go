@@ -66,3 +66,25 @@ func benchCharge(b *testing.B, goroutines int, units int64) {
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "charges/s")
 }
+
+// BenchmarkJobs reads the documents of a thousand jobs, as a daemon does to look
+// what there is to do.
+func BenchmarkJobs(b *testing.B) {
+	store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprint("a-job-of-a-certain-length-", i)
+		if _, err := store.SwapJob(b.Context(), budget.JobSwap{Job: names[i], Text: make([]byte, 1000)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if found, err := store.Jobs(b.Context(), names); err != nil || len(found[999].Text) != 1000 {
+			b.Fatal(err)
+		}
+	}
+}

@@ -52,10 +52,6 @@ func (c clocks) wallAt(now int64) int64 {
 	return c.wall()
 }
 
-// thisBoot reports whether an instant kept under this boot's id is of the boot
-// that still runs.
-func (c clocks) thisBoot(id string) bool { return id == c.id }
-
 // machineClocks are the clocks of this machine.
 func machineClocks() (clocks, error) {
 	id, err := bootID()

@@ -155,31 +155,40 @@ func TestIdleByItsOwnClock(t *testing.T) {
 	m.charge(item("b", 1), hour)
 }
 
-// A job's mark goes by the boot clock, and falls with the boot.
-func TestJobMarkAndClock(t *testing.T) {
+// The jobs' clock goes by the boot clock, and after a reboot on from the newest
+// document, however the wall clock stands.
+func TestJobClock(t *testing.T) {
 	m := newMachine(t)
-	begin := func(holder string, tick int64, want budget.BeginResult) {
+	swap := func(version int64, text string) {
 		t.Helper()
-		got, _, err := m.store.Begin(t.Context(), budget.BeginPass{Job: "trending", Holder: holder, Tick: tick, Hold: minute})
-		if err != nil || got != want {
-			t.Fatalf("begin of %s: %d, %v, want %d", holder, got, err, want)
+		if swapped, err := m.store.SwapJob(t.Context(), budget.JobSwap{Job: "trending", Version: version, Text: []byte(text)}); err != nil || !swapped {
+			t.Fatalf("swap version %d: %v, %v", version, swapped, err)
 		}
 	}
-	begin("one", 1, budget.Began)
+	shows := func(now int64) {
+		t.Helper()
+		found, err := m.store.Job(t.Context(), "trending")
+		if err != nil || found.Now != now || found.Wall != m.wall {
+			t.Fatalf("%+v, %v; want the clocks at %d and %d", found, err, now, m.wall)
+		}
+	}
+	began := m.wall
+	shows(began)
+	swap(0, "1")
 	m.wall += day
-	begin("two", 2, budget.Overlap)
-	m.wall -= day
-	m.pass(minute - 1)
-	begin("two", 2, budget.Overlap)
-	m.pass(1)
-	begin("two", 2, budget.Began)
+	m.pass(minute)
+	shows(began + minute)
+	m.wall -= 3 * day
+	m.reopen()
+	shows(began + minute)
+	swap(1, "2")
+	m.pass(hour) // which no document tells of
 	m.boot("second")
-	state, err := m.store.Job(t.Context(), "trending")
-	if err != nil || state.Held || state.Holder != "two" || state.LastTick != 2 {
-		t.Fatalf("after a reboot: %+v, %v, want the mark of two to have fallen", state, err)
-	}
-	begin("three", 3, budget.Began)
-	if mine, err := m.store.Renew(t.Context(), "other", "", minute); err != nil || mine {
-		t.Fatalf("renewed the mark of a job that never began (%v)", err)
-	}
+	shows(began + minute) // the wall clock stands days behind
+	swap(2, "3")
+	m.wall += 30 * day
+	m.pass(second)
+	shows(began + minute + second)
+	m.boot("third")
+	shows(m.wall)
 }

@@ -213,6 +213,9 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 	if late(item.Deadline, d.caller()) {
 		return budget.Decision{Result: budget.Late, Limit: -1}, true, nil
 	}
+	if !item.Recorded && item.Fence != "" && l.locks[item.Fence].stands(now) {
+		return budget.Decision{Result: budget.Fenced, Limit: -1}, true, nil
+	}
 	if done, err := d.advance(now); err != nil || !done {
 		return budget.Decision{}, false, err
 	}

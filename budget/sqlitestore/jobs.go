@@ -1,137 +1,170 @@
 package sqlitestore
 
 import (
-	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
-// Job reads what is kept of a job; the zero state when nothing is.
-func (s *Store) Job(ctx context.Context, job string) (budget.JobState, error) {
+// Job implements budget.JobStore.
+func (s *Store) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	found, err := s.documents(ctx, "read job "+job, []string{job})
+	if err != nil {
+		return budget.JobDocument{}, err
+	}
+	return found[0], nil
+}
+
+// Jobs implements budget.JobStore. All are as of one instant.
+func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	return s.documents(ctx, fmt.Sprintf("read %d jobs", len(names)), names)
+}
+
+// readJobs reads the documents of the jobs that a JSON array names, each with its
+// place there. One statement for all takes a thousand in a few milliseconds.
+const readJobs = `SELECT asked.key, job.version, job.text FROM json_each(?) AS asked CROSS JOIN job ON job.name = asked.value`
+
+func (s *Store) documents(ctx context.Context, what string, names []string) ([]budget.JobDocument, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
-	var state budget.JobState
+	asked, err := json.Marshal(names)
+	if err != nil {
+		return nil, s.explain(ctx, what, err)
+	}
+	found := make([]budget.JobDocument, len(names))
+	err = s.read(bounded, func(c *conn) error {
+		now, _, err := s.jobClock(c)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			found[i] = budget.JobDocument{Now: now, Wall: s.clocks.wallAt(now)}
+		}
+		var i, version int64
+		var text []byte
+		return c.each(readJobs, []any{string(asked)}, func() { found[i].Version, found[i].Text = version, there(text) }, &i, &version, &text)
+	})
+	if err != nil {
+		return nil, s.explain(ctx, what, err)
+	}
+	return found, nil
+}
+
+// there tells an empty text from none: SQLite's driver reads both as nil.
+func there(text []byte) []byte {
+	if text == nil {
+		return []byte{}
+	}
+	return text
+}
+
+// jobClock is the clock of the jobs, and the anchor to keep with the next
+// document. As a budget's, it goes by the boot clock. Over a reboot it goes on from
+// the newest document, however the wall clock stands then: leases that were taken
+// before end all the same.
+func (s *Store) jobClock(c *conn) (now int64, a anchor, err error) {
+	var last int64
+	if _, err = c.first("SELECT last, boot_id, boot_offset FROM job_clock WHERE one = 1", nil, &last, &a.boot, &a.offset); err != nil {
+		return 0, a, err
+	}
+	now, a, err = s.clocks.read(a)
+	if behind := last - now; err == nil && behind > 0 {
+		now, a.offset = now+behind, a.offset+behind
+	}
+	return now, a, err
+}
+
+// SwapJob implements budget.JobStore. Where more is to be forgotten than one
+// transaction removes it goes on in further ones; what there is no time for then
+// goes with the next records.
+func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	swapped, more := false, false
+	err := s.write(bounded, func(c *conn) (err error) {
+		if swapped, err = s.swap(c, swap); err != nil || !swapped || len(swap.Records) == 0 {
+			return err
+		}
+		more, err = s.pruneHistory(c, swap)
+		return err
+	})
+	if err != nil {
+		return false, s.explain(ctx, "change job "+swap.Job, err)
+	}
+	for more && s.pause(bounded) == nil {
+		err := s.write(bounded, func(c *conn) (err error) {
+			more, err = s.pruneHistory(c, swap)
+			return err
+		})
+		if err != nil { // the swap stands, whatever becomes of old records
+			break
+		}
+	}
+	return swapped, nil
+}
+
+// swap is SwapJob within a transaction, but for what is forgotten.
+func (s *Store) swap(c *conn, swap budget.JobSwap) (bool, error) {
+	var version int64
+	if _, err := c.first("SELECT version FROM job WHERE name = ?", []any{swap.Job}, &version); err != nil || version != swap.Version {
+		return false, err
+	}
+	if swap.Text != nil {
+		if err := s.putDocument(c, swap); err != nil {
+			return false, err
+		}
+	}
+	for key, value := range swap.Values {
+		if err := putJobValue(c, swap.Job, key, value); err != nil {
+			return false, err
+		}
+	}
+	for _, r := range swap.Records {
+		err := c.exec("INSERT OR REPLACE INTO job_record(job, at, id, text) VALUES (?, ?, ?, ?)", swap.Job, r.At, r.ID, there(r.Text))
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// putDocument writes a job's next document, and when that was.
+func (s *Store) putDocument(c *conn, swap budget.JobSwap) error {
+	now, a, err := s.jobClock(c)
+	if err == nil {
+		err = c.exec("INSERT OR REPLACE INTO job_clock(one, last, boot_id, boot_offset) VALUES (1, ?, ?, ?)", now, a.boot, a.offset)
+	}
+	if err != nil {
+		return err
+	}
+	return c.exec(`INSERT INTO job(name, version, text) VALUES (?, ?, ?)
+		ON CONFLICT (name) DO UPDATE SET version = excluded.version, text = excluded.text`, swap.Job, swap.Version+1, swap.Text)
+}
+
+// putJobValue writes a value, or removes it where it is nil.
+func putJobValue(c *conn, job, key string, value []byte) error {
+	if value == nil {
+		return c.exec("DELETE FROM job_value WHERE job = ? AND key = ?", job, key)
+	}
+	return c.exec("INSERT OR REPLACE INTO job_value(job, key, value) VALUES (?, ?, ?)", job, key, value)
+}
+
+// JobValue implements budget.JobStore.
+func (s *Store) JobValue(ctx context.Context, job, key string) ([]byte, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	var value []byte
 	err := s.read(bounded, func(c *conn) error {
-		now, err := s.jobClock(c, false)
-		if err == nil {
-			state, _, err = s.job(c, job, now)
+		found, err := c.first("SELECT value FROM job_value WHERE job = ? AND key = ?", []any{job, key}, &value)
+		if found {
+			value = there(value)
 		}
 		return err
 	})
 	if err != nil {
-		return budget.JobState{}, s.explain(ctx, "read job "+job, err)
+		return nil, s.explain(ctx, "read "+key+" of job "+job, err)
 	}
-	return state, nil
-}
-
-// job reads a job's state as of now; the zero state when nothing is kept.
-func (s *Store) job(c *conn, job string, now int64) (state budget.JobState, kept bool, err error) {
-	boot := ""
-	kept, err = c.first("SELECT next_region, last_tick, last_manual, last, holder, held_until, boot_id FROM job WHERE name = ?", []any{job},
-		&state.NextRegion, &state.LastTick, &state.LastManual, &state.Last, &state.Holder, &state.HeldUntil, &boot)
-	// No process outlives its boot: a mark of an earlier one holds nobody off.
-	state.Held = state.Holder != "" && state.HeldUntil > now && s.clocks.thisBoot(boot)
-	return state, kept, err
-}
-
-// jobClock is the clock of the overlap marks: as a budget's, it goes by the boot
-// clock. Where it begins is kept when that may be written.
-func (s *Store) jobClock(c *conn, write bool) (int64, error) {
-	var a anchor
-	if _, err := c.first("SELECT boot_id, boot_offset FROM job_clock WHERE one = 1", nil, &a.boot, &a.offset); err != nil {
-		return 0, err
-	}
-	now, next, err := s.clocks.read(a)
-	if err == nil && write && next != a {
-		err = c.exec("INSERT OR REPLACE INTO job_clock(one, boot_id, boot_offset) VALUES (1, ?, ?)", next.boot, next.offset)
-	}
-	return now, err
-}
-
-// Begin takes the job's overlap mark for a pass and notes its tick. The state
-// is the one found before.
-func (s *Store) Begin(ctx context.Context, pass budget.BeginPass) (result budget.BeginResult, found budget.JobState, err error) {
-	var ahead error
-	err = s.change(ctx, "begin a pass of job "+pass.Job, pass.Job, func(state *budget.JobState, _ bool, now int64) bool {
-		found = *state
-		latest := s.clocks.wallAt(now) + budget.ClockTolerance
-		if pass.Tick > latest {
-			ahead = fmt.Errorf("begin a pass of job %s: %w: its tick is %s, the machine's clock shows %s; set the clock right", pass.Job, budget.ErrClock,
-				time.UnixMicro(pass.Tick).UTC().Format(time.RFC3339), time.UnixMicro(latest-budget.ClockTolerance).UTC().Format(time.RFC3339))
-			return false
-		}
-		newest := &state.LastTick
-		if pass.Manual {
-			newest = &state.LastManual
-		}
-		switch {
-		case state.Held && state.Holder == pass.Holder:
-			result = budget.Began
-			return false
-		case state.Held:
-			result = budget.Overlap
-			return false
-		case pass.Tick <= *newest && *newest <= latest:
-			result = budget.Taken
-			return false
-		}
-		*newest = pass.Tick
-		state.Holder, state.HeldUntil = pass.Holder, now+pass.Hold
-		result = budget.Began
-		return true
-	})
-	if err = errors.Join(err, ahead); err != nil {
-		return 0, budget.JobState{}, err
-	}
-	return result, found, nil
-}
-
-// Renew keeps the mark standing for hold µs from now; false when another pass
-// holds it or it was given up.
-func (s *Store) Renew(ctx context.Context, job, holder string, hold int64) (mine bool, err error) {
-	err = s.change(ctx, "renew the mark of job "+job, job, func(state *budget.JobState, kept bool, now int64) bool {
-		mine = kept && state.Holder == holder
-		state.HeldUntil = now + hold
-		return mine
-	})
-	return mine && err == nil, err
-}
-
-// End gives the mark up and records the pass; false, with nothing recorded,
-// when another pass took the mark meanwhile.
-func (s *Store) End(ctx context.Context, job, holder, nextRegion string, record []byte) (mine bool, err error) {
-	err = s.change(ctx, "end the pass of job "+job, job, func(state *budget.JobState, kept bool, _ int64) bool {
-		if kept && state.Holder == "" && state.NextRegion == nextRegion && bytes.Equal(state.Last, record) {
-			mine = true
-			return false
-		}
-		mine = kept && state.Holder == holder
-		state.Holder, state.HeldUntil = "", 0
-		state.NextRegion, state.Last = nextRegion, append([]byte(nil), record...)
-		return mine
-	})
-	return mine && err == nil, err
-}
-
-// change reads a job's state, has it changed, and writes it when change says so.
-func (s *Store) change(ctx context.Context, what, job string, change func(state *budget.JobState, kept bool, now int64) bool) error {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	err := s.write(bounded, func(c *conn) error {
-		now, err := s.jobClock(c, true)
-		if err != nil {
-			return err
-		}
-		state, kept, err := s.job(c, job, now)
-		if err != nil || !change(&state, kept, now) {
-			return err
-		}
-		return c.exec("INSERT OR REPLACE INTO job(name, next_region, last_tick, last_manual, last, holder, held_until, boot_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			job, state.NextRegion, state.LastTick, state.LastManual, state.Last, state.Holder, state.HeldUntil, s.clocks.id)
-	})
-	return s.explain(ctx, what, err)
+	return value, nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -86,19 +86,7 @@ CREATE TABLE total (
 	back_calls INTEGER NOT NULL,
 	PRIMARY KEY (b, win, lane)
 ) WITHOUT ROWID;
-` + meterTable + lockTable + `
-CREATE TABLE job (
-	name TEXT PRIMARY KEY,
-	next_region TEXT NOT NULL, last_tick INTEGER NOT NULL, last_manual INTEGER NOT NULL,
-	last BLOB,
-	holder TEXT NOT NULL, held_until INTEGER NOT NULL,
-	boot_id TEXT NOT NULL        -- the boot in which the mark was taken
-) WITHOUT ROWID;
-CREATE TABLE job_clock (
-	one INTEGER PRIMARY KEY CHECK (one = 1),
-	boot_id TEXT NOT NULL, boot_offset INTEGER NOT NULL
-);
-`
+` + meterTable + lockTable + jobTables
 
 // meterTable keeps the live buckets.
 const meterTable = `
@@ -127,6 +115,32 @@ CREATE TABLE lock (
 ) WITHOUT ROWID;
 `
 
+// jobTables keep what package jobs knows. A job without a document may have values
+// and records. Documents are long, which is what tables with row ids read well.
+const jobTables = `
+CREATE TABLE job (
+	name TEXT NOT NULL UNIQUE,
+	version INTEGER NOT NULL,    -- 1 or more
+	text BLOB NOT NULL
+);
+CREATE TABLE job_value (
+	job TEXT NOT NULL, key TEXT NOT NULL,
+	value BLOB NOT NULL,
+	PRIMARY KEY (job, key)
+) WITHOUT ROWID;
+CREATE TABLE job_record (
+	job TEXT NOT NULL, at INTEGER NOT NULL, id TEXT NOT NULL,
+	text BLOB NOT NULL,
+	UNIQUE (job, id)
+);
+CREATE INDEX job_record_order ON job_record(job, at, id);
+CREATE TABLE job_clock (
+	one INTEGER PRIMARY KEY CHECK (one = 1),
+	last INTEGER NOT NULL,       -- when the newest document was written
+	boot_id TEXT NOT NULL, boot_offset INTEGER NOT NULL
+);
+`
+
 // migrations lead from a schema's version to the next.
 var migrations = map[int64]string{
 	1: `
@@ -140,6 +154,8 @@ CREATE INDEX entry_walk ON entry(b, lane, score, units, calls);
 	2: `
 ALTER TABLE entry ADD COLUMN observed INTEGER NOT NULL DEFAULT 0;
 ` + lockTable,
+	// What the third kept of jobs was for an overlap mark alone.
+	3: "DROP TABLE job; DROP TABLE job_clock;" + jobTables,
 }
 
 // prepareFile makes the tables of a new file and refuses what is not ours. The

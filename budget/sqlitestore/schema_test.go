@@ -39,8 +39,8 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	b.granted(item("a", 1))
 	b.close()
 	execute(t, b.path, "PRAGMA user_version = 7")
-	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 3", "newer quotactl")
-	execute(t, b.path, "PRAGMA user_version = 3")
+	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 4", "newer quotactl")
+	execute(t, b.path, "PRAGMA user_version = 4")
 	b.open()
 	if got := b.used(); got != 1 {
 		t.Fatalf("used %d, want 1: the refusal changed the file", got)
@@ -56,13 +56,14 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 	_, decideErr := b.try(name, item("b", 1))
 	_, finishErr := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: 5})
 	_, lookErr := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
-	_, _, beginErr := b.store.Begin(t.Context(), budget.BeginPass{Job: "j", Holder: "h", Tick: b.now, Hold: minute})
-	for what, err := range map[string]error{"charge": decideErr, "settle": finishErr, "look": lookErr, "begin": beginErr} {
+	_, readErr := b.store.Job(t.Context(), "j")
+	_, swapErr := b.store.SwapJob(t.Context(), budget.JobSwap{Job: "j", Text: []byte("{}")})
+	for what, err := range map[string]error{"charge": decideErr, "settle": finishErr, "look": lookErr, "job": readErr, "swap": swapErr} {
 		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), "version 7") || !strings.Contains(err.Error(), "newer quotactl") {
 			t.Errorf("%s: %v, want ErrStoreConfig that names the version", what, err)
 		}
 	}
-	execute(t, b.path, "PRAGMA user_version = 3")
+	execute(t, b.path, "PRAGMA user_version = 4")
 	b.granted(item("b", 1))
 	if got := b.used(); got != 3 {
 		t.Errorf("used %d, want 3: something was written meanwhile", got)
@@ -71,6 +72,21 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 
 // A file of an older schema is taken over, with what it holds.
 func TestOpenMigrates(t *testing.T) {
+	toThird := []string{
+		"DROP TABLE job", "DROP TABLE job_value", "DROP TABLE job_record", "DROP TABLE job_clock",
+		`CREATE TABLE job (
+			name TEXT PRIMARY KEY,
+			next_region TEXT NOT NULL, last_tick INTEGER NOT NULL, last_manual INTEGER NOT NULL,
+			last BLOB,
+			holder TEXT NOT NULL, held_until INTEGER NOT NULL,
+			boot_id TEXT NOT NULL
+		) WITHOUT ROWID`,
+		`CREATE TABLE job_clock (
+			one INTEGER PRIMARY KEY CHECK (one = 1),
+			boot_id TEXT NOT NULL, boot_offset INTEGER NOT NULL
+		)`,
+		"INSERT INTO job VALUES ('j', 'US', 1, 0, NULL, 'h', 2, 'boot')", "INSERT INTO job_clock VALUES (1, 'boot', 3)", "PRAGMA user_version = 3",
+	}
 	toSecond := []string{"DROP TABLE lock", "ALTER TABLE entry DROP COLUMN observed", "PRAGMA user_version = 2"}
 	toFirst := []string{
 		"DROP TABLE meter", "DROP INDEX entry_walk",
@@ -78,7 +94,9 @@ func TestOpenMigrates(t *testing.T) {
 		"ALTER TABLE entry DROP COLUMN calls", "ALTER TABLE win DROP COLUMN precision",
 		"CREATE INDEX entry_walk ON entry(b, lane, score, units)", "PRAGMA user_version = 1",
 	}
-	for what, changes := range map[string][]string{"the first": slices.Concat(toSecond, toFirst), "the second": toSecond} {
+	for what, changes := range map[string][]string{
+		"the first": slices.Concat(toThird, toSecond, toFirst), "the second": slices.Concat(toThird, toSecond), "the third": toThird,
+	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, rolling(10, hour))
 			b.granted(item("a", 3))
@@ -96,9 +114,13 @@ func TestOpenMigrates(t *testing.T) {
 				t.Fatalf("used %d once it is taken over, want 10", got)
 			}
 			b.lock("", noon+2*hour, false)
+			if found, err := b.store.Job(t.Context(), "j"); err != nil || found.Version != 0 {
+				t.Fatalf("a job of an older schema: %+v, %v, want no document", found, err)
+			}
+			b.swap(budget.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []budget.JobRecord{{At: noon, ID: "r"}}})
 			b.close()
-			if version := query[int](t, b.path, "PRAGMA user_version"); version != 3 {
-				t.Errorf("version %d after that, want 3", version)
+			if version := query[int](t, b.path, "PRAGMA user_version"); version != 4 {
+				t.Errorf("version %d after that, want 4", version)
 			}
 			b.open() // and once more, as it is
 			if got := b.used(); got != 10 {

@@ -1,11 +1,10 @@
-// Package sqlitestore keeps ledgers and the jobs' state in one SQLite file that
+// Package sqlitestore keeps ledgers and the jobs' documents in one SQLite file that
 // the processes of one machine share. It needs no server: [Open] makes the file
 // when it is not there, and what was acknowledged survives the death of any
 // process.
 //
 // Fetch jobs need none of its verbs: they charge through package budget.
-// Beyond [budget.Store], Job reads what is kept of a job, Begin takes its
-// overlap mark, Renew keeps it and End gives it up.
+// Beyond [budget.Store] it is a [budget.JobStore], which package jobs uses.
 //
 // Beside the file lie SQLite's own PATH-wal and PATH-shm, and PATH.lock and
 // PATH.next, by which the processes take turns. While a process uses the file,
@@ -59,7 +58,10 @@ type Store struct {
 	closed bool
 }
 
-var _ budget.Store = (*Store)(nil)
+var (
+	_ budget.Store    = (*Store)(nil)
+	_ budget.JobStore = (*Store)(nil)
+)
 
 // Open opens the file at path, or makes it. The directory must exist, on a
 // file system of this machine. Errors: ErrStoreConfig when the file cannot

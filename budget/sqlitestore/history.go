@@ -1,0 +1,51 @@
+package sqlitestore
+
+import (
+	"context"
+	"math"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// JobHistory implements budget.JobStore.
+func (s *Store) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	before := query.Before
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	var found []budget.JobRecord
+	err := s.read(bounded, func(c *conn) error {
+		var r budget.JobRecord
+		return c.each("SELECT at, id, text FROM job_record WHERE job = ? AND at >= ? AND at < ? ORDER BY at DESC, id DESC LIMIT ?",
+			[]any{query.Job, query.Since, before, query.Most}, func() { found = append(found, r) }, &r.At, &r.ID, &r.Text)
+	})
+	if err != nil {
+		return nil, s.explain(ctx, "read the history of job "+query.Job, err)
+	}
+	return found, nil
+}
+
+// pruneHistory removes what a swap has forgotten, the oldest first, as many records
+// as a transaction may; more says that others are left.
+func (s *Store) pruneHistory(c *conn, swap budget.JobSwap) (more bool, err error) {
+	at, id := swap.Forget, "" // of the first that stays
+	if swap.Most > 0 {
+		var oldest int64
+		var named string
+		full, err := c.first("SELECT at, id FROM job_record WHERE job = ? ORDER BY at DESC, id DESC LIMIT 1 OFFSET ?",
+			[]any{swap.Job, swap.Most - 1}, &oldest, &named)
+		if err != nil {
+			return false, err
+		}
+		if full && oldest >= at {
+			at, id = oldest, named
+		}
+	}
+	var one, removed int
+	err = c.each(`DELETE FROM job_record WHERE rowid IN (
+		SELECT rowid FROM job_record WHERE job = ? AND (at, id) < (?, ?) ORDER BY at, id LIMIT ?) RETURNING 1`,
+		[]any{swap.Job, at, id, s.pruning}, func() { removed++ }, &one)
+	return removed == s.pruning, err
+}
