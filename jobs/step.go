@@ -87,7 +87,7 @@ func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
 		tick, free := j.freeSecond(at.wall, s.manualBefore(at))
 		if !free {
 			done.record("request/"+asked.ID, Record{
-				Tick: Instant{tick}, Kind: Triggered, Outcome: Failed, Reason: ReasonTick, Error: errNoSecond.Error(),
+				Tick: Instant{at.wall.Truncate(time.Second)}, Kind: Triggered, Outcome: Failed, Reason: ReasonTick, Error: errNoSecond.Error(),
 				Request: asked.ID, Note: asked.text(), Runs: []Run{},
 			})
 			continue
@@ -128,7 +128,9 @@ func (s *state) claim(c claim, at clocks, me claimant) *claim {
 	c.Holder, c.Fence = me.holder, s.Fence
 	c.Since, c.Until = at.wall.UnixMicro(), at.now+me.hold.Microseconds()
 	s.Active = append(s.Active, c)
-	s.Recent = remember(s.Recent, c.Tick, keptRecent)
+	if c.Kind != Manual && c.Kind != Triggered {
+		s.Recent = remember(s.Recent, c.Tick, keptRecent)
+	}
 	return &s.Active[len(s.Active)-1]
 }
 
