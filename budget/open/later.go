@@ -95,24 +95,24 @@ func (l *later) AcceptClock(ctx context.Context, name string) error {
 	return err
 }
 
-func (l *later) Job(ctx context.Context, job string) (budget.JobState, error) {
-	return with(ctx, l, func(b Backend) (budget.JobState, error) { return b.Job(ctx, job) })
+func (l *later) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	return with(ctx, l, func(b Backend) (budget.JobDocument, error) { return b.Job(ctx, job) })
 }
 
-func (l *later) Begin(ctx context.Context, pass budget.BeginPass) (result budget.BeginResult, state budget.JobState, err error) {
-	_, err = with(ctx, l, func(b Backend) (_ struct{}, err error) {
-		result, state, err = b.Begin(ctx, pass)
-		return struct{}{}, err
-	})
-	return result, state, err
+func (l *later) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	return with(ctx, l, func(b Backend) ([]budget.JobDocument, error) { return b.Jobs(ctx, names) })
 }
 
-func (l *later) Renew(ctx context.Context, job, holder string, hold int64) (bool, error) {
-	return with(ctx, l, func(b Backend) (bool, error) { return b.Renew(ctx, job, holder, hold) })
+func (l *later) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	return with(ctx, l, func(b Backend) (bool, error) { return b.SwapJob(ctx, swap) })
 }
 
-func (l *later) End(ctx context.Context, job, holder, nextRegion string, record []byte) (bool, error) {
-	return with(ctx, l, func(b Backend) (bool, error) { return b.End(ctx, job, holder, nextRegion, record) })
+func (l *later) JobValue(ctx context.Context, job, key string) ([]byte, error) {
+	return with(ctx, l, func(b Backend) ([]byte, error) { return b.JobValue(ctx, job, key) })
+}
+
+func (l *later) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+	return with(ctx, l, func(b Backend) ([]budget.JobRecord, error) { return b.JobHistory(ctx, query) })
 }
 
 // Close closes the store when it is open.

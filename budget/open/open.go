@@ -22,7 +22,7 @@ import (
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
-// Backend is an opened store: ledgers and the jobs' state.
+// Backend is an opened store: ledgers and the jobs' documents.
 type Backend interface {
 	budget.Store
 	budget.JobStore

@@ -8,15 +8,19 @@ import (
 
 // Lock implements budget.Store. While the store is out of reach the host's own
 // processes keep to the lock; nobody else hears of it, until the upstream refuses
-// again. A lock by hand fails then: it is meant for everybody, and no upstream
-// tells it again.
+// again. A lock by hand, or a fence, fails then: it is meant for everybody, and no
+// upstream tells it again.
+//
+// A fence is not remembered here. Items behind it are the store's to refuse: while
+// that is out of reach the allowance decides them as any others, whoever may have
+// been shut out meanwhile.
 func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
 	var locked budget.Locked
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		locked, err = s.inner.Lock(ctx, r)
 		return err
 	})
-	if unreached(ctx, err) && s.o.Dir != "" && !r.Force {
+	if unreached(ctx, err) && s.o.Dir != "" && !r.Force && !budget.IsFence(r.Limit) {
 		return s.lockAlone(r)
 	}
 	if err == nil && locked.Until > locked.Now {
@@ -44,8 +48,12 @@ func (s *Store) lockAlone(r budget.LockRequest) (budget.Locked, error) {
 	return budget.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
 }
 
-// told remembers a lock; an empty limit stands for the whole budget.
+// told remembers a lock that is no fence; an empty limit stands for the whole
+// budget.
 func (s *Store) told(name, limit string, wait int64, why string) {
+	if budget.IsFence(limit) {
+		return
+	}
 	if err := s.memory.locked(name, limit, wait, why); err != nil {
 		s.forgetful(name, err)
 	}

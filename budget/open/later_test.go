@@ -1,0 +1,99 @@
+package open_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+)
+
+// The jobs of a store that is out of reach at the start are there once it is.
+func TestJobsOfAStoreThatComesLater(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "q.db")
+	held, err := os.OpenFile(file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	config, err := budget.LoadConfig(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"250ms\"\n", file)+upstream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := open.Host(t.Context(), config, config.Store.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	swap := budget.JobSwap{
+		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []budget.JobRecord{{At: 1, ID: "r", Text: []byte("{}")}},
+	}
+	for what, call := range jobCalls(t.Context(), store, swap) {
+		if err := call(); !errors.Is(err, budget.ErrUnavailable) {
+			t.Errorf("%s while it is out of reach: %v", what, err)
+		}
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; { // its timeout is short
+		swapped, err := store.SwapJob(t.Context(), swap)
+		if swapped {
+			break
+		}
+		if err == nil || time.Now().After(end) {
+			t.Fatalf("once it is there: %v, %v", swapped, err)
+		}
+	}
+	for what, call := range jobCalls(t.Context(), store, budget.JobSwap{Job: "other"}) {
+		if err := call(); err != nil {
+			t.Errorf("%s once it is there: %v", what, err)
+		}
+	}
+}
+
+// jobCalls are the calls of a JobStore, which want what the swap leaves.
+func jobCalls(ctx context.Context, store budget.JobStore, swap budget.JobSwap) map[string]func() error {
+	want := func(err error, right bool) error {
+		if err == nil && !right {
+			return errors.New("not what was swapped in")
+		}
+		return err
+	}
+	return map[string]func() error{
+		"Job": func() error {
+			found, err := store.Job(ctx, "j")
+			return want(err, found.Version == 1 && string(found.Text) == "{}")
+		},
+		"Jobs": func() error {
+			found, err := store.Jobs(ctx, []string{"none", "j"})
+			return want(err, len(found) == 2 && found[1].Version == 1)
+		},
+		"SwapJob": func() error {
+			swapped, err := store.SwapJob(ctx, swap)
+			return want(err, swapped)
+		},
+		"JobValue": func() error {
+			value, err := store.JobValue(ctx, "j", "x")
+			return want(err, string(value) == "1")
+		},
+		"JobHistory": func() error {
+			found, err := store.JobHistory(ctx, budget.JobHistoryQuery{Job: "j", Most: 9})
+			return want(err, len(found) == 1 && found[0].ID == "r")
+		},
+	}
+}
