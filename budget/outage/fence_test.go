@@ -1,0 +1,107 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
+)
+
+// chargePass charges a call of a pass.
+func (w *world) chargePass(b *budget.Budget, number int64, id string) (budget.Receipt, error) {
+	return b.Charge(context.Background(), budget.Call{Operation: "list", ID: id, Fence: number, Labels: budget.Labels{Job: "trending"}})
+}
+
+// fence shuts out a pass.
+func (w *world) fence(b *budget.Budget, number int64) {
+	w.t.Helper()
+	if err := b.Fence(context.Background(), "trending", number); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// noFenceIn wants the host to remember no fence.
+func (w *world) noFenceIn(dir string) {
+	w.t.Helper()
+	written, err := os.ReadFile(filepath.Join(dir, "memory", "up+key1"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if strings.Contains(string(written), "trending") {
+		w.t.Fatalf("the host remembers\n%s", written)
+	}
+}
+
+// A fence closes nothing to anybody else, neither on the host that put it up nor on
+// the one that came upon it, and nothing at all while the store is away.
+func TestFenceIsNoLock(t *testing.T) {
+	w := newWorld(t)
+	dir, otherDir := t.TempDir(), t.TempDir()
+	b, other := w.host(dir), w.host(otherDir)
+	w.fence(b, 7)
+	for _, host := range []*budget.Budget{b, other} {
+		if _, err := w.chargePass(host, 7, ""); !errors.Is(err, budget.ErrFenced) || errors.Is(err, budget.ErrExhausted) {
+			t.Fatalf("a call of the pass that is shut out: %v", err)
+		}
+		w.charged(host, "", budget.SourceStore)
+	}
+	w.store.gone.Store(true)
+	for _, host := range []*budget.Budget{b, other} {
+		w.charged(host, "", budget.SourceAllowance)
+		if r, err := w.chargePass(host, 7, ""); err != nil || r.Source != budget.SourceAllowance {
+			t.Fatalf("a call of the pass while the store is away: %+v, %v", r, err)
+		}
+	}
+	w.store.gone.Store(false)
+	for _, host := range []*budget.Budget{b, other} {
+		w.back(host)
+		if _, err := w.chargePass(host, 7, ""); !errors.Is(err, budget.ErrFenced) {
+			t.Fatalf("a call of the pass once the store is back: %v", err)
+		}
+		if err := host.Close(); err != nil { // it writes down what it was told
+			t.Fatal(err)
+		}
+	}
+	if used := w.used(); used != 2+4+2 {
+		t.Fatalf("%d used, want 8: what happened is recorded, whoever it was", used)
+	}
+	w.noFenceIn(dir)
+	w.noFenceIn(otherDir)
+}
+
+// A fence is the store's or nobody's: a host on its own puts none up.
+func TestFenceWhileAway(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	b := w.host(dir)
+	w.charged(b, "before", budget.SourceStore)
+	w.store.gone.Store(true)
+	if err := b.Fence(context.Background(), "trending", 7); !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatalf("a fence while the store is away: %v", err)
+	}
+	store := outage.New(w.store, outage.Options{Dir: dir, Allowance: 20, Timeout: timeout, Interval: interval})
+	defer func() { _ = store.Close() }()
+	request := budget.LockRequest{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limit: "~trending/7", After: time.Hour.Microseconds(), Most: budget.MaxLock}
+	if locked, err := store.Lock(context.Background(), request); !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatalf("one that is to leave another as it is: %+v, %v", locked, err)
+	}
+	w.charged(b, "within", budget.SourceAllowance)
+	w.store.gone.Store(false)
+	w.back(b)
+	if r, err := w.chargePass(b, 7, "pass"); err != nil || r.Source != budget.SourceStore {
+		t.Fatalf("a pass that nobody shut out: %+v, %v", r, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.noFenceIn(dir)
+	if strings.Contains(w.log.String(), "on this host alone") {
+		t.Fatalf("the log says\n%s", w.log.String())
+	}
+}
