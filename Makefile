@@ -44,7 +44,7 @@ lint: needs
 bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' -benchtime 20x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkExpiry' -benchtime 3x ./budget/redisstore
-	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' ./budget/sqlitestore
+	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs' ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkProcesses' -benchtime 3x ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench BenchmarkMemory -benchtime 20x ./budget/outage
 	$(GO) test -run '^$$' -bench BenchmarkCharge -benchtime 20x ./budget/serve
