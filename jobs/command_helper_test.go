@@ -39,6 +39,7 @@ var programs = map[string]func(args []string) error{
 	"tidy":     tidy,
 	"leave":    leave,
 	"print":    printBytes,
+	"daemon":   daemonProcess,
 }
 
 // told is what a command was started with.

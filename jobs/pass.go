@@ -151,7 +151,7 @@ func (p *pass) note(place int, run Run) {
 // was started: then it is another daemon's, or its own when it is back.
 func (p *pass) unstarted(record Record) bool {
 	return p.claim.Kind != Manual && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
-		return run.Outcome != Skipped || run.Reason != ReasonDrained
+		return run.Reason != ReasonDrained || !run.Started.IsZero()
 	})
 }
 

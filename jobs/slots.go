@@ -30,7 +30,9 @@ func catchUpSlot(b string) string { return "@catch_up/" + b }
 // when all are taken.
 func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
 	err = changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, at clocks) (edit, error) {
-		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return held.Until <= at.now || held.Holder == holder })
+		// After an outage those who could not renew theirs get the time to do so.
+		falls := r.state.lasts(2 * r.options.Heartbeat)
+		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return falls && held.Until <= at.now || held.Holder == holder })
 		if taken = len(s.Held) < most; !taken {
 			return edit{}, errStays
 		}

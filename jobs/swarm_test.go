@@ -1,0 +1,325 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// The swarm: so many daemons, jobs that tick each second, and ticks to come.
+const (
+	swarmDaemons = 10
+	swarmJobs    = 40
+	swarmTicks   = 1000
+	swarmBeat    = 250 * time.Millisecond
+)
+
+// Ten daemons on one store, killed and stopped at random: each tick has one record,
+// none is run twice, and none is missing.
+func TestTenDaemons(t *testing.T) {
+	for name, url := range map[string]func(dir string) string{
+		"sqlite": func(dir string) string { return "sqlite:" + filepath.Join(dir, "quotactl.db") },
+		"redis":  func(string) string { return redistest.Start(t).URL(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			s := newSwarm(t, url, rand.New(rand.NewPCG(seed, 0)))
+			for i := range swarmDaemons {
+				s.start(i)
+			}
+			s.torment(time.Duration(swarmTicks/swarmJobs)*time.Second + 2*time.Second)
+			s.stopAll()
+			s.start(swarmDaemons) // finds what the last of them has left behind
+			s.wait(8 * swarmBeat)
+			s.stopAll()
+			s.check()
+		})
+	}
+}
+
+// swarm is the daemons, the store and the upstream that they share.
+type swarm struct {
+	t       *testing.T
+	rng     *rand.Rand
+	dir     string
+	url     string
+	config  *budget.Config
+	list    []*Job
+	daemons map[int]*exec.Cmd
+	killed  int
+	stopped int
+
+	mu    sync.Mutex
+	asked map[string][]string // the daemons that asked, by job and tick
+}
+
+func newSwarm(t *testing.T, url func(dir string) string, rng *rand.Rand) *swarm {
+	s := &swarm{t: t, rng: rng, dir: t.TempDir(), daemons: map[int]*exec.Cmd{}, asked: map[string][]string{}}
+	s.url = url(s.dir)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		key := r.URL.Query().Get("job") + " " + r.URL.Query().Get("tick")
+		s.asked[key] = append(s.asked[key], r.Header.Get("Daemon"))
+		answer := time.Duration(s.rng.IntN(400)) * time.Millisecond
+		s.mu.Unlock()
+		select {
+		case <-time.After(answer):
+			_, _ = w.Write([]byte("{}"))
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(upstream.Close)
+	text := &strings.Builder{}
+	fmt.Fprintf(text, `
+[store]
+url = %q
+timeout = "2s"
+[upstream.shop.costs]
+"get" = 1
+[upstream.shop.limit.daily]
+limit = 100_000
+window = "24h"
+[upstream.shop.credential.main]
+`, s.url)
+	for i := range swarmJobs {
+		fmt.Fprintf(text, `
+[job.job%02d]
+budget = "shop/main"
+schedule = "@every 1s"
+grace = "500ms"
+overlap = %q
+[job.job%02d.fetch]
+operation = "get"
+url = "%s/?job={job}&tick={tick}"
+output = "{job}/{tick}.ndjson"
+`, i, []string{"allow", "allow", "queue", "skip"}[i%4], i, upstream.URL)
+	}
+	path := filepath.Join(s.dir, "costs.toml")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.config, err = budget.ParseConfig(path); err != nil {
+		t.Fatal(err)
+	}
+	if s.list = Load(s.config); s.config.Err() != nil {
+		t.Fatal(s.config.Err())
+	}
+	return s
+}
+
+// start starts a daemon. Its outputs are its own, or they would keep a tick from
+// being run a second time.
+func (s *swarm) start(i int) {
+	s.t.Helper()
+	cmd := exec.Command(os.Args[0], "daemon", s.config.File, fmt.Sprint(i))
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	log, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%d.log", i)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Stderr = log
+	if err := errors.Join(cmd.Start(), log.Close()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.daemons[i] = cmd
+}
+
+// torment kills daemons and starts them anew, and stops some for a while.
+func (s *swarm) torment(d time.Duration) {
+	resume := map[int]time.Time{}
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		s.wait(time.Duration(100+s.number(400)) * time.Millisecond)
+		for i, at := range maps.Clone(resume) {
+			if time.Now().After(at) {
+				s.signal(i, syscall.SIGCONT)
+				delete(resume, i)
+			}
+		}
+		i := s.number(swarmDaemons)
+		switch {
+		case s.number(2) == 0:
+			s.signal(i, syscall.SIGKILL)
+			_ = s.daemons[i].Wait() // it was killed
+			delete(resume, i)
+			s.killed++
+			s.start(i)
+		case len(resume) < swarmDaemons/2:
+			s.signal(i, syscall.SIGSTOP)
+			resume[i] = time.Now().Add(time.Duration(200+s.number(2500)) * time.Millisecond)
+			s.stopped++
+		}
+	}
+	for i := range resume {
+		s.signal(i, syscall.SIGCONT)
+	}
+}
+
+func (s *swarm) number(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rng.IntN(n)
+}
+
+func (s *swarm) wait(d time.Duration) { <-time.After(d) }
+
+func (s *swarm) signal(i int, signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.daemons[i].Process.Signal(signal); err != nil {
+		s.t.Fatalf("signal daemon %d: %v", i, err)
+	}
+}
+
+// stopAll drains what runs.
+func (s *swarm) stopAll() {
+	s.t.Helper()
+	for i := range s.daemons {
+		s.signal(i, syscall.SIGTERM)
+	}
+	for i, cmd := range s.daemons {
+		if err := cmd.Wait(); err != nil {
+			text, _ := os.ReadFile(filepath.Join(s.dir, fmt.Sprintf("%d.log", i)))
+			s.t.Errorf("daemon %d: %v\n%s", i, err, text[max(0, len(text)-4000):])
+		}
+		delete(s.daemons, i)
+	}
+}
+
+// check holds the history of every job, and what the upstream was asked for, to what
+// is promised.
+func (s *swarm) check() {
+	s.t.Helper()
+	store, err := open.Store(s.t.Context(), s.url, s.config.Store)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	outcomes, ticks := map[string]int{}, 0
+	for _, j := range s.list {
+		records, err := History(s.t.Context(), store, j.Name, time.Time{}, time.Time{}, maxHistory)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		seen := map[int64]int{}
+		for _, r := range records {
+			last := r.Tick
+			if r.Until != nil {
+				last = *r.Until
+			}
+			for tick := r.Tick.Unix(); tick <= last.Unix(); tick++ {
+				seen[tick]++
+				outcomes[strings.TrimSpace(string(r.Outcome)+" "+r.Reason)]++
+			}
+		}
+		if len(seen) == 0 {
+			s.t.Errorf("job %s has no records", j.Name)
+			continue
+		}
+		all := slices.Sorted(maps.Keys(seen))
+		for tick := all[0]; tick <= all[len(all)-1]; tick++ {
+			ticks++
+			if seen[tick] != 1 {
+				s.t.Errorf("job %s: the tick of %s has %d records", j.Name, time.Unix(tick, 0).UTC(), seen[tick])
+			}
+		}
+		if s := s.stateOf(store, j); len(s.Active) > 0 {
+			outcomes["still active"]++
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, by := range s.asked {
+		if len(by) > 1 {
+			s.t.Errorf("%s was run %d times, by daemons %s", key, len(by), by)
+		}
+	}
+	s.t.Logf("%d ticks, %d asked for; %d daemons killed, %d stopped: %v", ticks, len(s.asked), s.killed, s.stopped, outcomes)
+	if ticks < swarmTicks || outcomes["succeeded"] < swarmTicks/2 || outcomes["lost crashed"] == 0 || outcomes["still active"] > 0 {
+		s.t.Errorf("%d ticks: %v; want %d, half of them succeeded, some lost, and no pass under way", ticks, outcomes, swarmTicks)
+	}
+}
+
+func (s *swarm) stateOf(in State, j *Job) *state {
+	s.t.Helper()
+	found, err := in.Job(context.Background(), j.Name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	kept, err := readDocument[state](j.Name, found)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return kept
+}
+
+// daemonProcess is one of the swarm: a configuration, and its number.
+func daemonProcess(args []string) error {
+	cfg, err := budget.ParseConfig(args[0])
+	if err != nil {
+		return err
+	}
+	list := Load(cfg)
+	for _, j := range list {
+		j.Fetch.Output = filepath.Join(filepath.Dir(cfg.File), args[1], "{job}", "{tick}.ndjson")
+	}
+	ctx := context.Background()
+	store, err := open.Store(ctx, cfg.Store.URL, cfg.Store)
+	if err != nil {
+		return err
+	}
+	spec, err := cfg.Spec("shop/main")
+	if err != nil {
+		return err
+	}
+	spec.Timeout = cfg.Store.Timeout
+	b, err := budget.New(store, spec)
+	if err != nil {
+		return err
+	}
+	r, err := New(list, Options{
+		State: store, Budgets: map[string]*budget.Budget{spec.Name: b}, Heartbeat: swarmBeat, Poll: swarmBeat,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Transport: named{args[1], oneRequestTransport()},
+	})
+	if err != nil {
+		return err
+	}
+	signals, drain := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGTERM)
+	go func() {
+		<-signals
+		close(drain)
+	}()
+	return errors.Join(r.Run(ctx, drain, false), store.Close())
+}
+
+// named tells the upstream who asks.
+type named struct {
+	name string
+	http.RoundTripper
+}
+
+func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Daemon", n.name)
+	return n.RoundTripper.RoundTrip(r)
+}
