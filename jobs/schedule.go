@@ -21,7 +21,7 @@ type Schedule struct {
 	spec   string
 	zone   *time.Location
 	every  time.Duration // of "@every"; else fields is set
-	fields *cron.SpecSchedule
+	fields wallFields
 }
 
 // firstDay is where schedules are tried out: a fixed day, so that a
@@ -47,9 +47,11 @@ func ParseSchedule(spec, zone string) (*Schedule, error) {
 		s.every, err = parseEvery(span)
 		return s, err
 	}
-	if s.fields, err = parseFields(spec); err != nil {
+	fields, err := parseFields(spec)
+	if err != nil {
 		return nil, err
 	}
+	s.fields = newWallFields(fields)
 	if s.Next(firstDay).IsZero() {
 		return nil, errors.New("it never fires: no such day comes; mend day of month and month")
 	}
@@ -95,7 +97,6 @@ func parseFields(spec string) (fields *cron.SpecSchedule, err error) {
 	case err != nil || !ok:
 		return nil, errors.New("it is no cron line; " + fieldsAdvice)
 	}
-	fields.Location = time.UTC // it is asked in wall-clock time
 	return fields, nil
 }
 
@@ -112,17 +113,20 @@ func (s *Schedule) Ticks(at time.Time) bool {
 }
 
 // Next is the first tick after the instant, in UTC; the zero time when none
-// comes within five years.
+// comes within ten years.
 func (s *Schedule) Next(after time.Time) time.Time {
-	after = after.Round(0).UTC()
-	switch {
-	case s.every > 0:
+	const horizon = 3660 * daySeconds // a leap day may be eight years away
+	from := after.Unix() + 1
+	if s.every > 0 {
 		every := int64(s.every / time.Second)
-		return time.Unix((after.Unix()/every+1)*every, 0).UTC()
-	case s.everyHour():
-		return s.nextElapsed(after)
+		return time.Unix(ceilDiv(from, every)*every, 0).UTC()
 	}
-	return s.nextWall(after)
+	for span := range s.spans(from, from+horizon) {
+		if at, ok := span.first(&s.fields); ok {
+			return time.Unix(at, 0).UTC()
+		}
+	}
+	return time.Time{}
 }
 
 // LeastGap is the shortest span between two ticks, of the first few hundred.

@@ -1,17 +1,127 @@
 package jobs
 
-import "time"
+import (
+	"iter"
+	"slices"
+	"time"
+)
 
-// Between is the ticks in (after, until]: how many, the first, and the newest up to
-// most of them, oldest first.
+// Between counts the ticks after one instant and up to another, that one
+// included, and names the first and the newest, at most most of them, the
+// oldest first, all in UTC. Without a tick first is the zero time. What it
+// takes grows with the days between and with most, not with the ticks.
 func (s *Schedule) Between(after, until time.Time, most int) (count int, first time.Time, newest []time.Time) {
-	for tick := s.Next(after); !tick.IsZero() && !tick.After(until); tick = s.Next(tick) {
-		if count == 0 {
-			first = tick
-		}
-		count++
-		newest = append(newest, tick)
-		newest = newest[max(0, len(newest)-most):]
+	from, to := after.Unix()+1, until.Unix()+1
+	if from >= to {
+		return 0, time.Time{}, nil
 	}
+	if s.every > 0 {
+		return s.everyBetween(from, to, most)
+	}
+	var spans []span
+	for span := range s.spans(from, to) {
+		n := span.count(&s.fields)
+		if n == 0 {
+			continue
+		}
+		if count == 0 {
+			at, _ := span.first(&s.fields)
+			first = time.Unix(at, 0).UTC()
+		}
+		count += n
+		spans = append(spans, span)
+	}
+	for _, span := range slices.Backward(spans) {
+		for at, ok := span.last(&s.fields); ok && len(newest) < most; at, ok = span.last(&s.fields) {
+			newest = append(newest, time.Unix(at, 0).UTC())
+			span = span.before(at)
+		}
+	}
+	slices.Reverse(newest)
 	return count, first, newest
+}
+
+// everyBetween is Between for "@every", in the instants [from, to).
+func (s *Schedule) everyBetween(from, to int64, most int) (count int, first time.Time, newest []time.Time) {
+	every := int64(s.every / time.Second)
+	begin, end := ceilDiv(from, every), ceilDiv(to, every)
+	if begin >= end {
+		return 0, time.Time{}, nil
+	}
+	for i := end - min(end-begin, int64(max(0, most))); i < end; i++ {
+		newest = append(newest, time.Unix(i*every, 0).UTC())
+	}
+	return int(end - begin), time.Unix(begin*every, 0).UTC(), newest
+}
+
+// span is a piece of a stretch, as a schedule counts: its ticks are one at an
+// instant, if any, and those of the wall-clock times in [from, until).
+type span struct {
+	jump        int64 // a tick that stands for times that were skipped; noJump
+	from, until int64
+	shift       int64
+}
+
+const noJump = -1 << 63
+
+// spans are what the schedule counts by in the instants [from, until).
+//
+// A schedule that names hours ticks at the first instant whose wall clock has
+// come to one of its times: after a gap there may be several, which are one
+// tick, and what is shown again is passed over.
+func (s *Schedule) spans(from, until int64) iter.Seq[span] {
+	everyHour := s.fields.everyHour()
+	return func(yield func(span) bool) {
+		for stretch := range stretches(s.zone, from, until) {
+			begin := max(stretch.from, from)
+			piece := span{jump: noJump, from: begin + stretch.shift, until: stretch.until + stretch.shift, shift: stretch.shift}
+			if !everyHour {
+				piece.from = max(piece.from, stretch.shown)
+				if low, high := stretch.skipped(); stretch.from >= from {
+					if _, ok := s.fields.first(low, high); ok {
+						piece.jump = begin
+						piece.from++
+					}
+				}
+			}
+			if !yield(piece) {
+				return
+			}
+		}
+	}
+}
+
+// first is the span's first tick.
+func (p span) first(f *wallFields) (at int64, ok bool) {
+	if p.jump != noJump {
+		return p.jump, true
+	}
+	wall, ok := f.first(p.from, p.until)
+	return wall - p.shift, ok
+}
+
+// last is the span's last tick.
+func (p span) last(f *wallFields) (at int64, ok bool) {
+	if wall, ok := f.last(p.from, p.until); ok {
+		return wall - p.shift, true
+	}
+	return p.jump, p.jump != noJump
+}
+
+// count is how many ticks the span has.
+func (p span) count(f *wallFields) int {
+	n := f.count(p.from, p.until)
+	if p.jump != noJump {
+		n++
+	}
+	return n
+}
+
+// before is the span cut short of one of its ticks.
+func (p span) before(at int64) span {
+	if at == p.jump {
+		p.jump = noJump
+	}
+	p.until = at + p.shift
+	return p
 }

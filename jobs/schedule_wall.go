@@ -1,55 +1,167 @@
 package jobs
 
 import (
+	"math/bits"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/robfig/cron/v3"
 )
 
-// everyHour reports whether the schedule leaves no hour out.
-func (s *Schedule) everyHour() bool {
-	const hours = 1<<24 - 1
-	return s.fields.Hour&hours == hours
+const (
+	dayMinutes = 24 * 60
+	daySeconds = 24 * 60 * 60
+)
+
+// wallFields is a cron line as sets of bits, asked in wall-clock time: seconds
+// that a clock shows, counted as if it went by UTC. What it finds are whole
+// minutes.
+type wallFields struct {
+	minute, hour, dom, month, dow uint64
+	either                        bool // one of dom and dow is enough
 }
 
-// nextWall goes from one matching wall-clock time to the next and takes the
-// instant that each stands for.
-func (s *Schedule) nextWall(after time.Time) time.Time {
-	for wall := s.fields.Next(wallOf(after, s.zone)); !wall.IsZero(); wall = s.fields.Next(wall) {
-		if at := budget.FirstInstant(wall, s.zone); at.After(after) {
-			return at.UTC()
+// newWallFields takes over what the parser read.
+func newWallFields(spec *cron.SpecSchedule) wallFields {
+	const star = 1 << 63 // the parser's mark of a field that was left open
+	return wallFields{
+		minute: spec.Minute &^ star,
+		hour:   spec.Hour &^ star,
+		dom:    spec.Dom &^ star,
+		month:  spec.Month &^ star,
+		dow:    spec.Dow &^ star,
+		either: spec.Dom&star == 0 && spec.Dow&star == 0,
+	}
+}
+
+// everyHour reports whether no hour is left out.
+func (f *wallFields) everyHour() bool { return f.hour == 1<<24-1 }
+
+// everyDay reports whether no day is left out.
+func (f *wallFields) everyDay() bool {
+	const days, months, weekdays = 1<<32 - 2, 1<<13 - 2, 1<<7 - 1
+	dom, dow := f.dom == days, f.dow == weekdays
+	return f.month == months && (dom && dow || f.either && (dom || dow))
+}
+
+// inDay is how many times a day that it is for has.
+func (f *wallFields) inDay() int { return bits.OnesCount64(f.hour) * bits.OnesCount64(f.minute) }
+
+// isDay reports whether it is for a day, counted from the epoch. For none of
+// its month, skip is the first day of the next; else the day after.
+func (f *wallFields) isDay(day int64) (is bool, skip int64) {
+	year, month, dom := time.Unix(day*daySeconds, 0).UTC().Date()
+	if f.month>>uint(month)&1 == 0 {
+		return false, time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC).Unix() / daySeconds
+	}
+	byDom := f.dom>>uint(dom)&1 == 1
+	byDow := f.dow>>uint(floorMod(day+4, 7))&1 == 1 // the epoch was a Thursday
+	if f.either {
+		return byDom || byDow, day + 1
+	}
+	return byDom && byDow, day + 1
+}
+
+// first is the first of its times in [from, until).
+func (f *wallFields) first(from, until int64) (wall int64, ok bool) {
+	minute := ceilDiv(from, 60)
+	day := floorDiv(minute, dayMinutes)
+	rest := int(minute - day*dayMinutes)
+	for day*daySeconds < until {
+		is, next := f.isDay(day)
+		if is {
+			if m, ok := f.firstMinute(rest); ok {
+				wall = day*daySeconds + int64(m)*60
+				return wall, wall < until
+			}
+		}
+		day, rest = next, 0
+	}
+	return 0, false
+}
+
+// last is the last of its times in [from, until).
+func (f *wallFields) last(from, until int64) (wall int64, ok bool) {
+	minute := ceilDiv(until, 60) - 1
+	day := floorDiv(minute, dayMinutes)
+	rest := int(minute - day*dayMinutes)
+	for ; (day+1)*daySeconds > from; day, rest = day-1, dayMinutes-1 {
+		if is, _ := f.isDay(day); !is {
+			continue
+		}
+		if m, ok := f.lastMinute(rest); ok {
+			wall = day*daySeconds + int64(m)*60
+			return wall, wall >= from
 		}
 	}
-	return time.Time{}
+	return 0, false
 }
 
-// nextElapsed matches the wall clock within each stretch of one offset, so
-// that a shift neither repeats nor skips more than the clock does.
-func (s *Schedule) nextElapsed(after time.Time) time.Time {
-	const shifts = 64 // far more than a zone has within five years
-	from := after
-	for range shifts {
-		_, offset := from.In(s.zone).Zone()
-		shift := time.Duration(offset) * time.Second
-		wall := s.fields.Next(wallOf(from, s.zone))
-		if from != after { // a stretch's first second may tick itself
-			wall = s.fields.Next(wallOf(from, s.zone).Add(-time.Second))
-		}
-		if wall.IsZero() {
-			return time.Time{}
-		}
-		at := wall.Add(-shift)
-		_, until := from.In(s.zone).ZoneBounds()
-		if until.IsZero() || at.Before(until) {
-			return at.UTC()
-		}
-		from = until.UTC()
+// count is how many of its times are in [from, until).
+func (f *wallFields) count(from, until int64) int {
+	begin, end := ceilDiv(from, 60), ceilDiv(until, 60)
+	if begin >= end {
+		return 0
 	}
-	return time.Time{}
+	firstDay, lastDay := floorDiv(begin, dayMinutes), floorDiv(end, dayMinutes)
+	n := 0
+	if is, _ := f.isDay(lastDay); is {
+		n += f.before(int(end - lastDay*dayMinutes))
+	}
+	if is, _ := f.isDay(firstDay); is {
+		n -= f.before(int(begin - firstDay*dayMinutes))
+	}
+	if f.everyDay() {
+		return n + int(lastDay-firstDay)*f.inDay()
+	}
+	for day := firstDay; day < lastDay; {
+		is, next := f.isDay(day)
+		if is {
+			n += f.inDay()
+		}
+		day = next
+	}
+	return n
 }
 
-// wallOf is the wall clock of the zone at an instant, written as if it were UTC.
-func wallOf(at time.Time, zone *time.Location) time.Time {
-	_, offset := at.In(zone).Zone()
-	return at.UTC().Add(time.Duration(offset) * time.Second)
+// firstMinute is its first minute of a day from one on.
+func (f *wallFields) firstMinute(from int) (minute int, ok bool) {
+	hour, rest := from/60, from%60
+	if later := f.minute >> rest; f.hour>>hour&1 == 1 && later != 0 {
+		return from + bits.TrailingZeros64(later), true
+	}
+	later := f.hour >> (hour + 1)
+	if later == 0 {
+		return 0, false
+	}
+	return (hour+1+bits.TrailingZeros64(later))*60 + bits.TrailingZeros64(f.minute), true
 }
+
+// lastMinute is its last minute of a day up to one.
+func (f *wallFields) lastMinute(to int) (minute int, ok bool) {
+	hour, rest := to/60, to%60
+	if earlier := f.minute & (2<<rest - 1); f.hour>>hour&1 == 1 && earlier != 0 {
+		return hour*60 + bits.Len64(earlier) - 1, true
+	}
+	earlier := f.hour & (1<<hour - 1)
+	if earlier == 0 {
+		return 0, false
+	}
+	return (bits.Len64(earlier)-1)*60 + bits.Len64(f.minute) - 1, true
+}
+
+// before is how many of a day's times are before a minute of it.
+func (f *wallFields) before(minute int) int {
+	hour, rest := minute/60, minute%60
+	n := bits.OnesCount64(f.hour&(1<<hour-1)) * bits.OnesCount64(f.minute)
+	if f.hour>>hour&1 == 1 {
+		n += bits.OnesCount64(f.minute & (1<<rest - 1))
+	}
+	return n
+}
+
+// floorDiv is a/b rounded down, floorMod what that leaves.
+func floorDiv(a, b int64) int64 { return (a - floorMod(a, b)) / b }
+func floorMod(a, b int64) int64 { return (a%b + b) % b }
+
+// ceilDiv is a/b rounded up.
+func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
