@@ -132,52 +132,59 @@ func placeOf(holder string) string {
 	return fmt.Sprintf("in process %s on %s", parts[1], parts[0])
 }
 
-// touch is a State that knows for how long it has answered.
+// touch is a State that knows since when it has been within reach.
 type touch struct {
 	State
+	// gap is how long it may be silent until it counts as having been away.
+	gap time.Duration
 
-	mu    sync.Mutex
-	since time.Time // zero: the last call failed, or there was none
+	mu    sync.Mutex // guards all below
+	since time.Time  // the first answer after it was away
+	heard time.Time  // the last answer
 }
 
-// heard notes whether a call was answered.
-func (t *touch) heard(err error) {
+// note notes whether a call was answered.
+func (t *touch) note(err error) {
+	if errors.Is(err, budget.ErrUnavailable) {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case errors.Is(err, budget.ErrUnavailable):
-		t.since = time.Time{}
-	case t.since.IsZero():
-		t.since = time.Now()
+	now := time.Now()
+	if t.heard.IsZero() || now.Sub(t.heard) > t.gap {
+		t.since = now
 	}
+	t.heard = now
 }
 
-// lasts reports whether all calls were answered for so long. A store that was away
+// lasts reports whether it has been within reach for so long. A store that was away
 // from everybody must not have those taken for dead who could not renew their
-// claims: they get the time to do so.
+// claims: they get the time to do so. Nor must a machine that was suspended believe
+// what it sees at first.
 func (t *touch) lasts(d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.since.IsZero() && time.Since(t.since) >= d
+	now := time.Now()
+	return !t.heard.IsZero() && now.Sub(t.heard) <= t.gap && now.Sub(t.since) >= d
 }
 
 // Job implements State.
 func (t *touch) Job(ctx context.Context, job string) (budget.JobDocument, error) {
 	found, err := t.State.Job(ctx, job)
-	t.heard(err)
+	t.note(err)
 	return found, err
 }
 
 // Jobs implements State.
 func (t *touch) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
 	found, err := t.State.Jobs(ctx, names)
-	t.heard(err)
+	t.note(err)
 	return found, err
 }
 
 // SwapJob implements State.
 func (t *touch) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
 	swapped, err := t.State.SwapJob(ctx, swap)
-	t.heard(err)
+	t.note(err)
 	return swapped, err
 }

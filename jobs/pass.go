@@ -74,7 +74,8 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 	p.soft, p.hard = soft, hard
 	var helpers sync.WaitGroup
 	helpers.Go(func() { p.obey(drain, cutSoft, cutHard) })
-	helpers.Go(func() { p.keepClaim(record, cutSoft) })
+	begun := record
+	helpers.Go(func() { p.keepClaim(begun, cutSoft) })
 	order := j.Order(next)
 	if asked := claimed.regions(); asked != nil {
 		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(asked, region) })

@@ -97,7 +97,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	return &Runner{
 		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1),
-		options: options, state: &touch{State: options.State}, log: options.Log, maxBody: maxBody,
+		options: options, state: &touch{State: options.State, gap: 2 * options.Heartbeat}, log: options.Log, maxBody: maxBody,
 	}, nil
 }
 

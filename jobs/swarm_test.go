@@ -25,12 +25,13 @@ import (
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
-// The swarm: so many daemons, jobs that tick each second, and ticks to come.
+// The swarm: so many daemons, jobs, and ticks to come.
 const (
 	swarmDaemons = 10
-	swarmJobs    = 40
+	swarmJobs    = 50
 	swarmTicks   = 1000
-	swarmBeat    = 250 * time.Millisecond
+	swarmEvery   = 2 * time.Second
+	swarmBeat    = time.Second
 )
 
 // Ten daemons on one store, killed and stopped at random: each tick has one record,
@@ -47,11 +48,9 @@ func TestTenDaemons(t *testing.T) {
 			for i := range swarmDaemons {
 				s.start(i)
 			}
-			s.torment(time.Duration(swarmTicks/swarmJobs)*time.Second + 2*time.Second)
+			s.torment(swarmTicks/swarmJobs*swarmEvery + 2*time.Second)
 			s.stopAll()
-			s.start(swarmDaemons) // finds what the last of them has left behind
-			s.wait(8 * swarmBeat)
-			s.stopAll()
+			s.settle()
 			s.check()
 		})
 	}
@@ -105,14 +104,14 @@ window = "24h"
 		fmt.Fprintf(text, `
 [job.job%02d]
 budget = "shop/main"
-schedule = "@every 1s"
+schedule = "@every %s"
 grace = "500ms"
 overlap = %q
 [job.job%02d.fetch]
 operation = "get"
 url = "%s/?job={job}&tick={tick}"
 output = "{job}/{tick}.ndjson"
-`, i, []string{"allow", "allow", "queue", "skip"}[i%4], i, upstream.URL)
+`, i, swarmEvery, []string{"allow", "allow", "queue", "skip"}[i%4], i, upstream.URL)
 	}
 	path := filepath.Join(s.dir, "costs.toml")
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
@@ -149,7 +148,7 @@ func (s *swarm) start(i int) {
 func (s *swarm) torment(d time.Duration) {
 	resume := map[int]time.Time{}
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		s.wait(time.Duration(100+s.number(400)) * time.Millisecond)
+		s.wait(time.Duration(200+s.number(600)) * time.Millisecond)
 		for i, at := range maps.Clone(resume) {
 			if time.Now().After(at) {
 				s.signal(i, syscall.SIGCONT)
@@ -164,9 +163,13 @@ func (s *swarm) torment(d time.Duration) {
 			delete(resume, i)
 			s.killed++
 			s.start(i)
-		case len(resume) < swarmDaemons/2:
+		case resume[i].IsZero() && len(resume) < 3:
 			s.signal(i, syscall.SIGSTOP)
-			resume[i] = time.Now().Add(time.Duration(200+s.number(2500)) * time.Millisecond)
+			stop := time.Duration(100+s.number(500)) * time.Millisecond
+			if s.number(6) == 0 { // until it is taken for dead
+				stop += 5 * swarmBeat
+			}
+			resume[i] = time.Now().Add(stop)
 			s.stopped++
 		}
 	}
@@ -197,12 +200,33 @@ func (s *swarm) stopAll() {
 		s.signal(i, syscall.SIGTERM)
 	}
 	for i, cmd := range s.daemons {
-		if err := cmd.Wait(); err != nil {
+		if err := cmd.Wait(); err != nil && err.Error() != "signal: terminated" { // that came before it listened
 			text, _ := os.ReadFile(filepath.Join(s.dir, fmt.Sprintf("%d.log", i)))
 			s.t.Errorf("daemon %d: %v\n%s", i, err, text[max(0, len(text)-4000):])
 		}
 		delete(s.daemons, i)
 	}
+}
+
+// settle has one more daemon find what the others have left behind. The jobs are
+// paused, so that it begins nothing.
+func (s *swarm) settle() {
+	s.t.Helper()
+	store, err := open.Store(s.t.Context(), s.url, s.config.Store)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	for _, j := range s.list {
+		if _, _, err := SetPause(s.t.Context(), store, j, "the end"); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.start(swarmDaemons)
+	redistest.Await(s.t, "no pass under way", func() bool {
+		return !slices.ContainsFunc(s.list, func(j *Job) bool { return len(s.stateOf(store, j).Active) > 0 })
+	})
+	s.stopAll()
 }
 
 // check holds the history of every job, and what the upstream was asked for, to what
@@ -214,6 +238,7 @@ func (s *swarm) check() {
 		s.t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
+	const every = int64(swarmEvery / time.Second)
 	outcomes, ticks := map[string]int{}, 0
 	for _, j := range s.list {
 		records, err := History(s.t.Context(), store, j.Name, time.Time{}, time.Time{}, maxHistory)
@@ -226,24 +251,25 @@ func (s *swarm) check() {
 			if r.Until != nil {
 				last = *r.Until
 			}
-			for tick := r.Tick.Unix(); tick <= last.Unix(); tick++ {
+			for tick := r.Tick.Unix(); tick <= last.Unix(); tick += every {
 				seen[tick]++
 				outcomes[strings.TrimSpace(string(r.Outcome)+" "+r.Reason)]++
 			}
+		}
+		for _, w := range s.stateOf(store, j).Waiting {
+			seen[time.UnixMicro(w.Tick).Unix()]++
+			outcomes["waits"]++
 		}
 		if len(seen) == 0 {
 			s.t.Errorf("job %s has no records", j.Name)
 			continue
 		}
 		all := slices.Sorted(maps.Keys(seen))
-		for tick := all[0]; tick <= all[len(all)-1]; tick++ {
+		for tick := all[0]; tick <= all[len(all)-1]; tick += every {
 			ticks++
 			if seen[tick] != 1 {
 				s.t.Errorf("job %s: the tick of %s has %d records", j.Name, time.Unix(tick, 0).UTC(), seen[tick])
 			}
-		}
-		if s := s.stateOf(store, j); len(s.Active) > 0 {
-			outcomes["still active"]++
 		}
 	}
 	s.mu.Lock()
@@ -254,8 +280,8 @@ func (s *swarm) check() {
 		}
 	}
 	s.t.Logf("%d ticks, %d asked for; %d daemons killed, %d stopped: %v", ticks, len(s.asked), s.killed, s.stopped, outcomes)
-	if ticks < swarmTicks || outcomes["succeeded"] < swarmTicks/2 || outcomes["lost crashed"] == 0 || outcomes["still active"] > 0 {
-		s.t.Errorf("%d ticks: %v; want %d, half of them succeeded, some lost, and no pass under way", ticks, outcomes, swarmTicks)
+	if ticks < swarmTicks || outcomes["succeeded"] < swarmTicks/10 || outcomes["lost crashed"] == 0 {
+		s.t.Errorf("%d ticks: %v; want %d, a tenth of them succeeded, some lost", ticks, outcomes, swarmTicks)
 	}
 }
 
@@ -274,6 +300,12 @@ func (s *swarm) stateOf(in State, j *Job) *state {
 
 // daemonProcess is one of the swarm: a configuration, and its number.
 func daemonProcess(args []string) error {
+	signals, drain := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGTERM)
+	go func() {
+		<-signals
+		close(drain)
+	}()
 	cfg, err := budget.ParseConfig(args[0])
 	if err != nil {
 		return err
@@ -284,6 +316,9 @@ func daemonProcess(args []string) error {
 	}
 	ctx := context.Background()
 	store, err := open.Store(ctx, cfg.Store.URL, cfg.Store)
+	for errors.Is(err, budget.ErrUnavailable) { // a daemon that is stopped may hold it
+		store, err = open.Store(ctx, cfg.Store.URL, cfg.Store)
+	}
 	if err != nil {
 		return err
 	}
@@ -303,12 +338,6 @@ func daemonProcess(args []string) error {
 	if err != nil {
 		return err
 	}
-	signals, drain := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, syscall.SIGTERM)
-	go func() {
-		<-signals
-		close(drain)
-	}()
 	return errors.Join(r.Run(ctx, drain, false), store.Close())
 }
 
