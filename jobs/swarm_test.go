@@ -75,6 +75,12 @@ type swarm struct {
 func newSwarm(t *testing.T, url func(dir string) string, rng *rand.Rand) *swarm {
 	s := &swarm{t: t, rng: rng, dir: t.TempDir(), daemons: map[int]*exec.Cmd{}, asked: map[string][]string{}}
 	s.url = url(s.dir)
+	t.Cleanup(func() {
+		for _, cmd := range s.daemons { // of a test that failed
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		key := r.URL.Query().Get("job") + " " + r.URL.Query().Get("tick")
