@@ -1,0 +1,301 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// twoJobs is a world with another job beside trending, "more", of one region.
+func twoJobs(t *testing.T, s setup, more string) *world {
+	t.Helper()
+	s.more += fmt.Sprintf(`
+[job.more]
+budget = "youtube/key1"
+regions = ["other"]
+%s
+[job.more.fetch]
+operation = "videos.list"
+url = "https://upstream.test/youtube/v3/videos?regionCode={region}"
+output = "data/{job}/{tick}.ndjson"
+`, more)
+	return newWorld(t, s)
+}
+
+// What waits to be caught up has its turn one pass at a time, over all jobs of a
+// budget and over daemons.
+func TestCatchUpIsNoStampede(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &together{wait: 3 * time.Minute}
+		caught := "schedule = \"0 * * * *\"\ncatch_up = \"all\""
+		w := twoJobs(t, setup{upstream: upstream, job: "regions = [\"US\"]\n" + caught}, caught)
+		stop := w.daemon(false)
+		after(30 * time.Minute)
+		stop()
+		after(4 * time.Hour) // at 04:30 both daemons find four ticks of each job
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(29 * time.Minute)
+		stopFirst()
+		stopSecond()
+		if n := len(w.history()); n != 4 || upstream.most.Load() != 1 || upstream.asked.Load() != 8 {
+			t.Errorf("%d records, %d requests, %d at once: %s", n, upstream.asked.Load(), upstream.most.Load(), w.history())
+		}
+	})
+}
+
+// together counts how many requests are under way at once.
+type together struct {
+	wait             time.Duration
+	now, most, asked atomic.Int64
+}
+
+func (u *together) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.asked.Add(1)
+	now := u.now.Add(1)
+	defer u.now.Add(-1)
+	for most := u.most.Load(); now > most && !u.most.CompareAndSwap(most, now); most = u.most.Load() {
+	}
+	select {
+	case <-time.After(u.wait):
+		_, _ = w.Write([]byte("{}"))
+	case <-r.Context().Done():
+	}
+}
+
+// No more runs of a budget go at once than its upstream's parallel says, whatever
+// daemon and job they are of.
+func TestRunsOfABudgetAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &together{wait: 10 * time.Minute}
+		w := twoJobs(t, setup{upstream: upstream, job: "schedule = \"0 * * * *\"\ntimeout = \"2h\""}, "schedule = \"0 * * * *\"\ntimeout = \"2h\"")
+		for _, j := range w.list {
+			j.BudgetParallel = 3
+		}
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(60*time.Minute + 45*time.Minute)
+		stopFirst()
+		stopSecond()
+		if upstream.most.Load() != 3 || upstream.asked.Load() != 9 {
+			t.Errorf("%d runs at once, want 3; %d in all, want 9", upstream.most.Load(), upstream.asked.Load())
+		}
+	})
+}
+
+// A slot that a crashed daemon had is free after a minute.
+func TestASlotOfACrashedDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		w.list[0].BudgetParallel = 1
+		r := w.runner()
+		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		began := time.Now()
+		if p := r.Once(t.Context(), nil)[0]; p.Outcome != Succeeded {
+			t.Errorf("pass %+v", p)
+		}
+		if waited := time.Since(began); waited < r.hold() || waited > r.hold()+slotLook {
+			t.Errorf("it waited %s for a slot that stands %s", waited, r.hold())
+		}
+	})
+}
+
+// What a person asks for goes through the state: any daemon hears of it within the
+// time between two of its looks.
+func TestWhatIsAskedThroughTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream})
+		upstream.Handler = w.sandbox
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(10*time.Minute + time.Second)
+		asked, err := Trigger(t.Context(), w.store, w.list[0], []string{"DE", "GB"}, "to try")
+		if err != nil {
+			t.Fatal(err)
+		}
+		after(DefaultPoll)
+		equal(t, "regions", upstream.firsts(), []string{"GB", "DE"})
+		if next := w.state().NextRegion; next != "" {
+			t.Errorf("the next pass begins with %s", next)
+		}
+		equal(t, "history", w.history(), []string{"10m2s succeeded"})
+		last, err := readRecord(w.state().Last)
+		if err != nil || last.Request != asked.ID || last.Kind != Triggered || !strings.HasSuffix(last.Note, ": to try") {
+			t.Errorf("record %+v, %v", last, err)
+		}
+		if _, before, err := SetPause(t.Context(), w.store, w.list[0], "they moved"); err != nil || before != nil {
+			t.Error(before, err)
+		}
+		if _, before, err := SetPause(t.Context(), w.store, w.list[0], "still"); err != nil || before.Note != "they moved" {
+			t.Error(before, err)
+		}
+		after(3 * time.Hour)
+		if before, err := EndPause(t.Context(), w.store, w.list[0]); err != nil || before.Note != "still" {
+			t.Error(before, err)
+		}
+		if before, err := EndPause(t.Context(), w.store, w.list[0]); err != nil || before != nil {
+			t.Error(before, err)
+		}
+		after(3 * time.Hour)
+		stopFirst()
+		stopSecond()
+		equal(t, "history", w.history(), []string{"10m2s succeeded", "3h0m0s skipped paused", "6h0m0s succeeded"})
+		if _, err := Trigger(t.Context(), w.store, w.list[0], []string{"XX"}, ""); err == nil || !strings.Contains(err.Error(), `no region "XX"`) {
+			t.Errorf("a region that there is not: %v", err)
+		}
+	})
+}
+
+// A daemon goes on with other jobs: a pass under way ends as it began, and a new
+// schedule's ticks count from the reload.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := twoJobs(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\""}, "schedule = \"30 * * * *\"")
+		upstream.Handler = slow(30*time.Second, w.sandbox)
+		r := w.runner()
+		drain, done := make(chan struct{}), make(chan error, 1)
+		go func() { done <- r.Run(t.Context(), drain, false) }()
+		after(time.Hour + time.Minute) // the pass of 01:00 is under way
+		more := *w.list[1]
+		quarters, err := ParseSchedule("*/15 * * * *", "UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		more.Schedule = quarters
+		if err := r.Reload([]*Job{&more}, w.options.Budgets); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Reload([]*Job{&more}, map[string]*budget.Budget{}); err == nil || !strings.Contains(err.Error(), "youtube/key1 is not open") {
+			t.Errorf("a budget that is not open: %v", err)
+		}
+		after(time.Hour + 30*time.Minute)
+		close(drain)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		equal(t, "the job that is gone", w.history(), []string{"1h0m0s succeeded"})
+		starts := upstream.starts()
+		slices.Sort(starts)
+		equal(t, "starts", starts, []string{"US 1h0m0s", "other 1h15m0s", "other 1h30m0s", "other 1h45m0s", "other 2h0m0s", "other 2h15m0s", "other 2h30m0s", "other 30m0s"})
+	})
+}
+
+// A claim of which the answer is lost is the daemon's all the same: its tick is run,
+// once, and nothing is lost.
+func TestAnswersOfTheStateAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		deaf := &deaf{State: w.store}
+		w.options.State = deaf
+		stop := w.daemon(false)
+		after(12*time.Hour + time.Minute)
+		stop()
+		w.options.State = w.store
+		equal(t, "history", w.history(), []string{"3h0m0s succeeded", "6h0m0s succeeded", "9h0m0s succeeded", "12h0m0s succeeded"})
+		if deaf.lost.Load() < 4 || w.used() != 4*4 {
+			t.Errorf("%d answers lost, %d units used", deaf.lost.Load(), w.used())
+		}
+	})
+}
+
+// deaf is a state whose every other answer to a swap is lost.
+type deaf struct {
+	State
+	swaps, lost atomic.Int64
+}
+
+func (d *deaf) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	swapped, err := d.State.SwapJob(ctx, swap)
+	if err == nil && swapped && d.swaps.Add(1)%2 == 1 {
+		d.lost.Add(1)
+		return false, errFails
+	}
+	return swapped, err
+}
+
+// A pass of which nothing was started when its daemon is told to stop is another's.
+func TestAPassIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
+		w.list[0].BudgetParallel = 1
+		busy := w.runner()
+		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		free := busy.keepSlots(t.Context(), []runSlot{{runSlots("youtube/key1"), 1}}, "busy")
+		stop := w.daemon(false)
+		after(time.Hour + 10*time.Second)
+		stop()
+		w.logged("pass given back", "job=trending", "tick=2000-01-01T01:00:00Z")
+		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 1 {
+			t.Errorf("state %+v", s)
+		}
+		free()
+		stop = w.daemon(false)
+		after(10 * time.Second)
+		stop()
+		equal(t, "history", w.history(), []string{"1h0m0s succeeded"})
+	})
+}
+
+// A store that was away from all daemons gives those with passes under way the time
+// to renew their claims.
+func TestAnOutageLosesNoPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\ntimeout = \"4h\"\non_store_error = \"open\""})
+		w.options.Transport = direct{slow(20*time.Minute, w.sandbox)}
+		var away atomic.Bool
+		w.options.State = failing{w.store, away.Load}
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(3*time.Hour + 5*time.Minute)
+		away.Store(true)
+		after(10 * time.Minute)
+		away.Store(false)
+		after(2 * time.Hour)
+		stopFirst()
+		stopSecond()
+		equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+	})
+}
+
+// One that crashed, though, is noticed, and its tick is recorded as lost.
+func TestACrashIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: "schedule = \"0 */3 * * *\"\nstagger = \"16m\"\ntimeout = \"4h\""})
+		w.options.Transport = direct{slow(time.Minute, w.sandbox)}
+		var dead atomic.Bool
+		sound := w.options.State
+		w.options.State = failing{w.store, dead.Load}
+		ctx, crash := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() { gone <- w.runner().Run(ctx, nil, false) }()
+		after(3*time.Hour + 5*time.Minute + 30*time.Second)
+		dead.Store(true)
+		crash()
+		<-gone
+		w.options.State = sound
+		stop := w.daemon(false)
+		after(3 * time.Minute)
+		equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
+		last, err := readRecord(w.state().Last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "runs", outcomes(Pass{"trending", last}), []string{
+			"US succeeded", "GB lost crashed", "DE lost crashed", "FR skipped crashed", "IN skipped crashed", "BR skipped crashed", "AU skipped crashed", "CA skipped crashed",
+		})
+		if next := w.state().NextRegion; next != "FR" {
+			t.Errorf("the next pass begins with %s", next)
+		}
+		stop()
+	})
+}
