@@ -1,147 +1,19 @@
 package outage_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
-	"github.com/quotactl/quotactl/budget/outage"
 )
-
-// flaky is a store that can be away, and counts how often it is asked.
-type flaky struct {
-	budget.Store
-	away  atomic.Bool // it does not answer, until the context ends
-	gone  atomic.Bool // it is refused at once
-	lost  atomic.Bool // it does what it is asked and its answer is lost
-	halts atomic.Bool // it goes away when it is to record what happened
-	asked atomic.Int64
-}
-
-func (f *flaky) ask(ctx context.Context) error {
-	f.asked.Add(1)
-	switch {
-	case f.gone.Load():
-		return fmt.Errorf("connection refused: %w", budget.ErrUnavailable)
-	case f.away.Load():
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return nil
-}
-
-func (f *flaky) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
-	if err := f.ask(ctx); err != nil {
-		return budget.Decisions{}, err
-	}
-	if f.halts.Load() && b.Items[0].Recorded {
-		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
-	}
-	d, err := f.Store.Decide(ctx, b)
-	if f.lost.Load() {
-		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
-	}
-	return d, err
-}
-
-func (f *flaky) Finish(ctx context.Context, x budget.Finish) (budget.Finished, error) {
-	if err := f.ask(ctx); err != nil {
-		return budget.Finished{}, err
-	}
-	return f.Store.Finish(ctx, x)
-}
-
-func (f *flaky) Look(ctx context.Context, l budget.Look) (budget.View, error) {
-	if err := f.ask(ctx); err != nil {
-		return budget.View{}, err
-	}
-	return f.Store.Look(ctx, l)
-}
-
-func (f *flaky) Close() error { return nil } // the test's hosts share it
-
-// world is a store in memory, whose clock the wall clock is, and hosts on it.
-type world struct {
-	t     *testing.T
-	store *flaky
-	spec  budget.Spec
-	log   bytes.Buffer
-}
-
-const (
-	timeout  = 50 * time.Millisecond
-	interval = 40 * time.Millisecond
-)
-
-func newWorld(t *testing.T) *world {
-	memory := memstore.New(func() int64 { return time.Now().UnixMicro() })
-	return &world{t: t, store: &flaky{Store: memory}, spec: budget.Spec{
-		Name: "up/key1", Timeout: timeout, OnStoreError: budget.Open,
-		Costs: map[string]budget.Cost{"list": {Units: 1}, "search": {Units: 100}, "safe": {Units: 1, OnStoreError: budget.Closed}},
-		Limits: []budget.Limit{
-			{Name: "day", Quota: 1000, Headroom: 50, Limit: 950, OutagePart: 40, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
-		},
-	}}
-}
-
-// host is a budget on a host with this directory.
-func (w *world) host(dir string) *budget.Budget {
-	w.t.Helper()
-	store := outage.New(w.store, outage.Options{
-		Dir: dir, Allowance: 20, Hosts: 2, Timeout: timeout, Interval: interval, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
-	})
-	b, err := budget.New(store, w.spec, budget.WithClosers(store))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = b.Close() })
-	return b
-}
-
-func (w *world) used() int64 {
-	w.t.Helper()
-	view, err := w.store.Store.Look(context.Background(), budget.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return view.Limits[0].Used
-}
-
-func (w *world) charge(b *budget.Budget, operation, id string) (budget.Receipt, error) {
-	return b.Charge(context.Background(), budget.Call{Operation: operation, ID: id})
-}
-
-// charged charges what must be granted by source.
-func (w *world) charged(b *budget.Budget, id, source string) budget.Receipt {
-	w.t.Helper()
-	r, err := w.charge(b, "list", id)
-	if err != nil || r.Source != source {
-		w.t.Fatalf("charge %s: %+v, %v; want it granted by the %s", id, r, err, source)
-	}
-	return r
-}
-
-// back charges until the store decides again.
-func (w *world) back(b *budget.Budget) {
-	w.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		if r, err := w.charge(b, "safe", ""); err == nil && r.Source == budget.SourceStore {
-			return
-		}
-	}
-	w.t.Fatal("the store is back and is not asked")
-}
 
 func TestOpenSpendsTheAllowanceAndRecordsIt(t *testing.T) {
 	w := newWorld(t)
@@ -282,107 +154,6 @@ func TestLostReplyIsOneCharge(t *testing.T) {
 	if used := w.used(); used != 2 {
 		t.Fatalf("%d used, want a and the one that found the store back", used)
 	}
-}
-
-func TestWhoOpens(t *testing.T) {
-	open, closed := budget.Open, budget.Closed
-	for _, one := range []struct {
-		call, operation, job, upstream budget.Policy
-		want                           bool
-	}{
-		{"", "", "", "", false},
-		{"", "", "", open, true},
-		{"", "", closed, open, false},
-		{"", "", open, closed, true},
-		{"", closed, open, open, false},
-		{"", open, closed, closed, true},
-		{closed, open, open, open, false},
-		{open, closed, closed, closed, true},
-	} {
-		w := newWorld(t)
-		w.spec.OnStoreError, w.spec.Costs["list"] = one.upstream, budget.Cost{Units: 1, OnStoreError: one.operation}
-		b := w.host(t.TempDir()).ForJob(one.job)
-		w.store.gone.Store(true)
-		_, err := b.Charge(context.Background(), budget.Call{Operation: "list", OnStoreError: one.call})
-		if (err == nil) != one.want || err != nil && !errors.Is(err, budget.ErrUnavailable) {
-			t.Errorf("call %q, operation %q, job %q, upstream %q: %v", one.call, one.operation, one.job, one.upstream, err)
-		}
-	}
-}
-
-// What the store answers never opens a call, however wrong it is.
-func TestConfigurationErrorsNeverOpen(t *testing.T) {
-	for _, answer := range []error{budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrClosed} {
-		w := newWorld(t)
-		store := outage.New(answering{w.store, answer}, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: timeout})
-		b, err := budget.New(store, w.spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r, err := w.charge(b, "list", ""); !errors.Is(err, answer) {
-			t.Errorf("%v: %+v, %v", answer, r, err)
-		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-type answering struct {
-	budget.Store
-	answer error
-}
-
-func (a answering) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
-	return budget.Decisions{}, fmt.Errorf("the store says: %w", a.answer)
-}
-
-// What leaves a host nothing to spend is closed.
-func TestNothingToSpendIsClosed(t *testing.T) {
-	for name, change := range map[string]func(*world, *outage.Options){
-		"no allowance":           func(_ *world, o *outage.Options) { o.Allowance = 0 },
-		"no directory":           func(_ *world, o *outage.Options) { o.Dir = "" },
-		"headroom for too many":  func(_ *world, o *outage.Options) { o.Hosts = 51 },
-		"a limit without any":    func(w *world, _ *outage.Options) { w.spec.Limits[0].Headroom, w.spec.Limits[0].Quota = 0, 950 },
-		"a directory of another": func(_ *world, o *outage.Options) { o.Dir = filepath.Join("/dev/null", "host") },
-	} {
-		w := newWorld(t)
-		o := outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: timeout}
-		change(w, &o)
-		store := outage.New(w.store, o)
-		b, err := budget.New(store, w.spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.store.gone.Store(true)
-		if r, err := w.charge(b, "list", ""); !errors.Is(err, budget.ErrUnavailable) {
-			t.Errorf("%s: %+v, %v", name, r, err)
-		}
-		_ = store.Close() // the directory of another cannot be written
-	}
-}
-
-// A limit that the store last said is exhausted stays so until it said.
-func TestExhaustedStaysExhausted(t *testing.T) {
-	w := newWorld(t)
-	w.spec.Limits = append(w.spec.Limits, budget.Limit{Name: "burst", Limit: 2, Counts: budget.CountUnits, Window: budget.RollingWindow(500 * time.Millisecond)})
-	b := w.host(t.TempDir())
-	w.charged(b, "a", budget.SourceStore)
-	w.charged(b, "b", budget.SourceStore)
-	_, err := w.charge(b, "list", "c")
-	var told *budget.RefusedError
-	if !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &told) {
-		t.Fatal(err)
-	}
-	until := time.Now().Add(told.RetryAfter)
-	w.store.gone.Store(true)
-	var refused *budget.RefusedError
-	if _, err = w.charge(b, "list", "d"); !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) || refused.Limit != "burst" ||
-		refused.Source != budget.SourceAllowance || refused.RetryAfter > told.RetryAfter {
-		t.Fatalf("told %v, then without the store %v", told, err)
-	}
-	time.Sleep(time.Until(until) + time.Millisecond) // the instant itself is awaited
-	w.charged(b, "e", budget.SourceAllowance)
 }
 
 // Reservations: granted before or within the outage, finished within it.

@@ -1,0 +1,116 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
+)
+
+func TestWhoOpens(t *testing.T) {
+	open, closed := budget.Open, budget.Closed
+	for _, one := range []struct {
+		call, operation, job, upstream budget.Policy
+		want                           bool
+	}{
+		{"", "", "", "", false},
+		{"", "", "", open, true},
+		{"", "", closed, open, false},
+		{"", "", open, closed, true},
+		{"", closed, open, open, false},
+		{"", open, closed, closed, true},
+		{closed, open, open, open, false},
+		{open, closed, closed, closed, true},
+	} {
+		w := newWorld(t)
+		w.spec.OnStoreError, w.spec.Costs["list"] = one.upstream, budget.Cost{Units: 1, OnStoreError: one.operation}
+		b := w.host(t.TempDir()).ForJob(one.job)
+		w.store.gone.Store(true)
+		_, err := b.Charge(context.Background(), budget.Call{Operation: "list", OnStoreError: one.call})
+		if (err == nil) != one.want || err != nil && !errors.Is(err, budget.ErrUnavailable) {
+			t.Errorf("call %q, operation %q, job %q, upstream %q: %v", one.call, one.operation, one.job, one.upstream, err)
+		}
+	}
+}
+
+// What the store answers never opens a call, however wrong it is.
+func TestConfigurationErrorsNeverOpen(t *testing.T) {
+	for _, answer := range []error{budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrClosed} {
+		w := newWorld(t)
+		store := outage.New(answering{w.store, answer}, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: timeout})
+		b, err := budget.New(store, w.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := w.charge(b, "list", ""); !errors.Is(err, answer) {
+			t.Errorf("%v: %+v, %v", answer, r, err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type answering struct {
+	budget.Store
+	answer error
+}
+
+func (a answering) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
+	return budget.Decisions{}, fmt.Errorf("the store says: %w", a.answer)
+}
+
+// What leaves a host nothing to spend is closed.
+func TestNothingToSpendIsClosed(t *testing.T) {
+	for name, change := range map[string]func(*world, *outage.Options){
+		"no allowance":           func(_ *world, o *outage.Options) { o.Allowance = 0 },
+		"no directory":           func(_ *world, o *outage.Options) { o.Dir = "" },
+		"headroom for too many":  func(_ *world, o *outage.Options) { o.Hosts = 51 },
+		"a limit without any":    func(w *world, _ *outage.Options) { w.spec.Limits[0].Headroom, w.spec.Limits[0].Quota = 0, 950 },
+		"a directory of another": func(_ *world, o *outage.Options) { o.Dir = filepath.Join("/dev/null", "host") },
+	} {
+		w := newWorld(t)
+		o := outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: timeout}
+		change(w, &o)
+		store := outage.New(w.store, o)
+		b, err := budget.New(store, w.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.store.gone.Store(true)
+		if r, err := w.charge(b, "list", ""); !errors.Is(err, budget.ErrUnavailable) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		_ = store.Close() // the directory of another cannot be written
+	}
+}
+
+// A limit that the store last said is exhausted stays so until it said.
+func TestExhaustedStaysExhausted(t *testing.T) {
+	w := newWorld(t)
+	w.spec.Limits = append(w.spec.Limits, budget.Limit{Name: "burst", Limit: 2, Counts: budget.CountUnits, Window: budget.RollingWindow(500 * time.Millisecond)})
+	b := w.host(t.TempDir())
+	w.charged(b, "a", budget.SourceStore)
+	w.charged(b, "b", budget.SourceStore)
+	_, err := w.charge(b, "list", "c")
+	var told *budget.RefusedError
+	if !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &told) {
+		t.Fatal(err)
+	}
+	until := time.Now().Add(told.RetryAfter)
+	w.store.gone.Store(true)
+	var refused *budget.RefusedError
+	if _, err = w.charge(b, "list", "d"); !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) || refused.Limit != "burst" ||
+		refused.Source != budget.SourceAllowance || refused.RetryAfter > told.RetryAfter {
+		t.Fatalf("told %v, then without the store %v", told, err)
+	}
+	waited, err := b.Wait(t.Context(), budget.Call{Operation: "list", ID: "e"})
+	if err != nil || waited.Source != budget.SourceAllowance || time.Now().Before(until) {
+		t.Fatalf("waited until %s, told %s: %+v, %v", time.Now(), until, waited, err)
+	}
+}

@@ -1,0 +1,139 @@
+package outage_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/outage"
+)
+
+// flaky is a store that can be away, and counts how often it is asked.
+type flaky struct {
+	budget.Store
+	away  atomic.Bool // it does not answer, until the context ends
+	gone  atomic.Bool // it is refused at once
+	lost  atomic.Bool // it does what it is asked and its answer is lost
+	halts atomic.Bool // it goes away when it is to record what happened
+	asked atomic.Int64
+}
+
+func (f *flaky) ask(ctx context.Context) error {
+	f.asked.Add(1)
+	switch {
+	case f.gone.Load():
+		return fmt.Errorf("connection refused: %w", budget.ErrUnavailable)
+	case f.away.Load():
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (f *flaky) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	if err := f.ask(ctx); err != nil {
+		return budget.Decisions{}, err
+	}
+	if f.halts.Load() && b.Items[0].Recorded {
+		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
+	}
+	d, err := f.Store.Decide(ctx, b)
+	if f.lost.Load() {
+		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
+	}
+	return d, err
+}
+
+func (f *flaky) Finish(ctx context.Context, x budget.Finish) (budget.Finished, error) {
+	if err := f.ask(ctx); err != nil {
+		return budget.Finished{}, err
+	}
+	return f.Store.Finish(ctx, x)
+}
+
+func (f *flaky) Look(ctx context.Context, l budget.Look) (budget.View, error) {
+	if err := f.ask(ctx); err != nil {
+		return budget.View{}, err
+	}
+	return f.Store.Look(ctx, l)
+}
+
+func (f *flaky) Close() error { return nil } // the test's hosts share it
+
+// world is a store in memory, whose clock the wall clock is, and hosts on it.
+type world struct {
+	t     *testing.T
+	store *flaky
+	spec  budget.Spec
+	log   bytes.Buffer
+}
+
+const (
+	timeout  = 50 * time.Millisecond
+	interval = 40 * time.Millisecond
+)
+
+func newWorld(t *testing.T) *world {
+	memory := memstore.New(func() int64 { return time.Now().UnixMicro() })
+	return &world{t: t, store: &flaky{Store: memory}, spec: budget.Spec{
+		Name: "up/key1", Timeout: timeout, OnStoreError: budget.Open,
+		Costs: map[string]budget.Cost{"list": {Units: 1}, "search": {Units: 100}, "safe": {Units: 1, OnStoreError: budget.Closed}},
+		Limits: []budget.Limit{
+			{Name: "day", Quota: 1000, Headroom: 50, Limit: 950, OutagePart: 40, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+		},
+	}}
+}
+
+// host is a budget on a host with this directory.
+func (w *world) host(dir string) *budget.Budget {
+	w.t.Helper()
+	store := outage.New(w.store, outage.Options{
+		Dir: dir, Allowance: 20, Hosts: 2, Timeout: timeout, Interval: interval, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+	})
+	b, err := budget.New(store, w.spec, budget.WithClosers(store))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func (w *world) used() int64 {
+	w.t.Helper()
+	view, err := w.store.Store.Look(context.Background(), budget.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return view.Limits[0].Used
+}
+
+func (w *world) charge(b *budget.Budget, operation, id string) (budget.Receipt, error) {
+	return b.Charge(context.Background(), budget.Call{Operation: operation, ID: id})
+}
+
+// charged charges what must be granted by source.
+func (w *world) charged(b *budget.Budget, id, source string) budget.Receipt {
+	w.t.Helper()
+	r, err := w.charge(b, "list", id)
+	if err != nil || r.Source != source {
+		w.t.Fatalf("charge %s: %+v, %v; want it granted by the %s", id, r, err, source)
+	}
+	return r
+}
+
+// back charges until the store decides again.
+func (w *world) back(b *budget.Budget) {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		if r, err := w.charge(b, "safe", ""); err == nil && r.Source == budget.SourceStore {
+			return
+		}
+	}
+	w.t.Fatal("the store is back and is not asked")
+}
