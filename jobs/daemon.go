@@ -66,7 +66,7 @@ func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) 
 // daemon is a Run under way. Its loop alone uses jobs and what follows it.
 type daemon struct {
 	*Runner
-	ctx     context.Context //nolint:containedctx // of the one call of Run that it is
+	ctx     context.Context // of the one call of Run that it is
 	drain   <-chan struct{}
 	working sync.WaitGroup // passes, and looks at jobs
 	slots   chan struct{}  // for looks
@@ -266,37 +266,37 @@ func (d *daemon) lookAt(j *Job, since time.Time) {
 	me := claimant{holder: newHolder(), hold: d.hold(), since: since}
 	slot := ""                          // the holder of the slot for a pass that is caught up
 	giveUp := d.now().Add(d.hold() / 2) // then a claim of which it is not known whether it was made falls
-	for !stopped(d.ctx, d.drain) {
+	for again := true; again && !stopped(d.ctx, d.drain); {
 		ctx, cancel := context.WithTimeout(d.ctx, d.hold())
 		done, s, lapsed, err := d.look(ctx, j, me)
+		d.tell(j, done.records)
+		if again = done.claim != nil && err == nil; again {
+			d.begin(j, *done.claim, s.NextRegion, slot)
+			if done.claim.Kind == CaughtUp {
+				slot = "" // the pass has it
+			}
+			me = claimant{holder: newHolder(), hold: d.hold(), since: since, catchUp: slot != ""}
+			cancel()
+			continue
+		}
 		if err == nil && len(lapsed) > len(me.reap) && d.state.lasts(2*d.options.Heartbeat) {
 			me.reap, err = d.fence(ctx, j, lapsed)
-			done.again = err == nil
+			again = err == nil
 		}
-		if err == nil && done.claim == nil && done.wantsCatchUp && slot == "" {
+		if err == nil && done.wantsCatchUp && slot == "" {
 			slot = me.holder
 			me.catchUp, err = d.takeSlot(ctx, catchUpSlot(j.Budget), slot, 1)
-			done.again = done.again || me.catchUp
+			again = again || me.catchUp
 		}
 		cancel()
-		d.tell(j, done.records)
-		if errors.Is(err, budget.ErrUnavailable) && d.now().Before(giveUp) && d.pause() {
-			continue
-		}
-		if err != nil && d.ctx.Err() == nil {
+		switch {
+		case err == nil:
+		case errors.Is(err, budget.ErrUnavailable) && d.now().Before(giveUp) && d.pause():
+			again = true
+		case d.ctx.Err() == nil:
+			again = false
 			d.log.Error("the job could not be looked at; trying again", "job", j.Name, "error", err)
 		}
-		if err != nil || done.claim == nil && !done.again {
-			break
-		}
-		if done.claim == nil {
-			continue
-		}
-		d.begin(j, *done.claim, s.NextRegion, slot)
-		if done.claim.Kind == CaughtUp {
-			slot = "" // the pass has it
-		}
-		me = claimant{holder: newHolder(), hold: d.hold(), since: since, catchUp: slot != ""}
 	}
 	if slot != "" {
 		d.freeSlot(d.ctx, catchUpSlot(j.Budget), slot)

@@ -30,7 +30,6 @@ type stepped struct {
 	ids     []string // of the records
 	// wantsCatchUp: a tick waits to be caught up, and could begin.
 	wantsCatchUp bool
-	again        bool // another step may come to more
 }
 
 // step does what is due for a job: claims that are dead are recorded as lost, ticks
