@@ -42,7 +42,7 @@ lint: needs
 	cd testdata/clients && $(GO) mod verify && $(GO) vet -race ./...
 
 bench: needs
-	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits' -benchtime 20x ./budget/redisstore
+	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs' -benchtime 20x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkExpiry' -benchtime 3x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs' ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkProcesses' -benchtime 3x ./budget/sqlitestore

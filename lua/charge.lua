@@ -26,8 +26,8 @@
 --         not reported), "seen reset after", the pseudo-operation's number, the id
 --       an item: id, operation's number, units, lease µs (below 0: it is decided
 --         and not charged), deadline µs or 0, age µs of what happened already (below
---         0: it did not), labels job|region|run, walk's progress, and a bound per limit (empty
---         where the limit does not cover it)
+--         0: it did not), the lock that is its fence or empty, labels job|region|run,
+--         walk's progress, and a bound per limit (empty where the limit does not cover it)
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
 --     has them, for a look}: an item is {result, replayed, units, at, limit,
@@ -158,7 +158,7 @@ end
 local items, ids, wanted, known = {}, {}, {}, {}
 for i = 1, tonumber(ARGV[7]) do
   local item = {id = arg(), op = tonumber(arg()), units = tonumber(arg()), lease = tonumber(arg()), deadline = tonumber(arg()),
-    age = tonumber(arg()), labels = arg(), progress = arg(), bound = {}}
+    age = tonumber(arg()), fence = arg(), labels = arg(), progress = arg(), bound = {}}
   for j = 1, #limits do item.bound[j] = tonumber(arg()) end
   items[i], ids[i] = item, item.id
   if not known[item.op] then
@@ -237,6 +237,8 @@ local fresh = born or ARGV[2] ~= ''
 
 local function decide(item)
   if item.deadline > 0 and raw > item.deadline then return reply(5, false, 0, 0, 0, '', {}) end
+  local recorded = item.age >= 0
+  if item.fence ~= '' and not recorded and lockOn(item.fence) then return reply(10, false, 0, 0, 0, '', {}) end
   if not bringAll() then return reply(100, false, 0, 0, 0, '', {}) end
   local dry = item.lease < 0
   local e = not dry and entries[item.id] or nil
@@ -248,7 +250,6 @@ local function decide(item)
     end
     return reply(1, true, e.asked, e.start, 0, '', {})
   end
-  local recorded = item.age >= 0
   for i = 1, recorded and 0 or #limits do
     local bound = not limits[i].observe and item.bound[i]
     if bound and (limits[i].calls and 1 or item.units) > bound then return reply(3, false, 0, 0, i, '', {}) end
@@ -336,34 +337,6 @@ end
 addNow()
 for from = 1, #written, 1000 do
   redis.call('HSET', keyE, unpack(written, from, math.min(#written, from + 999)))
-end
-
--- leastOf is the least score that counts in a limit; 0 for none.
-local function leastOf(l)
-  if l.meter or used(l) == 0 then return 0 end
-  return (walk(l, -1, 0, 1))
-end
-
--- lookAt reads one limit. The limits share the steps: a sum that is not done, or
--- not begun, goes on in the next run.
-local function lookAt(l, least)
-  if l.meter then
-    local level, part = levelAt(l.meter, M.last)
-    return {int(level), int(part), int(math.max(l.meter.at, M.last))}
-  end
-  local part, came = 0, ''
-  if least > 0 and l.to then
-    local pos, freed = string.match(l.came, '^(-?%d+):(%d+)$')
-    pos, part = tonumber(pos or l.from), tonumber(freed or 0)
-    if steps >= limitSteps then
-      came = int(pos) .. ':' .. int(part)
-    else
-      local score, reached, up = walk(l, pos, part, WHOLE, l.to)
-      part = up
-      if score == nil then came = int(reached) .. ':' .. int(up) end
-    end
-  end
-  return {int(used(l)), int(l.win.floor), int(least), int(part), came, int(pseudoOf(l, 'recovered/')), int(pseudoOf(l, 'drift/'))}
 end
 
 local looks, least = {}, {}

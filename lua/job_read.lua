@@ -1,8 +1,18 @@
--- Reads what is kept of a job.
+-- Reads the documents of jobs.
 --
--- KEYS  s, as in job_begin.lua
--- Returns {next, tick, manual, last, holder, until, 1 if held}
+-- Keys of a job, all under one hash tag {job:NAME}:
+--   s   hash: version (how many documents there have been), text (the newest),
+--       swaps (the ids of the last ones that were done, the newest first)
+--   k   hash of the values beside it
+--   h   zset of the history: at -> id of a record
+--   r   hash of the history: id of a record -> text
+--
+-- KEYS  s of each job
+-- Returns {clock, version, text or nothing, version, …}
 
-local f = redis.call('HMGET', KEYS[1], 'next', 'tick', 'manual', 'last', 'holder', 'until')
-local held = f[5] and f[5] ~= '' and tonumber(f[6] or 0) > clock()
-return {f[1] or '', f[2] or '', f[3] or '', f[4] or '', f[5] or '', f[6] or '', held and 1 or 0}
+local answer = {string.format('%.0f', clock())}
+for i = 1, #KEYS do
+  local f = redis.call('HMGET', KEYS[i], 'version', 'text')
+  answer[2 * i], answer[2 * i + 1] = f[1] or '0', f[2]
+end
+return answer

@@ -45,6 +45,9 @@ var recovering string
 //go:embed merge.lua
 var merge string
 
+//go:embed look.lua
+var look string
+
 //go:embed charge.lua
 var charge string
 
@@ -66,36 +69,36 @@ var doctor string
 //go:embed probe.lua
 var probe string
 
-//go:embed job_begin.lua
-var jobBegin string
-
 //go:embed job_read.lua
 var jobRead string
 
-//go:embed job_renew.lua
-var jobRenew string
+//go:embed job_value.lua
+var jobValue string
 
-//go:embed job_end.lua
-var jobEnd string
+//go:embed job_history.lua
+var jobHistory string
+
+//go:embed job_swap.lua
+var jobSwap string
 
 // Clock is the snippet through which all scripts read the time.
 func Clock() string { return clock }
 
 // Scripts are the texts of all scripts.
 type Scripts struct {
-	Charge, Finish, Lock, Spent         string
-	Accept, Forget, Probe, Doctor       string
-	JobBegin, JobRead, JobRenew, JobEnd string
+	Charge, Finish, Lock, Spent            string
+	Accept, Forget, Probe, Doctor          string
+	JobRead, JobValue, JobHistory, JobSwap string
 }
 
 // With joins the scripts with a clock snippet: [Clock], but in tests.
 func With(clock string) Scripts {
 	join := func(parts ...string) string { return clock + "\n" + strings.Join(parts, "\n") }
 	return Scripts{
-		Charge: join(layout, meters, locks, ledger, windows, walk, replay, merge, recovering, drift, charge),
+		Charge: join(layout, meters, locks, ledger, windows, walk, replay, merge, recovering, drift, look, charge),
 		Finish: join(layout, meters, locks, ledger, finish), Spent: join(layout, meters, locks, ledger, spent),
 		Lock:   join(layout, meters, locks, ledger, lock),
 		Accept: join(accept), Forget: join(forget), Probe: join(probe), Doctor: join(doctor),
-		JobBegin: join(jobBegin), JobRead: join(jobRead), JobRenew: join(jobRenew), JobEnd: join(jobEnd),
+		JobRead: join(jobRead), JobValue: join(jobValue), JobHistory: join(jobHistory), JobSwap: join(jobSwap),
 	}
 }

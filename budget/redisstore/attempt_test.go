@@ -42,13 +42,12 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 			t.Errorf("release, %s: %+v, %v", id, done, err)
 		}
 		p.next <- what
-		pass := budget.BeginPass{Job: id, Holder: "h", Tick: 1, Hold: 60_000_000}
-		if result, _, err := store.Begin(t.Context(), pass); err != nil || result != budget.Began {
-			t.Errorf("begin, %s: %v, %v", id, result, err)
+		if found, err := store.Job(t.Context(), id); err != nil || found.Version != 0 {
+			t.Errorf("job, %s: %+v, %v", id, found, err)
 		}
 		p.next <- what
-		if ok, err := store.End(t.Context(), id, "h", "", nil); err != nil || !ok {
-			t.Errorf("end, %s: %v, %v", id, ok, err)
+		if done, err := store.SwapJob(t.Context(), budget.JobSwap{Job: id, Text: []byte("{}")}); err != nil || !done {
+			t.Errorf("swap, %s: %v, %v", id, done, err)
 		}
 	}
 	if got := used(t, store); got != 3 {

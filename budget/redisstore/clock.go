@@ -10,7 +10,7 @@ import (
 // offset tells how far a server's clock stands ahead of the local one, in µs.
 // An answer's clock was read before the answer came, so what it shows is never
 // too much; the most of the last few seconds is the best of them. It is kept
-// for each budget, since budgets lie on shards whose clocks differ.
+// for each budget and job, since they lie on shards whose clocks differ.
 type offset struct {
 	known         bool
 	best, earlier int64
@@ -42,7 +42,7 @@ func (o *offset) value() int64 { return max(o.best, o.earlier) }
 func (s *Store) learnAt(name string, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger(name).offset.learn(at, time.Now(), s.timeout)
+	s.clock(name).learn(at, time.Now(), s.timeout)
 }
 
 // learnAnew takes an answer's clock for the only one known: it contradicted
@@ -50,9 +50,9 @@ func (s *Store) learnAt(name string, at int64) {
 func (s *Store) learnAnew(name string, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.ledger(name)
-	k.offset = offset{}
-	k.offset.learn(at, time.Now(), s.timeout)
+	o := s.clock(name)
+	*o = offset{}
+	o.learn(at, time.Now(), s.timeout)
 }
 
 // clockOffset is the best known offset of a budget's server, and whether one is
@@ -60,9 +60,13 @@ func (s *Store) learnAnew(name string, at int64) {
 func (s *Store) clockOffset(name string) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.ledger(name)
-	return k.offset.value(), k.offset.known
+	o := s.clock(name)
+	return o.value(), o.known
 }
+
+// clock is what is known of the clock of a budget's or a job's server. s.mu is
+// held.
+func (s *Store) clock(name string) *offset { return remembered(s.clocks, name, maxClocks) }
 
 // needClock asks for the clock of a budget's server when no answer has told it.
 func (s *Store) needClock(ctx context.Context, name string) error {

@@ -272,7 +272,7 @@ func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 		if item.Recorded {
 			age = item.Age
 		}
-		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, serverTime(earlier(b.until[i], attempt)), age, labelText(item.Labels), b.progress[i])
+		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, serverTime(earlier(b.until[i], attempt)), age, item.Fence, labelText(item.Labels), b.progress[i])
 		for _, limit := range b.Limits {
 			if limit.Checks(item) {
 				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))

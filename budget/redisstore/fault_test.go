@@ -298,11 +298,18 @@ func TestLeastPermissions(t *testing.T) {
 	if err := store.Reset(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
-	if result, _, err := store.Begin(t.Context(), budget.BeginPass{Job: "j", Holder: "h", Tick: 1, Hold: 1_000_000}); err != nil || result != budget.Began {
-		t.Fatalf("%v, %v", result, err)
+	swap := budget.JobSwap{
+		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1"), "b": nil}, Most: 1,
+		Records: []budget.JobRecord{{At: 1, ID: "a"}, {At: 2, ID: "b"}, {At: 3, ID: "c"}}, Forget: 2,
 	}
-	if ok, err := store.End(t.Context(), "j", "h", "", nil); err != nil || !ok {
-		t.Fatalf("%v, %v", ok, err)
+	if done, err := store.SwapJob(t.Context(), swap); err != nil || !done {
+		t.Fatalf("%v, %v", done, err)
+	}
+	if found, err := store.JobHistory(t.Context(), budget.JobHistoryQuery{Job: "j", Most: 9}); err != nil || len(found) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if value, err := store.JobValue(t.Context(), "j", "a"); err != nil || string(value) != "1" {
+		t.Fatalf("%q, %v", value, err)
 	}
 }
 

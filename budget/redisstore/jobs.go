@@ -3,99 +3,187 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"time"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
-// resultAhead is job_begin.lua's answer on a tick too far past its clock.
-const resultAhead = 4
+// jobScope is how a job stands among budgets, in keys and in what is known of
+// servers' clocks.
+func jobScope(job string) string { return "job:" + job }
 
-// jobKey is the one key of a job.
-func (s *Store) jobKey(job string) []string {
-	return []string{s.prefix + ":v1:{job:" + job + "}:s"}
+// jobKeys are some of the keys of a job.
+func (s *Store) jobKeys(job string, parts ...string) []string {
+	keys := make([]string, len(parts))
+	for i, part := range parts {
+		keys[i] = s.key(jobScope(job), part)
+	}
+	return keys
 }
 
 // Job implements budget.JobStore.
-func (s *Store) Job(ctx context.Context, job string) (budget.JobState, error) {
+func (s *Store) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	var found [1]budget.JobDocument
+	err := s.readJobs(ctx, []string{job}, found[:])
+	return found[0], err
+}
+
+const (
+	jobsOfARun = 500 // documents that one script run reads
+	jobReaders = 16  // script runs that read documents at the same time
+)
+
+// Jobs implements budget.JobStore. Each script run has the store's timeout; where
+// jobs lie on several servers, one reads one document.
+func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	found, size := make([]budget.JobDocument, len(names)), jobsOfARun
+	if s.Sharded() {
+		size = 1
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var (
+		reading sync.WaitGroup
+		next    atomic.Int64
+		failed  sync.Once
+		first   error
+	)
+	for range min(jobReaders, (len(names)+size-1)/size) {
+		reading.Go(func() {
+			for {
+				to := int(next.Add(int64(size)))
+				from := to - size
+				if from >= len(names) {
+					return
+				}
+				to = min(to, len(names))
+				if err := s.readJobs(ctx, names[from:to], found[from:to]); err != nil {
+					failed.Do(func() { first = err })
+					stop()
+					return
+				}
+			}
+		})
+	}
+	reading.Wait()
+	if first != nil {
+		return nil, first
+	}
+	return found, nil
+}
+
+// readJobs reads documents in one script run.
+func (s *Store) readJobs(ctx context.Context, names []string, found []budget.JobDocument) error {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return budget.JobState{}, err
+		return err
 	}
 	defer cancel()
-	fields, err := s.run(ctx, s.scripts.jobRead, s.jobKey(job)).Slice()
+	doing := "read job " + names[0]
+	if len(names) > 1 {
+		doing = fmt.Sprintf("read %d jobs from %s on", len(names), names[0])
+	}
+	var keys []string
+	for _, name := range names {
+		keys = append(keys, s.jobKeys(name, "s")...)
+	}
+	reply, err := s.run(ctx, s.scripts.jobRead, keys).Slice()
 	if err != nil {
-		return budget.JobState{}, s.fault("read job "+job, err)
+		return s.fault(doing, err)
 	}
-	if !jobFields(fields) {
-		return budget.JobState{}, s.strange("read job "+job, fields)
+	if !isDocuments(reply, len(names)) {
+		return s.strange(doing, reply)
 	}
-	return jobState(fields), nil
+	now := numberAt(reply, 0)
+	for i, name := range names {
+		found[i] = budget.JobDocument{Version: numberAt(reply, 1+2*i), Now: now, Wall: now}
+		if text, ok := reply[2+2*i].(string); ok {
+			found[i].Text = []byte(text)
+		}
+		s.learnAt(jobScope(name), now)
+	}
+	return nil
 }
 
-// Begin implements budget.JobStore. When an answer was lost and the pass is
-// asked for again, its own mark is no overlap.
-func (s *Store) Begin(ctx context.Context, pass budget.BeginPass) (budget.BeginResult, budget.JobState, error) {
+// JobValue implements budget.JobStore.
+func (s *Store) JobValue(ctx context.Context, job, key string) ([]byte, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return 0, budget.JobState{}, err
+		return nil, err
 	}
 	defer cancel()
-	manual := 0
-	if pass.Manual {
-		manual = 1
+	doing := fmt.Sprintf("read %s of job %s", key, job)
+	reply, err := s.run(ctx, s.scripts.jobValue, s.jobKeys(job, "k"), key).Slice()
+	switch {
+	case err != nil:
+		return nil, s.fault(doing, err)
+	case len(reply) > 1 || !listOf(isText)(any(reply)):
+		return nil, s.strange(doing, reply)
+	case len(reply) == 0:
+		return nil, nil
 	}
-	reply, err := s.run(ctx, s.scripts.jobBegin, s.jobKey(pass.Job), pass.Holder, pass.Tick, manual, pass.Hold).Slice()
-	if err != nil {
-		return 0, budget.JobState{}, s.fault("begin a pass of job "+pass.Job, err)
-	}
-	result := numberAt(reply, 0)
-	ahead := tuple(within(resultAhead, resultAhead), count)(reply)
-	if !ahead && (!within(int64(budget.Began), int64(budget.Taken))(result) || !jobFields(reply[1:])) {
-		return 0, budget.JobState{}, s.strange("begin a pass of job "+pass.Job, reply)
-	}
-	if ahead {
-		return 0, budget.JobState{}, fmt.Errorf("begin a pass of job %s in Redis: %w: its tick is %s, the server's clock shows %s; set the wrong one right", pass.Job, budget.ErrClock,
-			time.UnixMicro(pass.Tick).UTC().Format(time.RFC3339), time.UnixMicro(numberAt(reply, 1)).UTC().Format(time.RFC3339))
-	}
-	return budget.BeginResult(result), jobState(reply[1:]), nil
+	return []byte(text(reply, 0)), nil
 }
 
-// Renew implements budget.JobStore.
-func (s *Store) Renew(ctx context.Context, job, holder string, hold int64) (bool, error) {
-	return s.jobDone(ctx, "renew the mark of job ", job, s.scripts.jobRenew, holder, hold)
-}
+// recordsOfARun is how many records one script run reads.
+const recordsOfARun = 1000
 
-// End implements budget.JobStore.
-func (s *Store) End(ctx context.Context, job, holder, nextRegion string, record []byte) (bool, error) {
-	return s.jobDone(ctx, "end a pass of job ", job, s.scripts.jobEnd, holder, nextRegion, record)
-}
-
-// jobDone runs a script that answers 1 or 0.
-func (s *Store) jobDone(ctx context.Context, doing, job string, sc script, args ...any) (bool, error) {
+// JobHistory implements budget.JobStore: a page in each run of a script, so that of
+// what changes meanwhile some may be in it and some not.
+func (s *Store) JobHistory(ctx context.Context, q budget.JobHistoryQuery) ([]budget.JobRecord, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer cancel()
-	reply, err := s.run(ctx, sc, s.jobKey(job), args...).Result()
-	if err != nil {
-		return false, s.fault(doing+job, err)
+	doing, top := "read the history of job "+q.Job, "+inf"
+	if q.Before != 0 {
+		top = fmt.Sprintf("(%d", q.Before)
 	}
-	if !flag(reply) {
-		return false, s.strange(doing+job, reply)
+	var (
+		found []budget.JobRecord
+		last  int64 // the instant at which the next page begins
+		over  int   // how many of that instant came before
+	)
+	for len(found) < q.Most {
+		most := min(q.Most-len(found), recordsOfARun)
+		reply, err := s.run(ctx, s.scripts.jobHistory, s.jobKeys(q.Job, "h", "r"), q.Since, top, over, most).Slice()
+		if err != nil {
+			return nil, s.fault(doing, err)
+		}
+		if !isRecords(reply, most) {
+			return nil, s.strange(doing, reply)
+		}
+		for _, row := range lists([]any{reply}, 0) {
+			if row[2] == nil {
+				return nil, s.damagedJob(q.Job)
+			}
+			record := budget.JobRecord{At: number(row[0]), ID: text(row, 1), Text: []byte(text(row, 2))}
+			if record.At != last {
+				last, over = record.At, 0
+			}
+			over++
+			if len(found) == 0 || isOlder(record, found[len(found)-1]) {
+				found = append(found, record)
+			}
+		}
+		if len(reply) < most {
+			break
+		}
+		top = fmt.Sprint(last)
 	}
-	return number(reply) == 1, nil
+	return found, nil
 }
 
-// jobState reads the fields that job_read.lua tells.
-func jobState(fields []any) budget.JobState {
-	state := budget.JobState{
-		NextRegion: text(fields, 0), LastTick: numberAt(fields, 1), LastManual: numberAt(fields, 2),
-		Holder: text(fields, 4), HeldUntil: numberAt(fields, 5), Held: numberAt(fields, 6) == 1,
-	}
-	if last := text(fields, 3); last != "" {
-		state.Last = []byte(last)
-	}
-	return state
+// isOlder reports whether a record stands below another: one that was read already
+// does not, where others came before it meanwhile.
+func isOlder(a, b budget.JobRecord) bool { return a.At < b.At || a.At == b.At && a.ID < b.ID }
+
+// damagedJob says that a history's parts do not agree.
+func (s *Store) damagedJob(job string) error {
+	keys := s.jobKeys(job, "h", "r")
+	return fmt.Errorf("history of job %s in Redis: %w: it does not hold a text for each record; keys were evicted or deleted: set maxmemory-policy noeviction, and restore the keys %s, or delete both to begin the history anew",
+		job, budget.ErrDamaged, strings.Join(keys, " and "))
 }

@@ -50,7 +50,8 @@ type Store struct {
 	pace      pace
 
 	mu      sync.Mutex // guards all below
-	ledgers map[string]*known
+	ledgers map[string]*registry
+	clocks  map[string]*offset
 	closed  bool
 }
 
@@ -92,7 +93,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	}
 	return &Store{
 		client: target.client(o.Timeout), prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
-		scripts: newScripts(lua.With(clock)), maxSteps: maxSteps, ledgers: map[string]*known{},
+		scripts: newScripts(lua.With(clock)), maxSteps: maxSteps, ledgers: map[string]*registry{}, clocks: map[string]*offset{},
 	}, nil
 }
 

@@ -26,47 +26,44 @@ func newRegistry(names []string) registry {
 	return registry{names: names, sig: hex.EncodeToString(sum[:])}
 }
 
-// known is what a store remembers of a ledger between calls.
-type known struct {
-	registry registry
-	offset   offset
-}
-
 // registry is what was last seen of a ledger's operations.
 func (s *Store) registry(name string) registry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.ledgers[name]; k != nil {
-		return k.registry
+	if r := s.ledgers[name]; r != nil {
+		return *r
 	}
 	return registry{}
 }
 
-// maxKnown is how many ledgers a store remembers; one that was forgotten costs
-// its next call another run of the script.
-const maxKnown = 4096
+// How many ledgers and clocks a store remembers; what was forgotten of one costs
+// its next call another run of a script.
+const (
+	maxLedgers = 1 << 12
+	maxClocks  = 1 << 16
+)
 
-// ledger is what is remembered of a ledger. s.mu is held.
-func (s *Store) ledger(name string) *known {
-	k := s.ledgers[name]
-	if k == nil {
-		for other := range s.ledgers { // whichever comes first
-			if len(s.ledgers) < maxKnown {
+// remembered is what is kept under a name, in a map of at most so many.
+func remembered[V any](all map[string]*V, name string, most int) *V {
+	one := all[name]
+	if one == nil {
+		for other := range all { // whichever comes first
+			if len(all) < most {
 				break
 			}
-			delete(s.ledgers, other)
+			delete(all, other)
 		}
-		k = &known{}
-		s.ledgers[name] = k
+		one = new(V)
+		all[name] = one
 	}
-	return k
+	return one
 }
 
 // remember notes the operations as a script told or registered them.
 func (s *Store) remember(name string, r registry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger(name).registry = r
+	*remembered(s.ledgers, name, maxLedgers) = r
 }
 
 func splitNames(list string) []string {

@@ -68,8 +68,8 @@ func isNames(v any) bool {
 	return ok && strings.Count(names, ",") < maxNames
 }
 
-// countOrNone is a count, or empty where nothing was ever kept.
-func countOrNone(v any) bool { return v == "" || count(v) }
+// textOrNone is a text, or nothing where none is kept.
+func textOrNone(v any) bool { return v == nil || isText(v) }
 
 // tuple is a list of just these.
 func tuple(forms ...form) form {
@@ -109,7 +109,8 @@ var (
 	lookedInto  = tuple(count, count, count) // a bucket
 	recoveredOf = tuple(count, isText)
 	reportedOf  = tuple(count, count, count)
-	jobFields   = tuple(isText, countOrNone, countOrNone, isText, isText, countOrNone, flag)
+	isSwapped   = tuple(within(swapOther, swapDamaged), count, flag)
+	isRecord    = tuple(integer, isText, textOrNone)
 )
 
 // spentRest is the form of spent.lua's reply; names are operations' numbers up
@@ -121,6 +122,24 @@ func spentRest(operations int) form {
 	}
 	return tuple(count, listOf(tuple(name, count, count, count, count)), isText)
 }
+
+// isDocuments holds what is told of so many jobs' documents: a clock, and of each
+// the version and the text, which one that was never put has not.
+func isDocuments(reply []any, jobs int) bool {
+	if len(reply) != 1+2*jobs || !count(reply[0]) {
+		return false
+	}
+	for i := range jobs {
+		version, text := reply[1+2*i], reply[2+2*i]
+		if !count(version) || !textOrNone(text) || (text == nil) != (number(version) == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// isRecords holds a page of a history of so many records at most.
+func isRecords(reply []any, most int) bool { return len(reply) <= most && listOf(isRecord)(any(reply)) }
 
 // isAnswered reports whether charge.lua answered what the batch asks.
 func (b *batch) isAnswered(rest []any) bool {
@@ -209,6 +228,8 @@ func (b *batch) isDecision(item budget.Item, answer []any) bool {
 		return ok && refusing+len(bound) > 0
 	case int64(budget.NeverFits):
 		return within(1, limits)(answer[4])
+	case int64(budget.Fenced):
+		return item.Fence != "" && !item.Recorded
 	case int64(budget.Conflict), int64(budget.Late), int64(budget.Overflow), resultAgain, resultDamaged:
 		return true
 	}

@@ -29,15 +29,15 @@ func newScript(text string) script {
 }
 
 type scripts struct {
-	charge, finish, lock, spent         script
-	accept, forget, probe, doctor       script
-	jobBegin, jobRead, jobRenew, jobEnd script
+	charge, finish, lock, spent            script
+	accept, forget, probe, doctor          script
+	jobRead, jobValue, jobHistory, jobSwap script
 }
 
 func newScripts(l lua.Scripts) scripts {
 	return scripts{
 		charge: newScript(l.Charge), finish: newScript(l.Finish), lock: newScript(l.Lock), spent: newScript(l.Spent), accept: newScript(l.Accept), forget: newScript(l.Forget), probe: newScript(l.Probe), doctor: newScript(l.Doctor),
-		jobBegin: newScript(l.JobBegin), jobRead: newScript(l.JobRead), jobRenew: newScript(l.JobRenew), jobEnd: newScript(l.JobEnd),
+		jobRead: newScript(l.JobRead), jobValue: newScript(l.JobValue), jobHistory: newScript(l.JobHistory), jobSwap: newScript(l.JobSwap),
 	}
 }
 

@@ -121,7 +121,7 @@ var testScripts = newScripts(lua.With(lua.Clock()))
 func scriptedStore(replies []any, forever bool, timeout time.Duration) *Store {
 	return &Store{
 		client: &scripted{replies: replies, forever: forever}, prefix: DefaultPrefix, timeout: timeout,
-		scripts: testScripts, maxSteps: maxSteps, ledgers: map[string]*known{},
+		scripts: testScripts, maxSteps: maxSteps, ledgers: map[string]*registry{}, clocks: map[string]*offset{},
 	}
 }
 
@@ -165,8 +165,13 @@ var (
 	recoverReply = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "", "]", "[", "3", "", "]", "[", "1", "", "]", "]", "[", ":0", "]", "", "]")
 	reportReply  = replyLines("[", ":0", clockLine, "[", "]", "1779000000000000", clockLine, "[", "[", "3", "5", "1779999999999999", "]", "[", "0", "0", "0", "]", "[", "0", "0", "0", "]", "]", "[", ":0", "]", "", "]")
 	lockReply    = replyLines("[", ":0", clockLine, "1780000000000001", clockLine, "spent: 403", ":0", "]")
-	jobReply     = replyLines("[", "US", clockLine, "", "{}", "h", clockLine, ":1", "]")
-	beginReply   = replyLines("[", ":1", "US", clockLine, "", "{}", "h", clockLine, ":0", "]")
+	fencedReply  = replyLines("[", ":0", clockLine, "[", "[", ":10", ":0", ":0", ":0", ":0", "", noneUsed, "]", "]",
+		"1780000000000000", "1780000000000001", "[", "]", "[", ":3", ":3", ":1", ":0", "]", "", "]")
+	jobReply     = replyLines("[", clockLine, "7", "{}", "]")
+	jobsReply    = replyLines("[", clockLine, "7", "{}", "0", "_", "1", "", "]")
+	swapReply    = replyLines("[", ":1", clockLine, ":0", "]")
+	valueReply   = replyLines("[", "a value", "]")
+	historyReply = replyLines("[", "[", "1780000000000001", "b", "{}", "]", "[", clockLine, "a", "", "]", "]")
 )
 
 // The calls that are made of a store.
@@ -179,15 +184,17 @@ const (
 	callSpentByJob
 	callRecover
 	callJob
-	callBegin
-	callRenew
-	callEnd
+	callSwap
+	callValue
+	callHistory
 	callAccept
 	callReset
 	callPing
 	callLock
 	callUnlock
 	callReport
+	callJobs
+	callDecideFenced
 	allCalls
 )
 
@@ -202,8 +209,11 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 	const name, now = "up/key1", int64(1_780_000_000_000_000)
 	limits := scriptedLimits(t)
 	switch what {
-	case callDecide, callDecideThree:
+	case callDecide, callDecideThree, callDecideFenced:
 		c.items = []budget.Item{{ID: "a", Operation: "op", Units: 2}}
+		if what == callDecideFenced {
+			c.items[0].Fence = "~job/1"
+		}
 		if what == callDecideThree {
 			c.items = append(c.items, budget.Item{ID: "b", Operation: "op", Units: 1, Lease: 1_000_000}, budget.Item{ID: "c", Operation: "videos.list", Units: 0, DryRun: true})
 		}
@@ -226,16 +236,27 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 		_, c.err = s.Recover(ctx, budget.Recovery{Budget: name, Now: now, Limits: limits, Used: []int64{1, 2, -1}, At: now - 1})
 	case callJob:
 		_, c.err = s.Job(ctx, "j")
-	case callBegin:
-		var got budget.BeginResult
-		got, _, c.err = s.Begin(ctx, budget.BeginPass{Job: "j", Holder: "h", Tick: now, Hold: 1})
-		if c.err == nil && (got < budget.Began || got > budget.Taken) {
-			t.Errorf("a begin of result %d", got)
+	case callJobs:
+		var got []budget.JobDocument
+		got, c.err = s.Jobs(ctx, []string{"j", "k", "l"})
+		for _, d := range got {
+			if d.Now <= 0 || (d.Text == nil) != (d.Version == 0) {
+				t.Errorf("a document %+v", d)
+			}
 		}
-	case callRenew:
-		_, c.err = s.Renew(ctx, "j", "h", 1)
-	case callEnd:
-		_, c.err = s.End(ctx, "j", "h", "US", []byte("{}"))
+	case callSwap:
+		_, c.err = s.SwapJob(ctx, budget.JobSwap{
+			Job: "j", Version: 7, Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1"), "b": nil},
+			Records: []budget.JobRecord{{At: now, ID: "a", Text: []byte("{}")}}, Most: 9,
+		})
+	case callValue:
+		_, c.err = s.JobValue(ctx, "j", "a")
+	case callHistory:
+		var got []budget.JobRecord
+		got, c.err = s.JobHistory(ctx, budget.JobHistoryQuery{Job: "j", Most: 9})
+		if len(got) > 9 {
+			t.Errorf("%d records", len(got))
+		}
 	case callAccept:
 		c.err = s.AcceptClock(ctx, name)
 	case callReset:
@@ -275,8 +296,8 @@ func grants(replies []any, units int64) bool {
 func FuzzScripts(f *testing.F) {
 	answered := map[int]string{
 		callDecide: grantReply, callDecideThree: refuseReply, callLook: lookReply, callFinish: finishReply, callSpent: spentReply, callSpentByJob: spentReply,
-		callRecover: recoverReply, callJob: jobReply, callBegin: beginReply, callRenew: ":1", callEnd: ":0", callAccept: clockLine, callReset: clockLine, callPing: clockLine,
-		callLock: lockReply, callUnlock: lockReply, callReport: reportReply,
+		callRecover: recoverReply, callJob: jobReply, callJobs: jobsReply, callSwap: swapReply, callValue: valueReply, callHistory: historyReply, callAccept: clockLine, callReset: clockLine, callPing: clockLine,
+		callLock: lockReply, callUnlock: lockReply, callReport: reportReply, callDecideFenced: fencedReply,
 	}
 	for what := range allCalls {
 		for _, forever := range []bool{false, true} {
@@ -287,6 +308,7 @@ func FuzzScripts(f *testing.F) {
 		f.Add(replyLines("-NOSCRIPT no", "=", clockLine, "=", "[", ":1", clockLine, "]", "=", "[", ":3", clockLine, "9007199254740992", "]", "=", answered[what]), uint8(what), false)
 		f.Add(replyLines(clockLine, "=", "-LOADING it is", "=", "[", ":5", clockLine, "m is missing", "]"), uint8(what), false)
 	}
+	f.Add(replyLines(clockLine, "=", "[", ":1", clockLine, ":1", "]"), uint8(callSwap), true) // there is ever more to be forgotten
 	f.Fuzz(func(t *testing.T, script string, what uint8, forever bool) {
 		replies := repliesOf(script)
 		store := scriptedStore(replies, forever, 5*time.Millisecond)
@@ -294,7 +316,7 @@ func FuzzScripts(f *testing.F) {
 		defer hung.Stop()
 		got := call(context.Background(), t, store, int(what)%allCalls)
 		for i, d := range got.decisions {
-			if d.Result < budget.Granted || d.Result > budget.OutcomeUnknown || d.Limit < -1 || d.Limit >= 3 {
+			if d.Result < budget.Granted || d.Result > budget.OutcomeUnknown && (d.Result != budget.Fenced || got.items[i].Fence == "") || d.Limit < -1 || d.Limit >= 3 {
 				t.Errorf("item %d of %q: %+v", i, script, d)
 			}
 			if d.Result == budget.Granted && !grants(replies, got.items[i].Units) {

@@ -26,9 +26,10 @@ var strangeCalls = map[string]struct {
 	"who spent":  {callSpent, false, replyLines(registryReply, "=", spentReply)},
 	"a recovery": {callRecover, false, recoverReply},
 	"a job":      {callJob, false, jobReply},
-	"a begin":    {callBegin, false, beginReply},
-	"a mark":     {callRenew, false, ":1"},
-	"an end":     {callEnd, false, ":1"},
+	"jobs":       {callJobs, false, jobsReply},
+	"a swap":     {callSwap, true, swapReply},
+	"a history":  {callHistory, false, historyReply},
+	"a fence":    {callDecideFenced, true, fencedReply},
 	"a clock":    {callAccept, false, clockLine},
 	"a reset":    {callReset, false, clockLine},
 	"a ping":     {callPing, false, clockLine},
@@ -57,7 +58,7 @@ func TestStrangeReplies(t *testing.T) {
 			if got.err != nil {
 				t.Fatalf("the right reply: %v", got.err)
 			}
-			if want := map[string]budget.Result{"a grant": budget.Granted, "a refusal": budget.Refused}[name]; want != 0 && got.decisions[0].Result != want {
+			if want := map[string]budget.Result{"a grant": budget.Granted, "a refusal": budget.Refused, "a fence": budget.Fenced}[name]; want != 0 && got.decisions[0].Result != want {
 				t.Fatalf("the right reply: %+v", got.decisions)
 			}
 			tried := 0
@@ -66,9 +67,6 @@ func TestStrangeReplies(t *testing.T) {
 					continue // a list's bound, or a text
 				}
 				for _, wrong := range []string{"x", "_", ",", "", "-ERR no", ":-9007199254740993"} {
-					if wrong == "" && (name == "a job" || name == "a begin") {
-						continue // nothing is kept
-					}
 					changed := slices.Clone(lines)
 					changed[i] = wrong
 					if len(lines) == 1 && (wrong == "_" || wrong[:min(1, len(wrong))] == "-") {

@@ -31,8 +31,29 @@ func every(t *testing.T, url string) {
 			}
 		}
 	}
-	if result, _, err := store.Begin(t.Context(), budget.BeginPass{Job: "j", Holder: "h", Tick: 1, Hold: 1_000_000}); err != nil || result != budget.Began {
-		t.Fatalf("%v, %v", result, err)
+	var jobs []string
+	for n := range 40 {
+		job := fmt.Sprint("job", n)
+		jobs = append(jobs, job)
+		swap := budget.JobSwap{
+			Job: job, Text: []byte(job), Values: map[string][]byte{"a": []byte(job)}, Records: []budget.JobRecord{{At: int64(n), ID: job}},
+		}
+		if done, err := store.SwapJob(t.Context(), swap); err != nil || !done {
+			t.Fatalf("swap %s: %v, %v", job, done, err)
+		}
+	}
+	found, err := store.Jobs(t.Context(), append(jobs, "none"))
+	if err != nil || len(found) != len(jobs)+1 || found[len(jobs)].Version != 0 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	for n, job := range jobs {
+		history, err := store.JobHistory(t.Context(), budget.JobHistoryQuery{Job: job, Most: 2})
+		if err != nil || len(history) != 1 || history[0].At != int64(n) || found[n].Version != 1 || string(found[n].Text) != job {
+			t.Fatalf("%s: %+v, %+v, %v", job, found[n], history, err)
+		}
+		if value, err := store.JobValue(t.Context(), job, "a"); err != nil || string(value) != job {
+			t.Fatalf("%s: %q, %v", job, value, err)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func testFence(t *testing.T, w *world) {
 		t.Fatalf("settle what was reserved before: %+v, %v", done, err)
 	}
 	late := item("late", zombie)
-	late.Deadline = time.UnixMicro(w.now - 1)
+	late.Deadline = time.UnixMicro(w.now - second)
 	decide(budget.Late, late)
 	w.now += hour
 	decide(budget.Granted, item("later", zombie)) // the fence's end

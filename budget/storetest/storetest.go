@@ -99,6 +99,7 @@ func Run(t *testing.T, open Open) {
 		{"JobValues", testJobValues},
 		{"JobHistory", testJobHistory},
 		{"JobTogether", testJobTogether},
+		{"JobWalk", testJobWalk},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.test(t, newWorld(t, open)) })
 	}

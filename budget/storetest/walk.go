@@ -22,13 +22,7 @@ import (
 // repeats one, and QUOTACTL_WALK_STEPS takes more or fewer steps: fewer under the
 // race detector, which finds nothing in a walk of one goroutine.
 func Walk(t *testing.T, open Open, steps int) {
-	seed := rand.Uint64()
-	if text := os.Getenv("QUOTACTL_WALK_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("QUOTACTL_WALK_SEED: %v", err)
-		}
-	}
+	seed := walkSeed(t)
 	if text := os.Getenv("QUOTACTL_WALK_STEPS"); text != "" {
 		var err error
 		if steps, err = strconv.Atoi(text); err != nil {
@@ -51,6 +45,19 @@ func Walk(t *testing.T, open Open, steps int) {
 			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
 		}
 	}
+}
+
+// walkSeed is QUOTACTL_WALK_SEED, else a new one.
+func walkSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("QUOTACTL_WALK_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("QUOTACTL_WALK_SEED: %v", err)
+		}
+	}
+	return seed
 }
 
 // walker is a random walk on a store and the model.

@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// What job_swap.lua answers.
+const (
+	swapOther = iota // the document has another version
+	swapDone
+	swapLate
+	swapDamaged
+)
+
+// SwapJob implements budget.JobStore. It has an id of its own, by which an attempt
+// after a lost answer finds that it is done; what comes after its time is refused.
+// Where more is to be forgotten than one script run removes it goes on in further
+// ones; what there is no time for then goes with the next records.
+func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer cancel()
+	if err := s.needClock(ctx, jobScope(swap.Job)); err != nil {
+		return false, err
+	}
+	id, args := rand.Text(), swapArgs(swap)
+	done, more, err := s.swapJob(ctx, swap, id, args)
+	for more && ctx.Err() == nil { // it stands, whatever becomes of old records
+		_, more, _ = s.swapJob(ctx, swap, id, args)
+	}
+	return done, err
+}
+
+// swapJob runs job_swap.lua until it has decided; more tells that there are further
+// records to be forgotten.
+func (s *Store) swapJob(ctx context.Context, swap budget.JobSwap, id string, args []any) (done, more bool, err error) {
+	scope, doing, unsure := jobScope(swap.Job), "swap the document of job "+swap.Job, false
+	for {
+		cmd, maybe := s.attempts(ctx, s.scripts.jobSwap, s.jobKeys(swap.Job, "s", "k", "h", "r"), func(attempt time.Time) []any {
+			return append([]any{swap.Version, id, s.serverTimes(scope)(attempt)}, args...)
+		})
+		unsure = unsure || maybe
+		reply, err := cmd.Slice()
+		if err != nil {
+			return false, false, s.fault(doing, err)
+		}
+		if !isSwapped(any(reply)) {
+			return false, false, s.strange(doing, reply)
+		}
+		at := numberAt(reply, 1)
+		switch numberAt(reply, 0) {
+		case swapDone:
+			s.learnAt(scope, at)
+			return true, numberAt(reply, 2) == 1, nil
+		case swapOther:
+			s.learnAt(scope, at)
+			if unsure {
+				return false, false, fmt.Errorf("%s in Redis: %w: an answer was lost, and others have swapped it since; read the document to know whether this was done", doing, budget.ErrUnavailable)
+			}
+			return false, false, nil
+		case swapDamaged:
+			return false, false, s.damagedJob(swap.Job)
+		}
+		s.learnAnew(scope, at) // late for its attempt, or by an old idea of the clock
+		if ctx.Err() != nil {
+			return false, false, fmt.Errorf("%s in Redis: %w: out of time", doing, budget.ErrUnavailable)
+		}
+	}
+}
+
+// swapArgs are the arguments of job_swap.lua after those of an attempt.
+func swapArgs(swap budget.JobSwap) []any {
+	var sets, removes []any
+	for key, value := range swap.Values {
+		if value == nil {
+			removes = append(removes, key)
+			continue
+		}
+		sets = append(sets, key, value)
+	}
+	args := []any{flagged(swap.Text != nil), swap.Text, len(sets) / 2, len(removes), len(swap.Records), swap.Forget, swap.Most}
+	args = append(append(args, sets...), removes...)
+	for _, record := range swap.Records {
+		args = append(args, record.At, record.ID, record.Text)
+	}
+	return args
+}

@@ -1,0 +1,184 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// swapped swaps what must have the version that is given.
+func swapped(t testing.TB, s *redisstore.Store, swap budget.JobSwap) {
+	t.Helper()
+	if done, err := s.SwapJob(context.Background(), swap); err != nil || !done {
+		t.Fatalf("swap %+v: %v, %v", swap, done, err)
+	}
+}
+
+func documentOf(t testing.TB, s *redisstore.Store, job string) budget.JobDocument {
+	t.Helper()
+	found, err := s.Job(context.Background(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func valueOf(t testing.TB, s *redisstore.Store, job, key string) string {
+	t.Helper()
+	value, err := s.JobValue(context.Background(), job, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(value)
+}
+
+// loseSwap has a swap applied and its answer lost, and calls meanwhile before it
+// is tried again.
+func loseSwap(t *testing.T, store *redisstore.Store, p *proxy, swap budget.JobSwap, applied func() bool, meanwhile func()) (bool, error) {
+	t.Helper()
+	documentOf(t, store, swap.Job) // the clock is known
+	p.next <- drop
+	type answer struct {
+		done bool
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		done, err := store.SwapJob(context.Background(), swap)
+		answered <- answer{done, err}
+	}()
+	redistest.Await(t, "the first attempt is applied", applied)
+	meanwhile()
+	a := <-answered
+	return a.done, a.err
+}
+
+// A swap whose answer was lost is done, whatever others did before it was asked
+// for again, and it is done once.
+func TestLostSwapIsDone(t *testing.T) {
+	store, p, server := behind(t)
+	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	for what, c := range map[string]struct {
+		first  budget.JobSwap
+		others int
+		next   func(n int64) budget.JobSwap
+	}{
+		"text": {budget.JobSwap{Text: []byte("mine")}, 1, func(n int64) budget.JobSwap {
+			return budget.JobSwap{Version: n, Text: []byte("theirs"), Values: map[string][]byte{"a": []byte("theirs")}}
+		}},
+		"texts": {budget.JobSwap{Text: []byte("mine")}, 15, func(n int64) budget.JobSwap {
+			return budget.JobSwap{Version: n, Text: []byte("theirs"), Values: map[string][]byte{"a": []byte("theirs")}}
+		}},
+		"values": {budget.JobSwap{}, 1, func(int64) budget.JobSwap {
+			return budget.JobSwap{Values: map[string][]byte{"a": []byte("theirs")}}
+		}},
+	} {
+		c.first.Job, c.first.Values = what, map[string][]byte{"a": []byte("mine")}
+		done, err := loseSwap(t, store, p, c.first, func() bool { return valueOf(t, direct, what, "a") == "mine" }, func() {
+			for i := range c.others {
+				next := c.next(int64(1 + i))
+				next.Job = what
+				swapped(t, direct, next)
+			}
+		})
+		if err != nil || !done {
+			t.Errorf("%s: %v, %v; want that it is done", what, done, err)
+		}
+		if got := valueOf(t, direct, what, "a"); got != "theirs" {
+			t.Errorf("%s: the value is %q, want theirs, which came later", what, got)
+		}
+	}
+}
+
+// Where so many others came that it cannot be told any more, the outcome is
+// unknown, never that another was first.
+func TestLostSwapAmongManyIsUnknown(t *testing.T) {
+	store, p, server := behind(t)
+	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	swap := budget.JobSwap{Job: "j", Text: []byte("mine")}
+	done, err := loseSwap(t, store, p, swap, func() bool { return documentOf(t, direct, "j").Version == 1 }, func() {
+		for n := range int64(16) {
+			swapped(t, direct, budget.JobSwap{Job: "j", Version: 1 + n, Text: []byte("theirs")})
+		}
+	})
+	if !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatalf("%v, %v; want an unknown outcome", done, err)
+	}
+	if done, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "j", Version: 1, Text: []byte("mine")}); err != nil || done {
+		t.Fatalf("%v, %v; want that another was first", done, err)
+	}
+}
+
+// Nothing of a swap that was given up happens later: what stands meanwhile is not
+// overwritten when the server goes on.
+func TestStoppedServerSwapsNothingLate(t *testing.T) {
+	server := redistest.Start(t)
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: 100 * time.Millisecond})
+	swapped(t, openStore(t, server.URL(0), redisstore.Options{Timeout: patient}), budget.JobSwap{Job: "j", Text: []byte("before")})
+	if found := documentOf(t, store, "j"); found.Version != 1 {
+		t.Fatalf("%+v", found)
+	}
+	server.Signal(syscall.SIGSTOP)
+	for i := range 3 {
+		late := budget.JobSwap{Job: "j", Version: 1, Values: map[string][]byte{"a": []byte("late")}, Records: []budget.JobRecord{{At: 1, ID: fmt.Sprint(i)}}}
+		if done, err := store.SwapJob(t.Context(), late); !errors.Is(err, budget.ErrUnavailable) {
+			t.Errorf("a swap on a stopped server: %v, %v", done, err)
+		}
+	}
+	server.Signal(syscall.SIGCONT)
+	patientStore := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	swapped(t, patientStore, budget.JobSwap{Job: "j", Version: 1, Records: []budget.JobRecord{{At: 2, ID: "after"}}})
+	found, err := patientStore.JobHistory(t.Context(), budget.JobHistoryQuery{Job: "j", Most: 9})
+	if err != nil || len(found) != 1 || valueOf(t, patientStore, "j", "a") != "" {
+		t.Fatalf("%+v, %v, and the value %q; want nothing of what was given up", found, err, valueOf(t, patientStore, "j", "a"))
+	}
+}
+
+// A permission that is missing, or a key of another type, spoils nothing: all of
+// a swap is done, or none.
+func TestSwapIsDoneWholeOrNot(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	whole := budget.JobSwap{
+		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1"), "b": nil}, Most: 1,
+		Records: []budget.JobRecord{{At: 1, ID: "a"}, {At: 2, ID: "b"}, {At: 3, ID: "c"}}, Forget: 2,
+	}
+	try := func(what, prefix, url string, mend ...any) {
+		t.Helper()
+		store := openStore(t, url, redisstore.Options{Prefix: prefix})
+		if done, err := store.SwapJob(t.Context(), whole); !errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("%s: %v, %v, want ErrStoreConfig", what, done, err)
+		}
+		if err := admin.Do(t.Context(), mend...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		direct := openStore(t, server.URL(0), redisstore.Options{Prefix: prefix})
+		found, err := direct.JobHistory(t.Context(), budget.JobHistoryQuery{Job: "j", Most: 9})
+		if err != nil || len(found) != 0 || valueOf(t, direct, "j", "a") != "" || documentOf(t, direct, "j").Version != 0 {
+			t.Errorf("%s: something was written: %+v, %v", what, found, err)
+		}
+		swapped(t, store, whole)
+	}
+	for _, command := range strings.Fields("hset hdel hmget hlen zadd zcard zremrangebyrank time") {
+		if err := admin.Do(t.Context(), "ACL", "SETUSER", "no-"+command, "on", ">x", "~*", "+@all", "-"+command).Err(); err != nil {
+			t.Fatal(err)
+		}
+		try("without "+command, "no-"+command, "redis://no-"+command+":x@"+server.Addr, "ACL", "SETUSER", "no-"+command, "+@all")
+	}
+	for _, part := range []string{"s", "k", "h", "r"} {
+		key := "wrong-" + part + ":v1:{job:j}:" + part
+		if err := admin.Set(t.Context(), key, "a string", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		try("a string at "+part, "wrong-"+part, server.URL(0), "DEL", key)
+	}
+}
