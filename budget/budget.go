@@ -28,7 +28,8 @@ import (
 //     Would at what one call would get now.
 //
 // When the budget, the store or the configuration says no, the error is a
-// [*RefusedError]. A call that is wrong in itself is ErrInvalid or
+// [*RefusedError]; of a call whose pass was taken for dead it is an ErrFenced, for
+// which nothing but to stop is left. A call that is wrong in itself is ErrInvalid or
 // ErrTooManyUnits, an id that stands for another call ErrConflict, and when the
 // context ends its error is wrapped.
 type Budget struct {

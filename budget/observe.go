@@ -17,10 +17,11 @@ func ModeText(observe bool) string {
 }
 
 // observing makes a refusal a receipt of what nobody counted, where the upstream
-// is in observe mode: such a mode must not stop what it watches.
+// is in observe mode: such a mode must not stop what it watches. A pass that is taken
+// for dead is stopped all the same: another does its work.
 func (b *Budget) observing(receipt Receipt, err error) (Receipt, error) {
 	var refused *RefusedError
-	if err == nil || !b.spec.Observe || !errors.As(err, &refused) {
+	if err == nil || !b.spec.Observe || !errors.As(err, &refused) || errors.Is(err, ErrFenced) {
 		return receipt, err
 	}
 	return Receipt{

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,7 +97,8 @@ func (p *pass) words(region, label string) []string {
 func (p *pass) environ(dir, region, label string) ([]string, error) {
 	list := append(os.Environ(), "PWD="+dir,
 		"QUOTACTL_CONFIG="+filepath.Join(dir, filepath.Base(p.job.config)), "QUOTACTL_BUDGET="+p.job.Budget,
-		"QUOTACTL_JOB="+p.job.Name, "QUOTACTL_REGION="+region, "QUOTACTL_RUN="+label, "QUOTACTL_TICK="+p.tick.UTC().Format(TickFormat))
+		"QUOTACTL_JOB="+p.job.Name, "QUOTACTL_REGION="+region, "QUOTACTL_RUN="+label, "QUOTACTL_TICK="+p.tick.UTC().Format(TickFormat),
+		"QUOTACTL_FENCE="+strconv.FormatInt(p.claim.Fence, 10))
 	store := p.options.StoreURL
 	if file, ok := strings.CutPrefix(store, "sqlite:"); ok { // of our folder, which is not the command's
 		path, err := filepath.Abs(file)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +90,8 @@ func TestCommandIsTold(t *testing.T) {
 	want := map[string]string{}
 	for _, variable := range append(os.Environ(),
 		"PWD="+w.dir, "QUOTACTL_CONFIG="+filepath.Join(w.dir, "costs.toml"), "QUOTACTL_BUDGET=youtube/key1", "QUOTACTL_JOB=script",
-		"QUOTACTL_REGION=US", "QUOTACTL_RUN="+run, "QUOTACTL_TICK="+tick, "QUOTACTL_STORE=sqlite:"+filepath.Join(here, "elsewhere.db")) {
+		"QUOTACTL_REGION=US", "QUOTACTL_RUN="+run, "QUOTACTL_TICK="+tick,
+		"QUOTACTL_FENCE="+strconv.FormatInt(w.state().Fence, 10), "QUOTACTL_STORE=sqlite:"+filepath.Join(here, "elsewhere.db")) {
 		name, value, _ := strings.Cut(variable, "=")
 		want[name] = value
 	}

@@ -41,7 +41,7 @@ func (p *pass) run(run *Run) *ending {
 	var err error
 	f.metered, err = budgethttp.New(p.budget, budgethttp.Options{
 		Base: p.options.Transport, Operation: p.job.Fetch.Operation, Floor: p.job.Floor,
-		Labels: budget.Labels{Job: p.job.Name, Region: run.Region, Run: label}, Log: f.log, Observer: f.spent,
+		Labels: budget.Labels{Job: p.job.Name, Region: run.Region, Run: label}, Fence: p.claim.Fence, Log: f.log, Observer: f.spent,
 		Lease: min(p.job.Timeout, longestLease), // the run's end bounds a request anyway
 	})
 	if err != nil {

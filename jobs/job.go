@@ -53,7 +53,7 @@ type Job struct {
 	// and {tick} stand for the run's; no shell reads them. It runs in the
 	// configuration's folder and finds in its environment what the daemon has in
 	// its own, so the credential's secret too where secret_env names a variable
-	// of it, and QUOTACTL_CONFIG, _BUDGET, _JOB, _REGION, _RUN and _TICK.
+	// of it, and QUOTACTL_CONFIG, _BUDGET, _JOB, _REGION, _RUN, _TICK and _FENCE.
 	Command []string
 
 	config     string // the configuration's file

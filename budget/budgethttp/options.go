@@ -46,6 +46,9 @@ type Options struct {
 	Operation string
 	// Labels are kept with every charge.
 	Labels budget.Labels
+	// Fence is the number of the daemon's pass that the requests are made for, as in
+	// [budget.Call]; with it goes Labels.Job. 0: none.
+	Fence int64
 	// Floor, UseHeadroom and OnStoreError are as in [budget.Call].
 	Floor        int64
 	UseHeadroom  bool
@@ -121,7 +124,7 @@ func (o *Options) complete(b *budget.Budget) error {
 // call is the call of a request.
 func (o *Options) call(operation, id string) budget.Call {
 	return budget.Call{
-		Operation: operation, ID: id, Labels: o.Labels, Floor: o.Floor,
+		Operation: operation, ID: id, Labels: o.Labels, Fence: o.Fence, Floor: o.Floor,
 		UseHeadroom: o.UseHeadroom, OnStoreError: o.OnStoreError,
 	}
 }

@@ -157,6 +157,7 @@ func Reason(err error) string {
 	}{
 		{budget.ErrLocked, "locked"},
 		{budget.ErrExhausted, "exhausted"},
+		{budget.ErrFenced, "fenced"},
 		{budget.ErrNeverFits, "never_fits"},
 		{budget.ErrUnknownOperation, "unknown_operation"},
 		{budget.ErrUnknownBudget, "unknown_budget"},

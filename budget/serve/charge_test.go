@@ -53,6 +53,26 @@ func (w *world) spent(by budget.GroupBy) map[string]int64 {
 	return units
 }
 
+// The calls of a pass that is taken for dead are refused; those of others are not.
+func TestChargeFenced(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	if err := w.open("shop/main").Fence(t.Context(), "pull", 7); err != nil {
+		t.Fatal(err)
+	}
+	for body, status := range map[string]int{
+		`"job":"pull","fence":7`: 409, `"job":"pull","fence":7,"lease_seconds":60`: 409, `"job":"pull","fence":7,"dry_run":true`: 409, `"job":"pull","fence":7,"wait_seconds":1`: 409,
+		`"job":"pull","fence":8`: 200, `"job":"push","fence":7`: 200, `"job":"pull"`: 200, `"fence":0`: 200,
+	} {
+		got := w.post("/v1/charge", `{"budget":"shop/main","operation":"get",`+body+`}`)
+		if got.is(status); status == 409 {
+			got.is(409, "reason", "fenced", "type", serve.ProblemPage+"fenced", "allowed", false, "charged", false, "retry_after_seconds", nil)
+		}
+	}
+	if spent := w.spent(budget.ByOperation)["get"]; spent != 4 {
+		t.Errorf("%d units are spent, want 4", spent)
+	}
+}
+
 // What does not fit is refused with the wait until it does, in whole seconds
 // rounded up, and charges nothing.
 func TestChargeRefused(t *testing.T) {

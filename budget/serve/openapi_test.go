@@ -128,6 +128,7 @@ func askings() (list []asking) {
 	}
 	charge(`{"budget":"shop/main","operation":"get","id":" "}`, 400, "invalid", nil)
 	charge(`{"budget":"shop/main","operation":"get","id":"open"}`, 409, "conflict", nil)
+	charge(`{"budget":"shop/main","operation":"get","job":"j","fence":7}`, 409, "fenced", decides(budget.Decision{Result: budget.Fenced, Limit: -1}, nil))
 	charge(`{"budget":"shop/main","operation":"huge"}`, 422, "never_fits", nil)
 	charge(`{"budget":"shop/main","operation":"other"}`, 422, "unknown_operation", nil)
 	charge(chargeGet, 422, "too_many_units", decides(budget.Decision{Result: budget.Overflow, Limit: -1}, nil))
@@ -270,7 +271,7 @@ func (d description) holds(t *testing.T, what string, response map[string]any, g
 func TestDescribedMembers(t *testing.T) {
 	d := readDescription(t)
 	values := map[string]string{
-		"budget": `"shop/main"`, "operation": `"get"`, "units": "1", "id": `"x"`, "floor": "0", "use_headroom": "false", "job": `"j"`, "region": `"r"`, "run": `"r"`,
+		"budget": `"shop/main"`, "operation": `"get"`, "units": "1", "id": `"x"`, "floor": "0", "use_headroom": "false", "job": `"j"`, "region": `"r"`, "run": `"r"`, "fence": "1",
 		"on_store_error": `"closed"`, "wait_seconds": "1", "lease_seconds": "1", "dry_run": "false",
 	}
 	for path, name := range map[string]string{"/v1/charge": "ChargeRequest", "/v1/settle": "SettleRequest", "/v1/release": "ReleaseRequest"} {
@@ -291,6 +292,9 @@ func TestDescribedMembers(t *testing.T) {
 			for _, name := range required {
 				body[name.(string)] = json.RawMessage(values[name.(string)])
 			}
+			for _, name := range needed(schema, member) {
+				body[name] = json.RawMessage(values[name])
+			}
 			d.taken(t, path, properties[member], body, member)
 		}
 		for _, member := range required {
@@ -305,6 +309,16 @@ func TestDescribedMembers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// needed are the members that one goes with alone.
+func needed(schema map[string]any, member string) (list []string) {
+	all, _ := schema["dependentRequired"].(map[string]any)
+	others, _ := all[member].([]any)
+	for _, name := range others {
+		list = append(list, name.(string))
+	}
+	return list
 }
 
 func text(body map[string]json.RawMessage) string {

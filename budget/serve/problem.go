@@ -37,6 +37,7 @@ var kinds = map[string]kind{
 	"too_many_units":    {http.StatusUnprocessableEntity, "The ledger's sum would be too large"},
 	"unknown_budget":    {http.StatusNotFound, "There is no such budget"},
 	"conflict":          {http.StatusConflict, "The id stands for something else"},
+	"fenced":            {http.StatusConflict, "The pass was taken for dead"},
 	"expired":           {http.StatusGone, "The reservation is over"},
 	"invalid":           {http.StatusBadRequest, "The request is invalid"},
 	"clock":             {http.StatusServiceUnavailable, "The clocks disagree"},

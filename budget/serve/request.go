@@ -48,7 +48,7 @@ type request struct {
 // The members that each path takes; the first ones are required.
 var (
 	chargeMembers = members{2, []string{
-		"budget", "operation", "units", "id", "floor", "use_headroom", "job", "region", "run",
+		"budget", "operation", "units", "id", "floor", "use_headroom", "job", "region", "run", "fence",
 		"on_store_error", "wait_seconds", "lease_seconds", "dry_run",
 	}}
 	settleMembers  = members{3, []string{"budget", "id", "units"}}
@@ -129,6 +129,8 @@ func (q *request) set(name string, value []byte) string {
 		return textOf(value, &call.Labels.Region)
 	case "run":
 		return textOf(value, &call.Labels.Run)
+	case "fence":
+		return wholeOf(value, &call.Fence)
 	case "on_store_error":
 		return textOf(value, (*string)(&call.OnStoreError))
 	case "wait_seconds":
@@ -171,6 +173,11 @@ func (q *request) judge() {
 	q.judgeCall("job", budget.Call{Labels: budget.Labels{Job: call.Labels.Job}})
 	q.judgeCall("region", budget.Call{Labels: budget.Labels{Region: call.Labels.Region}})
 	q.judgeCall("run", budget.Call{Labels: budget.Labels{Run: call.Labels.Run}})
+	fenced := budget.Call{Fence: call.Fence}
+	if call.Labels.Job != "" { // what is wrong with it is noted
+		fenced.Labels.Job = "any"
+	}
+	q.judgeCall("fence", fenced)
 	q.judgeCall("on_store_error", budget.Call{OnStoreError: call.OnStoreError})
 	q.judgeCall("units", budget.Call{Units: call.Units})
 	q.judgeCall("floor", budget.Call{Floor: call.Floor})

@@ -14,7 +14,7 @@ import (
 // Every fault of a body is named, with the member that has it.
 func TestFaults(t *testing.T) {
 	w := newWorld(t, serve.Options{})
-	got := w.post("/v1/charge", `{"operation":"no such!","units":1e3,"id":"a b","floor":-1,"use_headroom":"yes","job":"","region":"a/b","run":" ",
+	got := w.post("/v1/charge", `{"operation":"no such!","units":1e3,"id":"a b","floor":-1,"use_headroom":"yes","job":"","region":"a/b","run":" ","fence":-1,
 		"on_store_error":"maybe","wait_seconds":61,"lease_seconds":0.5,"dry_run":null,"unit":4,"units":5,"a~/b":null}`)
 	got.is(400, "reason", "invalid")
 	var body struct {
@@ -32,7 +32,7 @@ func TestFaults(t *testing.T) {
 	}
 	for pointer, detail := range map[string]string{
 		"#/budget": "missing", "#/operation": "use letters", "#/id": "printable ASCII", "#/floor": "use 0 to", "#/use_headroom": "true or false", "#/job": "empty",
-		"#/region": "use letters", "#/run": "use letters", "#/on_store_error": `"open"`, "#/wait_seconds": "from 0.001 to 60", "#/lease_seconds": "from 1 to 86400",
+		"#/region": "use letters", "#/run": "use letters", "#/fence": "from 1 on", "#/on_store_error": `"open"`, "#/wait_seconds": "from 0.001 to 60", "#/lease_seconds": "from 1 to 86400",
 		"#/unit": `did you mean "units"`, "#/units": "twice", "#/a~0~1b": "no such member",
 	} {
 		if !strings.Contains(said[pointer], detail) {

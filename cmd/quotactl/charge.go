@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,9 @@ call cost, or release them. With --wait it is charged as soon as it fits, or
 refused at once when that is too late. With --dry-run it is only decided and not
 charged.
 
-Within a command job the labels are those of the run.`
+Within a command job the labels are those of the run, and the number of its pass
+goes with them: once another daemon has taken the pass for dead, nothing more is
+charged for it (exit code 1).`
 
 // chargeFlags are the flags of charge.
 type chargeFlags struct {
@@ -79,7 +82,9 @@ func newChargeCommand(a *app) *cobra.Command {
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			a.labelsOfRun(cmd.Flags().Changed, &f.call.Labels)
+			if err := a.labelsOfRun(cmd.Flags().Changed, &f.call); err != nil {
+				return err
+			}
 			f.call.Operation = args[1]
 			f.call.OnStoreError = budget.Policy(f.onStoreError)
 			ctx, stop := untilSignal(cmd.Context())
@@ -93,6 +98,7 @@ func newChargeCommand(a *app) *cobra.Command {
 	flags.Int64Var(&f.call.Floor, "floor", 0, "`UNITS` that must remain after the call")
 	flags.BoolVar(&f.call.UseHeadroom, "use-headroom", false, "let the call spend what is kept back")
 	flags.StringVar(&f.call.Labels.Job, "job", "", "`JOB` that spends, a label")
+	flags.Int64Var(&f.call.Fence, "fence", 0, "`NUMBER` of the daemon's pass that spends, of the job")
 	flags.StringVar(&f.call.Labels.Region, "region", "", "`REGION` that spends, a label")
 	flags.StringVar(&f.call.Labels.Run, "run", "", "`RUN` that spends, a label")
 	flags.DurationVar(&f.wait, "wait", 0, "wait up to `SPAN` until it fits")
@@ -168,8 +174,9 @@ func (f *chargeFlags) charge(ctx context.Context, b *budget.Budget) (budget.Rece
 }
 
 // labelsOfRun completes the labels by those of the run that the program is
-// called in.
-func (a *app) labelsOfRun(changed func(string) bool, labels *budget.Labels) {
+// called in, and with its own job the number of its pass.
+func (a *app) labelsOfRun(changed func(string) bool, call *budget.Call) error {
+	labels := &call.Labels
 	for _, l := range []struct {
 		flag, variable string
 		label          *string
@@ -178,6 +185,15 @@ func (a *app) labelsOfRun(changed func(string) bool, labels *budget.Labels) {
 			*l.label = value
 		}
 	}
+	number, ok := a.env("QUOTACTL_FENCE")
+	if job, _ := a.env("QUOTACTL_JOB"); !ok || changed("fence") || job != labels.Job {
+		return nil
+	}
+	var err error
+	if call.Fence, err = strconv.ParseInt(number, 10, 64); err != nil {
+		return usage("the environment's QUOTACTL_FENCE is no number: it is the daemon's, leave it as it is")
+	}
+	return nil
 }
 
 func (a *app) writeReceipt(r budget.Receipt, f chargeFlags) error {

@@ -1,0 +1,36 @@
+package budgethttp_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// Once a pass is taken for dead, none of its requests is sent, whatever a caller
+// wants of refusals: each carries its number. Those of other passes are.
+func TestFencedRequestsAreNotSent(t *testing.T) {
+	b := open(t, budget.Spec{Unknown: budget.Unknown{Allowed: true, Units: 1}})
+	if err := b.Fence(t.Context(), "pull", 7); err != nil {
+		t.Fatal(err)
+	}
+	server := newCounting(t)
+	for _, refused := range []budgethttp.Refused{budgethttp.Fail, budgethttp.Answer429, budgethttp.Wait} {
+		client := func(fence int64) *http.Client {
+			return &http.Client{Transport: meter(t, b, budgethttp.Options{Labels: budget.Labels{Job: "pull"}, Fence: fence, Refused: refused})}
+		}
+		before := server.count.Load()
+		_, err := client(7).Get(server.URL) //nolint:bodyclose // there is none
+		if !errors.Is(err, budget.ErrFenced) || server.count.Load() != before {
+			t.Errorf("%d: %v, %d requests; want it fenced off", refused, err, server.count.Load()-before)
+		}
+		read(t, client(8), server.URL)
+		read(t, client(0), server.URL)
+	}
+	want(t, b, 6, 6, 0)
+	if _, err := budgethttp.New(b, budgethttp.Options{Fence: 7}); !errors.Is(err, budget.ErrInvalid) {
+		t.Errorf("without a job: %v, want it refused", err)
+	}
+}
