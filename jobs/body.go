@@ -9,6 +9,28 @@ import (
 	"unicode"
 )
 
+// read takes a body apart.
+func (f *Fetch) read(body []byte) (*page, error) {
+	lines, err := f.lines(body)
+	if err != nil {
+		return nil, err
+	}
+	next, err := f.nextToken(body)
+	if err != nil {
+		return nil, err
+	}
+	return &page{lines, next}, nil
+}
+
+// isCut reports whether a body is the beginning of a JSON value: where nothing tells
+// its length, a connection that ends early leaves such a one.
+func isCut(body []byte) bool {
+	var value json.RawMessage
+	var syntax *json.SyntaxError
+	err := json.Unmarshal(body, &value)
+	return errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input"
+}
+
 // lines is what a body adds to the output: the body itself on a line of its
 // own, or each of its items.
 func (f *Fetch) lines(body []byte) ([]byte, error) {

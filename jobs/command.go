@@ -17,29 +17,67 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// spentWait bounds the look at what a command has spent.
+// spentWait bounds the look at what a command has spent, and at its claim.
 const spentWait = 2 * time.Second
 
-// runCommand runs a command for one region. Nil means that it ended with exit
-// code 0.
-func (p *pass) runCommand(run *Run) *ending {
+// runCommand runs a command for one region, again where it fails and the job says so.
+// Nil means that it ended with exit code 0.
+func (p *pass) runCommand(run *Run, log *runLog) *ending {
 	label := p.job.runLabel(p.tick, run.Region)
-	log := p.log.With("region", run.Region, "run", label)
 	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(p.hard, p.job.Timeout, errTimedOut)
+	defer cancel()
+	tries := p.tries(run, log.Logger)
+	end := p.attempt(ctx, run, label, log)
+	for end != nil {
+		if last := tries.again(ctx, end); last != nil {
+			end = last
+			break
+		}
+		end = p.attempt(ctx, run, label, log)
+	}
+	if end != nil && end.outcome == Failed && !p.stands() { // it may have failed by that
+		end = &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
+	}
+	run.Units, run.Calls = p.spentBy(label, time.Since(began), log.Logger)
+	log.end()
+	return end
+}
+
+// attempt runs the command once.
+func (p *pass) attempt(ctx context.Context, run *Run, label string, log *runLog) *ending {
+	if run.Attempts > 1 && !p.stands() {
+		return &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
+	}
 	c, err := p.start(run.Region, label, log)
 	if err != nil {
 		return failed(ReasonCommand, fmt.Errorf("start the command: %w; is it there, may it be run, and is there what its first line names?", err))
 	}
-	end := p.watch(c)
-	run.Units, run.Calls = p.spentBy(label, time.Since(began), log)
-	return end
+	soFar := *run
+	defer p.onBeat(func(context.Context) {
+		soFar.Log = log.tail.lines()
+		p.tell(soFar)
+	})()
+	return p.watch(ctx, c)
+}
+
+// stands reports whether the pass's claim stands, or may: the store does not say.
+func (p *pass) stands() bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.hard), spentWait)
+	defer cancel()
+	found, err := p.state.Job(ctx, p.job.Name)
+	if err != nil {
+		return true
+	}
+	s, err := readDocument[state](p.job.Name, found)
+	return err != nil || s.claimOf(p.claim.Holder) != nil
 }
 
 // command is a command under way, and all that it started and that stayed in
 // its process group.
 type command struct {
 	cmd    *exec.Cmd
-	log    *slog.Logger
+	log    *runLog
 	output sync.WaitGroup
 	pipes  []*os.File    // our ends
 	exited chan struct{} // closed when the command itself has ended
@@ -48,7 +86,7 @@ type command struct {
 }
 
 // start starts the command in a process group of its own.
-func (p *pass) start(region, label string, log *slog.Logger) (*command, error) {
+func (p *pass) start(region, label string, log *runLog) (*command, error) {
 	words := p.words(region, label)
 	c := &command{log: log, exited: make(chan struct{}), gone: make(chan struct{})}
 	c.cmd = exec.Command(words[0], words[1:]...) //nolint:gosec,noctx // the configuration's own command; it is ended by its group
@@ -61,11 +99,7 @@ func (p *pass) start(region, label string, log *slog.Logger) (*command, error) {
 		return nil, err
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var others []string
-	if p.options.Secrets != nil {
-		others = p.options.Secrets()
-	}
-	theirs, err := c.logOutput(hider(knownSecret(p.job.credential, p.options.Env), others...))
+	theirs, err := c.logOutput()
 	if err == nil {
 		err = c.cmd.Start()
 	}
@@ -118,7 +152,7 @@ func (p *pass) environ(dir, region, label string) ([]string, error) {
 
 // logOutput lets the command write into the log. The files are the command's
 // ends, to be closed once it has started, also after an error.
-func (c *command) logOutput(hide func(string) string) (theirs []io.Closer, err error) {
+func (c *command) logOutput() (theirs []io.Closer, err error) {
 	for _, stream := range []struct {
 		name string
 		to   *io.Writer
@@ -129,7 +163,11 @@ func (c *command) logOutput(hide func(string) string) (theirs []io.Closer, err e
 		}
 		c.pipes, theirs = append(c.pipes, read), append(theirs, write)
 		*stream.to = write
-		c.output.Go(func() { logLines(read, c.log.With("stream", stream.name), hide) })
+		c.output.Go(func() {
+			if err := readLines(read, func(kept string, length int) { c.log.output(stream.name, kept, length) }); err != nil {
+				c.log.Debug("output ended", "stream", stream.name, "error", err)
+			}
+		})
 	}
 	return theirs, nil
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -28,16 +29,14 @@ func (c *command) await() {
 }
 
 // watch waits for the command's end, or brings it about when the run's time is
-// over or the pass is to stop.
-func (p *pass) watch(c *command) *ending {
+// over, which ctx tells, or the pass is to stop.
+func (p *pass) watch(ctx context.Context, c *command) *ending {
 	defer c.closePipes()
-	timer := time.NewTimer(p.job.Timeout)
-	defer timer.Stop()
 	var end *ending
 	select {
 	case <-c.exited:
-	case <-timer.C:
-		end = &ending{outcome: TimedOut, reason: ReasonTimeout, err: errTimedOut}
+	case <-ctx.Done():
+		end = cut(ctx)
 	case <-p.soft.Done():
 		end = cut(p.soft)
 	}
@@ -122,9 +121,13 @@ func exitEnding(err error) *ending {
 	status, ok := exit.Sys().(syscall.WaitStatus)
 	switch {
 	case ok && status.Signaled():
-		return failed("signal "+status.Signal().String(), fmt.Errorf("the command was ended by signal %s", status.Signal()))
+		end := failed("signal "+status.Signal().String(), fmt.Errorf("the command was ended by signal %s", status.Signal()))
+		end.retry = true
+		return end
 	case exit.ExitCode() == exitExhausted:
 		return &ending{outcome: Exhausted, reason: fmt.Sprintf("exit %d", exitExhausted)}
 	}
-	return failed(fmt.Sprintf("exit %d", exit.ExitCode()), fmt.Errorf("the command ended with exit code %d", exit.ExitCode()))
+	end := failed(fmt.Sprintf("exit %d", exit.ExitCode()), fmt.Errorf("the command ended with exit code %d", exit.ExitCode()))
+	end.retry = true
+	return end
 }

@@ -76,13 +76,15 @@ func callIn(name string) (net.Conn, error) {
 	return conn, err
 }
 
-// call calls in and ends when it is let go.
+// call calls in and ends when it is let go, with an argument more by a failure.
 func call(args []string) error {
 	conn, err := callIn(args[0])
 	if err != nil {
 		return err
 	}
-	_, err = conn.Read(make([]byte, 1))
+	if _, err = conn.Read(make([]byte, 1)); err == nil && len(args) > 1 {
+		err = errors.New(args[1])
+	}
 	return err
 }
 

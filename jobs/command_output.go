@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,9 +22,9 @@ const (
 	keptLine = maxLine + edge
 )
 
-// logLines logs what is read line by line, until its end. A longer line is cut
-// and marked with its length. hide takes the secret out.
-func logLines(from io.Reader, log *slog.Logger, hide func(string) string) {
+// readLines hands on what is read line by line, until its end: the first part of
+// each, and its length. A pipe that is closed is an end.
+func readLines(from io.Reader, line func(kept string, length int)) error {
 	read := bufio.NewReader(from)
 	var kept []byte
 	for {
@@ -41,13 +40,13 @@ func logLines(from io.Reader, log *slog.Logger, hide func(string) string) {
 			part, more, err = read.ReadLine()
 		}
 		if length > 0 || err == nil {
-			log.Info("output", "line", lineText(string(kept), length, hide))
+			line(string(kept), length)
 		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, fs.ErrClosed) {
-				log.Debug("output ended", "error", err)
-			}
-			return
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, fs.ErrClosed):
+			return nil
+		case err != nil:
+			return err
 		}
 	}
 }
@@ -67,8 +66,11 @@ func lineText(kept string, length int, hide func(string) string) string {
 	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return fmt.Sprintf("%s…(cut, %d bytes)", text[:end], length)
+	return text[:end] + cutMark(length)
 }
+
+// cutMark is what stands at the end of a line that was cut.
+func cutMark(length int) string { return fmt.Sprintf("…(cut, %d bytes)", length) }
 
 // plainText is a text that no terminal takes for more: one line of valid UTF-8,
 // in its order, without control characters.

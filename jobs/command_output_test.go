@@ -1,12 +1,7 @@
 package jobs
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,18 +40,13 @@ func TestCommandOutputWithoutLines(t *testing.T) {
 // shown are the lines that stand in the log for an output.
 func shown(t *testing.T, output, secret string, others ...string) []string {
 	t.Helper()
-	var log bytes.Buffer
-	logLines(strings.NewReader(output), slog.New(slog.NewJSONHandler(&log, nil)), hider(secret, others...))
 	var lines []string
-	for decoder := json.NewDecoder(&log); ; {
-		var record struct{ Line string }
-		if err := decoder.Decode(&record); errors.Is(err, io.EOF) {
-			return lines
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, record.Line)
+	hide := hider(secret, others...)
+	err := readLines(strings.NewReader(output), func(kept string, length int) { lines = append(lines, lineText(kept, length, hide)) })
+	if err != nil {
+		t.Fatal(err)
 	}
+	return lines
 }
 
 func TestLogLines(t *testing.T) {

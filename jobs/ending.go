@@ -13,7 +13,8 @@ type ending struct {
 	outcome Outcome
 	reason  string
 	err     error // nil where the reason says all
-	again   bool  // it may go well when it is tried again, after a wait
+	again   bool  // the upstream throttles: it goes well when it is tried again, after wait
+	retry   bool  // a failure that may pass by itself, after wait at least
 	wait    time.Duration
 }
 

@@ -17,11 +17,11 @@ import (
 type fetching struct {
 	*pass
 	run     *Run
-	label   string
-	log     *slog.Logger
+	log     *runLog
 	output  *output
 	metered *budgethttp.Transport
 	spent   *spending
+	retries *retries
 }
 
 // longestLease is the longest that a request may take.
@@ -29,10 +29,10 @@ const longestLease = budget.MaxLease - time.Minute
 
 // run fetches one region, page by page, and fills in what it charged and
 // fetched. Nil means that it is complete.
-func (p *pass) run(run *Run) *ending {
+func (p *pass) run(run *Run, log *runLog) *ending {
 	label := p.job.runLabel(p.tick, run.Region)
-	f := &fetching{pass: p, run: run, label: label, log: p.log.With("region", run.Region, "run", label)}
-	f.spent = &spending{log: f.log}
+	f := &fetching{pass: p, run: run, log: log}
+	f.spent, f.retries = &spending{log: log.Logger}, p.tries(run, log.Logger)
 	ctx, cancel := context.WithTimeoutCause(p.hard, p.job.Timeout, errTimedOut)
 	defer cancel()
 	if _, err := p.secret(p.job); err != nil { // before anything is charged
@@ -41,7 +41,7 @@ func (p *pass) run(run *Run) *ending {
 	var err error
 	f.metered, err = budgethttp.New(p.budget, budgethttp.Options{
 		Base: p.options.Transport, Operation: p.job.Fetch.Operation, Floor: p.job.Floor,
-		Labels: budget.Labels{Job: p.job.Name, Region: run.Region, Run: label}, Fence: p.claim.Fence, Log: f.log, Observer: f.spent,
+		Labels: budget.Labels{Job: p.job.Name, Region: run.Region, Run: label}, Fence: p.claim.Fence, Log: log.Logger, Observer: f.spent,
 		Lease: min(p.job.Timeout, longestLease), // the run's end bounds a request anyway
 	})
 	if err != nil {
@@ -71,22 +71,16 @@ func (f *fetching) pages(ctx context.Context) *ending {
 	token := ""
 	seen := map[[sha256.Size]byte]bool{} // the tokens so far; a body may name a long one
 	for {
-		body, end := f.page(ctx, token)
+		got, end := f.page(ctx, token)
 		if end != nil {
 			return end
 		}
-		lines, err := f.job.Fetch.lines(body)
-		if err != nil {
-			return failed(ReasonBody, fmt.Errorf("page %d: %w", f.run.Pages+1, err))
-		}
-		next, err := f.job.Fetch.nextToken(body)
-		if err != nil {
-			return failed(ReasonBody, fmt.Errorf("page %d: %w", f.run.Pages+1, err))
-		}
-		if err := f.output.write(lines); err != nil {
+		next := got.next
+		if err := f.output.write(got.lines); err != nil {
 			return failed(ReasonOutput, err)
 		}
 		f.run.Pages++
+		f.tellSoFar()
 		if next == "" || f.run.Pages == f.job.Fetch.MaxPages {
 			return nil
 		}
@@ -99,27 +93,46 @@ func (f *fetching) pages(ctx context.Context) *ending {
 	}
 }
 
+// tellSoFar makes known how far the run has come.
+func (f *fetching) tellSoFar() {
+	f.run.Units, f.run.Calls = f.spent.read()
+	soFar := *f.run
+	soFar.Log = f.log.tail.lines()
+	f.tell(soFar)
+}
+
 // maxThrottled is how often a page is asked for again that the upstream throttles;
 // each time is charged.
 const maxThrottled = 3
 
+// page is one page, fetched.
+type page struct {
+	lines []byte // it adds to the output
+	next  string // token; empty: it is the last
+}
+
 // page fetches one page. A refusal that lasts no longer than the job's MaxWait is
 // waited out, within the run's timeout, whether our own limits say it or the
-// upstream does.
-func (f *fetching) page(ctx context.Context, token string) ([]byte, *ending) {
+// upstream does. A failure that may pass is tried again, as often as the job says.
+func (f *fetching) page(ctx context.Context, token string) (*page, *ending) {
 	var open time.Time // until when requests under way are waited for
 	for throttled := 0; ; {
 		if f.soft.Err() != nil {
 			return nil, cut(f.soft)
 		}
-		body, end := f.get(ctx, token)
+		got, end := f.get(ctx, token)
 		var refused *budget.RefusedError
 		switch {
 		case end == nil:
-			return body, nil
+			return got, nil
+		case end.retry:
+			if end := f.retries.again(ctx, end); end != nil {
+				return nil, end
+			}
+			continue
 		case end.again && throttled < maxThrottled:
 			throttled++
-			if end := f.wait(ctx, end.wait); end != nil { // in observe mode no lock would refuse the next
+			if end := f.pause(ctx, end.wait); end != nil { // in observe mode no lock would refuse the next
 				return nil, end
 			}
 			continue
@@ -132,12 +145,12 @@ func (f *fetching) page(ctx context.Context, token string) ([]byte, *ending) {
 		wait, waits := f.waitFor(refused, open)
 		waits = waits && end.outcome == Exhausted
 		if end.outcome == Exhausted {
-			f.logRefusal(f.log, refused, waits)
+			f.logRefusal(f.log.Logger, refused, waits)
 		}
 		if !waits {
 			return nil, end
 		}
-		if end := f.wait(ctx, wait); end != nil {
+		if end := f.pause(ctx, wait); end != nil {
 			return nil, end
 		}
 	}
@@ -156,15 +169,6 @@ func (p *pass) waitFor(refused *budget.RefusedError, latest time.Time) (time.Dur
 	}
 	soonest := max(p.budget.Soonest(refused), leastLook)
 	return soonest, soonest < refused.RetryAfter && !time.Now().Add(soonest).After(latest)
-}
-
-// wait lets the wait for units, or for the upstream, pass; it ends early with the
-// run, or with a drain, since it stands at a page's boundary.
-func (f *fetching) wait(ctx context.Context, d time.Duration) *ending {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(f.soft, func() { cancel(context.Cause(f.soft)) })()
-	return sleep(ctx, d)
 }
 
 // spending sums what the requests of a run were charged, and cost.

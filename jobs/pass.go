@@ -27,6 +27,10 @@ type pass struct {
 
 	mu   sync.Mutex // guards runs
 	runs []Run      // what is known of them by now, in the order of the pass
+
+	beat     sync.Mutex // guards all below
+	beats    map[int]func(context.Context)
+	lastBeat int
 }
 
 const (
@@ -116,6 +120,7 @@ func (p *pass) obey(drain <-chan struct{}, cutSoft, cutHard context.CancelCauseF
 // pass has come. A claim that was taken for dead is not made anew: the pass ends.
 func (p *pass) keepClaim(record Record, cutSoft context.CancelCauseFunc) {
 	for sleep(p.hard, p.options.Heartbeat) == nil {
+		p.beatAll()
 		ctx, cancel := context.WithTimeout(p.hard, p.options.Heartbeat)
 		mine, err := p.renew(ctx, p.progress(record))
 		cancel()

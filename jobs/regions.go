@@ -71,11 +71,15 @@ func (p *pass) runAll(order []string) []Run {
 }
 
 // runOne does what the job does for one region.
-func (p *pass) runOne(run *Run) *ending {
+func (p *pass) runOne(run *Run) (end *ending) {
+	log := p.newRunLog(run)
 	if p.job.Fetch == nil {
-		return p.runCommand(run)
+		end = p.runCommand(run, log)
+	} else {
+		end = p.run(run, log)
 	}
-	return p.run(run)
+	run.Log = log.tail.lines()
+	return end
 }
 
 // spent tells the regions still to be started that one before them was

@@ -32,9 +32,9 @@ func oneRequestTransport() http.RoundTripper {
 	}
 }
 
-// get asks for one page and returns its body. Redirects are not followed: they
-// would be a second request, and take the secret to another address.
-func (f *fetching) get(ctx context.Context, token string) ([]byte, *ending) {
+// get asks for one page. Redirects are not followed: they would be a second request,
+// and take the secret to another address.
+func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
 	secret, err := f.secret(f.job)
 	if err != nil {
 		return nil, failed(ReasonSecret, err)
@@ -43,34 +43,42 @@ func (f *fetching) get(ctx context.Context, token string) ([]byte, *ending) {
 	if err != nil {
 		return nil, failed(ReasonNetwork, errors.New(f.hide(err.Error(), secret)))
 	}
-	page := f.run.Pages + 1
+	number := f.run.Pages + 1
 	response, err := f.metered.RoundTrip(request)
 	if refused := new(budget.RefusedError); errors.As(err, &refused) {
 		return nil, refusal(ctx, err)
 	}
 	if err != nil {
-		return nil, f.networkEnding(ctx, page, err, secret)
+		return nil, f.networkEnding(ctx, number, err, secret)
 	}
 	defer func() { _ = response.Body.Close() }() // what was read is what counts
 	body, err := io.ReadAll(io.LimitReader(response.Body, f.maxBody+1))
 	told := ""
 	if response.StatusCode != http.StatusOK {
-		told = fmt.Sprintf("page %d: the upstream answered %d %s%s", page, response.StatusCode, http.StatusText(response.StatusCode), f.excerpt(body, err == nil, secret))
+		told = fmt.Sprintf("page %d: the upstream answered %d %s%s", number, response.StatusCode, http.StatusText(response.StatusCode), f.excerpt(body, err == nil, secret))
 	}
 	if verdict, ok := budgethttp.Told(response); ok && err == nil {
-		if end := f.upstreamRefuses(page, verdict, told); end != nil {
+		if end := f.upstreamRefuses(number, verdict, told); end != nil {
 			return nil, end
 		}
 	}
 	switch {
 	case response.StatusCode != http.StatusOK:
-		return nil, failed(fmt.Sprintf("status %d", response.StatusCode), errors.New(told))
+		end := failed(fmt.Sprintf("status %d", response.StatusCode), errors.New(told))
+		end.retry, end.wait = passes(response.StatusCode), retryAfter(response.Header)
+		return nil, end
 	case err != nil:
-		return nil, f.networkEnding(ctx, page, err, secret)
+		return nil, f.networkEnding(ctx, number, err, secret)
 	case int64(len(body)) > f.maxBody:
-		return nil, failed(ReasonBody, fmt.Errorf("page %d: the body has more than %d bytes: ask for smaller pages", page, f.maxBody))
+		return nil, failed(ReasonBody, fmt.Errorf("page %d: the body has more than %d bytes: ask for smaller pages", number, f.maxBody))
 	}
-	return body, nil
+	got, err := f.job.Fetch.read(body)
+	if err != nil {
+		end := failed(ReasonBody, fmt.Errorf("page %d: %w", number, err))
+		end.retry = isCut(body)
+		return nil, end
+	}
+	return got, nil
 }
 
 // upstreamRefuses is the ending of a page that the upstream refused for its quota's
@@ -98,8 +106,9 @@ func (f *fetching) networkEnding(ctx context.Context, page int, err error, secre
 	if errors.As(err, &shown) {
 		err = shown.Err
 	}
-	text := fmt.Sprintf("page %d: no answer from %s: %v", page, f.host(), err)
-	return failed(ReasonNetwork, errors.New(f.hide(text, secret)))
+	end := failed(ReasonNetwork, errors.New(f.hide(fmt.Sprintf("page %d: no answer from %s: %v", page, f.host(), err), secret)))
+	end.retry = true
+	return end
 }
 
 // request makes the GET for a page, with its token and the secret.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -38,6 +39,9 @@ type Options struct {
 	Transport http.RoundTripper
 	// Heartbeat is how often a pass renews its claim; 0 is DefaultHeartbeat.
 	Heartbeat time.Duration
+	// Jitter is a random number from 0 to 1, 1 excluded, for the waits before what
+	// failed is tried again; nil is math/rand/v2's.
+	Jitter func() float64
 	// Poll is how often the daemon looks whether somebody has asked something of a
 	// job; 0 is DefaultPoll.
 	Poll time.Duration
@@ -65,7 +69,9 @@ type Runner struct {
 	state   *touch
 	log     *slog.Logger
 	maxBody int64
-	report  sync.Mutex // lets one run at a time be reported
+	// maxLogged is how many bytes that a command prints are logged of a run.
+	maxLogged int64
+	report    sync.Mutex // lets one run at a time be reported
 }
 
 // New makes a Runner. The error names a job whose budget the options lack, or
@@ -79,6 +85,9 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	if options.Poll == 0 {
 		options.Poll = DefaultPoll
+	}
+	if options.Jitter == nil {
+		options.Jitter = rand.Float64
 	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -97,7 +106,8 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	return &Runner{
 		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1),
-		options: options, state: &touch{State: options.State, gap: 2 * options.Heartbeat}, log: options.Log, maxBody: maxBody,
+		options: options, state: &touch{State: options.State, gap: 2 * options.Heartbeat}, log: options.Log,
+		maxBody: maxBody, maxLogged: maxLogged,
 	}, nil
 }
 

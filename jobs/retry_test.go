@@ -1,0 +1,237 @@
+package jobs
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// flaky is an upstream of one page that answers in turn, then well.
+type flaky struct {
+	answers []http.Handler
+	asked   []time.Duration // since it began
+	began   time.Time
+}
+
+func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at := len(f.asked)
+	f.asked = append(f.asked, time.Since(f.began))
+	if at < len(f.answers) {
+		f.answers[at].ServeHTTP(w, r)
+		return
+	}
+	_, _ = io.WriteString(w, "{}")
+}
+
+// fails makes an upstream that answers so many times as told.
+func fails(times int, answer http.Handler) *flaky {
+	return &flaky{answers: slices.Repeat([]http.Handler{answer}, times)}
+}
+
+// retried is a world in which the waits are three quarters of the whole.
+func retried(t *testing.T, upstream *flaky, s setup) *world {
+	t.Helper()
+	if !strings.Contains(s.job, "regions") {
+		s.job += "\n" + oneRegion
+	}
+	s.upstream = upstream
+	w := newWorld(t, s)
+	w.options.Jitter = func() float64 { return 0.5 }
+	upstream.began = time.Now()
+	return w
+}
+
+var resets = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+
+// What may pass by itself is tried again after waits that double, each charged.
+func TestAFailedPageIsTriedAgain(t *testing.T) {
+	for name, answer := range map[string]http.Handler{
+		"500": answering(500, "", ""), "502": answering(502, "", "<html>"), "503": answering(503, "Retry-After: 1", ""), "504": answering(504, "", ""),
+		"408": answering(408, "", ""), "425": answering(425, "", ""), "no answer": resets,
+		"a body that ends early": answering(200, "", `{"items":[1,`), "none": answering(200, "", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				upstream := fails(2, answer)
+				w := retried(t, upstream, setup{job: "retries = 3\nretry_wait = \"4s\""})
+				p := w.once()
+				if run := p.Runs[0]; run.Outcome != Succeeded || run.Pages != 1 || run.Units != 3 || run.Calls != 3 || run.Attempts != 3 || w.used() != 3 {
+					t.Errorf("run %+v, want three requests for a page", run)
+				}
+				equal(t, "asked at", upstream.asked, []time.Duration{0, 3 * time.Second, 9 * time.Second})
+				w.logged("level=WARN", "failed; trying again", "region=US", "attempt=2", "wait=3s")
+				w.logged("failed; trying again", "attempt=3", "wait=6s")
+				w.secretless(p)
+			})
+		})
+	}
+}
+
+// cutBodies ends the bodies that are marked in an error.
+type cutBodies struct{ http.Handler }
+
+func (b cutBodies) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := direct{b.Handler}.RoundTrip(r)
+	if err == nil && resp.Header.Get("X-Cut") != "" {
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"nextPageToken"`), endsEarly{}))
+	}
+	return resp, err
+}
+
+type endsEarly struct{}
+
+func (endsEarly) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestABodyThatWasCutIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := fails(1, answering(200, "X-Cut: 1", ""))
+		w := retried(t, upstream, setup{job: "retries = 1"})
+		w.options.Transport = cutBodies{upstream}
+		if run := w.once().Runs[0]; run.Outcome != Succeeded || run.Units != 2 || run.Attempts != 2 {
+			t.Errorf("run %+v", run)
+		}
+		equal(t, "asked at", upstream.asked, []time.Duration{0, 3750 * time.Millisecond}) // of the 5 s that are usual
+	})
+}
+
+// What no wait mends is not asked for again.
+func TestWhatDoesNotPassIsNotTriedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		upstream *flaky
+		limit    int64
+		job      string
+		change   func(*world)
+		reason   string
+		asked    int
+	}{
+		"400":              {upstream: fails(1, answering(400, "", "")), reason: "status 400", asked: 1},
+		"401":              {upstream: fails(1, answering(401, "", "")), reason: "status 401", asked: 1},
+		"404":              {upstream: fails(1, answering(404, "", "")), reason: "status 404", asked: 1},
+		"410":              {upstream: fails(1, answering(410, "", "")), reason: "status 410", asked: 1},
+		"429":              {upstream: fails(1, answering(429, "Retry-After: 1", "")), reason: "status 429", asked: 1},
+		"302":              {upstream: fails(1, answering(302, "Location: /", "")), reason: "status 302", asked: 1},
+		"no JSON":          {upstream: fails(1, answering(200, "", "<html>")), reason: ReasonBody, asked: 1},
+		"more than a body": {upstream: fails(1, answering(200, "", "{} {}")), reason: ReasonBody, asked: 1},
+		"503 for long":     {upstream: fails(1, answering(503, "Retry-After: 31", "")), reason: "status 503", asked: 1},
+		"503 until later":  {upstream: fails(1, answering(503, "Retry-After: Sat, 01 Jan 2000 00:01:00 GMT", "")), reason: "status 503", asked: 1},
+		"exhausted":        {upstream: fails(9, answering(500, "", "")), limit: 2, reason: ReasonLimit, asked: 2},
+		"no secret": {upstream: fails(0, nil), change: func(w *world) {
+			w.options.Env = func(string) (string, bool) { return "", false }
+		}, reason: ReasonSecret},
+		"longer than the timeout": {upstream: fails(1, answering(500, "", "")), job: "timeout = \"3s\"\n", reason: "status 500", asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := retried(t, test.upstream, setup{job: test.job + "retries = 10\nretry_wait = \"4s\"", limit: test.limit})
+				if test.change != nil {
+					test.change(w)
+				}
+				p := w.once()
+				if run := p.Runs[0]; run.Reason != test.reason || len(test.upstream.asked) != test.asked || run.Calls != test.asked {
+					t.Errorf("run %+v, asked at %v", run, test.upstream.asked)
+				}
+			})
+		})
+	}
+}
+
+// The tries are those of the run, not of each page.
+func TestRetriesAreOfTheWholeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := func(n int) http.Handler { return answering(200, "", fmt.Sprintf(`{"nextPageToken":"%d"}`, n)) }
+		bad := answering(503, "", "")
+		upstream := &flaky{answers: []http.Handler{bad, good(1), bad, good(2), good(3), bad}}
+		w := retried(t, upstream, setup{job: "retries = 2\nretry_wait = \"4s\""})
+		p := w.once()
+		run := p.Runs[0]
+		if run.Outcome != Failed || run.Reason != "status 503" || run.Pages != 3 || run.Units != 6 || run.Attempts != 3 {
+			t.Errorf("run %+v", run)
+		}
+		equal(t, "asked at", upstream.asked, []time.Duration{0, 3 * time.Second, 3 * time.Second, 9 * time.Second, 9 * time.Second, 9 * time.Second})
+	})
+}
+
+// The waits grow no longer than five minutes; what the upstream asks for is waited
+// for, where it is no longer than max_wait.
+func TestWaitsBeforeATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := fails(3, answering(500, "", ""))
+		w := retried(t, upstream, setup{job: "retries = 3\nretry_wait = \"2m\"\ntimeout = \"1h\""})
+		w.options.Jitter = func() float64 { return 0 }
+		if p := w.once(); p.Outcome != Succeeded {
+			t.Fatalf("%+v", p.Runs)
+		}
+		equal(t, "asked at", upstream.asked, []time.Duration{0, time.Minute, 3 * time.Minute, 5*time.Minute + 30*time.Second})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &flaky{answers: []http.Handler{answering(503, "Retry-After: 20", ""), answering(503, "Retry-After: Sat, 01 Jan 2000 00:00:50 GMT", "")}}
+		w := retried(t, upstream, setup{job: "retries = 2\nretry_wait = \"4s\""})
+		if p := w.once(); p.Outcome != Succeeded {
+			t.Fatalf("%+v", p.Runs)
+		}
+		equal(t, "asked at", upstream.asked, []time.Duration{0, 20 * time.Second, 50 * time.Second})
+	})
+}
+
+// A drain ends the wait before a try, and the record tells what had failed.
+func TestADrainEndsAWaitForATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := fails(9, answering(503, "", ""))
+		w := retried(t, upstream, setup{job: "retries = 9\nretry_wait = \"1m\""})
+		drain := make(chan struct{})
+		time.AfterFunc(7*time.Second, func() { close(drain) })
+		p := w.runner().Once(t.Context(), drain)[0]
+		if run := p.Runs[0]; run.Outcome != Skipped || run.Reason != ReasonDrained || !strings.Contains(run.Error, "answered 503") {
+			t.Errorf("run %+v", run)
+		}
+		if took := time.Since(upstream.began); took != 7*time.Second || len(upstream.asked) != 1 {
+			t.Errorf("%s and %d requests, want 7s and one", took, len(upstream.asked))
+		}
+	})
+}
+
+// A pass whose claim is gone tries nothing again.
+func TestALostPassTriesNothingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := fails(9, answering(503, "", ""))
+		w := retried(t, upstream, setup{job: "retries = 9\nretry_wait = \"3m\"\ntimeout = \"1h\""})
+		r := w.runner()
+		time.AfterFunc(20*time.Second, func() {
+			err := r.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+				s.Active = nil
+				return edit{}, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		p := r.Once(t.Context(), nil)[0]
+		if run := p.Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced || len(upstream.asked) != 1 {
+			t.Errorf("run %+v, asked at %v", run, upstream.asked)
+		}
+		if took := time.Since(upstream.began); took != 30*time.Second {
+			t.Errorf("took %s, want the second heartbeat", took)
+		}
+	})
+}
+
+// Nor does one that is fenced off by then.
+func TestAFencedPassTriesNothingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := fails(9, answering(503, "", ""))
+		w := retried(t, upstream, setup{job: "retries = 9\nretry_wait = \"4s\""})
+		time.AfterFunc(time.Second, func() {
+			if err := w.options.Budgets["youtube/key1"].Fence(t.Context(), "trending", w.state().Active[0].Fence); err != nil {
+				t.Error(err)
+			}
+		})
+		if run := w.once().Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced || len(upstream.asked) != 1 {
+			t.Errorf("run %+v, asked at %v", run, upstream.asked)
+		}
+	})
+}

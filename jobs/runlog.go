@@ -1,0 +1,185 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"unicode/utf8"
+)
+
+// What is kept of what a run logged: its last lines, with its record. Of a pass of
+// many regions less is kept of each, so that its record stays small.
+const (
+	tailLines     = 20
+	tailBytes     = 4 << 10 // of a run
+	leastTail     = 256
+	tailsTogether = 64 << 10 // of a pass
+	maxTailLine   = 1 << 10
+)
+
+// What a run's command prints is logged up to maxLogged bytes; a short line counts
+// as leastLogged.
+const (
+	maxLogged   = 4 << 20
+	leastLogged = 64
+)
+
+// runLog is where a run logs to: the log, and its own last lines.
+type runLog struct {
+	*slog.Logger              // both
+	plain        *slog.Logger // the log alone
+	tail         *tail
+
+	most   int64      // bytes that are logged of what a command prints
+	mu     sync.Mutex // guards all below
+	logged int64      // bytes that a command printed, as they count
+	beyond int64      // bytes that were not logged for that
+}
+
+// newRunLog makes the log of a run. Secrets are taken out of its last lines.
+func (p *pass) newRunLog(run *Run) *runLog {
+	plain := p.log.With("region", run.Region, "run", p.job.runLabel(p.tick, run.Region))
+	most := tailBytes
+	if n := len(p.runs); n > 0 {
+		most = min(tailBytes, max(leastTail, tailsTogether/n))
+	}
+	t := &tail{most: most, hide: sync.OnceValue(p.hider)}
+	text := slog.NewTextHandler(t, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: inUTC})
+	return &runLog{Logger: slog.New(both{plain.Handler(), text}), plain: plain, tail: t, most: p.maxLogged}
+}
+
+// inUTC has times told in UTC.
+func inUTC(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindTime {
+		a.Value = slog.TimeValue(a.Value.Time().UTC())
+	}
+	return a
+}
+
+// hider takes out of a run's lines the secrets that it may come by. A sandbox's is
+// none.
+func (p *pass) hider() func(string) string {
+	if p.options.Sandbox != nil {
+		return func(text string) string { return text }
+	}
+	var others []string
+	if p.options.Secrets != nil {
+		others = p.options.Secrets()
+	}
+	return hider(knownSecret(p.job.credential, p.options.Env), others...)
+}
+
+// output logs a line that a command printed, of which the first part was kept.
+func (l *runLog) output(stream, kept string, length int) {
+	l.mu.Lock()
+	logs := l.logged < l.most
+	if logs {
+		l.logged += int64(max(min(length, maxLine), leastLogged))
+	} else {
+		l.beyond += int64(length)
+	}
+	l.mu.Unlock()
+	text := sync.OnceValue(func() string { return lineText(kept, length, l.tail.hide()) })
+	if logs {
+		l.plain.Info("output", "stream", stream, "line", text())
+	}
+	l.tail.add(length, func() string { return stream + ": " + text() }) // of what is not logged only the last lines are looked at
+}
+
+// end tells how much was not logged.
+func (l *runLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.beyond > 0 {
+		l.plain.Warn("the command printed more than is logged of a run", "logged", l.most, "not_logged", l.beyond)
+	}
+}
+
+// tail is the last lines of a run.
+type tail struct {
+	most int
+	hide func() func(string) string
+
+	mu   sync.Mutex      // guards kept
+	kept []func() string // the oldest first
+}
+
+// Write takes a line of the log, as a handler writes it.
+func (t *tail) Write(line []byte) (int, error) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	text := string(line)
+	t.add(len(text), func() string { return t.hide()(text) })
+	return len(line), nil
+}
+
+// add takes a line without secrets, which was so many bytes long.
+func (t *tail) add(length int, line func() string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, sync.OnceValue(func() string { return cutLine(line(), min(maxTailLine, t.most), length) }))
+	t.kept = t.kept[max(0, len(t.kept)-tailLines):]
+}
+
+// lines are the last ones that fit.
+func (t *tail) lines() []string {
+	t.mu.Lock()
+	kept := slices.Clone(t.kept)
+	t.mu.Unlock()
+	var list []string
+	size := 0
+	for _, line := range slices.Backward(kept) {
+		text := line()
+		if size += len(text); size > t.most {
+			break
+		}
+		list = append(list, text)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// cutLine is a line of at most so many bytes, marked with its whole length where it
+// was cut.
+func cutLine(text string, most, length int) string {
+	if len(text) <= most {
+		return text
+	}
+	mark := cutMark(length)
+	end := max(0, most-len(mark))
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + mark
+}
+
+// both is a handler that hands records to two.
+type both struct{ log, tail slog.Handler }
+
+// Enabled implements slog.Handler.
+func (b both) Enabled(ctx context.Context, level slog.Level) bool {
+	return b.log.Enabled(ctx, level) || b.tail.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler. What keeps the log from a record is told; the tail
+// takes all.
+func (b both) Handle(ctx context.Context, record slog.Record) error {
+	if b.tail.Enabled(ctx, record.Level) {
+		_ = b.tail.Handle(ctx, record.Clone()) // it is memory
+	}
+	if b.log.Enabled(ctx, record.Level) {
+		return b.log.Handle(ctx, record)
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (b both) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return both{b.log.WithAttrs(attrs), b.tail.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (b both) WithGroup(name string) slog.Handler {
+	return both{b.log.WithGroup(name), b.tail.WithGroup(name)}
+}
