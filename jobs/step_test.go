@@ -425,6 +425,56 @@ func TestClocksSetBack(t *testing.T) {
 	b.wantRecords()
 }
 
+// When a clock that was set back is right again, what it came by twice is recorded
+// once, however far back it was, and nothing is caught up that was run.
+func TestClocksSetBackAndRight(t *testing.T) {
+	for name, back := range map[string]string{"a little": "12:55:00", "an hour": "11:30:00", "by far": "2026-06-08 11:30:00"} {
+		for _, catchUp := range []CatchUp{CatchUpNone, CatchUpLast, CatchUpAll} {
+			t.Run(name+" "+string(catchUp), func(t *testing.T) {
+				b := newBook(t, catching(catchUp, 0, 0))
+				b.to("13:00:00")
+				b.look("13:00 schedule")
+				b.end()
+				right := b.at.Add(10 * time.Minute)
+				if at, err := time.Parse(time.DateTime, back); err == nil {
+					b.at = at
+				} else {
+					b.to(back)
+				}
+				b.look("")
+				b.at = b.at.Add(time.Minute)
+				b.look("")
+				b.at = right
+				b.look("")
+				b.to("14:00:00")
+				b.look("14:00 schedule")
+				b.wantRecords()
+			})
+		}
+	}
+}
+
+// A clock that was ahead and is set right comes by ticks that were missed by it: the
+// job goes on, and they are recorded as missed once.
+func TestMissedTicksThatComeAgain(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("17:05:00")
+	b.look("")
+	b.wantRecords("13:00 missed down, 5 until 17:00")
+	for _, clock := range []string{"13", "14"} {
+		b.to(clock + ":00:00")
+		b.look(clock + ":00 schedule")
+		b.to(clock + ":00:30")
+		b.look("")
+		b.end()
+	}
+	b.to("17:05:00")
+	b.look("")
+	b.to("18:00:00")
+	b.look("18:00 schedule")
+	b.wantRecords()
+}
+
 // A job whose schedule changes counts by the new one from then on, and what is
 // accounted for stays so.
 func TestANewScheduleCountsFromItsReload(t *testing.T) {
