@@ -12,11 +12,18 @@ import (
 
 // Schedule says when a job ticks. Ticks are whole seconds.
 //
-// A schedule that names hours goes by the wall clock of its zone: a time that
-// the clock skips ticks at the first instant after the gap, one that comes
-// twice ticks the first time. A schedule for every hour goes on through both
-// without a pause. "@every" counts from the Unix epoch, so that it does not
-// depend on when a process was started.
+// A schedule that names hours goes by the wall clock of its zone, and each time
+// that it names is one tick a day. A time that the clock skips ticks at the
+// first instant after the gap; several of them, and that instant's own, are one
+// tick. A time that the clock shows twice ticks the first time. So a daily
+// schedule ticks once for each date; where a zone left a whole date out, at the
+// first instant after it.
+//
+// A schedule for every hour ticks whenever the clock shows one of its minutes:
+// it goes on through a gap and through an overlap.
+//
+// "@every" counts from the Unix epoch, whatever the zone, so that it depends
+// neither on when a process was started nor on which one asks.
 type Schedule struct {
 	spec   string
 	zone   *time.Location
@@ -112,8 +119,8 @@ func (s *Schedule) Ticks(at time.Time) bool {
 	return s.Next(at.Add(-time.Second)).Equal(at)
 }
 
-// Next is the first tick after the instant, in UTC; the zero time when none
-// comes within ten years.
+// Next is the first tick after the instant, in UTC. Every schedule has one: the
+// zero time, for none within ten years, is for what [ParseSchedule] refuses.
 func (s *Schedule) Next(after time.Time) time.Time {
 	const horizon = 3660 * daySeconds // a leap day may be eight years away
 	from := after.Unix() + 1

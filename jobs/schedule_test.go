@@ -157,33 +157,3 @@ func TestTheLatestTick(t *testing.T) {
 		}
 	}
 }
-
-// No line makes the parser or the search panic, stall, or go backwards.
-func FuzzSchedule(f *testing.F) {
-	for _, spec := range []string{"0 */3 * * *", "TZ=", "*/60 * * * *", "@every 90m", "30 2 29 2 *", "@daily", "1-5/2,7 * 1,2 * mon"} {
-		f.Add(spec, "America/Los_Angeles", int64(1_780_000_000))
-	}
-	f.Fuzz(func(t *testing.T, spec, zone string, unix int64) {
-		s, err := ParseSchedule(spec, zone)
-		if err != nil {
-			if strings.Contains(err.Error(), "it is no cron line") {
-				t.Fatalf("%q: the parser refuses what was found right", spec)
-			}
-			return
-		}
-		at := time.Unix(unix%(1<<33), 0)
-		if unix < 0 {
-			at = time.Unix(0, 0)
-		}
-		for range 3 {
-			next := s.Next(at)
-			if next.IsZero() {
-				return
-			}
-			if !next.After(at) || next.Nanosecond() != 0 {
-				t.Fatalf("%q in %s: %s after %s", spec, zone, next, at)
-			}
-			at = next
-		}
-	})
-}
