@@ -110,7 +110,13 @@ func (c *Config) StoreFault(err error) {
 }
 
 // Warnings are what is legal but odd, in the order of their lines.
-func (c *Config) Warnings() ConfigErrors { return sorted(c.doc.warnings) }
+func (c *Config) Warnings() ConfigErrors {
+	list := make(ConfigErrors, len(c.doc.warnings))
+	for i, w := range c.doc.warnings {
+		list[i] = ConfigError{c.doc.file, w.at.Line(), w.message}
+	}
+	return sorted(list)
+}
 
 func sorted(list ConfigErrors) ConfigErrors {
 	list = slices.Clone(list)

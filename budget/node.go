@@ -1,12 +1,12 @@
 package budget
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -20,11 +20,12 @@ type Node struct {
 	doc   *document
 	key   string
 	path  string // the keys from the top of the file, joined by dots
+	place string // the same, joined so that no two keys share it
 	prim  toml.Primitive
 	value any
-	line  int
-	// The parser does not tell the elements of an array apart: what stands in one
-	// has the array's line.
+	// holder is the node whose line counts for this one, if any. The parser does not
+	// tell the elements of an array apart: what stands in one has the array's line.
+	holder  *Node
 	inArray bool
 }
 
@@ -33,8 +34,15 @@ type document struct {
 	file     string
 	text     string
 	meta     toml.MetaData
+	order    map[string]int // of the keys that are written out, by place
 	errors   ConfigErrors
-	warnings ConfigErrors
+	warnings []warning
+}
+
+// warning is a [ConfigError] whose line is found when it is asked for.
+type warning struct {
+	at      Node
+	message string
 }
 
 // parseDocument reads and parses a file. Only faults of syntax are errors here.
@@ -58,8 +66,15 @@ func parseText(path, text string) (Node, error) {
 	if err != nil {
 		return Node{}, ConfigErrors{{File: path, Line: 1, Message: "not TOML: " + err.Error()}}
 	}
-	return Node{doc: doc, line: 1, value: map[string]any{}}.withChildren(root), nil
+	doc.order = make(map[string]int, len(meta.Keys()))
+	for i, key := range meta.Keys() {
+		doc.order[placeOf(key...)] = i
+	}
+	return Node{doc: doc, value: rootTable(root)}, nil
 }
+
+// placeOf is where a key with all that stand above it is in a file.
+func placeOf(keys ...string) string { return "\x00" + strings.Join(keys, "\x00") }
 
 // quotedWord and hugeNumber are what the parser shows of a value.
 var (
@@ -87,45 +102,35 @@ func syntaxLine(text string, at toml.Position) int {
 // rootTable carries the children of the document itself, which has no key.
 type rootTable map[string]toml.Primitive
 
-func (n Node) withChildren(children map[string]toml.Primitive) Node {
-	n.value = rootTable(children)
-	return n
+// probe takes a value as it stands, and fails if it is to: the parser tells a
+// key's line only in an error. To make one it goes through the whole file.
+type probe struct {
+	value any
+	fails bool
 }
-
-// probe takes a value as it stands and fails on purpose: the parser tells a
-// key's line only in an error.
-type probe struct{ value any }
 
 var errProbe = errors.New("probe")
 
 func (p *probe) UnmarshalTOML(value any) error {
 	p.value = value
-	return errProbe
+	if p.fails {
+		return errProbe
+	}
+	return nil
 }
 
-// node places a value under its key. The line of a table that is only implied
-// by a longer key is its first child's.
-func (d *document) node(parent, key string, prim toml.Primitive) Node {
-	n := Node{doc: d, key: key, path: strings.TrimPrefix(parent+"."+key, "."), prim: prim}
+// node places a value under its key.
+func (d *document) node(parent Node, key string, prim toml.Primitive) Node {
+	n := Node{doc: d, key: key, path: strings.TrimPrefix(parent.path+"."+key, "."), place: parent.place + placeOf(key), prim: prim}
 	var p probe
-	var at toml.ParseError
-	// Of a text of several lines the parser's own line is the last.
-	if errors.As(d.meta.PrimitiveDecode(prim, &p), &at) && at.Position.Line > 0 {
-		n.line = syntaxLine(d.text, at.Position)
+	if err := d.meta.PrimitiveDecode(prim, &p); err == nil {
+		n.value = p.value
 	}
-	n.value = p.value
-	if n.line == 0 {
-		for _, child := range n.children() {
-			if n.line == 0 || child.line < n.line {
-				n.line = child.line
-			}
-		}
-	}
-	n.line = max(1, n.line)
 	return n
 }
 
-// children are the nodes of a table; none when n is no table.
+// children are the nodes of a table in the order of the file; none when n is no
+// table.
 func (n Node) children() []Node {
 	var prims map[string]toml.Primitive
 	switch value := n.value.(type) {
@@ -137,36 +142,68 @@ func (n Node) children() []Node {
 		}
 	}
 	list := make([]Node, 0, len(prims))
+	order := make(map[string]int, len(prims))
 	for key, prim := range prims {
-		child := n.doc.node(n.path, key, prim)
+		child := n.doc.node(n, key, prim)
 		if n.inArray || key == "" { // of which the parser tells no line
-			child.line, child.inArray = n.line, n.inArray
+			child.holder, child.inArray = &n, n.inArray
+		} else {
+			order[key] = child.order()
 		}
 		list = append(list, child)
 	}
-	sort.Slice(list, func(i, j int) bool {
-		return list[i].line < list[j].line || list[i].line == list[j].line && list[i].key < list[j].key
+	slices.SortFunc(list, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(order[a.key], order[b.key]), cmp.Compare(a.key, b.key))
 	})
 	return list
+}
+
+// order is the node's place among the keys of the file; that of a table that is
+// only implied by a longer key is its first child's.
+func (n Node) order() int {
+	if at, written := n.doc.order[n.place]; written {
+		return at
+	}
+	if children := n.children(); len(children) > 0 {
+		return children[0].order()
+	}
+	return 0
 }
 
 // Key is the last part of the node's key.
 func (n Node) Key() string { return n.key }
 
-// Line is where the key stands, 1 or more.
-func (n Node) Line() int { return n.line }
+// Line is where the key stands, 1 or more; for a table that is only implied by a
+// longer key, where its first child does.
+func (n Node) Line() int {
+	switch {
+	case n.place == "":
+		return 1
+	case n.holder != nil:
+		return n.holder.Line()
+	}
+	// Of a text of several lines the parser's own line is the last.
+	var at toml.ParseError
+	if errors.As(n.doc.meta.PrimitiveDecode(n.prim, &probe{fails: true}), &at) && at.Position.Line > 0 {
+		return syntaxLine(n.doc.text, at.Position)
+	}
+	if children := n.children(); len(children) > 0 {
+		return children[0].Line()
+	}
+	return 1
+}
 
 // Exists reports whether the key is in the file.
 func (n Node) Exists() bool { return n.doc != nil }
 
 // Fail notes an error at the node's line.
 func (n Node) Fail(format string, args ...any) {
-	n.doc.errors = append(n.doc.errors, ConfigError{n.doc.file, n.line, fmt.Sprintf(format, args...)})
+	n.doc.errors = append(n.doc.errors, ConfigError{n.doc.file, n.Line(), fmt.Sprintf(format, args...)})
 }
 
 // Warn notes something legal but odd at the node's line.
 func (n Node) Warn(format string, args ...any) {
-	n.doc.warnings = append(n.doc.warnings, ConfigError{n.doc.file, n.line, fmt.Sprintf(format, args...)})
+	n.doc.warnings = append(n.doc.warnings, warning{n, fmt.Sprintf(format, args...)})
 }
 
 // List is the children of a table in the order of the file; an error when the

@@ -95,8 +95,8 @@ func (n Node) Elements() []Node {
 	}
 	list := make([]Node, len(prims))
 	for i, prim := range prims {
-		list[i] = n.doc.node("", n.path, prim)
-		list[i].key, list[i].line, list[i].inArray = fmt.Sprintf("%s %d", n.key, i+1), n.line, true
+		list[i] = n.doc.node(Node{}, n.path, prim)
+		list[i].key, list[i].holder, list[i].inArray = fmt.Sprintf("%s %d", n.key, i+1), &n, true
 	}
 	return list
 }
