@@ -113,12 +113,12 @@ func (c *Calendar) datePeriod(at int64, step func(date time.Time, by int) time.T
 
 // startOn is the instant at which the period of a date (given in UTC) starts.
 func (c *Calendar) startOn(date time.Time) int64 {
-	return FirstInstant(date.Add(c.starts), c.loc).UnixMicro()
+	return firstInstant(date.Add(c.starts), c.loc).UnixMicro()
 }
 
-// FirstInstant is the first instant at which the zone's wall clock shows wall
+// firstInstant is the first instant at which the zone's wall clock shows wall
 // (given as if it were UTC), or, where it skips wall, the instant of the skip.
-func FirstInstant(wall time.Time, loc *time.Location) time.Time {
+func firstInstant(wall time.Time, loc *time.Location) time.Time {
 	const reach = 27 * time.Hour // further than any zone's offset from UTC
 	_, before := wall.Add(-reach).In(loc).Zone()
 	_, after := wall.Add(reach).In(loc).Zone()
@@ -141,11 +141,17 @@ func (c *Calendar) clockPeriod(at int64, d time.Duration) (start, next int64) {
 	length := d.Microseconds()
 	start = wall - floorMod(wall, length) - int64(offset)*1e6
 	next = start + length
+	// Where a zone goes on by a rule, package time bounds it at the year's ends too,
+	// and wrongly so on the last day of a leap year: only a shift cuts a period.
+	shifts := func(at time.Time) bool {
+		_, there := at.Zone()
+		return there != offset
+	}
 	from, until := t.ZoneBounds()
-	if !from.IsZero() {
+	if !from.IsZero() && shifts(from.Add(-time.Second)) {
 		start = max(start, from.UnixMicro())
 	}
-	if !until.IsZero() {
+	if !until.IsZero() && shifts(until) {
 		next = min(next, until.UnixMicro())
 	}
 	return start, next

@@ -40,6 +40,9 @@ func TestPeriods(t *testing.T) {
 		{"an hour", "hour", "UTC", 0, "2026-03-01T05:59:59Z", "2026-03-01T05:00:00Z", "2026-03-01T06:00:00Z"},
 		{"an hour of a half-hour zone", "hour", "Asia/Kolkata", 0, "2026-03-01T05:59:59Z", "2026-03-01T05:30:00Z", "2026-03-01T06:30:00Z"},
 		{"an hour cut short", "hour", "Australia/Lord_Howe", 0, "2026-04-05T01:10:00+11:00", "2026-04-05T01:00:00+11:00", "2026-04-05T02:00:00+11:00"},
+		{"an hour of the last day of a leap year", "hour", "America/New_York", 0, "2048-12-31T05:59:59Z", "2048-12-31T05:00:00Z", "2048-12-31T06:00:00Z"},
+		{"an hour before a year's end in UTC", "hour", "Australia/Adelaide", 0, "2047-12-31T23:45:00Z", "2047-12-31T23:30:00Z", "2048-01-01T00:30:00Z"},
+		{"an hour after a year's end in UTC", "hour", "Australia/Adelaide", 0, "2048-01-01T00:15:00Z", "2047-12-31T23:30:00Z", "2048-01-01T00:30:00Z"},
 		{"a quarter", "15m", "UTC", 0, "2026-03-01T05:59:59Z", "2026-03-01T05:45:00Z", "2026-03-01T06:00:00Z"},
 	} {
 		at, _ := time.Parse(time.RFC3339Nano, c.at)
