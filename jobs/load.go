@@ -30,7 +30,7 @@ const maxParallel = 1000
 // the configuration's own list, [budget.Config.Err], with file, line and what
 // to write instead; only the jobs without faults are returned.
 func Load(cfg *budget.Config) []*Job {
-	l := &loader{cfg: cfg, whole: cfg.Err() == nil, outputs: map[string]string{}}
+	l := &loader{cfg: cfg, whole: cfg.Err() == nil, outputs: map[string]string{}, zones: map[string]*time.Location{}}
 	var list []*Job
 	for _, node := range cfg.Jobs {
 		before := faults(cfg)
@@ -49,6 +49,8 @@ type loader struct {
 	whole bool
 	// outputs has the job that each output, but for region and tick, is of.
 	outputs map[string]string
+	// zones are those that were read: each is a file.
+	zones map[string]*time.Location
 }
 
 // faults counts what was found wrong so far.
@@ -68,7 +70,7 @@ func (l *loader) job(node budget.Node) *Job {
 	t := table(node, "budget", "schedule", "timezone", "regions", "stagger", "on_store_error", "timeout", "grace",
 		"floor", "parallel", "catch_up", "catch_up_limit", "max_late", "overlap", "retries", "retry_wait", "history", "checkpoint", "max_wait", "operation", "needs", "fetch", "command")
 	upstream, known := l.budget(node, t["budget"], j)
-	j.readSchedule(node, t)
+	l.schedule(node, t, j)
 	j.readRegions(t["regions"])
 	j.readSpans(t)
 	j.readTicks(t)
@@ -157,36 +159,6 @@ func checkOperation(node budget.Node, name string, upstream budget.Upstream, kno
 		return false
 	}
 	return true
-}
-
-func (j *Job) readSchedule(job budget.Node, t map[string]budget.Node) {
-	zone, hasZone := t["timezone"].Text()
-	if !hasZone {
-		zone = "UTC"
-	}
-	node := t["schedule"]
-	if !node.Exists() {
-		job.Fail("job %s has no schedule: write schedule = \"0 */3 * * *\"", j.Name)
-		return
-	}
-	spec, ok := node.Text()
-	if !ok {
-		return
-	}
-	schedule, err := ParseSchedule(spec, zone)
-	var unknown *zoneError
-	switch {
-	case errors.As(err, &unknown):
-		t["timezone"].Fail("%s", err)
-		return
-	case err != nil:
-		node.Fail("schedule = %q: %s", spec, err)
-		return
-	}
-	j.Schedule = schedule
-	if eitherDay(spec) {
-		node.Warn("schedule = %q: with both day of month and day of week given, either is enough; write * for one of them", spec)
-	}
 }
 
 func (j *Job) readRegions(node budget.Node) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -50,5 +51,31 @@ func BenchmarkLoad(b *testing.B) {
 		if _, err := New(list, Options{Budgets: map[string]*budget.Budget{"youtube/key1": {}}}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// What is read of a configuration is read once: eight times the jobs take eight
+// times the memory, where a look at the whole file for each key took fifty.
+func TestLoadGrowsWithTheJobs(t *testing.T) {
+	taken := func(n int) float64 {
+		path := filepath.Join(t.TempDir(), "costs.toml")
+		if err := os.WriteFile(path, []byte(manyJobs(n)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		cfg, err := budget.ParseConfig(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list := Load(cfg); cfg.Err() != nil || len(list) != n {
+			t.Fatalf("%d of %d jobs: %v", len(list), n, cfg.Err())
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	few, many := taken(60), taken(480)
+	if many/few > 12 {
+		t.Errorf("60 jobs take %.0f bytes, 480 take %.0f: %.1f times as many", few, many, many/few)
 	}
 }

@@ -322,6 +322,7 @@ func TestLoadWarns(t *testing.T) {
 	}{
 		{"3h0m0s between two ticks", []string{"stagger", `"3h"`}},
 		{"either is enough", []string{"schedule", `"0 0 13 * 5"`}},
+		{"counts from midnight UTC", []string{"timezone", `"Europe/Berlin"`, "schedule", `"@every 6h"`}},
 		{"every region fetches the same", []string{"fetch.url", `"https://upstream.test/"`}},
 		{"without [store] outage_allowance", []string{"on_store_error", `"open"`}},
 		{"max_pages without next_page", []string{"fetch.max_pages", `4`}},

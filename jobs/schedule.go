@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones must not depend on the machine
+	_ "time/tzdata" // zones on machines that have none
 
 	"github.com/robfig/cron/v3"
 )
@@ -39,11 +39,24 @@ var firstDay = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 // "@daily", or "@every" with a span of whole seconds. The zone is an IANA name.
 // The error says what to write instead.
 func ParseSchedule(spec, zone string) (*Schedule, error) {
-	loc, err := time.LoadLocation(zone)
-	if err != nil || zone == "" || zone == "Local" {
-		return nil, &zoneError{zone}
+	loc, err := loadZone(zone)
+	if err != nil {
+		return nil, err
 	}
-	s := &Schedule{spec: spec, zone: loc}
+	return parseSchedule(spec, loc)
+}
+
+// loadZone reads a zone's rules.
+func loadZone(name string) (*time.Location, error) {
+	loc, err := time.LoadLocation(name)
+	if err != nil || name == "" || name == "Local" {
+		return nil, &zoneError{name}
+	}
+	return loc, nil
+}
+
+func parseSchedule(spec string, zone *time.Location) (*Schedule, error) {
+	s := &Schedule{spec: spec, zone: zone}
 	if strings.HasPrefix(spec, "TZ=") || strings.HasPrefix(spec, "CRON_TZ=") {
 		return nil, errors.New("a zone has a key of its own: take it out and write timezone = \"…\"")
 	}
@@ -51,6 +64,7 @@ func ParseSchedule(spec, zone string) (*Schedule, error) {
 		return nil, errors.New("@reboot is no time: start the daemon with --now instead")
 	}
 	if span, ok := strings.CutPrefix(spec, "@every"); ok {
+		var err error
 		s.every, err = parseEvery(span)
 		return s, err
 	}
@@ -136,23 +150,11 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// LeastGap is the shortest span between two ticks, of the first few hundred.
+// LeastGap is the shortest span between two ticks by the clock, shifts of the
+// zone aside.
 func (s *Schedule) LeastGap() time.Duration {
 	if s.every > 0 {
 		return s.every
 	}
-	const ticks = 400
-	tick := s.Next(firstDay)
-	least := time.Duration(0)
-	for range ticks {
-		next := s.Next(tick)
-		if next.IsZero() {
-			break
-		}
-		if gap := next.Sub(tick); least == 0 || gap < least {
-			least = gap
-		}
-		tick = next
-	}
-	return least
+	return time.Duration(s.fields.leastGap()) * time.Minute
 }

@@ -13,17 +13,17 @@ const fieldsAdvice = `write minute, hour, day of month, month, day of week, such
 // cronField is a field of a line, with its first and last value and the names
 // of values, if it has any.
 type cronField struct {
-	name        string
+	name, unit  string
 	first, last int
 	names       []string // from the first value on
 }
 
 var cronFields = [...]cronField{
-	{"minute", 0, 59, nil},
-	{"hour", 0, 23, nil},
-	{"day of month", 1, 31, nil},
-	{"month", 1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
-	{"day of week", 0, 6, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
+	{"minute", "minute", 0, 59, nil},
+	{"hour", "hour", 0, 23, nil},
+	{"day of month", "day", 1, 31, nil},
+	{"month", "month", 1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
+	{"day of week", "day", 0, 6, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
 // lintFields finds what the parser refuses, so that the error names the field,
@@ -31,19 +31,20 @@ var cronFields = [...]cronField{
 // range, and steps that leave their field at once.
 func lintFields(spec string) error {
 	fields := strings.Fields(spec)
-	if len(fields) != len(cronFields) {
-		plural := "s"
-		if len(fields) == 1 {
-			plural = ""
-		}
-		return fmt.Errorf("it has %d field%s, not 5; %s", len(fields), plural, fieldsAdvice)
+	switch n := len(fields); {
+	case n == 1:
+		return fmt.Errorf("it has 1 field, not 5; %s", fieldsAdvice)
+	case n < len(cronFields):
+		return fmt.Errorf("it has %d fields, not 5; %s", n, fieldsAdvice)
+	case n > len(cronFields):
+		return fmt.Errorf("it has %d fields, not 5: there is none for seconds or years; %s", n, fieldsAdvice)
 	}
 	for i, text := range fields {
 		for part := range strings.SplitSeq(text, ",") {
 			if part == "" {
 				return fmt.Errorf("%s %q has an empty part: take the comma out", cronFields[i].name, text)
 			}
-			if err := cronFields[i].lint(part); err != nil {
+			if _, err := cronFields[i].part(part); err != nil {
 				return err
 			}
 		}
@@ -51,40 +52,47 @@ func lintFields(spec string) error {
 	return nil
 }
 
-// lint reads one part of a list: '*', a value or a range, with or without a
+// fieldPart is one part of a list: the values from one to another, by a step.
+type fieldPart struct {
+	from, to, step int
+	all            bool // '*' or '?'
+}
+
+// part reads one part of a list: '*', a value or a range, with or without a
 // step.
-func (f cronField) lint(part string) error {
+func (f cronField) part(part string) (fieldPart, error) {
 	span, step, hasStep := strings.Cut(part, "/")
 	low, high, isRange := strings.Cut(span, "-")
-	from, to := f.first, f.last
-	if span != "*" && span != "?" {
+	p := fieldPart{from: f.first, to: f.last, step: 1, all: span == "*" || span == "?"}
+	if !p.all {
 		var err error
-		if from, err = f.value(low, part); err != nil {
-			return err
+		if p.from, err = f.value(low, part); err != nil {
+			return p, err
 		}
 		switch {
 		case isRange:
-			if to, err = f.value(high, part); err != nil {
-				return err
+			if p.to, err = f.value(high, part); err != nil {
+				return p, err
 			}
 		case !hasStep:
-			to = from
+			p.to = p.from
 		}
 	}
-	if from > to {
-		return fmt.Errorf("%s %q runs backwards: write \"%d-%d,%d-%d\"", f.name, part, from, f.last, f.first, to)
+	if p.from > p.to {
+		return p, fmt.Errorf("%s %q runs backwards: write \"%d-%d,%d-%d\"", f.name, part, p.from, f.last, f.first, p.to)
 	}
 	if !hasStep {
-		return nil
+		return p, nil
 	}
-	n, err := strconv.Atoi(step)
+	n, err := strconv.ParseUint(step, 10, 31)
 	switch {
 	case err != nil || n < 1:
-		return fmt.Errorf("%s %q: the step after '/' is no number from 1 on; write \"*/2\" for every second one", f.name, part)
-	case n > to-from:
-		return fmt.Errorf("%s %q: a step of %d leaves the field at once; write a single value, or a smaller step", f.name, part, n)
+		return p, fmt.Errorf("%s %q: the step after '/' is no number from 1 on; write \"*/2\" for every second one", f.name, part)
+	case int(n) > p.to-p.from:
+		return p, fmt.Errorf("%s %q: a step of %d leaves the field at once; write a single value, or a smaller step", f.name, part, n)
 	}
-	return nil
+	p.step = int(n)
+	return p, nil
 }
 
 // value reads a number or a name of the field.
@@ -92,7 +100,8 @@ func (f cronField) value(text, part string) (int, error) {
 	if i := slices.Index(f.names, strings.ToLower(text)); i >= 0 {
 		return f.first + i, nil
 	}
-	n, err := strconv.Atoi(text)
+	number, err := strconv.ParseUint(text, 10, 31) // no sign
+	n := int(number)
 	switch {
 	case err == nil && n == 7 && f.name == "day of week":
 		return 0, fmt.Errorf("day of week %q: Sunday is 0, the last day is 6", part)
@@ -105,15 +114,4 @@ func (f cronField) value(text, part string) (int, error) {
 			f.name, part, text, f.first, f.last, named)
 	}
 	return n, nil
-}
-
-// eitherDay reports whether day of month and day of week are both restricted,
-// which in a cron line means that either is enough.
-func eitherDay(spec string) bool {
-	fields := strings.Fields(spec)
-	if len(fields) != len(cronFields) {
-		return false
-	}
-	any := func(field string) bool { return field == "*" || field == "?" || field == "*/1" }
-	return !any(fields[2]) && !any(fields[4])
 }

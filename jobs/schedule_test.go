@@ -121,18 +121,28 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 }
 
 func TestLeastGap(t *testing.T) {
+	const day = 24 * time.Hour
 	for spec, want := range map[string]time.Duration{
-		"0 */3 * * *":  3 * time.Hour,
-		"0,5 3 * * *":  5 * time.Minute,
-		"@every 90m":   90 * time.Minute,
-		"0 0 1 1 *":    365 * 24 * time.Hour,
-		"*/20 * * * *": 20 * time.Minute,
+		"0 */3 * * *":      3 * time.Hour,
+		"0,5 3 * * *":      5 * time.Minute,
+		"@every 90m":       90 * time.Minute,
+		"* * * * *":        time.Minute,
+		"*/20 * * * *":     20 * time.Minute,
+		"*/7 * * * *":      4 * time.Minute,
+		"59,1 * * * *":     2 * time.Minute,
+		"0 1,23 * * *":     2 * time.Hour,
+		"30 0,23 * * 6,0":  time.Hour,
+		"30 0,23 * * 1,3":  23 * time.Hour,
+		"0 3 * * *":        day,
+		"0 3 * * 1,3":      2 * day,
+		"0 0 1,31 * *":     day,
+		"0 0 31 * *":       31 * day,
+		"0 0 1 * *":        28 * day,
+		"0 0 1 1 *":        365 * day,
+		"0 0 29 2 *":       1461 * day,
+		"0 12 30 1,3,12 *": 31 * day,
 	} {
-		s, err := ParseSchedule(spec, "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := s.LeastGap(); got != want {
+		if got := schedule(t, spec, "America/New_York").LeastGap(); got != want {
 			t.Errorf("%s: %s, want %s", spec, got, want)
 		}
 	}

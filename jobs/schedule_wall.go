@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
@@ -121,6 +122,40 @@ func (f *wallFields) count(from, until int64) int {
 		day = next
 	}
 	return n
+}
+
+// leastGap is the shortest span between two of its times, in minutes.
+func (f *wallFields) leastGap() int {
+	begin, _ := f.firstMinute(0)
+	end, _ := f.lastMinute(dayMinutes - 1)
+	overnight := dayMinutes - end + begin
+	least := math.MaxInt
+	for at := begin; at < end; {
+		next, _ := f.firstMinute(at + 1)
+		least = min(least, next-at)
+		at = next
+	}
+	if least <= overnight {
+		return least
+	}
+	return min(least, overnight+(f.leastDays()-1)*dayMinutes)
+}
+
+// leastDays is the shortest span between two of its days, in days.
+func (f *wallFields) leastDays() int {
+	const years = 9 // two leap days at least
+	least, last := years*366, int64(0)
+	for day := firstDay.Unix() / daySeconds; day < firstDay.Unix()/daySeconds+years*366 && least > 1; {
+		is, next := f.isDay(day)
+		if is {
+			if last != 0 {
+				least = min(least, int(day-last))
+			}
+			last = day
+		}
+		day = next
+	}
+	return least
 }
 
 // firstMinute is its first minute of a day from one on.
