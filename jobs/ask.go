@@ -3,13 +3,15 @@ package jobs
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -17,20 +19,34 @@ import (
 // maxRequests is how many requests of a job may wait.
 const maxRequests = 100
 
+// ErrUntold: what was asked stands, but the daemons could not be told; they come by
+// it within a minute.
+var ErrUntold = errors.New("the daemons could not be told at once")
+
 // Trigger asks for a pass of a job, of these regions or of all, from any machine:
-// one of the daemons on the state begins it, once no other pass is in its way. The
-// error says which region there is not.
+// one of the daemons on the state begins it, once no other pass is in its way, also
+// of a job that is paused. The error wraps budget.ErrInvalid for a region that there
+// is not and a note that is none; with ErrUntold the request stands.
 func Trigger(ctx context.Context, in State, j *Job, regions []string, note string) (Request, error) {
-	for _, region := range regions {
-		if !slices.Contains(j.Regions, region) || region == "" {
-			return Request{}, fmt.Errorf("trigger job %s: it has no region %q; there is %s", j.Name, region, strings.Join(j.Regions, ", "))
+	fail := func(err error) (Request, error) { return Request{}, fmt.Errorf("trigger job %s: %w", j.Name, err) }
+	regions = slices.Clone(regions)
+	for i, region := range regions {
+		switch {
+		case j.Regions[0] == "":
+			return fail(fmt.Errorf("%w: it has no regions", budget.ErrInvalid))
+		case !slices.Contains(j.Regions, region):
+			return fail(fmt.Errorf("%w: it has no region %q; there is %s%s", budget.ErrInvalid, region,
+				strings.Join(j.Regions, ", "), budget.DidYouMean(region, slices.Clone(j.Regions))))
+		case slices.Contains(regions[:i], region):
+			return fail(fmt.Errorf("%w: region %s is named twice", budget.ErrInvalid, region))
 		}
 	}
+	note, err := cleanNote(note)
+	if err != nil {
+		return fail(err)
+	}
 	asked := Request{ID: rand.Text(), By: asker(), Note: note, Regions: regions}
-	err := changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
-		if slices.ContainsFunc(s.Requests, func(r Request) bool { return r.ID == asked.ID }) {
-			return edit{}, errStays
-		}
+	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
 		if len(s.Requests) >= maxRequests {
 			return edit{}, fmt.Errorf("trigger job %s: %d requests wait already; is a daemon running?", j.Name, maxRequests)
 		}
@@ -44,22 +60,28 @@ func Trigger(ctx context.Context, in State, j *Job, regions []string, note strin
 	return asked, tellDaemons(ctx, in, j.Name)
 }
 
-// SetPause pauses a job, whose ticks are then skipped, with a note of why; the one
-// that stood before is returned, nil for none. Passes under way go on.
+// SetPause pauses a job, whose ticks are then skipped, with a note of why; passes
+// under way go on. The pause that stood before is returned, nil for none; one with
+// the same note stays as it is. The error wraps budget.ErrInvalid for a note that is
+// none.
 func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, before *Pause, err error) {
+	if note, err = cleanNote(note); err != nil {
+		return Pause{}, nil, fmt.Errorf("pause job %s: %w", j.Name, err)
+	}
 	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
-		before = s.Pause
+		if before = s.Pause; before != nil && before.Note == note {
+			set = *before
+			return edit{}, errStays
+		}
 		set = Pause{Note: note, By: asker(), At: InstantOf(at.store)}
 		s.Pause = &set
 		return edit{}, nil
 	})
-	if err != nil {
-		return Pause{}, nil, err
-	}
-	return set, before, tellDaemons(ctx, in, j.Name)
+	return set, before, err
 }
 
-// EndPause lets a job go on; the pause that stood is returned, nil for none.
+// EndPause lets a job go on; the pause that stood is returned, nil for none. With
+// ErrUntold it has ended.
 func EndPause(ctx context.Context, in State, j *Job) (before *Pause, err error) {
 	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, _ clocks) (edit, error) {
 		if before = s.Pause; before == nil {
@@ -68,10 +90,27 @@ func EndPause(ctx context.Context, in State, j *Job) (before *Pause, err error) 
 		s.Pause = nil
 		return edit{}, nil
 	})
-	if err != nil {
+	if err != nil || before == nil {
 		return nil, err
 	}
 	return before, tellDaemons(ctx, in, j.Name)
+}
+
+// maxNote is how long a note may be, in characters.
+const maxNote = 500
+
+// cleanNote is a note on one line, without what a terminal would not show.
+func cleanNote(note string) (string, error) {
+	note = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.Join(strings.Fields(note), " "))
+	if n := utf8.RuneCountInString(note); n > maxNote {
+		return "", fmt.Errorf("%w: its note has %d characters; use at most %d", budget.ErrInvalid, n, maxNote)
+	}
+	return note, nil
 }
 
 // History reads a job's records, the newest first: those of ticks from since on and
@@ -99,68 +138,6 @@ func History(ctx context.Context, in State, job string, since, before time.Time,
 	return list, nil
 }
 
-// Overview is what is known of a job.
-type Overview struct {
-	// NextRegion is the one that the next pass begins with; empty: the first.
-	NextRegion string
-	// Last is the last pass that ended, as it was recorded; nil: none.
-	Last json.RawMessage
-	// Active are the passes under way.
-	Active []ActivePass
-	// Waiting are ticks that are to be run.
-	Waiting  []WaitingTick
-	Requests []Request
-	Pause    *Pause // nil: it is not paused
-}
-
-// ActivePass is a pass under way.
-type ActivePass struct {
-	Tick  Instant `json:"tick"`
-	Kind  Kind    `json:"kind"`
-	Since Instant `json:"since"`
-	Host  string  `json:"host"`
-	// Silent: its daemon was not heard of in time.
-	Silent bool `json:"silent,omitempty"`
-	// Progress is its record so far; nil at first.
-	Progress json.RawMessage `json:"progress,omitempty"`
-}
-
-// WaitingTick is a tick that is to be run.
-type WaitingTick struct {
-	Tick Instant `json:"tick"`
-	Kind Kind    `json:"kind"`
-}
-
-// Look reads what is known of jobs, in their order.
-func Look(ctx context.Context, in State, list []*Job) ([]Overview, error) {
-	names := make([]string, len(list))
-	for i, j := range list {
-		names[i] = j.Name
-	}
-	found, err := in.Jobs(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	views := make([]Overview, len(list))
-	for i, document := range found {
-		s, err := readDocument[state](names[i], document)
-		if err != nil {
-			return nil, err
-		}
-		views[i] = Overview{NextRegion: s.NextRegion, Last: s.Last, Requests: s.Requests, Pause: s.Pause}
-		for _, c := range s.Active {
-			views[i].Active = append(views[i].Active, ActivePass{
-				Tick: InstantOf(c.Tick), Kind: c.Kind, Since: InstantOf(c.Since), Host: placeOf(c.Holder),
-				Silent: c.Until <= document.Now, Progress: c.Progress,
-			})
-		}
-		for _, w := range s.Waiting {
-			views[i].Waiting = append(views[i].Waiting, WaitingTick{InstantOf(w.Tick), w.Kind})
-		}
-	}
-	return views, nil
-}
-
 // news is a document that says which jobs somebody asked something of, and when by
 // the store's clock, in µs.
 type news struct {
@@ -173,9 +150,9 @@ const (
 )
 
 // tellDaemons has the daemons look at a job soon. Those that do not hear it come by
-// with their next look at all jobs.
+// with their next look at all jobs. The error wraps ErrUntold.
 func tellDaemons(ctx context.Context, in State, job string) error {
-	return changeDocument(ctx, in, newsName, time.Now, 0, func(n *news, at clocks) (edit, error) {
+	err := changeDocument(ctx, in, newsName, time.Now, 0, func(n *news, at clocks) (edit, error) {
 		if n.Asked == nil {
 			n.Asked = map[string]int64{}
 		}
@@ -187,6 +164,10 @@ func tellDaemons(ctx context.Context, in State, job string) error {
 		n.Asked[job] = max(at.now, n.Asked[job]+1)
 		return edit{}, nil
 	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUntold, err)
+	}
+	return nil
 }
 
 // asker is who asks for something, for people: user and host.

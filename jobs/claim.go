@@ -88,9 +88,12 @@ func (p *pass) conclude(ctx context.Context, record Record, next string) (record
 			s.drop(p.claim.Holder)
 			if p.claim.regions() == nil {
 				s.NextRegion = next
+				if record.Outcome == Succeeded {
+					s.LastSuccess = record.Ended.UnixMicro()
+				}
 			}
-			s.Last = record.json()
-			return edit{records: []budget.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: s.Last}}}, nil
+			s.Last = record.brief().json()
+			return edit{records: []budget.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: record.json()}}}, nil
 		})
 		if !errors.Is(err, budget.ErrUnavailable) {
 			return recorded && err == nil, err

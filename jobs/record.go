@@ -157,6 +157,15 @@ func (r *Record) conclude() {
 	}
 }
 
+// brief is the record without what its runs have printed.
+func (r Record) brief() Record {
+	r.Runs = slices.Clone(r.Runs)
+	for i := range r.Runs {
+		r.Runs[i].Log = nil
+	}
+	return r
+}
+
 // json is the record as it is kept.
 func (r Record) json() json.RawMessage {
 	text, err := json.Marshal(r)

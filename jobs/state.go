@@ -27,8 +27,10 @@ type state struct {
 	LastManual int64 `json:"last_manual,omitempty"`
 	// NextRegion is the one that the next pass begins with; empty: the first.
 	NextRegion string `json:"next_region,omitempty"`
-	// Last is the record of the last pass that ended.
+	// Last is the record of the last pass that ended, without its logs.
 	Last json.RawMessage `json:"last,omitempty"`
+	// LastSuccess is when (µs) the last pass of all regions that succeeded ended.
+	LastSuccess int64 `json:"last_success,omitempty"`
 	// Fence is the newest number of a claim.
 	Fence int64 `json:"fence,omitempty"`
 	// Active are the passes under way.

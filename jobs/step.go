@@ -156,7 +156,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 		if next != "" {
 			s.NextRegion = next
 		}
-		s.Last = record.json()
+		s.Last = record.brief().json()
 		done.record(c.Holder, record)
 		done.changed = true
 	}

@@ -1,0 +1,93 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Past reads what became of the ticks of several jobs, by their names: the newest
+// first, over all of them, back to an instant. It reads as far as it is ranged over;
+// an error ends it.
+func Past(ctx context.Context, in State, names []string, since time.Time) iter.Seq2[Pass, error] {
+	return func(yield func(Pass, error) bool) {
+		list := make([]*reader, 0, len(names))
+		for _, name := range names {
+			r := &reader{in: in, query: budget.JobHistoryQuery{Job: name}, page: firstPage}
+			if !since.IsZero() {
+				r.query.Since = since.UnixMicro()
+			}
+			list = append(list, r)
+		}
+		for {
+			newest := -1
+			for i, r := range list {
+				if err := r.fill(ctx); err != nil {
+					yield(Pass{}, err)
+					return
+				}
+				if len(r.found) > 0 && (newest < 0 || r.found[0].At > list[newest].found[0].At) {
+					newest = i
+				}
+			}
+			if newest < 0 {
+				return
+			}
+			next, r := list[newest].found[0], list[newest]
+			r.found = r.found[1:]
+			record, err := readRecord(next.Text)
+			if err != nil {
+				err = fmt.Errorf("history of job %s: %w", r.query.Job, err)
+			}
+			if !yield(Pass{r.query.Job, record}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Pages of a history: of many jobs a few records each may be all that is wanted.
+const (
+	firstPage = 4
+	maxPage   = 256
+)
+
+// reader reads a job's history page by page.
+type reader struct {
+	in    State
+	query budget.JobHistoryQuery
+	page  int // how many records the next page has
+	found []budget.JobRecord
+	// edge are the IDs of the records of the oldest instant that was read: the next
+	// page begins there, as more may be of that instant.
+	edge []string
+	end  bool
+}
+
+// fill reads the next page when the last is used up.
+func (r *reader) fill(ctx context.Context) error {
+	for len(r.found) == 0 && !r.end {
+		r.query.Most = r.page + len(r.edge)
+		found, err := r.in.JobHistory(ctx, r.query)
+		if err != nil {
+			return err
+		}
+		r.end = len(found) < r.query.Most
+		for _, record := range found {
+			if slices.Contains(r.edge, record.ID) {
+				continue
+			}
+			r.found = append(r.found, record)
+			if before := record.At + 1; r.query.Before != before {
+				r.query.Before, r.edge = before, nil
+			}
+			r.edge = append(r.edge, record.ID)
+		}
+		r.page = min(2*r.page, maxPage)
+	}
+	return nil
+}

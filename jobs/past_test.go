@@ -1,0 +1,124 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// Whatever is kept of several jobs is read once, the newest first, however the pages
+// fall, and no further back than it is asked for.
+func TestThePastIsMerged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		store := memstore.New(func() int64 { return 0 })
+		names := []string{"a", "b", "c"}[:rapid.IntRange(0, 3).Draw(t, "jobs")]
+		since := rapid.Int64Range(0, 5).Draw(t, "since")
+		var want []string
+		for _, name := range names {
+			var records []budget.JobRecord
+			for i, at := range rapid.SliceOfN(rapid.Int64Range(1, 12), 0, 40).Draw(t, name) { // many of an instant
+				id := fmt.Sprint(name, i)
+				records = append(records, budget.JobRecord{At: at, ID: id, Text: Record{Tick: InstantOf(at), Note: id, Runs: []Run{}}.json()})
+				if at >= since {
+					want = append(want, id)
+				}
+			}
+			if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: name, Records: records}); err != nil || !swapped {
+				t.Fatal(swapped, err)
+			}
+		}
+		var got []string
+		var last *Pass
+		for pass, err := range Past(t.Context(), store, names, time.UnixMicro(since)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last != nil && pass.Tick.After(last.Tick.Time) {
+				t.Fatalf("%s comes after %s", pass.Tick, last.Tick)
+			}
+			if pass.Note[:1] != pass.Job {
+				t.Fatalf("%s is said to be of %s", pass.Note, pass.Job)
+			}
+			got, last = append(got, pass.Note), &pass
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("read %q, want %q", got, want)
+		}
+	})
+}
+
+// It is read no further than it is wanted, in pages that grow.
+func TestThePastIsReadAsFarAsItIsWanted(t *testing.T) {
+	store := &reading{JobStore: memstore.New(func() int64 { return 0 })}
+	var records []budget.JobRecord
+	for at := range int64(1000) {
+		records = append(records, budget.JobRecord{At: at, ID: fmt.Sprint(at), Text: Record{Tick: InstantOf(at), Runs: []Run{}}.json()})
+	}
+	if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "a", Records: records}); err != nil || !swapped {
+		t.Fatal(swapped, err)
+	}
+	read := 0
+	for _, err := range Past(t.Context(), store, []string{"a"}, time.Time{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read++; read == 13 { // more than 4 and 8
+			break
+		}
+	}
+	if most := slices.MaxFunc(store.queries, func(a, b budget.JobHistoryQuery) int { return cmp.Compare(a.Most, b.Most) }).Most; len(store.queries) != 3 || most > 20 {
+		t.Errorf("asked %d times, for up to %d records", len(store.queries), most)
+	}
+}
+
+// reading notes what is asked for of a history, which it does not answer when away.
+type reading struct {
+	budget.JobStore
+	queries []budget.JobHistoryQuery
+	away    int // from this query on; 0: never
+}
+
+func (r *reading) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+	r.queries = append(r.queries, query)
+	if r.away > 0 && len(r.queries) >= r.away {
+		return nil, errAway
+	}
+	return r.JobStore.JobHistory(ctx, query)
+}
+
+// What cannot be read ends it, and is told.
+func TestThePastThatCannotBeRead(t *testing.T) {
+	store := &reading{JobStore: memstore.New(func() int64 { return 0 }), away: 2}
+	records := []budget.JobRecord{{At: 1, ID: "1", Text: []byte("no record")}}
+	for at := range int64(firstPage) {
+		records = append(records, budget.JobRecord{At: 10 + at, ID: fmt.Sprint(10 + at), Text: Record{Runs: []Run{}}.json()})
+	}
+	if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "a", Records: records}); err != nil || !swapped {
+		t.Fatal(swapped, err)
+	}
+	for _, reached := range []bool{false, true} {
+		good, bad := 0, []error{}
+		for _, err := range Past(t.Context(), store, []string{"a"}, time.Time{}) {
+			if err == nil {
+				good++
+				continue
+			}
+			bad = append(bad, err)
+		}
+		if good != firstPage || len(bad) != 1 || errors.Is(bad[0], budget.ErrUnavailable) == reached {
+			t.Errorf("%d records, errors %v", good, bad)
+		}
+		store.away = 0
+	}
+}
