@@ -10,9 +10,9 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// limitsFresh is how long what was read of the limits is shown again, so that
+// readAgain is how long what was read of the store is shown again, so that
 // scrapes do not keep the store busy.
-const limitsFresh = 5 * time.Second
+const readAgain = 5 * time.Second
 
 // limitCollector reads the limits' use when it is asked for. What cannot be read
 // within the store's timeout is left out.
@@ -70,7 +70,7 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 func (c *limitCollector) read() []budget.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.at.IsZero() && time.Since(c.at) < limitsFresh {
+	if !c.at.IsZero() && time.Since(c.at) < readAgain {
 		return c.seen
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)

@@ -33,6 +33,7 @@ func TestMetricNames(t *testing.T) {
 	w.m.TickStarted(job, 0)
 	w.m.RunEnded(job, "US", jobs.Failed)
 	w.m.PassEnded(job, jobs.Failed)
+	w.succeeded()
 	_, text := w.get("/metrics")
 	labels := map[string][]string{} // by metric
 	for line := range strings.Lines(grep(text, "quotactl_")) {

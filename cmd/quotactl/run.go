@@ -126,6 +126,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 		return a.runOnce(ctx, drain, list, options, upstream, f.json)
 	}
 	options.Observe = metered.metrics
+	metered.metrics.follow(newJobCollector(store, func() []*jobs.Job { return list }, timeout))
 	if f.endpoint != nil {
 		a.collectSeldom()
 		serving := &listener{
