@@ -40,7 +40,7 @@ func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
 		p.start()
 		p.exits(exitDone)
 		why := `another pass of the job is under way, in process 4711 on web1, of 1970-01-01T00:00:00Z`
-		told := strings.ReplaceAll(p.out.String(), "\n  ", "")
+		told := strings.ReplaceAll(p.out.String(), "\n  ", " ")
 		if asJSON {
 			var answer struct {
 				Passes []struct{ Outcome, Reason, Error string }

@@ -13,9 +13,12 @@ const tableWidth = 80
 // table is rows under a head. It is written as columns where they fit into
 // tableWidth, else as one block of lines for each row.
 type table struct {
+	// wraps lets the last column go on below itself where that makes the columns fit.
+	wraps bool
 	head  []string
 	right []bool // columns set to the right: numbers
 	rows  [][]string
+	under map[int][]string // what is said below rows
 }
 
 // newTable takes the heads of the columns; one that opens with '>' is set to
@@ -32,6 +35,16 @@ func newTable(heads ...string) *table {
 
 // add takes a row, as long as the head.
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// below takes a line that is said below the last row, over as many lines as it
+// needs; the first of them begins with the mark.
+func (t *table) below(mark, text string) {
+	if t.under == nil {
+		t.under = map[int][]string{}
+	}
+	at := len(t.rows) - 1
+	t.under[at] = append(t.under[at], wrap("  "+mark, text))
+}
 
 // write writes the table; one without rows is not written at all.
 func (t *table) write(w io.Writer) error {
@@ -55,23 +68,35 @@ func (t *table) String() string {
 		}
 		total += widths[i] + 2
 	}
-	if total > tableWidth {
+	last := len(widths) - 1
+	if room := tableWidth - (total - widths[last]); total > tableWidth && (!t.wraps || room < leastRoom) {
 		return t.stacked()
 	}
 	var b strings.Builder
-	for _, row := range append([][]string{t.head}, t.rows...) {
+	for at, row := range append([][]string{t.head}, t.rows...) {
 		line := ""
-		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if t.right[i] {
-				line += pad + cell + "  "
-			} else {
-				line += cell + pad + "  "
-			}
+		for i, cell := range row[:last] {
+			line += padded(cell, widths[i], t.right[i]) + "  "
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		end := row[last]
+		if t.right[last] {
+			end = padded(end, widths[last], true)
+		}
+		b.WriteString(wrap(line, end) + strings.Join(t.under[at-1], ""))
 	}
 	return b.String()
+}
+
+// leastRoom is how many columns a last column needs that goes on below itself.
+const leastRoom = 20
+
+// padded is a cell as wide as its column.
+func padded(cell string, width int, right bool) string {
+	pad := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
+	if right {
+		return pad + cell
+	}
+	return cell + pad
 }
 
 // stacked is a block for each row, one line for each of its cells.
@@ -81,7 +106,7 @@ func (t *table) stacked() string {
 		width = max(width, utf8.RuneCountInString(head))
 	}
 	var b strings.Builder
-	for _, row := range t.rows {
+	for at, row := range t.rows {
 		for i, cell := range row {
 			indent := "  "
 			if i == 0 {
@@ -90,20 +115,30 @@ func (t *table) stacked() string {
 			pad := strings.Repeat(" ", width+2-len(indent)-utf8.RuneCountInString(t.head[i]))
 			b.WriteString(wrap(indent+t.head[i]+pad+"  ", cell))
 		}
+		b.WriteString(strings.Join(t.under[at], ""))
 	}
 	return b.String()
 }
 
 // wrap is a label and a value on lines of at most tableWidth; a value that is
-// too long goes on below itself.
+// too long goes on below itself, with the next word where there are words.
 func wrap(label, value string) string {
 	room := tableWidth - utf8.RuneCountInString(label)
 	blank := strings.Repeat(" ", utf8.RuneCountInString(label))
 	var b strings.Builder
 	for runes := []rune(value); ; label = blank {
 		n := min(room, len(runes))
+		next := n
+		if n < len(runes) {
+			for at := n; at > room/2; at-- {
+				if runes[at] == ' ' {
+					n, next = at, at+1
+					break
+				}
+			}
+		}
 		b.WriteString(strings.TrimRight(label+string(runes[:n]), " ") + "\n")
-		if runes = runes[n:]; len(runes) == 0 {
+		if runes = runes[next:]; len(runes) == 0 {
 			return b.String()
 		}
 	}

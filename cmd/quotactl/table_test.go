@@ -53,6 +53,43 @@ func TestTableStacked(t *testing.T) {
 	}
 }
 
+// A last column may go on below itself, as long as there is room for it.
+func TestTableWraps(t *testing.T) {
+	tb := newTable("NAME", "NOTE")
+	tb.wraps = true
+	tb.add(strings.Repeat("x", 50), "30 2 * * * America/Argentina/Buenos_Aires")
+	tb.below("| ", "below "+strings.Repeat("y", 80))
+	want := "" +
+		"NAME" + strings.Repeat(" ", 48) + "NOTE\n" +
+		strings.Repeat("x", 50) + "  30 2 * * * America/Argentina\n" +
+		strings.Repeat(" ", 52) + "/Buenos_Aires\n" +
+		"  | below " + strings.Repeat("y", 70) + "\n" +
+		"    " + strings.Repeat("y", 10) + "\n"
+	if got := tb.String(); got != want {
+		t.Errorf("table\n%swant\n%s", got, want)
+	}
+	tb.rows[0][0] += strings.Repeat("x", 9)
+	if got := tb.String(); !strings.HasPrefix(got, "NAME    x") || !strings.HasSuffix(got, "  NOTE  30 2 * * * America/Argentina/Buenos_Aires\n"+want[strings.Index(want, "  | below"):]) {
+		t.Errorf("without room\n%s", got)
+	}
+}
+
+// A value breaks between words, but a long word anywhere.
+func TestWrap(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                                    "-\n",
+		strings.Repeat("word ", 15) + "end":   "- " + strings.Repeat("word ", 15) + "end\n",
+		strings.Repeat("word ", 15) + "end x": "- " + strings.Repeat("word ", 14) + "word end\n  x\n",
+		strings.Repeat("word ", 15) + "endx":  "- " + strings.Repeat("word ", 14) + "word\n  endx\n",
+		strings.Repeat("x", 79):               "- " + strings.Repeat("x", 78) + "\n  x\n",
+		"a " + strings.Repeat("x", 79):        "- a " + strings.Repeat("x", 76) + "\n  xxx\n",
+	} {
+		if got := wrap("- ", value); got != want {
+			t.Errorf("%q is\n%swant\n%s", value, got, want)
+		}
+	}
+}
+
 func TestTableWithoutRows(t *testing.T) {
 	var b strings.Builder
 	if err := newTable("NAME").write(&b); err != nil || b.Len() > 0 {
