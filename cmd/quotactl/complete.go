@@ -47,6 +47,28 @@ func (a *app) completeJob(cmd *cobra.Command, args []string, _ string) ([]string
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeOneJob completes a first argument that is a job.
+func (a *app) completeOneJob(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeJob(cmd, args, typed)
+}
+
+// completeRegion completes the regions of the job that is named, or of all.
+func (a *app) completeRegion(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	_, list := a.completing(cmd)
+	var regions []string
+	for _, job := range list {
+		if len(args) == 0 || slices.Contains(args, job.Name) {
+			regions = append(regions, job.Regions...)
+		}
+	}
+	slices.Sort(regions)
+	regions = slices.DeleteFunc(slices.Compact(regions), func(region string) bool { return region == "" })
+	return regions, cobra.ShellCompDirectiveNoFileComp
+}
+
 // completing reads the configuration for a shell.
 func (a *app) completing(cmd *cobra.Command) (*budget.Config, []*jobs.Job) {
 	if a.resolve(cmd.Flags()) != nil {

@@ -40,6 +40,12 @@ window = "24h"
 [job.pull]
 budget = "shop/main"
 schedule = "0 * * * *"
+regions = ["US", "DE"]
+command = ["true"]
+[job.push]
+budget = "shop/main"
+schedule = "0 * * * *"
+regions = ["US", "GB"]
 command = ["true"]
 `)
 	for _, c := range []struct {
@@ -49,10 +55,20 @@ command = ["true"]
 		{[]string{"charge", ""}, "shop/main\nshop/spare\n:4\n"},
 		{[]string{"charge", "shop/main", ""}, "orders.export\norders.get\n:4\n"},
 		{[]string{"ledger", ""}, "shop/main\nshop/spare\n:4\n"},
-		{[]string{"next", ""}, "pull\n:4\n"},
+		{[]string{"next", ""}, "pull\npush\n:4\n"},
+		{[]string{"next", "pull", ""}, "push\n:4\n"},
+		{[]string{"jobs", ""}, "pull\npush\n:4\n"},
+		{[]string{"runs", "push", ""}, "pull\n:4\n"},
+		{[]string{"runs", "--region", ""}, "DE\nGB\nUS\n:4\n"},
+		{[]string{"runs", "--outcome", ""}, "running\nwaiting\nsucceeded\nexhausted\nfailed\ntimed_out\nskipped\nmissed\nlost\n:4\n"},
+		{[]string{"trigger", ""}, "pull\npush\n:4\n"},
+		{[]string{"trigger", "pull", ""}, ":4\n"},
+		{[]string{"trigger", "pull", "--region", ""}, "DE\nUS\n:4\n"},
+		{[]string{"pause", ""}, "pull\npush\n:4\n"},
+		{[]string{"pause", "pull", ""}, ":4\n"},
+		{[]string{"resume", "pu"}, "pull\npush\n:4\n"},
 		{[]string{"init", ""}, "github\nopenai\nshopify\nslack\nstrava\nyoutube\nyoutube-2025\n:4\n"},
 		{[]string{"init", "github", ""}, ":4\n"},
-		{[]string{"next", "pull", ""}, ":4\n"},
 	} {
 		got, _, code := runAt(t, time.Unix(0, 0), append([]string{cobra.ShellCompNoDescRequestCmd, c.args[0], "-c", path}, c.args[1:]...)...)
 		if got != c.want || code != exitDone {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -31,7 +29,8 @@ func newNextCommand(a *app) *cobra.Command {
 		Short: "Show the upcoming runs",
 		Long: `Show the upcoming runs of all jobs, or of those named, with the offset after its
 tick at which each starts. A job's next pass begins with the region that its last
-one did not come to; later passes are shown as if every pass came to all.`,
+one did not come to; later passes are shown as if every pass came to all. The
+ticks of a job that is paused are marked: they are skipped until it is resumed.`,
 		Example: `  quotactl next
   quotactl next trending -n 8 --from 2026-12-01T00:00:00Z --json`,
 		ValidArgsFunction: a.completeJob,
@@ -63,6 +62,7 @@ one did not come to; later passes are shown as if every pass came to all.`,
 type nextRun struct {
 	job, region string
 	tick, at    time.Time
+	paused      bool
 }
 
 type nextJSON struct {
@@ -70,6 +70,7 @@ type nextJSON struct {
 	Region string  `json:"region"` // empty where the job names none
 	Tick   instant `json:"tick"`
 	At     instant `json:"at"`
+	Paused bool    `json:"paused"` // it is skipped, unless the job is resumed before
 }
 
 func (a *app) next(ctx context.Context, names []string, from time.Time, n int, asJSON bool) error {
@@ -80,25 +81,42 @@ func (a *app) next(ctx context.Context, names []string, from time.Time, n int, a
 	if list, err = chosenJobs(list, names); err != nil {
 		return err
 	}
-	regions, err := a.nextRegions(ctx, cfg, list)
+	views, err := a.nextViews(ctx, cfg, list)
 	if err != nil {
 		return err
 	}
-	runs := upcoming(list, regions, from, n)
+	runs := upcoming(views, from, n)
 	if asJSON {
 		answer := struct {
 			Runs []nextJSON `json:"runs"`
 		}{[]nextJSON{}}
 		for _, r := range runs {
-			answer.Runs = append(answer.Runs, nextJSON{r.job, r.region, instant(r.tick), instant(r.at)})
+			answer.Runs = append(answer.Runs, nextJSON{r.job, r.region, instant(r.tick), instant(r.at), r.paused})
 		}
 		return writeJSON(a.stdout, answer)
 	}
-	t := newTable("JOB", "REGION", "TICK", "AT", ">OFFSET")
-	for _, r := range runs {
-		t.add(r.job, cmp.Or(r.region, "-"), showTime(r.tick), showTime(r.at), budget.SpanText(r.at.Sub(r.tick)))
+	return nextTable(runs).write(a.stdout)
+}
+
+// nextTable has a column for paused jobs only when there is one.
+func nextTable(runs []nextRun) *table {
+	heads := []string{"JOB", "REGION", "TICK", "AT", ">OFFSET"}
+	paused := slices.ContainsFunc(runs, func(r nextRun) bool { return r.paused })
+	if paused {
+		heads = append(heads, "JOB IS")
 	}
-	return t.write(a.stdout)
+	t := newTable(heads...)
+	for _, r := range runs {
+		row := []string{r.job, cmp.Or(r.region, "-"), showTime(r.tick), showTime(r.at), budget.SpanText(r.at.Sub(r.tick))}
+		switch {
+		case r.paused:
+			row = append(row, "paused")
+		case paused:
+			row = append(row, "-")
+		}
+		t.add(row...)
+	}
+	return t
 }
 
 // chosenJobs are the jobs named, all for no names.
@@ -118,37 +136,27 @@ func chosenJobs(list []*jobs.Job, names []string) ([]*jobs.Job, error) {
 	return slices.DeleteFunc(list, func(job *jobs.Job) bool { return !slices.Contains(names, job.Name) }), nil
 }
 
-// nextRegions are the regions that the jobs' next passes begin with.
-func (a *app) nextRegions(ctx context.Context, cfg *budget.Config, list []*jobs.Job) (regions map[string]string, err error) {
+// nextViews are what is known of the jobs.
+func (a *app) nextViews(ctx context.Context, cfg *budget.Config, list []*jobs.Job) (views []jobView, err error) {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store))
-	defer cancel()
-	regions = map[string]string{}
-	views, err := jobs.Look(ctx, store, list)
-	if err != nil {
-		return nil, fmt.Errorf("next runs: %w", err)
-	}
-	for i, job := range list {
-		regions[job.Name] = views[i].NextRegion
-	}
-	return regions, nil
+	return a.lookAtJobs(ctx, store, list)
 }
 
 // upcoming are the first n runs after an instant, in the order they start.
-func upcoming(list []*jobs.Job, regions map[string]string, from time.Time, n int) []nextRun {
+func upcoming(views []jobView, from time.Time, n int) []nextRun {
 	var runs []nextRun
-	for _, job := range list {
-		tick, order := from, job.Order(regions[job.Name])
+	for _, job := range views {
+		tick, order := from, job.Order(job.NextRegion)
 		for i := 0; i < n; {
 			if tick = job.Next(tick); tick.IsZero() {
 				break
 			}
 			for place, region := range order {
-				runs = append(runs, nextRun{job.Name, region, tick, tick.Add(job.Offset(place))})
+				runs = append(runs, nextRun{job.Name, region, tick, tick.Add(job.Offset(place)), job.Pause != nil})
 				i++
 			}
 		}

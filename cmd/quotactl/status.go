@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -72,16 +70,7 @@ type overview struct {
 	at      time.Time
 	store   string // redacted
 	budgets []budget.Status
-	jobs    []jobStatus
-}
-
-// jobStatus is what is known of a job.
-type jobStatus struct {
-	job    string
-	budget string
-	next   time.Time
-	last   *jobs.Record    // nil before the first pass
-	record json.RawMessage // last as it was recorded
+	jobs    []jobView
 }
 
 // look reads the budgets and the jobs that spend them.
@@ -101,31 +90,9 @@ func (a *app) look(ctx context.Context, cfg *budget.Config, store open.Backend, 
 		seen.at, shown[name] = status.At, true
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(job *jobs.Job) bool { return !shown[job.Budget] })
-	ctx, cancel := context.WithTimeout(ctx, open.Timeout(a.storeAt(cfg), cfg.Store))
-	defer cancel()
-	views, err := jobs.Look(ctx, store, list)
-	if err != nil {
+	var err error
+	if seen.jobs, err = a.lookAtJobs(ctx, store, list); err != nil {
 		return overview{}, err
 	}
-	for i, job := range list {
-		status, err := a.jobStatus(job, views[i])
-		if err != nil {
-			return overview{}, err
-		}
-		seen.jobs = append(seen.jobs, status)
-	}
 	return seen, nil
-}
-
-// jobStatus is what status tells of a job.
-func (a *app) jobStatus(job *jobs.Job, seen jobs.Overview) (jobStatus, error) {
-	status := jobStatus{job: job.Name, budget: job.Budget, next: job.Next(a.now())}
-	if seen.Last == nil {
-		return status, nil
-	}
-	status.last, status.record = &jobs.Record{}, seen.Last
-	if err := json.Unmarshal(seen.Last, status.last); err != nil {
-		return jobStatus{}, fmt.Errorf("status of job %s: read the record of its last pass: %w; was it written by another version?", job.Name, err)
-	}
-	return status, nil
 }

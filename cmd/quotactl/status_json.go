@@ -19,6 +19,7 @@ type jobJSON struct {
 	Budget string          `json:"budget"`
 	Next   instant         `json:"next"`
 	Last   json.RawMessage `json:"last"` // null before the first pass
+	jobNowJSON
 }
 
 func newStatusAnswer(seen overview) statusAnswer {
@@ -27,7 +28,7 @@ func newStatusAnswer(seen overview) statusAnswer {
 		answer.Budgets = append(answer.Budgets, serve.NewBudgetStatus(b))
 	}
 	for _, job := range seen.jobs {
-		answer.Jobs = append(answer.Jobs, jobJSON{Job: job.job, Budget: job.budget, Next: instant(job.next), Last: job.record})
+		answer.Jobs = append(answer.Jobs, jobJSON{job.Name, job.Budget, instant(job.next), job.Last, newJobNowJSON(job)})
 	}
 	return answer
 }

@@ -138,14 +138,22 @@ func returnText(l budget.LimitStatus) string {
 	return fmt.Sprintf("%d at %s", l.NextAmount, showTime(l.NextReturn))
 }
 
-func jobTable(list []jobStatus) *table {
+// jobTable has a row for each job; what is under way, and who paused it, stands
+// below.
+func jobTable(list []jobView) *table {
 	t := newTable("JOB", "BUDGET", "LAST PASS", "NEXT PASS")
 	for _, job := range list {
-		last := "-"
+		last, next := "-", showTime(job.next)
 		if job.last != nil {
 			last = fmt.Sprintf("%s %s", showTime(job.last.Tick.Time), job.last.Outcome)
 		}
-		t.add(job.job, job.budget, last, showTime(job.next))
+		if job.Pause != nil {
+			next = "paused"
+		}
+		t.add(job.Name, job.Budget, last, next)
+		for _, note := range job.nowNotes() {
+			t.below("", note)
+		}
 	}
 	return t
 }

@@ -40,9 +40,20 @@ func everything(t *testing.T) overview {
 	if err := json.Unmarshal([]byte(record), &last); err != nil {
 		t.Fatal(err)
 	}
-	return overview{at: at, store: "redis://:redacted@h:1", budgets: []budget.Status{status}, jobs: []jobStatus{
-		{job: "orders", budget: "shop/main", next: at.Truncate(time.Hour).Add(3 * time.Hour), last: &last, record: json.RawMessage(record)},
-		{job: "fresh", budget: "shop/main", next: at.Truncate(time.Hour).Add(4 * time.Hour)},
+	since := jobs.Instant{Time: at.Add(-time.Hour)}
+	return overview{at: at, store: "redis://:redacted@h:1", budgets: []budget.Status{status}, jobs: []jobView{
+		{
+			Job: &jobs.Job{Name: "orders", Budget: "shop/main"}, next: at.Truncate(time.Hour).Add(3 * time.Hour), last: &last,
+			Overview: jobs.Overview{
+				Last:   json.RawMessage(record),
+				Active: []jobs.ActivePass{{Tick: since, Kind: jobs.Scheduled, Since: since, Host: "in process 12 on web1"}},
+			},
+			progress: []*jobs.Record{{Runs: []jobs.Run{{Region: "US", Outcome: jobs.Succeeded, Units: 3}, {Region: "DE"}}}},
+		},
+		{
+			Job: &jobs.Job{Name: "fresh", Budget: "shop/main"}, next: at.Truncate(time.Hour).Add(4 * time.Hour),
+			Overview: jobs.Overview{Pause: &jobs.Pause{Note: "not yet", By: "ann@web1", At: since}},
+		},
 	}}
 }
 
@@ -56,7 +67,11 @@ calls  calendar day  calls      3     10     7     0  3 at 2026-10-25 23:00:00Z
 
 JOB     BUDGET     LAST PASS                       NEXT PASS
 orders  shop/main  2026-10-25 09:00:00Z exhausted  2026-10-25 15:00:00Z
-fresh   shop/main  -                               2026-10-25 16:00:00Z
+  the pass of 2026-10-25 11:00:01Z is under way since 2026-10-25 11:00:01Z, in
+  process 12 on web1: 1/2 runs ended, 3 units
+fresh   shop/main  -                               paused
+  paused by ann@web1 since 2026-10-25 11:00:01Z: not yet; its ticks are skipped,
+  the next at 2026-10-25 16:00:00Z
 `
 	var b strings.Builder
 	if err := everything(t).write(&b); err != nil {
@@ -147,13 +162,30 @@ func TestStatusJSON(t *testing.T) {
         "reason": "limit",
         "units": 7,
         "runs": []
-      }
+      },
+      "paused": null,
+      "active": [
+        {
+          "tick": "2026-10-25T11:00:00.123456Z",
+          "kind": "schedule",
+          "since": "2026-10-25T11:00:00.123456Z",
+          "host": "in process 12 on web1",
+          "silent": false,
+          "progress": null
+        }
+      ]
     },
     {
       "job": "fresh",
       "budget": "shop/main",
       "next": "2026-10-25T16:00:00.000000Z",
-      "last": null
+      "last": null,
+      "paused": {
+        "note": "not yet",
+        "by": "ann@web1",
+        "at": "2026-10-25T11:00:00.123456Z"
+      },
+      "active": []
     }
   ]
 }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What "Looking after jobs" of docs/jobs.md tells to run, beside the daemon that it
+// speaks of, prints what it shows.
+func TestDocumentedLookingAfter(t *testing.T) {
+	w := newDocWay(t, "docs/jobs.md", 10_000)
+	w.write("costs.toml", w.block("toml", "costs.toml")+w.block("toml", "job", "fetch.sh"))
+	w.write("fetch.sh", w.block("sh", "fetch.sh"))
+	log, err := os.Create(filepath.Join(w.dir, "daemon.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon := exec.CommandContext(t.Context(), "quotactl", "run")
+	daemon.Dir, daemon.Env, daemon.Stderr = w.dir, w.env, log
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for !strings.Contains(string(w.run(0, "quotactl", "jobs", "--json")), `"followed": "0 */3`) {
+		select {
+		case <-look.C:
+		case <-t.Context().Done():
+			t.Fatal("the daemon has not looked at the job")
+		}
+	}
+	w.write("after.run", "exec 2>&1\n"+w.block("sh", "after"))
+	got := string(w.run(0, "sh", "after.run"))
+	if want := w.block("text", "after"); nowhere(got) != nowhere(want) {
+		t.Errorf("it said\n%s\nwant\n%s", got, want)
+	}
+	if err := daemon.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+var (
+	somebody  = regexp.MustCompile(`\S+@\S+`)
+	roughSpan = regexp.MustCompile(`\b(\d+(\.\d+)?(d|h|ms?|s))+\b`)
+)
+
+// nowhere is a text without what differs from one machine and moment to another: who,
+// when, how long, and where lines break.
+func nowhere(text string) string {
+	text = roughSpan.ReplaceAllString(timeless(somebody.ReplaceAllString(text, "SOMEBODY ")), "SPAN")
+	return strings.Join(strings.Fields(text), " ")
+}

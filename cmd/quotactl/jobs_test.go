@@ -1,0 +1,216 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// noon is when the jobs of tests are looked at.
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// ago is an instant so long before noon.
+func ago(d time.Duration) jobs.Instant { return jobs.Instant{Time: noon.Add(-d)} }
+
+// viewed is a job with a schedule, as a view at noon has it.
+func viewed(t *testing.T, name, budget, schedule, zone string) jobView {
+	t.Helper()
+	parsed, err := jobs.ParseSchedule(schedule, zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := jobView{Job: &jobs.Job{Name: name, Budget: budget, Schedule: parsed}, next: parsed.Next(noon)}
+	v.Followed = schedule + " " + zone
+	return v
+}
+
+// allStates are jobs of all that there may be to say of one.
+func allStates(t *testing.T) []jobView {
+	t.Helper()
+	record := func(outcome jobs.Outcome, ended jobs.Instant, units int64) *jobs.Record {
+		return &jobs.Record{Tick: ago(24 * time.Hour), Outcome: outcome, Ended: ended, Units: units}
+	}
+	idle := viewed(t, "idle", "shop/main", "0 */3 * * *", "UTC")
+	idle.last = record(jobs.Exhausted, ago(47*time.Minute+900*time.Millisecond), 32)
+	idle.LastSuccess = ago(3 * time.Hour).Time
+	star := viewed(t, "star", "shop/any", "@every 90s", "UTC")
+	star.last = record(jobs.Missed, jobs.Instant{}, 0) // no pass began
+	runs := viewed(t, "runs", "shop/main", "30 2 * * *", "Asia/Tokyo")
+	runs.Active = []jobs.ActivePass{{Tick: ago(time.Hour), Kind: jobs.CaughtUp, Since: ago(time.Minute), Host: "in process 7 on web1"}}
+	runs.progress = []*jobs.Record{{Runs: []jobs.Run{{Outcome: jobs.Failed, Units: 3}, {Units: 1}, {}}}}
+	runs.Waiting = []jobs.WaitingTick{{Tick: ago(time.Minute), Kind: jobs.Queued}}
+	twice := viewed(t, "twice", "shop/main", "0 * * * *", "UTC")
+	twice.Active = []jobs.ActivePass{runs.Active[0], runs.Active[0]}
+	twice.progress = []*jobs.Record{nil, nil}
+	silent := viewed(t, "silent", "shop/main", "0 * * * *", "UTC")
+	silent.Active = []jobs.ActivePass{{Tick: ago(time.Hour), Kind: jobs.Triggered, Since: ago(time.Hour), Host: "in process 8 on web2", Silent: true, Note: "asked for by ann@web1: a try"}}
+	silent.progress = []*jobs.Record{nil}
+	paused := viewed(t, "paused", "shop/main", "0 0 * * *", "UTC")
+	paused.Pause = &jobs.Pause{Note: "until Friday", By: "ann@web1", At: ago(time.Hour)}
+	paused.Requests = []jobs.Request{{By: "bob@web2", At: ago(time.Minute), Note: "a try", Regions: []string{"US", "DE"}}, {By: "bob@web2", At: ago(time.Minute)}}
+	late := viewed(t, "late", "shop/main", "0 * * * *", "UTC")
+	late.Waiting = []jobs.WaitingTick{{Tick: ago(5 * time.Hour), Kind: jobs.CaughtUp}, {Tick: ago(4 * time.Hour), Kind: jobs.CaughtUp}, {Tick: ago(2 * time.Hour), Kind: jobs.Scheduled}}
+	late.Untaken = ago(time.Hour).Time
+	fresh := viewed(t, "fresh", "shop/main", "0 12 * * 1", "UTC")
+	fresh.Followed = ""
+	other := viewed(t, "other", "shop/main", "0 * * * *", "UTC")
+	other.Followed, other.next = "5 * * * * UTC", time.Time{}
+	return []jobView{idle, star, runs, twice, silent, paused, late, fresh, other}
+}
+
+func TestJobsTable(t *testing.T) {
+	const want = `shop/main
+JOB     NEXT IN  STATE        LAST PASS          UNITS  SCHEDULE
+idle    3h       idle         exhausted 47m ago     32  0 */3 * * * UTC
+runs    5h30m    running 1/3  -                      -  30 2 * * * Asia/Tokyo
+  the pass of 2026-11-20 11:00:00Z is under way since 2026-11-20 11:59:00Z, in
+  process 7 on web1: 1/3 runs ended, 4 units; caught up: nobody took its tick in
+  time
+  the tick of 2026-11-20 11:59:00Z waits
+twice   1h       2 passes     -                      -  0 * * * * UTC
+  the pass of 2026-11-20 11:00:00Z is under way since 2026-11-20 11:59:00Z, in
+  process 7 on web1; caught up: nobody took its tick in time
+  the pass of 2026-11-20 11:00:00Z is under way since 2026-11-20 11:59:00Z, in
+  process 7 on web1; caught up: nobody took its tick in time
+silent  1h       silent       -                      -  0 * * * * UTC
+  the pass of 2026-11-20 11:00:00Z is under way since 2026-11-20 11:00:00Z, in
+  process 8 on web2; asked for by ann@web1: a try; its daemon is not heard of
+  any more
+paused  12h      paused       -                      -  0 0 * * * UTC
+  paused by ann@web1 since 2026-11-20 11:00:00Z: until Friday; its ticks are
+  skipped, the next at 2026-11-21 00:00:00Z
+  a pass of US, DE was asked for by bob@web2 at 2026-11-20 11:59:00Z (a try) and
+  waits
+  a pass was asked for by bob@web2 at 2026-11-20 11:59:00Z and waits
+late    1h       waiting      -                      -  0 * * * * UTC
+  the tick of 2026-11-20 10:00:00Z waits
+  2 ticks, from 2026-11-20 07:00:00Z on, wait to be caught up
+  no daemon has taken its tick of 2026-11-20 11:00:00Z: is one running?
+fresh   3d0h     idle         -                      -  0 12 * * 1 UTC
+  no daemon has looked at it on this store yet
+other   -        idle         -                      -  0 * * * * UTC
+  daemons have followed another schedule so far: 5 * * * * UTC
+
+shop/any
+JOB   NEXT IN  STATE  LAST PASS       UNITS  SCHEDULE
+star  1m30s    idle   missed 24h ago      0  @every 90s UTC
+`
+	var b strings.Builder
+	if err := writeJobs(&b, noon, allStates(t)); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("jobs\n%swant\n%s", b.String(), want)
+	}
+	for line := range strings.SplitSeq(b.String(), "\n") {
+		if utf8.RuneCountInString(line) > tableWidth {
+			t.Errorf("a line of %d columns: %s", utf8.RuneCountInString(line), line)
+		}
+	}
+}
+
+func TestJobsJSON(t *testing.T) {
+	const want = `{
+  "at": "2026-11-20T12:00:00.000000Z",
+  "store": "redis://h:1",
+  "jobs": [
+    {
+      "job": "idle",
+      "budget": "shop/main",
+      "schedule": "0 */3 * * *",
+      "timezone": "UTC",
+      "next": "2026-11-20T15:00:00.000000Z",
+      "paused": null,
+      "active": [],
+      "waiting": [],
+      "requests": [],
+      "last": {
+        "tick": "2026-11-20T09:00:00.000000Z"
+      },
+      "last_success": "2026-11-20T09:00:00.000000Z",
+      "followed": "0 */3 * * * UTC",
+      "untaken": null
+    },
+    {
+      "job": "paused",
+      "budget": "shop/main",
+      "schedule": "0 0 * * *",
+      "timezone": "UTC",
+      "next": "2026-11-21T00:00:00.000000Z",
+      "paused": {
+        "note": "until Friday",
+        "by": "ann@web1",
+        "at": "2026-11-20T11:00:00.000000Z"
+      },
+      "active": [
+        {
+          "tick": "2026-11-20T11:00:00.000000Z",
+          "kind": "trigger",
+          "since": "2026-11-20T11:00:00.000000Z",
+          "host": "in process 8 on web2",
+          "silent": true,
+          "request": "ABC",
+          "note": "asked for by ann@web1: a try",
+          "progress": null
+        }
+      ],
+      "waiting": [
+        {
+          "tick": "2026-11-20T07:00:00.000000Z",
+          "kind": "catch_up"
+        }
+      ],
+      "requests": [
+        {
+          "id": "DEF",
+          "by": "bob@web2",
+          "at": "2026-11-20T11:59:00.000000Z",
+          "note": "a try",
+          "regions": [
+            "US"
+          ]
+        }
+      ],
+      "last": null,
+      "last_success": null,
+      "followed": null,
+      "untaken": "2026-11-20T11:00:00.000000Z"
+    }
+  ]
+}
+`
+	idle := viewed(t, "idle", "shop/main", "0 */3 * * *", "UTC")
+	idle.Last = []byte(`{"tick":"2026-11-20T09:00:00.000000Z"}`)
+	idle.LastSuccess = ago(3 * time.Hour).Time
+	paused := viewed(t, "paused", "shop/main", "0 0 * * *", "UTC")
+	paused.Pause = &jobs.Pause{Note: "until Friday", By: "ann@web1", At: ago(time.Hour)}
+	paused.Active = []jobs.ActivePass{{
+		Tick: ago(time.Hour), Kind: jobs.Triggered, Since: ago(time.Hour), Host: "in process 8 on web2", Silent: true,
+		Request: "ABC", Note: "asked for by ann@web1: a try",
+	}}
+	paused.Waiting = []jobs.WaitingTick{{Tick: ago(5 * time.Hour), Kind: jobs.CaughtUp}}
+	paused.Requests = []jobs.Request{{ID: "DEF", By: "bob@web2", At: ago(time.Minute), Note: "a try", Regions: []string{"US"}}}
+	paused.Followed, paused.Untaken = "", ago(time.Hour).Time
+	var b strings.Builder
+	if err := writeJSON(&b, newJobsAnswer(noon, "redis://h:1", []jobView{idle, paused})); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("jobs\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestRoughly(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 23*time.Millisecond + 400*time.Microsecond: "23ms", 9*time.Second + 940*time.Millisecond: "9.9s",
+		61*time.Second + 600*time.Millisecond: "1m2s", 47 * time.Minute: "47m", 2*time.Hour + 13*time.Minute + 20*time.Second: "2h13m",
+		47*time.Hour + 59*time.Minute: "47h59m", 76*time.Hour + 40*time.Minute: "3d5h", 30 * 24 * time.Hour: "30d0h",
+	} {
+		if got := roughly(d); got != want {
+			t.Errorf("%v is shown as %q, want %q", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// pauseAnswer is the JSON answer of pause and resume.
+type pauseAnswer struct {
+	Job    string      `json:"job"`
+	Paused *jobs.Pause `json:"paused"` // null: it is not
+	Before *jobs.Pause `json:"before"` // what stood before; null: nothing
+}
+
+func newPauseCommand(a *app) *cobra.Command {
+	var note string
+	var inSandbox, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "pause JOB --note TEXT",
+		Short: "Let a job's ticks pass until it is resumed",
+		Long: `Let a job's ticks pass, on every machine, until it is resumed: each is recorded
+as skipped. The note is for whoever wonders why; quotactl jobs, status and runs
+show it, with who paused the job and when. A pass under way goes on, and what is
+asked for by trigger runs all the same. A job that is paused already takes the
+new note.`,
+		Example:           `  quotactl pause trending --note "its consumer is being moved until Friday"`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeOneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(note) == "" {
+				return usage("pause %s: say why, for whoever finds it paused: --note TEXT", args[0])
+			}
+			return a.onJob(cmd.Context(), args[0], inSandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
+				set, before, err := jobs.SetPause(ctx, store, job, note)
+				if err != nil {
+					return err
+				}
+				return a.answerPause(pauseAnswer{job.Name, &set, before}, nil, asJSON)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&note, "note", "", "`TEXT` that says why; no secret")
+	sandboxFlag(cmd, &inSandbox)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+func newResumeCommand(a *app) *cobra.Command {
+	var inSandbox, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "resume JOB",
+		Short: "Let a paused job go on",
+		Long: `Let a paused job go on with its next tick. Ticks that were skipped meanwhile are
+not caught up; trigger asks for a pass. Nothing happens when it is not paused.`,
+		Example:           `  quotactl resume trending`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeOneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onJob(cmd.Context(), args[0], inSandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
+				before, err := jobs.EndPause(ctx, store, job)
+				if err != nil && !errors.Is(err, jobs.ErrUntold) {
+					return err
+				}
+				return a.answerPause(pauseAnswer{Job: job.Name, Before: before}, err, asJSON)
+			})
+		},
+	}
+	sandboxFlag(cmd, &inSandbox)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+// answerPause says what became of a pause.
+func (a *app) answerPause(answer pauseAnswer, untold error, asJSON bool) error {
+	if asJSON {
+		return writeJSON(a.stdout, answer)
+	}
+	t := newTable("JOB", "DONE")
+	switch {
+	case answer.Paused == nil && answer.Before == nil:
+		t.add(answer.Job, "it was not paused")
+	case answer.Paused == nil:
+		t.add(answer.Job, "goes on")
+		t.below("", "it was "+pauseText(*answer.Before))
+	case answer.Before == nil:
+		t.add(answer.Job, "paused")
+	case *answer.Before == *answer.Paused:
+		t.add(answer.Job, "is paused already")
+		t.below("", pauseText(*answer.Before))
+	default:
+		t.add(answer.Job, "paused, with another note")
+		t.below("", "it was "+pauseText(*answer.Before))
+	}
+	if untold != nil {
+		t.below("", untoldText(untold))
+	}
+	return t.write(a.stdout)
+}
+
+// untoldText says what it means that the daemons could not be told.
+func untoldText(err error) string {
+	return err.Error() + "; one that runs comes by it within a minute"
+}
+
+// onJob opens the store, or the sandbox's, for one thing to do with a job.
+func (a *app) onJob(ctx context.Context, name string, inSandbox bool, do func(context.Context, open.Backend, *jobs.Job) error) error {
+	return a.onJobs(ctx, inSandbox, func(ctx context.Context, _ *budget.Config, list []*jobs.Job, store open.Backend) error {
+		chosen, err := chosenJobs(list, []string{name})
+		if err != nil {
+			return err
+		}
+		return do(ctx, store, chosen[0])
+	})
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// The outcomes that a run under way has for people.
+const (
+	running jobs.Outcome = "running"
+	waiting jobs.Outcome = "waiting" // in a pass under way, not started yet
+)
+
+// outcomes are all that runs shows, wrong those of runs that went wrong.
+var (
+	outcomes = []jobs.Outcome{running, waiting, jobs.Succeeded, jobs.Exhausted, jobs.Failed, jobs.TimedOut, jobs.Skipped, jobs.Missed, jobs.Lost}
+	wrong    = []jobs.Outcome{jobs.Failed, jobs.TimedOut, jobs.Missed, jobs.Lost}
+)
+
+// runsFlags are the flags of runs.
+type runsFlags struct {
+	n                    int
+	since                time.Duration
+	outcomes, regions    []string
+	errors, log, sandbox bool
+	json                 bool
+}
+
+// check finds wrong usage of the flags.
+func (f *runsFlags) check(changed func(string) bool) error {
+	switch {
+	case f.n < 1 || f.n > maxNext:
+		return usage("-n %d: use 1 to %d", f.n, maxNext)
+	case changed("since") && f.since < time.Second:
+		return usage("--since %s: use 1s or more, or leave it out for all that is kept", f.since)
+	case f.errors && changed("outcome"):
+		return usage("--errors stands for the outcomes %s: leave --outcome out", outcomeList(wrong, ","))
+	}
+	for _, outcome := range f.outcomes {
+		if !slices.Contains(outcomes, jobs.Outcome(outcome)) {
+			known := outcomeList(outcomes, ", ")
+			return usage("--outcome %q: use %s%s", outcome, known, budget.DidYouMean(outcome, strings.Split(known, ", ")))
+		}
+	}
+	if f.errors {
+		f.outcomes = strings.Split(outcomeList(wrong, ","), ",")
+	}
+	return nil
+}
+
+func outcomeList(list []jobs.Outcome, between string) string {
+	words := make([]string, len(list))
+	for i, outcome := range list {
+		words[i] = string(outcome)
+	}
+	return strings.Join(words, between)
+}
+
+// wants reports whether a run is one that is asked for.
+func (f *runsFlags) wants(run jobs.Run) bool {
+	return (len(f.outcomes) == 0 || slices.Contains(f.outcomes, string(run.Outcome))) &&
+		(len(f.regions) == 0 || slices.Contains(f.regions, run.Region))
+}
+
+func newRunsCommand(a *app) *cobra.Command {
+	var f runsFlags
+	cmd := &cobra.Command{
+		Use:   "runs [JOB…]",
+		Short: "Show what became of runs and ticks, the newest first",
+		Long: `Show the runs of all jobs, or of those named, the newest pass first: those under
+way, then what became of the others for as long as the job's history keeps them.
+A tick that no pass was started for is shown too: skipped, or missed, with how
+many others. A job that is not in the configuration any more may be named.
+
+Outcomes: running and waiting (of a pass under way), succeeded, exhausted,
+failed, timed_out, skipped, missed, lost (its daemon died).`,
+		Example: `  quotactl runs trending
+  quotactl runs --errors --since 24h --log
+  quotactl runs trending --region US -n 100 --json`,
+		ValidArgsFunction: a.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return a.onJobs(cmd.Context(), f.sandbox, func(ctx context.Context, _ *budget.Config, list []*jobs.Job, store open.Backend) error {
+				list, err := jobsOrKept(ctx, store, list, args)
+				if err != nil {
+					return err
+				}
+				found, err := a.runs(ctx, store, list, f)
+				switch {
+				case err != nil:
+					return err
+				case f.json:
+					return writeJSON(a.stdout, runsAnswer{found})
+				}
+				return writeRuns(a.stdout, a.now(), found, len(args) == 1)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVarP(&f.n, "number", "n", defaultNext, "show at most `N` runs, 1 to 10000")
+	flags.DurationVar(&f.since, "since", 0, "only ticks of the last `SPAN` (else all that are kept)")
+	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only runs of these `OUTCOMES`, separated by commas")
+	flags.BoolVar(&f.errors, "errors", false, "only what went wrong: "+outcomeList(wrong, ", "))
+	flags.StringSliceVar(&f.regions, "region", nil, "only runs of these `REGIONS`, separated by commas")
+	flags.BoolVar(&f.log, "log", false, "with the last lines that each run printed")
+	sandboxFlag(cmd, &f.sandbox)
+	flags.BoolVar(&f.json, "json", false, "answer in JSON")
+	completeFlag(cmd, "outcome", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return strings.Split(outcomeList(outcomes, ","), ","), cobra.ShellCompDirectiveNoFileComp
+	})
+	completeFlag(cmd, "region", a.completeRegion)
+	return cmd
+}
+
+// jobsOrKept are the jobs named, all of the configuration for no names. One that is
+// not configured is a job by its name alone, if something of it is kept.
+func jobsOrKept(ctx context.Context, state jobs.State, list []*jobs.Job, names []string) ([]*jobs.Job, error) {
+	var chosen []*jobs.Job
+	for _, name := range names {
+		if i := slices.IndexFunc(list, func(job *jobs.Job) bool { return job.Name == name }); i >= 0 {
+			chosen = append(chosen, list[i])
+			continue
+		}
+		_, unknown := chosenJobs(list, []string{name})
+		if !budget.ValidName(name) {
+			return nil, unknown
+		}
+		found, err := state.Job(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case found.Text == nil:
+			return nil, unknown
+		}
+		chosen = append(chosen, &jobs.Job{Name: name})
+	}
+	if len(names) == 0 {
+		return list, nil
+	}
+	return chosen, nil
+}
+
+// runs are the newest runs that the flags ask for.
+func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f runsFlags) ([]runRow, error) {
+	views, err := a.lookAtJobs(ctx, state, list)
+	if err != nil {
+		return nil, err
+	}
+	var since time.Time
+	if f.since > 0 {
+		since = a.now().Add(-f.since)
+	}
+	found := []runRow{}
+	take := func(pass jobs.Pass) {
+		for _, r := range runsOf(pass) {
+			if !f.log {
+				r.Log = nil
+			}
+			if f.wants(r.Run) && len(found) < f.n {
+				found = append(found, r)
+			}
+		}
+	}
+	for _, pass := range underWay(views) {
+		if !pass.Tick.Before(since) {
+			take(pass)
+		}
+	}
+	names := make([]string, len(list))
+	for i, job := range list {
+		names[i] = job.Name
+	}
+	for pass, err := range jobs.Past(ctx, state, names, since) {
+		if err != nil {
+			return nil, err
+		}
+		if take(pass); len(found) == f.n {
+			break
+		}
+	}
+	return found, nil
+}
+
+// underWay are the passes under way with their records so far, the newest first.
+func underWay(views []jobView) []jobs.Pass {
+	var list []jobs.Pass
+	for _, v := range views {
+		for i, active := range v.Active {
+			pass := jobs.Pass{Job: v.Name}
+			if v.progress[i] != nil {
+				pass.Record = *v.progress[i]
+			}
+			pass.Tick, pass.Kind, pass.Started, pass.Host = active.Tick, active.Kind, active.Since, active.Host
+			pass.Request, pass.Note, pass.Outcome, pass.Reason = active.Request, active.Note, running, ""
+			if active.Silent {
+				pass.Reason = "silent"
+			}
+			for at := range pass.Runs {
+				switch run := &pass.Runs[at]; {
+				case run.Outcome != "":
+				case run.Started.IsZero():
+					run.Outcome = waiting
+				default:
+					run.Outcome, run.Reason = running, pass.Reason
+				}
+			}
+			list = append(list, pass)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b jobs.Pass) int { return b.Tick.Compare(a.Tick.Time) })
+	return list
+}
+
+// completeFlag has a shell complete a flag's value.
+func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic(err) // there is no such flag
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// runsAnswer is the JSON answer of runs.
+type runsAnswer struct {
+	Runs []runRow `json:"runs"`
+}
+
+// runRow is what became of a run, or of a tick that no run was started for.
+type runRow struct {
+	Job  string       `json:"job"`
+	Tick jobs.Instant `json:"tick"`
+	// Until is the last of several ticks that were missed, and Ticks how many.
+	Until   *jobs.Instant `json:"until,omitempty"`
+	Ticks   int           `json:"ticks,omitempty"`
+	Kind    jobs.Kind     `json:"kind"`
+	Host    string        `json:"host,omitempty"`
+	Request string        `json:"request,omitempty"`
+	Note    string        `json:"note,omitempty"`
+	jobs.Run
+	Took *seconds `json:"took_seconds"` // null for a run that has not ended, or was not started
+}
+
+// runsOf are the runs of a pass, or the tick where it has none.
+func runsOf(pass jobs.Pass) []runRow {
+	whole := runRow{
+		Job: pass.Job, Tick: pass.Tick, Until: pass.Until, Ticks: pass.Ticks, Kind: pass.Kind,
+		Host: pass.Host, Request: pass.Request, Note: pass.Note,
+	}
+	if len(pass.Runs) == 0 {
+		whole.Run = jobs.Run{
+			Outcome: pass.Outcome, Reason: pass.Reason, Started: pass.Started, Ended: pass.Ended, Units: pass.Units, Error: pass.Error,
+		}
+		whole.took()
+		return []runRow{whole}
+	}
+	list := make([]runRow, len(pass.Runs))
+	for i, of := range pass.Runs {
+		r := whole
+		r.Run = of
+		if of.Error == "" && of.Outcome == pass.Outcome { // what befell the pass befell the run
+			r.Error = pass.Error
+		}
+		r.took()
+		list[i] = r
+	}
+	return list
+}
+
+// took fills in how long it took.
+func (r *runRow) took() {
+	if r.Started.IsZero() || r.Ended.IsZero() {
+		return
+	}
+	d := seconds(r.Ended.Sub(r.Started.Time))
+	r.Took = &d
+}
+
+// writeRuns shows runs as a table, with what is to be said of each below it. Of one
+// job it is not said which, and there is room for the pages.
+func writeRuns(w io.Writer, at time.Time, list []runRow, oneJob bool) error {
+	if len(list) == 0 {
+		if _, err := io.WriteString(w, "no such runs are kept\n"); err != nil {
+			return fmt.Errorf("write the answer: %w", err)
+		}
+		return nil
+	}
+	heads := []string{"TICK", "JOB", "REGION", "OUTCOME", ">UNITS", ">TOOK"}
+	if oneJob {
+		heads = []string{"TICK", "REGION", "OUTCOME", ">UNITS", ">PAGES", ">TOOK"}
+	}
+	t := newTable(heads...)
+	for i, r := range list {
+		first := i == 0 || list[i-1].Job != r.Job || list[i-1].Tick != r.Tick
+		r.addTo(t, at, oneJob, first)
+	}
+	return t.write(w)
+}
+
+// addTo adds a run to a table of runs; why its pass began is told with the first.
+func (r runRow) addTo(t *table, at time.Time, oneJob, first bool) {
+	outcome, units, pages, took := string(r.Outcome), "-", "-", "-"
+	if r.Reason != "" {
+		outcome += " (" + r.Reason + ")"
+	}
+	if !r.Started.IsZero() {
+		end := r.Ended.Time
+		if end.IsZero() {
+			end = at
+		}
+		units, pages, took = number(r.Units), number(int64(r.Pages)), roughly(max(0, end.Sub(r.Started.Time)))
+	}
+	region := cmp.Or(r.Region, "-")
+	if oneJob {
+		t.add(showTime(r.Tick.Time), region, outcome, units, pages, took)
+	} else {
+		t.add(showTime(r.Tick.Time), r.Job, region, outcome, units, took)
+	}
+	if r.Until != nil {
+		t.below("", fmt.Sprintf("%s, until %s", plural(r.Ticks, "tick"), showTime(r.Until.Time)))
+	}
+	if why := beganText(r.Kind, r.Note); why != "" && first {
+		t.below("", shown(why))
+	}
+	if r.Error != "" {
+		t.below("", shown(r.Error))
+	}
+	for _, line := range r.Log {
+		t.below("| ", shown(line))
+	}
+}
+
+// shown is a text of others as a terminal may show it.
+func shown(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// waitLook is how often it is looked what has become of a pass that is waited for.
+const waitLook = 500 * time.Millisecond
+
+// triggerFlags are the flags of trigger.
+type triggerFlags struct {
+	regions       []string
+	note          string
+	wait          time.Duration
+	sandbox, json bool
+}
+
+func newTriggerCommand(a *app) *cobra.Command {
+	var f triggerFlags
+	cmd := &cobra.Command{
+		Use:   "trigger JOB",
+		Short: "Ask a daemon for a pass of a job now",
+		Long: `Ask for a pass of a job, of all its regions or of those named, on whatever
+machine a daemon runs. It is begun within seconds, or once the pass under way
+has ended, also when the job is paused; it replaces no tick. Without a daemon
+the request stands until one comes; quotactl run --once runs a pass in this
+process instead.
+
+With --wait the result is shown when the pass has ended, and the exit code is
+that of run --once: 1 when a run failed, 0 when it succeeded or was exhausted; 1
+too when it has not ended by then.`,
+		Example: `  quotactl trigger trending
+  quotactl trigger trending --region US,GB --note "they were empty" --wait 10m`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeOneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("wait") && f.wait < time.Second {
+				return usage("--wait %s: use 1s or more, or leave it out", f.wait)
+			}
+			return a.onJob(cmd.Context(), args[0], f.sandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
+				return a.trigger(ctx, store, job, f)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.regions, "region", nil, "a pass of these `REGIONS`, separated by commas (else of all)")
+	flags.StringVar(&f.note, "note", "", "`TEXT` that the pass's record tells; no secret")
+	flags.DurationVar(&f.wait, "wait", 0, "wait up to `SPAN` until the pass has ended")
+	sandboxFlag(cmd, &f.sandbox)
+	flags.BoolVar(&f.json, "json", false, "answer in JSON")
+	completeFlag(cmd, "region", a.completeRegion)
+	return cmd
+}
+
+// triggerAnswer is the JSON answer of trigger.
+type triggerAnswer struct {
+	Job     string       `json:"job"`
+	Request jobs.Request `json:"request"`
+	// Pass is its record; null when it was not waited for, or had not ended by then.
+	Pass *jobs.Record `json:"pass"`
+}
+
+// trigger asks for a pass, and waits for it if that is wanted.
+func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f triggerFlags) error {
+	views, err := a.lookAtJobs(ctx, store, []*jobs.Job{job})
+	if err != nil {
+		return err
+	}
+	asked, untold := jobs.Trigger(ctx, store, job, f.regions, f.note)
+	if untold != nil && !errors.Is(untold, jobs.ErrUntold) {
+		return untold
+	}
+	if !f.json {
+		if err := askedTable(views[0], asked, untold).write(a.stdout); err != nil {
+			return err
+		}
+	}
+	answer := triggerAnswer{Job: job.Name, Request: asked}
+	if f.wait > 0 {
+		answer.Pass, err = a.awaitPass(ctx, store, job, asked, f.wait)
+	}
+	pass := jobs.Pass{Job: job.Name}
+	if answer.Pass != nil {
+		pass.Record = *answer.Pass
+	}
+	switch {
+	case f.json:
+		err = errors.Join(err, writeJSON(a.stdout, answer))
+	case answer.Pass != nil:
+		err = a.writePass(pass)
+	}
+	if err == nil && anyFailed([]jobs.Pass{pass}) {
+		return &exitError{code: exitFailed}
+	}
+	return err
+}
+
+// askedTable says what was asked for, and what the job was doing before.
+func askedTable(before jobView, asked jobs.Request, untold error) *table {
+	t := newTable("JOB", "REGIONS", "DONE")
+	t.add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is asked for")
+	for _, note := range before.nowNotes() {
+		t.below("", note)
+	}
+	switch n := len(before.Requests); n {
+	case 0:
+	case 1:
+		t.below("", "another request waits before it")
+	default:
+		t.below("", fmt.Sprintf("%d other requests wait before it", n))
+	}
+	for _, note := range before.daemonNotes() {
+		t.below("", note)
+	}
+	if untold != nil {
+		t.below("", untoldText(untold))
+	}
+	return t
+}
+
+// awaitPass waits until a pass that was asked for has ended.
+func (a *app) awaitPass(ctx context.Context, state jobs.State, job *jobs.Job, asked jobs.Request, wait time.Duration) (*jobs.Record, error) {
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	look := time.NewTicker(waitLook)
+	defer look.Stop()
+	for {
+		answer, err := jobs.AnswerTo(ctx, state, job, asked)
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("trigger %s: no longer waited for; what was asked for stands: %w", job.Name, context.Cause(ctx))
+		case err == nil && answer.Record != nil:
+			return answer.Record, nil
+		case err == nil && !answer.Waiting && answer.Active == nil:
+			return nil, fmt.Errorf("trigger %s: the pass is over, and no record of it is kept", job.Name)
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+		case <-over.C:
+			return nil, notOver(job, wait, answer, err)
+		}
+	}
+}
+
+// notOver is the error of a pass that has not ended in time.
+func notOver(job *jobs.Job, wait time.Duration, answer jobs.Answer, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("trigger %s: what was asked for stands; what became of it is not known: %w", job.Name, err)
+	case answer.Waiting:
+		return fmt.Errorf("trigger %s: no daemon has begun the pass in %s; is one running on this store? What was asked for stands until one begins it", job.Name, budget.SpanText(wait))
+	}
+	progress, err := readRecord(answer.Active.Progress)
+	if err != nil {
+		return fmt.Errorf("trigger %s: the record of the pass under way: %w", job.Name, err)
+	}
+	return fmt.Errorf("trigger %s: not over in %s: %s; quotactl runs %s tells how it goes on", job.Name, budget.SpanText(wait), activeText(*answer.Active, progress), job.Name)
+}
+
+// writePass shows what became of a pass that was waited for.
+func (a *app) writePass(pass jobs.Pass) error {
+	if _, err := fmt.Fprintln(a.stdout); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return writeRuns(a.stdout, a.now(), runsOf(pass), true)
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// patient is a job on a store, for which a test does what a daemon would.
+type patient struct {
+	t     *testing.T
+	store open.Backend
+	job   *jobs.Job
+	out   strings.Builder
+}
+
+func newPatient(t *testing.T) *patient {
+	t.Helper()
+	schedule, err := jobs.ParseSchedule("0 * * * *", "UTC")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &patient{
+		t: t, store: memstore.New(func() int64 { return time.Now().UnixMicro() }),
+		job: &jobs.Job{Name: "pull", Schedule: schedule, Regions: []string{"US", "DE"}, History: time.Hour},
+	}
+}
+
+// trigger asks for a pass and waits for it.
+func (p *patient) trigger(ctx context.Context, f triggerFlags) error {
+	a := &app{stdout: &p.out, now: time.Now}
+	return a.trigger(ctx, p.store, p.job, f)
+}
+
+// document puts a document in the place of the job's, with the request that waits
+// for REQUEST, and records.
+func (p *patient) document(text string, records ...budget.JobRecord) {
+	p.t.Helper()
+	found, err := p.store.Job(p.t.Context(), p.job.Name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var document struct{ Requests []json.RawMessage }
+	if err := json.Unmarshal(found.Text, &document); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, request := range document.Requests {
+		text = strings.ReplaceAll(text, "REQUEST", string(request))
+	}
+	if swapped, err := p.store.SwapJob(p.t.Context(), budget.JobSwap{Job: p.job.Name, Version: found.Version, Text: []byte(text), Records: records}); err != nil || !swapped {
+		p.t.Fatal(swapped, err)
+	}
+}
+
+// underWayText is a document with the pass that was asked for under way.
+func underWayText() string {
+	return fmt.Sprintf(`{"active":[{"holder":"web1/7/x","tick":%d,"kind":"trigger","fence":1,"since":%[1]d,"until":%d,"request":REQUEST,"progress":%s}]}`,
+		time.Now().UnixMicro(), time.Now().Add(time.Hour).UnixMicro(), `{"runs":[{"region":"US","outcome":"succeeded","units":3},{"region":"DE"}]}`)
+}
+
+// A pass that is waited for is shown as soon as it has ended, and tells the exit code.
+func TestTriggerWaits(t *testing.T) {
+	for outcome, code := range map[jobs.Outcome]int{
+		jobs.Succeeded: exitDone, jobs.Exhausted: exitDone, jobs.Skipped: exitDone, jobs.Failed: exitFailed, jobs.TimedOut: exitFailed, jobs.Lost: exitFailed,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPatient(t)
+			began := time.Now()
+			time.AfterFunc(2*time.Second, func() { p.document(underWayText()) })
+			time.AfterFunc(10*time.Second, func() {
+				views, err := jobs.Look(t.Context(), p.store, []*jobs.Job{p.job})
+				if err != nil || len(views[0].Active) != 1 {
+					t.Errorf("%+v, %v", views, err)
+					return
+				}
+				now := jobs.Instant{Time: time.Now()}
+				record := jobs.Record{Tick: now, Kind: jobs.Triggered, Outcome: outcome, Request: views[0].Active[0].Request, Note: views[0].Active[0].Note, Units: 3, Runs: []jobs.Run{
+					{Region: "US", Outcome: outcome, Started: now, Ended: now, Units: 3, Pages: 3},
+				}}
+				p.document(`{}`, budget.JobRecord{At: now.UnixMicro(), ID: "x", Text: compact(t, record)})
+			})
+			err := p.trigger(t.Context(), triggerFlags{note: "a try", regions: []string{"US"}, wait: time.Minute})
+			if exitCode(err) != code {
+				t.Errorf("%s: %v, want exit code %d", outcome, err, code)
+			}
+			if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+waitLook {
+				t.Errorf("%s: it was waited for %s", outcome, took)
+			}
+			want := "JOB   REGIONS  DONE\npull  US       a pass is asked for\n  no daemon has looked at it on this store yet\n\nTICK "
+			if !strings.HasPrefix(p.out.String(), want) || !strings.Contains(p.out.String(), fmt.Sprintf("US      %s ", outcome)) || !strings.Contains(p.out.String(), ": a try\n") {
+				t.Errorf("%s:\n%s", outcome, p.out.String())
+			}
+		})
+	}
+}
+
+// A pass that has not ended in time says how far it has come, and what stands.
+func TestTriggerWaitsNoLonger(t *testing.T) {
+	for name, test := range map[string]struct {
+		then func(p *patient)
+		want string
+		code int
+	}{
+		"no daemon": {func(*patient) {}, "trigger pull: no daemon has begun the pass in 30s; is one running on this store? What was asked for stands until one begins it", exitFailed},
+		"under way": {func(p *patient) { p.document(underWayText()) }, "trigger pull: not over in 30s: the pass of 2000-01-01 00:00:05Z is under way since 2000-01-01 00:00:05Z, in process 7 on web1: 1/2 runs ended, 3 units; asked for by ", exitFailed},
+		"forgotten": {func(p *patient) { p.document(`{}`) }, "trigger pull: the pass is over, and no record of it is kept", exitFailed},
+		"away":      {func(*patient) {}, "trigger pull: what was asked for stands; what became of it is not known: ", exitUnavailable},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPatient(t)
+			if name == "away" {
+				p.store = &goesAway{Backend: p.store, at: time.Now().Add(5 * time.Second)}
+
+			}
+			time.AfterFunc(5*time.Second, func() { test.then(p) })
+			err := p.trigger(t.Context(), triggerFlags{wait: 30 * time.Second, json: true})
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) || exitCode(err) != test.code {
+				t.Errorf("%s: %v, want %s", name, err, test.want)
+			}
+			var answer struct {
+				Job     string
+				Request struct{ ID, By string }
+				Pass    *jobs.Record
+			}
+			if err := json.Unmarshal([]byte(p.out.String()), &answer); err != nil || answer.Job != "pull" || answer.Request.ID == "" || answer.Request.By == "" || answer.Pass != nil {
+				t.Errorf("%s: %s, %v", name, p.out.String(), err)
+			}
+		})
+	}
+}
+
+// goesAway is a store that does not answer from an instant on.
+type goesAway struct {
+	open.Backend
+	at time.Time
+}
+
+func (g *goesAway) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	if !time.Now().Before(g.at) {
+		return nil, fmt.Errorf("read jobs: %w", budget.ErrUnavailable)
+	}
+	return g.Backend.Jobs(ctx, names)
+}
+
+// Who does not wait any longer is told that it stands.
+func TestTriggerIsInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, context.Canceled)
+		defer cancel()
+		err := p.trigger(ctx, triggerFlags{wait: time.Hour})
+		if !errors.Is(err, context.Canceled) || exitCode(err) != exitInterrupted || !strings.Contains(err.Error(), "what was asked for stands") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// What may keep a pass from beginning at once is said.
+func TestTriggerSaysWhatIsInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t)
+		since := jobs.Instant{Time: time.Now()}
+		keep(t, p.store, "pull", fmt.Sprintf(`{"schedule":"0 * * * * UTC","until":%d,"active":[{"holder":"web1/7/x","tick":1,"kind":"schedule","fence":1,"since":1,"until":1}],
+			"pause":{"note":"until Friday","by":"ann@web1","at":"2000-01-01T00:00:00.000000Z"},"requests":[{"id":"A","by":"bob","at":"2000-01-01T00:00:00.000000Z"}]}`,
+			since.Add(-3*time.Hour).UnixMicro()))
+		if err := p.trigger(t.Context(), triggerFlags{}); err != nil {
+			t.Fatal(err)
+		}
+		const want = `JOB   REGIONS  DONE
+pull  all      a pass is asked for
+  the pass of 1970-01-01 00:00:01Z is under way since 1970-01-01 00:00:01Z, in
+  process 7 on web1; its daemon is not heard of any more
+  paused by ann@web1 since 2000-01-01 00:00:00Z: until Friday; its ticks are
+  skipped, the next at 2000-01-01 01:00:00Z
+  another request waits before it
+  no daemon has taken its tick of 1999-12-31 22:00:00Z: is one running?
+`
+		if p.out.String() != want {
+			t.Errorf("it said\n%swant\n%s", p.out.String(), want)
+		}
+	})
+}
