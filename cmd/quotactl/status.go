@@ -43,6 +43,11 @@ func (a *app) status(ctx context.Context, names []string, inSandbox, asJSON bool
 	}
 	if len(names) == 0 {
 		names = cfg.Budgets()
+		for _, job := range list { // a credential "*" names none of those that it admits
+			if !slices.Contains(names, job.Budget) {
+				names = append(names, job.Budget)
+			}
+		}
 	} else if _, err := cfg.Spec(names[0]); err != nil {
 		return err
 	}
