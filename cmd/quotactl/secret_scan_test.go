@@ -125,6 +125,7 @@ func (w *scanned) commands(code int, turn *int) {
 		"status", "status --json", "status api/query", "ledger api/query", "ledger api/query --by run --json", "ledger api/shop1 --by region",
 		"charge api/query get --id one", "charge api/header get --json --id two --reserve 5m", "settle api/header two 2", "settle api/header two 2 --json",
 		"charge api/shop1 get --id three --reserve 5m", "release api/shop1 three", "charge api/query get --dry-run", "next", "next --json",
+		"jobs", "jobs --json", "runs --log", "runs --log --json", "trigger query --note x", "pause query --note x", "resume query",
 	} {
 		expected := code
 		if code == exitUnavailable && (strings.HasPrefix(words, "settle") || strings.HasPrefix(words, "release")) {
