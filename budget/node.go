@@ -187,8 +187,10 @@ func (n Node) Line() int {
 	if errors.As(n.doc.meta.PrimitiveDecode(n.prim, &probe{fails: true}), &at) && at.Position.Line > 0 {
 		return syntaxLine(n.doc.text, at.Position)
 	}
-	if children := n.children(); len(children) > 0 {
-		return children[0].Line()
+	for _, child := range n.children() {
+		if child.holder == nil { // else its line is this one's
+			return child.Line()
+		}
 	}
 	return 1
 }

@@ -212,3 +212,16 @@ func TestASyntaxErrorShowsNoValue(t *testing.T) {
 		}
 	}
 }
+
+// A table that is only implied by a key without a name has a line all the same.
+func TestTheLineOfATableThatIsImpliedByNoName(t *testing.T) {
+	cfg := parse(t, "[upstream.youtube.costs]\n\"a\" = 1\n[job.\"\".x]\ny = 1\n[job.b.\"\"]\ny = 1\n")
+	if len(cfg.Jobs) == 0 {
+		t.Fatal("no jobs are read")
+	}
+	for _, node := range cfg.Jobs {
+		if line := node.Line(); line < 1 || line > 6 {
+			t.Errorf("job %q is at line %d", node.Key(), line)
+		}
+	}
+}
