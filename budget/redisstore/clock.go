@@ -38,7 +38,7 @@ func (o *offset) learn(at int64, now time.Time, slowest time.Duration) {
 
 func (o *offset) value() int64 { return max(o.best, o.earlier) }
 
-// learnAt notes a budget's server's clock.
+// learnAt notes the clock of a budget's or a job's server.
 func (s *Store) learnAt(name string, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

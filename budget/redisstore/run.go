@@ -62,8 +62,8 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) 
 
 // attempts runs a script, sent again on another connection within the context's
 // deadline when no answer came in this attempt's share of the time, or the fault
-// is one that passes. That is safe for every script: charges carry ids, and the
-// others say the same when they are said twice.
+// is one that passes. That is safe for every script: charges and swaps carry ids,
+// and the others say the same when they are said twice.
 //
 // The arguments are made for each attempt from the instant at which it is given
 // up. A script that decides refuses past it, so that nothing of an attempt
