@@ -301,3 +301,31 @@ func TestACrashIsNoticed(t *testing.T) {
 		stop()
 	})
 }
+
+// A pass that was taken for dead while its daemon lives spends nothing any more: its
+// next call is refused, and what became of it is recorded once.
+func TestAZombieSpendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 */3 * * *\"\ntimeout = \"4h\""})
+		upstream.Handler = slow(5*time.Minute, w.sandbox)
+		var deaf atomic.Bool // to what daemons agree on, not to the ledger
+		sound := w.options.State
+		w.options.State = failing{w.store, deaf.Load}
+		stopZombie := w.daemon(false)
+		after(3*time.Hour + time.Minute)
+		deaf.Store(true)
+		w.options.State = sound
+		stop := w.daemon(false)
+		after(30 * time.Minute)
+		w.logged("run ended", "outcome=lost", "reason=fenced")
+		deaf.Store(false)
+		after(30 * time.Minute)
+		stopZombie()
+		stop()
+		if n := upstream.count(); n != 1 || w.used() != 1 {
+			t.Errorf("%d pages were asked for, %d units used: want the one that was under way", n, w.used())
+		}
+		equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
+	})
+}
