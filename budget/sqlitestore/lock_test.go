@@ -56,6 +56,7 @@ func TestWaitsForTheLockOnlySoLong(t *testing.T) {
 			if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "20ms") {
 				t.Errorf("past the store's timeout: %v, want ErrUnavailable that names it", err)
 			}
+			sqlitestore.SetTimeout(b.store, 10*time.Second)
 			if got := b.used(); got != 1 { // looking waits for nobody
 				t.Errorf("used %d while the lock is held, want 1", got)
 			}
