@@ -324,7 +324,7 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
 	d.working.Go(func() {
 		free := func() {}
 		if claimed.Kind == CaughtUp {
-			free = d.keepSlots(d.ctx, []runSlot{{catchUpSlot(j.Budget), 1}}, slot)
+			free = d.keepSlot(d.ctx, catchUpSlot(j.Budget), slot, 1)
 		}
 		d.pass(d.ctx, d.drain, j, claimed, next, false)
 		free()

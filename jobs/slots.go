@@ -88,6 +88,12 @@ func (p *pass) takeSlots(region string, over *spent) (free func(), end *ending) 
 		return func() {}, nil
 	}
 	holder := p.claim.Holder + "/" + region
+	var frees []func()
+	free = func() {
+		for _, one := range frees {
+			one()
+		}
+	}
 	for _, s := range needed {
 		for {
 			taken, err := p.takeSlot(p.hard, s.name, holder, s.most)
@@ -98,35 +104,31 @@ func (p *pass) takeSlots(region string, over *spent) (free func(), end *ending) 
 				break
 			}
 			if end := p.waitUnless(over, slotLook); end != nil {
-				for _, s := range needed {
-					p.freeSlot(p.hard, s.name, holder)
-				}
+				free()
+				p.freeSlot(p.hard, s.name, holder) // the answer may have been lost
 				return nil, end
 			}
 		}
+		frees = append(frees, p.keepSlot(p.hard, s.name, holder, s.most)) // also while it waits for the next
 	}
-	return p.keepSlots(p.hard, needed, holder), nil
+	return free, nil
 }
 
-// keepSlots renews slots until the returned function gives them up.
-func (r *Runner) keepSlots(ctx context.Context, held []runSlot, holder string) (free func()) {
+// keepSlot renews a slot until the returned function gives it up.
+func (r *Runner) keepSlot(ctx context.Context, name, holder string, most int) (free func()) {
 	renewing, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for sleep(renewing, r.options.Heartbeat) == nil {
-			for _, s := range held {
-				if _, err := r.takeSlot(renewing, s.name, holder, s.most); err != nil && renewing.Err() == nil {
-					r.log.Debug("a slot was not renewed; trying again", "slot", s.name, "error", err)
-				}
+			if _, err := r.takeSlot(renewing, name, holder, most); err != nil && renewing.Err() == nil {
+				r.log.Debug("a slot was not renewed; trying again", "slot", name, "error", err)
 			}
 		}
 	}()
 	return func() {
 		cancel()
 		<-done
-		for _, s := range held {
-			r.freeSlot(ctx, s.name, holder)
-		}
+		r.freeSlot(ctx, name, holder)
 	}
 }

@@ -89,6 +89,36 @@ func TestRunsOfABudgetAtOnce(t *testing.T) {
 	})
 }
 
+// A slot is kept while its run waits for another: a run needs one of its job's and
+// one of its budget's.
+func TestASlotIsKeptWhileAnotherIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\noverlap = \"allow\"\nparallel = 1"})
+		w.list[0].BudgetParallel = 1
+		r := w.runner()
+		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		free := r.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)
+		passed := make(chan Pass)
+		go func() { passed <- r.Once(t.Context(), nil)[0] }()
+		after(3 * r.hold())
+		if taken, err := r.takeSlot(t.Context(), runSlots("trending"), "another", 1); err != nil || taken {
+			t.Errorf("the slot of the run that waits was given to another: %t, %v", taken, err)
+		}
+		free()
+		if p := <-passed; p.Outcome != Succeeded {
+			t.Errorf("pass %+v", p)
+		}
+		for _, of := range []string{"trending", "youtube/key1"} {
+			found, err := w.store.Job(t.Context(), runSlots(of))
+			if err != nil || string(found.Text) != `{"held":[]}` {
+				t.Errorf("slots of %s: %s, %v", of, found.Text, err)
+			}
+		}
+	})
+}
+
 // A slot that a crashed daemon had is free after a minute.
 func TestASlotOfACrashedDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -233,7 +263,7 @@ func TestAPassIsGivenBack(t *testing.T) {
 		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		free := busy.keepSlots(t.Context(), []runSlot{{runSlots("youtube/key1"), 1}}, "busy")
+		free := busy.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)
 		stop := w.daemon(false)
 		after(time.Hour + 10*time.Second)
 		stop()
