@@ -39,11 +39,15 @@ func (r *Runner) look(ctx context.Context, j *Job, me claimant) (done stepped, s
 	return done, s, lapsed, err
 }
 
-// kept are the records of a step as the history keeps them.
+// kept are the records of a step as the history keeps them: by their newest ticks.
 func (d *stepped) kept() []budget.JobRecord {
 	var list []budget.JobRecord
 	for i, record := range d.records {
-		list = append(list, budget.JobRecord{At: record.Tick.UnixMicro(), ID: d.ids[i], Text: record.json()})
+		newest := record.Tick
+		if record.Until != nil {
+			newest = *record.Until
+		}
+		list = append(list, budget.JobRecord{At: newest.UnixMicro(), ID: d.ids[i], Text: record.json()})
 	}
 	return list
 }

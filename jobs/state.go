@@ -172,7 +172,14 @@ func changeDocument[T any](ctx context.Context, in State, name string, now func(
 			}
 		}
 		if len(e.records) > 0 {
-			swap.Forget, swap.Most = at.wall.Add(-history).UnixMicro(), maxHistory
+			// A clock that is ahead forgets nothing that is new by the other.
+			at := min(at.wall.UnixMicro(), at.store)
+			swap.Forget, swap.Most = at-history.Microseconds(), maxHistory
+			for i := range swap.Records { // of a tick that is older than what is kept it is told all the same, and for as long
+				if record := &swap.Records[i]; record.At < swap.Forget {
+					record.At = at
+				}
+			}
 		}
 		if swapped, err := in.SwapJob(ctx, swap); err != nil || swapped {
 			return err
