@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -21,6 +22,7 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due time
 		s.Until, done.changed = wall.UnixMicro(), true
 	}
 	if schedule := j.counts(); s.Schedule != schedule { // seen for the first time, or of another schedule so far
+		s.leave(wall, me.since, done)
 		s.Until, s.Schedule, done.changed = max(s.Until, me.since.UnixMicro()), schedule, true
 	}
 	from := time.UnixMicro(max(s.Until, s.begun(wall)))
@@ -84,6 +86,25 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due time
 
 // counts is the schedule that the ticks of a state are counted by.
 func (j *Job) counts() string { return j.Schedule.String() + " " + j.Schedule.Zone().String() }
+
+// leave accounts for the ticks of the schedule that a job had before, which came while
+// no daemon was there and until one followed the new one.
+func (s *state) leave(wall, since time.Time, done *stepped) {
+	at := strings.LastIndexByte(s.Schedule, ' ')
+	if at < 0 {
+		return // it had none
+	}
+	before, err := ParseSchedule(s.Schedule[:at], s.Schedule[at+1:])
+	if err != nil {
+		return // of another version
+	}
+	if since.After(wall) {
+		since = wall
+	}
+	if count, first, newest := before.Between(time.UnixMicro(max(s.Until, s.begun(since))), since, 1); count > 0 {
+		done.miss(first, newest[0], count, ReasonDown)
+	}
+}
 
 // again is the tick that has just come by a clock that was set back, where no pass of
 // it began. It is accounted for, and so are those around it; but the job is to go on.

@@ -491,7 +491,39 @@ func TestANewScheduleCountsFromItsReload(t *testing.T) {
 	since := b.at
 	b.to("14:15:00") // the first look comes with the first tick
 	done := b.job.step(b.state, b.clocks(), claimant{holder: "host/1/x", hold: time.Minute, since: since})
-	if done.claim == nil || clockText(done.claim.Tick) != "14:15" || len(done.records) != 0 {
+	if done.claim == nil || clockText(done.claim.Tick) != "14:15" || len(done.records) != 1 || recordText(done.records[0]) != "14:00 missed down" {
 		t.Errorf("claim %+v, records %+v", done.claim, done.records)
 	}
 }
+// Ticks of the schedule that a job had before, which came while no daemon was there,
+// are missed: they are not forgotten with the schedule.
+func TestTicksOfTheScheduleBeforeAreMissed(t *testing.T) {
+	b := newBook(t, catching(CatchUpAll, 10, 0))
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	daily, err := ParseSchedule("30 16 * * *", "Europe/London") // 15:30 UTC in summer
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.job.Schedule = daily
+	b.to("15:10:00")
+	since := b.at
+	b.to("15:29:00")
+	step := func(want string, records ...string) {
+		t.Helper()
+		done := b.job.step(b.state, b.clocks(), claimant{holder: "host/1/" + want, hold: time.Minute, since: since})
+		for _, r := range done.records {
+			b.records = append(b.records, recordText(r))
+		}
+		if got := done.claim; (got != nil) != (want != "") || got != nil && clockText(got.Tick) != want {
+			t.Errorf("claimed %+v, want %q", got, want)
+		}
+		b.wantRecords(records...)
+	}
+	step("", "14:00 missed down, 2 until 15:00")
+	step("")
+	b.to("15:30:00")
+	step("15:30")
+}
+
