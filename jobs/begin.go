@@ -34,7 +34,7 @@ func (r *Runner) beginManual(ctx context.Context, j *Job) (got *claim, next stri
 				end = failed(ReasonTick, fmt.Errorf("job %s: %w", j.Name, errNoSecond))
 			default:
 				s.LastManual, next = tick.UnixMicro(), s.NextRegion
-				got = s.claim(claim{Tick: tick.UnixMicro(), Kind: Manual}, at, me)
+				got = s.claim(claim{Tick: tick.UnixMicro(), Kind: Manual, Budget: j.Budget}, at, me)
 			}
 			if got == nil && !done.changed {
 				return edit{}, errStays

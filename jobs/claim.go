@@ -53,11 +53,17 @@ func (d *stepped) kept() []budget.JobRecord {
 }
 
 // fence shuts out the passes of claims that are taken for dead: from then on none of
-// their calls is charged. A pass that comes back to life ends by that.
+// their calls is charged to the budget that they began with, which may be another
+// than the job's is here. A pass that comes back to life ends by that.
 func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]bool, error) {
 	fenced := map[string]bool{}
 	for _, c := range dead {
-		if err := r.budget(j).Fence(ctx, j.Name, c.Fence); err != nil {
+		spends := r.budget(c.Budget)
+		if spends == nil { // a budget that this configuration has not
+			r.log.Warn("the calls of a pass that is taken for dead cannot be refused: its budget is not configured here", "job", j.Name, "budget", c.Budget, "tick", formatTick(time.UnixMicro(c.Tick)))
+			spends = r.budget(j.Budget)
+		}
+		if err := spends.Fence(ctx, j.Name, c.Fence); err != nil {
 			return fenced, err
 		}
 		fenced[c.Holder] = true
@@ -81,9 +87,8 @@ func (p *pass) renew(ctx context.Context, progress json.RawMessage) (mine bool, 
 // conclude gives the claim up and records the pass; false, with nothing recorded,
 // when it was taken for dead.
 func (p *pass) conclude(ctx context.Context, record Record, next string) (recorded bool, err error) {
-	unsure := false // an attempt without an answer may have been it
-	for {
-		err = p.change(ctx, p.job, func(s *state, _ clocks) (edit, error) {
+	err = p.insist(ctx, func(unsure bool) error {
+		return p.change(ctx, p.job, func(s *state, _ clocks) (edit, error) {
 			if s.claimOf(p.claim.Holder) == nil {
 				recorded = unsure && !slices.Contains(s.Reaped, p.claim.Holder)
 				return edit{}, errStays
@@ -99,12 +104,23 @@ func (p *pass) conclude(ctx context.Context, record Record, next string) (record
 			s.Last = record.brief().json()
 			return edit{records: []budget.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: record.json()}}}, nil
 		})
+	})
+	return recorded && err == nil, err
+}
+
+// insist does something with the state, again until that answers or the context ends;
+// unsure says that an attempt without an answer may have done it.
+func (p *pass) insist(ctx context.Context, do func(unsure bool) error) error {
+	for unsure := false; ; unsure = true {
+		err := do(unsure)
 		if !errors.Is(err, budget.ErrUnavailable) {
-			return recorded && err == nil, err
+			return err
 		}
-		unsure = true
+		if !unsure {
+			p.log.Warn("the pass has ended, and the store does not answer; trying again", "tick", formatTick(p.tick), "error", err)
+		}
 		if sleep(ctx, lastWordsAgain) != nil {
-			return false, err
+			return err
 		}
 	}
 }

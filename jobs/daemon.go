@@ -270,6 +270,9 @@ func (d *daemon) lookAt(j *Job, since time.Time) {
 		ctx, cancel := context.WithTimeout(d.ctx, d.hold())
 		done, s, lapsed, err := d.look(ctx, j, me)
 		d.tell(j, done.records)
+		if err == nil {
+			d.accounted(j.Name, s.Until)
+		}
 		if again = done.claim != nil && err == nil; again {
 			d.begin(j, *done.claim, s.NextRegion, slot)
 			if done.claim.Kind == CaughtUp {
@@ -303,6 +306,20 @@ func (d *daemon) lookAt(j *Job, since time.Time) {
 	}
 }
 
+// accounted notes up to when (µs) a job's ticks were accounted for: where the state
+// loses the document, they are not counted anew from when the daemon began.
+func (d *daemon) accounted(name string, until int64) {
+	at := time.UnixMicro(until)
+	if at.After(d.now()) { // by a clock that was wrong
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.jobs[name]; f != nil && at.After(f.since) {
+		f.since = at
+	}
+}
+
 // pause waits before the store is asked again; false when the daemon is to end.
 func (d *daemon) pause() bool {
 	timer := time.NewTimer(lookPause)
@@ -328,10 +345,11 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
 		}
 		d.pass(d.ctx, d.drain, j, claimed, next, false)
 		free()
-		d.consider(j.Name)
 		if claimed.Kind == CaughtUp { // others of the budget wait for that
-			d.sweep()
+			d.nextCatchUp(j)
+			return
 		}
+		d.consider(j.Name)
 	})
 }
 

@@ -65,7 +65,7 @@ func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
 func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claimed claim, next string, once bool) Pass {
 	p := &pass{
 		Runner: r, job: j, once: once, claim: claimed, tick: time.UnixMicro(claimed.Tick).UTC(),
-		budget: r.budget(j).ForJob(j.OnStoreError),
+		budget: r.budget(j.Budget).ForJob(j.OnStoreError),
 		log:    r.log.With("job", j.Name, "budget", j.Budget),
 	}
 	record := Record{
@@ -85,6 +85,14 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(asked, region) })
 	}
 	record.Runs = p.runAll(order)
+	for _, region := range claimed.regions() {
+		if !slices.Contains(j.Regions, region) {
+			record.Runs = append(record.Runs, Run{
+				Region: region, Outcome: Failed, Reason: ReasonRegion,
+				Error: "the job has no such region in the configuration of the daemon that took the request",
+			})
+		}
+	}
 	cutHard(nil)
 	cutSoft(nil)
 	helpers.Wait()
@@ -94,7 +102,7 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 		p.giveBack(ctx)
 		return Pass{j.Name, record}
 	}
-	p.end(ctx, record)
+	p.end(ctx, drain, record)
 	r.options.Observe.PassEnded(j, record.Outcome)
 	return Pass{j.Name, record}
 }
@@ -165,17 +173,19 @@ func (p *pass) unstarted(record Record) bool {
 func (p *pass) giveBack(ctx context.Context) {
 	words, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
-	err := p.change(words, p.job, func(s *state, _ clocks) (edit, error) {
-		if s.claimOf(p.claim.Holder) == nil {
-			return edit{}, errStays
-		}
-		s.drop(p.claim.Holder)
-		if p.claim.Request != nil {
-			s.Requests = slices.Insert(s.Requests, 0, *p.claim.Request)
-		} else {
-			s.Waiting = slices.Insert(s.Waiting, 0, waiting{p.claim.Tick, p.claim.Kind})
-		}
-		return edit{}, nil
+	err := p.insist(words, func(bool) error {
+		return p.change(words, p.job, func(s *state, _ clocks) (edit, error) {
+			if s.claimOf(p.claim.Holder) == nil {
+				return edit{}, errStays
+			}
+			s.drop(p.claim.Holder)
+			if p.claim.Request != nil {
+				s.Requests = slices.Insert(s.Requests, 0, *p.claim.Request)
+			} else {
+				s.Waiting = slices.Insert(s.Waiting, 0, waiting{p.claim.Tick, p.claim.Kind})
+			}
+			return edit{}, nil
+		})
 	})
 	if err == nil {
 		err = tellDaemons(words, p.state, p.job.Name)
@@ -187,9 +197,30 @@ func (p *pass) giveBack(ctx context.Context) {
 	p.log.Info("pass given back: nothing of it was started", "tick", formatTick(p.tick))
 }
 
+// untilLastWords ends lastWords after the daemon is told to stop: a store that is away
+// until then is waited for, so that a pass that has ended is not taken for lost. Who
+// runs one pass alone waits for lastWords in any case.
+func (p *pass) untilLastWords(ctx context.Context, drain <-chan struct{}) (context.Context, context.CancelFunc) {
+	if p.once {
+		return context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	}
+	words, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer cancel()
+		select {
+		case <-words.Done():
+			return
+		case <-drain:
+		case <-ctx.Done():
+		}
+		_ = sleep(words, lastWords) // over either way
+	}()
+	return words, cancel
+}
+
 // end gives the claim up and records the pass.
-func (p *pass) end(ctx context.Context, record Record) {
-	words, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+func (p *pass) end(ctx context.Context, drain <-chan struct{}, record Record) {
+	words, cancel := p.untilLastWords(ctx, drain)
 	defer cancel()
 	recorded, err := p.conclude(words, record, p.next)
 	log := p.log.With("tick", formatTick(p.tick), "outcome", record.Outcome, "reason", record.Reason, "units", record.Units)

@@ -65,6 +65,7 @@ const (
 	ReasonOutput      = "output"      // failed: the file could not be written
 	ReasonCommand     = "command"     // failed: the command could not be started
 	ReasonTick        = "tick"        // failed: no second is free for a manual pass
+	ReasonRegion      = "region"      // failed: a person asked for a region that the job has not any more
 )
 
 // severity is the order in which a pass takes its outcome from its runs, the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -132,7 +133,9 @@ func (r *Runner) Reload(list []*Job, budgets map[string]*budget.Budget) error {
 		return err
 	}
 	r.mu.Lock()
-	r.jobs, r.budgets = list, budgets
+	all := maps.Clone(r.budgets) // passes under way, and those about to begin, may spend what is gone
+	maps.Copy(all, budgets)
+	r.jobs, r.budgets = list, all
 	r.mu.Unlock()
 	select {
 	case r.changed <- struct{}{}:
@@ -148,11 +151,12 @@ func (r *Runner) list() []*Job {
 	return r.jobs
 }
 
-// budget is a job's, as it is configured now.
-func (r *Runner) budget(j *Job) *budget.Budget {
+// budget is the one of this name, as it is configured now, or was before; nil where
+// it never was.
+func (r *Runner) budget(name string) *budget.Budget {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.budgets[j.Budget]
+	return r.budgets[name]
 }
 
 // Once runs one manual pass of each job, one job after the other and without

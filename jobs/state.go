@@ -52,6 +52,7 @@ type claim struct {
 	Holder  string   `json:"holder"`
 	Tick    int64    `json:"tick"` // µs
 	Kind    Kind     `json:"kind"`
+	Budget  string   `json:"budget"` // that it spends
 	Fence   int64    `json:"fence"`
 	Since   int64    `json:"since"`             // µs, by its daemon's wall clock
 	Until   int64    `json:"until"`             // µs, by the store's clock: renewed before that

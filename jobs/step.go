@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/quotactl/quotactl/budget"
 )
 
 // onTime is how late a tick may be taken without being overdue.
@@ -56,7 +54,7 @@ func (j *Job) step(s *state, at clocks, me claimant) stepped {
 	case !due.IsZero() && !j.free(s):
 		done.skip(due, ReasonOverlap, overlapText(s.Active[0]))
 	case !due.IsZero():
-		done.claim = s.claim(claim{Tick: due.UnixMicro(), Kind: Scheduled}, at, me)
+		done.claim = s.claim(claim{Tick: due.UnixMicro(), Kind: Scheduled, Budget: j.Budget}, at, me)
 	}
 	if done.claim == nil && j.free(s) {
 		done.claim = j.next(s, at, me, &done)
@@ -92,7 +90,7 @@ func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
 			continue
 		}
 		s.LastManual = tick.UnixMicro()
-		return s.claim(claim{Tick: tick.UnixMicro(), Kind: Triggered, Request: &asked}, at, me)
+		return s.claim(claim{Tick: tick.UnixMicro(), Kind: Triggered, Budget: j.Budget, Request: &asked}, at, me)
 	}
 	if s.Pause != nil {
 		return nil
@@ -100,7 +98,7 @@ func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
 	take := func(i int) *claim {
 		w := s.Waiting[i]
 		s.Waiting = slices.Delete(s.Waiting, i, i+1)
-		return s.claim(claim{Tick: w.Tick, Kind: w.Kind}, at, me)
+		return s.claim(claim{Tick: w.Tick, Kind: w.Kind, Budget: j.Budget}, at, me)
 	}
 	if i := slices.IndexFunc(s.Waiting, func(w waiting) bool { return w.Kind != CaughtUp }); i >= 0 {
 		return take(i)
@@ -115,7 +113,8 @@ func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
 
 // manualBefore is the newest manual tick; none where a wrong clock noted it.
 func (s *state) manualBefore(at clocks) time.Time {
-	if s.LastManual > at.store+budget.ClockTolerance {
+	const ahead = 10 * time.Minute // as many passes in one second are told apart
+	if s.LastManual > at.store+ahead.Microseconds() {
 		return time.Time{}
 	}
 	return time.UnixMicro(s.LastManual)

@@ -327,6 +327,26 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// Passes that are asked for in one second have ticks of their own, however many.
+func TestManyRequestsAtOnce(t *testing.T) {
+	b := newBook(t, func(j *Job) { j.Overlap = Allow })
+	for i := range maxRequests {
+		b.state.Requests = append(b.state.Requests, Request{ID: fmt.Sprint(i)})
+	}
+	ticks := map[int64]bool{}
+	for range maxRequests {
+		me := claimant{holder: fmt.Sprintf("host/1/r%d", len(ticks)), hold: time.Minute, since: noon}
+		done := b.job.step(b.state, b.clocks(), me)
+		if done.claim == nil || ticks[done.claim.Tick] {
+			t.Fatalf("after %d passes: claim %+v", len(ticks), done.claim)
+		}
+		ticks[done.claim.Tick] = true
+	}
+	b.state.LastManual = b.at.AddDate(1, 0, 0).UnixMicro() // a clock that was wrong
+	b.state.Requests = []Request{{ID: "x"}}
+	b.look("12:00 trigger")
+}
+
 // A claim that is not renewed is recorded as lost, with what it had come to, and the
 // next pass begins with the first region that it had not started.
 func TestASilentClaimIsLost(t *testing.T) {
@@ -475,26 +495,6 @@ func TestMissedTicksThatComeAgain(t *testing.T) {
 	b.wantRecords()
 }
 
-// A job whose schedule changes counts by the new one from then on, and what is
-// accounted for stays so.
-func TestANewScheduleCountsFromItsReload(t *testing.T) {
-	b := newBook(t, nil)
-	b.to("13:00:00")
-	b.look("13:00 schedule")
-	b.end()
-	quarters, err := ParseSchedule("*/15 * * * *", "UTC")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.job.Schedule = quarters
-	b.to("14:10:00")
-	since := b.at
-	b.to("14:15:00") // the first look comes with the first tick
-	done := b.job.step(b.state, b.clocks(), claimant{holder: "host/1/x", hold: time.Minute, since: since})
-	if done.claim == nil || clockText(done.claim.Tick) != "14:15" || len(done.records) != 1 || recordText(done.records[0]) != "14:00 missed down" {
-		t.Errorf("claim %+v, records %+v", done.claim, done.records)
-	}
-}
 // Ticks of the schedule that a job had before, which came while no daemon was there,
 // are missed: they are not forgotten with the schedule.
 func TestTicksOfTheScheduleBeforeAreMissed(t *testing.T) {
@@ -527,3 +527,23 @@ func TestTicksOfTheScheduleBeforeAreMissed(t *testing.T) {
 	step("15:30")
 }
 
+// A job whose schedule changes counts by the new one from then on, and what is
+// accounted for stays so.
+func TestANewScheduleCountsFromItsReload(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	quarters, err := ParseSchedule("*/15 * * * *", "UTC")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.job.Schedule = quarters
+	b.to("14:10:00")
+	since := b.at
+	b.to("14:15:00") // the first look comes with the first tick
+	done := b.job.step(b.state, b.clocks(), claimant{holder: "host/1/x", hold: time.Minute, since: since})
+	if done.claim == nil || clockText(done.claim.Tick) != "14:15" || len(done.records) != 1 || recordText(done.records[0]) != "14:00 missed down" {
+		t.Errorf("claim %+v, records %+v", done.claim, done.records)
+	}
+}

@@ -2,16 +2,19 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // twoJobs is a world with another job beside trending, "more", of one region.
@@ -296,6 +299,181 @@ func TestAnOutageLosesNoPass(t *testing.T) {
 		stopFirst()
 		stopSecond()
 		equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+	})
+}
+
+// A pass that ends while the store is away is recorded when that is back, and is not
+// taken for lost meanwhile; a daemon that is told to stop does not wait for that.
+func TestAPassThatEndsInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\ntimeout = \"4h\""})
+		w.options.Transport = direct{slow(2*time.Minute, w.sandbox)} // 4 pages
+		var away atomic.Bool
+		w.options.State = failing{w.store, away.Load}
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(3*time.Hour + 5*time.Minute)
+		away.Store(true)
+		after(20 * time.Minute) // it ends at 03:08
+		away.Store(false)
+		after(5 * time.Minute)
+		equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+		after(2*time.Hour + 35*time.Minute)
+		away.Store(true) // at 06:05
+		after(5 * time.Minute)
+		began := time.Now()
+		stopFirst()
+		stopSecond()
+		if took := time.Since(began); took > 2*lastWords {
+			t.Errorf("stopping took %s", took)
+		}
+	})
+}
+
+// A request for a region that the daemon's configuration has not says so.
+func TestARequestForARegionThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{})
+		if _, err := Trigger(t.Context(), w.store, w.list[0], []string{"DE", "GB"}, ""); err != nil {
+			t.Fatal(err)
+		}
+		w.list[0].Regions = []string{"US", "DE"}
+		stop := w.daemon(false)
+		after(time.Minute)
+		if _, err := Trigger(t.Context(), w.store, &Job{Name: "trending", Regions: []string{"FR"}, History: time.Hour}, []string{"FR"}, ""); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		stop()
+		records, err := History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 9)
+		if err != nil || len(records) != 2 {
+			t.Fatalf("%+v, %v", records, err)
+		}
+		equal(t, "runs", outcomes(Pass{"trending", records[1]}), []string{"DE succeeded", "GB failed region"})
+		equal(t, "runs", outcomes(Pass{"trending", records[0]}), []string{"FR failed region"})
+		if records[0].Outcome != Failed || records[1].Outcome != Failed {
+			t.Errorf("outcomes %s and %s", records[0].Outcome, records[1].Outcome)
+		}
+	})
+}
+
+// A state that has lost all that it held has no tick run again by a daemon that was
+// there.
+func TestAStateThatLostItsDocuments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"all\""})
+		upstream.Handler = w.sandbox
+		flushed := &changeable{State: w.store}
+		w.options.State = flushed
+		stop := w.daemon(false)
+		after(3*time.Hour + 30*time.Minute)
+		flushed.set(memstore.New(func() int64 { return time.Now().UnixMicro() }))
+		after(time.Hour)
+		stop()
+		equal(t, "history", w.history(), []string{"4h0m0s succeeded"})
+		equal(t, "starts", upstream.starts(), []string{"US 1h0m0s", "US 2h0m0s", "US 3h0m0s", "US 4h0m0s"})
+	})
+}
+
+// changeable is a state in whose place another may be put, and which counts its calls.
+type changeable struct {
+	mu sync.Mutex // guards State
+	State
+	calls atomic.Int64
+}
+
+func (c *changeable) set(s State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.State = s
+}
+
+func (c *changeable) get() State {
+	c.calls.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.State
+}
+
+func (c *changeable) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	return c.get().Job(ctx, job)
+}
+
+func (c *changeable) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	return c.get().Jobs(ctx, names)
+}
+
+func (c *changeable) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	return c.get().SwapJob(ctx, swap)
+}
+
+// What a caught-up pass costs the store does not grow with the jobs that wait.
+func TestCatchUpCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 60
+		caught := "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"last\""
+		more := ""
+		for i := range jobs - 1 {
+			more += fmt.Sprintf("\n[job.more%d]\nbudget = \"youtube/key1\"\n%s\n[job.more%d.fetch]\noperation = \"videos.list\"\nurl = \"https://upstream.test/\"\noutput = \"data/{job}/{region}/{tick}.ndjson\"\n", i, caught, i)
+		}
+		upstream := &together{wait: 200 * time.Millisecond}
+		w := newWorld(t, setup{upstream: upstream, job: caught, more: more})
+		counted := &changeable{State: w.store}
+		w.options.State = counted
+		stop := w.daemon(false)
+		after(30 * time.Minute)
+		stop()
+		after(4 * time.Hour)
+		stop = w.daemon(false)
+		before := counted.calls.Load()
+		after(29 * time.Second)
+		if n := counted.calls.Load() - before; upstream.asked.Load() != jobs || upstream.most.Load() != 1 || n > jobs*20 {
+			t.Errorf("%d passes, %d at once, %d calls", upstream.asked.Load(), upstream.most.Load(), n)
+		}
+		stop()
+	})
+}
+
+// A pass is shut out of the budget that it spends, wherever its job stands by now, and
+// a budget that is gone by a reload is there for those that spend it still.
+func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion, more: "[upstream.youtube.credential.key2]\nsecret_env = \"YOUTUBE_API_KEY\""})
+		r := w.runner()
+		var dead claim
+		_, _, _, err := r.look(t.Context(), w.list[0], claimant{holder: "x/1/first", hold: r.hold(), since: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after(3 * time.Hour)
+		done, _, _, err := r.look(t.Context(), w.list[0], claimant{holder: "x/1/dead", hold: r.hold(), since: time.Now()})
+		if err != nil || done.claim == nil {
+			t.Fatal(done, err)
+		}
+		dead = *done.claim
+		moved := *w.list[0]
+		moved.Budget = "youtube/key2"
+		if err := r.Reload([]*Job{&moved}, map[string]*budget.Budget{"youtube/key2": w.options.Budgets["youtube/key2"]}); err != nil {
+			t.Fatal(err)
+		}
+		if fenced, err := r.fence(t.Context(), &moved, []claim{dead}); err != nil || !fenced["x/1/dead"] {
+			t.Fatal(fenced, err)
+		}
+		call := budget.Call{Operation: "videos.list", Labels: budget.Labels{Job: "trending"}, Fence: dead.Fence}
+		if _, err := w.options.Budgets["youtube/key1"].Charge(t.Context(), call); !errors.Is(err, budget.ErrFenced) {
+			t.Errorf("the zombie's charge: %v", err)
+		}
+		if r.budget("youtube/key1") == nil {
+			t.Error("the budget is gone from under the passes that spend it")
+		}
+		other, err := New([]*Job{&moved}, Options{State: w.store, Budgets: map[string]*budget.Budget{"youtube/key2": w.options.Budgets["youtube/key2"]}, Log: w.options.Log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fenced, err := other.fence(t.Context(), &moved, []claim{dead}); err != nil || !fenced["x/1/dead"] {
+			t.Errorf("a claim whose budget is not known here stands for ever: %v, %v", fenced, err)
+		}
+		w.logged("its budget is not configured here", "budget=youtube/key1")
 	})
 }
 
