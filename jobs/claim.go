@@ -160,6 +160,9 @@ type touch struct {
 	State
 	// gap is how long it may be silent until it counts as having been away.
 	gap time.Duration
+	// turns bounds how many changes are under way at once: those of a thousand jobs
+	// that tick in one second wait here, and not in the store until its timeout.
+	turns chan struct{}
 
 	mu    sync.Mutex // guards all below
 	since time.Time  // the first answer after it was away
@@ -207,6 +210,12 @@ func (t *touch) Jobs(ctx context.Context, names []string) ([]budget.JobDocument,
 
 // SwapJob implements State.
 func (t *touch) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	select {
+	case t.turns <- struct{}{}:
+		defer func() { <-t.turns }()
+	case <-ctx.Done():
+		return false, fmt.Errorf("change job %s: %w", swap.Job, context.Cause(ctx))
+	}
 	swapped, err := t.State.SwapJob(ctx, swap)
 	t.note(err)
 	return swapped, err
