@@ -19,7 +19,7 @@ func (f *Fetch) read(body []byte) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &page{lines, next}, nil
+	return &page{lines: lines, next: next}, nil
 }
 
 // isCut reports whether a body is the beginning of a JSON value: where nothing tells

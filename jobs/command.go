@@ -27,16 +27,12 @@ func (p *pass) runCommand(run *Run, log *runLog) *ending {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(p.hard, p.job.Timeout, errTimedOut)
 	defer cancel()
-	tries := p.tries(run, log.Logger)
-	end := p.attempt(ctx, run, label, log)
-	for end != nil {
-		if last := tries.again(ctx, end); last != nil {
-			end = last
-			break
-		}
-		end = p.attempt(ctx, run, label, log)
+	file, end := p.keepFile(ctx, run, log)
+	if end != nil {
+		return end
 	}
-	if end != nil && end.outcome == Failed && !p.stands() { // it may have failed by that
+	defer file.done()
+	if end = p.attempts(ctx, run, label, log, file); end != nil && end.outcome == Failed && !p.stands() { // it may have failed by that
 		end = &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
 	}
 	run.Units, run.Calls = p.spentBy(label, time.Since(began), log.Logger)
@@ -44,19 +40,37 @@ func (p *pass) runCommand(run *Run, log *runLog) *ending {
 	return end
 }
 
+// attempts runs the command, and again where it failed and that may pass.
+func (p *pass) attempts(ctx context.Context, run *Run, label string, log *runLog, file *keptFile) *ending {
+	tries := p.tries(run, log.Logger)
+	for {
+		end := p.attempt(ctx, run, label, log, file)
+		if lost := file.ended(); lost != nil {
+			return lost
+		}
+		if end == nil {
+			return nil
+		}
+		if end = tries.again(ctx, end); end != nil {
+			return end
+		}
+	}
+}
+
 // attempt runs the command once.
-func (p *pass) attempt(ctx context.Context, run *Run, label string, log *runLog) *ending {
+func (p *pass) attempt(ctx context.Context, run *Run, label string, log *runLog, file *keptFile) *ending {
 	if run.Attempts > 1 && !p.stands() {
 		return &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
 	}
-	c, err := p.start(run.Region, label, log)
+	c, err := p.start(run.Region, label, log, file)
 	if err != nil {
 		return failed(ReasonCommand, fmt.Errorf("start the command: %w; is it there, may it be run, and is there what its first line names?", err))
 	}
 	soFar := *run
-	defer p.onBeat(func(context.Context) {
+	defer p.onBeat(func(ctx context.Context) {
 		soFar.Log = log.tail.lines()
 		p.tell(soFar)
+		file.beat(ctx)
 	})()
 	return p.watch(ctx, c)
 }
@@ -86,7 +100,7 @@ type command struct {
 }
 
 // start starts the command in a process group of its own.
-func (p *pass) start(region, label string, log *runLog) (*command, error) {
+func (p *pass) start(region, label string, log *runLog, file *keptFile) (*command, error) {
 	words := p.words(region, label)
 	c := &command{log: log, exited: make(chan struct{}), gone: make(chan struct{})}
 	c.cmd = exec.Command(words[0], words[1:]...) //nolint:gosec,noctx // the configuration's own command; it is ended by its group
@@ -95,7 +109,7 @@ func (p *pass) start(region, label string, log *runLog) (*command, error) {
 	if c.cmd.Dir, err = filepath.Abs(filepath.Dir(p.job.config)); err != nil {
 		return nil, err
 	}
-	if c.cmd.Env, err = p.environ(c.cmd.Dir, region, label); err != nil {
+	if c.cmd.Env, err = p.environ(c.cmd.Dir, region, label, file.path()); err != nil {
 		return nil, err
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -128,7 +142,7 @@ func (p *pass) words(region, label string) []string {
 }
 
 // environ is what a command finds in its environment: ours, and who it is.
-func (p *pass) environ(dir, region, label string) ([]string, error) {
+func (p *pass) environ(dir, region, label, checkpoint string) ([]string, error) {
 	list := append(os.Environ(), "PWD="+dir,
 		"QUOTACTL_CONFIG="+filepath.Join(dir, filepath.Base(p.job.config)), "QUOTACTL_BUDGET="+p.job.Budget,
 		"QUOTACTL_JOB="+p.job.Name, "QUOTACTL_REGION="+region, "QUOTACTL_RUN="+label, "QUOTACTL_TICK="+p.tick.UTC().Format(TickFormat),
@@ -143,6 +157,9 @@ func (p *pass) environ(dir, region, label string) ([]string, error) {
 	}
 	if store != "" {
 		list = append(list, "QUOTACTL_STORE="+store)
+	}
+	if checkpoint != "" {
+		list = append(list, "QUOTACTL_CHECKPOINT="+checkpoint)
 	}
 	if p.options.DecisionsURL != "" {
 		list = append(list, "QUOTACTL_URL="+p.options.DecisionsURL)

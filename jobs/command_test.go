@@ -112,7 +112,7 @@ func TestCommandStore(t *testing.T) {
 	for url, want := range map[string]string{"redis://h:1/2": "QUOTACTL_STORE=redis://h:1/2", "sqlite:/q.db": "QUOTACTL_STORE=sqlite:/q.db", "": ""} {
 		w := commandWorld(t, "", "true")
 		w.options.StoreURL = url
-		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run")
+		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestCommandURL(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1:9090", ""} {
 		w := commandWorld(t, "", "true")
 		w.options.DecisionsURL = url
-		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run")
+		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run", "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -22,6 +23,14 @@ type fetching struct {
 	metered *budgethttp.Transport
 	spent   *spending
 	retries *retries
+
+	asOf   time.Time    // the tick that the url has: an earlier run's, which this one goes on with
+	before int          // pages of that run
+	next   string       // the token after the last page
+	kept   *checkpoints // nil: none are kept
+	known  []validator  // of the last complete run
+	fresh  []validator  // of the pages so far
+	holds  func(text string) bool
 }
 
 // longestLease is the longest that a request may take.
@@ -31,8 +40,8 @@ const longestLease = budget.MaxLease - time.Minute
 // fetched. Nil means that it is complete.
 func (p *pass) run(run *Run, log *runLog) *ending {
 	label := p.job.runLabel(p.tick, run.Region)
-	f := &fetching{pass: p, run: run, log: log}
-	f.spent, f.retries = &spending{log: log.Logger}, p.tries(run, log.Logger)
+	f := &fetching{pass: p, run: run, log: log, asOf: p.tick}
+	f.spent, f.retries, f.holds = &spending{log: log.Logger}, p.tries(run, log.Logger), p.secretFinder()
 	ctx, cancel := context.WithTimeoutCause(p.hard, p.job.Timeout, errTimedOut)
 	defer cancel()
 	if _, err := p.secret(p.job); err != nil { // before anything is charged
@@ -51,45 +60,119 @@ func (p *pass) run(run *Run, log *runLog) *ending {
 		return failed(ReasonOutput, err)
 	}
 	defer func() { _ = f.output.folder.Close() }() // nothing is written by it alone
-	end := f.pages(ctx)
+	f.output.flushFile = p.flush
+	end := f.all(ctx)
 	run.Units, run.Calls = f.spent.read()
 	if end == nil {
-		if err = f.output.finish(); err == nil {
-			run.Output = f.output.final
-			return nil
-		}
-		end = failed(ReasonOutput, err)
+		end = f.complete(ctx)
 	}
-	if run.Output, err = f.output.keep(); err != nil && end.err == nil {
+	if end == nil || run.Output != "" || end.outcome == Succeeded {
+		return end
+	}
+	if run.Output, err = f.leave(); err != nil && end.err == nil {
 		end = failed(ReasonOutput, err)
 	}
 	return end
 }
 
-// pages fetches until the last page, the cap on pages, or an ending.
-func (f *fetching) pages(ctx context.Context) *ending {
-	token := ""
-	seen := map[[sha256.Size]byte]bool{} // the tokens so far; a body may name a long one
+// leave closes the file of a run that was cut, and returns the name of what is kept:
+// the earlier run's, where this one has added nothing to it.
+func (f *fetching) leave() (string, error) {
+	if f.kept == nil || f.kept.stale == "" || f.run.Pages > 0 || f.output.file == nil {
+		return f.output.keep()
+	}
+	err := f.output.restart()
+	_, closed := f.output.keep()
+	return filepath.Join(f.output.folder.Name(), f.kept.stale+partialSuffix), errors.Join(err, closed)
+}
+
+// all fetches the pages that are left: of an earlier run that was cut, or all.
+func (f *fetching) all(ctx context.Context) *ending {
+	token, done, end := f.resume(ctx)
+	if end != nil || done {
+		return end
+	}
+	f.readValidators(ctx)
+	end = f.pages(ctx, token)
+	if f.refuses(end) {
+		if end = f.startAnew(ctx, end); end == nil {
+			end = f.pages(ctx, "")
+		}
+	}
+	if end != nil && f.kept != nil && f.kept.behind {
+		if last := f.advance(ctx, f.next, lastWords); last != nil {
+			end = last
+		}
+	}
+	return end
+}
+
+// complete gives the file its name, and has the next run begin anew. Where all pages
+// are unchanged there is no file.
+func (f *fetching) complete(ctx context.Context) *ending {
+	var end *ending
+	if f.output.size == 0 && f.run.Pages == 0 && f.run.Unchanged > 0 {
+		if _, err := f.output.keep(); err != nil {
+			return failed(ReasonOutput, err)
+		}
+		end = &ending{outcome: Succeeded, reason: ReasonUnchanged}
+	} else if err := f.output.finish(); err != nil {
+		return failed(ReasonOutput, err)
+	} else {
+		f.run.Output = f.output.final
+	}
+	values := map[string][]byte{}
+	if f.kept != nil {
+		values[budget.CheckpointKey(f.run.Region)] = nil
+	}
+	if f.job.Fetch.Conditional {
+		values[validatorsKey(f.run.Region)] = f.toKeep()
+	}
+	if len(values) == 0 {
+		return end
+	}
+	kept, lost := f.put(ctx, lastWords, values)
+	if lost != nil {
+		return lost
+	}
+	if kept {
+		f.discardStale()
+	}
+	return end
+}
+
+// number is that of the page that comes next, from 1 on.
+func (f *fetching) number() int { return f.before + f.run.Pages + f.run.Unchanged + 1 }
+
+// pages fetches from a page on until the last one, the cap on pages, or an ending.
+func (f *fetching) pages(ctx context.Context, token string) *ending {
+	seen := map[[sha256.Size]byte]bool{sha256.Sum256([]byte(token)): true} // the tokens so far; a body may name a long one
 	for {
 		got, end := f.page(ctx, token)
 		if end != nil {
 			return end
 		}
-		next := got.next
-		if err := f.output.write(got.lines); err != nil {
+		if got.unchanged {
+			f.run.Unchanged++
+		} else if err := f.output.write(got.lines); err != nil {
 			return failed(ReasonOutput, err)
+		} else {
+			f.run.Pages++
 		}
-		f.run.Pages++
+		f.remember(got.validator)
 		f.tellSoFar()
-		if next == "" || f.run.Pages == f.job.Fetch.MaxPages {
-			return nil
+		key := sha256.Sum256([]byte(got.next))
+		if last := f.job.Fetch.MaxPages; last > 0 && f.number() > last {
+			got.next = ""
 		}
-		key := sha256.Sum256([]byte(next))
-		if seen[key] {
-			return failed(ReasonBody, fmt.Errorf("page %d names a page that was fetched before as the next one: look at next_page, from = %q", f.run.Pages, f.job.Fetch.NextFrom))
+		if got.next != "" && seen[key] {
+			return failed(ReasonBody, fmt.Errorf("page %d names a page that was fetched before as the next one: look at next_page, from = %q", f.number()-1, f.job.Fetch.NextFrom))
 		}
 		seen[key] = true
-		token = next
+		f.next, token = got.next, got.next
+		if end := f.advance(ctx, token, keepWait); end != nil || token == "" {
+			return end
+		}
 	}
 }
 
@@ -107,8 +190,10 @@ const maxThrottled = 3
 
 // page is one page, fetched.
 type page struct {
-	lines []byte // it adds to the output
-	next  string // token; empty: it is the last
+	lines     []byte // it adds to the output
+	next      string // token; empty: it is the last
+	unchanged bool   // it is as it was when it was fetched last
+	validator validator
 }
 
 // page fetches one page. A refusal that lasts no longer than the job's MaxWait is

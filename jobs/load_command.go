@@ -13,7 +13,7 @@ import (
 )
 
 // fetchKeys are those of a fetch table that are easily put a table too high.
-var fetchKeys = []string{"url", "secret", "next_page", "max_pages", "items", "output"}
+var fetchKeys = []string{"url", "secret", "next_page", "max_pages", "items", "conditional", "output"}
 
 // table reads a job's keys. One that is a fetch's is told to be so.
 func table(job budget.Node, known ...string) map[string]budget.Node {

@@ -15,7 +15,7 @@ import (
 func (l *loader) fetch(node budget.Node, j *Job, operation string, upstream budget.Upstream, known bool) {
 	j.Fetch = &Fetch{Operation: operation}
 	f := j.Fetch
-	t := node.Table("operation", "url", "secret", "next_page", "max_pages", "items", "output")
+	t := node.Table("operation", "url", "secret", "next_page", "max_pages", "items", "conditional", "output")
 	if own := l.operation(t["operation"], upstream, known); own != "" {
 		if operation != "" && operation != own {
 			t["operation"].Fail("operation = %q: the job says %q: keep one of them", own, operation)
@@ -34,9 +34,16 @@ func (l *loader) fetch(node budget.Node, j *Job, operation string, upstream budg
 			t["max_pages"].Warn("max_pages without next_page: one page is all there is; say where the next page's token stands")
 		}
 	}
+	if j.Checkpoint > 0 && !t["next_page"].Exists() {
+		node.Warn("job %s: checkpoint does nothing without next_page: a run has one page alone", j.Name)
+	}
 	if items, ok := t["items"].Text(); ok {
 		checkPath(t["items"], items)
 		f.Items = items
+	}
+	f.Conditional, _ = t["conditional"].Bool()
+	if f.Conditional && strings.Contains(f.URL, "{tick}") {
+		t["conditional"].Warn("conditional does nothing with {tick} in the url: each tick asks for something else")
 	}
 	l.output(node, t["output"], j)
 	f.checkQuery(t)

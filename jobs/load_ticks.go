@@ -34,6 +34,9 @@ func (j *Job) readTicks(t map[string]budget.Node) {
 	if overlap, ok := t["overlap"].OneOf(string(Skip), string(Queue), string(Allow)); ok {
 		j.Overlap = Overlap(overlap)
 	}
+	if j.Checkpoint > 0 && j.Overlap == Allow {
+		t["checkpoint"].Fail("checkpoint and overlap = %q are both given: two passes of a region would go on from one place; keep one of them", Allow)
+	}
 	if retries, ok := t["retries"].Number(0, maxRetries); ok {
 		j.Retries = int(retries)
 	}

@@ -24,6 +24,9 @@ type output struct {
 	size   int64 // whole pages
 	named  bool  // the final name is the file's
 	sync   func(folder *os.Root, path string) error
+	// flushFile makes what was written to the file safe on disk; its name was made so.
+	flushFile func(*os.File) error
+	listed    bool
 }
 
 // outputPlace is the folder of a job's outputs, which is what stands before the

@@ -52,6 +52,7 @@ const (
 	ReasonCatchUp     = "catch_up"    // missed: newer ones are caught up
 	ReasonCrashed     = "crashed"     // lost: its daemon was not heard of any more; skipped: not started before that
 	ReasonFenced      = "fenced"      // lost: another daemon has taken it for dead
+	ReasonUnchanged   = "unchanged"   // succeeded: the upstream has nothing that is not in an earlier file
 	ReasonDrained     = "drained"     // skipped: the daemon was told to stop
 	ReasonInterrupted = "interrupted" // skipped: the daemon was told to stop at once
 	ReasonTimeout     = "timeout"     // timed out: the run's own timeout

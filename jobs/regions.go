@@ -208,6 +208,15 @@ func (p *pass) ended(place int, run *Run, end *ending) {
 	} else {
 		fields = append(fields, "units", run.Units)
 	}
+	if run.Unchanged > 0 {
+		fields = append(fields, "unchanged", run.Unchanged)
+	}
+	if run.Attempts > 1 {
+		fields = append(fields, "attempts", run.Attempts)
+	}
+	if run.Resumed {
+		fields = append(fields, "resumed", true)
+	}
 	if run.Error != "" {
 		fields = append(fields, "error", run.Error)
 	}

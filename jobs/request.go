@@ -43,7 +43,9 @@ func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
 	if err != nil {
 		return nil, failed(ReasonNetwork, errors.New(f.hide(err.Error(), secret)))
 	}
-	number := f.run.Pages + 1
+	before, conditional := f.condition(token)
+	before.set(request.Header)
+	number := f.number()
 	response, err := f.metered.RoundTrip(request)
 	if refused := new(budget.RefusedError); errors.As(err, &refused) {
 		return nil, refusal(ctx, err)
@@ -63,6 +65,9 @@ func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
 		}
 	}
 	switch {
+	case response.StatusCode == http.StatusNotModified && conditional:
+		f.log.Debug("page unchanged", "page", number)
+		return before.unchanged(response.Header), nil
 	case response.StatusCode != http.StatusOK:
 		end := failed(fmt.Sprintf("status %d", response.StatusCode), errors.New(told))
 		end.retry, end.wait = passes(response.StatusCode), retryAfter(response.Header)
@@ -78,6 +83,7 @@ func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
 		end.retry = isCut(body)
 		return nil, end
 	}
+	got.validator = newValidator(response.Header, token, got.next)
 	return got, nil
 }
 
@@ -114,7 +120,7 @@ func (f *fetching) networkEnding(ctx context.Context, page int, err error, secre
 // request makes the GET for a page, with its token and the secret.
 func (f *fetching) request(ctx context.Context, token, secret string) (*http.Request, error) {
 	fetch := f.job.Fetch
-	address, err := url.Parse(f.job.expand(fetch.URL, f.tick, f.run.Region))
+	address, err := url.Parse(f.job.expand(fetch.URL, f.asOf, f.run.Region))
 	if err != nil {
 		return nil, errors.New("the url cannot be read")
 	}

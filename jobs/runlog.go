@@ -71,6 +71,22 @@ func (p *pass) hider() func(string) string {
 	return hider(knownSecret(p.job.credential, p.options.Env), others...)
 }
 
+// secretFinder tells whether a text that is to be kept holds a secret that the run
+// may come by.
+func (p *pass) secretFinder() func(text string) bool {
+	hide := sync.OnceValue(func() func(string) string {
+		if p.options.Sandbox != nil {
+			return p.hider()
+		}
+		all := []string{knownSecret(p.job.credential, p.options.Env)}
+		if p.options.Secrets != nil {
+			all = append(all, p.options.Secrets()...)
+		}
+		return hider("", all...) // of which long ones are looked for in pieces
+	})
+	return func(text string) bool { return hide()(text) != text }
+}
+
 // output logs a line that a command printed, of which the first part was kept.
 func (l *runLog) output(stream, kept string, length int) {
 	l.mu.Lock()

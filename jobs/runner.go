@@ -72,7 +72,8 @@ type Runner struct {
 	maxBody int64
 	// maxLogged is how many bytes that a command prints are logged of a run.
 	maxLogged int64
-	report    sync.Mutex // lets one run at a time be reported
+	flush     func(*os.File) error // makes what was written to a file safe on disk
+	report    sync.Mutex           // lets one run at a time be reported
 }
 
 // New makes a Runner. The error names a job whose budget the options lack, or
@@ -108,7 +109,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 	return &Runner{
 		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1),
 		options: options, state: &touch{State: options.State, gap: 2 * options.Heartbeat, turns: make(chan struct{}, lookers)}, log: options.Log,
-		maxBody: maxBody, maxLogged: maxLogged,
+		maxBody: maxBody, maxLogged: maxLogged, flush: (*os.File).Sync,
 	}, nil
 }
 

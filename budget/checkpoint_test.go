@@ -1,0 +1,173 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// A region's listing is gone on with where the run before was cut.
+func ExampleCheckpoint() {
+	ctx := context.Background()
+	c := &budget.Checkpoint{Store: memstore.New(clock), Job: "orders", Region: "EU", For: 72 * time.Hour}
+	fetch := func(most int) error { // most pages, then the units are gone
+		token, err := c.Load(ctx)
+		if err != nil {
+			return err
+		}
+		page := 1
+		if token != nil {
+			if _, err := fmt.Sscanf(string(token), "page %d", &page); err != nil {
+				return err
+			}
+		}
+		for ; page <= 3; page++ {
+			if most--; most < 0 {
+				return budget.ErrExhausted
+			}
+			fmt.Println("fetched and kept page", page)
+			if err := c.Save(ctx, fmt.Appendf(nil, "page %d", page+1)); err != nil {
+				return err
+			}
+		}
+		return c.Clear(ctx)
+	}
+	fmt.Println(fetch(2))
+	fmt.Println(fetch(9))
+	// Output:
+	// fetched and kept page 1
+	// fetched and kept page 2
+	// exhausted
+	// fetched and kept page 3
+	// <nil>
+}
+
+func TestCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &budget.Checkpoint{Store: memstore.New(clock), Job: "orders", For: time.Hour}
+		holds := func(want string) {
+			t.Helper()
+			if got, err := c.Load(t.Context()); err != nil || string(got) != want || (got == nil) != (want == "") {
+				t.Errorf("%q, %v; want %q", got, err, want)
+			}
+		}
+		holds("")
+		for _, data := range []string{"one", "two \x00\xff", strings.Repeat("x", budget.MaxCheckpoint)} {
+			if err := c.Save(t.Context(), []byte(data)); err != nil {
+				t.Fatal(err)
+			}
+			holds(data)
+		}
+		<-time.After(time.Hour - time.Microsecond)
+		holds(strings.Repeat("x", budget.MaxCheckpoint))
+		<-time.After(time.Microsecond)
+		holds("")
+		if err := c.Save(t.Context(), []byte("three")); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := c.Clear(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			holds("")
+		}
+	})
+}
+
+func TestCheckpointErrors(t *testing.T) {
+	store := memstore.New(clock)
+	for name, test := range map[string]struct {
+		budget.Checkpoint
+		data string
+	}{
+		"empty":      {budget.Checkpoint{Job: "orders", For: time.Hour}, ""},
+		"too large":  {budget.Checkpoint{Job: "orders", For: time.Hour}, strings.Repeat("x", budget.MaxCheckpoint+1)},
+		"no span":    {budget.Checkpoint{Job: "orders"}, "x"},
+		"no job":     {budget.Checkpoint{For: time.Hour}, "x"},
+		"shared":     {budget.Checkpoint{Job: "@runs/a", For: time.Hour}, "x"},
+		"bad region": {budget.Checkpoint{Job: "orders", Region: "a/b", For: time.Hour}, "x"},
+		"bad fence":  {budget.Checkpoint{Job: "orders", Fence: -1, For: time.Hour}, "x"},
+	} {
+		test.Store = store
+		if err := test.Save(t.Context(), []byte(test.data)); !errors.Is(err, budget.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	zombie := budget.Checkpoint{Store: store, Job: "orders", Fence: 7, For: time.Hour}
+	if err := zombie.Save(t.Context(), []byte("x")); !errors.Is(err, budget.ErrFenced) || !strings.Contains(err.Error(), "save the checkpoint of job orders") {
+		t.Errorf("without a pass: %v", err)
+	}
+	away := budget.Checkpoint{Store: noJobs{}, Job: "orders", For: time.Hour}
+	for _, err := range []error{away.Save(t.Context(), []byte("x")), away.Clear(t.Context())} {
+		if !errors.Is(err, budget.ErrUnavailable) {
+			t.Errorf("without a store: %v", err)
+		}
+	}
+	if _, err := away.Load(t.Context()); !errors.Is(err, budget.ErrUnavailable) {
+		t.Errorf("without a store: %v", err)
+	}
+}
+
+// noJobs is a store that does not answer.
+type noJobs struct{ budget.JobStore }
+
+func (noJobs) Job(context.Context, string) (budget.JobDocument, error) {
+	return budget.JobDocument{}, budget.ErrUnavailable
+}
+
+func (noJobs) JobValue(context.Context, string, string) ([]byte, error) {
+	return nil, budget.ErrUnavailable
+}
+
+// A pass that is taken for dead between the look at it and the change is found then.
+func TestACheckpointIsSwapped(t *testing.T) {
+	store := &overtaken{JobStore: memstore.New(clock)}
+	document := func(text string) {
+		t.Helper()
+		found, err := store.JobStore.Job(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := store.JobStore.SwapJob(t.Context(), budget.JobSwap{Job: "orders", Version: found.Version, Text: []byte(text)}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	document(`{"active":[{"fence":7,"holder":"x"},{"fence":8}],"until":5}`)
+	c := budget.Checkpoint{Store: store, Job: "orders", For: time.Hour, Fence: 7}
+	store.meanwhile = func() { document(`{"active":[{"fence":7},{"fence":8}],"until":6}`) } // a heartbeat
+	if err := c.Save(t.Context(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	store.meanwhile = func() { document(`{"active":[{"fence":8}]}`) }
+	if err := c.Save(t.Context(), []byte("y")); !errors.Is(err, budget.ErrFenced) {
+		t.Errorf("%v, want it fenced off", err)
+	}
+	if got, err := c.Load(t.Context()); err != nil || string(got) != "x" {
+		t.Errorf("%q, %v", got, err)
+	}
+	document(`{"active":7}`)
+	if err := c.Save(t.Context(), []byte("z")); err == nil || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("%v", err)
+	}
+}
+
+// overtaken has something happen before the next change.
+type overtaken struct {
+	budget.JobStore
+	meanwhile func()
+}
+
+func (o *overtaken) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	if do := o.meanwhile; do != nil {
+		o.meanwhile = nil
+		do()
+	}
+	return o.JobStore.SwapJob(ctx, swap)
+}

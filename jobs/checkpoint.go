@@ -1,0 +1,219 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// fetchCheckpoint is how far a fetch run has come, for the next run of its region to
+// go on from: the next page, and how much of which file is kept.
+type fetchCheckpoint struct {
+	// Of tells what is fetched: a page token of one URL says nothing to another.
+	Of string `json:"of"`
+	// Tick (µs) is that of the run that began, which its URL may hold.
+	Tick  int64  `json:"tick"`
+	Token string `json:"token,omitempty"` // of the next page
+	// Done: no page is left; only the file lacks its name.
+	Done bool `json:"done,omitempty"`
+	// Pages have come so far, those that were unchanged too.
+	Pages int `json:"pages"`
+	// File is the final name in the outputs' folder; its partial one has Size bytes of
+	// whole pages.
+	File string `json:"file,omitempty"`
+	Size int64  `json:"size,omitempty"`
+	// Validators are those of the pages so far.
+	Validators []validator `json:"validators,omitempty"`
+}
+
+// maxToken is the longest page token that is kept, in bytes.
+const maxToken = 16 << 10
+
+// keepWait bounds the keeping of a page's checkpoint.
+const keepWait = 2 * time.Second
+
+// checkpoints keep how far a run has come; nil where the job has none.
+type checkpoints struct {
+	behind bool   // what is kept is not the last page
+	stale  string // a file that is not needed any more once the next one is kept
+}
+
+// of is what a fetch job asks for, in a few characters that tell no secret: where
+// one of the texts is another, so is that.
+func (f *fetching) of(texts ...string) string {
+	fetch := f.job.Fetch
+	texts = append(texts, f.job.Budget, f.run.Region, fetch.NextParam, fetch.NextFrom, fetch.Items)
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// resume finds where an earlier run was cut, and takes over what it had: the token of
+// the page to begin with, and whether any is left. Without a checkpoint that is the
+// first. A store that does not say has the run begin anew and keep nothing, so that
+// what is kept stays.
+func (f *fetching) resume(ctx context.Context) (token string, done bool, end *ending) {
+	if f.job.Checkpoint == 0 || f.job.Fetch.NextParam == "" {
+		return "", false, nil
+	}
+	value, err := f.value(ctx, budget.CheckpointKey(f.run.Region))
+	if err != nil {
+		f.log.Warn("where an earlier run was cut is not known; beginning anew, without checkpoints", "error", err)
+		return "", false, nil
+	}
+	f.kept = &checkpoints{}
+	from, why := f.readCheckpoint(value)
+	if from == nil {
+		if why == "" {
+			return "", false, nil
+		}
+		f.log.Info("beginning anew: "+why, "checkpoint", "removed")
+		_, end := f.put(ctx, keepWait, map[string][]byte{budget.CheckpointKey(f.run.Region): nil})
+		return "", false, end
+	}
+	return f.goOn(from)
+}
+
+// readCheckpoint is the checkpoint to go on from; nil, and why there is none.
+func (f *fetching) readCheckpoint(text []byte) (from *fetchCheckpoint, why string) {
+	if text == nil {
+		return nil, ""
+	}
+	value, err := budget.ReadCheckpoint(text)
+	from = &fetchCheckpoint{}
+	if err == nil && value.Fetch != nil {
+		err = json.Unmarshal(value.Fetch, from)
+	}
+	switch {
+	case err != nil:
+		return nil, "the checkpoint cannot be read: " + err.Error()
+	case value.Fetch == nil:
+		return nil, "the checkpoint is a program's"
+	case value.Expired(f.now()):
+		return nil, "the checkpoint has expired"
+	case from.Of != f.of(f.job.Fetch.URL):
+		return nil, "the checkpoint is of another url"
+	case f.output.isThere(from.File):
+		return nil, "the run with the checkpoint had come to its end"
+	}
+	return from, ""
+}
+
+// goOn takes over what the earlier run had.
+func (f *fetching) goOn(from *fetchCheckpoint) (token string, done bool, end *ending) {
+	took, err := f.output.takeOver(from.File, from.Size)
+	most := f.job.Fetch.MaxPages
+	done = from.Done || most > 0 && from.Pages >= most
+	switch {
+	case !took && done: // nothing is left, and nothing is there
+		f.log.Warn("beginning anew: all pages were fetched, but their file is not here", "file", from.File+partialSuffix, "error", err)
+		return "", false, nil
+	case !took:
+		f.log.Warn("the file of the pages before is not here: they are not in this run's", "file", from.File+partialSuffix, "pages", from.Pages, "error", err)
+	default:
+		f.kept.stale = from.File
+		f.fresh = from.Validators // else what they tell of would be nowhere
+	}
+	f.run.Resumed, f.before, f.asOf = true, from.Pages, time.UnixMicro(from.Tick).UTC()
+	f.log.Info("resumed", "pages", from.Pages, "began", formatTick(f.asOf))
+	return from.Token, done, nil
+}
+
+// refuses reports whether an upstream does not know the page that a run went on
+// with.
+func (f *fetching) refuses(end *ending) bool {
+	if !f.run.Resumed || f.run.Pages+f.run.Unchanged > 0 || end == nil {
+		return false
+	}
+	switch end.reason {
+	case "status 400", "status 404", "status 410", "status 422":
+		return true
+	}
+	return false
+}
+
+// startAnew forgets what the run went on from. The file of the earlier run stays.
+func (f *fetching) startAnew(ctx context.Context, refused *ending) *ending {
+	f.log.Warn("beginning anew: the upstream does not know the page any more", "reason", refused.reason, "checkpoint", "removed")
+	f.run.Resumed, f.before, f.asOf, f.fresh, f.kept.stale = false, 0, f.tick, nil, ""
+	if err := f.output.restart(); err != nil {
+		return failed(ReasonOutput, err)
+	}
+	_, end := f.put(ctx, keepWait, map[string][]byte{budget.CheckpointKey(f.run.Region): nil})
+	return end
+}
+
+// advance makes the pages so far safe on disk, and then the next run go on after
+// them. A store that does not answer leaves it behind, and the run goes on. The
+// ending is that of a pass whose claim is gone, or of a disk.
+func (f *fetching) advance(ctx context.Context, next string, wait time.Duration) *ending {
+	if f.kept == nil {
+		return nil
+	}
+	if err := f.output.flush(); err != nil {
+		return failed(ReasonOutput, err)
+	}
+	f.kept.behind = true
+	if len(next) > maxToken || f.holds(next) {
+		f.log.Warn("no checkpoint is kept after this page: the next one's token is too long, or holds the secret", "page", f.number()-1)
+		return nil
+	}
+	own, err := json.Marshal(fetchCheckpoint{
+		Of: f.of(f.job.Fetch.URL), Tick: f.asOf.UnixMicro(), Token: next, Done: next == "", Pages: f.before + f.run.Pages + f.run.Unchanged,
+		File: f.output.name, Size: f.output.size, Validators: few(f.fresh),
+	})
+	if err != nil {
+		return failed(ReasonStore, fmt.Errorf("keep a checkpoint: %w", err))
+	}
+	value := budget.CheckpointValue{Expires: f.now().Add(f.job.Checkpoint).UnixMicro(), Fetch: own}
+	kept, end := f.put(ctx, wait, map[string][]byte{budget.CheckpointKey(f.run.Region): value.Text()})
+	if f.kept.behind = !kept; kept {
+		f.discardStale()
+	}
+	return end
+}
+
+// discardStale removes the file that was taken over, once no checkpoint names it.
+func (f *fetching) discardStale() {
+	if f.kept == nil || f.kept.stale == "" {
+		return
+	}
+	if err := f.output.discard(f.kept.stale); err != nil {
+		f.log.Warn("a file that is not needed any more was not removed", "error", err)
+	}
+	f.kept.stale = ""
+}
+
+// value reads what is kept beside the job's document, again for a while where the
+// store does not answer.
+func (p *pass) value(ctx context.Context, key string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	for {
+		value, err := p.state.JobValue(ctx, p.job.Name, key)
+		if err == nil || sleep(ctx, lastWordsAgain) != nil {
+			return value, err
+		}
+	}
+}
+
+// put keeps values beside the job's document; not so where the store does not answer,
+// which is logged. The ending is that of a pass whose claim is gone.
+func (f *fetching) put(ctx context.Context, wait time.Duration, values map[string][]byte) (kept bool, end *ending) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait) // what was fetched is to be known of
+	defer cancel()
+	mine, err := f.keep(ctx, values)
+	switch {
+	case err != nil:
+		f.log.Warn("how far the run has come was not kept", "error", err)
+		return false, nil
+	case !mine:
+		return false, &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
+	}
+	return true, nil
+}

@@ -1,0 +1,318 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// checkpointed is a command job of one region whose checkpoints stand for an hour. It
+// notes what it finds in the file, one run a line.
+func checkpointed(t *testing.T, script string) *world {
+	t.Helper()
+	return commandWorld(t, "checkpoint = \"1h\"\n"+oneRegion, `if test -e "$QUOTACTL_CHECKPOINT"; then cat "$QUOTACTL_CHECKPOINT"; else printf none; fi >>found; echo >>found; `+script)
+}
+
+// found is what the runs have found, one a line.
+func (w *world) found() []string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "found"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+// kept is what the store has for the next run; empty for nothing.
+func (w *world) kept() string {
+	w.t.Helper()
+	text, err := w.store.JobValue(context.Background(), "script", "checkpoint/US")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if text == nil {
+		return ""
+	}
+	value, err := budget.ReadCheckpoint(text)
+	if err != nil || value.Fetch != nil {
+		w.t.Fatalf("%s: %v", text, err)
+	}
+	return string(value.Data)
+}
+
+// What the file holds when the command ends, the next run finds in it, however the
+// command ended.
+func TestACommandsCheckpoint(t *testing.T) {
+	w := checkpointed(t, `n=$(wc -l <found); test $n -lt 4 && printf "page %s" $n >"$QUOTACTL_CHECKPOINT"; test $n -eq 4 && rm "$QUOTACTL_CHECKPOINT"; case $n in 1) exit 1;; 2) exit 75;; 3) kill -9 $$;; esac; exit 0`)
+	want := []Outcome{Failed, Exhausted, Failed, Succeeded, Succeeded}
+	for i, outcome := range want {
+		if run := w.onlyRun(); run.Outcome != outcome || run.Resumed != (i > 0 && i < 4) {
+			t.Errorf("run %d: %+v, want %s", i, run, outcome)
+		}
+	}
+	equal(t, "found", w.found(), []string{"none", "page 1", "page 2", "page 3", "none"})
+	if w.kept() != "" {
+		t.Errorf("%q is kept", w.kept())
+	}
+	w.logged("level=INFO msg=resumed", "bytes=6", "region=US")
+}
+
+// Removed or emptied, nothing is kept any more.
+func TestACommandForgetsItsCheckpoint(t *testing.T) {
+	for _, forget := range []string{`rm "$QUOTACTL_CHECKPOINT"`, `: >"$QUOTACTL_CHECKPOINT"`} {
+		w := checkpointed(t, `if test -e "$QUOTACTL_CHECKPOINT"; then `+forget+`; else printf x >"$QUOTACTL_CHECKPOINT"; fi`)
+		for range 3 {
+			w.onlyRun()
+		}
+		equal(t, "found", w.found(), []string{"none", "x", "none"})
+	}
+}
+
+// A file that a run leaves as it is keeps its span: no progress was made.
+func TestAnUnchangedCheckpointExpires(t *testing.T) {
+	w := checkpointed(t, `test -e "$QUOTACTL_CHECKPOINT" || printf x >"$QUOTACTL_CHECKPOINT"`)
+	now := time.Now()
+	w.options.Now = func() time.Time { return now }
+	w.store = memstore.New(func() int64 { return now.UnixMicro() })
+	w.options.State = w.store
+	w.onlyRun()
+	now = now.Add(time.Hour - time.Microsecond)
+	w.onlyRun()
+	now = now.Add(time.Microsecond)
+	w.onlyRun()
+	equal(t, "found", w.found(), []string{"none", "x", "none"})
+	w.logged("level=INFO", "the checkpoint has expired")
+}
+
+// Each try of a run finds what the one before has left.
+func TestACommandThatIsTriedAgainFindsItsCheckpoint(t *testing.T) {
+	w := checkpointed(t, `printf x >>"$QUOTACTL_CHECKPOINT"; exit 1`)
+	w.list[0].Retries, w.list[0].RetryWait = 2, time.Millisecond
+	if run := w.onlyRun(); run.Attempts != 3 {
+		t.Errorf("%+v", run)
+	}
+	equal(t, "found", w.found(), []string{"none", "x", "xx"})
+	if w.kept() != "xxx" {
+		t.Errorf("%q is kept", w.kept())
+	}
+}
+
+// What is no file, or too large, is not kept; what was before is. Nothing is read
+// through a link, and a pipe does not hang the run.
+func TestACheckpointThatIsNoFile(t *testing.T) {
+	for script, says := range map[string]string{
+		`rm "$f"; mkfifo "$f"`:                      "is no file",
+		`rm "$f"; mkdir "$f"`:                       "is no file",
+		`rm "$f"; ln -s /etc/hostname "$f"`:         "read what QUOTACTL_CHECKPOINT names",
+		`head -c 65537 /dev/zero >"$f"`:             "more than 65536 bytes",
+		`rm -r "${f%/*}"; printf x >"${f%/*}" || :`: "read what QUOTACTL_CHECKPOINT names",
+	} {
+		w := checkpointed(t, `f=$QUOTACTL_CHECKPOINT; if test -e "$f"; then `+script+`; else printf first >"$f"; fi`)
+		w.onlyRun()
+		if run := w.onlyRun(); run.Outcome != Succeeded || w.kept() != "first" {
+			t.Errorf("%s: %+v, %q is kept", script, run, w.kept())
+		}
+		w.logged("level=WARN", "the command's checkpoint was not kept; the one before stands", says)
+	}
+	w := checkpointed(t, `head -c 65536 /dev/zero | tr '\0' x >"$QUOTACTL_CHECKPOINT"`)
+	w.onlyRun()
+	if len(w.kept()) != 65536 {
+		t.Errorf("%d bytes are kept", len(w.kept()))
+	}
+}
+
+// The file is its user's alone, in a folder that goes with the run; without the key
+// there is none.
+func TestWhereACheckpointIs(t *testing.T) {
+	w := checkpointed(t, `printf x >"$QUOTACTL_CHECKPOINT"; ls -ld "${QUOTACTL_CHECKPOINT%/*}" | cut -c1-10 >mode; echo "$QUOTACTL_CHECKPOINT" >path`)
+	w.onlyRun()
+	mode, err := os.ReadFile(filepath.Join(w.dir, "mode"))
+	if err != nil || string(mode) != "drwx------\n" {
+		t.Errorf("the folder is %s, %v", mode, err)
+	}
+	path, err := os.ReadFile(filepath.Join(w.dir, "path"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Dir(strings.TrimSpace(string(path)))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is there still: %v", path, err)
+	}
+	w = commandWorld(t, "", `test -z "${QUOTACTL_CHECKPOINT+x}"`)
+	if run := w.onlyRun(); run.Outcome != Succeeded {
+		t.Errorf("%+v: without checkpoint there is a file", run)
+	}
+}
+
+// A heartbeat keeps what the file holds, and takes an empty one for one that is just
+// being written.
+func TestAHeartbeatKeepsACheckpoint(t *testing.T) {
+	w := programWorld(t, "checkpoint = \"1h\"\n"+oneRegion, "call", "there")
+	w.options.Heartbeat = 10 * time.Millisecond
+	w.list[0].Command = []string{"sh", "-c", `echo "$QUOTACTL_CHECKPOINT" >path; printf one >"$QUOTACTL_CHECKPOINT"; exec "$0" "$@"`, w.list[0].Command[0], "call", "there"}
+	listener := w.listen()
+	ended := w.begin(t.Context(), nil)
+	c := w.caller(listener)
+	until := func(what string) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); w.kept() != what; <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%q is kept, want %q", w.kept(), what)
+			}
+		}
+	}
+	until("one")
+	text, err := os.ReadFile(filepath.Join(w.dir, "path"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := strings.TrimSpace(string(text))
+	beats := w.state().Active[0].Until
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < 3; { // three heartbeats pass
+		if until := w.state().Active[0].Until; until != beats {
+			beats, n = until, n+1
+		}
+		<-time.After(time.Millisecond)
+	}
+	if w.kept() != "one" {
+		t.Errorf("%q is kept while the file is empty", w.kept())
+	}
+	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until("two")
+	c.letGo()
+	if p := result(t, ended); p.Outcome != Succeeded || w.kept() != "two" {
+		t.Errorf("%+v, %q is kept", p, w.kept())
+	}
+}
+
+// A pass that is taken for dead keeps nothing any more.
+func TestACommandOfALostPassKeepsNothing(t *testing.T) {
+	w := programWorld(t, "checkpoint = \"1h\"\n"+oneRegion, "call", "there")
+	w.list[0].Command = []string{"sh", "-c", `"$0" "$@"; printf x >"$QUOTACTL_CHECKPOINT"`, w.list[0].Command[0], "call", "there"}
+	listener := w.listen()
+	r := w.runner()
+	ended := make(chan Pass, 1)
+	go func() { ended <- r.Once(t.Context(), nil)[0] }()
+	c := w.caller(listener)
+	err := r.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+		s.Active = nil
+		return edit{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.letGo()
+	if run := result(t, ended).Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced || w.kept() != "" {
+		t.Errorf("%+v, %q is kept", run, w.kept())
+	}
+}
+
+// A store that does not say what was kept has the command begin anew and keeps
+// nothing of it; one that does not take what is kept does not fail the run.
+func TestACommandsCheckpointWithoutAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := checkpointed(t, "")
+		if err := (&budget.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}).Save(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		for name, state := range map[string]State{"read": noValues{w.store}, "written": &events{State: w.store, fail: true}} {
+			w.options.State = state
+			r := w.runner()
+			p := &pass{Runner: r, job: w.list[0], claim: w.claimed(r, midnight, newHolder()), soft: t.Context(), hard: t.Context(), log: w.options.Log}
+			run := &Run{Region: "US"}
+			file, end := p.keepFile(t.Context(), run, p.newRunLog(run))
+			if end != nil || run.Resumed != (name == "written") {
+				t.Fatalf("%s: %+v, %+v", name, end, run)
+			}
+			if err := os.WriteFile(file.path(), []byte("y"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			file.beat(t.Context())
+			if end := file.ended(); end != nil || w.kept() != "x" {
+				t.Errorf("%s: %+v, %q is kept", name, end, w.kept())
+			}
+			file.done()
+		}
+		w.logged("level=WARN", "what an earlier run has kept is not known", "connection refused")
+		w.logged("level=WARN", "the command's checkpoint was not kept; the one before stands", "connection refused")
+	})
+}
+
+// What a program keeps by budget.Checkpoint is the same: a command whose file stays
+// as it is leaves that alone.
+func TestACommandsCheckpointIsThatOfItsProgram(t *testing.T) {
+	w := checkpointed(t, `exit 0`)
+	c := budget.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}
+	if err := c.Save(t.Context(), []byte("by hand")); err != nil {
+		t.Fatal(err)
+	}
+	w.onlyRun()
+	if data, err := c.Load(t.Context()); err != nil || !bytes.Equal(data, []byte("by hand")) {
+		t.Errorf("%q, %v", data, err)
+	}
+	if err := c.Clear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.onlyRun()
+	equal(t, "found", w.found(), []string{"by hand", "none"})
+	if w.kept() != "" {
+		t.Errorf("%q is kept", w.kept())
+	}
+}
+
+// While a pass is under way, only a program that has its number changes anything; once
+// the pass is taken for dead, nobody with that number.
+func TestACheckpointGoesByTheFence(t *testing.T) {
+	w := checkpointed(t, `exit 0`)
+	r := w.runner()
+	claimed := w.claimed(r, midnight, newHolder())
+	if active, err := budget.ActiveFences(w.document()); err != nil || len(active) != 1 || active[0] != claimed.Fence {
+		t.Fatalf("%v are active, %v; want %d", active, err, claimed.Fence)
+	}
+	ours := budget.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour, Fence: claimed.Fence}
+	alone, zombie := ours, ours
+	alone.Fence, zombie.Fence = 0, claimed.Fence-1
+	for what, want := range map[*budget.Checkpoint]error{&ours: nil, &alone: budget.ErrConflict, &zombie: budget.ErrFenced} {
+		for _, err := range []error{what.Save(t.Context(), []byte("x")), what.Clear(t.Context())} {
+			if !errors.Is(err, want) || (err == nil) != (want == nil) {
+				t.Errorf("fence %d: %v, want %v", what.Fence, err, want)
+			}
+		}
+	}
+	err := r.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+		s.drop(claimed.Holder)
+		return edit{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.Save(t.Context(), []byte("x")); !errors.Is(err, budget.ErrFenced) {
+		t.Errorf("after the pass: %v", err)
+	}
+	if err := alone.Save(t.Context(), []byte("x")); err != nil {
+		t.Errorf("alone: %v", err)
+	}
+}
+
+// document is that of the only job, as it is kept.
+func (w *world) document() []byte {
+	w.t.Helper()
+	found, err := w.store.Job(context.Background(), w.list[0].Name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return found.Text
+}
