@@ -59,7 +59,7 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due time
 	if !due.IsZero() && j.CatchUp == CatchUpLast { // that is the last
 		most = 0
 	}
-	edge := wall.Add(-j.MaxLate)
+	edge := wall.Add(-j.MaxLate - time.Microsecond) // what is as late as that is not later
 	if edge.After(older) {
 		edge = older
 	}

@@ -156,18 +156,19 @@ func TestWhatBecomesOfOverdueTicks(t *testing.T) {
 		records []string
 		waiting []string
 	}{
-		"none, between ticks":   {nil, "16:30:00", "", []string{"13:00 missed down, 4 until 16:00"}, nil},
-		"none, one tick":        {nil, "13:01:01", "", []string{"13:00 missed down"}, nil},
-		"none, on time":         {nil, "16:00:30", "16:00 schedule", []string{"13:00 missed down, 3 until 15:00"}, nil},
-		"last, between ticks":   {catching(CatchUpLast, 0, 0), "16:30:00", "16:00 catch_up", []string{"13:00 missed catch_up, 3 until 15:00"}, nil},
-		"last, on time":         {catching(CatchUpLast, 0, 0), "16:00:00", "16:00 schedule", []string{"13:00 missed catch_up, 3 until 15:00"}, nil},
-		"last, too late":        {catching(CatchUpLast, 0, 20*time.Minute), "16:30:00", "", []string{"13:00 missed late, 4 until 16:00"}, nil},
-		"last, some too late":   {catching(CatchUpLast, 0, 2*time.Hour), "16:30:00", "16:00 catch_up", []string{"13:00 missed late, 2 until 14:00", "15:00 missed catch_up"}, nil},
-		"all":                   {catching(CatchUpAll, 10, 0), "16:30:00", "13:00 catch_up", nil, []string{"14:00 catch_up", "15:00 catch_up", "16:00 catch_up"}},
-		"all, with a limit":     {catching(CatchUpAll, 2, 0), "16:30:00", "15:00 catch_up", []string{"13:00 missed catch_up, 2 until 14:00"}, []string{"16:00 catch_up"}},
-		"all, some too late":    {catching(CatchUpAll, 10, 2*time.Hour), "16:30:00", "15:00 catch_up", []string{"13:00 missed late, 2 until 14:00"}, []string{"16:00 catch_up"}},
-		"all, at the very edge": {catching(CatchUpAll, 10, 2*time.Hour), "16:02:00", "15:00 catch_up", []string{"13:00 missed late, 2 until 14:00"}, []string{"16:00 catch_up"}},
-		"all, behind the line":  {catching(CatchUpAll, 10, 0), "15:00:01", "13:00 catch_up", nil, []string{"14:00 catch_up", "15:00 catch_up"}},
+		"none, between ticks":    {nil, "16:30:00", "", []string{"13:00 missed down, 4 until 16:00"}, nil},
+		"none, one tick":         {nil, "13:01:01", "", []string{"13:00 missed down"}, nil},
+		"none, on time":          {nil, "16:00:30", "16:00 schedule", []string{"13:00 missed down, 3 until 15:00"}, nil},
+		"last, between ticks":    {catching(CatchUpLast, 0, 0), "16:30:00", "16:00 catch_up", []string{"13:00 missed catch_up, 3 until 15:00"}, nil},
+		"last, on time":          {catching(CatchUpLast, 0, 0), "16:00:00", "16:00 schedule", []string{"13:00 missed catch_up, 3 until 15:00"}, nil},
+		"last, too late":         {catching(CatchUpLast, 0, 20*time.Minute), "16:30:00", "", []string{"13:00 missed late, 4 until 16:00"}, nil},
+		"last, some too late":    {catching(CatchUpLast, 0, 2*time.Hour), "16:30:00", "16:00 catch_up", []string{"13:00 missed late, 2 until 14:00", "15:00 missed catch_up"}, nil},
+		"all":                    {catching(CatchUpAll, 10, 0), "16:30:00", "13:00 catch_up", nil, []string{"14:00 catch_up", "15:00 catch_up", "16:00 catch_up"}},
+		"all, with a limit":      {catching(CatchUpAll, 2, 0), "16:30:00", "15:00 catch_up", []string{"13:00 missed catch_up, 2 until 14:00"}, []string{"16:00 catch_up"}},
+		"all, some too late":     {catching(CatchUpAll, 10, 2*time.Hour), "16:30:00", "15:00 catch_up", []string{"13:00 missed late, 2 until 14:00"}, []string{"16:00 catch_up"}},
+		"all, at the very edge":  {catching(CatchUpAll, 10, 2*time.Hour), "16:02:00", "15:00 catch_up", []string{"13:00 missed late, 2 until 14:00"}, []string{"16:00 catch_up"}},
+		"all, as late as may be": {catching(CatchUpAll, 10, 150*time.Minute), "16:30:00", "14:00 catch_up", []string{"13:00 missed late"}, []string{"15:00 catch_up", "16:00 catch_up"}},
+		"all, behind the line":   {catching(CatchUpAll, 10, 0), "15:00:01", "13:00 catch_up", nil, []string{"14:00 catch_up", "15:00 catch_up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook(t, test.change)
@@ -380,6 +381,40 @@ func TestASilentClaimIsLost(t *testing.T) {
 	}
 }
 
+// A pass of some regions that is lost leaves alone which one the next begins with.
+func TestALostRequestMovesNoRegion(t *testing.T) {
+	b := newBook(t, nil)
+	b.state.NextRegion = "US"
+	b.state.Requests = []Request{{ID: "x", Regions: []string{"GB"}}}
+	b.look("12:00 trigger").Progress = Record{Runs: []Run{{Region: "GB"}}}.json()
+	b.to("12:02:00")
+	b.look("")
+	b.wantRecords("12:00 lost crashed")
+	if b.state.NextRegion != "US" {
+		t.Errorf("the next pass begins with %s", b.state.NextRegion)
+	}
+}
+
+// Claims are counted by the store's clock, which need not show what a wall clock does.
+func TestClaimsGoByTheStoresClock(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("13:00:00")
+	const boot = 7_000_000 // µs since the machine began
+	at := clocks{wall: b.at, store: b.at.UnixMicro(), now: boot}
+	done := b.job.step(b.state, at, claimant{holder: "host/1/x", hold: time.Minute, since: noon})
+	if done.claim == nil || done.claim.Until != boot+time.Minute.Microseconds() || done.claim.Since != b.at.UnixMicro() {
+		t.Fatalf("claim %+v", done.claim)
+	}
+	at.now += time.Minute.Microseconds() - 1
+	if list := b.state.lapsed(at); len(list) != 0 {
+		t.Errorf("taken for dead too soon: %+v", list)
+	}
+	at.now++
+	if list := b.state.lapsed(at); len(list) != 1 {
+		t.Errorf("taken for dead: %+v", list)
+	}
+}
+
 // One that may not be taken for dead yet stays in the way.
 func TestASilentClaimThatIsNotFencedStands(t *testing.T) {
 	b := newBook(t, nil)
@@ -445,6 +480,36 @@ func TestClocksSetBack(t *testing.T) {
 	b.wantRecords()
 }
 
+// What was caught up, or was queued, is not run again either by a clock set back.
+func TestCaughtUpTicksDoNotComeAgain(t *testing.T) {
+	b := newBook(t, catching(CatchUpLast, 0, 0))
+	b.to("13:30:00")
+	b.look("13:00 catch_up")
+	b.end()
+	b.to("14:00:00")
+	b.look("14:00 schedule")
+	b.end()
+	b.to("13:00:05")
+	b.look("")
+	b.wantRecords()
+}
+
+// By a clock that was set back by far the job counts as by any other.
+func TestAClockSetBackByDays(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	b.at = b.at.AddDate(0, 0, -3).Add(-30 * time.Minute)
+	b.look("")
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	b.to("16:30:00")
+	b.look("")
+	b.wantRecords("14:00 missed down, 3 until 16:00")
+}
+
 // When a clock that was set back is right again, what it came by twice is recorded
 // once, however far back it was, and nothing is caught up that was run.
 func TestClocksSetBackAndRight(t *testing.T) {
@@ -502,6 +567,7 @@ func TestTicksOfTheScheduleBeforeAreMissed(t *testing.T) {
 	b.to("13:00:00")
 	b.look("13:00 schedule")
 	b.end()
+	b.state.Until = noon.UnixMicro()                            // as after a clock that was set back by far
 	daily, err := ParseSchedule("30 16 * * *", "Europe/London") // 15:30 UTC in summer
 	if err != nil {
 		t.Fatal(err)
@@ -525,6 +591,32 @@ func TestTicksOfTheScheduleBeforeAreMissed(t *testing.T) {
 	step("")
 	b.to("15:30:00")
 	step("15:30")
+}
+
+// Two daemons by different schedules, as while a new configuration is handed out, do
+// not count anew what the other has accounted for; nor does one that began by a clock
+// that was ahead.
+func TestDaemonsByTwoSchedules(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("15:30:00")
+	b.look("")
+	b.wantRecords("13:00 missed down, 3 until 15:00")
+	london, err := ParseSchedule("0 * * * *", "Europe/London")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := b.job.Schedule
+	for _, schedule := range []*Schedule{london, here, london} {
+		b.job.Schedule = schedule
+		b.look("")
+	}
+	b.wantRecords()
+	b.to("16:00:00")
+	b.look("16:00 schedule")
+	b.job.Schedule = here
+	if done := b.job.step(b.state, b.clocks(), claimant{holder: "host/2/x", hold: time.Minute, since: b.at.Add(5 * time.Hour)}); len(done.records) != 0 {
+		t.Errorf("records %+v", done.records)
+	}
 }
 
 // A job whose schedule changes counts by the new one from then on, and what is
