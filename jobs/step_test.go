@@ -376,7 +376,7 @@ func TestASilentClaimIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "runs", outcomes(Pass{"hourly", last}), []string{"US succeeded", "GB lost crashed", "DE skipped crashed", "FR skipped crashed"})
-	if last.Units != 4 || last.Host != "in process 1 on host" {
+	if last.Units != 4 || last.Host != "in process 1 on host" || last.Started.Format(time.TimeOnly) != "13:00:00" || last.Ended.Format(time.TimeOnly) != "13:01:00" {
 		t.Errorf("record %+v", last)
 	}
 }

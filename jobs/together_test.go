@@ -92,6 +92,41 @@ func TestRunsOfABudgetAtOnce(t *testing.T) {
 	})
 }
 
+// A slot that could not be renewed in an outage is not another's at once when that is
+// over.
+func TestASlotOutlivesAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		var away atomic.Bool
+		w.options.State = failing{w.store, away.Load}
+		first, second := w.runner(), w.runner()
+		name := runSlots("youtube/key1")
+		take := func(r *Runner, holder string) bool {
+			taken, err := r.takeSlot(t.Context(), name, holder, 1)
+			if err != nil && !away.Load() {
+				t.Error(err)
+			}
+			return taken
+		}
+		if !take(first, "first") {
+			t.Fatal("it is not free")
+		}
+		free := first.keepSlot(t.Context(), name, "first", 1)
+		defer free()
+		takes := 0
+		for i := range 20 * 60 { // an outage of 10 minutes
+			away.Store(i > 300 && i < 900)
+			if take(second, "second") {
+				takes++
+			}
+			after(time.Second)
+		}
+		if takes != 0 {
+			t.Errorf("it was given to another %d times", takes)
+		}
+	})
+}
+
 // A slot is kept while its run waits for another: a run needs one of its job's and
 // one of its budget's.
 func TestASlotIsKeptWhileAnotherIsWaitedFor(t *testing.T) {
@@ -405,6 +440,30 @@ func (c *changeable) Jobs(ctx context.Context, names []string) ([]budget.JobDocu
 
 func (c *changeable) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
 	return c.get().SwapJob(ctx, swap)
+}
+
+// A tick costs the state two changes, its claim and its record, over all daemons, and
+// a minute without one costs a daemon a look at all jobs and those for what was asked.
+func TestWhatTicksCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\nschedule = \"0 * * * *\""})
+		counted := &changeable{State: w.store}
+		w.options.State = counted
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(time.Minute + time.Second)
+		before := counted.calls.Load()
+		after(50 * time.Minute)
+		if n := counted.calls.Load() - before; n > 2*50*(1+30) {
+			t.Errorf("%d calls in 50 minutes", n)
+		}
+		after(3 * time.Hour)
+		found, err := w.store.Job(t.Context(), "trending")
+		if err != nil || found.Version != 1+3*2 {
+			t.Errorf("changed %d times, want 7: first seen, and 3 ticks; %v", found.Version, err)
+		}
+		stopFirst()
+		stopSecond()
+	})
 }
 
 // What a caught-up pass costs the store does not grow with the jobs that wait.
