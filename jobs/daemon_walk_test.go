@@ -44,7 +44,8 @@ type walker struct {
 	daemons []*mortal
 	job     *Job
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards all below
+	answers  *rand.Rand
 	fetched  map[string]int // by region and tick
 	running  int
 	together int // the most that ran at once
@@ -62,7 +63,7 @@ func walkDaemons(t *testing.T, rng *rand.Rand) {
 	overlap := []Overlap{Skip, Queue, Allow}[rng.IntN(3)]
 	catchUp := []CatchUp{CatchUpNone, CatchUpLast, CatchUpAll}[rng.IntN(3)]
 	parallel := 1 + rng.IntN(3)
-	w := &walker{rng: rng, fetched: map[string]int{}}
+	w := &walker{rng: rng, answers: rand.New(rand.NewPCG(rng.Uint64(), 0)), fetched: map[string]int{}}
 	w.world = newWorld(t, setup{upstream: http.HandlerFunc(w.answer), limit: 1_000_000, job: fmt.Sprintf(`
 regions = ["US", "GB"]
 schedule = "*/5 * * * *"
@@ -176,7 +177,7 @@ func (w *walker) answer(out http.ResponseWriter, r *http.Request) {
 	}
 	w.running++
 	w.together = max(w.together, w.running)
-	wait := time.Duration(w.rng.Int64N(int64(4 * time.Minute)))
+	wait := time.Duration(w.answers.Int64N(int64(4 * time.Minute)))
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
