@@ -121,6 +121,20 @@ func TestATickIsClaimedOnce(t *testing.T) {
 	b.wantRecords()
 }
 
+// What a job's document remembers has a bound.
+func TestADocumentDoesNotGrow(t *testing.T) {
+	b := newBook(t, nil)
+	for i := range 2 * keptRecent {
+		b.at = noon.Truncate(time.Hour).Add(time.Duration(i+1) * time.Hour)
+		b.look(b.at.Format("15:04") + " schedule")
+		b.at = b.at.Add(2 * time.Minute)
+		b.look("") // it is lost
+	}
+	if len(b.state.Recent) != keptRecent || len(b.state.Reaped) != keptReaped || b.state.Recent[keptRecent-1] != b.state.Until {
+		t.Errorf("%d ticks and %d claims are remembered", len(b.state.Recent), len(b.state.Reaped))
+	}
+}
+
 // An answer that was lost is asked for again: the claim stands for its holder.
 func TestAClaimWhoseAnswerWasLost(t *testing.T) {
 	b := newBook(t, nil)
