@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // twoJobs is a world with another job beside trending, "more", of one region.
@@ -31,149 +28,6 @@ url = "https://upstream.test/youtube/v3/videos?regionCode={region}"
 output = "data/{job}/{tick}.ndjson"
 `, more)
 	return newWorld(t, s)
-}
-
-// What waits to be caught up has its turn one pass at a time, over all jobs of a
-// budget and over daemons.
-func TestCatchUpIsNoStampede(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		upstream := &together{wait: 3 * time.Minute}
-		caught := "schedule = \"0 * * * *\"\ncatch_up = \"all\""
-		w := twoJobs(t, setup{upstream: upstream, job: "regions = [\"US\"]\n" + caught}, caught)
-		stop := w.daemon(false)
-		after(30 * time.Minute)
-		stop()
-		after(4 * time.Hour) // at 04:30 both daemons find four ticks of each job
-		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
-		after(29 * time.Minute)
-		stopFirst()
-		stopSecond()
-		if n := len(w.history()); n != 4 || upstream.most.Load() != 1 || upstream.asked.Load() != 8 {
-			t.Errorf("%d records, %d requests, %d at once: %s", n, upstream.asked.Load(), upstream.most.Load(), w.history())
-		}
-	})
-}
-
-// together counts how many requests are under way at once.
-type together struct {
-	wait             time.Duration
-	now, most, asked atomic.Int64
-}
-
-func (u *together) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	u.asked.Add(1)
-	now := u.now.Add(1)
-	defer u.now.Add(-1)
-	for most := u.most.Load(); now > most && !u.most.CompareAndSwap(most, now); most = u.most.Load() {
-	}
-	select {
-	case <-time.After(u.wait):
-		_, _ = w.Write([]byte("{}"))
-	case <-r.Context().Done():
-	}
-}
-
-// No more runs of a budget go at once than its upstream's parallel says, whatever
-// daemon and job they are of.
-func TestRunsOfABudgetAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		upstream := &together{wait: 10 * time.Minute}
-		w := twoJobs(t, setup{upstream: upstream, job: "schedule = \"0 * * * *\"\ntimeout = \"2h\""}, "schedule = \"0 * * * *\"\ntimeout = \"2h\"")
-		for _, j := range w.list {
-			j.BudgetParallel = 3
-		}
-		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
-		after(60*time.Minute + 45*time.Minute)
-		stopFirst()
-		stopSecond()
-		if upstream.most.Load() != 3 || upstream.asked.Load() != 9 {
-			t.Errorf("%d runs at once, want 3; %d in all, want 9", upstream.most.Load(), upstream.asked.Load())
-		}
-	})
-}
-
-// A slot that could not be renewed in an outage is not another's at once when that is
-// over.
-func TestASlotOutlivesAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: oneRegion})
-		var away atomic.Bool
-		w.options.State = failing{w.store, away.Load}
-		first, second := w.runner(), w.runner()
-		name := runSlots("youtube/key1")
-		take := func(r *Runner, holder string) bool {
-			taken, err := r.takeSlot(t.Context(), name, holder, 1)
-			if err != nil && !away.Load() {
-				t.Error(err)
-			}
-			return taken
-		}
-		if !take(first, "first") {
-			t.Fatal("it is not free")
-		}
-		free := first.keepSlot(t.Context(), name, "first", 1)
-		defer free()
-		takes := 0
-		for i := range 20 * 60 { // an outage of 10 minutes
-			away.Store(i > 300 && i < 900)
-			if take(second, "second") {
-				takes++
-			}
-			after(time.Second)
-		}
-		if takes != 0 {
-			t.Errorf("it was given to another %d times", takes)
-		}
-	})
-}
-
-// A slot is kept while its run waits for another: a run needs one of its job's and
-// one of its budget's.
-func TestASlotIsKeptWhileAnotherIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: oneRegion + "\noverlap = \"allow\"\nparallel = 1"})
-		w.list[0].BudgetParallel = 1
-		r := w.runner()
-		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
-			t.Fatal(taken, err)
-		}
-		free := r.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)
-		passed := make(chan Pass)
-		go func() { passed <- r.Once(t.Context(), nil)[0] }()
-		after(3 * r.hold())
-		if taken, err := r.takeSlot(t.Context(), runSlots("trending"), "another", 1); err != nil || taken {
-			t.Errorf("the slot of the run that waits was given to another: %t, %v", taken, err)
-		}
-		free()
-		if p := <-passed; p.Outcome != Succeeded {
-			t.Errorf("pass %+v", p)
-		}
-		for _, of := range []string{"trending", "youtube/key1"} {
-			found, err := w.store.Job(t.Context(), runSlots(of))
-			if err != nil || string(found.Text) != `{"held":[]}` {
-				t.Errorf("slots of %s: %s, %v", of, found.Text, err)
-			}
-		}
-	})
-}
-
-// A slot that a crashed daemon had is free after a minute.
-func TestASlotOfACrashedDaemon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: oneRegion})
-		w.list[0].BudgetParallel = 1
-		r := w.runner()
-		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
-			t.Fatal(taken, err)
-		}
-		began := time.Now()
-		if p := r.Once(t.Context(), nil)[0]; p.Outcome != Succeeded {
-			t.Errorf("pass %+v", p)
-		}
-		if waited := time.Since(began); waited < r.hold() || waited > r.hold()+slotLook {
-			t.Errorf("it waited %s for a slot that stands %s", waited, r.hold())
-		}
-	})
 }
 
 // What a person asks for goes through the state: any daemon hears of it within the
@@ -292,82 +146,6 @@ func (d *deaf) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
 	return swapped, err
 }
 
-// A pass of which nothing was started when its daemon is told to stop is another's.
-func TestAPassIsGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
-		w.list[0].BudgetParallel = 1
-		busy := w.runner()
-		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
-			t.Fatal(taken, err)
-		}
-		free := busy.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)
-		stop := w.daemon(false)
-		after(time.Hour + 10*time.Second)
-		stop()
-		w.logged("pass given back", "job=trending", "tick=2000-01-01T01:00:00Z")
-		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 1 {
-			t.Errorf("state %+v", s)
-		}
-		free()
-		stop = w.daemon(false)
-		after(10 * time.Second)
-		stop()
-		equal(t, "history", w.history(), []string{"1h0m0s succeeded"})
-	})
-}
-
-// What was asked for is asked for still when its pass is given back; a manual pass is
-// nobody else's.
-func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{})
-		w.list[0].BudgetParallel = 1
-		busy := w.runner()
-		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
-			t.Fatal(taken, err)
-		}
-		defer busy.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)()
-		asked, err := Trigger(t.Context(), w.store, w.list[0], []string{"GB"}, "to try")
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := w.daemon(false)
-		after(10 * time.Second)
-		if s := w.state(); len(s.Active) != 1 || len(s.Requests) != 0 {
-			t.Errorf("state %+v", s)
-		}
-		stop()
-		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 0 || len(s.Requests) != 1 || s.Requests[0].ID != asked.ID || len(w.history()) != 0 {
-			t.Errorf("state %+v, history %s", s, w.history())
-		}
-		drain := make(chan struct{})
-		time.AfterFunc(10*time.Second, func() { close(drain) })
-		if p := w.runner().Once(t.Context(), drain)[0]; p.Outcome != Skipped || p.Reason != ReasonDrained {
-			t.Errorf("pass %+v", p)
-		}
-		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 0 || len(w.history()) != 1 {
-			t.Errorf("state %+v, history %s", s, w.history())
-		}
-	})
-}
-
-// A pass of which anything was started is over when its daemon is told to stop: its
-// tick is not run again.
-func TestAPassThatWasStartedIsNotGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: oneRegion})
-		w.options.Transport = direct{slow(10*time.Second, w.sandbox)}
-		stop := w.daemon(false)
-		after(3*time.Hour + 5*time.Second)
-		stop()
-		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 0 {
-			t.Errorf("state %+v", s)
-		}
-		equal(t, "history", w.history(), []string{"3h0m0s skipped drained"})
-	})
-}
-
 // A store that was away from all daemons gives those with passes under way the time
 // to renew their claims.
 func TestAnOutageLosesNoPass(t *testing.T) {
@@ -439,108 +217,6 @@ func TestARequestForARegionThatIsGone(t *testing.T) {
 		if records[0].Outcome != Failed || records[1].Outcome != Failed {
 			t.Errorf("outcomes %s and %s", records[0].Outcome, records[1].Outcome)
 		}
-	})
-}
-
-// A state that has lost all that it held has no tick run again by a daemon that was
-// there.
-func TestAStateThatLostItsDocuments(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		upstream := &recorded{}
-		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"all\""})
-		upstream.Handler = w.sandbox
-		flushed := &changeable{State: w.store}
-		w.options.State = flushed
-		stop := w.daemon(false)
-		after(3*time.Hour + 30*time.Minute)
-		flushed.set(memstore.New(func() int64 { return time.Now().UnixMicro() }))
-		after(time.Hour)
-		stop()
-		equal(t, "history", w.history(), []string{"4h0m0s succeeded"})
-		equal(t, "starts", upstream.starts(), []string{"US 1h0m0s", "US 2h0m0s", "US 3h0m0s", "US 4h0m0s"})
-	})
-}
-
-// changeable is a state in whose place another may be put, and which counts its calls.
-type changeable struct {
-	mu sync.Mutex // guards State
-	State
-	calls atomic.Int64
-}
-
-func (c *changeable) set(s State) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.State = s
-}
-
-func (c *changeable) get() State {
-	c.calls.Add(1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.State
-}
-
-func (c *changeable) Job(ctx context.Context, job string) (budget.JobDocument, error) {
-	return c.get().Job(ctx, job)
-}
-
-func (c *changeable) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
-	return c.get().Jobs(ctx, names)
-}
-
-func (c *changeable) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
-	return c.get().SwapJob(ctx, swap)
-}
-
-// A tick costs the state two changes, its claim and its record, over all daemons, and
-// a minute without one costs a daemon a look at all jobs and those for what was asked.
-func TestWhatTicksCost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: oneRegion + "\nschedule = \"0 * * * *\""})
-		counted := &changeable{State: w.store}
-		w.options.State = counted
-		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
-		after(time.Minute + time.Second)
-		before := counted.calls.Load()
-		after(50 * time.Minute)
-		if n := counted.calls.Load() - before; n > 2*50*(1+30) {
-			t.Errorf("%d calls in 50 minutes", n)
-		}
-		after(3 * time.Hour)
-		found, err := w.store.Job(t.Context(), "trending")
-		if err != nil || found.Version != 1+3*2 {
-			t.Errorf("changed %d times, want 7: first seen, and 3 ticks; %v", found.Version, err)
-		}
-		stopFirst()
-		stopSecond()
-	})
-}
-
-// What a caught-up pass costs the store does not grow with the jobs that wait.
-func TestCatchUpCosts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const jobs = 60
-		caught := "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"last\""
-		more := ""
-		for i := range jobs - 1 {
-			more += fmt.Sprintf("\n[job.more%d]\nbudget = \"youtube/key1\"\n%s\n[job.more%d.fetch]\noperation = \"videos.list\"\nurl = \"https://upstream.test/\"\noutput = \"data/{job}/{region}/{tick}.ndjson\"\n", i, caught, i)
-		}
-		upstream := &together{wait: 200 * time.Millisecond}
-		w := newWorld(t, setup{upstream: upstream, job: caught, more: more})
-		counted := &changeable{State: w.store}
-		w.options.State = counted
-		stop := w.daemon(false)
-		after(30 * time.Minute)
-		stop()
-		after(4 * time.Hour)
-		stop = w.daemon(false)
-		before := counted.calls.Load()
-		after(29 * time.Second)
-		if n := counted.calls.Load() - before; upstream.asked.Load() != jobs || upstream.most.Load() != 1 || n > jobs*20 {
-			t.Errorf("%d passes, %d at once, %d calls", upstream.asked.Load(), upstream.most.Load(), n)
-		}
-		stop()
 	})
 }
 

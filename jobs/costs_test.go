@@ -1,0 +1,88 @@
+package jobs
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// A tick costs the state two changes, its claim and its record, over all daemons, and
+// a minute without one costs a daemon a look at all jobs and those for what was asked.
+func TestWhatTicksCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\nschedule = \"0 * * * *\""})
+		counted := &changeable{State: w.store}
+		w.options.State = counted
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(time.Minute + time.Second)
+		before := counted.calls.Load()
+		after(50 * time.Minute)
+		if n := counted.calls.Load() - before; n > 2*50*(1+30) {
+			t.Errorf("%d calls in 50 minutes", n)
+		}
+		after(3 * time.Hour)
+		found, err := w.store.Job(t.Context(), "trending")
+		if err != nil || found.Version != 1+3*2 {
+			t.Errorf("changed %d times, want 7: first seen, and 3 ticks; %v", found.Version, err)
+		}
+		stopFirst()
+		stopSecond()
+	})
+}
+
+// A state that has lost all that it held has no tick run again by a daemon that was
+// there.
+func TestAStateThatLostItsDocuments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &recorded{}
+		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"all\""})
+		upstream.Handler = w.sandbox
+		flushed := &changeable{State: w.store}
+		w.options.State = flushed
+		stop := w.daemon(false)
+		after(3*time.Hour + 30*time.Minute)
+		flushed.set(memstore.New(func() int64 { return time.Now().UnixMicro() }))
+		after(time.Hour)
+		stop()
+		equal(t, "history", w.history(), []string{"4h0m0s succeeded"})
+		equal(t, "starts", upstream.starts(), []string{"US 1h0m0s", "US 2h0m0s", "US 3h0m0s", "US 4h0m0s"})
+	})
+}
+
+// changeable is a state in whose place another may be put, and which counts its calls.
+type changeable struct {
+	mu sync.Mutex // guards State
+	State
+	calls atomic.Int64
+}
+
+func (c *changeable) set(s State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.State = s
+}
+
+func (c *changeable) get() State {
+	c.calls.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.State
+}
+
+func (c *changeable) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	return c.get().Job(ctx, job)
+}
+
+func (c *changeable) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	return c.get().Jobs(ctx, names)
+}
+
+func (c *changeable) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	return c.get().SwapJob(ctx, swap)
+}

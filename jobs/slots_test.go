@@ -1,0 +1,111 @@
+package jobs
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// No more runs of a budget go at once than its upstream's parallel says, whatever
+// daemon and job they are of.
+func TestRunsOfABudgetAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &together{wait: 10 * time.Minute}
+		w := twoJobs(t, setup{upstream: upstream, job: "schedule = \"0 * * * *\"\ntimeout = \"2h\""}, "schedule = \"0 * * * *\"\ntimeout = \"2h\"")
+		for _, j := range w.list {
+			j.BudgetParallel = 3
+		}
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(60*time.Minute + 45*time.Minute)
+		stopFirst()
+		stopSecond()
+		if upstream.most.Load() != 3 || upstream.asked.Load() != 9 {
+			t.Errorf("%d runs at once, want 3; %d in all, want 9", upstream.most.Load(), upstream.asked.Load())
+		}
+	})
+}
+
+// A slot that could not be renewed in an outage is not another's at once when that is
+// over.
+func TestASlotOutlivesAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		var away atomic.Bool
+		w.options.State = failing{w.store, away.Load}
+		first, second := w.runner(), w.runner()
+		name := runSlots("youtube/key1")
+		take := func(r *Runner, holder string) bool {
+			taken, err := r.takeSlot(t.Context(), name, holder, 1)
+			if err != nil && !away.Load() {
+				t.Error(err)
+			}
+			return taken
+		}
+		if !take(first, "first") {
+			t.Fatal("it is not free")
+		}
+		free := first.keepSlot(t.Context(), name, "first", 1)
+		defer free()
+		takes := 0
+		for i := range 20 * 60 { // an outage of 10 minutes
+			away.Store(i > 300 && i < 900)
+			if take(second, "second") {
+				takes++
+			}
+			after(time.Second)
+		}
+		if takes != 0 {
+			t.Errorf("it was given to another %d times", takes)
+		}
+	})
+}
+
+// A slot is kept while its run waits for another: a run needs one of its job's and
+// one of its budget's.
+func TestASlotIsKeptWhileAnotherIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\noverlap = \"allow\"\nparallel = 1"})
+		w.list[0].BudgetParallel = 1
+		r := w.runner()
+		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		free := r.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)
+		passed := make(chan Pass)
+		go func() { passed <- r.Once(t.Context(), nil)[0] }()
+		after(3 * r.hold())
+		if taken, err := r.takeSlot(t.Context(), runSlots("trending"), "another", 1); err != nil || taken {
+			t.Errorf("the slot of the run that waits was given to another: %t, %v", taken, err)
+		}
+		free()
+		if p := <-passed; p.Outcome != Succeeded {
+			t.Errorf("pass %+v", p)
+		}
+		for _, of := range []string{"trending", "youtube/key1"} {
+			found, err := w.store.Job(t.Context(), runSlots(of))
+			if err != nil || string(found.Text) != `{"held":[]}` {
+				t.Errorf("slots of %s: %s, %v", of, found.Text, err)
+			}
+		}
+	})
+}
+
+// A slot that a crashed daemon had is free after a minute.
+func TestASlotOfACrashedDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		w.list[0].BudgetParallel = 1
+		r := w.runner()
+		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		began := time.Now()
+		if p := r.Once(t.Context(), nil)[0]; p.Outcome != Succeeded {
+			t.Errorf("pass %+v", p)
+		}
+		if waited := time.Since(began); waited < r.hold() || waited > r.hold()+slotLook {
+			t.Errorf("it waited %s for a slot that stands %s", waited, r.hold())
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package jobs
+
+import (
+	"testing"
+	"time"
+)
+
+// Claims are counted by the store's clock, which need not show what a wall clock does.
+func TestClaimsGoByTheStoresClock(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("13:00:00")
+	const boot = 7_000_000 // µs since the machine began
+	at := clocks{wall: b.at, store: b.at.UnixMicro(), now: boot}
+	done := b.job.step(b.state, at, claimant{holder: "host/1/x", hold: time.Minute, since: noon})
+	if done.claim == nil || done.claim.Until != boot+time.Minute.Microseconds() || done.claim.Since != b.at.UnixMicro() {
+		t.Fatalf("claim %+v", done.claim)
+	}
+	at.now += time.Minute.Microseconds() - 1
+	if list := b.state.lapsed(at); len(list) != 0 {
+		t.Errorf("taken for dead too soon: %+v", list)
+	}
+	at.now++
+	if list := b.state.lapsed(at); len(list) != 1 {
+		t.Errorf("taken for dead: %+v", list)
+	}
+}
+
+// A clock set back comes by ticks that were run before: they are not run again. One
+// that was wrong by far stops no job.
+func TestClocksSetBack(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	b.to("14:00:00")
+	b.look("14:00 schedule")
+	b.end()
+	b.to("12:30:00")
+	b.look("")
+	for _, clock := range []string{"13:00:00", "14:00:00"} {
+		b.to(clock)
+		b.look("")
+	}
+	b.to("15:00:00")
+	b.look("15:00 schedule")
+	b.end()
+	b.wantRecords()
+	b.state.Until = b.at.AddDate(3, 0, 0).UnixMicro()
+	b.look("")
+	b.to("16:00:00")
+	b.look("16:00 schedule")
+	b.wantRecords()
+}
+
+// What was caught up, or was queued, is not run again either by a clock set back.
+func TestCaughtUpTicksDoNotComeAgain(t *testing.T) {
+	b := newBook(t, catching(CatchUpLast, 0, 0))
+	b.to("13:30:00")
+	b.look("13:00 catch_up")
+	b.end()
+	b.to("14:00:00")
+	b.look("14:00 schedule")
+	b.end()
+	b.to("13:00:05")
+	b.look("")
+	b.wantRecords()
+}
+
+// By a clock that was set back by far the job counts as by any other.
+func TestAClockSetBackByDays(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	b.at = b.at.AddDate(0, 0, -3).Add(-30 * time.Minute)
+	b.look("")
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	b.to("16:30:00")
+	b.look("")
+	b.wantRecords("14:00 missed down, 3 until 16:00")
+}
+
+// When a clock that was set back is right again, what it came by twice is recorded
+// once, however far back it was, and nothing is caught up that was run.
+func TestClocksSetBackAndRight(t *testing.T) {
+	for name, back := range map[string]string{"a little": "12:55:00", "an hour": "11:30:00", "by far": "2026-06-08 11:30:00"} {
+		for _, catchUp := range []CatchUp{CatchUpNone, CatchUpLast, CatchUpAll} {
+			t.Run(name+" "+string(catchUp), func(t *testing.T) {
+				b := newBook(t, catching(catchUp, 0, 0))
+				b.to("13:00:00")
+				b.look("13:00 schedule")
+				b.end()
+				right := b.at.Add(10 * time.Minute)
+				if at, err := time.Parse(time.DateTime, back); err == nil {
+					b.at = at
+				} else {
+					b.to(back)
+				}
+				b.look("")
+				b.at = b.at.Add(time.Minute)
+				b.look("")
+				b.at = right
+				b.look("")
+				b.to("14:00:00")
+				b.look("14:00 schedule")
+				b.wantRecords()
+			})
+		}
+	}
+}
+
+// A clock that was ahead and is set right comes by ticks that were missed by it: the
+// job goes on, and they are recorded as missed once.
+func TestMissedTicksThatComeAgain(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("17:05:00")
+	b.look("")
+	b.wantRecords("13:00 missed down, 5 until 17:00")
+	for _, clock := range []string{"13", "14"} {
+		b.to(clock + ":00:00")
+		b.look(clock + ":00 schedule")
+		b.to(clock + ":00:30")
+		b.look("")
+		b.end()
+	}
+	b.to("17:05:00")
+	b.look("")
+	b.to("18:00:00")
+	b.look("18:00 schedule")
+	b.wantRecords()
+}
