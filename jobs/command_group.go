@@ -43,7 +43,13 @@ func (p *pass) watch(ctx context.Context, c *command) *ending {
 	select {
 	case <-c.exited: // by itself, be it at the last moment
 		p.release(c)
-		return exitEnding(c.reap())
+		end := exitEnding(c.reap())
+		if end != nil && end.retry && p.job.Retries > 0 {
+			// Nothing of it is to run beside the next try. Where there is anything, it
+			// holds the group's number.
+			c.signal(syscall.SIGKILL)
+		}
+		return end
 	default:
 	}
 	p.stop(c)

@@ -39,6 +39,7 @@ var programs = map[string]func(args []string) error{
 	"tidy":     tidy,
 	"leave":    leave,
 	"print":    printBytes,
+	"fail":     fail,
 	"daemon":   daemonProcess,
 }
 
@@ -142,6 +143,21 @@ func leave(args []string) error {
 	}
 	fmt.Println("done")
 	return call([]string{"parent"})
+}
+
+// fail leaves something behind in its group that holds no output, and fails when it
+// is let go; the second time it is started it ends well.
+func fail(args []string) error {
+	if _, err := os.Stat(args[0]); err == nil {
+		return nil
+	}
+	if err := os.WriteFile(args[0], nil, 0o600); err != nil {
+		return err
+	}
+	if err := exec.Command(os.Args[0], "stubborn", "child").Start(); err != nil {
+		return err
+	}
+	return call([]string{"parent", "failed"})
 }
 
 // printBytes prints so many bytes of a text over and over, without a line's end.

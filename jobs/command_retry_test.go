@@ -66,6 +66,20 @@ func TestACommandThatTimedOutIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+// What a try has left behind does not run beside the next one.
+func TestATryLeavesNothingBesideTheNext(t *testing.T) {
+	w := programWorld(t, "retries = 1", "fail", "once")
+	w.list[0].RetryWait = time.Millisecond
+	listener := w.listen()
+	ended := w.begin(t.Context(), nil)
+	parent, child := w.callers(listener)
+	parent.letGo()
+	child.ends()
+	if run := result(t, ended).Runs[0]; run.Outcome != Succeeded || run.Attempts != 2 {
+		t.Errorf("%+v", run)
+	}
+}
+
 // A command whose pass is taken for dead is not started again: it may have failed by
 // that.
 func TestACommandOfALostPassIsNotTriedAgain(t *testing.T) {
