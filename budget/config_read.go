@@ -108,6 +108,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 		feedback.names = append(feedback.names, l.Key())
 	}
 	feedback.read(t)
+	u.warnNotModified(costs)
 	u.checkCosts(costs, t["limit"].IsTable() && len(u.Limits) == len(tables))
 	u.checkUnknown(t["unknown_operation"])
 	for _, credential := range t["credential"].List() {
@@ -188,7 +189,7 @@ func readCosts(node Node, u *Upstream) []Node {
 		checkName(cost, "operation")
 		var price Cost
 		if cost.IsTable() {
-			t := cost.Table("units", "on_store_error", "match", "once", "actual")
+			t := cost.Table("units", "on_store_error", "match", "once", "actual", "not_modified")
 			if !t["units"].Exists() {
 				cost.Fail("operation %q has no units: write units = 1", cost.Key())
 			}
@@ -197,6 +198,9 @@ func readCosts(node Node, u *Upstream) []Node {
 			price.Match = patterns.read(t["match"], cost.Key())
 			price.Once = readOnce(t["once"])
 			price.Actual = readSources(t["actual"], actuals)
+			if units, ok := t["not_modified"].Units(0); ok {
+				price.NotModified = &units
+			}
 		} else {
 			price.Units, _ = cost.Units(0)
 		}

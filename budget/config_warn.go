@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -33,6 +34,22 @@ func (u *Upstream) warnLimits(tables []Node) {
 			if l.neverBinds(other) {
 				node.Warn("limit %s never binds: limit %s counts the same over the same time and allows no more", l.Name, other.Name)
 				break
+			}
+		}
+	}
+}
+
+// warnNotModified notes what is odd among the costs of what has not changed.
+func (u *Upstream) warnNotModified(costs []Node) {
+	for _, cost := range costs {
+		price := u.Costs[cost.Key()]
+		for _, node := range cost.children() {
+			switch {
+			case node.Key() != "not_modified" || price.NotModified == nil:
+			case slices.Contains(u.Feedback.Free, http.StatusNotModified):
+				node.Warn("not_modified does nothing where free_statuses has 304: such calls are released, and in no limit")
+			case *price.NotModified > price.Units:
+				node.Warn("not_modified = %d is more than the operation's %d: what has not changed costs more than what has", *price.NotModified, price.Units)
 			}
 		}
 	}

@@ -14,6 +14,9 @@ type Cost struct {
 	// Actual are the places where a response may say what it cost, in the order in
 	// which they are looked at. None: it cost Units.
 	Actual []Source
+	// NotModified is what a call cost that was answered with 304, where no place tells;
+	// nil: as any other.
+	NotModified *int64
 }
 
 // Unknown says what happens to operations without a price.

@@ -41,7 +41,7 @@ func (a *attempt) answered(resp *http.Response) {
 		later = !ended // what came too late, or was too long, is looked at with the rest
 	}
 	seen.done = a.reader.judge(a.operation, seen.status, seen.header, text)
-	cost, final := a.headerCost(seen.header)
+	cost, final := a.headerCost(seen.status, seen.header)
 	waits := seen.visible && (!final || later && a.freeByBody)
 	var held held
 	switch {
@@ -77,11 +77,11 @@ func (a *attempt) waitAhead() time.Duration {
 	return min(longestAhead, time.Until(a.ends))
 }
 
-// headerCost is what the request cost as far as the header tells, and whether
+// headerCost is what the request cost as far as status and header tell, and whether
 // nothing in the body can tell otherwise. Of several places the first that has a
 // value counts.
-func (a *attempt) headerCost(header http.Header) (cost int64, final bool) {
-	cost, final = a.units(), true
+func (a *attempt) headerCost(status int, header http.Header) (cost int64, final bool) {
+	cost, final = statusCost(a.cost, status, a.units()), true
 	for i := range a.cost.Actual {
 		source := &a.cost.Actual[i]
 		if source.JSON != "" {
@@ -111,6 +111,14 @@ func (a *attempt) documentCost(header http.Header, document []byte) (int64, bool
 		}
 	}
 	return 0, false
+}
+
+// statusCost is what a request cost that was charged, where nothing else tells.
+func statusCost(cost budget.Cost, status int, charged int64) int64 {
+	if status == http.StatusNotModified && cost.NotModified != nil {
+		return *cost.NotModified
+	}
+	return charged
 }
 
 // readCost reads units. Values below 0 and above MaxUnits are none.

@@ -48,7 +48,7 @@ func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 		return fail(err)
 	}
 	var done Outcome
-	units := h.units(charged.Units)
+	units := h.units(statusCost(spec.Costs[charged.Operation], resp.StatusCode, charged.Units))
 	higher := !h.told.free && units > charged.Units
 	if higher { // first: what the upstream says is used has it
 		if err := b.Settle(ctx, charged.ID, units); err != nil {
@@ -189,12 +189,12 @@ func (h *hearing) document(text []byte) {
 	}
 }
 
-// units are what the request cost, by the first place that says it.
-func (h *hearing) units(charged int64) int64 {
+// units are what the request cost, by the first place that says it, or otherwise.
+func (h *hearing) units(otherwise int64) int64 {
 	for _, n := range h.said {
 		if n != nil {
 			return *n
 		}
 	}
-	return charged
+	return otherwise
 }

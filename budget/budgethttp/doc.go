@@ -22,7 +22,8 @@
 // the upstream: from before it is sent until the response's header has come. The
 // lease bounds that ([Options.Lease]): a request without a response by then is
 // cancelled. Afterwards it costs what it was charged, or what the response says
-// (actual), read as the caller reads the body.
+// (actual), read as the caller reads the body; a 304 what the operation's
+// not_modified says.
 //
 // Released is only what provably never left: no connection was got, or the context
 // had ended before. It takes a base that reports its connections to
