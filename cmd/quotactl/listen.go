@@ -19,15 +19,17 @@ import (
 	"github.com/quotactl/quotactl/budget/serve"
 )
 
-// The bounds of the answers of /healthz and /readyz.
+// The bounds of the answers of /healthz and /readyz, and of what a supervisor is told.
 const (
-	pulseLives  = 3 * time.Minute  // the daemon looks at its clock once a minute at least
+	pulseLives  = 30 * time.Second // the daemon looks at its clock every two seconds
 	answerFresh = 10 * time.Second // a store that answered so lately is not asked again
 	lastRequest = 2 * time.Second  // what a request under way has left at the end, beside the store's time
 )
 
 // pulse is what is known of the daemon's and the store's life.
 type pulse struct {
+	first chan struct{} // closed when the scheduler first looks at its clock
+
 	mu              sync.Mutex // guards all below
 	beaten, heardAt time.Time
 	failure         error // of the last call on the store
@@ -36,7 +38,20 @@ type pulse struct {
 func (p *pulse) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.beaten.IsZero() {
+		close(p.first)
+	}
 	p.beaten = time.Now()
+}
+
+// silent is how long the scheduler has not looked at its clock, where that is too
+// long; else 0.
+func (p *pulse) silent() time.Duration {
+	beaten, _, _ := p.read()
+	if since := time.Since(beaten); !beaten.IsZero() && since > pulseLives {
+		return since
+	}
+	return 0
 }
 
 func (p *pulse) heard(failure error) {
@@ -53,11 +68,11 @@ func (p *pulse) read() (beaten, heardAt time.Time, failure error) {
 
 // listener serves /metrics, /healthz and /readyz, and the decisions.
 type listener struct {
-	metrics   *metrics
-	budgets   map[string]*budget.Budget
-	drain     <-chan struct{}
-	timeout   time.Duration // the store's
-	decisions *serve.Server
+	metrics *metrics
+	budgets func() map[string]*budget.Budget // those in force
+	drain   <-chan struct{}
+	timeout time.Duration // the store's
+	servers *servers
 	// connections is how many may be open at once; 0: mostConnections.
 	connections int
 }
@@ -98,7 +113,7 @@ func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (called strin
 		ended <- server.Serve(socket)
 	}()
 	return called, func() error {
-		l.decisions.Stop()
+		l.servers.stop()
 		ctx, cancel := context.WithTimeout(context.Background(), lastRequest+l.timeout)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
@@ -127,12 +142,12 @@ func (a *app) collectSeldom() {
 // handler guards all that tells of budgets or asks the store; /healthz does neither.
 func (l *listener) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", l.decisions.Guard(promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
+	mux.Handle("GET /metrics", l.servers.guard(promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tell(w, l.unhealthy()) })
-	mux.Handle("GET /readyz", l.decisions.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tell(w, l.unready(r.Context())) })))
+	mux.Handle("GET /readyz", l.servers.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tell(w, l.unready(r.Context())) })))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v1/") { // thousands a second, by whole paths
-			l.decisions.ServeHTTP(w, r)
+			l.servers.ServeHTTP(w, r)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -150,10 +165,16 @@ func tell(w http.ResponseWriter, why string) {
 	_, _ = io.WriteString(w, "ok\n") // as above
 }
 
-// unhealthy says why the process should be started anew; nothing when it lives.
+// unhealthy says why the process should be started anew; nothing when it lives, or
+// finishes what is under way.
 func (l *listener) unhealthy() string {
-	if beaten, _, _ := l.metrics.pulse.read(); !beaten.IsZero() && time.Since(beaten) > pulseLives {
-		return fmt.Sprintf("the scheduler has not looked at its clock for %s", time.Since(beaten).Round(time.Second))
+	select {
+	case <-l.drain: // no clock is looked at any more
+		return ""
+	default:
+	}
+	if silent := l.metrics.pulse.silent(); silent > 0 {
+		return fmt.Sprintf("the scheduler has not looked at its clock for %s", silent.Round(time.Second))
 	}
 	return ""
 }
@@ -171,7 +192,7 @@ func (l *listener) unready(ctx context.Context) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	for _, b := range l.budgets {
+	for _, b := range l.budgets() {
 		if _, err := b.Status(ctx); err != nil {
 			return "the store does not serve: " + serve.Reason(err)
 		}

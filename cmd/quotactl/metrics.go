@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,13 +23,16 @@ const otherOperation = "other"
 // meteredStore, the store. All labels are names of the configuration.
 type metrics struct {
 	registry *prometheus.Registry
-	known    map[string]map[string]bool // the priced operations, by budget
+	known    atomic.Pointer[map[string]map[string]bool] // the priced operations, by budget
 
 	decisions, units, nearMisses *prometheus.CounterVec
 	observed, drift              *prometheus.CounterVec
 	passes, runs, missed         *prometheus.CounterVec
 	store, lateness              *prometheus.HistogramVec
-	breaker                      prometheus.Gauge
+	breaker, loaded              prometheus.Gauge
+	reloads                      *prometheus.CounterVec
+	limits                       *limitCollector
+	jobs                         *jobCollector // nil: one pass, or it is not known yet
 
 	pulse pulse
 }
@@ -39,7 +43,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "quotactl", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		registry: prometheus.NewRegistry(), known: map[string]map[string]bool{},
+		registry: prometheus.NewRegistry(), pulse: pulse{first: make(chan struct{})}, limits: newLimitCollector(timeout),
 		decisions:  counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
 		units:      counter("units_total", "Units charged by this process.", "budget", "operation"),
 		nearMisses: counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
@@ -59,35 +63,30 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "quotactl", Name: "breaker_open", Help: "1 while the store counts as out of reach, for this process or for all of the host.",
 		}),
+		reloads: counter("config_reloads_total", "Reloads of the configuration, by outcome.", "outcome"),
+		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "quotactl", Name: "config_loaded_timestamp_seconds", Help: "When the configuration in force was loaded, since the Unix epoch.",
+		}),
 	}
-	for name, b := range budgets {
-		m.known[name] = map[string]bool{}
-		for operation := range b.Spec().Costs {
-			m.known[name][operation] = true
-		}
+	m.known.Store(&map[string]map[string]bool{})
+	m.admit(budgets, nil)
+	m.take(budgets)
+	m.loaded.SetToCurrentTime()
+	for _, outcome := range []string{"succeeded", "failed"} { // an alert on the first that failed needs the 0 before it
+		m.reloads.WithLabelValues(outcome)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version()},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, info,
-		newLimitCollector(budgets, timeout), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
+		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
-}
-
-// admit makes the priced operations known of the budgets that an upstream's
-// credential "*" admits: they share one label.
-func (m *metrics) admit(upstream string, costs map[string]budget.Cost) {
-	known := map[string]bool{}
-	for operation := range costs {
-		known[operation] = true
-	}
-	m.known[upstream+"/"+budget.AnyCredential] = known
 }
 
 // budget is the label of a budget.
 func (m *metrics) budget(name string) string {
-	if m.known[name] != nil {
+	if (*m.known.Load())[name] != nil {
 		return name
 	}
 	upstream, _, _ := strings.Cut(name, "/")
@@ -96,7 +95,7 @@ func (m *metrics) budget(name string) string {
 
 // operation is the label of an operation.
 func (m *metrics) operation(budget, operation string) string {
-	if m.known[budget][operation] {
+	if (*m.known.Load())[budget][operation] {
 		return operation
 	}
 	return otherOperation
@@ -104,7 +103,7 @@ func (m *metrics) operation(budget, operation string) string {
 
 // limit is the label of a limit: an unpriced operation's own counts as other.
 func (m *metrics) limit(budget, limit string) string {
-	if _, operation, own := strings.Cut(limit, ":"); own && !m.known[budget][operation] {
+	if _, operation, own := strings.Cut(limit, ":"); own && !(*m.known.Load())[budget][operation] {
 		return otherOperation
 	}
 	return limit

@@ -37,7 +37,17 @@ func newJobCollector(state jobs.State, list func() []*jobs.Job, timeout time.Dur
 }
 
 // follow has a scrape tell of the jobs.
-func (m *metrics) follow(c *jobCollector) { m.registry.MustRegister(c) }
+func (m *metrics) follow(c *jobCollector) {
+	m.jobs = c
+	m.registry.MustRegister(c)
+}
+
+// again has the next scrape read the jobs: they are others.
+func (c *jobCollector) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen, c.at = nil, time.Time{}
+}
 
 // Describe implements prometheus.Collector.
 func (c *jobCollector) Describe(to chan<- *prometheus.Desc) {

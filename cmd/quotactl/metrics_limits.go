@@ -17,22 +17,22 @@ const readAgain = 5 * time.Second
 // limitCollector reads the limits' use when it is asked for. What cannot be read
 // within the store's timeout is left out.
 type limitCollector struct {
-	budgets                           map[string]*budget.Budget
 	timeout                           time.Duration
 	used, limit, remaining, recovered *prometheus.Desc
 	drift, locked                     *prometheus.Desc
 
-	mu   sync.Mutex // guards all below
-	seen []budget.Status
-	at   time.Time
+	mu      sync.Mutex // guards all below
+	budgets map[string]*budget.Budget
+	seen    []budget.Status
+	at      time.Time // zero: they were not looked at
 }
 
-func newLimitCollector(budgets map[string]*budget.Budget, timeout time.Duration) *limitCollector {
+func newLimitCollector(timeout time.Duration) *limitCollector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("quotactl_limit_"+name, help, []string{"budget", "limit"}, nil)
 	}
 	return &limitCollector{
-		budgets: budgets, timeout: timeout,
+		timeout:   timeout,
 		used:      desc("used", "What a limit has used, in what it counts."),
 		limit:     desc("limit", "What may be spent of a limit: quota less headroom, or the cap itself."),
 		remaining: desc("remaining", "What is left of a limit."),
@@ -40,6 +40,13 @@ func newLimitCollector(budgets map[string]*budget.Budget, timeout time.Duration)
 		drift:     desc("drift", "How much of what a limit has used its upstream reported, and no charge explains."),
 		locked:    desc("locked_until_seconds", "The end of the lock that stands on a limit, or on the whole budget where limit is empty, since the Unix epoch."),
 	}
+}
+
+// follow has the collector read these budgets from now on.
+func (c *limitCollector) follow(budgets map[string]*budget.Budget) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budgets, c.seen, c.at = budgets, nil, time.Time{}
 }
 
 // Describe implements prometheus.Collector.

@@ -17,7 +17,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	w.m.pulse.beaten = time.Now().Add(-pulseLives - time.Minute)
-	if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "4m") {
+	if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "1m30s") {
 		t.Errorf("healthz of a scheduler that stands still: %d %q", code, text)
 	}
 	w.m.Looked()
@@ -27,6 +27,10 @@ func TestHealth(t *testing.T) {
 	close(w.drain)
 	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || text != "draining: told to stop\n" {
 		t.Errorf("readyz while draining: %d %q", code, text)
+	}
+	w.m.pulse.beaten = time.Now().Add(-time.Hour)
+	if code, text := w.get("/healthz"); code != http.StatusOK {
+		t.Errorf("healthz while draining: %d %q", code, text)
 	}
 	if code, _ := w.get("/elsewhere"); code != http.StatusNotFound {
 		t.Errorf("an unknown path: %d", code)

@@ -20,8 +20,9 @@ func (w *watched) truth() budget.Lock {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.l.budgets["seen/main"] = b // what a scrape reads too
-	w.m.known["seen/main"] = map[string]bool{"get": true}
+	both := map[string]*budget.Budget{"shop/main": w.b, "seen/main": b}
+	w.m.admit(both, nil)
+	w.m.take(both)
 	left := int64(3)
 	if drift, err := b.Report(w.t.Context(), budget.UpstreamReport{Limit: "hour", Remaining: &left}); err != nil || drift.Added != 7 {
 		w.t.Fatalf("%+v, %v", drift, err)

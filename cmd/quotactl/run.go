@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/open"
-	"github.com/quotactl/quotactl/budget/serve"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -35,7 +31,9 @@ func newRunCommand(a *app) *cobra.Command {
   quotactl run --once trending --json`,
 		Long: `Run the jobs on their schedules until SIGTERM or Ctrl-C. Then no further
 page is started, pages under way are finished within the jobs' grace, and the
-exit code is 0; a second signal stops at once, with exit code 130.
+exit code is 0; a second signal stops at once, with exit code 130. At a SIGHUP,
+and when its file has changed, the configuration is read again: where it has no
+error it takes the place of the one before (docs/operations.md).
 
 With --once each job, or each of those named, has one pass now. A pass that the
 budget cuts short is exhausted, which is no failure; any failed run makes the
@@ -79,23 +77,14 @@ configuration and are used again the next time.`,
 
 // runJobs is the command once its flags are right.
 func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err error) {
-	cfg, list, err := a.loadConfig()
+	l := newLive(a, names, f)
+	asked := hangups(!f.once)
+	cfg, list, err := l.read()
 	if err != nil {
 		return err
 	}
-	if list, err = a.chooseJobs(list, names, f); err != nil {
-		return err
-	}
-	options := jobs.Options{Log: a.logger(), Now: a.now, Env: a.env, StoreURL: a.storeURL}
-	options.Secrets = func() []string {
-		known := append(jobs.KnownSecrets(cfg, a.env), urlSecrets(cfg.Store.URL)...)
-		known = append(known, urlSecrets(a.storeURL)...)
-		if f.endpoint != nil && f.endpoint.token != "" {
-			known = append(known, f.endpoint.token)
-		}
-		return known
-	}
-	ctx, drain, done := stages(ctx, options.Log)
+	options := jobs.Options{Log: l.log, Now: a.now, Env: a.env, StoreURL: a.storeURL, Secrets: l.secrets}
+	ctx, drain, done := stages(ctx, l.log, func() { l.notices.stopping(l.stopTakes()) })
 	defer done()
 	var upstream *upstream
 	if f.sandbox {
@@ -104,80 +93,20 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 		}
 		defer func() { err = errors.Join(err, upstream.Close()) }()
 		options.Sandbox = upstream.address
-	} else if err := jobs.CheckSecrets(list, a.env); err != nil {
-		return &exitError{code: exitUsage, err: err}
 	}
-	store, err := a.storeOf(ctx, drain, cfg, list, f.once)
+	store, err := a.storeOf(ctx, drain, cfg, list, f.once, l.notices.waiting)
 	if err != nil || store == nil { // told to stop before the store was there
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	options.State = store
-	metered := &meteredStore{Backend: store, log: options.Log}
-	if options.Budgets, err = a.budgetsOf(cfg, metered, list, f.endpoint != nil); err != nil {
+	if err := l.begin(cfg, list, store); err != nil {
 		return err
 	}
-	timeout := open.Timeout(a.storeAt(cfg), cfg.Store)
-	metered.metrics = newMetrics(options.Budgets, timeout)
-	for _, u := range cfg.Upstreams {
-		metered.metrics.admit(u.Name, u.Costs)
-	}
+	options.State, options.Budgets = store, l.current.Load().budgets
 	if f.once {
 		return a.runOnce(ctx, drain, list, options, upstream, f.json)
 	}
-	options.Observe = metered.metrics
-	metered.metrics.follow(newJobCollector(store, func() []*jobs.Job { return list }, timeout))
-	if f.endpoint != nil {
-		a.collectSeldom()
-		serving := &listener{
-			metrics: metered.metrics, budgets: options.Budgets, drain: drain, timeout: timeout,
-			decisions: a.decisions(cfg, metered, options.Budgets, f.endpoint),
-		}
-		called, stop, failed := serving.serve(ctx, f.endpoint, a)
-		if failed != nil {
-			return failed
-		}
-		options.DecisionsURL = called
-		defer func() { err = errors.Join(err, stop()) }()
-	}
-	runner, err := jobs.New(list, options)
-	if err != nil {
-		return err
-	}
-	return runner.Run(ctx, drain, f.now)
-}
-
-// budgetsOf opens the budgets of the jobs, and all others of the configuration
-// where decisions on them are served.
-func (a *app) budgetsOf(cfg *budget.Config, store budget.Store, list []*jobs.Job, all bool) (map[string]*budget.Budget, error) {
-	var names []string
-	if all {
-		names = cfg.Budgets()
-	}
-	for _, job := range list {
-		names = append(names, job.Budget)
-	}
-	opened := map[string]*budget.Budget{}
-	for _, name := range names {
-		if opened[name] != nil {
-			continue
-		}
-		var err error
-		if opened[name], err = a.budget(cfg, store, name); err != nil {
-			return nil, err
-		}
-	}
-	return opened, nil
-}
-
-// decisions serves the budgets that are open, and those that a credential "*"
-// admits.
-func (a *app) decisions(cfg *budget.Config, store budget.Store, opened map[string]*budget.Budget, e *endpoint) *serve.Server {
-	return serve.New(serve.Options{
-		Budgets: slices.Collect(maps.Values(opened)),
-		Open:    func(name string) (*budget.Budget, error) { return a.budget(cfg, store, name) },
-		Token:   e.token, Loopback: e.loopback,
-	})
+	return l.run(ctx, drain, asked, options)
 }
 
 // chooseJobs picks the jobs named, or all. Command jobs are left out where a

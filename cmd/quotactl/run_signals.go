@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// stages listens for SIGTERM and Ctrl-C: the first closes drain, the second
-// ends the context. done stops listening and is to be called at the end. From
-// now on a stdout or stderr that nobody reads is an error of writing, not the
+// stages listens for SIGTERM and Ctrl-C: the first calls stopping and closes drain,
+// the second ends the context. done stops listening and is to be called at the end.
+// From now on a stdout or stderr that nobody reads is an error of writing, not the
 // end of the process: Ctrl-C stops the reader of a pipe first, and pages are
 // still under way.
-func stages(parent context.Context, log *slog.Logger) (ctx context.Context, drain <-chan struct{}, done func()) {
+func stages(parent context.Context, log *slog.Logger, stopping func()) (ctx context.Context, drain <-chan struct{}, done func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	// Caught and dropped rather than ignored, which programs started from here
@@ -28,6 +28,7 @@ func stages(parent context.Context, log *slog.Logger) (ctx context.Context, drai
 		for _, act := range []func(){
 			func() {
 				log.Info("told to stop: pages under way are finished, no other is started")
+				stopping()
 				close(told)
 			},
 			func() {
@@ -47,4 +48,16 @@ func stages(parent context.Context, log *slog.Logger) (ctx context.Context, drai
 		cancel(nil)
 		listener.Wait()
 	}
+}
+
+// hangups are the signals that ask for a reload. They end the process no more, which
+// is all that they come to where there is nothing to be reloaded: a pass that was
+// started from a terminal outlives it.
+func hangups(reloads bool) <-chan os.Signal {
+	asked := make(chan os.Signal, 1)
+	// What nohup has ignored stays so for a pass and its commands; a daemon hears of it.
+	if reloads || !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(asked, syscall.SIGHUP)
+	}
+	return asked
 }

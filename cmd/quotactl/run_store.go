@@ -17,10 +17,16 @@ import (
 const storeRetry = 5 * time.Second
 
 // storeOf opens the store of the jobs and makes sure that it serves them. The
-// daemon waits for one that is out of reach; nil without an error means that it
-// was told to stop meanwhile.
-func (a *app) storeOf(ctx context.Context, drain <-chan struct{}, cfg *budget.Config, list []*jobs.Job, once bool) (open.Backend, error) {
-	try := func(ctx context.Context) (open.Backend, error) { return a.serving(ctx, cfg, list) }
+// daemon waits for one that is out of reach, and calls waiting at each try that
+// failed; nil without an error means that it was told to stop meanwhile.
+func (a *app) storeOf(ctx context.Context, drain <-chan struct{}, cfg *budget.Config, list []*jobs.Job, once bool, waiting func()) (open.Backend, error) {
+	try := func(ctx context.Context) (open.Backend, error) {
+		store, err := a.serving(ctx, cfg, list)
+		if errors.Is(err, budget.ErrUnavailable) {
+			waiting()
+		}
+		return store, err
+	}
 	if once {
 		return try(ctx)
 	}

@@ -121,9 +121,6 @@ func (p *program) exits(code int) {
 		if err != nil && !errors.As(err, &exited) {
 			p.t.Fatal(err)
 		}
-		if got := p.ProcessState.ExitCode(); got != code {
-			p.t.Errorf("exit code %d, want %d", got, code)
-		}
 	case <-time.After(time.Minute):
 		p.t.Fatal("it did not end")
 	}
@@ -131,8 +128,25 @@ func (p *program) exits(code int) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	if got := p.ProcessState.ExitCode(); got != code {
+		p.t.Errorf("exit code %d, want %d:\n%s", got, code, text)
+	}
 	if strings.Contains(string(text)+p.out.String(), "s3cret") {
 		p.t.Errorf("the secret got out:\n%s%s", text, &p.out)
+	}
+}
+
+// becomes waits until something is so.
+func becomes(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.After(20 * time.Second); !so(); {
+		select {
+		case <-poll.C:
+		case <-deadline:
+			t.Fatalf("it never was so: %s", what)
+		}
 	}
 }
 

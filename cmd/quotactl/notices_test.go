@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// manager is a service manager that listens for what a daemon tells it.
+type manager struct {
+	t      *testing.T
+	socket *net.UnixConn
+	path   string
+}
+
+func newManager(t *testing.T) *manager {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "notify") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &manager{t: t, path: filepath.Join(dir, "socket")}
+	if m.socket, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path, Net: "unixgram"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(m.socket.Close(), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// hears waits for a notice of which one line matches and returns it; others before
+// it are dropped, but those that must not come.
+func (m *manager) hears(pattern string, never ...string) string {
+	m.t.Helper()
+	expression := regexp.MustCompile("(?m)^" + pattern + "$")
+	if err := m.socket.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		m.t.Fatal(err)
+	}
+	buffer := make([]byte, 4096)
+	for {
+		n, err := m.socket.Read(buffer)
+		if err != nil {
+			m.t.Fatalf("no notice matched %s: %v", pattern, err)
+		}
+		text := string(buffer[:n])
+		if expression.MatchString(text) {
+			return text
+		}
+		for _, line := range never {
+			if strings.Contains(text, line) {
+				m.t.Fatalf("%q was told before %s", text, pattern)
+			}
+		}
+	}
+}
+
+// The daemon tells its manager when it is ready, that it lives, reloads and stops:
+// the last at once, while a page is under way.
+func TestTheManagerIsToldHowTheDaemonIs(t *testing.T) {
+	upstream, address := newGate(t)
+	m := newManager(t)
+	p := newProgram(t, address, "run", "--now")
+	p.Env = append(p.Env, "NOTIFY_SOCKET="+m.path, "WATCHDOG_USEC=200000")
+	p.start()
+	ready := m.hears("READY=1", "WATCHDOG", "STOPPING")
+	if !regexp.MustCompile(`\nSTATUS=1 job; next tick 20[0-9]+-01-01T00:00:00Z, of trending$`).MatchString(ready) {
+		t.Errorf("the status is %q", ready)
+	}
+	m.hears("WATCHDOG=1")
+	m.hears("WATCHDOG=1")
+	<-upstream.asked
+	<-upstream.asked
+
+	before := daemon.SdNotifyMonotonicUsec()
+	p.signal(syscall.SIGHUP)
+	reloading := m.hears("RELOADING=1", "READY=1")
+	at := regexp.MustCompile(`\nMONOTONIC_USEC=[0-9]+$`).FindString(reloading)
+	micros := func(assignment string) int64 {
+		_, number, _ := strings.Cut(strings.TrimSpace(assignment), "=")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			t.Fatalf("%q: %v", assignment, err)
+		}
+		return n
+	}
+	if now := daemon.SdNotifyMonotonicUsec(); micros(at) < micros(before) || micros(at) > micros(now) {
+		t.Errorf("the reload was told to be at %q, between %q and %q", at, before, now)
+	}
+	m.hears("READY=1", "STOPPING")
+
+	p.signal(syscall.SIGTERM)
+	stopping := m.hears("STOPPING=1")
+	// The job's own grace is an hour.
+	if want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", stopTakes(time.Hour, 2*time.Second).Microseconds()); !strings.Contains(stopping, want) {
+		t.Errorf("%q does not ask for %s", stopping, want)
+	}
+	close(upstream.open)
+	p.exits(exitDone)
+}
+
+// It is not ready while its store is away, but asks for time.
+func TestTheManagerIsToldThatTheStoreIsAway(t *testing.T) {
+	m := newManager(t)
+	p := newProgram(t, "https://upstream.invalid", "run", "--store", "redis://127.0.0.1:1/0")
+	p.Env = append(p.Env, "NOTIFY_SOCKET="+m.path)
+	p.start()
+	want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=waiting for the store, which is out of reach", startHope.Microseconds())
+	if waiting := m.hears("STATUS=.*", "READY"); waiting != want {
+		t.Errorf("it was told %q, want %q", waiting, want)
+	}
+	p.signal(syscall.SIGTERM)
+	m.hears("STOPPING=1", "READY")
+	p.exits(exitDone)
+}
+
+// One pass is no service, and tells nothing.
+func TestOnePassTellsNoManager(t *testing.T) {
+	m := newManager(t)
+	p := newProgram(t, "https://upstream.invalid", "run", "--once", "--sandbox")
+	p.Env = append(p.Env, "NOTIFY_SOCKET="+m.path)
+	p.start()
+	p.exits(exitDone)
+	if err := m.socket.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 4096)
+	if n, err := m.socket.Read(buffer); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it told %q, %v", buffer[:n], err)
+	}
+}
+
+// A daemon whose manager does not listen goes on, and says so once.
+func TestAManagerThatDoesNotListen(t *testing.T) {
+	p := newProgram(t, "https://upstream.invalid", "run")
+	p.Env = append(p.Env, "NOTIFY_SOCKET="+filepath.Join(p.Dir, "none"), "WATCHDOG_USEC=20000")
+	p.start()
+	p.logged("the service manager was not told")
+	p.signal(syscall.SIGTERM)
+	p.exits(exitDone)
+	if text, err := os.ReadFile(p.log); err != nil || strings.Count(string(text), "was not told") != 1 {
+		t.Errorf("it is not said once: %v\n%s", err, text)
+	}
+}
+
+// Signs of life come at half of the manager's time as long as the scheduler looks at
+// its clock, and no longer; the status follows the ticks.
+func TestSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		schedule, err := jobs.ParseSchedule("*/2 * * * *", "UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := []*jobs.Job{{Name: "pull", Schedule: schedule}}
+		began, got := time.Now(), []string{}
+		n := &notices{
+			log: slog.New(slog.DiscardHandler), now: time.Now, watchdog: 20 * time.Second,
+			send: func(state string) error {
+				got = append(got, time.Since(began).String()+" "+state)
+				return nil
+			},
+		}
+		p := &pulse{first: make(chan struct{})}
+		drain := make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			n.watch(t.Context(), drain, p, func() []*jobs.Job { return list })
+		}()
+		time.Sleep(5 * time.Second) // it is not ready by itself
+		for range 20 {
+			p.beat()
+			time.Sleep(2 * time.Second)
+		}
+		time.Sleep(90 * time.Second) // the last beat was at 43 s
+		n.stopping(time.Minute)
+		close(drain)
+		<-ended
+		n.tell("WATCHDOG=1")
+		want := []string{
+			"5s READY=1\nSTATUS=1 job; next tick 2000-01-01T00:02:00Z, of pull",
+			"15s WATCHDOG=1", "25s WATCHDOG=1", "35s WATCHDOG=1", "45s WATCHDOG=1", "55s WATCHDOG=1", "1m5s WATCHDOG=1",
+			"2m5s STATUS=1 job; next tick 2000-01-01T00:04:00Z, of pull",
+			"2m15s STOPPING=1\nEXTEND_TIMEOUT_USEC=60000000\nSTATUS=stopping: pages under way are finished",
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("it was told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// The status says what people look for.
+func TestStatusForTheManager(t *testing.T) {
+	now := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
+	job := func(name, spec string) *jobs.Job {
+		schedule, err := jobs.ParseSchedule(spec, "UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &jobs.Job{Name: name, Schedule: schedule}
+	}
+	var log bytes.Buffer
+	n := &notices{log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now }, send: func(string) error { return nil }}
+	for want, list := range map[string][]*jobs.Job{
+		"STATUS=no jobs; charges are decided":                         nil,
+		"STATUS=1 job; next tick 2026-03-01T12:00:00Z, of noon":       {job("noon", "0 12 * * *")},
+		"STATUS=2 jobs; next tick 2026-03-01T12:00:00Z, of noon":      {job("later", "0 13 * * *"), job("noon", "0 12 * * *")},
+		"STATUS=2 jobs; next tick 2026-03-01T12:00:00Z, of the first": {job("the first", "0 12 * * *"), job("the second", "0 12 * * *")},
+	} {
+		if got, _ := n.status(list); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	n.reloaded(nil, errors.New("bad"))
+	if n.told != "STATUS=no jobs; charges are decided; the configuration has changed, but is not in force: see the log" {
+		t.Errorf("after a failed reload it is %q", n.told)
+	}
+	n.reloaded(nil, nil)
+	if n.told != "STATUS=no jobs; charges are decided" {
+		t.Errorf("after a good one it is %q", n.told)
+	}
+}

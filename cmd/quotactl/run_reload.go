@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// fileLook is how often it is looked whether the configuration's file has changed.
+const fileLook = 2 * time.Second
+
+// What a reload was asked by.
+const (
+	bySignal = "SIGHUP"
+	byFile   = "the file has changed"
+)
+
+// follow reloads the configuration when a signal asks for it, and when its file has
+// changed, until drain is closed or ctx ends.
+func (l *live) follow(ctx context.Context, drain <-chan struct{}, hangups <-chan os.Signal, runner *jobs.Runner) {
+	select { // a daemon that is ready reloads, and not one that is still starting
+	case <-l.metrics.pulse.first:
+	case <-drain:
+		return
+	case <-ctx.Done():
+		return
+	}
+	looks := time.NewTicker(fileLook)
+	defer looks.Stop()
+	for {
+		select {
+		case <-hangups:
+			l.reload(bySignal, runner)
+		case <-looks.C:
+			if l.file.changed() {
+				l.reload(byFile, runner)
+			}
+		case <-drain:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload puts the configuration as it is now in force, or leaves all as it was.
+func (l *live) reload(why string, runner *jobs.Runner) {
+	l.notices.reloading()
+	before := l.current.Load()
+	after, err := l.next(before, runner)
+	l.metrics.reloaded(err)
+	if err != nil {
+		l.log.Error("the configuration was not reloaded; the one before stays in force", "why", why, "error", err)
+		l.notices.reloaded(before.jobs, err)
+		return
+	}
+	l.metrics.forget(before, after)
+	changes := differences(before, after)
+	if len(changes) == 0 {
+		l.log.Info("the configuration was reloaded: nothing has changed", "why", why)
+	} else {
+		l.log.Info("the configuration was reloaded", append([]any{"why", why}, changes...)...)
+	}
+	l.notices.reloaded(after.jobs, nil)
+}
+
+// next reads the next generation and puts it in force. After an error the one before
+// is.
+func (l *live) next(before *generation, runner *jobs.Runner) (*generation, error) {
+	if !l.file.again() {
+		return nil, fmt.Errorf("%s is no regular file, and can be read but once: start the daemon anew", l.file.path)
+	}
+	cfg, list, err := l.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.needsRestart(before.config, cfg); err != nil {
+		return nil, err
+	}
+	after, err := l.open(cfg, list)
+	if err != nil {
+		return nil, err
+	}
+	l.metrics.admit(after.budgets, cfg.Upstreams) // of which the first pass may begin at once
+	if err := runner.Reload(list, after.budgets); err != nil {
+		return nil, err
+	}
+	l.takeOver(after)
+	return after, nil
+}
+
+// needsRestart names the settings that have changed and that hold from start to end.
+func (l *live) needsRestart(before, after *budget.Config) error {
+	if l.flags.sandbox { // whose store is its own
+		return nil
+	}
+	was, is := before.Store, after.Store
+	for _, setting := range []struct {
+		key  string
+		same bool
+	}{
+		{"[store] url", l.app.storeAt(before) == l.app.storeAt(after)},
+		{"[store] prefix", was.Prefix == is.Prefix},
+		{"[store] timeout", was.Timeout == is.Timeout},
+		{"[store] hosts", was.Hosts == is.Hosts},
+		{"[store] outage_allowance", was.OutageAllowance == is.OutageAllowance},
+		{"[store] password_env", was.PasswordEnv == is.PasswordEnv},
+		{"[store] password_file", was.PasswordFile == is.PasswordFile},
+		{"state_dir", before.StateDir == after.StateDir},
+	} {
+		if !setting.same {
+			return fmt.Errorf("%s: %s has changed: start the daemon anew for that, or set it back", after.File, setting.key)
+		}
+	}
+	return nil
+}
