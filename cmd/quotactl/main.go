@@ -9,5 +9,8 @@ import (
 )
 
 func main() {
+	if code, first := asFirstProcess(); first {
+		os.Exit(code)
+	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"quotactl": main})
+	testscript.Main(m, programs())
 }
 
 // The scripts of testdata/script are what the command line is held to. Besides

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// programs are what the tests may start by name: quotactl, and what stands in for
+// a first process where no process namespace may be made. It gets the orphans of
+// all that it has started, and supervises as a first process does.
+func programs() map[string]func() {
+	return map[string]func(){"quotactl": main, "quotactl-first": func() {
+		path, err := exec.LookPath("quotactl")
+		if err == nil {
+			err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+		}
+		if err != nil {
+			os.Exit(cannotStart(os.Stderr, err))
+		}
+		os.Exit(superviseProgram(path, append([]string{path}, os.Args[1:]...), os.Stderr))
+	}}
+}
+
+// namespace has a process be the first of a process namespace of its own.
+func namespace() *syscall.SysProcAttr {
+	attributes := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Geteuid() != 0 {
+		attributes.Cloneflags |= syscall.CLONE_NEWUSER
+		attributes.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+		attributes.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+	}
+	return attributes
+}
+
+// firstProcesses calls do with each way of being a first process that there is on
+// this machine. start makes a program, before its start, that is one.
+func firstProcesses(t *testing.T, do func(t *testing.T, start func(args ...string) *program)) {
+	probe := exec.CommandContext(t.Context(), "quotactl", "version")
+	probe.SysProcAttr = namespace()
+	if err := probe.Run(); err != nil {
+		t.Logf("no process namespace may be made here (%v): a subreaper stands in for it", err)
+	} else {
+		t.Run("namespace", func(t *testing.T) {
+			do(t, func(args ...string) *program {
+				p := newProgram(t, "https://upstream.invalid", args...)
+				p.SysProcAttr = namespace()
+				return p
+			})
+		})
+	}
+	t.Run("subreaper", func(t *testing.T) {
+		do(t, func(args ...string) *program {
+			p := newProgram(t, "https://upstream.invalid", args...)
+			var err error
+			if p.Path, err = exec.LookPath("quotactl-first"); err != nil {
+				t.Fatal(err)
+			}
+			p.Args[0] = p.Path
+			p.Cancel = func() error { // a namespace's end would be the end of all in it
+				for program := range children(t, p.Process.Pid) {
+					_ = syscall.Kill(program, syscall.SIGKILL) // or it has ended
+				}
+				return p.Process.Kill()
+			}
+			return p
+		})
+	})
+}
+
+// children are the states of a process's children by their numbers: Z is a zombie.
+func children(t *testing.T, parent int) map[int]string {
+	t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[int]string{}
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if err != nil { // it has ended meanwhile
+			continue
+		}
+		// "pid (name) state ppid …"; the name may hold anything.
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			states[pid] = fields[0]
+		}
+	}
+	return states
+}
+
+// orphaning is a job whose command leaves three processes behind, in sessions of
+// their own, which read from a named pipe until somebody has written to it.
+const orphaning = `
+[upstream.shop.costs]
+"get" = 1
+[upstream.shop.limit.daily]
+limit  = 100
+window = "24h"
+[upstream.shop.credential.main]
+[job.orphaning]
+budget   = "shop/main"
+schedule = "0 0 1 1 *"
+command  = ["sh", "-c", "for n in 1 2 3; do (setsid sh -c 'read line <gate' >/dev/null 2>&1 &); done"]
+`
+
+// The first process gets the orphans of commands, and reaps them; the program, its
+// child, goes on waiting for its commands by name, drains at a SIGTERM and leaves
+// its exit code.
+func TestTheFirstProcessReapsOrphans(t *testing.T) {
+	firstProcesses(t, func(t *testing.T, start func(args ...string) *program) {
+		p := start("run", "--now")
+		if err := os.WriteFile(filepath.Join(p.Dir, "costs.toml"), []byte(orphaning), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		gate := filepath.Join(p.Dir, "gate")
+		if err := unix.Mkfifo(gate, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.start()
+		p.logged(`msg="run ended" job=orphaning .* outcome=succeeded`)
+		first := p.Process.Pid
+		becomes(t, "three orphans and the program are children of the first process", func() bool { return len(children(t, first)) == 4 })
+		open, err := os.OpenFile(gate, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := open.Close(); err != nil { // the end of the file ends them
+			t.Fatal(err)
+		}
+		becomes(t, "the program alone is left", func() bool { return len(children(t, first)) == 1 })
+		for pid, state := range children(t, first) {
+			if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || state == "Z" || !strings.Contains(string(name), "run\x00--now") {
+				t.Errorf("what is left is %q, state %s, %v", name, state, err)
+			}
+		}
+		p.signal(syscall.SIGTERM)
+		p.logged("told to stop")
+		p.exits(exitDone)
+		p.logged(`msg="pass ended".* outcome=succeeded`)
+	})
+}
+
+// Signals and the manager's socket reach the program.
+func TestTheFirstProcessHandsOn(t *testing.T) {
+	firstProcesses(t, func(t *testing.T, start func(args ...string) *program) {
+		m := newManager(t)
+		p := start("run")
+		p.Env = append(p.Env, "NOTIFY_SOCKET="+m.path)
+		p.start()
+		m.hears("READY=1")
+		p.signal(syscall.SIGHUP)
+		m.hears("RELOADING=1")
+		p.logged("was reloaded")
+		p.signal(os.Interrupt)
+		m.hears("STOPPING=1")
+		p.exits(exitDone)
+	})
+}
+
+// It ends as the program does: with its code, or as a shell tells a signal.
+func TestTheFirstProcessEndsAsTheProgram(t *testing.T) {
+	firstProcesses(t, func(t *testing.T, start func(args ...string) *program) {
+		p := start("version")
+		p.start()
+		p.exits(exitDone)
+		if p.out.Len() == 0 {
+			t.Error("the program said nothing")
+		}
+		p = start("run", "--once", "no-such-job")
+		p.start()
+		p.exits(exitUsage)
+		p.logged(`unknown job "no-such-job"`)
+
+		p = start("run")
+		p.start()
+		p.logged("msg=job job=trending")
+		for program := range children(t, p.Process.Pid) {
+			if err := syscall.Kill(program, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.exits(128 + int(syscall.SIGKILL))
+	})
+}
+
+// What cannot be started is said.
+func TestTheFirstProcessSaysWhatItCannotStart(t *testing.T) {
+	var stderr bytes.Buffer
+	if code := superviseProgram(filepath.Join(t.TempDir(), "none"), []string{"none"}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no such file") {
+		t.Errorf("exit code %d: %s", code, &stderr)
+	}
+}
+
+// terminal makes a pseudo terminal: what is written to the master is what a person
+// types.
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = master.Close(), slave.Close() })
+	return master, slave
+}
+
+// Ctrl-C in the terminal of a container is one signal, which drains, and not two,
+// which would stop at once.
+func TestTheFirstProcessHasOneCtrlC(t *testing.T) {
+	firstProcesses(t, func(t *testing.T, start func(args ...string) *program) {
+		upstream, address := newGate(t)
+		p := start("run", "--now")
+		if err := os.WriteFile(filepath.Join(p.Dir, "costs.toml"), fmt.Appendf(nil, daemonConfig, address), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		master, slave := terminal(t)
+		p.Stdin = slave
+		if p.SysProcAttr == nil {
+			p.SysProcAttr = &syscall.SysProcAttr{}
+		}
+		p.SysProcAttr.Setsid, p.SysProcAttr.Setctty = true, true
+		p.start()
+		<-upstream.asked // of both regions
+		<-upstream.asked
+		becomes(t, "the program's own group is in the foreground", func() bool {
+			group, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPGRP)
+			own, lost := unix.Getpgid(group)
+			return err == nil && lost == nil && own == group && children(t, p.Process.Pid)[group] != ""
+		})
+		if _, err := master.WriteString("\x03"); err != nil {
+			t.Fatal(err)
+		}
+		p.logged("told to stop")
+		close(upstream.open)
+		p.exits(exitDone)
+		p.logged(`outcome=skipped reason=drained`)
+	})
+}
