@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// What docs/operations.md tells of a reload, as it stands there: its commands, and
+// what the daemon then says.
+func TestDocumentedReload(t *testing.T) {
+	blocks, _ := split(documents(t)["docs/operations.md"])
+	p := newProgram(t, "https://upstream.invalid", "run")
+	p.rewrite(docBlock(t, blocks, "toml", "costs.toml"))
+	p.start()
+	p.logged("msg=job job=orders")
+	for _, name := range []string{"change", "fault"} {
+		job := &docJob{t: t, dir: p.Dir, env: append(os.Environ(), "PID="+strconv.Itoa(p.Process.Pid))}
+		job.write(name+".sh", docBlock(t, blocks, "sh", name))
+		job.run(0, "sh", "-e", name+".sh")
+		p.logged(regexp.QuoteMeta(strings.TrimSpace(docBlock(t, blocks, "text", name))) + `\n`)
+	}
+	p.signal(syscall.SIGTERM)
+	p.exits(exitDone)
+	if n := p.said("was (not )?reloaded"); n != 2 {
+		t.Errorf("%d reloads, want the two that were asked for", n)
+	}
+}
+
+// The page leaves a stop the time that it takes, and tells how much that is.
+func TestDocumentedStop(t *testing.T) {
+	page := documents(t)["docs/operations.md"]
+	for _, pattern := range []string{`--stop-timeout=([0-9]+)`, `terminationGracePeriodSeconds: ([0-9]+)`} {
+		found := regexp.MustCompile(pattern).FindAllStringSubmatch(page, -1)
+		if len(found) == 0 {
+			t.Errorf("no %s", pattern)
+		}
+		for _, f := range found {
+			if seconds, err := strconv.Atoi(f[1]); err != nil || float64(seconds) <= longestStop().Seconds() {
+				t.Errorf("%s: a stop may take %s", f[0], longestStop())
+			}
+		}
+	}
+	beside := math.Ceil((longestStop() - jobs.DefaultGrace).Seconds())
+	for _, words := range []string{"by %.0f seconds", "that takes %.0f seconds at most"} {
+		if want := fmt.Sprintf(words, beside); !strings.Contains(strings.ReplaceAll(page, "\n", " "), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if looks := fmt.Sprintf("within the last %.0f seconds. It looks every %.0f seconds", pulseLives.Seconds(), jobs.DefaultPoll.Seconds()); !strings.Contains(page, looks) {
+		t.Errorf("the page does not say %q", looks)
+	}
+	if _, err := os.Stat(filepath.Join("..", "..", "deploy", "quotactl.service")); err != nil {
+		t.Error(err)
+	}
+}
