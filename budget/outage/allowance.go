@@ -28,7 +28,7 @@ func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.local, err = sqlitestore.Open(ctx, filepath.Join(dir, "allowance.db"), sqlitestore.Options{Timeout: localTimeout})
+	s.local, err = sqlitestore.Open(ctx, filepath.Join(dir, "allowance.db"), sqlitestore.Options{Timeout: localTimeout, Clocks: s.o.Clocks})
 	return s.local, err
 }
 

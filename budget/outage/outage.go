@@ -36,6 +36,8 @@ type Options struct {
 	// Interval is how often the store is probed while it is out of reach;
 	// DefaultInterval when 0.
 	Interval time.Duration
+	// Clocks stand for the machine's, for tests in fake time; nil: its own.
+	Clocks *sqlitestore.Clocks
 	// Log hears of outages, recoveries and losses; nil: nobody.
 	Log *slog.Logger
 }
@@ -46,6 +48,7 @@ type Store struct {
 	inner   budget.Store
 	o       Options
 	log     *slog.Logger
+	wall    func() int64 // µs
 	boot    func() (id string, since int64, err error)
 	journal journal
 	memory  memory
@@ -62,7 +65,10 @@ var _ budget.Store = (*Store)(nil)
 // New wraps a store, which the result closes.
 func New(inner budget.Store, o Options) *Store {
 	o.Hosts, o.Interval = max(o.Hosts, 1), cmp.Or(o.Interval, DefaultInterval)
-	s := &Store{inner: inner, o: o, log: o.Log, boot: sqlitestore.BootClock}
+	s := &Store{inner: inner, o: o, log: o.Log, wall: wallClock, boot: sqlitestore.BootClock}
+	if o.Clocks != nil {
+		s.wall, s.boot = o.Clocks.Wall, o.Clocks.Boot
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -176,7 +182,7 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 		ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, budget.ErrUnavailable)
 		defer cancel()
 		began := time.Now()
-		_, err := s.inner.Look(ctx, budget.Look{Budget: name, Now: began.UnixMicro()})
+		_, err := s.inner.Look(ctx, budget.Look{Budget: name, Now: s.wall()})
 		s.answered(ctx, name, err, time.Since(began))
 	}()
 	return true

@@ -54,7 +54,7 @@ func (s *Store) recordCharges(ctx context.Context, name string, limits []budget.
 	if err != nil {
 		return err
 	}
-	batch := budget.Batch{Budget: name, Now: wallClock(), Limits: limits}
+	batch := budget.Batch{Budget: name, Now: s.wall(), Limits: limits}
 	for _, e := range list {
 		batch.Items = append(batch.Items, e.item(e.age(boot, now)))
 	}
@@ -93,7 +93,7 @@ func (s *Store) recordFinish(ctx context.Context, name string, e entry) error {
 		return err
 	}
 	done, err := s.inner.Finish(ctx, budget.Finish{
-		Budget: name, Now: wallClock(), ID: e.ID, Release: e.Finish.Release, Units: e.Finish.Units, Age: e.age(boot, now),
+		Budget: name, Now: s.wall(), ID: e.ID, Release: e.Finish.Release, Units: e.Finish.Units, Age: e.age(boot, now),
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,14 +53,20 @@ func (c clocks) wallAt(now int64) int64 {
 	return c.wall()
 }
 
-// machineClocks are the clocks of this machine.
-func machineClocks() (clocks, error) {
-	id, err := bootID()
-	if err != nil {
-		return clocks{}, err
+// machineClocks are the clocks of this machine, or those that stand for them.
+func machineClocks(given *Clocks) (c clocks, err error) {
+	if given == nil {
+		c = clocks{wall: func() int64 { return time.Now().UnixMicro() }, boot: bootClock}
+		c.id, err = bootID()
+	} else {
+		c = clocks{wall: given.Wall, boot: func() (int64, error) {
+			_, since, err := given.Boot()
+			return since, err
+		}}
+		c.id, _, err = given.Boot()
 	}
-	if id == "" {
-		return clocks{}, fmt.Errorf("the boot has no id")
+	if err == nil && c.id == "" {
+		err = errors.New("the boot has no id")
 	}
-	return clocks{wall: func() int64 { return time.Now().UnixMicro() }, boot: bootClock, id: id}, nil
+	return c, err
 }

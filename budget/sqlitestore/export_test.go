@@ -13,7 +13,8 @@ func OpenWithClock(ctx context.Context, path string, o Options, clock func() int
 
 // OpenOnBoot opens a store on a machine with these clocks, in µs.
 func OpenOnBoot(ctx context.Context, path string, o Options, id string, boot, wall func() int64) (*Store, error) {
-	return open(ctx, path, o, clocks{id: id, wall: wall, boot: func() (int64, error) { return boot(), nil }})
+	o.Clocks = &Clocks{Wall: wall, Boot: func() (string, int64, error) { return id, boot(), nil }}
+	return Open(ctx, path, o)
 }
 
 // SetSteps makes transactions expire, build and walk so few rows, and prune so

@@ -31,6 +31,16 @@ type Options struct {
 	// Timeout bounds one call, its waits for other processes included, where
 	// the context has no earlier deadline; DefaultTimeout when 0.
 	Timeout time.Duration
+	// Clocks stand for the machine's, for tests in fake time; nil: its own.
+	Clocks *Clocks
+}
+
+// Clocks are a machine's clocks, in µs.
+type Clocks struct {
+	Wall func() int64 // since the Unix epoch; it may be set
+	// Boot is the time since the boot, time asleep included, which nobody can set,
+	// and the boot's id.
+	Boot func() (id string, since int64, err error)
 }
 
 // Store is a budget.Store on a file. It is safe for concurrent use by
@@ -68,7 +78,7 @@ var (
 // serve (another program's, a newer quotactl's, not writable, on a network),
 // ErrUnavailable when it did not answer in time, and the context's error.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
-	clocks, err := machineClocks()
+	clocks, err := machineClocks(o.Clocks)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w: the machine's boot clock cannot be read (%w); run it where it can", path, budget.ErrStoreConfig, err)
 	}
