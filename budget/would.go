@@ -23,7 +23,7 @@ func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Rec
 	}
 	item := Item{
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease.Microseconds(), Floor: call.Floor,
-		UseHeadroom: call.UseHeadroom, Fence: fenceName(call.Labels.Job, call.Fence), DryRun: true,
+		UseHeadroom: call.UseHeadroom, Fence: fenceName(call.Labels.Job, call.Fence), DryRun: true, OnStoreError: b.spec.policy(call),
 	}
 	decisions, limits, err := b.decideBatch(ctx, []Item{item})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,5 +113,30 @@ func TestExhaustedStaysExhausted(t *testing.T) {
 	waited, err := b.Wait(t.Context(), budget.Call{Operation: "list", ID: "e"})
 	if err != nil || waited.Source != budget.SourceAllowance || time.Now().Before(until) {
 		t.Fatalf("waited until %s, told %s: %+v, %v", time.Now(), until, waited, err)
+	}
+}
+
+// A look at an open call tells what the call would get, by the allowance too, and
+// spends nothing of it.
+func TestALookIsDecidedAsTheCall(t *testing.T) {
+	w := newWorld(t)
+	b := w.host(t.TempDir())
+	w.charged(b, "before", budget.SourceStore)
+	w.store.away.Store(true)
+	for range 30 {
+		if r, err := b.Would(context.Background(), budget.Call{Operation: "list"}, 0); err != nil || r.Source != budget.SourceAllowance {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if err := b.Room(context.Background(), budget.Needs{"list": 1}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 20 {
+		w.charged(b, fmt.Sprint("out-", i), budget.SourceAllowance)
+	}
+	for operation, why := range map[string]string{"list": "has 0 left", "safe": "policy is closed"} {
+		if err := b.Room(context.Background(), budget.Needs{operation: 1}, 0); !errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want one that says %q", operation, err, why)
+		}
 	}
 }
