@@ -108,7 +108,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	return &Runner{
 		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1),
-		options: options, state: &touch{State: options.State, gap: 2 * options.Heartbeat, turns: make(chan struct{}, lookers)}, log: options.Log,
+		options: options, state: &touch{State: options.State, gap: 2 * max(options.Heartbeat, options.Poll), turns: make(chan struct{}, lookers)}, log: options.Log,
 		maxBody: maxBody, maxLogged: maxLogged, flush: (*os.File).Sync,
 	}, nil
 }

@@ -264,7 +264,12 @@ func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
 }
 
 // One that crashed, though, is noticed, and its tick is recorded as lost.
-func TestACrashIsNoticed(t *testing.T) {
+func TestACrashIsNoticed(t *testing.T) { crashIsNoticed(t, 0) }
+
+// So it is by a daemon that asks for news less often than passes renew their claims.
+func TestACrashIsNoticedByWhoAsksSeldom(t *testing.T) { crashIsNoticed(t, time.Minute) }
+
+func crashIsNoticed(t *testing.T, poll time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: "schedule = \"0 */3 * * *\"\nstagger = \"16m\"\ntimeout = \"4h\""})
 		w.options.Transport = direct{slow(time.Minute, w.sandbox)}
@@ -278,9 +283,9 @@ func TestACrashIsNoticed(t *testing.T) {
 		dead.Store(true)
 		crash()
 		<-gone
-		w.options.State = sound
+		w.options.State, w.options.Poll = sound, poll
 		stop := w.daemon(false)
-		after(3 * time.Minute)
+		after(3*time.Minute + poll)
 		equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
 		last, err := readRecord(w.state().Last)
 		if err != nil {
