@@ -4,21 +4,19 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/quotactl/quotactl/budget"
 )
 
 // longestBack is how far a clock may be set back without ticks being counted anew:
-// one that was wrong by more must not stop the job for years.
-const longestBack = 24 * time.Hour
+// what is accounted for stays so, and the job waits until the clock is there again.
+// One that was wrong by more must not stop it for years.
+const longestBack = 2 * time.Hour
 
 // account accounts for the ticks that have come since the last time, and returns the
 // newest where it is on time: what becomes of that is the caller's. The others are
 // recorded as missed, or wait to be caught up.
 func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due time.Time) {
 	wall := at.wall
-	back := s.Until - at.store // how far the clock was set back
-	if back > longestBack.Microseconds() {
+	if s.Until-at.store > longestBack.Microseconds() {
 		s.Until, done.changed = wall.UnixMicro(), true
 	}
 	if schedule := j.counts(); s.Schedule != schedule { // seen for the first time, or of another schedule so far
@@ -27,9 +25,6 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due time
 	}
 	from := time.UnixMicro(max(s.Until, s.begun(wall)))
 	count, first, newest := j.Schedule.Between(from, wall, 1)
-	if count == 0 && back > budget.ClockTolerance {
-		return j.again(s, wall, done)
-	}
 	if count == 0 {
 		return due
 	}
@@ -104,17 +99,6 @@ func (s *state) leave(wall, since time.Time, done *stepped) {
 	if count, first, newest := before.Between(time.UnixMicro(max(s.Until, s.begun(since))), since, 1); count > 0 {
 		done.miss(first, newest[0], count, ReasonDown)
 	}
-}
-
-// again is the tick that has just come by a clock that was set back, where no pass of
-// it began. It is accounted for, and so are those around it; but the job is to go on.
-func (j *Job) again(s *state, wall time.Time, done *stepped) (due time.Time) {
-	_, _, newest := j.Schedule.Between(wall.Add(-onTime), wall, 1)
-	if len(newest) == 0 || slices.Contains(s.Recent, newest[0].UnixMicro()) {
-		return due
-	}
-	s.Recent, done.changed = remember(s.Recent, newest[0].UnixMicro(), keptRecent), true
-	return newest[0]
 }
 
 // begun is the newest tick up to an instant of which a pass began: all before it are
