@@ -78,7 +78,11 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 		return err
 	}
 	asked, untold := jobs.Trigger(ctx, store, job, f.regions, f.note)
-	if untold != nil && !errors.Is(untold, jobs.ErrUntold) {
+	switch {
+	case untold == nil, errors.Is(untold, jobs.ErrUntold):
+	case errors.Is(untold, budget.ErrUnavailable):
+		return fmt.Errorf("%w; it may be asked for all the same: quotactl jobs %s tells", untold, job.Name)
+	default:
 		return untold
 	}
 	if !f.json {

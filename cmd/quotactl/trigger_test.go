@@ -139,10 +139,19 @@ func TestTriggerWaitsNoLonger(t *testing.T) {
 	}
 }
 
-// goesAway is a store that does not answer from an instant on.
+// goesAway is a store that does not answer from an instant on; one that is deaf takes
+// no change.
 type goesAway struct {
 	open.Backend
-	at time.Time
+	at   time.Time
+	deaf bool
+}
+
+func (g *goesAway) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	if g.deaf {
+		return false, fmt.Errorf("swap job: %w", budget.ErrUnavailable)
+	}
+	return g.Backend.SwapJob(ctx, swap)
 }
 
 func (g *goesAway) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
@@ -150,6 +159,16 @@ func (g *goesAway) Jobs(ctx context.Context, names []string) ([]budget.JobDocume
 		return nil, fmt.Errorf("read jobs: %w", budget.ErrUnavailable)
 	}
 	return g.Backend.Jobs(ctx, names)
+}
+
+// Whether a pass is asked for may not be known.
+func TestTriggerOfAStoreThatDoesNotAnswer(t *testing.T) {
+	p := newPatient(t)
+	p.store = &goesAway{Backend: p.store, at: time.Now().Add(time.Hour), deaf: true}
+	err := p.trigger(t.Context(), triggerFlags{})
+	if exitCode(err) != exitUnavailable || !strings.HasSuffix(err.Error(), "; it may be asked for all the same: quotactl jobs pull tells") || p.out.Len() > 0 {
+		t.Errorf("%v\n%s", err, p.out.String())
+	}
 }
 
 // Who does not wait any longer is told that it stands.
