@@ -36,7 +36,7 @@ const (
 // A tick up to a minute late is on time; of those that came while no daemon was
 // there, each job's catch_up says what becomes. All are recorded.
 func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) error {
-	d := &daemon{Runner: r, ctx: ctx, drain: drain, jobs: map[string]*followed{}, slots: make(chan struct{}, lookers)}
+	d := &daemon{Runner: r, ctx: ctx, drain: drain, jobs: map[string]*followed{}, found: map[string]document{}, slots: make(chan struct{}, lookers)}
 	d.follow()
 	if startNow {
 		for _, j := range r.list() {
@@ -71,10 +71,11 @@ type daemon struct {
 	working sync.WaitGroup // passes, and looks at jobs
 	slots   chan struct{}  // for looks
 
-	mu      sync.Mutex // guards jobs
+	mu      sync.Mutex // guards jobs and found
 	jobs    map[string]*followed
-	looked  time.Time // when the clock was last looked at
-	swept   time.Time // when all jobs were
+	found   map[string]document // what the last sweep found, by job
+	looked  time.Time           // when the clock was last looked at
+	swept   time.Time           // when all jobs were
 	hearing atomic.Bool
 	asked   map[string]int64 // what somebody had asked by the last time; only who hears uses it
 }
@@ -187,44 +188,6 @@ func (d *daemon) hear() {
 	if d.asked == nil {
 		d.asked = map[string]int64{}
 	}
-}
-
-// sweep looks at all jobs for what others have left behind: ticks that nobody took,
-// passes whose daemon is gone, what waits.
-func (d *daemon) sweep() {
-	d.mu.Lock()
-	var list []*Job
-	for _, f := range d.jobs {
-		list = append(list, f.job)
-	}
-	d.mu.Unlock()
-	names := make([]string, len(list))
-	for i, j := range list {
-		names[i] = j.Name
-	}
-	ctx, cancel := context.WithTimeout(d.ctx, lookAgain)
-	defer cancel()
-	found, err := d.state.Jobs(ctx, names)
-	if err != nil {
-		if d.ctx.Err() == nil {
-			d.log.Error("the jobs could not be looked at; trying again", "error", err)
-		}
-		return
-	}
-	now := d.now()
-	for i, j := range list {
-		s, err := readDocument[state](j.Name, found[i])
-		if err != nil || j.wants(s, clocks{wall: now, store: found[i].Wall, now: found[i].Now}) {
-			d.consider(j.Name)
-		}
-	}
-}
-
-// wants reports whether a look at the job may come to something.
-func (j *Job) wants(s *state, at clocks) bool {
-	next := j.Next(time.UnixMicro(s.Until))
-	return s.Until == 0 || len(s.Requests) > 0 || len(s.Waiting) > 0 || len(s.lapsed(at)) > 0 ||
-		s.Schedule != j.counts() || !next.IsZero() && !next.After(at.wall) || s.Until > at.wall.UnixMicro()
 }
 
 // consider looks at a job, unless that is being done: then once more afterwards.
