@@ -42,6 +42,7 @@ var docPrograms = map[string]struct {
 }{
 	"shell":    {"sh", "fetch.sh", []string{"./fetch.sh"}, false},
 	"whole":    {"sh", "whole.sh", []string{"./whole.sh"}, true},
+	"resume":   {"sh", "resume.sh", []string{"./resume.sh"}, false},
 	"python":   {"python", "fetch.py", []string{"python3", "fetch.py"}, false},
 	"php":      {"php", "fetch.php", []string{"php", "fetch.php"}, false},
 	"go":       {"go", "fetch.go", []string{"./fetch"}, false},

@@ -105,9 +105,23 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/open"
 )
 
-func main() { fmt.Println(charge != nil, reserve != nil) }
+func main() { fmt.Println(charge != nil, reserve != nil, run != nil, resume != nil) }
+
+func fetch(context.Context, []byte) (next []byte, err error) { return nil, nil }
+
+func run(b *budget.Budget) error {
+`+w.block("go", "run")+`
+	fmt.Println(transport)
+	return err
+}
+
+func resume(ctx context.Context) error {
+`+w.block("go", "checkpoint")+`
+}
 
 func search() (units int64, sent bool) { return 1, true }
 
