@@ -1,5 +1,9 @@
 # make test     everything with the race detector, and the long random walks; the
-#               clients in testdata/clients are a module of their own
+#               clients in testdata/clients are a module of their own; ten
+#               months of fake time, a line each
+# make simulate a month of two daemons in fake time, by days, beside the same
+#               month with a crontab; SIMULATE_SEED=n takes that month,
+#               SIMULATE_DAYS=n its first days, SIMULATE_STORE=sqlite a file
 # make lint     gofmt, go vet, staticcheck, the layers
 # make mutants  each known mutant must fail a test
 # make soak     ten million charges on each store, counted by the test itself;
@@ -16,13 +20,15 @@ FUZZ ?= .
 SOAK_STEPS ?= 10_000_000
 TOOLS := -modfile=.ci/tools/go.mod
 
-.PHONY: test lint bench ci needs fuzz mutants soak
+.PHONY: test lint bench ci needs fuzz mutants soak simulate
 
 # The walks beside the model run in one goroutine, where the race detector finds
-# nothing and costs tenfold: they are short under it, and in full without it.
+# nothing and costs tenfold: they are short under it, and in full without it. So
+# are the months of fake time.
 test: needs
-	QUOTACTL_WALK_STEPS=3000 $(GO) test -race -timeout 15m ./...
+	QUOTACTL_WALK_STEPS=3000 SIMULATE_DAYS=3 $(GO) test -race -timeout 15m ./...
 	$(GO) test -run Walk -timeout 15m ./budget/...
+	SIMULATE_SEEDS=10 $(GO) test -count=1 -v -run '^TestSimulate$$' -timeout 15m ./jobs/simulate
 	cd testdata/clients && $(GO) test -race -timeout 10m ./...
 
 # The race detector needs a C compiler, the Redis tests a redis-server. Both are
@@ -59,6 +65,9 @@ soak: needs
 	for store in memstore sqlitestore redisstore; do \
 	  QUOTACTL_SOAK_STEPS=$(SOAK_STEPS) $(GO) test -v -run '^TestSoak$$' -timeout 3h ./budget/$$store || exit 1; \
 	done
+
+simulate:
+	$(GO) test -count=1 -v -run '^TestSimulate$$' -timeout 15m ./jobs/simulate
 
 # A minute for each parser, or for those that FUZZ names (a regular expression);
 # go test runs their seeds every time.

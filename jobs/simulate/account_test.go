@@ -1,0 +1,124 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// account holds the history to the schedules, every tick has a record, and one
+// alone, and to the files. It counts what became of the ticks, by their days, and
+// the pages of the files as kept.
+func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
+	t.Helper()
+	_, list := load(t, m.config)
+	views, err := jobs.Look(context.Background(), in, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := books{t: t, network: m.network, files: readFiles(t, filepath.Join(m.folder, "data"))}
+	for i, j := range list {
+		records, err := jobs.History(context.Background(), in, j.Name, time.Time{}, time.Time{}, 1_000_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range views[i].Active {
+			t.Errorf("job %s: its pass of %s is under way for ever", j.Name, a.Tick)
+		}
+		for _, w := range views[i].Waiting {
+			t.Errorf("job %s: its tick %s still waits", j.Name, w.Tick)
+		}
+		became := map[int64]jobs.Outcome{}
+		for _, r := range records {
+			b.read(j, r)
+			for _, tick := range ticksOf(j, r) {
+				if before, ok := became[tick.UnixNano()]; ok {
+					t.Errorf("job %s: tick %s is recorded twice, %s and %s", j.Name, tick, before, r.Outcome)
+				}
+				became[tick.UnixNano()] = r.Outcome
+			}
+		}
+		for tick := j.Next(m.month.start.Add(-begins)); tick.Before(m.month.end()); tick = j.Next(tick) {
+			outcome, ok := became[tick.UnixNano()]
+			if !ok {
+				t.Errorf("job %s: nobody knows what became of tick %s", j.Name, tick)
+				continue
+			}
+			delete(became, tick.UnixNano())
+			c.days[m.month.day(tick)].ticks[outcome]++
+		}
+		for tick, outcome := range became {
+			t.Errorf("job %s: %s is no tick of it, and it is %s", j.Name, time.Unix(0, tick), outcome)
+		}
+	}
+	c.told = b.close()
+}
+
+// ticksOf are the ticks that a record is of.
+func ticksOf(j *jobs.Job, r jobs.Record) []time.Time {
+	ticks := []time.Time{r.Tick.Time}
+	if r.Until == nil {
+		return ticks
+	}
+	for next := j.Next(r.Tick.Time); !next.After(r.Until.Time); next = j.Next(next) {
+		ticks = append(ticks, next)
+	}
+	return ticks
+}
+
+// books are the records, read beside the files.
+type books struct {
+	t       *testing.T
+	network *network
+	files   map[string][]int // those that no record has named yet
+
+	pages, kept   int // that the records tell of; that the named files have
+	units         int64
+	lost, resumed int // runs
+}
+
+// read reads a record beside its runs' files. A run that goes on where another was
+// cut takes that one's file over, so a record may name one that is gone.
+func (b *books) read(j *jobs.Job, r jobs.Record) {
+	for _, run := range r.Runs {
+		b.pages += run.Pages
+		b.units += run.Units
+		if run.Outcome == jobs.Lost {
+			b.lost++
+		}
+		if run.Resumed {
+			b.resumed++
+		}
+		pages, there := b.files[run.Output]
+		if run.Output != "" && j.Checkpoint == 0 && len(pages) != run.Pages {
+			b.t.Errorf("job %s: %s of tick %s has %d pages, its record says %d", j.Name, run.Output, r.Tick, len(pages), run.Pages)
+		}
+		if !there {
+			continue
+		}
+		if twice := b.network.keep(pages); twice > 0 {
+			b.t.Errorf("job %s: %s has %d pages that another file has too", j.Name, run.Output, twice)
+		}
+		b.kept += len(pages)
+		delete(b.files, run.Output)
+	}
+}
+
+// close counts the files that no record names, which are those of lost runs, and
+// tells how the books agree. The record of a lost run is as old as its last
+// heartbeat, and what it had written after its last checkpoint is fetched again.
+func (b *books) close() string {
+	left := 0
+	for _, pages := range b.files {
+		left += len(pages) - b.network.keep(pages)
+	}
+	most := 20 * 8 * (b.lost + 1)
+	if off := b.kept + left - b.pages; max(off, -off) > most {
+		b.t.Errorf("the files have %d pages, the records tell of %d: %d runs were lost, which explains %d", b.kept+left, b.pages, b.lost, most)
+	}
+	return fmt.Sprintf("records: %d pages, %d units, %d runs that went on where others were cut; files: %d pages, and %d of lost runs", b.pages, b.units, b.resumed, b.kept, left)
+}

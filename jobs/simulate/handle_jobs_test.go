@@ -1,0 +1,27 @@
+package simulate
+
+import (
+	"context"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+func (h *handle) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	return ask(ctx, h, "read a job", func() (budget.JobDocument, error) { return h.store.Job(ctx, job) })
+}
+
+func (h *handle) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	return ask(ctx, h, "read jobs", func() ([]budget.JobDocument, error) { return h.store.Jobs(ctx, names) })
+}
+
+func (h *handle) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	return ask(ctx, h, "swap a job", func() (bool, error) { return h.store.SwapJob(ctx, swap) })
+}
+
+func (h *handle) JobValue(ctx context.Context, job, key string) ([]byte, error) {
+	return ask(ctx, h, "read a value", func() ([]byte, error) { return h.store.JobValue(ctx, job, key) })
+}
+
+func (h *handle) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+	return ask(ctx, h, "read the history", func() ([]budget.JobRecord, error) { return h.store.JobHistory(ctx, query) })
+}

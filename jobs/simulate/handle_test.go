@@ -1,0 +1,118 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// store is what all daemons share.
+type store interface {
+	budget.Store
+	budget.JobStore
+}
+
+// reach is whether the daemons reach the store.
+type reach struct{ state atomic.Int32 }
+
+// A store is reached, or it does what it is asked and its answers are lost, or it
+// is asked nothing any more.
+const (
+	reached int32 = iota
+	mute
+	away
+)
+
+// patience is how long a daemon waits for an answer.
+const patience = 250 * time.Millisecond
+
+// muteFor is how long an outage begins with lost answers.
+const muteFor = 2 * time.Second
+
+// handle is a daemon's own way to the store, which ends with the daemon.
+type handle struct {
+	store store
+	reach *reach       // everybody's
+	apart *atomic.Bool // the daemon's alone
+	dead  atomic.Bool
+}
+
+func errAway(what string) error {
+	return fmt.Errorf("%s: %w: no answer in %s", what, budget.ErrUnavailable, patience)
+}
+
+// ask has the store answer, when it can be reached.
+func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error)) (R, error) {
+	var none R
+	state := h.reach.state.Load()
+	switch {
+	case h.dead.Load():
+		return none, errAway(what)
+	case h.apart.Load():
+	case state == reached:
+		return do()
+	case state == mute:
+		if _, err := do(); err != nil {
+			return none, err
+		}
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return none, errAway(what)
+	case <-ctx.Done():
+		return none, fmt.Errorf("%s: %w: %w", what, budget.ErrUnavailable, ctx.Err())
+	}
+}
+
+// nothing is an answer without a value.
+type nothing struct{}
+
+func (h *handle) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	return ask(ctx, h, "decide", func() (budget.Decisions, error) { return h.store.Decide(ctx, b) })
+}
+
+func (h *handle) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	return ask(ctx, h, "finish", func() (budget.Finished, error) { return h.store.Finish(ctx, f) })
+}
+
+func (h *handle) Look(ctx context.Context, l budget.Look) (budget.View, error) {
+	return ask(ctx, h, "look", func() (budget.View, error) { return h.store.Look(ctx, l) })
+}
+
+func (h *handle) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
+	return ask(ctx, h, "spent", func() (budget.SpentView, error) { return h.store.Spent(ctx, q) })
+}
+
+func (h *handle) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+	return ask(ctx, h, "recover", func() (budget.Recovered, error) { return h.store.Recover(ctx, r) })
+}
+
+func (h *handle) Lock(ctx context.Context, l budget.LockRequest) (budget.Locked, error) {
+	return ask(ctx, h, "lock", func() (budget.Locked, error) { return h.store.Lock(ctx, l) })
+}
+
+func (h *handle) Unlock(ctx context.Context, u budget.UnlockRequest) (bool, error) {
+	return ask(ctx, h, "unlock", func() (bool, error) { return h.store.Unlock(ctx, u) })
+}
+
+func (h *handle) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+	return ask(ctx, h, "report", func() (budget.Drifted, error) { return h.store.Report(ctx, r) })
+}
+
+func (h *handle) Reset(ctx context.Context, name string) error {
+	_, err := ask(ctx, h, "reset", func() (nothing, error) { return nothing{}, h.store.Reset(ctx, name) })
+	return err
+}
+
+func (h *handle) AcceptClock(ctx context.Context, name string) error {
+	_, err := ask(ctx, h, "accept the clock", func() (nothing, error) { return nothing{}, h.store.AcceptClock(ctx, name) })
+	return err
+}
+
+// Close closes a store of the daemon's own.
+func (h *handle) Close() error { return h.store.Close() }

@@ -1,0 +1,231 @@
+package simulate
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// daemons is how many share the store.
+const daemons = 2
+
+//go:embed testdata/costs.toml
+var costs []byte
+
+// machine is where the daemons run: one store, one clock, one configuration.
+type machine struct {
+	t       *testing.T
+	month   month
+	clock   *clock
+	network *network
+	memory  *memstore.Store // nil: the daemons share a SQLite file
+	folder  string          // for all files
+	reach   reach
+	config  string
+	log     *slog.Logger
+
+	daemons [daemons]*daemon
+	hosts   []io.Closer // of all lives
+}
+
+// daemon is one that runs, and its clock.
+type daemon struct {
+	machine *machine
+	number  int
+	off     atomic.Int64 // what its wall clock is wrong by, in ns
+	apart   atomic.Bool  // the store is out of its reach
+
+	life *life // owned by the month's hand
+	ends sync.WaitGroup
+}
+
+// life is a daemon's, from its start to its crash.
+type life struct {
+	handle *handle
+	drain  chan struct{}
+	cut    context.CancelCauseFunc
+}
+
+func (d *daemon) now() time.Time { return d.machine.clock.now().Add(time.Duration(d.off.Load())) }
+
+// clocks are those of the daemon's machine.
+func (d *daemon) clocks() *sqlitestore.Clocks {
+	return &sqlitestore.Clocks{Wall: func() int64 { return d.now().UnixMicro() }, Boot: d.machine.clock.boot}
+}
+
+// load reads the configuration, as every daemon does for itself.
+func load(t *testing.T, path string) (*budget.Config, []*jobs.Job) {
+	t.Helper()
+	cfg, err := budget.ParseConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := jobs.Load(cfg)
+	if err := cfg.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg, list
+}
+
+// writeConfig puts the configuration into a folder, beside which the outputs go.
+func writeConfig(t *testing.T, folder string) (path string) {
+	t.Helper()
+	path = filepath.Join(folder, "costs.toml")
+	if err := os.WriteFile(path, costs, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// open opens the store, as every daemon does for itself.
+func (m *machine) open(clocks *sqlitestore.Clocks) (store, error) {
+	if m.memory != nil {
+		return m.memory, nil
+	}
+	return sqlitestore.Open(context.Background(), filepath.Join(m.folder, "quotactl.db"), sqlitestore.Options{Clocks: clocks})
+}
+
+// start begins a life of the daemon.
+func (d *daemon) start() {
+	m := d.machine
+	log := m.log.With("daemon", d.number+1)
+	cfg, list := load(m.t, m.config)
+	own, err := m.open(d.clocks())
+	if err != nil {
+		m.t.Error(err)
+		return
+	}
+	h := &handle{store: own, reach: &m.reach, apart: &d.apart}
+	host := outage.New(h, outage.Options{
+		Dir: filepath.Join(m.folder, "host"), Allowance: cfg.Store.OutageAllowance, Timeout: patience, Clocks: d.clocks(), Log: log,
+	})
+	budgets := map[string]*budget.Budget{}
+	for _, name := range cfg.Budgets() {
+		spec, err := cfg.Spec(name)
+		if err != nil {
+			m.t.Error(err)
+			return
+		}
+		spec.Timeout = patience
+		if budgets[name], err = budget.New(host, spec, budget.WithNow(d.now)); err != nil {
+			m.t.Error(err)
+			return
+		}
+	}
+	runner, err := jobs.New(list, jobs.Options{
+		State: h, Budgets: budgets, Now: d.now, Transport: m.network, Log: log,
+		Poll: 20 * time.Second,
+		Env:  func(string) (string, bool) { return "key", true },
+	})
+	if err != nil {
+		m.t.Error(err)
+		return
+	}
+	ctx, cut := context.WithCancelCause(context.Background())
+	d.life = &life{handle: h, drain: make(chan struct{}), cut: cut}
+	drain := d.life.drain
+	d.ends.Go(func() {
+		if err := runner.Run(ctx, drain, false); err != nil && !errors.Is(err, errCrash) {
+			m.t.Errorf("daemon %d: %v", d.number+1, err)
+		}
+		cut(nil)
+	})
+	m.hosts = append(m.hosts, host)
+}
+
+var errCrash = errors.New("the daemon crashed")
+
+// crash ends the daemon's life without a last word.
+func (d *daemon) crash() {
+	d.life.handle.dead.Store(true)
+	d.life.cut(errCrash)
+	d.life = nil
+}
+
+// drain ends the daemons in peace.
+func (m *machine) drain() {
+	for _, d := range m.daemons {
+		if d.life != nil {
+			close(d.life.drain)
+		}
+	}
+	for _, d := range m.daemons {
+		d.ends.Wait()
+	}
+}
+
+// close lets go of what the daemons held of the host.
+func (m *machine) close() {
+	for _, h := range m.hosts {
+		if err := h.Close(); err != nil {
+			m.t.Error(err)
+		}
+	}
+}
+
+// step sets a daemon's wall clock; daemons that share a file share a machine and its
+// clock.
+func (m *machine) step(number int, by time.Duration) {
+	for i, d := range m.daemons {
+		if i == number || m.memory == nil {
+			d.off.Add(int64(by))
+		}
+	}
+}
+
+// event is something that happens at an instant.
+type event struct {
+	at time.Time
+	do func()
+}
+
+// events are the month's, in order.
+func (m *machine) events() []event {
+	var list []event
+	add := func(at time.Time, do func()) { list = append(list, event{at, do}) }
+	for _, o := range m.month.outages {
+		add(o.at, func() { m.reach.state.Store(mute) })
+		add(o.at.Add(muteFor), func() { m.reach.state.Store(away) })
+		add(o.at.Add(o.dur), func() { m.reach.state.Store(reached) })
+	}
+	for _, p := range m.month.partings {
+		d := m.daemons[p.daemon]
+		add(p.at, func() { d.apart.Store(true) })
+		add(p.at.Add(p.dur), func() { d.apart.Store(false) })
+	}
+	for _, c := range m.month.crashes {
+		d := m.daemons[c.daemon]
+		add(c.at, func() {
+			if d.life != nil { // else it is dead from the crash before
+				d.crash()
+			}
+		})
+		add(c.at.Add(c.dur), func() {
+			if d.life == nil {
+				d.start()
+			}
+		})
+	}
+	for _, s := range m.month.steps {
+		add(s.at, func() { m.step(s.daemon, s.by) })
+		add(s.at.Add(s.dur), func() { m.step(s.daemon, -s.by) })
+	}
+	for _, s := range m.month.suspends {
+		add(s.at, func() { m.clock.suspend(s.dur) })
+	}
+	return list
+}

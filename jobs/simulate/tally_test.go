@@ -1,0 +1,100 @@
+package simulate
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/sandbox"
+)
+
+// tally is a month by days.
+type tally struct {
+	days []day
+	told string // how the records and the files agree
+}
+
+// day is what became of a Pacific day's quota.
+type day struct {
+	sandbox.Usage
+	kept     int64 // units of pages that files have
+	searches int   // of them
+	ticks    map[jobs.Outcome]int
+}
+
+// yield is the share of so many days' quota that was spent on kept pages.
+func (d *day) yield(days int) float64 { return float64(d.kept) / float64(quota*days) }
+
+func newTally(m month) *tally {
+	c := &tally{days: make([]day, m.days)}
+	for i := range c.days {
+		c.days[i].ticks = map[jobs.Outcome]int{}
+	}
+	return c
+}
+
+// count adds what the upstream counted, and the pages that are kept by now.
+func (c *tally) count(n *network) {
+	for i := range c.days {
+		c.days[i].Usage = n.usage(i)
+	}
+	for _, p := range n.pages {
+		if p.kept {
+			c.days[p.day].kept += p.units
+			if p.path == searches {
+				c.days[p.day].searches++
+			}
+		}
+	}
+}
+
+// sum is the whole month.
+func (c *tally) sum() day {
+	sum := day{ticks: map[jobs.Outcome]int{}}
+	for _, d := range c.days {
+		sum.Requests += d.Requests
+		sum.Units += d.Units
+		sum.Rejected += d.Rejected
+		sum.Failed += d.Failed
+		sum.Dropped += d.Dropped
+		sum.kept += d.kept
+		sum.searches += d.searches
+		for outcome, n := range d.ticks {
+			sum.ticks[outcome] += n
+		}
+	}
+	return sum
+}
+
+// yield is the share of the month's quota that was spent on kept pages.
+func (c *tally) yield() float64 {
+	sum := c.sum()
+	return sum.yield(len(c.days))
+}
+
+// readFiles reads all files below a folder, whole or partial: the pages that each
+// has, by its path.
+func readFiles(t *testing.T, folder string) map[string][]int {
+	t.Helper()
+	files := map[string][]int{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if files[path], err = pagesOf(text); err != nil {
+			t.Errorf("%s: %v", strings.TrimPrefix(path, folder), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
