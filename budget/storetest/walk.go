@@ -227,7 +227,7 @@ func (w *walker) item(limits []budget.Limit) budget.Item {
 	}
 	if w.rng.IntN(3) == 0 {
 		i.Labels = budget.Labels{Job: "job", Region: "US", Run: fmt.Sprint("run-", w.step%7)}
-		if w.rng.IntN(3) == 0 {
+		if w.rng.IntN(3) > 0 {
 			i.Fence = w.fence()
 		}
 	}

@@ -15,15 +15,15 @@ func (w *walker) limitName(limits []budget.Limit) string {
 	return limits[w.rng.IntN(len(limits))].Name
 }
 
-// fence is the name of one of a few fences.
-func (w *walker) fence() string { return fmt.Sprint("~job/", 1+w.rng.IntN(4)) }
+// fence is the name of one of two fences: more, and hardly an item came upon one
+// that stands.
+func (w *walker) fence() string { return fmt.Sprint("~job/", 1+w.rng.IntN(2)) }
 
-// locks locks, mostly something again that is locked by now, or unlocks it.
+// locks locks, mostly something again that is locked by now, or unlocks it, and
+// puts up a fence or takes one away.
 func (w *walker) locks(limits []budget.Limit) {
+	w.lock(w.fence(), w.rng.IntN(8) == 0)
 	name := w.limitName(limits)
-	if w.rng.IntN(4) == 0 {
-		name = w.fence()
-	}
 	w.lock(name, w.rng.IntN(8) == 0)
 	for w.rng.IntN(2) == 0 {
 		w.lock(name, w.rng.IntN(2) == 0)
