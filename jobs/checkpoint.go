@@ -40,7 +40,7 @@ const keepWait = 2 * time.Second
 
 // checkpoints keep how far a run has come; nil where the job has none.
 type checkpoints struct {
-	behind bool   // what is kept is not the last page
+	behind []byte // the newest, which is not kept yet; nil: it is
 	stale  string // a file that is not needed any more once the next one is kept
 }
 
@@ -140,7 +140,7 @@ func (f *fetching) refuses(end *ending) bool {
 // startAnew forgets what the run went on from. The file of the earlier run stays.
 func (f *fetching) startAnew(ctx context.Context, refused *ending) *ending {
 	f.log.Warn("beginning anew: the upstream does not know the page any more", "reason", refused.reason, "checkpoint", "removed")
-	f.run.Resumed, f.before, f.asOf, f.fresh, f.kept.stale = false, 0, f.tick, nil, ""
+	f.run.Resumed, f.before, f.asOf, f.fresh, f.kept = false, 0, f.tick, nil, &checkpoints{}
 	if err := f.output.restart(); err != nil {
 		return failed(ReasonOutput, err)
 	}
@@ -151,14 +151,13 @@ func (f *fetching) startAnew(ctx context.Context, refused *ending) *ending {
 // advance makes the pages so far safe on disk, and then the next run go on after
 // them. A store that does not answer leaves it behind, and the run goes on. The
 // ending is that of a pass whose claim is gone, or of a disk.
-func (f *fetching) advance(ctx context.Context, next string, wait time.Duration) *ending {
+func (f *fetching) advance(ctx context.Context, next string) *ending {
 	if f.kept == nil {
 		return nil
 	}
 	if err := f.output.flush(); err != nil {
 		return failed(ReasonOutput, err)
 	}
-	f.kept.behind = true
 	if len(next) > maxToken || f.holds(next) {
 		f.log.Warn("no checkpoint is kept after this page: the next one's token is too long, or holds the secret", "page", f.number()-1)
 		return nil
@@ -170,9 +169,18 @@ func (f *fetching) advance(ctx context.Context, next string, wait time.Duration)
 	if err != nil {
 		return failed(ReasonStore, fmt.Errorf("keep a checkpoint: %w", err))
 	}
-	value := budget.CheckpointValue{Expires: f.now().Add(f.job.Checkpoint).UnixMicro(), Fetch: own}
-	kept, end := f.put(ctx, wait, map[string][]byte{budget.CheckpointKey(f.run.Region): value.Text()})
-	if f.kept.behind = !kept; kept {
+	f.kept.behind = budget.CheckpointValue{Expires: f.now().Add(f.job.Checkpoint).UnixMicro(), Fetch: own}.Text()
+	return f.catchUp(ctx, keepWait)
+}
+
+// catchUp keeps the newest checkpoint, where that is not done.
+func (f *fetching) catchUp(ctx context.Context, wait time.Duration) *ending {
+	if f.kept == nil || f.kept.behind == nil {
+		return nil
+	}
+	kept, end := f.put(ctx, wait, map[string][]byte{budget.CheckpointKey(f.run.Region): f.kept.behind})
+	if kept {
+		f.kept.behind = nil
 		f.discardStale()
 	}
 	return end

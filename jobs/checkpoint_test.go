@@ -284,3 +284,24 @@ func TestALostPassKeepsNothing(t *testing.T) {
 		}
 	})
 }
+
+// What is kept at the end of a run is what was not kept on the way, and not a page
+// more: one may be in the file that the run has failed by.
+func TestACheckpointCatchesUpToItsPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newResumable(t, setup{})
+		seen := &events{State: r.store}
+		r.options.State = seen
+		next := map[string]string{"": "a", "a": "b", "b": "a"} // the third page leads back
+		r.upstream.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			seen.fail = r.upstream.count() == 2
+			_, _ = fmt.Fprintf(w, `{"nextPageToken":%q}`, next[q.URL.Query().Get("pageToken")])
+		})
+		if run := r.once().Runs[0]; run.Outcome != Failed || run.Reason != ReasonBody || run.Pages != 3 {
+			t.Fatalf("run %+v", run)
+		}
+		if from := r.checkpoint(); from.Pages != 2 || from.Token != "b" || from.Size != int64(len("{\"nextPageToken\":\"a\"}\n{\"nextPageToken\":\"b\"}\n")) {
+			t.Errorf("checkpoint %+v, want that of the second page", from)
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -143,7 +144,10 @@ func (p *pass) words(region, label string) []string {
 
 // environ is what a command finds in its environment: ours, and who it is.
 func (p *pass) environ(dir, region, label, checkpoint string) ([]string, error) {
-	list := append(os.Environ(), "PWD="+dir,
+	list := slices.DeleteFunc(os.Environ(), func(variable string) bool { // of a run that this daemon is in
+		return strings.HasPrefix(variable, "QUOTACTL_CHECKPOINT=")
+	})
+	list = append(list, "PWD="+dir,
 		"QUOTACTL_CONFIG="+filepath.Join(dir, filepath.Base(p.job.config)), "QUOTACTL_BUDGET="+p.job.Budget,
 		"QUOTACTL_JOB="+p.job.Name, "QUOTACTL_REGION="+region, "QUOTACTL_RUN="+label, "QUOTACTL_TICK="+p.tick.UTC().Format(TickFormat),
 		"QUOTACTL_FENCE="+strconv.FormatInt(p.claim.Fence, 10))

@@ -43,6 +43,10 @@ func (p *pass) keepFile(ctx context.Context, run *Run, log *runLog) (*keptFile, 
 		k.mute = true
 		log.Warn("what an earlier run has kept is not known; the command begins anew, and nothing is kept of it", "error", err)
 	}
+	if k.lost {
+		k.done()
+		return nil, &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
+	}
 	if len(k.last) == 0 {
 		return k, nil
 	}

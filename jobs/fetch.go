@@ -26,7 +26,6 @@ type fetching struct {
 
 	asOf   time.Time    // the tick that the url has: an earlier run's, which this one goes on with
 	before int          // pages of that run
-	next   string       // the token after the last page
 	kept   *checkpoints // nil: none are kept
 	known  []validator  // of the last complete run
 	fresh  []validator  // of the pages so far
@@ -99,9 +98,9 @@ func (f *fetching) all(ctx context.Context) *ending {
 			end = f.pages(ctx, "")
 		}
 	}
-	if end != nil && f.kept != nil && f.kept.behind {
-		if last := f.advance(ctx, f.next, lastWords); last != nil {
-			end = last
+	if end != nil {
+		if lost := f.catchUp(ctx, lastWords); lost != nil {
+			end = lost
 		}
 	}
 	return end
@@ -169,8 +168,8 @@ func (f *fetching) pages(ctx context.Context, token string) *ending {
 			return failed(ReasonBody, fmt.Errorf("page %d names a page that was fetched before as the next one: look at next_page, from = %q", f.number()-1, f.job.Fetch.NextFrom))
 		}
 		seen[key] = true
-		f.next, token = got.next, got.next
-		if end := f.advance(ctx, token, keepWait); end != nil || token == "" {
+		token = got.next
+		if end := f.advance(ctx, token); end != nil || token == "" {
 			return end
 		}
 	}
