@@ -131,7 +131,7 @@ func TestACheckpointIsSwapped(t *testing.T) {
 	store := &overtaken{JobStore: memstore.New(clock)}
 	document := func(text string) {
 		t.Helper()
-		found, err := store.JobStore.Job(t.Context(), "orders")
+		found, err := store.Job(t.Context(), "orders")
 		if err != nil {
 			t.Fatal(err)
 		}

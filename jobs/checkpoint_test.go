@@ -129,7 +129,6 @@ func TestARunIsGoneOnWithSeveralTimes(t *testing.T) {
 type events struct {
 	State
 	list []string
-	dir  string
 	fail bool // the store does not take values
 }
 

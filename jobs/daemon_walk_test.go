@@ -107,7 +107,7 @@ func (w *walker) act() {
 			d := w.leave()
 			d.dead.Store(true)
 			d.stop()
-			<-d.done
+			w.t.Log("crashed:", <-d.done)
 		}
 	case 4: // is told to stop
 		if len(w.daemons) > 0 {

@@ -20,8 +20,8 @@ func (o *output) isThere(name string) bool {
 // had it open, and is not as dead as was taken, writes into his own. False, where
 // there is none that has so many, or an error says why.
 func (o *output) takeOver(name string, size int64) (took bool, err error) {
-	if size == 0 {
-		return true, nil
+	if size <= 0 {
+		return size == 0, nil
 	}
 	partial := name + partialSuffix
 	info, err := o.folder.Lstat(partial)

@@ -127,7 +127,7 @@ type Run struct {
 	Ended   Instant `json:"ended,omitzero"`
 	Units   int64   `json:"units"` // charged
 	Calls   int     `json:"calls"` // charged, one for each request
-	Pages   int     `json:"pages"` // fetched whole
+	Pages   int     `json:"pages"` // fetched whole, by this run
 	// Unchanged are pages that the upstream said were as before.
 	Unchanged int `json:"unchanged,omitempty"`
 	// Attempts are how often it was tried: 1 but for retries.

@@ -282,7 +282,7 @@ func crashIsNoticed(t *testing.T, poll time.Duration) {
 		after(3*time.Hour + 5*time.Minute + 30*time.Second)
 		dead.Store(true)
 		crash()
-		<-gone
+		t.Log("crashed:", <-gone)
 		w.options.State, w.options.Poll = sound, poll
 		stop := w.daemon(false)
 		after(3*time.Minute + poll)

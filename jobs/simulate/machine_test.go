@@ -208,9 +208,13 @@ func (m *machine) events() []event {
 		add(p.at.Add(p.dur), func() { d.apart.Store(false) })
 	}
 	for _, c := range m.month.crashes {
-		d := m.daemons[c.daemon]
+		var d *daemon
 		add(c.at, func() {
-			if d.life != nil { // else it is dead from the crash before
+			d = m.daemons[c.daemon]
+			if d.life == nil { // it is dead from the crash before
+				d = m.daemons[(c.daemon+1)%daemons]
+			}
+			if d.life != nil {
 				d.crash()
 			}
 		})

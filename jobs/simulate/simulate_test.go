@@ -42,11 +42,11 @@ func TestSimulate(t *testing.T) {
 func show(t *testing.T, m month) {
 	t.Helper()
 	out := t.Output()
-	fmt.Fprintf(out, "%s\n\n", m)
+	_, _ = fmt.Fprintf(out, "%s\n\n", m)
 	began := time.Now()
 	ours := live(t, m, os.Getenv("SIMULATE_LOG"))
 	took := time.Since(began)
-	fmt.Fprintf(out, "%s\n%s\n%d days in %.0f s\n", table(m, ours, alone(t, m)), ours.told, m.days, took.Seconds())
+	_, _ = fmt.Fprintf(out, "%s\n%s\n%d days in %.0f s\n", table(m, ours, alone(t, m)), ours.told, m.days, took.Seconds())
 	check(t, m, ours)
 }
 

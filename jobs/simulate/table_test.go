@@ -29,17 +29,17 @@ func table(m month, ours, theirs *tally) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	heads := strings.Repeat("REQUESTS\tUNITS\tREJECTED\tSEARCHES\tKEPT\tYIELD\t|\t", 2)
-	fmt.Fprintf(w, "DAY\t|\t%s", heads)
+	_, _ = fmt.Fprintf(w, "DAY\t|\t%s", heads)
 	for _, outcome := range outcomes {
-		fmt.Fprintf(w, "%s\t", strings.ToUpper(string(outcome)))
+		_, _ = fmt.Fprintf(w, "%s\t", strings.ToUpper(string(outcome)))
 	}
-	fmt.Fprintln(w)
+	_, _ = fmt.Fprintln(w)
 	row := func(name string, a, b day, days int) {
-		fmt.Fprintf(w, "%s\t|\t%s|\t%s|\t", name, a.row(days), b.row(days))
+		_, _ = fmt.Fprintf(w, "%s\t|\t%s|\t%s|\t", name, a.row(days), b.row(days))
 		for _, outcome := range outcomes {
-			fmt.Fprintf(w, "%d\t", a.ticks[outcome])
+			_, _ = fmt.Fprintf(w, "%d\t", a.ticks[outcome])
 		}
-		fmt.Fprintln(w)
+		_, _ = fmt.Fprintln(w)
 	}
 	for i := range ours.days {
 		row(m.midnight(i).Format(time.DateOnly), ours.days[i], theirs.days[i], 1)
