@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -60,5 +62,36 @@ func TestDocumentedStop(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join("..", "..", "deploy", "quotactl.service")); err != nil {
 		t.Error(err)
+	}
+}
+
+// By the configuration of the page what is called by hand is one host with the unit,
+// which alone has STATE_DIRECTORY: of two each would have an allowance of its own.
+func TestDocumentedStateDirectory(t *testing.T) {
+	page := documents(t)["docs/operations.md"]
+	blocks, _ := split(page)
+	file := filepath.Join(t.TempDir(), "costs.toml")
+	rest := docBlock(t, blocks, "toml", "costs.toml")
+	if err := os.WriteFile(file, []byte(docBlock(t, blocks, "toml", "state")+rest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := budget.ParseConfig(file)
+	if err == nil {
+		err = cfg.Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := "/var/lib/" + unitFile(t)["[Service]StateDirectory"][0]
+	unset := *cfg // as the unit would be without the key
+	unset.StateDir = ""
+	t.Setenv("STATE_DIRECTORY", state)
+	unit := open.HostDir(&unset, cfg.Store.URL)
+	t.Setenv("STATE_DIRECTORY", "")
+	if by := open.HostDir(cfg, cfg.Store.URL); by != unit {
+		t.Errorf("by hand it is the host of %s, and the unit that of %s", by, unit)
+	}
+	if !strings.HasPrefix(cfg.Store.URL, "sqlite:"+state+"/") {
+		t.Errorf("the store is %s", cfg.Store.URL)
 	}
 }
