@@ -144,8 +144,10 @@ func (p *pass) words(region, label string) []string {
 
 // environ is what a command finds in its environment: ours, and who it is.
 func (p *pass) environ(dir, region, label, checkpoint string) ([]string, error) {
-	list := slices.DeleteFunc(os.Environ(), func(variable string) bool { // of a run that this daemon is in
-		return strings.HasPrefix(variable, "QUOTACTL_CHECKPOINT=")
+	list := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return name == "QUOTACTL_CHECKPOINT" || // of a run that this daemon is in
+			name == "NOTIFY_SOCKET" // whom this daemon, and it alone, tells how it is
 	})
 	list = append(list, "PWD="+dir,
 		"QUOTACTL_CONFIG="+filepath.Join(dir, filepath.Base(p.job.config)), "QUOTACTL_BUDGET="+p.job.Budget,

@@ -164,3 +164,11 @@ func TestCommandUnits(t *testing.T) {
 		t.Errorf("%d units in %d calls, want 14 in 2", units, calls)
 	}
 }
+
+// Whom the daemon tells how it is, is told nothing by its commands.
+func TestCommandsDoNotSpeakForTheDaemon(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "/run/systemd/notify")
+	if run := commandWorld(t, "", `test -z "${NOTIFY_SOCKET+set}"`).onlyRun(); run.Outcome != Succeeded {
+		t.Errorf("%+v: it finds NOTIFY_SOCKET", run)
+	}
+}
