@@ -84,6 +84,7 @@ func (l *live) begin(cfg *budget.Config, list []*jobs.Job, store open.Backend) e
 		return err
 	}
 	l.metrics.admit(first.budgets, cfg.Upstreams)
+	l.remember(cfg)
 	l.takeOver(first)
 	return nil
 }
@@ -114,7 +115,6 @@ func (l *live) open(cfg *budget.Config, list []*jobs.Job) (*generation, error) {
 // takeOver puts a generation in force. What is under way goes on with the budgets
 // that it has.
 func (l *live) takeOver(g *generation) {
-	l.remember(g.config)
 	grace := time.Duration(0)
 	for _, job := range g.jobs {
 		grace = max(grace, job.Grace)

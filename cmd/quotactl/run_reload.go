@@ -85,7 +85,9 @@ func (l *live) next(before *generation, runner *jobs.Runner) (*generation, error
 	if err != nil {
 		return nil, err
 	}
-	l.metrics.admit(after.budgets, cfg.Upstreams) // of which the first pass may begin at once
+	// Of which the first pass may begin at once.
+	l.metrics.admit(after.budgets, cfg.Upstreams)
+	l.remember(cfg)
 	if err := runner.Reload(list, after.budgets); err != nil {
 		return nil, err
 	}
