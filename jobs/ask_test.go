@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // ask asks for a pass of the only job.
@@ -286,6 +288,65 @@ func TestTheLastSuccessIsKept(t *testing.T) {
 		stop()
 		if now := w.view(); !now.LastSuccess.Equal(first.LastSuccess) || !strings.Contains(string(now.Last), `"failed"`) {
 			t.Errorf("the last success is %s, was %s; last %s", now.LastSuccess, first.LastSuccess, now.Last)
+		}
+	})
+}
+
+// A request of the instant of the one before it is heard of too, and one of a store
+// whose clock was set back.
+func TestNewsOfOneInstant(t *testing.T) {
+	at := midnight
+	store := memstore.New(func() int64 { return at.UnixMicro() })
+	asked := func() int64 {
+		if err := tellDaemons(t.Context(), store, "trending"); err != nil {
+			t.Fatal(err)
+		}
+		found, err := store.Job(t.Context(), newsName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard, err := readDocument[news](newsName, found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return heard.Asked["trending"]
+	}
+	first, second := asked(), asked()
+	at = at.Add(-time.Hour)
+	third := asked()
+	if first == second || second == third || first == third {
+		t.Errorf("three requests have the marks %d, %d and %d: a daemon hears of what is new", first, second, third)
+	}
+}
+
+// A pass is silent from when its claim falls, and not before.
+func TestAPassIsSilentOnceItsClaimFalls(t *testing.T) {
+	claimed := &state{Active: []claim{{Holder: "web1/7/x", Until: midnight.UnixMicro()}}}
+	for now, want := range map[int64]bool{midnight.UnixMicro() - 1: false, midnight.UnixMicro(): true} {
+		if got := claimed.overview(&Job{}, budget.JobDocument{Now: now}).Active[0].Silent; got != want {
+			t.Errorf("%d µs after its end silent is %v", now-midnight.UnixMicro(), got)
+		}
+	}
+}
+
+// The record of a pass that was asked for is found, where its daemon's clock, which
+// ticks go by, is behind the store's.
+func TestTheAnswerOfADaemonThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{})
+		asked := Request{ID: "A", At: InstantOf(time.Now().UnixMicro())}
+		tick := time.Now().Add(-50 * time.Minute)
+		text, err := json.Marshal(Record{Tick: Instant{Time: tick}, Kind: Triggered, Request: asked.ID, Outcome: Succeeded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if swapped, err := w.store.SwapJob(t.Context(), budget.JobSwap{
+			Job: w.list[0].Name, Text: []byte("{}"), Records: []budget.JobRecord{{At: tick.UnixMicro(), ID: "x", Text: text}},
+		}); err != nil || !swapped {
+			t.Fatal(swapped, err)
+		}
+		if answer := w.answer(asked); answer.Record == nil || answer.Record.Outcome != Succeeded {
+			t.Errorf("%+v", answer)
 		}
 	})
 }

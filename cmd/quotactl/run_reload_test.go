@@ -3,9 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
-	"github.com/quotactl/quotactl/jobs"
 )
 
 const reloadConfig = `
@@ -300,56 +297,6 @@ func TestNohup(t *testing.T) {
 	p.logged("was reloaded: nothing has changed")
 	p.signal(syscall.SIGTERM)
 	p.exits(exitDone)
-}
-
-// Secrets of every configuration that was in force are taken out of what commands
-// print: a pass may still be of an earlier one.
-func TestSecretsOfEarlierConfigurations(t *testing.T) {
-	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
-	l := newLive(&app{env: func(name string) (string, bool) { value, ok := known[name]; return value, ok }}, nil, runFlags{once: true})
-	for _, name := range []string{"OLD_KEY", "NEW_KEY"} {
-		l.remember(&budget.Config{Upstreams: []budget.Upstream{{Name: "shop", Credentials: []budget.Credential{{Label: "main", SecretEnv: name}}}}})
-	}
-	if got := fmt.Sprint(l.secrets()); got != "[old-secret new-secret]" {
-		t.Errorf("%s", got)
-	}
-}
-
-// The secrets of a configuration are known before its first pass may begin: a runner
-// that refuses the reload begins none.
-func TestSecretsOfTheNextConfiguration(t *testing.T) {
-	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
-	a := &app{
-		env:        func(name string) (string, bool) { value, ok := known[name]; return value, ok },
-		configPath: filepath.Join(t.TempDir(), "costs.toml"), stderr: io.Discard, now: time.Now,
-	}
-	write := func(key string) {
-		text := strings.Replace(reloadConfig, "credential.main]", "credential.main]\nsecret_env = \""+key+"\"", 1)
-		if err := os.WriteFile(a.configPath, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("OLD_KEY")
-	l := newLive(a, nil, runFlags{once: true})
-	cfg, list, err := l.read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := memstore.New(func() int64 { return 0 })
-	if err := l.begin(cfg, list, store); err != nil {
-		t.Fatal(err)
-	}
-	runner, err := jobs.New(nil, jobs.Options{State: store, Sandbox: &url.URL{}}) // it takes no command jobs
-	if err != nil {
-		t.Fatal(err)
-	}
-	write("NEW_KEY")
-	if _, err := l.next(l.current.Load(), runner); err == nil {
-		t.Fatal("the runner took command jobs")
-	}
-	if got := fmt.Sprint(l.secrets()); got != "[old-secret new-secret]" {
-		t.Errorf("%s", got)
-	}
 }
 
 // Two readings of one budget are the same, also of a calendar's zone; each of its

@@ -171,6 +171,33 @@ func TestTriggerOfAStoreThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// mute is a store that takes no news for the daemons.
+type mute struct{ open.Backend }
+
+func (m mute) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	if swap.Job == "@news" {
+		return false, budget.ErrUnavailable
+	}
+	return m.Backend.SwapJob(ctx, swap)
+}
+
+// That the daemons could not be told is no failure: what was asked for stands, and
+// they come by it.
+func TestTriggerUntold(t *testing.T) {
+	p := newPatient(t)
+	p.store = mute{p.store}
+	if err := p.trigger(t.Context(), triggerFlags{}); err != nil {
+		t.Errorf("%v", err)
+	}
+	if words := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(words, "a pass is asked for") || !strings.Contains(words, "the daemons could not be told at once") || !strings.Contains(words, "comes by it within a minute") {
+		t.Errorf("it said\n%s", p.out.String())
+	}
+	views, err := jobs.Look(t.Context(), p.store, []*jobs.Job{p.job})
+	if err != nil || len(views[0].Requests) != 1 {
+		t.Errorf("%+v, %v", views, err)
+	}
+}
+
 // Who does not wait any longer is told that it stands.
 func TestTriggerIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// living is a daemon's configuration in force, with reloadConfig in which words are
+// replaced, on a store in memory.
+func living(t *testing.T, env func(string) (string, bool), replace ...string) *live {
+	t.Helper()
+	l := newLive(&app{
+		env: env, configPath: filepath.Join(t.TempDir(), "costs.toml"), stderr: io.Discard, now: time.Now,
+	}, nil, runFlags{once: true})
+	l.write(t, replace...)
+	cfg, list, err := l.read()
+	if err == nil {
+		err = l.begin(cfg, list, memstore.New(func() int64 { return 0 }))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// write writes another configuration, without a reload.
+func (l *live) write(t *testing.T, replace ...string) {
+	t.Helper()
+	if err := os.WriteFile(l.app.configPath, []byte(strings.NewReplacer(replace...).Replace(reloadConfig)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reloads has a runner of no jobs take over what is written.
+func (l *live) reloads(t *testing.T, options jobs.Options) error {
+	t.Helper()
+	options.State, options.Budgets = l.store, l.current.Load().budgets
+	runner, err := jobs.New(nil, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.next(l.current.Load(), runner)
+	return err
+}
+
+// Secrets of every configuration that was in force are taken out of what commands
+// print: a pass may still be of an earlier one.
+func TestSecretsOfEarlierConfigurations(t *testing.T) {
+	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
+	l := newLive(&app{env: func(name string) (string, bool) { value, ok := known[name]; return value, ok }}, nil, runFlags{once: true})
+	for _, name := range []string{"OLD_KEY", "NEW_KEY"} {
+		l.remember(&budget.Config{Upstreams: []budget.Upstream{{Name: "shop", Credentials: []budget.Credential{{Label: "main", SecretEnv: name}}}}})
+	}
+	if got := fmt.Sprint(l.secrets()); got != "[old-secret new-secret]" {
+		t.Errorf("%s", got)
+	}
+}
+
+// The secrets of a configuration are known before its first pass may begin: a runner
+// that refuses the reload begins none.
+func TestSecretsOfTheNextConfiguration(t *testing.T) {
+	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
+	with := func(key string) []string {
+		return []string{"credential.main]", "credential.main]\nsecret_env = \"" + key + "\""}
+	}
+	l := living(t, func(name string) (string, bool) { value, ok := known[name]; return value, ok }, with("OLD_KEY")...)
+	l.write(t, with("NEW_KEY")...)
+	if err := l.reloads(t, jobs.Options{Sandbox: &url.URL{}}); err == nil || !strings.Contains(err.Error(), "is a command job") {
+		t.Fatalf("%v", err)
+	}
+	if got := fmt.Sprint(l.secrets()); got != "[old-secret new-secret]" {
+		t.Errorf("%s", got)
+	}
+}
+
+// A stop is given the time of the longest grace there was: a pass that began before a
+// reload has it still.
+func TestAStopLastsAsLongAsTheLongestGrace(t *testing.T) {
+	l := living(t, noEnv, "[job.stays]", "[job.stays]\ngrace = \"10m\"")
+	long := l.stopTakes()
+	if long < 10*time.Minute {
+		t.Fatalf("it is given %s", long)
+	}
+	l.write(t)
+	if err := l.reloads(t, jobs.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if now := l.stopTakes(); now != long {
+		t.Errorf("after a reload it is given %s, before %s", now, long)
+	}
+}
+
+// Each setting that holds from start to end is refused by its name when it changes.
+func TestWhatNeedsARestart(t *testing.T) {
+	const store = "[store]\n"
+	l := living(t, noEnv)
+	for key, line := range map[string]string{
+		"[store] prefix": `prefix = "other"`, "[store] timeout": `timeout = "3s"`, "[store] hosts": `hosts = 2`,
+		"[store] outage_allowance": `outage_allowance = 1`, "[store] password_env": `password_env = "X"`, "[store] password_file": `password_file = "x"`,
+	} {
+		l.write(t, store, store+line+"\n")
+		want := key + " has changed: start the daemon anew for that, or set it back"
+		if err := l.reloads(t, jobs.Options{}); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+	l.write(t, "[store]", "state_dir = \"other\"\n[store]")
+	if err := l.reloads(t, jobs.Options{}); err == nil || !strings.Contains(err.Error(), "state_dir has changed") {
+		t.Errorf("state_dir: %v", err)
+	}
+}
