@@ -67,12 +67,26 @@ func longestStop() time.Duration {
 	return longest
 }
 
+// notAgain are the exit codes beside 0 after which docs/operations.md says not to start
+// the daemon again, as the unit file has them.
+func notAgain(t *testing.T) string {
+	t.Helper()
+	var codes []string
+	for _, row := range regexp.MustCompile(`(?m)^\| ([1-9]\d*) \|.*\| no\b[^|]*\|$`).FindAllStringSubmatch(documents(t)["docs/operations.md"], -1) {
+		codes = append(codes, row[1])
+	}
+	if want := []string{strconv.Itoa(exitUsage), strconv.Itoa(exitInterrupted)}; !slices.Equal(codes, want) {
+		t.Errorf("the page says so of %v, want %v", codes, want)
+	}
+	return strings.Join(codes, " ")
+}
+
 // The unit file leaves a stop the time that it takes, gives no daemon up that lives,
 // starts one anew that does not, and calls the program as it is to be called.
 func TestUnitFile(t *testing.T) {
 	unit := unitFile(t)
 	for key, want := range map[string]string{
-		"Type": "notify", "KillMode": "mixed", "Restart": "on-failure", "RestartPreventExitStatus": strconv.Itoa(exitUsage),
+		"Type": "notify", "KillMode": "mixed", "Restart": "on-failure", "RestartPreventExitStatus": notAgain(t),
 		"ExecReload": "/bin/kill -HUP $MAINPID", "StateDirectory": "quotactl", "LimitCORE": "0",
 	} {
 		if got := unit["[Service]"+key]; !slices.Equal(got, []string{want}) {
