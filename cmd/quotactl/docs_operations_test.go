@@ -60,6 +60,11 @@ func TestDocumentedStop(t *testing.T) {
 	if looks := fmt.Sprintf("within the last %.0f seconds. It looks every %.0f seconds", pulseLives.Seconds(), jobs.DefaultPoll.Seconds()); !strings.Contains(page, looks) {
 		t.Errorf("the page does not say %q", looks)
 	}
+	// Nothing is listened on before the store serves: a probe of life alone would end
+	// what waits for it.
+	if strings.Count(page, "livenessProbe:\n") != strings.Count(page, "startupProbe:") {
+		t.Error("a livenessProbe has no startupProbe beside it")
+	}
 	if _, err := os.Stat(filepath.Join("..", "..", "deploy", "quotactl.service")); err != nil {
 		t.Error(err)
 	}
