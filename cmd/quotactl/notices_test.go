@@ -148,6 +148,20 @@ func TestOnePassTellsNoManager(t *testing.T) {
 	}
 }
 
+// The daemon's commands find no watchdog that they would have to answer.
+func TestTheWatchdogIsTheDaemonsAlone(t *testing.T) {
+	t.Setenv("WATCHDOG_USEC", "20000000")
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	if n := newNotices(slog.New(slog.DiscardHandler), time.Now, true); n.watchdog != 20*time.Second {
+		t.Errorf("the watchdog waits %s", n.watchdog)
+	}
+	for _, name := range []string{"WATCHDOG_USEC", "WATCHDOG_PID"} {
+		if value, ok := os.LookupEnv(name); ok {
+			t.Errorf("%s is still %q", name, value)
+		}
+	}
+}
+
 // A daemon whose manager does not listen goes on, and says so once.
 func TestAManagerThatDoesNotListen(t *testing.T) {
 	p := newProgram(t, "https://upstream.invalid", "run")

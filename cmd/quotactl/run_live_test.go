@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,15 @@ func TestSecretsOfTheNextConfiguration(t *testing.T) {
 	}
 	if got := fmt.Sprint(l.secrets()); got != "[old-secret new-secret]" {
 		t.Errorf("%s", got)
+	}
+}
+
+// The token of the daemon's own address is a secret too: its commands may have it.
+func TestTheTokenIsASecret(t *testing.T) {
+	l := newLive(&app{env: noEnv}, nil, runFlags{once: true, endpoint: &endpoint{token: "the-token"}})
+	l.remember(&budget.Config{})
+	if got := l.secrets(); !slices.Contains(got, "the-token") {
+		t.Errorf("%q", got)
 	}
 }
 
