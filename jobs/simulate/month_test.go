@@ -122,9 +122,9 @@ func (m month) day(at time.Time) int {
 	return int(time.Date(y, mo, d, 0, 0, 0, 0, time.UTC).Sub(time.Date(sy, sm, sd, 0, 0, 0, 0, time.UTC)) / long)
 }
 
-// away reports whether a daemon may have had to do without the store on a day.
-func (m month) away(day int) bool {
-	from, until := m.midnight(day), m.midnight(day+1)
+// away reports whether a daemon may have had to do without the store between two
+// instants.
+func (m month) away(from, until time.Time) bool {
 	touches := func(s span) bool { return s.at.Before(until) && s.at.Add(s.dur+slowest).After(from) }
 	return slices.ContainsFunc(m.outages, touches) ||
 		slices.ContainsFunc(m.partings, func(p parting) bool { return touches(p.span) })

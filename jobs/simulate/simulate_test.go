@@ -75,11 +75,14 @@ func check(t *testing.T, m month, c *tally) {
 	}
 	for i, d := range c.days {
 		most := int64(limit)
-		if m.away(i) {
+		if m.away(m.midnight(i), m.midnight(i+1)) {
 			most += allowance
 		}
 		if d.Rejected > 0 || d.Units > most {
 			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want at most %d and none", m.midnight(i).Format(time.DateOnly), d.Units, d.Rejected, most)
+		}
+		if counted := d.Requests - d.Rejected - d.Failed - d.Dropped; counted != d.answered || d.kept > d.Units {
+			t.Errorf("%s: the upstream counted %d answers and %d units, but gave %d, and %d units are kept", m.midnight(i).Format(time.DateOnly), counted, d.Units, d.answered, d.kept)
 		}
 	}
 }
@@ -109,18 +112,22 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			w.daemons[i] = &daemon{machine: w, number: i}
 			w.daemons[i].start()
 		}
+		own, err := w.open(w.daemons[0].clocks())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.hosts = append(w.hosts, own)
+		ledger := w.ledger(t, own)
 		events := append(w.events(), event{m.end().Add(-time.Second), w.drain})
+		for i := range m.days {
+			events = append(events, event{m.midnight(i + 1).Add(-2 * time.Second), func() { w.agrees(t, ledger) }})
+		}
 		slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
 		for _, e := range events {
 			clock.until(e.at)
 			e.do()
 		}
 		w.network.under.Wait()
-		own, err := w.open(w.daemons[0].clocks())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.hosts = append(w.hosts, own)
 		c = newTally(m)
 		w.account(t, own, c)
 		c.count(w.network)

@@ -20,6 +20,7 @@ type tally struct {
 // day is what became of a Pacific day's quota.
 type day struct {
 	sandbox.Usage
+	answered int64 // requests that were answered with a page
 	kept     int64 // units of pages that files have
 	searches int   // of them
 	ticks    map[jobs.Outcome]int
@@ -36,12 +37,18 @@ func newTally(m month) *tally {
 	return c
 }
 
-// count adds what the upstream counted, and the pages that are kept by now.
+// count adds what the upstream counted, and the pages that are kept by now. What
+// arrived after the month's last midnight, of runs that were under way then, is of
+// no day of it.
 func (c *tally) count(n *network) {
 	for i := range c.days {
 		c.days[i].Usage = n.usage(i)
 	}
 	for _, p := range n.pages {
+		if p.day >= len(c.days) {
+			continue
+		}
+		c.days[p.day].answered++
 		if p.kept {
 			c.days[p.day].kept += p.units
 			if p.path == searches {

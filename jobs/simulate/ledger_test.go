@@ -1,0 +1,48 @@
+package simulate
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// ledger looks at the daemons' ledger from outside.
+func (m *machine) ledger(t *testing.T, in budget.Store) *budget.Budget {
+	t.Helper()
+	cfg, _ := load(t, m.config)
+	spec, err := cfg.Spec("youtube/key1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := budget.New(in, spec, budget.WithNow(m.clock.now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// hourly is how often a host asks the store at least, and tells it first what it
+// spent without it.
+const hourly = time.Hour
+
+// agrees holds the ledger to what the upstream has counted on the day so far: it
+// must know of every unit, but for those of the allowance of which a host that
+// was without the store has yet to tell.
+func (m *machine) agrees(t *testing.T, ledger *budget.Budget) {
+	t.Helper()
+	status, err := ledger.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(status.Limits, func(l budget.LimitStatus) bool { return l.Name == "pacific-day" })
+	known, now := status.Limits[i].Used, m.clock.now()
+	if m.month.away(now.Add(-hourly), now) {
+		known += allowance
+	}
+	if counted := m.network.sandbox.Usage().Units; counted > known {
+		t.Errorf("%s: the upstream has counted %d units of the day, the ledger knows of %d", now.In(pacific).Format(time.DateTime), counted, known)
+	}
+}
