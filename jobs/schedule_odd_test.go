@@ -40,6 +40,7 @@ func TestOddSchedules(t *testing.T) {
 		{"0 3 * * */2", "UTC", []string{`day of week "*/2" is uneven: from 6 to the next 0 it is 1 day, not 2; list the days`}},
 
 		{"0 3 31 * *", "UTC", []string{"day of month 31 does not come in feb, apr, jun, sep, nov;"}},
+		{"0 3 31,30 * *", "UTC", []string{"day of month 31 does not come in feb, apr, jun, sep, nov;"}},
 		{"0 3 30,31 6-9 *", "UTC", []string{"day of month 31 does not come in jun, sep;"}},
 		{"0 3 29-31 * *", "UTC", []string{"day of month 29 does not come in feb but in leap years"}},
 		{"0 3 30 2/2 *", "UTC", []string{"day of month 30 does not come in feb;"}},

@@ -18,6 +18,7 @@ func TestScheduleNext(t *testing.T) {
 		{"a zone", "30 9 * * 1-5", "Asia/Kolkata", "2026-06-05T05:00:00Z", []string{"2026-06-08T04:00:00Z"}},
 		{"names", "0 0 1 jan,jul *", "UTC", "2026-01-01T00:00:00Z", []string{"2026-07-01T00:00:00Z"}},
 		{"a leap day", "0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", []string{"2028-02-29T00:00:00Z"}},
+		{"no leap day in 2100", "0 0 29 2 *", "America/New_York", "2096-03-01T00:00:00Z", []string{"2104-02-29T05:00:00Z"}},
 		{"daily", "@daily", "America/Los_Angeles", "2026-06-01T00:00:00Z", []string{"2026-06-01T07:00:00Z", "2026-06-02T07:00:00Z"}},
 		{"hourly", "@hourly", "UTC", "2026-06-01T00:30:00Z", []string{"2026-06-01T01:00:00Z"}},
 		{"either day", "0 0 13 * 5", "UTC", "2026-02-06T00:00:00Z", []string{"2026-02-13T00:00:00Z", "2026-02-20T00:00:00Z"}},
