@@ -89,6 +89,9 @@ func betweenAgrees(t *testing.T, s *Schedule, after, until time.Time, most int) 
 	t.Helper()
 	var want []time.Time
 	for at := s.Next(after); !at.IsZero() && !at.After(until); at = s.Next(at) {
+		if len(want) > 0 && !at.After(want[len(want)-1]) {
+			t.Fatalf("%q in %s: after %s comes %s", s, s.Zone(), want[len(want)-1], at)
+		}
 		want = append(want, at)
 	}
 	count, first, newest := s.Between(after, until, most)

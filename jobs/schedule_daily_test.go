@@ -48,6 +48,9 @@ func daily(t *testing.T, zone string, hour, minute int) {
 	tick := s.Next(time.Date(1973, time.January, 1, 0, 0, 0, 0, time.UTC))
 	for tick.Year() < 2048 {
 		next := s.Next(tick)
+		if !next.After(tick) {
+			t.Fatalf("%q in %s: after %s comes %s", s, zone, tick, next)
+		}
 		days := dateOf(next).Sub(dateOf(tick)) / (24 * time.Hour)
 		before, _ := localDay(next.Add(-time.Second), s.Zone())
 		date, clock := localDay(next, s.Zone())
