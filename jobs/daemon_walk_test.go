@@ -232,6 +232,8 @@ func (w *walker) check(overlap Overlap, parallel int) {
 		len(s.Active)+len(s.Waiting) > 0 {
 		w.t.Errorf("accounted for until %s before the end; left are %+v, %+v, %+v", left, s.Active, s.Waiting, s.Requests)
 	}
+	w.mu.Lock() // a request that a daemon gave up may have an answer under way still
+	defer w.mu.Unlock()
 	for key, n := range w.fetched {
 		if n != 1 {
 			w.t.Errorf("%s was fetched %d times", key, n)
