@@ -77,7 +77,7 @@ func (p *pass) run(run *Run, log *runLog) *ending {
 // leave closes the file of a run that was cut, and returns the name of what is kept:
 // the earlier run's, where this one has added nothing to it.
 func (f *fetching) leave() (string, error) {
-	if f.kept == nil || f.kept.stale == "" || f.run.Pages > 0 || f.output.file == nil {
+	if f.kept == nil || f.kept.stale == "" || f.run.Pages > 0 || f.output.size == 0 || f.output.file == nil { // of a size of 0 there is none
 		return f.output.keep()
 	}
 	err := f.output.restart()
