@@ -106,9 +106,13 @@ func (f *fetching) readCheckpoint(text []byte) (from *fetchCheckpoint, why strin
 
 // goOn takes over what the earlier run had.
 func (f *fetching) goOn(from *fetchCheckpoint) (token string, done bool, end *ending) {
-	took, err := f.output.takeOver(from.File, from.Size)
 	most := f.job.Fetch.MaxPages
 	done = from.Done || most > 0 && from.Pages >= most
+	if done && from.Size == 0 { // as where all pages were unchanged
+		f.log.Info("beginning anew: all pages were fetched, and left nothing to go on with", "pages", from.Pages)
+		return "", false, nil
+	}
+	took, err := f.output.takeOver(from.File, from.Size)
 	switch {
 	case !took && done: // nothing is left, and nothing is there
 		f.log.Warn("beginning anew: all pages were fetched, but their file is not here", "file", from.File+partialSuffix, "error", err)
