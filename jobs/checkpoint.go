@@ -129,9 +129,9 @@ func (f *fetching) goOn(from *fetchCheckpoint) (token string, done bool, end *en
 }
 
 // refuses reports whether an upstream does not know the page that a run went on
-// with.
+// with, or that an unchanged page was followed by when it was fetched.
 func (f *fetching) refuses(end *ending) bool {
-	if !f.run.Resumed || f.run.Pages+f.run.Unchanged > 0 || end == nil {
+	if first := f.run.Resumed && f.run.Pages+f.run.Unchanged == 0; !first && !f.guessed || end == nil {
 		return false
 	}
 	switch end.reason {
@@ -141,15 +141,27 @@ func (f *fetching) refuses(end *ending) bool {
 	return false
 }
 
-// startAnew forgets what the run went on from. The file of the earlier run stays.
+// startAnew forgets what the run went on from, and what is known of pages. The file of
+// the earlier run stays. Where the store does not let go of a checkpoint that names
+// this run's file, the run ends as it was refused.
 func (f *fetching) startAnew(ctx context.Context, refused *ending) *ending {
-	f.log.Warn("beginning anew: the upstream does not know the page any more", "reason", refused.reason, "checkpoint", "removed")
-	f.run.Resumed, f.before, f.asOf, f.fresh, f.kept = false, 0, f.tick, nil, &checkpoints{}
+	if f.kept != nil {
+		kept, end := f.put(ctx, keepWait, map[string][]byte{budget.CheckpointKey(f.run.Region): nil})
+		if end != nil {
+			return end
+		}
+		if !kept && f.run.Pages+f.run.Unchanged > 0 {
+			return refused
+		}
+		f.kept = &checkpoints{}
+	}
+	f.log.Warn("beginning anew: the upstream does not know the page any more", "page", f.number(), "reason", refused.reason)
+	f.run.Resumed, f.run.Pages, f.run.Unchanged = false, 0, 0
+	f.before, f.asOf, f.known, f.fresh, f.guessed = 0, f.tick, nil, nil, false
 	if err := f.output.restart(); err != nil {
 		return failed(ReasonOutput, err)
 	}
-	_, end := f.put(ctx, keepWait, map[string][]byte{budget.CheckpointKey(f.run.Region): nil})
-	return end
+	return nil
 }
 
 // advance makes the pages so far safe on disk, and then the next run go on after

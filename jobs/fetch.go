@@ -29,7 +29,9 @@ type fetching struct {
 	kept   *checkpoints // nil: none are kept
 	known  []validator  // of the last complete run
 	fresh  []validator  // of the pages so far
-	holds  func(text string) bool
+	// guessed: the next page's token is not from a body, but from a validator.
+	guessed bool
+	holds   func(text string) bool
 }
 
 // longestLease is the longest that a request may take.
@@ -158,6 +160,7 @@ func (f *fetching) pages(ctx context.Context, token string) *ending {
 		} else {
 			f.run.Pages++
 		}
+		f.guessed = got.unchanged
 		f.remember(got.validator)
 		f.tellSoFar()
 		key := sha256.Sum256([]byte(got.next))

@@ -2,12 +2,96 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/quotactl/quotactl/budget"
 )
+
+// The token that an unchanged page had may be none by now: the run begins anew, and
+// asks for all pages as they are.
+func TestATokenOfAnUnchangedPageThatIsRefused(t *testing.T) {
+	for _, job := range []string{"", "checkpoint = \"1h\""} {
+		for status, anew := range map[int]bool{400: true, 404: true, 410: true, 422: true, 403: false} {
+			synctest.Test(t, func(t *testing.T) {
+				w, upstream := conditional(t, setup{job: job})
+				w.fetched()
+				upstream.pages[0] = 2
+				_, pages := w.fetched()
+				equal(t, "changed", pages, []string{"0.2"})
+				upstream.forget()
+				upstream.fault = func(page, n int) int {
+					if page == 2 && strings.Contains(upstream.asked[n-2], `"`) { // by the token of a page that was not sent
+						return status
+					}
+					return 0
+				}
+				upstream.pages[0] = 3
+				run := w.once().Runs[0]
+				if !anew {
+					if run.Outcome != Failed || run.Reason != fmt.Sprintf("status %d", status) || run.Calls != 3 {
+						t.Errorf("run %+v", run)
+					}
+					return
+				}
+				if run.Outcome != Succeeded || run.Pages != 3 || run.Unchanged != 0 || run.Calls != 6 || run.Resumed {
+					t.Fatalf("%d: run %+v, want all pages", status, run)
+				}
+				equal(t, "asked", upstream.forget(), []string{`0 "0.2"`, `1 "1.1"`, `2 "2.1"`, "0", "1", "2"})
+				equal(t, "pages", w.pagesOf(run.Output), []string{"0.3", "1.1", "2.1"})
+				w.logged("level=WARN", "beginning anew: the upstream does not know the page any more")
+				kept, err := w.store.JobValue(t.Context(), "trending", "checkpoint/US")
+				if err != nil || kept != nil {
+					t.Errorf("checkpoint %s, %v", kept, err)
+				}
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { // the token of a page that came just now is the upstream's own
+		w, upstream := conditional(t, setup{})
+		w.fetched()
+		upstream.pages[0] = 2
+		upstream.fault = func(page, _ int) int {
+			if page == 1 {
+				return http.StatusNotFound
+			}
+			return 0
+		}
+		if run := w.once().Runs[0]; run.Outcome != Failed || run.Pages != 1 || run.Calls != 2 {
+			t.Errorf("run %+v", run)
+		}
+	})
+}
+
+// A checkpoint that the store does not let go of tells of a file that stays as it is.
+func TestBeginningAnewBesideACheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, upstream := conditional(t, setup{job: "checkpoint = \"1h\""})
+		w.fetched()
+		upstream.pages[0] = 2
+		upstream.fault = func(page, n int) int {
+			if page == 2 && strings.Contains(upstream.asked[n-1], `"`) {
+				return http.StatusGone
+			}
+			return 0
+		}
+		w.options.State = withoutKey{w.store, "checkpoint/US", true}
+		run := w.once().Runs[0]
+		if run.Outcome != Failed || run.Reason != "status 410" || run.Calls != 3 {
+			t.Errorf("run %+v", run)
+		}
+		equal(t, "pages", w.pagesOf(run.Output), []string{"0.2"})
+		w.options.State = w.store
+		run, pages := w.fetched()
+		if run.Calls != 4 || run.Resumed {
+			t.Errorf("run %+v", run)
+		}
+		equal(t, "pages", pages, []string{"0.2", "1.1", "2.1"})
+	})
+}
 
 // withoutKey is a state that does not answer who keeps a value of this key, or who
 // removes it.
