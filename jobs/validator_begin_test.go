@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -150,6 +151,40 @@ func TestARunCutAfterUnchangedPagesHasNoFile(t *testing.T) {
 		}
 		if len(w.files()) != 1 {
 			t.Errorf("files %v, want the first run's", w.files())
+		}
+	})
+}
+
+// What an upstream tells of a page is not kept where it holds the secret.
+func TestAValidatorWithTheSecretIsNotKept(t *testing.T) {
+	for _, name := range []string{"ETag", "Last-Modified"} {
+		synctest.Test(t, func(t *testing.T) {
+			w, upstream := conditional(t, setup{fetch: "max_pages = 1"})
+			upstream.head = func(_ int, h http.Header) { h.Set(name, "of "+secretKey) }
+			w.fetched()
+			if text, err := w.store.JobValue(t.Context(), "trending", "validators/US"); text != nil || err != nil {
+				t.Errorf("%s: %s is kept, %v", name, text, err)
+			}
+		})
+	}
+}
+
+// The earlier run's file stays until a checkpoint that does not need it is kept.
+func TestTheEarlierFileStaysWhileItIsNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newResumable(t, setup{})
+		earlier := r.cut(3).Output
+		r.options.State = withoutKey{r.store, "checkpoint/US", false}
+		r.cut(2)
+		r.holdsFirst(earlier, 2)
+		r.options.State = r.store
+		run := r.once().Runs[0]
+		if run.Outcome != Succeeded || run.Pages != 2 {
+			t.Errorf("run %+v", run)
+		}
+		r.holds(run.Output, 0)
+		if _, err := os.Stat(earlier); !os.IsNotExist(err) {
+			t.Errorf("the earlier file is there: %v", err)
 		}
 	})
 }
