@@ -10,10 +10,11 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// beginManual claims a pass that is not on schedule.
-func (r *Runner) beginManual(ctx context.Context, j *Job) (got *claim, next string, end *ending) {
+// beginManual claims a pass that is not on schedule. Where a pass is in the way that
+// may be dead, it waits until that is known.
+func (r *Runner) beginManual(ctx context.Context, drain <-chan struct{}, j *Job) (got *claim, next string, end *ending) {
 	me := claimant{holder: newHolder(), hold: r.hold()}
-	const tries = 3 // claims that are dead are in the way of the first
+	const tries = 4 // the first finds a claim in the way, and the next that it is dead
 	for range tries {
 		var lapsed []claim
 		err := r.change(ctx, j, func(s *state, at clocks) (e edit, err error) {
@@ -42,7 +43,15 @@ func (r *Runner) beginManual(ctx context.Context, j *Job) (got *claim, next stri
 			return edit{records: done.kept()}, nil
 		})
 		if err == nil && got == nil && len(lapsed) > 0 && me.reap == nil {
-			me.reap, err = r.fence(ctx, j, lapsed)
+			dead, wait := r.dead(j, lapsed)
+			if len(dead) > 0 {
+				me.reap, err = r.fence(ctx, j, dead)
+			} else {
+				r.log.Warn("another pass of the job may have died; waiting whether it goes on", "job", j.Name, "tick", formatTick(time.UnixMicro(lapsed[0].Tick)), "wait", wait)
+				if end := waitFor(ctx, drain, wait); end != nil {
+					return nil, "", end
+				}
+			}
 			if err == nil {
 				continue
 			}

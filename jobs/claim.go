@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -50,6 +49,17 @@ func (d *stepped) kept() []budget.JobRecord {
 		list = append(list, budget.JobRecord{At: newest.UnixMicro(), ID: d.ids[i], Text: record.json()})
 	}
 	return list
+}
+
+// dead are those of the claims of a job that were not renewed in time whose passes are
+// dead; wait is how long until others of them may be: 0 where there are none.
+func (r *Runner) dead(j *Job, lapsed []claim) (dead []claim, wait time.Duration) {
+	past := map[string]int64{}
+	for _, c := range lapsed {
+		past[c.Holder] = c.Until
+	}
+	found, wait := r.watch.dead(j.Name, past)
+	return slices.DeleteFunc(lapsed, func(c claim) bool { return !found[c.Holder] }), wait
 }
 
 // fence shuts out the passes of claims that are taken for dead: from then on none of
@@ -153,70 +163,4 @@ func placeOf(holder string) string {
 		return "of " + holder
 	}
 	return fmt.Sprintf("in process %s on %s", parts[1], parts[0])
-}
-
-// touch is a State that knows since when it has been within reach.
-type touch struct {
-	State
-	// gap is how long it may be silent until it counts as having been away.
-	gap time.Duration
-	// turns bounds how many changes are under way at once: those of a thousand jobs
-	// that tick in one second wait here, and not in the store until its timeout.
-	turns chan struct{}
-
-	mu    sync.Mutex // guards all below
-	since time.Time  // the first answer after it was away
-	heard time.Time  // the last answer
-}
-
-// note notes whether a call was answered.
-func (t *touch) note(err error) {
-	if errors.Is(err, budget.ErrUnavailable) {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if t.heard.IsZero() || now.Sub(t.heard) > t.gap {
-		t.since = now
-	}
-	t.heard = now
-}
-
-// lasts reports whether it has been within reach for so long. A store that was away
-// from everybody must not have those taken for dead who could not renew their
-// claims: they get the time to do so. Nor must a machine that was suspended believe
-// what it sees at first.
-func (t *touch) lasts(d time.Duration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	return !t.heard.IsZero() && now.Sub(t.heard) <= t.gap && now.Sub(t.since) >= d
-}
-
-// Job implements State.
-func (t *touch) Job(ctx context.Context, job string) (budget.JobDocument, error) {
-	found, err := t.State.Job(ctx, job)
-	t.note(err)
-	return found, err
-}
-
-// Jobs implements State.
-func (t *touch) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
-	found, err := t.State.Jobs(ctx, names)
-	t.note(err)
-	return found, err
-}
-
-// SwapJob implements State.
-func (t *touch) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
-	select {
-	case t.turns <- struct{}{}:
-		defer func() { <-t.turns }()
-	case <-ctx.Done():
-		return false, fmt.Errorf("change job %s: %w", swap.Job, context.Cause(ctx))
-	}
-	swapped, err := t.State.SwapJob(ctx, swap)
-	t.note(err)
-	return swapped, err
 }

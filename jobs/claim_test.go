@@ -149,36 +149,3 @@ func TestManualPassesOfOneSecondGetTheirOwnTicks(t *testing.T) {
 		}
 	})
 }
-
-// Who has not been in touch with the store for a while, without a gap and until now,
-// takes nobody for dead: a machine that was suspended must not believe what it sees
-// at first.
-func TestWhoMayTakeOthersForDead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		touched := &touch{gap: 30 * time.Second}
-		expect := func(want bool) {
-			t.Helper()
-			if got := touched.lasts(30 * time.Second); got != want {
-				t.Errorf("after %s: %t", time.Since(midnight), got)
-			}
-		}
-		expect(false)
-		touched.note(nil)
-		expect(false)
-		after(29 * time.Second)
-		touched.note(errors.New("it answered all the same"))
-		expect(false)
-		after(time.Second)
-		expect(true)
-		after(29 * time.Second)
-		touched.note(errAway)
-		expect(true)
-		after(time.Second)
-		expect(false) // 30 s and one since it was heard of
-		touched.note(nil)
-		expect(false)
-		after(30 * time.Second)
-		touched.note(nil)
-		expect(true)
-	})
-}

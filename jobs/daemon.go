@@ -17,7 +17,7 @@ const DefaultPoll = 2 * time.Second
 
 const (
 	// lookAgain is how long the daemon trusts its clock, which may have been
-	// stepped, and how often it looks at all jobs: what other daemons have left
+	// stepped. At least as often it looks at all jobs: what other daemons have left
 	// behind is found then.
 	lookAgain = time.Minute
 	// lookPause is how long a store that did not answer is left alone.
@@ -87,6 +87,8 @@ type followed struct {
 	since time.Time // since when it is followed by its schedule
 	// looking: a look is under way; again: another is to follow it.
 	looking, again bool
+	// later: a look is to come that nothing but time brings about.
+	later bool
 }
 
 // follow takes the jobs over as they are configured now.
@@ -131,7 +133,7 @@ func (d *daemon) wait() time.Duration {
 }
 
 // come looks at the jobs whose tick has come, at those that somebody has asked
-// something of, and once a minute at all.
+// something of, and now and then at all.
 func (d *daemon) come() {
 	now := d.now()
 	if now.Before(d.looked) {
@@ -153,7 +155,7 @@ func (d *daemon) come() {
 	for _, name := range due {
 		d.consider(name)
 	}
-	if since := now.Sub(d.swept); since >= min(lookAgain, d.hold()) || since < 0 {
+	if since := now.Sub(d.swept); since >= min(lookAgain, 2*d.options.Heartbeat) || since < 0 {
 		d.swept = now
 		d.working.Go(d.sweep)
 	}
@@ -216,6 +218,24 @@ func (d *daemon) consider(name string) {
 	})
 }
 
+// reconsider looks at a job once more after a while.
+func (d *daemon) reconsider(name string, wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.jobs[name]
+	if f == nil || f.later {
+		return
+	}
+	f.later = true
+	d.working.Go(func() {
+		waitFor(d.ctx, d.drain, wait)
+		d.mu.Lock()
+		f.later = false
+		d.mu.Unlock()
+		d.consider(name)
+	})
+}
+
 // read is a job as it is configured now, and since when it is followed by that
 // schedule.
 func (d *daemon) read(f *followed) (*Job, time.Time) {
@@ -245,9 +265,15 @@ func (d *daemon) lookAt(j *Job, since time.Time) {
 			cancel()
 			continue
 		}
-		if err == nil && len(lapsed) > len(me.reap) && d.state.lasts(2*d.options.Heartbeat) {
-			me.reap, err = d.fence(ctx, j, lapsed)
-			again = err == nil
+		if err == nil {
+			dead, wait := d.dead(j, lapsed)
+			if len(dead) > 0 {
+				me.reap, err = d.fence(ctx, j, dead)
+				again = err == nil
+			}
+			if wait > 0 {
+				d.reconsider(j.Name, wait)
+			}
 		}
 		if err == nil && done.wantsCatchUp && slot == "" {
 			slot = me.holder
@@ -257,7 +283,7 @@ func (d *daemon) lookAt(j *Job, since time.Time) {
 		cancel()
 		switch {
 		case err == nil:
-		case errors.Is(err, budget.ErrUnavailable) && d.now().Before(giveUp) && d.pause():
+		case errors.Is(err, budget.ErrUnavailable) && d.now().Before(giveUp) && waitFor(d.ctx, d.drain, lookPause) == nil:
 			again = true
 		case d.ctx.Err() == nil:
 			again = false
@@ -281,19 +307,6 @@ func (d *daemon) accounted(name string, until int64) {
 	if f := d.jobs[name]; f != nil && at.After(f.since) {
 		f.since = at
 	}
-}
-
-// pause waits before the store is asked again; false when the daemon is to end.
-func (d *daemon) pause() bool {
-	timer := time.NewTimer(lookPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-d.drain:
-	case <-d.ctx.Done():
-	}
-	return false
 }
 
 // begin starts a pass that was claimed.

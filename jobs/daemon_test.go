@@ -149,7 +149,7 @@ func TestOverlapIsSaid(t *testing.T) {
 		if p := w.once(); p.Outcome != Succeeded {
 			t.Errorf("once the other is taken for dead: %s (%s)", p.Outcome, p.Reason)
 		}
-		equal(t, "history", w.history(), []string{"-1h0m0s lost crashed", "1m0s succeeded"})
+		equal(t, "history", w.history(), []string{"-1h0m0s lost crashed", "1m30s succeeded"})
 	})
 }
 

@@ -95,3 +95,17 @@ func sleep(ctx context.Context, d time.Duration) *ending {
 	}
 	return nil
 }
+
+// waitFor is sleep that also ends when the daemon is to stop.
+func waitFor(ctx context.Context, drain <-chan struct{}, d time.Duration) *ending {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-drain:
+		return &ending{outcome: Skipped, reason: ReasonDrained}
+	case <-ctx.Done():
+		return cut(ctx)
+	}
+}

@@ -42,7 +42,7 @@ const (
 
 // manual runs a manual pass from its claim to its record.
 func (r *Runner) manual(ctx context.Context, drain <-chan struct{}, j *Job, once bool) Pass {
-	claimed, next, end := r.beginManual(ctx, j)
+	claimed, next, end := r.beginManual(ctx, drain, j)
 	if end != nil {
 		record := Record{
 			Tick: Instant{r.now().Truncate(time.Second)}, Kind: Manual, Runs: []Run{},

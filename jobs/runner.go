@@ -67,7 +67,8 @@ type Runner struct {
 	changed chan struct{} // a reload has brought other jobs
 
 	options Options
-	state   *touch
+	state   *turns
+	watch   watch
 	log     *slog.Logger
 	maxBody int64
 	// maxLogged is how many bytes that a command prints are logged of a run.
@@ -108,7 +109,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	return &Runner{
 		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1),
-		options: options, state: &touch{State: options.State, gap: 2 * max(options.Heartbeat, options.Poll), turns: make(chan struct{}, lookers)}, log: options.Log,
+		options: options, state: newTurns(options.State, lookers), watch: watch{patience: 2 * options.Heartbeat}, log: options.Log,
 		maxBody: maxBody, maxLogged: maxLogged, flush: (*os.File).Sync,
 	}, nil
 }

@@ -15,7 +15,8 @@ type slots struct {
 	Held []slot `json:"held"`
 }
 
-// slot is held until an instant (µs, the store's clock) unless it is renewed.
+// slot is held until an instant (µs, the store's clock) unless it is renewed, and
+// falls once its holder is dead.
 type slot struct {
 	Holder string `json:"holder"`
 	Until  int64  `json:"until"`
@@ -30,9 +31,14 @@ func catchUpSlot(b string) string { return "@catch_up/" + b }
 // when all are taken.
 func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
 	err = changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, at clocks) (edit, error) {
-		// After an outage those who could not renew theirs get the time to do so.
-		falls := r.state.lasts(2 * r.options.Heartbeat)
-		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return falls && held.Until <= at.now || held.Holder == holder })
+		past := map[string]int64{}
+		for _, held := range s.Held {
+			if held.Until <= at.now && held.Holder != holder {
+				past[held.Holder] = held.Until
+			}
+		}
+		dead, _ := r.watch.dead(name, past)
+		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return dead[held.Holder] || held.Holder == holder })
 		if taken = len(s.Held) < most; !taken {
 			return edit{}, errStays
 		}

@@ -1,0 +1,135 @@
+package jobs
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Who holds something is dead when it was seen past its end for so long, and not
+// renewed meanwhile.
+func TestWhoIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watch{patience: 30 * time.Second}
+		expect := func(past map[string]int64, wait time.Duration, want ...string) {
+			t.Helper()
+			found, left := w.dead("orders", past)
+			var dead []string
+			for holder := range past {
+				if found[holder] {
+					dead = append(dead, holder)
+				}
+			}
+			slices.Sort(dead)
+			if !slices.Equal(dead, want) || left != wait {
+				t.Errorf("after %s: %v dead, %s to wait; want %v, %s", time.Since(midnight), dead, left, want, wait)
+			}
+		}
+		expect(map[string]int64{"a": 1}, 30*time.Second)
+		after(20 * time.Second)
+		expect(map[string]int64{"a": 1, "b": 5}, 10*time.Second)
+		if found, _ := w.dead("others", map[string]int64{"a": 1}); len(found) > 0 {
+			t.Error("what holds one document is looked for in another")
+		}
+		after(10*time.Second - 1)
+		expect(map[string]int64{"a": 1, "b": 5}, 1)
+		after(1)
+		expect(map[string]int64{"a": 1, "b": 5}, 20*time.Second, "a")
+		after(20 * time.Second)
+		expect(map[string]int64{"a": 1, "b": 6}, 30*time.Second, "a") // b was renewed, and not in time
+		after(30 * time.Second)
+		expect(nil, 0) // both were renewed
+		expect(map[string]int64{"a": 1, "b": 6}, 30*time.Second)
+	})
+}
+
+// The store's clock jumps: a server's is set, another server takes over, or, with
+// SQLite, the machine was suspended. Passes under way go on, also their own daemon's,
+// and keep their slots.
+func TestTheStoresClockJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\ntimeout = \"4h\"\noverlap = \"allow\"\nparallel = 1"})
+		jumps := &jumping{State: w.store}
+		w.options.State = jumps
+		w.options.Transport = direct{slow(20*time.Minute, w.sandbox)}
+		after(7 * time.Second) // the daemons look between two heartbeats
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(3*time.Hour + 5*time.Minute + 24*time.Second)
+		jumps.ahead.Store((10 * time.Minute).Microseconds())
+		after(2 * time.Hour)
+		stopFirst()
+		stopSecond()
+		equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+	})
+}
+
+// jumping is a state whose clock is ahead of what it was.
+type jumping struct {
+	State
+	ahead atomic.Int64 // µs
+}
+
+func (j *jumping) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+	found, err := j.State.Job(ctx, job)
+	found.Now += j.ahead.Load()
+	return found, err
+}
+
+func (j *jumping) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+	list, err := j.State.Jobs(ctx, names)
+	for i := range list {
+		list[i].Now += j.ahead.Load()
+	}
+	return list, err
+}
+
+// A manual pass that finds another past its end waits whether that is renewed.
+func TestAManualPassWaitsForTheDead(t *testing.T) {
+	for _, lives := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, setup{job: oneRegion})
+			first := w.runner()
+			lost, _, end := first.beginManual(t.Context(), nil, w.list[0])
+			if end != nil {
+				t.Fatal(end)
+			}
+			after(time.Hour)
+			began := time.Now()
+			if lives {
+				time.AfterFunc(20*time.Second, func() {
+					p := &pass{Runner: first, job: w.list[0], claim: *lost}
+					if mine, err := p.renew(t.Context(), nil); err != nil || !mine {
+						t.Error(mine, err)
+					}
+				})
+			}
+			p := w.once()
+			if waited := time.Since(began); waited < 30*time.Second || waited > 32*time.Second {
+				t.Errorf("it waited %s, want twice %s", waited, DefaultHeartbeat)
+			}
+			switch {
+			case lives && (p.Outcome != Skipped || p.Reason != ReasonOverlap):
+				t.Errorf("%s %s beside a pass that lives", p.Outcome, p.Reason)
+			case !lives && p.Outcome != Succeeded:
+				t.Errorf("%s %s %s after a pass that died", p.Outcome, p.Reason, p.Error)
+			}
+			if lives {
+				return
+			}
+			if _, _, end = first.beginManual(t.Context(), nil, w.list[0]); end != nil {
+				t.Fatal(end)
+			}
+			after(time.Hour)
+			drain := make(chan struct{})
+			close(drain)
+			if _, _, end = first.beginManual(t.Context(), drain, w.list[0]); end == nil || end.reason != ReasonDrained {
+				t.Errorf("told to stop, it ends with %+v", end)
+			}
+		})
+	}
+}
