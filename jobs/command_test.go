@@ -165,10 +165,13 @@ func TestCommandUnits(t *testing.T) {
 	}
 }
 
-// Whom the daemon tells how it is, is told nothing by its commands.
-func TestCommandsDoNotSpeakForTheDaemon(t *testing.T) {
-	t.Setenv("NOTIFY_SOCKET", "/run/systemd/notify")
-	if run := commandWorld(t, "", `test -z "${NOTIFY_SOCKET+set}"`).onlyRun(); run.Outcome != Succeeded {
-		t.Errorf("%+v: it finds NOTIFY_SOCKET", run)
+// Whom the daemon tells how it is, is told nothing by its commands, and a checkpoint of
+// the run that the daemon itself is in is not theirs.
+func TestWhatIsTheDaemonsAlone(t *testing.T) {
+	for _, name := range []string{"NOTIFY_SOCKET", "QUOTACTL_CHECKPOINT"} {
+		t.Setenv(name, "/of/the/daemon")
+		if run := commandWorld(t, "", `test -z "${`+name+`+set}"`).onlyRun(); run.Outcome != Succeeded {
+			t.Errorf("%+v: it finds %s", run, name)
+		}
 	}
 }

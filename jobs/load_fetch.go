@@ -36,6 +36,8 @@ func (l *loader) fetch(node budget.Node, j *Job, operation string, upstream budg
 	}
 	if j.Checkpoint > 0 && !t["next_page"].Exists() {
 		node.Warn("job %s: checkpoint does nothing without next_page: a run has one page alone", j.Name)
+	} else if j.Checkpoint > 0 && strings.Contains(f.URL, "{tick}") {
+		t["url"].Warn("with checkpoint and {tick} in the url a run that goes on asks for the rest of the earlier tick, and for nothing of its own")
 	}
 	if items, ok := t["items"].Text(); ok {
 		checkPath(t["items"], items)

@@ -17,11 +17,11 @@ import (
 // TestSimulate lives a month and prints it by days, beside the same month with a
 // crontab. The environment may say SIMULATE_SEED, else it is random; SIMULATE_DAYS,
 // which takes the month's first days alone; SIMULATE_LOG, a file for the daemons'
-// log; SIMULATE_STORE, which may be sqlite; and SIMULATE_SEEDS, how many months are lived, from the seed on: of several
-// each prints a line.
+// log; SIMULATE_STORE, which may be sqlite; and SIMULATE_SEEDS, how many months are
+// lived, from the seed on: of several each prints a line.
 func TestSimulate(t *testing.T) {
 	seed, days := setting(t, "SIMULATE_SEED", uint64(rand.Uint32())), int(setting(t, "SIMULATE_DAYS", 0))
-	seeds := setting(t, "SIMULATE_SEEDS", 1)
+	seeds := max(1, setting(t, "SIMULATE_SEEDS", 1))
 	if seeds == 1 {
 		show(t, draw(seed, days))
 		return
@@ -97,8 +97,12 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			t: t, month: m, clock: clock, network: newNetwork(t, m, clock),
 			folder: folder, config: writeConfig(t, folder), log: slog.New(slog.DiscardHandler),
 		}
-		if onDisk := os.Getenv("SIMULATE_STORE") == "sqlite"; !onDisk {
+		switch kind := os.Getenv("SIMULATE_STORE"); kind {
+		case "sqlite":
+		case "":
 			w.memory = memstore.New(clock.micros)
+		default:
+			t.Fatalf("SIMULATE_STORE=%s: it may be sqlite, or not set", kind)
 		}
 		if logPath != "" {
 			file, err := os.Create(logPath)
