@@ -16,7 +16,12 @@ type store interface {
 }
 
 // reach is whether the daemons reach the store.
-type reach struct{ state atomic.Int32 }
+type reach struct {
+	state atomic.Int32
+	// unanswered are the calls whose answers an outage kept, parted those that one
+	// daemon's own way to the store kept.
+	unanswered, parted atomic.Int64
+}
 
 // A store is reached, or it does what it is asked and its answers are lost, or it
 // is asked nothing any more.
@@ -52,12 +57,16 @@ func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error
 	case h.dead.Load():
 		return none, errAway(what)
 	case h.apart.Load():
+		h.reach.parted.Add(1)
 	case state == reached:
 		return do()
 	case state == mute:
+		h.reach.unanswered.Add(1)
 		if _, err := do(); err != nil {
 			return none, err
 		}
+	default:
+		h.reach.unanswered.Add(1)
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -132,6 +132,9 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			e.do()
 		}
 		w.network.under.Wait()
+		if len(m.outages) > 0 && w.reach.unanswered.Load() == 0 || len(m.partings) > 0 && w.reach.parted.Load() == 0 {
+			t.Errorf("of %d outages and %d partings some kept no answer from anybody", len(m.outages), len(m.partings))
+		}
 		c = newTally(m)
 		w.account(t, own, c)
 		c.count(w.network)
