@@ -264,13 +264,7 @@ func TestALostPassKeepsNothing(t *testing.T) {
 		runner := r.runner()
 		r.upstream.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if r.upstream.count() == 3 {
-				err := runner.change(t.Context(), r.list[0], func(s *state, _ clocks) (edit, error) {
-					s.Active = nil
-					return edit{}, nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
+				r.takesForDead(runner)
 			}
 			r.sandbox.ServeHTTP(w, q)
 		})

@@ -207,13 +207,7 @@ func TestACommandOfALostPassKeepsNothing(t *testing.T) {
 	ended := make(chan Pass, 1)
 	go func() { ended <- r.Once(t.Context(), nil)[0] }()
 	c := w.caller(listener)
-	err := r.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
-		s.Active = nil
-		return edit{}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.takesForDead(r)
 	c.letGo()
 	if run := result(t, ended).Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced || w.kept() != "" {
 		t.Errorf("%+v, %q is kept", run, w.kept())

@@ -202,13 +202,7 @@ func TestALostPassTriesNothingAgain(t *testing.T) {
 		w := retried(t, upstream, setup{job: "retries = 9\nretry_wait = \"3m\"\ntimeout = \"1h\""})
 		r := w.runner()
 		time.AfterFunc(20*time.Second, func() {
-			err := r.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
-				s.Active = nil
-				return edit{}, nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			w.takesForDead(r)
 		})
 		p := r.Once(t.Context(), nil)[0]
 		if run := p.Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced || len(upstream.asked) != 1 {

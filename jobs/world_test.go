@@ -165,6 +165,18 @@ func (w *world) files() []string {
 	return list
 }
 
+// takesForDead has the passes of the only job taken for dead.
+func (w *world) takesForDead(r *Runner) {
+	w.t.Helper()
+	err := r.change(w.t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+		s.Active = nil
+		return edit{}, nil
+	})
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
 // state is what the store keeps of the only job.
 func (w *world) state() *state {
 	w.t.Helper()
