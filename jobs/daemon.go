@@ -228,7 +228,9 @@ func (d *daemon) reconsider(name string, wait time.Duration) {
 	}
 	f.later = true
 	d.working.Go(func() {
-		waitFor(d.ctx, d.drain, wait)
+		if waitFor(d.ctx, d.drain, wait) != nil {
+			return
+		}
 		d.mu.Lock()
 		f.later = false
 		d.mu.Unlock()
