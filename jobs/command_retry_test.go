@@ -97,5 +97,12 @@ func TestACommandOfALostPassIsNotTriedAgain(t *testing.T) {
 		if run := result(t, ended).Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced {
 			t.Errorf("%q: %+v, want it lost", retries, run)
 		}
+		if err := listener.SetDeadline(time.Now().Add(10 * time.Millisecond)); err != nil { // who has called in waits there
+			t.Fatal(err)
+		}
+		if conn, err := listener.Accept(); err == nil {
+			t.Errorf("%q: it was started again", retries)
+			_ = conn.Close()
+		}
 	}
 }

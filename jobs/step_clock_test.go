@@ -58,11 +58,19 @@ func TestCaughtUpTicksDoNotComeAgain(t *testing.T) {
 	b.to("13:30:00")
 	b.look("13:00 catch_up")
 	b.end()
-	b.to("14:00:00")
-	b.look("14:00 schedule")
-	b.end()
-	b.to("13:00:05")
+	for _, clock := range []string{"14:00", "15:00"} {
+		b.to(clock + ":00")
+		b.look(clock + " schedule")
+		b.end()
+	}
+	b.to("12:50:00")
 	b.look("")
+	for _, clock := range []string{"13:00:05", "14:00:00", "15:00:00"} {
+		b.to(clock)
+		b.look("")
+	}
+	b.to("16:00:00")
+	b.look("16:00 schedule")
 	b.wantRecords()
 }
 
