@@ -74,6 +74,7 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]bo
 			spends = r.budget(j.Budget)
 		}
 		if err := spends.Fence(ctx, j.Name, c.Fence); err != nil {
+			r.watch.forget(j.Name)
 			return fenced, err
 		}
 		fenced[c.Holder] = true

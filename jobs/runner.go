@@ -109,7 +109,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}
 	return &Runner{
 		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1),
-		options: options, state: newTurns(options.State, lookers), watch: watch{patience: 2 * options.Heartbeat}, log: options.Log,
+		options: options, state: newTurns(options.State, lookers), watch: watch{patience: 2 * options.Heartbeat, gap: 3 * max(options.Heartbeat, options.Poll)}, log: options.Log,
 		maxBody: maxBody, maxLogged: maxLogged, flush: (*os.File).Sync,
 	}, nil
 }

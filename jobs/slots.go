@@ -45,6 +45,9 @@ func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (t
 		s.Held = append(s.Held, slot{holder, at.now + r.hold().Microseconds()})
 		return edit{}, nil
 	})
+	if err != nil {
+		r.watch.forget(name)
+	}
 	return taken && err == nil, err
 }
 

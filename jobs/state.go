@@ -143,7 +143,11 @@ var errStays = errors.New("the state stays as it is")
 // change reads a job's state, has it changed, and swaps it, again until nobody came
 // in between. An error of do's is returned, but errStays; nothing is changed then.
 func (r *Runner) change(ctx context.Context, job *Job, do func(s *state, at clocks) (edit, error)) error {
-	return changeDocument(ctx, r.state, job.Name, r.now, job.History, do)
+	err := changeDocument(ctx, r.state, job.Name, r.now, job.History, do)
+	if err != nil { // then others cannot renew their claims either
+		r.watch.forget(job.Name)
+	}
+	return err
 }
 
 // changeDocument is change for any document; history is how long its records are

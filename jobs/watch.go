@@ -10,18 +10,28 @@ import (
 // another server takes over, and a store that was away let nobody renew; to a
 // machine that was suspended the others look dead, and its own passes. So who holds
 // something is dead when it was seen, past its end and not renewed meanwhile, for
-// longer than the patience of this process, by a clock that does none of that.
+// longer than the patience of this process, by a clock that does none of that, and
+// with the store within reach all the while.
 type watch struct {
 	patience time.Duration // above the time between two renewals
+	gap      time.Duration // at most so long between two looks; what was seen before a longer one is void
 
 	mu   sync.Mutex
 	seen map[string]map[string]sighting // by document and holder
 }
 
-// sighting is when a hold was first seen past its end.
+// sighting is when a hold was first and last seen past its end.
 type sighting struct {
-	until int64 // µs, of the hold
-	first time.Time
+	until       int64 // µs, of the hold
+	first, last time.Time
+}
+
+// forget voids what was seen of a document that could not be changed: who holds it
+// could not renew that either.
+func (w *watch) forget(document string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.seen, document)
 }
 
 // dead are those of a document's holders past their end, each with that, who are
@@ -41,9 +51,10 @@ func (w *watch) dead(document string, past map[string]int64) (dead map[string]bo
 	w.seen[document], dead = seen, map[string]bool{}
 	for holder, until := range past {
 		s := before[holder]
-		if s.first.IsZero() || s.until != until {
-			s = sighting{until, now}
+		if s.first.IsZero() || s.until != until || now.Sub(s.last) > w.gap {
+			s = sighting{until: until, first: now}
 		}
+		s.last = now
 		seen[holder] = s
 		if left := w.patience - now.Sub(s.first); left <= 0 {
 			dead[holder] = true

@@ -15,7 +15,7 @@ import (
 // renewed meanwhile.
 func TestWhoIsDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watch{patience: 30 * time.Second}
+		w := watch{patience: 30 * time.Second, gap: 45 * time.Second}
 		expect := func(past map[string]int64, wait time.Duration, want ...string) {
 			t.Helper()
 			found, left := w.dead("orders", past)
@@ -45,6 +45,15 @@ func TestWhoIsDead(t *testing.T) {
 		after(30 * time.Second)
 		expect(nil, 0) // both were renewed
 		expect(map[string]int64{"a": 1, "b": 6}, 30*time.Second)
+		after(45 * time.Second)
+		expect(map[string]int64{"a": 1}, 0, "a")
+		after(45*time.Second + 1) // the store was away
+		expect(map[string]int64{"a": 1}, 30*time.Second)
+		after(30 * time.Second)
+		w.forget("others")
+		expect(map[string]int64{"a": 1}, 0, "a")
+		w.forget("orders") // it could not be changed
+		expect(map[string]int64{"a": 1}, 30*time.Second)
 	})
 }
 
@@ -86,6 +95,70 @@ func (j *jumping) Jobs(ctx context.Context, names []string) ([]budget.JobDocumen
 		list[i].Now += j.ahead.Load()
 	}
 	return list, err
+}
+
+// A store that is back for a moment between two outages, or that answers and takes no
+// change, lets nobody renew either.
+func TestAStoreThatIsHalfAway(t *testing.T) {
+	const minute = time.Minute
+	lives := func(t *testing.T, away func(since time.Duration) bool, readable bool) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, setup{job: oneRegion + "\ntimeout = \"4h\""})
+			w.options.Transport = direct{slow(20*minute, w.sandbox)}
+			fails := func() bool { return away(time.Since(midnight) - 3*time.Hour - 5*minute) }
+			w.options.State = failing{w.store, fails}
+			if readable {
+				w.options.State = unchanging{w.store, fails}
+			}
+			b, err := budget.New(unlocked{w.store, fails}, w.options.Budgets["youtube/key1"].Spec())
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.options.Budgets["youtube/key1"] = b
+			after(7 * time.Second) // the daemon looks between two heartbeats
+			stop := w.daemon(false)
+			after(5 * time.Hour)
+			stop()
+			equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+		})
+	}
+	for i := range 6 {
+		back := 5*minute + time.Duration(5*i)*time.Second
+		lives(t, func(since time.Duration) bool { return since >= 0 && since < back }, true)
+	}
+	const ( // it is looked at 7 s past each half minute, and the claim is renewed each quarter of one
+		back  = 5*minute + 5*time.Second
+		again = back + 5*time.Second
+		end   = again + 10*minute + 25*time.Second
+	)
+	lives(t, func(since time.Duration) bool { return since >= 0 && since < end && (since < back || since >= again) }, false)
+}
+
+// unchanging is a state that can be read and not changed while it fails, unlocked a
+// store of ledgers whose locks, and fences, are not changed either.
+type (
+	unchanging struct {
+		State
+		fails func() bool
+	}
+	unlocked struct {
+		budget.Store
+		fails func() bool
+	}
+)
+
+func (u unchanging) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+	if u.fails() {
+		return false, errFails
+	}
+	return u.State.SwapJob(ctx, swap)
+}
+
+func (u unlocked) Lock(ctx context.Context, lock budget.LockRequest) (budget.Locked, error) {
+	if u.fails() {
+		return budget.Locked{}, errFails
+	}
+	return u.Store.Lock(ctx, lock)
 }
 
 // A manual pass that finds another past its end waits whether that is renewed.
