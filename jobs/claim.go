@@ -15,7 +15,9 @@ import (
 )
 
 // DefaultHeartbeat is how often a pass renews its claim, which stands four times as
-// long: a pass whose process died holds its job up for that long at most.
+// long. A pass whose process died holds its job up until a daemon has found the claim,
+// by looking at all jobs each other heartbeat, and watched it for as long: eight
+// heartbeats in all.
 const DefaultHeartbeat = 15 * time.Second
 
 // hold is how long a claim stands that is not renewed.

@@ -191,7 +191,7 @@ func (p *pass) giveBack(ctx context.Context) {
 		err = tellDaemons(words, p.state, p.job.Name)
 	}
 	if err != nil {
-		p.log.Error("the pass was not started, and not given back: it is taken for dead in a minute", "tick", formatTick(p.tick), "error", err)
+		p.log.Error("the pass was not started, and not given back: it is taken for dead in about two minutes", "tick", formatTick(p.tick), "error", err)
 		return
 	}
 	p.log.Info("pass given back: nothing of it was started", "tick", formatTick(p.tick))
