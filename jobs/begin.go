@@ -18,7 +18,7 @@ func (r *Runner) beginManual(ctx context.Context, drain <-chan struct{}, j *Job)
 	for range tries {
 		var lapsed []claim
 		err := r.change(ctx, j, func(s *state, at clocks) (e edit, err error) {
-			got, lapsed, end = nil, s.lapsed(at), nil
+			got, lapsed, end = nil, s.lapsed(at, me.hold), nil
 			if err := at.check(); err != nil {
 				return edit{}, err
 			}

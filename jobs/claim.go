@@ -31,7 +31,7 @@ func (r *Runner) look(ctx context.Context, j *Job, me claimant) (done stepped, s
 		}
 		s = found
 		done = j.step(s, at, me)
-		lapsed = s.lapsed(at)
+		lapsed = s.lapsed(at, me.hold)
 		if !done.changed {
 			return edit{}, errStays
 		}

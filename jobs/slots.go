@@ -33,7 +33,7 @@ func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (t
 	err = changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, at clocks) (edit, error) {
 		past := map[string]int64{}
 		for _, held := range s.Held {
-			if held.Until <= at.now && held.Holder != holder {
+			if at.past(held.Until, r.hold()) && held.Holder != holder {
 				past[held.Holder] = held.Until
 			}
 		}

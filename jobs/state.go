@@ -129,6 +129,13 @@ func (at clocks) check() error {
 	return nil
 }
 
+// past reports whether something that is held for so long at a time is past its end
+// (µs, the store's clock): also where that is further off than it can be, by a clock
+// that was ahead and has been set back since. Who lives renews it soon.
+func (at clocks) past(until int64, hold time.Duration) bool {
+	return until <= at.now || until > at.now+2*hold.Microseconds()
+}
+
 // edit is what a change of a state brings along.
 type edit struct {
 	records []budget.JobRecord

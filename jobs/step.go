@@ -132,11 +132,11 @@ func (s *state) claim(c claim, at clocks, me claimant) *claim {
 	return &s.Active[len(s.Active)-1]
 }
 
-// lapsed are the claims that were not renewed in time.
-func (s *state) lapsed(at clocks) []claim {
+// lapsed are the claims that were not renewed in time, of those that stand for hold.
+func (s *state) lapsed(at clocks, hold time.Duration) []claim {
 	var list []claim
 	for _, c := range s.Active {
-		if c.Until <= at.now {
+		if at.past(c.Until, hold) {
 			list = append(list, c)
 		}
 	}
@@ -145,7 +145,7 @@ func (s *state) lapsed(at clocks) []claim {
 
 // reap records the claims that are dead.
 func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
-	for _, c := range s.lapsed(at) {
+	for _, c := range s.lapsed(at, me.hold) {
 		if !me.reap[c.Holder] {
 			continue
 		}

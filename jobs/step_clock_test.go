@@ -16,11 +16,11 @@ func TestClaimsGoByTheStoresClock(t *testing.T) {
 		t.Fatalf("claim %+v", done.claim)
 	}
 	at.now += time.Minute.Microseconds() - 1
-	if list := b.state.lapsed(at); len(list) != 0 {
+	if list := b.state.lapsed(at, time.Minute); len(list) != 0 {
 		t.Errorf("taken for dead too soon: %+v", list)
 	}
 	at.now++
-	if list := b.state.lapsed(at); len(list) != 1 {
+	if list := b.state.lapsed(at, time.Minute); len(list) != 1 {
 		t.Errorf("taken for dead: %+v", list)
 	}
 }

@@ -48,7 +48,7 @@ func (b *book) look(want string) *claim {
 	b.t.Helper()
 	b.claims++
 	me := claimant{holder: fmt.Sprintf("host/1/%d", b.claims), hold: time.Minute, since: noon, catchUp: true, reap: map[string]bool{}}
-	for _, c := range b.state.lapsed(b.clocks()) {
+	for _, c := range b.state.lapsed(b.clocks(), 24*time.Hour) { // so long do those stand that live
 		me.reap[c.Holder] = true
 	}
 	done := b.job.step(b.state, b.clocks(), me)

@@ -33,7 +33,7 @@ func (d *daemon) sweep() {
 	now := d.now()
 	for i, j := range list {
 		s, err := d.known(j.Name, found[i])
-		if err != nil || j.wants(s, clocks{wall: now, store: found[i].Wall, now: found[i].Now}) {
+		if err != nil || j.wants(s, clocks{wall: now, store: found[i].Wall, now: found[i].Now}, d.hold()) {
 			d.consider(j.Name)
 		}
 	}
@@ -65,8 +65,8 @@ func (d *daemon) known(name string, found budget.JobDocument) (*state, error) {
 }
 
 // wants reports whether a look at the job may come to something.
-func (j *Job) wants(s *state, at clocks) bool {
+func (j *Job) wants(s *state, at clocks, hold time.Duration) bool {
 	next := j.Next(time.UnixMicro(s.Until))
-	return s.Until == 0 || len(s.Requests) > 0 || len(s.Waiting) > 0 || len(s.lapsed(at)) > 0 ||
+	return s.Until == 0 || len(s.Requests) > 0 || len(s.Waiting) > 0 || len(s.lapsed(at, hold)) > 0 ||
 		s.Schedule != j.counts() || !next.IsZero() && !next.After(at.wall) || s.Until > at.wall.UnixMicro()
 }

@@ -77,6 +77,30 @@ func TestTheStoresClockJumps(t *testing.T) {
 	})
 }
 
+// A store's clock that was ahead for a while leaves no claim and no slot behind that
+// stands until it is there again.
+func TestTheStoresClockWasAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		w.list[0].BudgetParallel = 1
+		jumps := &jumping{State: w.store}
+		w.options.State = jumps
+		jumps.ahead.Store((10 * time.Hour).Microseconds())
+		crashed := w.runner()
+		if _, _, end := crashed.beginManual(t.Context(), nil, w.list[0]); end != nil {
+			t.Fatal(end)
+		}
+		if taken, err := crashed.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		jumps.ahead.Store(0)
+		stop := w.daemon(false)
+		after(4 * time.Hour)
+		stop()
+		equal(t, "history", w.history(), []string{"1s lost crashed", "3h0m0s succeeded"})
+	})
+}
+
 // jumping is a state whose clock is ahead of what it was.
 type jumping struct {
 	State
