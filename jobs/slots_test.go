@@ -29,36 +29,43 @@ func TestRunsOfABudgetAtOnce(t *testing.T) {
 // A slot that could not be renewed in an outage is not another's at once when that is
 // over.
 func TestASlotOutlivesAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{job: oneRegion})
-		var away atomic.Bool
-		w.options.State = failing{w.store, away.Load}
-		first, second := w.runner(), w.runner()
-		name := runSlots("youtube/key1")
-		take := func(r *Runner, holder string) bool {
-			taken, err := r.takeSlot(t.Context(), name, holder, 1)
-			if err != nil && !away.Load() {
-				t.Error(err)
-			}
-			return taken
+	for _, readable := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { outlives(t, readable) })
+	}
+}
+
+func outlives(t *testing.T, readable bool) {
+	w := newWorld(t, setup{job: oneRegion})
+	var away atomic.Bool
+	w.options.State = failing{w.store, away.Load}
+	if readable {
+		w.options.State = unchanging{w.store, away.Load}
+	}
+	first, second := w.runner(), w.runner()
+	name := runSlots("youtube/key1")
+	take := func(r *Runner, holder string) bool {
+		taken, err := r.takeSlot(t.Context(), name, holder, 1)
+		if err != nil && !away.Load() {
+			t.Error(err)
 		}
-		if !take(first, "first") {
-			t.Fatal("it is not free")
+		return taken
+	}
+	if !take(first, "first") {
+		t.Fatal("it is not free")
+	}
+	free := first.keepSlot(t.Context(), name, "first", 1)
+	defer free()
+	takes := 0
+	for i := range 20 * 60 { // an outage of 10 minutes
+		away.Store(i > 300 && i < 900)
+		if take(second, "second") {
+			takes++
 		}
-		free := first.keepSlot(t.Context(), name, "first", 1)
-		defer free()
-		takes := 0
-		for i := range 20 * 60 { // an outage of 10 minutes
-			away.Store(i > 300 && i < 900)
-			if take(second, "second") {
-				takes++
-			}
-			after(time.Second)
-		}
-		if takes != 0 {
-			t.Errorf("it was given to another %d times", takes)
-		}
-	})
+		after(time.Second)
+	}
+	if takes != 0 {
+		t.Errorf("it was given to another %d times", takes)
+	}
 }
 
 // A slot is kept while its run waits for another: a run needs one of its job's and
