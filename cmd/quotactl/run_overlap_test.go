@@ -30,7 +30,7 @@ func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		under := fmt.Sprintf(`{"active":[{"holder":"web1/4711/x","tick":1,"kind":"schedule","fence":1,"since":1,"until":%d}]}`, found.Now+time.Hour.Microseconds())
+		under := fmt.Sprintf(`{"active":[{"holder":"web1/4711/x","tick":1,"kind":"schedule","fence":1,"since":1,"until":%d}]}`, found.Now+time.Minute.Microseconds())
 		if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "trending", Text: []byte(under)}); err != nil || !swapped {
 			t.Fatal(swapped, err)
 		}
