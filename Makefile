@@ -1,6 +1,6 @@
 # make test     everything with the race detector, and the long random walks; the
 #               clients in testdata/clients are a module of their own; ten
-#               months of fake time, a line each
+#               months of fake time
 # make simulate a month of two daemons in fake time, by days, beside the same
 #               month with a crontab; SIMULATE_SEED=n takes that month,
 #               SIMULATE_DAYS=n its first days, SIMULATE_STORE=sqlite a file
@@ -32,8 +32,7 @@ RACE := -race $(UNRACED:%=-gcflags=%=-race=false)
 # are the months of fake time.
 test: needs
 	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=3000 SIMULATE_DAYS=3 $(GO) test $(RACE) -timeout 15m ./...
-	$(GO) test -run Walk -timeout 15m ./budget/...
-	SIMULATE_SEEDS=10 $(GO) test -count=1 -v -run '^TestSimulate$$' -timeout 15m ./jobs/simulate
+	SIMULATE_SEEDS=10 $(GO) test -count=1 -run 'Walk|^TestSimulate$$' -timeout 15m ./budget/... ./jobs/simulate
 	cd testdata/clients && $(GO) test -race -timeout 10m ./...
 
 # The race detector needs a C compiler, the Redis tests a redis-server. Both are
