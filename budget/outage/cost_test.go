@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
 // hung is far beyond what any call may take: a slow machine is no fault here,
@@ -221,6 +222,12 @@ func TestOneProbeAnInterval(t *testing.T) {
 // else would find out that it is back.
 func TestRareCallsAskThemselves(t *testing.T) {
 	w := newWorld(t)
+	var at atomic.Int64
+	at.Store(time.Now().UnixMicro())
+	w.clocks = &sqlitestore.Clocks{
+		Wall: at.Load,
+		Boot: func() (string, int64, error) { return "boot", at.Load(), nil },
+	}
 	dir := t.TempDir()
 	b := w.host(dir)
 	w.store.gone.Store(true)
@@ -228,7 +235,10 @@ func TestRareCallsAskThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.store.gone.Store(false)
-	time.Sleep(3 * interval) // calls that come rarely are the point
+	if _, err := w.charge(w.host(dir), "safe", ""); !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatalf("the next call asked the store by itself: %v", err)
+	}
+	at.Add((3 * interval).Microseconds())
 	if _, err := w.charge(w.host(dir), "safe", ""); err != nil {
 		t.Fatalf("the first call after a long while: %v", err)
 	}

@@ -75,6 +75,8 @@ func spendForEver() error {
 		return err
 	}
 	answers := bufio.NewReader(upstream)
+	again := time.NewTicker(3 * time.Millisecond) // at which a client that was refused tries again
+	defer again.Stop()
 	for n := 0; ; n++ {
 		units := int64(1 + n%3)
 		r, err := b.Reserve(ctx, budget.Call{Operation: "list", ID: fmt.Sprintf("%d-%d", os.Getpid(), n), Units: &units}, 5*time.Second)
@@ -83,7 +85,7 @@ func spendForEver() error {
 			if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) && !errors.Is(err, budget.ErrUnavailable) {
 				return err
 			}
-			time.Sleep(3 * time.Millisecond) // a client that tries again in a while
+			<-again.C
 			continue
 		}
 		if _, err := fmt.Fprintf(upstream, "%s %d %s\n", r.ID, units, r.Source); err != nil {

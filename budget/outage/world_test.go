@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
 // flaky is a store that can be away, and counts how often it is asked.
@@ -72,6 +73,8 @@ type world struct {
 	store *flaky
 	spec  budget.Spec
 	log   bytes.Buffer
+	// clocks are the hosts'; nil: this machine's.
+	clocks *sqlitestore.Clocks
 }
 
 const (
@@ -94,7 +97,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) host(dir string) *budget.Budget {
 	w.t.Helper()
 	store := outage.New(w.store, outage.Options{
-		Dir: dir, Allowance: 20, Hosts: 2, Timeout: timeout, Interval: interval, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Dir: dir, Allowance: 20, Hosts: 2, Timeout: timeout, Interval: interval, Clocks: w.clocks, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
 	b, err := budget.New(store, w.spec, budget.WithClosers(store))
 	if err != nil {
