@@ -61,7 +61,12 @@ func (r *Runner) dead(j *Job, lapsed []claim) (dead []claim, wait time.Duration)
 		past[c.Holder] = c.Until
 	}
 	found, wait := r.watch.dead(j.Name, past)
-	return slices.DeleteFunc(lapsed, func(c claim) bool { return !found[c.Holder] }), wait
+	for _, c := range lapsed {
+		if found[c.Holder] {
+			dead = append(dead, c)
+		}
+	}
+	return dead, wait
 }
 
 // fence shuts out the passes of claims that are taken for dead: from then on none of

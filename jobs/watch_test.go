@@ -209,6 +209,7 @@ func TestAManualPassWaitsForTheDead(t *testing.T) {
 			if waited := time.Since(began); waited < 30*time.Second || waited > 32*time.Second {
 				t.Errorf("it waited %s, want twice %s", waited, DefaultHeartbeat)
 			}
+			w.logged("another pass of the job may have died", "tick="+formatTick(time.UnixMicro(lost.Tick)))
 			switch {
 			case lives && (p.Outcome != Skipped || p.Reason != ReasonOverlap):
 				t.Errorf("%s %s beside a pass that lives", p.Outcome, p.Reason)
