@@ -1,6 +1,9 @@
-# make test     everything with the race detector, and the long random walks; the
-#               clients in testdata/clients are a module of their own; ten
-#               months of fake time
+# make test     every test at a small size, in minutes: real Redis servers and
+#               kills included, with the race detector for the packages that build
+#               without SQLite; and the client libraries in testdata/clients, a
+#               module of their own
+# make test-full the same at full size (long random walks, ten daemons, ten months
+#               of fake time), and everything with the race detector
 # make simulate a month of two daemons in fake time, by days, beside the same
 #               month with a crontab; SIMULATE_SEED=n takes that month,
 #               SIMULATE_DAYS=n its first days, SIMULATE_STORE=sqlite a file
@@ -12,7 +15,7 @@
 #               beside small ones, the longest script, SQLite's rates, and what
 #               noticing lost data costs, and charges over HTTP beside an
 #               empty handler
-# make ci       test and lint
+# make ci       test-full and lint
 
 GO    ?= go
 FUZZTIME ?= 1m
@@ -25,15 +28,31 @@ TOOLS := -modfile=.ci/tools/go.mod
 UNRACED := modernc.org/sqlite/lib modernc.org/libc github.com/yuin/gopher-lua/...
 RACE := -race $(UNRACED:%=-gcflags=%=-race=false)
 
-.PHONY: test lint bench ci needs fuzz mutants soak simulate
+# Most tests wait more than they compute, so more of them run at a time than there
+# are cores. Nothing is vetted here: make lint does that. The time limit is for
+# what hangs, also on a busy machine.
+TEST := $(GO) test -vet=off -p 4 -parallel 8 -timeout 30m
+# The race detector takes these in make test: they build without SQLite, which takes
+# minutes to build for it. make test-full takes everything.
+CONCURRENT := ./budget ./budget/budgethttp ./budget/presets ./budget/serve ./jobs/sandbox
+
+.PHONY: test test-full test-sizes test-race lint bench ci needs fuzz mutants soak simulate
+
+test: needs
+	$(TEST) ./...
+	GORACE=atexit_sleep_ms=0 $(TEST) -race $(CONCURRENT)
+	cd testdata/clients && $(TEST) ./...
 
 # The walks beside the model run in one goroutine, where the race detector finds
-# nothing and costs tenfold: they are short under it, and in full without it. So
-# are the months of fake time.
-test: needs
-	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=3000 SIMULATE_DAYS=3 $(GO) test $(RACE) -timeout 15m ./...
-	SIMULATE_SEEDS=10 $(GO) test -count=1 -run 'Walk|^TestSimulate$$' -timeout 15m ./budget/... ./jobs/simulate
-	cd testdata/clients && $(GO) test -race -timeout 10m ./...
+# nothing and costs tenfold: sizes are full without it, and small under it.
+test-full: test-sizes test-race
+
+test-sizes: needs
+	QUOTACTL_TEST_FULL=1 $(TEST) -count=1 ./...
+
+test-race: needs
+	GORACE=atexit_sleep_ms=0 $(TEST) $(RACE) ./...
+	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) -race ./...
 
 # The race detector needs a C compiler, the Redis tests a redis-server. Both are
 # installed when that may be done; else it is said how.
@@ -71,7 +90,7 @@ soak: needs
 	done
 
 simulate:
-	$(GO) test -count=1 -v -run '^TestSimulate$$' -timeout 15m ./jobs/simulate
+	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 $(GO) test -count=1 -v -run '^TestSimulate$$' -timeout 15m ./jobs/simulate
 
 # A minute for each parser, or for those that FUZZ names (a regular expression);
 # go test runs their seeds every time.
@@ -82,4 +101,4 @@ fuzz:
 	  done; \
 	done
 
-ci: test lint
+ci: test-full lint

@@ -87,15 +87,6 @@ func New(store Store, spec Spec, options ...Option) (*Budget, error) {
 	return b, nil
 }
 
-// ForJob is the same budget with a job's answer for a store out of reach, which
-// stands between the operation's and the upstream's. It owns nothing to close.
-func (b *Budget) ForJob(onStoreError Policy) *Budget {
-	job := *b
-	job.spec.JobOnStoreError = onStoreError
-	job.closers = nil
-	return &job
-}
-
 // Name is upstream/credential.
 func (b *Budget) Name() string { return b.spec.Name }
 
@@ -122,9 +113,7 @@ func (b *Budget) Charge(ctx context.Context, call Call) (Receipt, error) {
 
 // charge validates, prices and decides one call.
 func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, error) {
-	if call.ID == "" {
-		call.ID = newID()
-	}
+	call.fillID()
 	units, err := b.check(call)
 	if err != nil {
 		return Receipt{}, err
@@ -133,8 +122,9 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	if until, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(until))
 	}
+	floor, _ := b.spec.floor(call)
 	done, err := b.batcher.do(ctx, Item{
-		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: call.Floor,
+		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: floor,
 		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: fenceName(call.Labels.Job, call.Fence), Deadline: b.now().Add(timeout), OnStoreError: b.spec.policy(call),
 	}, timeout)
 	if err != nil {
@@ -150,11 +140,14 @@ func (b *Budget) check(call Call) (units int64, err error) {
 		return 0, fmt.Errorf("charge %s: %w", b.spec.Name, err)
 	}
 	units, err = b.spec.price(call)
-	if err != nil {
-		return 0, b.refuse(call, 0, err, adviseCost(call.Operation))
+	advice := adviseCost
+	if err == nil && !b.covers(call.Operation) {
+		err, advice = ErrUnknownOperation, adviseLimit
 	}
-	if !b.covers(call.Operation) {
-		return 0, b.refuse(call, units, ErrUnknownOperation, adviseLimit(call.Operation))
+	if err != nil {
+		refused := b.refuse(call, units, err, advice(call.Operation))
+		refused.NotCharged = call.NewID
+		return 0, refused
 	}
 	return units, nil
 }
@@ -233,11 +226,16 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		return Receipt{
 			Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: d.Units,
 			At: time.UnixMicro(d.At).UTC(), Limit: limit, Remaining: d.Remaining,
-			Replayed: d.Replayed, Source: source(d), Observed: d.Observed, seen: done.seen,
+			Replayed: d.Replayed, Ended: d.Ended, Warning: replayWarning(call, d),
+			Source: source(d), Observed: d.Observed, seen: done.seen,
 		}, nil
 	case Refused, NeverFits:
 		refused := b.refuse(call, units, ErrExhausted, nil)
 		refused.Limit, refused.Remaining, refused.Source = limit, d.Remaining, source(d)
+		refused.NotCharged = !d.Allowance || call.NewID && !d.Unsure // the store looks for the id first
+		if l, known := b.limitNamed(limit); known && !d.Locked && !d.Allowance {
+			b.nameFloor(refused, call, l)
+		}
 		if d.Result == NeverFits {
 			refused.Err = ErrNeverFits
 			return Receipt{}, refused
@@ -245,27 +243,34 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		if d.Locked {
 			refused.Err, refused.Why = ErrLocked, d.Why
 		}
+		if d.Recovering {
+			refused.Err = ErrRecovering
+		}
 		refused.RetryAt = time.UnixMicro(d.RetryAt).UTC()
 		refused.RetryAfter = time.Duration(d.RetryAt-done.storeNow) * time.Microsecond
 		return Receipt{}, refused
 	case Fenced:
-		return Receipt{}, b.refuse(call, units, ErrFenced, errFence)
+		refused := b.refuse(call, units, ErrFenced, errFence)
+		refused.NotCharged = call.NewID && !d.Unsure
+		return Receipt{}, refused
 	case Conflict:
 		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q stands for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
 	case Overflow:
-		return Receipt{}, b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", MaxUnits))
+		refused := b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", MaxUnits))
+		refused.NotCharged = true
+		return Receipt{}, refused
 	case OutcomeUnknown:
 		if sentinel := notServing(d.Err); sentinel != nil {
 			return Receipt{}, b.refuse(call, units, sentinel, trimSentinel(d.Err, sentinel))
 		}
-		return Receipt{}, b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed on the way; send the same id again to know whether it was charged: %w", d.Err))
+		return Receipt{}, b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed on the way: %w", d.Err))
 	case Unreached:
 		refused := b.refuse(call, units, ErrUnavailable, d.Err)
-		refused.NotCharged = true
+		refused.NotCharged = call.NewID
 		return Receipt{}, refused
 	case Late, Interrupted:
-		refused := b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged"))
-		refused.NotCharged = true
+		refused := b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged by then"))
+		refused.NotCharged = call.NewID
 		return Receipt{}, refused
 	}
 	return Receipt{}, fmt.Errorf("charge %s %s: the store answered result %d, which is unknown; are both of one version?", b.spec.Name, call.Operation, d.Result)
@@ -274,6 +279,26 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 // errTimeout ends a decision that took longer than the store is given: unlike a
 // context of the caller's, it says that the store is out of reach.
 var errTimeout = fmt.Errorf("%w: it did not answer in time", ErrUnavailable)
+
+// replayWarning tells what is odd about a replay.
+func replayWarning(call Call, d Decision) string {
+	if !d.Replayed {
+		return ""
+	}
+	const advice = "nothing is charged for this call; take a new id for each call"
+	switch d.Ended {
+	case EndedSettled:
+		return fmt.Sprintf("id %q was charged before, and is settled: %s", call.ID, advice)
+	case EndedReleased:
+		return fmt.Sprintf("id %q was charged before, and is released, so that nothing counts under it: %s", call.ID, advice)
+	case EndedLease:
+		return fmt.Sprintf("id %q was charged before, and its lease is over: %s", call.ID, advice)
+	}
+	if d.First != call.Labels {
+		return fmt.Sprintf("id %q was charged before with other labels (%s): %s", call.ID, d.First.text(), advice)
+	}
+	return ""
+}
 
 // source is who made a decision.
 func source(d Decision) string {
@@ -297,14 +322,16 @@ func (b *Budget) storeError(ctx context.Context, call Call, units int64, err err
 		return b.refuse(call, units, sentinel, trimSentinel(err, sentinel))
 	}
 	switch {
-	case errors.Is(err, errNotSent) && ctx.Err() != nil:
+	case errors.Is(err, errNotSent) && ctx.Err() != nil && call.NewID:
 		return fmt.Errorf("charge %s %s: %w; nothing was charged", b.spec.Name, call.Operation, context.Cause(ctx))
 	case ctx.Err() != nil:
 		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send it again to know", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
 	case errors.Is(err, ErrUnavailable):
 		return b.refuse(call, units, ErrUnavailable, trimSentinel(err, ErrUnavailable))
 	}
-	return b.refuse(call, units, ErrUnavailable, err)
+	refused := b.refuse(call, units, ErrUnavailable, err)
+	refused.NotCharged = call.NewID && errors.Is(err, errNotSent)
+	return refused
 }
 
 // notServing is the sentinel of a store that answered and would not serve; nil

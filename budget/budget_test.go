@@ -56,7 +56,7 @@ func TestChargeAndRefusal(t *testing.T) {
 		}
 		want := budget.RefusedError{
 			Budget: "youtube/key1", Operation: "search.list", Units: 60, Limit: "search", Remaining: 50,
-			RetryAfter: time.Hour - 10*time.Second, RetryAt: receipt.At.Add(time.Hour), Source: budget.SourceStore, OnStoreError: budget.Open, Err: budget.ErrExhausted,
+			RetryAfter: time.Hour - 10*time.Second, RetryAt: receipt.At.Add(time.Hour), Source: budget.SourceStore, NotCharged: true, OnStoreError: budget.Open, Err: budget.ErrExhausted,
 		}
 		want.ID = refused.ID
 		if *refused != want {
@@ -202,7 +202,8 @@ func TestStoreOutOfReach(t *testing.T) {
 			{"operation before job", budget.Closed, budget.Call{Operation: "search.list"}, budget.Open},
 			{"call before operation", "", budget.Call{Operation: "search.list", OnStoreError: budget.Closed}, budget.Closed},
 		} {
-			_, err := b.ForJob(c.job).Charge(t.Context(), c.call)
+			c.call.Labels.Job = "pull"
+			_, err := b.ForJob("pull", budget.JobSays{OnStoreError: c.job}).Charge(t.Context(), c.call)
 			var refused *budget.RefusedError
 			if !errors.As(err, &refused) || refused.OnStoreError != c.want {
 				t.Errorf("%s: %v, want policy %s", c.name, err, c.want)

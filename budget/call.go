@@ -1,7 +1,9 @@
 package budget
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -25,7 +27,8 @@ const (
 	Open   Policy = "open"
 )
 
-// Labels say who spent the units. They never change a decision.
+// Labels say who spent the units. What a job of the configuration says of its charges
+// ([JobSays]) holds for those with its label; else labels change no decision.
 type Labels struct {
 	Job    string
 	Region string
@@ -41,6 +44,9 @@ type Call struct {
 	// ID makes the charge unique: the same id again is charged once. One is
 	// made when empty. 1 to 128 printable ASCII characters without spaces.
 	ID string
+	// NewID: the ID was made for this call and was never sent before, as one that is
+	// made for it; so what is not sent now is known not to be charged.
+	NewID bool
 	// Labels are kept with the charge.
 	Labels Labels
 	// Fence is the number of the pass that the call is made for, as the daemon
@@ -48,13 +54,37 @@ type Call struct {
 	// taken the pass for dead, such calls are ErrFenced.
 	Fence int64
 	// Floor is how many units must remain after this call in every limit that
-	// counts units; 0 or more. Less important calls leave some to the others.
+	// counts units: less important calls leave some to the others. 0: as many as the
+	// job of the labels says, else none. NoFloor: none, whatever the job says.
 	Floor int64
 	// UseHeadroom lets the call spend what is kept back: the bound is the quota.
 	UseHeadroom bool
-	// OnStoreError is the call's own policy; empty asks the configuration.
+	// OnStoreError is the call's own policy; empty asks the configuration: the
+	// operation, the job of the labels, the upstream.
 	OnStoreError Policy
 }
+
+// text is the labels in words.
+func (l Labels) text() string {
+	var words []string
+	for _, label := range []struct{ name, text string }{{"job", l.Job}, {"region", l.Region}, {"run", l.Run}} {
+		if label.text != "" {
+			words = append(words, label.name+" "+label.text)
+		}
+	}
+	return cmp.Or(strings.Join(words, ", "), "none")
+}
+
+// fillID makes an id where the call has none.
+func (c *Call) fillID() {
+	if c.ID == "" {
+		c.ID, c.NewID = newID(), true
+	}
+}
+
+// NoFloor is the Floor of a call that leaves nothing to others, although its job
+// says that it should.
+const NoFloor int64 = math.MinInt64
 
 // Receipt says that a call was charged.
 type Receipt struct {
@@ -72,6 +102,12 @@ type Receipt struct {
 	// Replayed: the id was charged before; this is that first answer, and
 	// nothing more was charged.
 	Replayed bool
+	// Ended is how a replayed reservation has ended: what was released counts nowhere.
+	Ended Ended
+	// Warning says in words why a replay is most likely no second try of one call, but
+	// another call with a used id, which nobody counts: its reservation has ended, or
+	// it was charged with other labels. Empty: nothing is wrong.
+	Warning string
 	// Observed: it would have been refused, but for observe mode; by the limit of
 	// this name, by ObservedLock, or for the reason that a word tells. Empty: it
 	// would not, or it is a replay.
@@ -178,7 +214,7 @@ func (c Call) validate() error {
 		return invalid("id %q: use 1 to 128 printable ASCII characters without spaces", c.ID)
 	case c.Units != nil && (*c.Units < 0 || *c.Units > MaxUnits):
 		return fmt.Errorf("%w: %d units: use 0 to %d", ErrTooManyUnits, *c.Units, MaxUnits)
-	case c.Floor < 0 || c.Floor > MaxUnits:
+	case c.Floor != NoFloor && (c.Floor < 0 || c.Floor > MaxUnits):
 		return fmt.Errorf("%w: a floor of %d units: use 0 to %d", ErrTooManyUnits, c.Floor, MaxUnits)
 	case c.Labels.Job != "" && !ValidName(c.Labels.Job):
 		return invalid("job label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Job)

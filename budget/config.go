@@ -22,6 +22,9 @@ type Config struct {
 	// Jobs are the [job.NAME] tables in the order of the file, not looked into.
 	Jobs []Node
 
+	jobSays   map[string]map[string]JobSays // by upstream and job
+	jobFaults ConfigErrors                  // of the keys in it
+
 	doc      *document
 	storeURL Node // [store] url, where it names a store
 }
@@ -81,14 +84,17 @@ func ParseConfig(path string) (*Config, error) {
 	return readConfig(path, root), nil
 }
 
-// LoadConfig reads a file that must be without faults, but for its job tables:
-// the error is [ConfigErrors], all of them.
+// LoadConfig reads a file that must be without faults; of its job tables it reads what
+// [JobSays] has. The error is [ConfigErrors], all of them.
 func LoadConfig(path string) (*Config, error) {
 	c, err := ParseConfig(path)
 	if err != nil {
 		return nil, err
 	}
-	return c, c.Err()
+	if faults := slices.Concat(c.doc.errors, c.jobFaults); len(faults) > 0 {
+		return c, sorted(faults)
+	}
+	return c, nil
 }
 
 // Err is all faults found so far, as [ConfigErrors] in the order of their
@@ -192,6 +198,6 @@ func (c *Config) Spec(budget string) (Spec, error) {
 	return Spec{
 		Name: budget, Limits: limits, Costs: u.Costs, Unknown: u.Unknown,
 		OnStoreError: u.OnStoreError, Timeout: c.Store.Timeout,
-		Observe: u.Observe, Feedback: u.Feedback,
+		Observe: u.Observe, Feedback: u.Feedback, Jobs: c.jobSays[u.Name],
 	}, nil
 }

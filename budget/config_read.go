@@ -25,6 +25,7 @@ func readConfig(path string, root Node) *Config {
 			c.Jobs = append(c.Jobs, node)
 		}
 	}
+	c.readJobs()
 	return c
 }
 
@@ -67,6 +68,9 @@ func (c *Config) readStore(node Node) {
 		c.Store.Hosts = hosts
 	}
 	c.Store.OutageAllowance, _ = t["outage_allowance"].Units(0)
+	if c.Store.Hosts > 1 && c.Store.OutageAllowance == 0 && !t["outage_allowance"].Exists() {
+		t["hosts"].Warn("hosts = %d without outage_allowance: after a loss of the store's data no host may spend anything until all have reported, or for a minute; write how many units each may spend meanwhile, or 0 if that is meant", c.Store.Hosts)
+	}
 	c.Store.PasswordEnv = variable(t["password_env"])
 	if file, ok := filled(t["password_file"]); ok {
 		c.Store.PasswordFile = c.Path(file)
@@ -247,8 +251,12 @@ func (u *Upstream) onlyOpen(operation string) string {
 	return ""
 }
 
-// checkUnknown finds a price for unknown operations that no call could pay.
+// checkUnknown finds a price for unknown operations that no call could pay, or that is
+// none.
 func (u *Upstream) checkUnknown(node Node) {
+	if u.Unknown.Allowed && u.Unknown.Units == 0 {
+		node.Warn("unknown_operation = 0: an operation whose name is mistyped costs nothing, and neither does a request that no match fits; write \"refuse\", and give each operation its cost")
+	}
 	for _, limit := range u.Limits {
 		if u.Unknown.Allowed && limit.CoversAll() && !u.Observe && !limit.Observe && limit.Amount(u.Unknown.Units) > limit.Limit {
 			node.Fail("unknown_operation = %d is more than limit %s allows (%d): such a call could never be made; raise the limit, lower the units, or write \"refuse\"",

@@ -16,6 +16,10 @@ var (
 	// ErrLocked: the budget or the limit is closed until RetryAt, because the
 	// upstream or a person said so. It is an ErrExhausted too.
 	ErrLocked = fmt.Errorf("locked: %w", ErrExhausted)
+	// ErrRecovering: the store has lost data, and until RetryAt, or until all hosts
+	// have reported what they know, this host may spend no more than its own part. It
+	// is an ErrExhausted too.
+	ErrRecovering = fmt.Errorf("recovering: %w", ErrExhausted)
 	// ErrFenced: the call is made for a pass that another daemon has taken for
 	// dead. No wait helps.
 	ErrFenced = errors.New("fenced off")
@@ -57,8 +61,8 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// RefusedError says that a call may not be made, and why. It was not charged;
-// only with ErrUnavailable that is not known. Err is one of the sentinels above,
+// RefusedError says that a call may not be made, and why. NotCharged tells whether it
+// is known that it was not charged. Err is one of the sentinels above,
 // so errors.Is(err, ErrExhausted) works.
 type RefusedError struct {
 	Budget    string
@@ -72,6 +76,10 @@ type RefusedError struct {
 	Limit string
 	// Remaining is what that limit has left, in what it counts, 0 or more.
 	Remaining int64
+	// Floor is how many units of that limit had to remain, 0 for none; FloorJob the
+	// job that says so, empty where the call did.
+	Floor    int64
+	FloorJob string
 	// RetryAfter is sufficient and minimal: the same call fits then if nothing
 	// else happens, and one microsecond earlier it does not. 0 when no wait
 	// helps or none is known.
@@ -82,8 +90,9 @@ type RefusedError struct {
 	Why string
 	// Source is who decided, SourceStore or SourceAllowance; empty when nobody did.
 	Source string
-	// NotCharged: with ErrUnavailable, the store was not asked, so that nothing was
-	// charged.
+	// NotCharged: nothing is charged under the ID. False where that is not known: a
+	// store that was asked did not answer, or one that was not asked may hold an ID
+	// that the caller gave.
 	NotCharged bool
 	// OnStoreError is the policy that was asked for when Err is ErrUnavailable.
 	OnStoreError Policy
@@ -112,15 +121,28 @@ func (e *RefusedError) Error() string {
 		if e.Why != "" {
 			said += " (" + e.Why + ")"
 		}
+	case errors.Is(e.Err, ErrRecovering):
+		said = fmt.Sprintf("recovering: the store has lost data, and not all hosts have reported what they know; until then this host's part of the headroom is all it may spend; fits in %s at the latest, at %s",
+			e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
 	case errors.Is(e.Err, ErrExhausted):
 		said += fmt.Sprintf(": limit %s has %d left", e.Limit, e.Remaining)
+		if e.Floor > 0 {
+			said += fmt.Sprintf(", and %d must remain (%s)", e.Floor, e.floorText())
+		}
 		if !e.RetryAt.IsZero() {
 			said += fmt.Sprintf("; fits in %s, at %s", e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
 		}
 	case errors.Is(e.Err, ErrNeverFits):
-		said += ": units and floor stand above limit " + e.Limit + "; raise the limit or ask for fewer units"
+		if e.Floor > 0 {
+			said += fmt.Sprintf(": units and the %d that must remain (%s) stand above limit %s; raise the limit, lower the floor or ask for fewer units", e.Floor, e.floorText(), e.Limit)
+		} else {
+			said += ": the units stand above limit " + e.Limit + "; raise the limit or ask for fewer units"
+		}
 	case errors.Is(e.Err, ErrUnavailable):
 		said, cause = join(said, cause), ""
+		if !e.NotCharged && e.ID != "" {
+			said += fmt.Sprintf("; whether id %q is charged is not known: send the same id again to know", e.ID)
+		}
 		if e.OnStoreError != Open {
 			said += "; refused, as its policy is closed"
 		}
@@ -132,6 +154,14 @@ func (e *RefusedError) Error() string {
 		said += "; restore it, or forget it once its longest window has passed: quotactl reset " + e.Budget + " --yes"
 	}
 	return asked + ": " + join(said, cause)
+}
+
+// floorText tells whose floor it is.
+func (e *RefusedError) floorText() string {
+	if e.FloorJob != "" {
+		return "the floor of job " + e.FloorJob
+	}
+	return "the call's floor"
 }
 
 // join is what was said and its cause, or the cause alone where that says it

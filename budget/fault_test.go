@@ -119,20 +119,52 @@ func TestSlowStoreIsOutOfReach(t *testing.T) {
 	})
 }
 
-// The id of a charge whose outcome is unknown is told, so that it can be sent
-// again.
-func TestUnknownOutcomeTellsTheID(t *testing.T) {
-	for result, says := range map[budget.Result]string{
-		budget.OutcomeUnknown: "send the same id again", budget.Late: "nothing was charged", budget.Interrupted: "nothing was charged",
+// What is not known to be uncharged is told as such, with the id, so that it can be sent
+// again: where an answer may have been lost, and, of an id that the caller gave, where
+// nobody looked whether an earlier try was charged.
+func TestNotChargedIsKnown(t *testing.T) {
+	for _, c := range []struct {
+		decision     budget.Decision
+		given, newID bool // whether it is known that nothing is charged
+	}{
+		{budget.Decision{Result: budget.OutcomeUnknown, Err: context.DeadlineExceeded}, false, false},
+		{budget.Decision{Result: budget.Late}, false, true},
+		{budget.Decision{Result: budget.Interrupted}, false, true},
+		{budget.Decision{Result: budget.Unreached, Err: budget.ErrUnavailable}, false, true},
+		{budget.Decision{Result: budget.Fenced}, false, true},
+		{budget.Decision{Result: budget.Fenced, Unsure: true}, false, false},
+		{budget.Decision{Result: budget.Refused}, true, true},
+		{budget.Decision{Result: budget.NeverFits}, true, true},
+		{budget.Decision{Result: budget.Overflow}, true, true},
+		{budget.Decision{Result: budget.Refused, Allowance: true}, false, true},
+		{budget.Decision{Result: budget.Refused, Allowance: true, Unsure: true}, false, false},
 	} {
-		b, err := budget.New(failingStore{decision: budget.Decision{Result: result, Limit: -1, Err: context.DeadlineExceeded}}, videoSpec(150))
+		c.decision.Limit = -1
+		b, err := budget.New(failingStore{decision: c.decision}, videoSpec(150))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
+		for id, want := range map[string]bool{"": c.newID, "given": c.given} {
+			_, err = b.Charge(t.Context(), budget.Call{Operation: "videos.list", ID: id})
+			var refused *budget.RefusedError
+			if !errors.As(err, &refused) || refused.NotCharged != want || refused.ID == "" {
+				t.Errorf("%+v, id %q: %+v, want it known: %t", c.decision, id, refused, want)
+				continue
+			}
+			if says := fmt.Sprintf("whether id %q is charged is not known", refused.ID); strings.Contains(err.Error(), says) == want && errors.Is(err, budget.ErrUnavailable) {
+				t.Errorf("%+v, id %q: %v, and whether it is charged is known: %t", c.decision, id, err, want)
+			}
+		}
+	}
+	b, err := budget.New(failingStore{}, videoSpec(150))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]bool{"": true, "given": false} { // an id may have been charged before the price went
+		_, err := b.Charge(t.Context(), budget.Call{Operation: "none", ID: id})
 		var refused *budget.RefusedError
-		if !errors.As(err, &refused) || !errors.Is(err, budget.ErrUnavailable) || refused.ID == "" || !strings.Contains(err.Error(), says) {
-			t.Errorf("result %d: %v, want ErrUnavailable with an id, saying %q", result, err, says)
+		if !errors.As(err, &refused) || refused.NotCharged != want {
+			t.Errorf("an unknown operation, id %q: %+v", id, refused)
 		}
 	}
 }

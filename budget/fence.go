@@ -18,18 +18,24 @@ const FenceFor = 8 * 24 * time.Hour
 // more, wherever it comes from; the error is then ErrFenced. What such calls cost
 // that were charged before may still be settled. The number is 1 or more.
 func (b *Budget) Fence(ctx context.Context, job string, number int64) error {
-	if !ValidName(job) || number < 1 {
-		return fmt.Errorf("fence job %s off from %s: %w: number %d", job, b.spec.Name, ErrInvalid, number)
+	return b.FenceIn(ctx, b.spec.Name, job, number)
+}
+
+// FenceIn is Fence for a pass that spends another budget of the same store, as
+// "upstream/credential": nothing need be configured of that here.
+func (b *Budget) FenceIn(ctx context.Context, name, job string, number int64) error {
+	if !ValidBudget(name) || !ValidName(job) || number < 1 {
+		return fmt.Errorf("fence job %q off from %q: %w: number %d", job, name, ErrInvalid, number)
 	}
 	caller := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
 	_, err := b.store.Lock(ctx, LockRequest{
-		Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: fenceName(job, number),
+		Budget: name, Now: b.now().UnixMicro(), Limit: fenceName(job, number),
 		After: FenceFor.Microseconds(), Most: MaxLock, Why: "the pass was lost", Force: true,
 	})
 	if err != nil {
-		return fmt.Errorf("fence job %s off from %s: %w", job, b.spec.Name, outOfReach(caller, err))
+		return fmt.Errorf("fence job %s off from %s: %w", job, name, outOfReach(caller, err))
 	}
 	return nil
 }

@@ -34,11 +34,12 @@ type Spec struct {
 	Limits  []Limit
 	Costs   map[string]Cost
 	Unknown Unknown
-	// OnStoreError is the upstream's policy, JobOnStoreError that of the job
-	// the handle is for; empty means the next in turn: call, operation, job,
-	// upstream, closed.
-	OnStoreError    Policy
-	JobOnStoreError Policy
+	// OnStoreError is the upstream's policy; the first that is set counts: call,
+	// operation, job, upstream, closed.
+	OnStoreError Policy
+	// Jobs are what jobs say of the charges that carry their labels, by name. It is
+	// shared, and never changed.
+	Jobs map[string]JobSays
 	// Timeout bounds one decision of the store; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Observe: nothing is refused; what would have been is marked.
@@ -65,14 +66,4 @@ func (s *Spec) price(c Call) (int64, error) {
 		return s.Unknown.Units, nil
 	}
 	return 0, ErrUnknownOperation
-}
-
-// policy is the first that is set: call, operation, job, upstream, closed.
-func (s *Spec) policy(c Call) Policy {
-	for _, p := range []Policy{c.OnStoreError, s.Costs[c.Operation].OnStoreError, s.JobOnStoreError, s.OnStoreError} {
-		if p != "" {
-			return p
-		}
-	}
-	return Closed
 }

@@ -50,6 +50,11 @@ func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 	if refused := b.lockedOut(status, needs); refused != nil {
 		return refused
 	}
+	if !status.Recovering.IsZero() && !b.spec.Observe {
+		refused := b.refuse(Call{Operation: "needs"}, 0, ErrRecovering, nil)
+		refused.RetryAt, refused.RetryAfter = status.Recovering, status.Recovering.Sub(status.At)
+		return refused
+	}
 	for _, l := range status.Limits {
 		if l.Observe || l.Window.Kind == Concurrent { // a plain charge is never open
 			continue
@@ -64,6 +69,7 @@ func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 		}
 		refused := b.refuse(Call{Operation: last}, amount, ErrExhausted, nil)
 		refused.Limit, refused.Remaining = l.Name, l.Remaining
+		b.nameFloor(refused, Call{Floor: floor}, l.Limit)
 		if amount > bound {
 			refused.Err = ErrNeverFits
 		} else if !l.NextReturn.IsZero() {

@@ -61,10 +61,24 @@ import "context"
 // merged; with a score that is forgotten at now it is granted and leaves no trace.
 // Last seen stays, and what adds to a meter adds at now.
 //
-// Lost data. A batch and a look carry the newest charge that the caller saw
-// acknowledged. It is lost when its time is above what is forgotten at now and
-// what is merged, and no entry has its id: then nothing is decided, ErrLost.
-// Recover records what is missing.
+// Lost data. A batch and a look carry the caller's Mark. Something is lost, and
+// nothing is decided but ErrLost answered, when its charge is missing (no entry has
+// its id, and its time is above what is forgotten at now and what is merged), or
+// when the ledger has another id or fewer Changes than the mark, and the mark was
+// Seen after the last reset and less than LedgerIdle before what is forgotten at
+// now: after that a ledger that nobody used may have vanished. Recover records what is missing. A ledger
+// that is created gets a new random id, and so does one that turns out to be rolled
+// back: its own id is among the Recovery's Gone. Every answer tells the mark that
+// is to be given next.
+//
+// Recovering. A loss is noticed by the Recovery that finds it first: the first one
+// on a ledger, or one that finds it rolled back; it and each later one of the ledger
+// note their Host as having reported. For RecoveryWait from the notice, while fewer hosts
+// have reported than a batch's Hosts, its items are refused as by a lock of the
+// whole budget, with Recovering, unless they are Recorded or WithinPart.
+//
+// Hosts. Decide notes the Host of its batch, anew when the noted instant is older
+// than HostRenewed; the answer tells how many were noted within HostNoted.
 //
 // Fences. An item whose Fence names a lock that stands is Fenced, whatever became
 // of its id; a late one is Late, and one that is Recorded asks for no fence.
@@ -105,12 +119,12 @@ type Store interface {
 	// steps: what is charged meanwhile may be in it or not.
 	Spent(ctx context.Context, query SpentQuery) (SpentView, error)
 	// Recover records what a caller had seen and the ledger has lost; nothing when
-	// the newest charge that it saw acknowledged is there. For each limit that is
+	// its Mark is not lost and no ledger of Gone. For each limit that is
 	// one charge under [RecoveredOperation], which counts in that limit alone: what
 	// was used when the caller saw it less what still counts of scores up to then,
 	// at that instant. A charge that another caller recorded is raised to the more
 	// of both, amount and time. A bucket is filled by what is left of its level, at
-	// most to its limit; open reservations are not recovered. A damaged ledger is
+	// most to its limit, or to that where it is above; open reservations are not recovered. A damaged ledger is
 	// begun anew for it.
 	Recover(ctx context.Context, recovery Recovery) (Recovered, error)
 	// Lock closes a budget, or a limit of it, until an instant; one that stands is

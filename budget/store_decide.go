@@ -12,17 +12,18 @@ type Batch struct {
 	// tells; all of their windows and meters are made live.
 	Limits []Limit
 	Items  []Item
-	// Newest is the newest charge the caller saw acknowledged; zero: none.
-	Newest Acknowledged
+	// Mark is what the caller was last told of the ledger; zero: nothing.
+	Mark Mark
+	// Host is the id of the caller's state directory, hexadecimal; empty: it has
+	// none. Hosts is how many hosts share the store; 0 means 1.
+	Host  string
+	Hosts int64
+	// WithinPart: the items are within the part that the host may spend while a
+	// loss is made good; see Store.
+	WithinPart bool
 	// Observe: locks of the whole budget refuse nothing. Those of its limits are as
 	// the limits' own Observe says.
 	Observe bool
-}
-
-// Acknowledged is a charge that a store has acknowledged.
-type Acknowledged struct {
-	ID string
-	At int64 // its time in µs on the store's clock
 }
 
 // Item is one charge to decide. The caller has validated it.
@@ -73,6 +74,10 @@ const (
 type Decision struct {
 	Result   Result
 	Replayed bool
+	// First are the labels that a replayed charge was made with, and Ended how it has
+	// ended as a reservation.
+	First Labels
+	Ended Ended
 	// Units and At are those of the charge, for a replay of the first answer.
 	Units int64
 	At    int64
@@ -94,6 +99,12 @@ type Decision struct {
 	// refused what was granted, or ObservedLock for a lock of the budget; empty:
 	// none, and on a replay.
 	Observed string
+	// Recovering: what binds on Refused is a loss that not all hosts have reported
+	// on yet.
+	Recovering bool
+	// Unsure: what is refused here may have been charged all the same, by an attempt
+	// at this decision that was not answered.
+	Unsure bool
 	// Err is why, on OutcomeUnknown and Unreached.
 	Err error
 	// Allowance: it was decided by the host's allowance, not by the store. At and
@@ -104,6 +115,16 @@ type Decision struct {
 	// limit fits if nothing else happens.
 	RetryAt int64
 }
+
+// Ended is how a reservation has ended; empty for an open one, and a plain charge.
+type Ended string
+
+// The ends of a reservation.
+const (
+	EndedSettled  Ended = "settled"
+	EndedReleased Ended = "released"
+	EndedLease    Ended = "expired" // its lease is over
+)
 
 // ObservedLock stands for a lock of the whole budget in Decision.Observed.
 const ObservedLock = "lock"
@@ -118,4 +139,8 @@ type Decisions struct {
 	// zero where not all items came to be decided.
 	Seen int64
 	Used []int64
+	// Mark is the ledger's after the last item.
+	Mark Mark
+	// AtWork is how many hosts decided on the budget within HostNoted.
+	AtWork int
 }

@@ -5,7 +5,8 @@ type Look struct {
 	Budget string
 	Now    int64 // the caller's wall clock in µs, a witness
 	Limits []Limit
-	Newest Acknowledged // as in Batch
+	Mark   Mark  // as in Batch
+	Hosts  int64 // as in Batch
 }
 
 // View is the answer to a Look, limit by limit.
@@ -13,6 +14,11 @@ type View struct {
 	Now    int64 // the clock that frees, not clamped
 	Limits []LimitView
 	Locks  []LockView // those that stand, in the order of their limits' names
+	Mark   Mark       // the ledger's; zero where there is none
+	AtWork int        // as in Decisions
+	// Recovering is the instant (µs) up to which a loss holds charges back; 0 when
+	// it holds none back.
+	Recovering int64
 }
 
 // LimitView is what one limit has used.

@@ -24,7 +24,8 @@ const waitLook = 10 * time.Second
 // fails at once, with a [*RefusedError] that also is context.DeadlineExceeded,
 // when the context's deadline comes before the units can fit, whatever is open being
 // finished now ([Budget.Soonest]), and with the plain
-// refusal when no wait helps.
+// refusal when no wait helps. Where the context has no deadline, the wait lasts as long
+// as the max_wait of the labels' job says, if it does.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 	receipt, _, err := b.wait(ctx, call, 0)
 	return b.observing(receipt, err)
@@ -39,16 +40,13 @@ func (b *Budget) WaitReserve(ctx context.Context, call Call, lease time.Duration
 // wait charges a call, or reserves it for a lease in µs, and tells when it asked
 // the store that time.
 func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Receipt, asked time.Time, err error) {
-	ownID := call.ID == ""
-	if ownID {
-		call.ID = newID() // one id for all tries: at most one of them is charged
-	}
+	call.fillID() // one id for all tries: at most one of them is charged
 	units, err := b.check(call)
 	if err != nil {
 		return Receipt{}, asked, err
 	}
 	limits := b.checking(Item{Operation: call.Operation, Lease: lease})
-	if refused := b.neverFits(call, units, limits); refused != nil && ownID {
+	if refused := b.neverFits(call, units, limits); refused != nil && call.NewID {
 		return Receipt{}, asked, refused
 	} else if refused != nil { // the id may have been charged under other limits
 		asked = time.Now()
@@ -59,10 +57,17 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	for i, l := range limits {
 		names[i] = l.Name
 	}
+	patience, cancel := b.patience(ctx, call)
+	defer cancel()
+	if patience.Err() != nil && ctx.Err() == nil { // the job says not to wait
+		asked = time.Now()
+		receipt, err = b.charge(ctx, call, lease)
+		return receipt, asked, err
+	}
 	place := b.waits.enter(names)
 	defer b.waits.leave(place)
 	for {
-		if ahead, err := b.waits.turn(ctx, place); err != nil {
+		if ahead, err := b.waits.turn(patience, place); err != nil {
 			return Receipt{}, asked, b.waitEnded(call, units, ahead, err)
 		}
 		sooner := b.waits.sooner()
@@ -74,14 +79,14 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		}
 		jitter := rand.N(waitJitter) //nolint:gosec // spreading, not secrecy
 		soonest := b.Soonest(refused)
-		if deadline, ok := ctx.Deadline(); ok && soonest > time.Until(deadline) {
+		if deadline, ok := patience.Deadline(); ok && soonest > time.Until(deadline) {
 			refused.Cause = errWaitTooLong
 			return Receipt{}, asked, refused
 		} else if ok {
 			jitter = max(0, min(jitter, time.Until(deadline)-soonest))
 		}
 		b.waits.sleeps(place, refused, soonest)
-		if err := sleepUntil(ctx, min(refused.RetryAfter+jitter, waitLook), sooner, min(jitter, refused.RetryAfter)); err != nil {
+		if err := sleepUntil(patience, min(refused.RetryAfter+jitter, waitLook), sooner, min(jitter, refused.RetryAfter)); err != nil {
 			refused.Cause = err
 			return Receipt{}, asked, refused
 		}
@@ -89,9 +94,28 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	}
 }
 
+// patience is the context that bounds a call's wait for units; what the store takes is
+// bounded by the caller's.
+func (b *Budget) patience(ctx context.Context, call Call) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		if longest, said := b.spec.MaxWait(call.Labels); said {
+			return context.WithTimeout(ctx, longest)
+		}
+	}
+	return ctx, func() {}
+}
+
+// recoveryLook is how often it is looked at least whether a loss still holds charges
+// back.
+const recoveryLook = 2 * time.Second
+
 // Soonest is the least wait after which a refused call may fit: RetryAfter, or less
-// where that is the end of a lease, since what is open may be finished before.
+// where that is the end of a lease, since what is open may be finished before, or where
+// hosts have still to report on a loss.
 func (b *Budget) Soonest(refused *RefusedError) time.Duration {
+	if errors.Is(refused, ErrRecovering) { // the other hosts may report at any time
+		return min(refused.RetryAfter, recoveryLook)
+	}
 	l, known := b.limitNamed(refused.Limit)
 	if !known || l.Window.Kind == Bucket || refused.RetryAt.IsZero() || errors.Is(refused, ErrLocked) {
 		return refused.RetryAfter
@@ -128,10 +152,13 @@ func (b *Budget) checking(item Item) []Limit {
 
 // neverFits is the refusal of a new call that no wait helps, by the limits alone.
 func (b *Budget) neverFits(call Call, units int64, limits []Limit) *RefusedError {
+	floor, _ := b.spec.floor(call)
 	for _, l := range limits {
-		if !l.Observe && l.Amount(units) > l.Bound(call.Floor, call.UseHeadroom) {
+		if !l.Observe && l.Amount(units) > l.Bound(floor, call.UseHeadroom) {
 			refused := b.refuse(call, units, ErrNeverFits, nil)
 			refused.Limit = l.Name
+			b.nameFloor(refused, call, l)
+			refused.NotCharged = call.NewID
 			return refused
 		}
 	}
@@ -142,9 +169,10 @@ func (b *Budget) neverFits(call Call, units int64, limits []Limit) *RefusedError
 // the one that it waits behind, where that is known, else the context's error.
 func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) error {
 	if ahead == nil {
-		return fmt.Errorf("wait for %s %s: %w; nothing was charged", b.spec.Name, call.Operation, err)
+		return fmt.Errorf("wait for %s %s: %w; it was not sent to the store", b.spec.Name, call.Operation, err)
 	}
 	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait as long: %w", err))
+	refused.NotCharged = call.NewID
 	refused.Limit, refused.Remaining = ahead.refused.Limit, ahead.refused.Remaining
 	refused.Err, refused.Why = ahead.refused.Err, ahead.refused.Why
 	refused.RetryAt, refused.RetryAfter = ahead.refused.RetryAt, max(0, time.Until(ahead.until))

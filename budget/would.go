@@ -14,15 +14,14 @@ func (b *Budget) Would(ctx context.Context, call Call, lease time.Duration) (Rec
 }
 
 func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Receipt, error) {
-	if call.ID == "" {
-		call.ID = newID()
-	}
+	call.fillID()
 	units, err := b.check(call)
 	if err != nil {
 		return Receipt{}, err
 	}
+	floor, _ := b.spec.floor(call)
 	item := Item{
-		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease.Microseconds(), Floor: call.Floor,
+		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease.Microseconds(), Floor: floor,
 		UseHeadroom: call.UseHeadroom, Fence: fenceName(call.Labels.Job, call.Fence), DryRun: true, OnStoreError: b.spec.policy(call),
 	}
 	decisions, limits, err := b.decideBatch(ctx, []Item{item})

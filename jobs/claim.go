@@ -69,24 +69,41 @@ func (r *Runner) dead(j *Job, lapsed []claim) (dead []claim, wait time.Duration)
 	return dead, wait
 }
 
+// unfencedAfter is how long a dead pass whose budget is not configured here holds its
+// job up while the store of that budget's ledger is out of reach.
+const unfencedAfter = time.Hour
+
 // fence shuts out the passes of claims that are taken for dead: from then on none of
 // their calls is charged to the budget that they began with, which may be another
-// than the job's is here. A pass that comes back to life ends by that.
-func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]bool, error) {
-	fenced := map[string]bool{}
+// than the job's is here, or not be configured here at all. A pass that comes back to
+// life ends by that. What is returned are the claims that may be recorded as lost,
+// each with the error that kept it from being shut out, if any: only one whose budget
+// this configuration has not, and that cannot be shut out by waiting.
+func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]error, error) {
+	reap := map[string]error{}
 	for _, c := range dead {
+		log := r.log.With("job", j.Name, "budget", c.Budget, "tick", formatTick(time.UnixMicro(c.Tick)))
 		spends := r.budget(c.Budget)
-		if spends == nil { // a budget that this configuration has not
-			r.log.Warn("the calls of a pass that is taken for dead cannot be refused: its budget is not configured here", "job", j.Name, "budget", c.Budget, "tick", formatTick(time.UnixMicro(c.Tick)))
+		elsewhere := spends == nil
+		if elsewhere { // budgets of one store are fenced by their names alone
 			spends = r.budget(j.Budget)
 		}
-		if err := spends.Fence(ctx, j.Name, c.Fence); err != nil {
+		err := spends.FenceIn(ctx, c.Budget, j.Name, c.Fence)
+		passes := errors.Is(err, budget.ErrUnavailable) && c.silent < unfencedAfter
+		switch {
+		case err == nil && elsewhere:
+			log.Info("a pass that is taken for dead is shut out of its budget, which is not configured here")
+		case err == nil:
+		case elsewhere && !passes && ctx.Err() == nil:
+			log.Error("a pass that is taken for dead is not shut out of its budget, which is not configured here: if it goes on, what it calls is charged there", "error", err)
+		default:
+			log.Warn("a pass that is taken for dead cannot be shut out of its budget yet; its job waits for that", "error", err)
 			r.watch.forget(j.Name)
-			return fenced, err
+			return reap, err
 		}
-		fenced[c.Holder] = true
+		reap[c.Holder] = err
 	}
-	return fenced, nil
+	return reap, nil
 }
 
 // renew keeps a claim standing, with the record so far; false when it is gone.

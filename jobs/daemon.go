@@ -319,7 +319,7 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
 	d.working.Go(func() {
 		free := func() {}
 		if claimed.Kind == CaughtUp {
-			free = d.keepSlot(d.ctx, catchUpSlot(j.Budget), slot, 1)
+			free = d.keepSlot(d.ctx, d.log.With("job", j.Name, "budget", j.Budget), catchUpSlot(j.Budget), slot)
 		}
 		d.pass(d.ctx, d.drain, j, claimed, next, false)
 		free()

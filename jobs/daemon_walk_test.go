@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,21 +14,18 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // Daemons that come and go, crash and lose the store at random: each tick has one
 // record, no tick is run twice, passes overlap only where they may, no more runs go
 // at once than may, and what is caught up goes one at a time.
 func TestDaemonsAtRandom(t *testing.T) {
-	seed := rand.Uint64()
-	if text, ok := os.LookupEnv("QUOTACTL_WALK_SEED"); ok {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range uint64(10) {
-		t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
+	t.Parallel()
+	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	for i := range effort.Of[uint64](3, 10) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { walkDaemons(t, rand.New(rand.NewPCG(seed+i, 0))) })
 		})
 	}

@@ -63,6 +63,8 @@ func refusal(ctx context.Context, err error) *ending {
 		return &ending{outcome: Lost, reason: ReasonFenced, err: err}
 	case errors.Is(err, budget.ErrLocked):
 		return &ending{outcome: Exhausted, reason: ReasonUpstream, err: err}
+	case errors.Is(err, budget.ErrRecovering):
+		return &ending{outcome: Exhausted, reason: ReasonRecovering, err: err}
 	case errors.Is(err, budget.ErrExhausted):
 		return &ending{outcome: Exhausted, reason: ReasonLimit, err: err}
 	case errors.Is(err, budget.ErrNeverFits):

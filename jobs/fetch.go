@@ -42,7 +42,7 @@ const longestLease = budget.MaxLease - time.Minute
 func (p *pass) run(run *Run, log *runLog) *ending {
 	label := p.job.runLabel(p.tick, run.Region)
 	f := &fetching{pass: p, run: run, log: log, asOf: p.tick}
-	f.spent, f.retries, f.holds = &spending{log: log.Logger}, p.tries(run, log.Logger), p.secretFinder()
+	f.spent, f.retries, f.holds = &spending{pass: p, log: log.Logger}, p.tries(run, log.Logger), p.secretFinder()
 	ctx, cancel := context.WithTimeoutCause(p.hard, p.job.Timeout, errTimedOut)
 	defer cancel()
 	if _, err := p.secret(p.job); err != nil { // before anything is charged
@@ -50,8 +50,8 @@ func (p *pass) run(run *Run, log *runLog) *ending {
 	}
 	var err error
 	f.metered, err = budgethttp.New(p.budget, budgethttp.Options{
-		Base: p.options.Transport, Operation: p.job.Fetch.Operation, Floor: p.job.Floor,
-		Labels: budget.Labels{Job: p.job.Name, Region: run.Region, Run: label}, Fence: p.claim.Fence, Log: log.Logger, Observer: f.spent,
+		Base: p.options.Transport, Operation: p.job.Fetch.Operation,
+		Labels: budget.Labels{Job: p.job.Name, Region: run.Region, Run: label}, Fence: p.claim.Fence, Log: log.metered, Observer: f.spent,
 		Lease: min(p.job.Timeout, longestLease), // the run's end bounds a request anyway
 	})
 	if err != nil {
@@ -186,8 +186,8 @@ func (f *fetching) tellSoFar() {
 	f.tell(soFar)
 }
 
-// maxThrottled is how often a page is asked for again that the upstream throttles;
-// each time is charged.
+// maxThrottled is how often a page is asked for again that the upstream throttles,
+// before that takes the run's retries; each time is charged.
 const maxThrottled = 3
 
 // page is one page, fetched.
@@ -212,14 +212,14 @@ func (f *fetching) page(ctx context.Context, token string) (*page, *ending) {
 		switch {
 		case end == nil:
 			return got, nil
-		case end.retry:
-			if end := f.retries.again(ctx, end); end != nil {
-				return nil, end
-			}
-			continue
 		case end.again && throttled < maxThrottled:
 			throttled++
 			if end := f.pause(ctx, end.wait); end != nil { // in observe mode no lock would refuse the next
+				return nil, end
+			}
+			continue
+		case end.retry:
+			if end := f.retries.again(ctx, end); end != nil {
 				return nil, end
 			}
 			continue
@@ -251,6 +251,9 @@ const leastLook = 100 * time.Millisecond
 // whether that is worth while: RetryAfter, at most the job's MaxWait; or less, at
 // most until latest, where requests under way may end before their leases.
 func (p *pass) waitFor(refused *budget.RefusedError, latest time.Time) (time.Duration, bool) {
+	if errors.Is(refused, budget.ErrRecovering) { // for a minute at most, whatever MaxWait is: nothing is spent
+		return max(p.budget.Soonest(refused), leastLook), true
+	}
 	if refused.RetryAfter <= p.job.MaxWait {
 		return refused.RetryAfter, refused.RetryAfter > 0
 	}
@@ -260,6 +263,7 @@ func (p *pass) waitFor(refused *budget.RefusedError, latest time.Time) (time.Dur
 
 // spending sums what the requests of a run were charged, and cost.
 type spending struct {
+	*pass
 	log *slog.Logger
 
 	mu    sync.Mutex // guards all below
@@ -299,3 +303,6 @@ func (s *spending) Told(budgethttp.Verdict) {}
 func (s *spending) Drifted(d budget.Drift) {
 	s.log.Warn("the upstream counts more than was charged", "limit", d.Limit, "drift", d.Added, "until", d.Until)
 }
+
+// Unread implements budgethttp.Observer: the transport logs it.
+func (s *spending) Unread(u budgethttp.Unread) { s.options.Observe.ResponseUnread(s.job, u) }

@@ -15,7 +15,7 @@ func TestAPassIsGivenBack(t *testing.T) {
 		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		free := busy.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)
+		free := busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
 		stop := w.daemon(false)
 		after(time.Hour + 10*time.Second)
 		stop()
@@ -41,7 +41,7 @@ func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		defer busy.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)()
+		defer busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")()
 		asked, err := Trigger(t.Context(), w.store, w.list[0], []string{"GB"}, "to try")
 		if err != nil {
 			t.Fatal(err)

@@ -104,6 +104,11 @@ type Fetch struct {
 	Output string
 }
 
+// says is what holds for every charge with the job's label.
+func (j *Job) says() budget.JobSays {
+	return budget.JobSays{Floor: j.Floor, OnStoreError: j.OnStoreError, MaxWait: &j.MaxWait}
+}
+
 // Next is the first tick after the instant.
 func (j *Job) Next(after time.Time) time.Time { return j.Schedule.Next(after) }
 

@@ -30,7 +30,7 @@ const maxParallel = 1000
 // the configuration's own list, [budget.Config.Err], with file, line and what
 // to write instead; only the jobs without faults are returned.
 func Load(cfg *budget.Config) []*Job {
-	l := &loader{cfg: cfg, whole: cfg.Err() == nil, outputs: map[string]string{}, zones: map[string]*time.Location{}}
+	l := &loader{cfg: cfg, whole: cfg.Err() == nil, outputs: map[string]string{}, unruled: map[string]bool{}, zones: map[string]*time.Location{}}
 	var list []*Job
 	for _, node := range cfg.Jobs {
 		before := faults(cfg)
@@ -49,6 +49,8 @@ type loader struct {
 	whole bool
 	// outputs has the job that each output, but for region and tick, is of.
 	outputs map[string]string
+	// unruled are the upstreams of which it was said that they have no refusal rule.
+	unruled map[string]bool
 	// zones are those that were read: each is a file.
 	zones map[string]*time.Location
 }
@@ -96,8 +98,11 @@ func (l *loader) job(node budget.Node) *Job {
 		node.Fail("job %s does nothing: write [job.%s.fetch] with an operation, a url and an output, or %s", j.Name, j.Name, commandExample)
 	}
 	l.needs(node, t, j, operation, upstream, known)
-	if j.Command != nil && l.whole && faults(l.cfg) == before {
+	switch right := l.whole && faults(l.cfg) == before; {
+	case right && j.Command != nil:
 		j.warnCommand(t["command"])
+	case right && j.Fetch != nil:
+		l.warnRefusals(t["budget"], upstream)
 	}
 	return j
 }

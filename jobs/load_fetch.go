@@ -51,6 +51,17 @@ func (l *loader) fetch(node budget.Node, j *Job, operation string, upstream budg
 	f.checkQuery(t)
 }
 
+// warnRefusals notes once that nothing tells what an upstream says when its quota is
+// spent.
+func (l *loader) warnRefusals(node budget.Node, upstream budget.Upstream) {
+	if len(upstream.Feedback.Refusals) > 0 || l.unruled[upstream.Name] {
+		return
+	}
+	l.unruled[upstream.Name] = true
+	node.Warn("upstream %s has no refusal rule: what it says when its quota is spent locks nothing, so that every run asks it again; write [upstream.%s.refusal.NAME], with means, status and reset",
+		upstream.Name, upstream.Name)
+}
+
 func (j *Job) readURL(fetch, node budget.Node) {
 	if !node.Exists() {
 		fetch.Fail("job %s: its fetch has no url: write url = \"https://…\"", j.Name)

@@ -26,6 +26,10 @@ operations = ["search.list"]
 window = "24h"
 [upstream.youtube.credential.key1]
 secret_env = "YOUTUBE_API_KEY"
+[upstream.youtube.refusal.spent]
+means = "exhausted"
+status = 403
+lock = "1h"
 [upstream.open.costs]
 "a.list" = 1
 [upstream.open.limit.a]
@@ -326,6 +330,7 @@ func TestLoadWarns(t *testing.T) {
 		{"every region fetches the same", []string{"fetch.url", `"https://upstream.test/"`}},
 		{"without [store] outage_allowance", []string{"on_store_error", `"open"`}},
 		{"max_pages without next_page", []string{"fetch.max_pages", `4`}},
+		{"upstream open has no refusal rule", []string{"budget", `"open/none"`, "fetch.operation", `"a.list"`, "fetch.secret", ""}},
 	} {
 		text, line := broken(test.changes...)
 		cfg, _ := read(t, text)

@@ -1,6 +1,10 @@
 package jobs
 
-import "time"
+import (
+	"time"
+
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
 
 // Observer is told what a [Runner] does, for metrics. Its methods must return at
 // once and may be called by many goroutines.
@@ -16,6 +20,9 @@ type Observer interface {
 	TicksMissed(job *Job, ticks int)
 	// PassEnded: a pass ended, or could not begin.
 	PassEnded(job *Job, outcome Outcome)
+	// ResponseUnread: something that a response to a job's request says could not be
+	// read.
+	ResponseUnread(job *Job, unread budgethttp.Unread)
 }
 
 // nobody is the Observer where none is given.
@@ -26,3 +33,5 @@ func (nobody) TickStarted(*Job, time.Duration) {}
 func (nobody) TicksMissed(*Job, int)           {}
 func (nobody) RunEnded(*Job, string, Outcome)  {}
 func (nobody) PassEnded(*Job, Outcome)         {}
+
+func (nobody) ResponseUnread(*Job, budgethttp.Unread) {}

@@ -65,7 +65,7 @@ func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
 func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claimed claim, next string, once bool) Pass {
 	p := &pass{
 		Runner: r, job: j, once: once, claim: claimed, tick: time.UnixMicro(claimed.Tick).UTC(),
-		budget: r.budget(j.Budget).ForJob(j.OnStoreError),
+		budget: r.budget(j.Budget).ForJob(j.Name, j.says()),
 		log:    r.log.With("job", j.Name, "budget", j.Budget),
 	}
 	record := Record{

@@ -43,6 +43,7 @@ const (
 // command's "exit 3" or "signal killed", an exhausted one's "exit 75".
 const (
 	ReasonLimit       = "limit"       // exhausted: a limit of the budget
+	ReasonRecovering  = "recovering"  // exhausted: the store has lost data, and not all hosts have reported
 	ReasonUpstream    = "upstream"    // exhausted: the upstream refuses, or has locked the budget, or a person has
 	ReasonExhausted   = "exhausted"   // skipped: a region before it was exhausted
 	ReasonOverlap     = "overlap"     // skipped: another pass is under way
@@ -157,6 +158,16 @@ func (r *Record) conclude() {
 			r.Outcome, r.Reason = run.Outcome, run.Reason
 		}
 	}
+}
+
+// firstNotStarted is the region that the next pass begins with: the first that was
+// neither started nor failed before that; empty where there is none.
+func (r *Record) firstNotStarted() string {
+	i := slices.IndexFunc(r.Runs, func(run Run) bool { return run.Started.IsZero() && run.Outcome != Failed })
+	if i < 0 {
+		return ""
+	}
+	return r.Runs[i].Region
 }
 
 // brief is the record without what its runs have printed.

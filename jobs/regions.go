@@ -134,8 +134,11 @@ func (p *pass) room(region string, over *spent) *ending {
 		if end.outcome != Exhausted || !errors.As(err, &refused) {
 			return end
 		}
+		if refused.Floor > 0 { // it was handed in, and is the job's
+			refused.FloorJob = p.job.Name
+		}
 		wait, waits := p.waitFor(refused, latest)
-		waits = waits && !time.Now().Add(wait).After(latest)
+		waits = waits && (errors.Is(err, budget.ErrRecovering) || !time.Now().Add(wait).After(latest))
 		p.logRefusal(p.log.With("region", region, "run", p.job.runLabel(p.tick, region)), refused, waits)
 		if !waits {
 			return end
@@ -169,6 +172,9 @@ func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits 
 		at, message = slog.LevelInfo, "refused; waiting"
 	}
 	fields := []any{"operation", refused.Operation, "units", refused.Units, "limit", refused.Limit, "remaining", refused.Remaining}
+	if refused.Floor > 0 {
+		fields = append(fields, "floor", refused.Floor)
+	}
 	if refused.Why != "" {
 		fields = append(fields, "locked", refused.Why)
 	}

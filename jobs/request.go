@@ -70,7 +70,10 @@ func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
 		return before.unchanged(response.Header), nil
 	case response.StatusCode != http.StatusOK:
 		end := failed(fmt.Sprintf("status %d", response.StatusCode), errors.New(told))
-		end.retry, end.wait = passes(response.StatusCode), retryAfter(response.Header)
+		end.retry, end.wait = passes(response.StatusCode), budgethttp.RetryAfter(response.Header)
+		if response.StatusCode == http.StatusTooManyRequests && end.wait > 0 {
+			f.throttled(end)
+		}
 		return nil, end
 	case err != nil:
 		return nil, f.networkEnding(ctx, number, err, secret)
@@ -101,6 +104,15 @@ func (f *fetching) upstreamRefuses(page int, v budgethttp.Verdict, told string) 
 		outcome: Exhausted, reason: ReasonUpstream, err: fmt.Errorf("%s (%s by rule %s)", told, v.Means, v.Rule),
 		again: !v.Until.IsZero() && wait <= f.job.MaxWait, wait: wait,
 	}
+}
+
+// throttled makes of a page that failed one that the upstream throttled, though no
+// refusal rule says so: status and Retry-After do. Nothing is locked.
+func (f *fetching) throttled(end *ending) {
+	f.log.Warn("the upstream throttles, and no refusal rule fits: nothing is locked", "retry_after", end.wait, "max_wait", f.job.MaxWait)
+	end.outcome, end.reason = Exhausted, ReasonUpstream
+	end.err = fmt.Errorf("%w (Retry-After: %s; no refusal rule fits)", end.err, end.wait.Round(time.Millisecond))
+	end.again = end.wait <= f.job.MaxWait
 }
 
 // networkEnding tells a run that was cut from an upstream that did not answer.

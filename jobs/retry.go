@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -63,17 +62,9 @@ func (p *pass) pause(ctx context.Context, d time.Duration) *ending {
 
 // passes reports whether a status tells of what may be over when it is asked again.
 func passes(status int) bool {
-	return status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusTooEarly
-}
-
-// retryAfter is how long an upstream asks to be left alone; 0 where it does not.
-func retryAfter(header http.Header) time.Duration {
-	text := header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
 	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
+	return status >= http.StatusInternalServerError
 }

@@ -52,7 +52,7 @@ var resets = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(h
 func TestAFailedPageIsTriedAgain(t *testing.T) {
 	for name, answer := range map[string]http.Handler{
 		"500": answering(500, "", ""), "502": answering(502, "", "<html>"), "503": answering(503, "Retry-After: 1", ""), "504": answering(504, "", ""),
-		"408": answering(408, "", ""), "425": answering(425, "", ""), "no answer": resets,
+		"408": answering(408, "", ""), "429": answering(429, "", ""), "429 for nothing": answering(429, "Retry-After: 0", ""), "425": answering(425, "", ""), "no answer": resets,
 		"a body that ends early": answering(200, "", `{"items":[1,`), "none": answering(200, "", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,9 @@ func TestWhatDoesNotPassIsNotTriedAgain(t *testing.T) {
 		"401":              {upstream: fails(1, answering(401, "", "")), reason: "status 401", asked: 1},
 		"404":              {upstream: fails(1, answering(404, "", "")), reason: "status 404", asked: 1},
 		"410":              {upstream: fails(1, answering(410, "", "")), reason: "status 410", asked: 1},
-		"429":              {upstream: fails(1, answering(429, "Retry-After: 1", "")), reason: "status 429", asked: 1},
+		"429 for long":     {upstream: fails(1, answering(429, "Retry-After: 31", "")), reason: ReasonUpstream, asked: 1},
+		"429 until later":  {upstream: fails(1, answering(429, "Retry-After: Sat, 01 Jan 2000 00:01:00 GMT", "")), reason: ReasonUpstream, asked: 1},
+		"429 for ages":     {upstream: fails(1, answering(429, "Retry-After: 99999999999999999999", "")), reason: ReasonUpstream, asked: 1},
 		"302":              {upstream: fails(1, answering(302, "Location: /", "")), reason: "status 302", asked: 1},
 		"no JSON":          {upstream: fails(1, answering(200, "", "<html>")), reason: ReasonBody, asked: 1},
 		"more than a body": {upstream: fails(1, answering(200, "", "{} {}")), reason: ReasonBody, asked: 1},

@@ -30,6 +30,7 @@ const (
 type runLog struct {
 	*slog.Logger              // both
 	plain        *slog.Logger // the log alone
+	metered      *slog.Logger // both, for what names the budget itself
 	tail         *tail
 
 	most   int64      // bytes that are logged of what a command prints
@@ -40,14 +41,18 @@ type runLog struct {
 
 // newRunLog makes the log of a run. Secrets are taken out of its last lines.
 func (p *pass) newRunLog(run *Run) *runLog {
-	plain := p.log.With("region", run.Region, "run", p.job.runLabel(p.tick, run.Region))
+	names := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region)}
+	plain, unbudgeted := p.log.With(names...), p.Runner.log.With("job", p.job.Name).With(names...)
 	most := tailBytes
 	if n := len(p.runs); n > 0 {
 		most = min(tailBytes, max(leastTail, tailsTogether/n))
 	}
 	t := &tail{most: most, hide: sync.OnceValue(p.hider)}
 	text := slog.NewTextHandler(t, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: inUTC})
-	return &runLog{Logger: slog.New(both{plain.Handler(), text}), plain: plain, tail: t, most: p.maxLogged}
+	return &runLog{
+		Logger: slog.New(both{plain.Handler(), text}), metered: slog.New(both{unbudgeted.Handler(), text}),
+		plain: plain, tail: t, most: p.maxLogged,
+	}
 }
 
 // inUTC has times told in UTC.

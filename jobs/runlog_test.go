@@ -55,7 +55,7 @@ func TestACommandsWarningsAreKept(t *testing.T) {
 // they are many.
 func TestTheLastLinesAreBounded(t *testing.T) {
 	for regions, most := range map[int]int{1: 4 << 10, 16: 4 << 10, 64: 1 << 10, 1000: 256} {
-		p := &pass{Runner: &Runner{options: Options{Env: func(string) (string, bool) { return "", false }}}, job: &Job{Name: "j"}, log: slog.New(slog.DiscardHandler), runs: make([]Run, regions)}
+		p := &pass{Runner: &Runner{log: slog.New(slog.DiscardHandler), options: Options{Env: func(string) (string, bool) { return "", false }}}, job: &Job{Name: "j"}, log: slog.New(slog.DiscardHandler), runs: make([]Run, regions)}
 		log := p.newRunLog(&Run{})
 		for i := range 50 {
 			log.output("stdout", fmt.Sprintf("%02d %s", i, strings.Repeat("é", 400)), 803)

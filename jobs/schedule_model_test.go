@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // A model of schedules by definition, slow and sharing nothing with them.
@@ -189,8 +191,7 @@ func randomDay(random *rand.Rand, zone *time.Location) time.Time {
 // Schedules tick as the model says, in any zone, over any shift, from wherever
 // they are asked.
 func TestSchedulesAgreeWithTheModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := effort.Seed(t, "QUOTACTL_SEED")
 	random := rand.New(rand.NewPCG(seed, 0))
 	list := zones(t)
 	compared := 0

@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"context"
+	"log/slog"
+	"math"
 	"slices"
 	"time"
 )
@@ -27,8 +29,8 @@ type slot struct {
 func runSlots(of string) string   { return "@runs/" + of }
 func catchUpSlot(b string) string { return "@catch_up/" + b }
 
-// takeSlot takes one of so many slots, or renews the one that the holder has; false
-// when all are taken.
+// takeSlot takes one of so many slots; false when all are taken. Who has one keeps it,
+// however many there are by now: an answer to an earlier try may have been lost.
 func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
 	err = changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, at clocks) (edit, error) {
 		past := map[string]int64{}
@@ -38,17 +40,43 @@ func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (t
 			}
 		}
 		dead, _ := r.watch.dead(name, past)
-		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return dead[held.Holder] || held.Holder == holder })
-		if taken = len(s.Held) < most; !taken {
+		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return dead[held.Holder] })
+		if taken = s.has(holder) || len(s.Held) < most; !taken {
 			return edit{}, errStays
 		}
-		s.Held = append(s.Held, slot{holder, at.now + r.hold().Microseconds()})
+		s.hold(holder, at.now+r.hold().Microseconds())
 		return edit{}, nil
 	})
 	if err != nil {
 		r.watch.forget(name)
 	}
 	return taken && err == nil, err
+}
+
+// renewSlot keeps a slot, whatever the configuration says by now of how many there
+// are: its run is under way, so it counts. stood is false when the slot was gone, by
+// loss of data or since its holder was taken for dead; it is the holder's again, lest
+// others count on the room that the run still takes.
+func (r *Runner) renewSlot(ctx context.Context, name, holder string) (stood bool, err error) {
+	err = changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, at clocks) (edit, error) {
+		stood = s.has(holder)
+		s.hold(holder, at.now+r.hold().Microseconds())
+		return edit{}, nil
+	})
+	if err != nil { // then others cannot renew theirs either
+		r.watch.forget(name)
+	}
+	return stood, err
+}
+
+func (s *slots) has(holder string) bool {
+	return slices.ContainsFunc(s.Held, func(held slot) bool { return held.Holder == holder })
+}
+
+// hold gives the holder a slot until an instant, in the place of the one that it has.
+func (s *slots) hold(holder string, until int64) {
+	s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return held.Holder == holder })
+	s.Held = append(s.Held, slot{holder, until})
 }
 
 // freeSlot gives a slot up. One that cannot be given up falls by itself.
@@ -76,16 +104,36 @@ type runSlot struct {
 
 // slotsNeeded are the slots that a run of the job needs: one of its budget's, where
 // the configuration bounds them, and one of the job's, where several of its passes
-// may run at once.
+// may run at once. The bounds are those in force now, for all that wait alike.
 func (p *pass) slotsNeeded() []runSlot {
-	var list []runSlot
-	if p.job.Overlap == Allow && p.job.Parallel > 0 {
-		list = append(list, runSlot{runSlots(p.job.Name), p.job.Parallel})
+	job, ofBudget := p.job, p.job.BudgetParallel
+	for _, j := range p.list() {
+		if j.Name == job.Name {
+			job = j
+		}
+		if j.Budget == p.job.Budget {
+			ofBudget = j.BudgetParallel
+		}
 	}
-	if most := p.job.BudgetParallel; most > 0 {
-		list = append(list, runSlot{runSlots(p.job.Budget), most})
+	var list []runSlot
+	if job.Overlap == Allow && job.Parallel > 0 {
+		list = append(list, runSlot{runSlots(job.Name), job.Parallel})
+	}
+	if ofBudget > 0 {
+		list = append(list, runSlot{runSlots(p.job.Budget), ofBudget})
 	}
 	return list
+}
+
+// mostNow is how many slots of a name there are by now, which a reload may have
+// changed.
+func (p *pass) mostNow(name string) int {
+	for _, s := range p.slotsNeeded() {
+		if s.name == name {
+			return s.most
+		}
+	}
+	return math.MaxInt
 }
 
 // takeSlots waits until a run has all the slots that it needs, and renews them until
@@ -105,7 +153,7 @@ func (p *pass) takeSlots(region string, over *spent) (free func(), end *ending) 
 	}
 	for _, s := range needed {
 		for {
-			taken, err := p.takeSlot(p.hard, s.name, holder, s.most)
+			taken, err := p.takeSlot(p.hard, s.name, holder, p.mostNow(s.name))
 			if err != nil {
 				p.log.Debug("a slot could not be asked for; trying again", "slot", s.name, "region", region, "error", err)
 			}
@@ -118,20 +166,25 @@ func (p *pass) takeSlots(region string, over *spent) (free func(), end *ending) 
 				return nil, end
 			}
 		}
-		frees = append(frees, p.keepSlot(p.hard, s.name, holder, s.most)) // also while it waits for the next
+		frees = append(frees, p.keepSlot(p.hard, p.log.With("region", region), s.name, holder)) // also while it waits for the next
 	}
 	return free, nil
 }
 
 // keepSlot renews a slot until the returned function gives it up.
-func (r *Runner) keepSlot(ctx context.Context, name, holder string, most int) (free func()) {
+func (r *Runner) keepSlot(ctx context.Context, log *slog.Logger, name, holder string) (free func()) {
 	renewing, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for sleep(renewing, r.options.Heartbeat) == nil {
-			if _, err := r.takeSlot(renewing, name, holder, most); err != nil && renewing.Err() == nil {
-				r.log.Debug("a slot was not renewed; trying again", "slot", name, "error", err)
+			stood, err := r.renewSlot(renewing, name, holder)
+			switch {
+			case renewing.Err() != nil:
+			case err != nil:
+				log.Warn("a slot was not renewed; trying again", "slot", name, "error", err)
+			case !stood:
+				log.Warn("the slot of a run that is under way was given up for dead, or lost with the store's data; it is the run's again, and more runs than parallel says may be under way", "slot", name)
 			}
 		}
 	}()

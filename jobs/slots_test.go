@@ -53,7 +53,7 @@ func outlives(t *testing.T, readable bool) {
 	if !take(first, "first") {
 		t.Fatal("it is not free")
 	}
-	free := first.keepSlot(t.Context(), name, "first", 1)
+	free := first.keepSlot(t.Context(), w.options.Log, name, "first")
 	defer free()
 	takes := 0
 	for i := range 20 * 60 { // an outage of 10 minutes
@@ -78,11 +78,11 @@ func TestASlotIsKeptWhileAnotherIsWaitedFor(t *testing.T) {
 		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		free := r.keepSlot(t.Context(), runSlots("youtube/key1"), "busy", 1)
+		free := r.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
 		passed := make(chan Pass)
 		go func() { passed <- r.Once(t.Context(), nil)[0] }()
-		for range 3 {
-			after(r.hold())
+		synctest.Wait()
+		for asked := time.Now(); time.Since(asked) < 3*r.hold(); after(slotLook) {
 			if taken, err := r.takeSlot(t.Context(), runSlots("trending"), "another", 1); err != nil || taken {
 				t.Errorf("the slot of the run that waits was given to another: %t, %v", taken, err)
 			}

@@ -14,8 +14,9 @@ type claimant struct {
 	holder string        // of the claim that it would make; unique
 	hold   time.Duration // for which that stands
 	since  time.Time     // when it began to follow the job's schedule
-	// reap has the claims that may be taken for dead: they are fenced off.
-	reap map[string]bool
+	// reap has the claims that may be taken for dead: they are fenced off, or the
+	// error says why not.
+	reap map[string]error
 	// catchUp: a caught-up pass may begin.
 	catchUp bool
 }
@@ -137,6 +138,7 @@ func (s *state) lapsed(at clocks, hold time.Duration) []claim {
 	var list []claim
 	for _, c := range s.Active {
 		if at.past(c.Until, hold) {
+			c.silent = time.Duration(at.now-c.Until) * time.Microsecond
 			list = append(list, c)
 		}
 	}
@@ -146,14 +148,18 @@ func (s *state) lapsed(at clocks, hold time.Duration) []claim {
 // reap records the claims that are dead.
 func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 	for _, c := range s.lapsed(at, me.hold) {
-		if !me.reap[c.Holder] {
+		unfenced, dead := me.reap[c.Holder]
+		if !dead {
 			continue
 		}
 		s.drop(c.Holder)
 		s.Reaped = remember(s.Reaped, c.Holder, keptReaped)
-		record, next := c.lost(at)
-		if next != "" {
-			s.NextRegion = next
+		record := c.lost(at)
+		if unfenced != nil {
+			record.Error += fmt.Sprintf("; it was not shut out of %s, where it may still charge: %v", c.Budget, unfenced)
+		}
+		if len(record.Runs) > 0 && c.regions() == nil {
+			s.NextRegion = record.firstNotStarted()
 		}
 		s.Last = record.brief().json()
 		done.record(c.Holder, record)
@@ -161,9 +167,8 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 	}
 }
 
-// lost is the record of a pass whose daemon is gone, as far as it had come, and the
-// region that it would have started next; empty where that is not known.
-func (c *claim) lost(at clocks) (record Record, next string) {
+// lost is the record of a pass whose daemon is gone, as far as it had come.
+func (c *claim) lost(at clocks) Record {
 	record, err := readRecord(c.Progress)
 	if err != nil || c.Progress == nil {
 		record = Record{Runs: []Run{}}
@@ -177,9 +182,6 @@ func (c *claim) lost(at clocks) (record Record, next string) {
 		case run.Outcome != "":
 		case run.Started.IsZero():
 			run.Outcome, run.Reason = Skipped, ReasonCrashed
-			if next == "" && c.regions() == nil {
-				next = run.Region
-			}
 		default:
 			run.Outcome, run.Reason = Lost, ReasonCrashed
 		}
@@ -187,7 +189,7 @@ func (c *claim) lost(at clocks) (record Record, next string) {
 	record.conclude()
 	record.Outcome, record.Reason = Lost, ReasonCrashed
 	record.Error = fmt.Sprintf("the daemon that ran it, %s, was not heard of any more", record.Host)
-	return record, next
+	return record
 }
 
 // overlapText says which pass is in the way.

@@ -47,9 +47,9 @@ func (b *book) clocks() clocks {
 func (b *book) look(want string) *claim {
 	b.t.Helper()
 	b.claims++
-	me := claimant{holder: fmt.Sprintf("host/1/%d", b.claims), hold: time.Minute, since: noon, catchUp: true, reap: map[string]bool{}}
+	me := claimant{holder: fmt.Sprintf("host/1/%d", b.claims), hold: time.Minute, since: noon, catchUp: true, reap: map[string]error{}}
 	for _, c := range b.state.lapsed(b.clocks(), 24*time.Hour) { // so long do those stand that live
-		me.reap[c.Holder] = true
+		me.reap[c.Holder] = nil
 	}
 	done := b.job.step(b.state, b.clocks(), me)
 	for _, r := range done.records {
@@ -332,6 +332,34 @@ func TestASilentClaimIsLost(t *testing.T) {
 	equal(t, "runs", outcomes(Pass{"hourly", last}), []string{"US succeeded", "GB lost crashed", "DE skipped crashed", "FR skipped crashed"})
 	if last.Units != 4 || last.Host != "in process 1 on host" || last.Started.Format(time.TimeOnly) != "13:00:00" || last.Ended.Format(time.TimeOnly) != "13:01:00" {
 		t.Errorf("record %+v", last)
+	}
+}
+
+// So it does where the pass had ended already, and could not be recorded.
+func TestASilentClaimOfAPassThatHadEnded(t *testing.T) {
+	for _, test := range []struct {
+		runs []Run
+		next string
+	}{
+		{[]Run{{Region: "GB", Outcome: Succeeded, Started: Instant{noon}}, {Region: "DE", Outcome: Exhausted}, {Region: "US", Outcome: Skipped}}, "DE"},
+		{[]Run{{Region: "GB", Outcome: Failed}, {Region: "DE", Outcome: Skipped}, {Region: "US", Outcome: Skipped}}, "DE"},
+		{[]Run{{Region: "GB", Started: Instant{noon}}, {Region: "DE", Started: Instant{noon}}, {Region: "US", Started: Instant{noon}}}, ""},
+		{nil, "GB"}, // nobody knows how far it had come
+	} {
+		b := newBook(t, nil)
+		b.job.Regions = []string{"US", "GB", "DE"}
+		b.state.NextRegion = "GB"
+		b.to("13:00:00")
+		c := b.look("13:00 schedule")
+		if test.runs != nil {
+			c.Progress = Record{Runs: test.runs}.json()
+		}
+		b.to("13:01:00")
+		b.look("")
+		b.wantRecords("13:00 lost crashed")
+		if b.state.NextRegion != test.next {
+			t.Errorf("after %+v the next pass begins with %q, want %q", test.runs, b.state.NextRegion, test.next)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // slow answers each page after a span, or when it is given up.
@@ -185,6 +187,7 @@ const killVariable = "QUOTACTL_TEST_KILLED"
 // A process killed in the middle of a page leaves whole pages under the
 // partial name alone.
 func TestAKilledRunLeavesNoFinalFile(t *testing.T) {
+	effort.Processes(t)
 	if given := os.Getenv(killVariable); given != "" {
 		address, _ := strings.CutPrefix(given, "at ")
 		w := newWorld(t, setup{job: oneRegion})

@@ -23,32 +23,40 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // The swarm: so many daemons, jobs, and ticks to come.
+var (
+	swarmDaemons = effort.Of(4, 10)
+	swarmJobs    = effort.Of(30, 50)
+	swarmTicks   = effort.Of(150, 1000)
+	swarmKills   = effort.Of(10, 40)   // at least, so that some come amid a run
+	swarmAnswer  = effort.Of(800, 400) // the longest of the upstream, in ms: few daemons are to be as busy as many
+)
+
 const (
-	swarmDaemons = 10
-	swarmJobs    = 50
-	swarmTicks   = 1000
-	swarmEvery   = 2 * time.Second
-	swarmBeat    = time.Second
+	swarmEvery = 2 * time.Second
+	swarmBeat  = time.Second
 )
 
 // Ten daemons on one store, killed and stopped at random: each tick has one record,
 // none is run twice, and none is missing.
 func TestTenDaemons(t *testing.T) {
+	effort.Processes(t)
+	t.Parallel()
 	for name, url := range map[string]func(dir string) string{
 		"sqlite": func(dir string) string { return "sqlite:" + filepath.Join(dir, "quotactl.db") },
 		"redis":  func(string) string { return redistest.Start(t).URL(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			t.Parallel()
+			seed := effort.Seed(t, "QUOTACTL_SEED")
 			s := newSwarm(t, url, rand.New(rand.NewPCG(seed, 0)))
 			for i := range swarmDaemons {
 				s.start(i)
 			}
-			s.torment(swarmTicks/swarmJobs*swarmEvery + 2*time.Second)
+			s.torment(time.Duration(swarmTicks/swarmJobs)*swarmEvery + 2*time.Second)
 			s.stopAll()
 			s.settle()
 			s.check()
@@ -85,7 +93,7 @@ func newSwarm(t *testing.T, url func(dir string) string, rng *rand.Rand) *swarm 
 		s.mu.Lock()
 		key := r.URL.Query().Get("job") + " " + r.URL.Query().Get("tick")
 		s.asked[key] = append(s.asked[key], r.Header.Get("Daemon"))
-		answer := time.Duration(s.rng.IntN(400)) * time.Millisecond
+		answer := time.Duration(s.rng.IntN(swarmAnswer)) * time.Millisecond
 		s.mu.Unlock()
 		select {
 		case <-time.After(answer):
@@ -153,7 +161,7 @@ func (s *swarm) start(i int) {
 // torment kills daemons and starts them anew, and stops some for a while.
 func (s *swarm) torment(d time.Duration) {
 	resume := map[int]time.Time{}
-	for end := time.Now().Add(d); time.Now().Before(end); {
+	for end := time.Now().Add(d); time.Now().Before(end) || s.killed < swarmKills; {
 		s.wait(time.Duration(200+s.number(600)) * time.Millisecond)
 		for i, at := range maps.Clone(resume) {
 			if time.Now().After(at) {

@@ -1,8 +1,11 @@
 package jobs
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
 )
 
 // tells are rules for what the upstream says about its quota.
@@ -220,3 +224,110 @@ func TestRequestsUnderWayAreWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// A 429 that says when to come back is throttling, though no rule says so: it is
+// waited out, as long as max_wait allows, and then as often as the run has retries.
+func TestThrottledWithoutARule(t *testing.T) {
+	for name, c := range map[string]struct {
+		times   int
+		answer  http.Handler
+		retries int
+		pages   int
+		asked   []time.Duration
+	}{
+		"once":         {1, answering(429, "Retry-After: 20", ""), 0, 1, []time.Duration{0, 20 * time.Second}},
+		"with decimal": {1, answering(429, "Retry-After: 2.5", ""), 0, 1, []time.Duration{0, 2500 * time.Millisecond}},
+		"by a date":    {1, answering(429, "Retry-After: Sat, 01 Jan 2000 00:00:20 GMT", ""), 0, 1, []time.Duration{0, 20 * time.Second}},
+		"for ever":     {9, answering(429, "Retry-After: 20", ""), 0, 0, []time.Duration{0, 20 * time.Second, 40 * time.Second, time.Minute}},
+		"with retries": { // of which the waits are three quarters of 40 s, of 80 s
+			5, answering(429, "Retry-After: 20", ""), 2, 1,
+			[]time.Duration{0, 20 * time.Second, 40 * time.Second, time.Minute, 90 * time.Second, 150 * time.Second},
+		},
+		"too long":     {9, answering(429, "Retry-After: 31", ""), 5, 0, []time.Duration{0}},
+		"after a fine": {3, answering(429, "Retry-After: 30", ""), 0, 1, []time.Duration{0, 30 * time.Second, time.Minute, 90 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				upstream := fails(c.times, c.answer)
+				w := retried(t, upstream, setup{job: fmt.Sprintf("retries = %d\nretry_wait = \"40s\"", c.retries)})
+				p := w.once()
+				run := p.Runs[0]
+				if run.Pages != c.pages || run.Calls != len(c.asked) || (run.Outcome == Succeeded) != (c.pages > 0) {
+					t.Errorf("run %+v", run)
+				}
+				equal(t, "asked at", upstream.asked, c.asked)
+				if c.pages == 0 && (run.Outcome != Exhausted || run.Reason != ReasonUpstream || !strings.Contains(run.Error, "no refusal rule fits")) {
+					t.Errorf("run %+v, want it exhausted by the upstream", run)
+				}
+				w.logged("level=WARN", "no refusal rule fits", "region=US")
+				if status, err := w.options.Budgets["youtube/key1"].Status(t.Context()); err != nil || len(status.Locks) > 0 {
+					t.Errorf("locks %+v, %v", status.Locks, err)
+				}
+			})
+		})
+	}
+}
+
+// What of a response cannot be read is logged and counted, run by run.
+func TestUnreadResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &unreadObserver{}
+		w := newWorld(t, setup{
+			job: oneRegion, cost: `{ units = 10, actual = { json = "usage.units" } }`, limit: 100,
+			upstream: answering(200, "", `{"usage":{"units":"`+secretKey+`"}}`),
+		})
+		w.options.Observe = seen
+		p := w.once()
+		if run := p.Runs[0]; run.Outcome != Succeeded || run.Units != 10 {
+			t.Errorf("run %+v, want what was charged", run)
+		}
+		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadActual, Place: "json usage.units", Why: "it is no number"}
+		equal(t, "unread", seen.unread, []budgethttp.Unread{want})
+		w.logged("level=WARN", "could not be read", "what=actual", "region=US", "operation=videos.list")
+		for line := range strings.Lines(w.log.String()) {
+			if strings.Contains(line, "could not be read") && strings.Count(line, "budget=") != 1 {
+				t.Errorf("logged %s, want the budget once", line)
+			}
+		}
+		if strings.Contains(w.log.String(), secretKey) { // the output has what the upstream sent
+			t.Errorf("the log holds what was received:\n%s", w.log.String())
+		}
+	})
+}
+
+// A page whose checksum is wrong settles what was charged, and is told (where net/http
+// unpacks it too: see budgethttp).
+func TestDamagedResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &unreadObserver{}
+		var packed bytes.Buffer
+		p := gzip.NewWriter(&packed)
+		if _, err := p.Write([]byte(`{"usage":{"units":2},"items":[]}`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		body := packed.Bytes()
+		body[len(body)-8] ^= 1 // of the checksum
+		w := newWorld(t, setup{
+			job: oneRegion, cost: `{ units = 10, actual = { json = "usage.units" } }`, limit: 10,
+			upstream: answering(200, "Content-Encoding: gzip", string(body)),
+		})
+		w.options.Observe = seen
+		if run := w.once().Runs[0]; run.Outcome == Succeeded || run.Units != 10 {
+			t.Errorf("run %+v, want it failed and what was charged", run)
+		}
+		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadBody, Why: "the body is damaged, or not in the encoding that its header tells"}
+		equal(t, "unread", seen.unread, []budgethttp.Unread{want})
+		w.logged("level=WARN", "could not be read", "what=body", "region=US", "operation=videos.list")
+	})
+}
+
+// unreadObserver notes what could not be read.
+type unreadObserver struct {
+	nobody
+	unread []budgethttp.Unread
+}
+
+func (o *unreadObserver) ResponseUnread(_ *Job, u budgethttp.Unread) { o.unread = append(o.unread, u) }

@@ -196,7 +196,7 @@ func (w *world) claimed(r *Runner, tick time.Time, holder string) claim {
 	w.t.Helper()
 	var made claim
 	err := r.change(w.t.Context(), w.list[0], func(s *state, at clocks) (edit, error) {
-		made = *s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled}, at, claimant{holder: holder, hold: r.hold()})
+		made = *s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled, Budget: w.list[0].Budget}, at, claimant{holder: holder, hold: r.hold()})
 		return edit{}, nil
 	})
 	if err != nil {

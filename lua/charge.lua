@@ -2,15 +2,18 @@
 -- up to now when the batch is empty.
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
---       number, those to be added too; to begin a damaged ledger anew, all that
---       there may be
+--       number, those to be added too; to recover, all that there may be
 -- ARGV  1 sig of the operations, as the caller knows   2 names to add, by comma
 --       3 steps allowed   4 caller's clock, µs   5 windows   6 limits   7 items
 --       8 1 to look at the limits too, 2 to recover them, 3 to begin a damaged
 --         ledger anew for that, 4 to go on with a batch, 5 to take in an upstream's
 --         report, else 0   9 meters   10, 11 the newest charge that the
---         caller saw acknowledged: id or empty, and time   12 1 where locks of the
---         budget refuse nothing
+--         caller was told of: id or empty, and time   12 1 where locks of the
+--         budget refuse nothing   13 the id of a ledger that is begun   14 to 16
+--         what else it was told: the ledger's id or empty, its changes, and when
+--         17 the caller's host or empty   18 how many hosts share the store, 1 where
+--         no loss holds the items back   19 ledgers' ids by comma: those that the
+--         caller knows to have lost something, to recover
 --       a window: key, longest µs, p0, p1, p2 (between which a calendar's cut
 --         stays the same, around now), c0, c1 (its cuts there); 0 for a rolling
 --         window
@@ -30,13 +33,15 @@
 --         walk's progress, and a bound per limit (empty where the limit does not cover it)
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
---     has them, for a look}: an item is {result, replayed, units, at, limit,
+--     has them, for a look, {the ledger's id, its changes, the newest charge's id,
+--     its time, hosts as m has them, until when a loss holds back or 0}}: an item is {result, replayed, units, at, limit,
 --     progress, used and score per limit}; result as budget.Result, or 100: again,
 --     101: its totals say more than there are entries;
 --     of what is granted the limit is the first in observe mode that would have
 --     refused it, one past the last for a lock of the budget; of what is refused
---     progress has a line for each lock on it: limit or 0 for the budget, until,
---     why;
+--     progress has a line for each lock on it: limit, 0 for the budget or -1 for
+--     a loss, until, why; of a replay it is the entry's state (x: an open one whose
+--     lease is over) and its labels;
 --     of a bucket that refuses the score is part/at of its level;
 --     a look is {used, floor, least score that counts or 0, the sum, how far it
 --     came: empty when to its end, how much of used was recovered, and drifted}, of a bucket
@@ -45,20 +50,22 @@
 --   1 again: totals are not yet those of now     2 {…, operations by comma}
 --   3 now, for which calendar periods are needed 4 the clock jumped
 --   5 {…, what is wrong}: damaged                6 {…, version}: newer format
---   7 the newest acknowledged charge is not there
+--   7 the ledger has lost something of what the caller was told
 
 local raw = clock()
 local problem = load()
 if problem then return {6, int(raw), M.v} end
-local argn = 12
+local argn = 19
 local function arg()
   argn = argn + 1
   return ARGV[argn]
 end
 local looking, recovering, reporting = ARGV[8] == '1', ARGV[8] == '2' or ARGV[8] == '3', ARGV[8] == '5'
-local anew = ARGV[8] == '3' and broken()
+local broke = recovering and broken()
+local anew = ARGV[8] == '3' and broke
 if anew then blank() end
 if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
+if broke and not anew then return {5, int(raw), 'its parts do not agree'} end
 local caller = tonumber(ARGV[4])
 if not M.v and not anew and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
 if glitch(raw, caller) then return {4, int(raw)} end
@@ -86,11 +93,19 @@ for i = 1, tonumber(ARGV[5]) do
 end
 
 local newestID, newestAt = ARGV[10], tonumber(ARGV[11])
+local toldLedger, toldChanges, toldAt = ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16])
+local hosts = tonumber(ARGV[18])
 if looking and not M.v then
   local lower = now - HELD
   for i = 1, #asked do lower = math.min(lower, lowerOf(asked[i], now)) end
-  if newestID ~= '' and newestAt > lower then return {7, int(raw)} end
-  return {0, int(raw), {}, '0', int(raw), {}, {}, ''}
+  if newestID ~= '' and newestAt > lower or toldLedger ~= '' and toldAt > lower - WEEK then return {7, int(raw)} end
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0}}
+end
+if M.lid == '' then M.lid = ARGV[13] end
+
+-- mark is what the caller is told of the ledger.
+local function mark()
+  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(hosts) or 0)}
 end
 
 local askedMeters = {}
@@ -181,11 +196,14 @@ for i = 1, #ids - 1 do entries[ids[i]] = parse(found[i]) end
 local newestEntry = parse(found[#ids])
 local newestHeld = newestEntry and newestEntry.score > M.gone -- else it is forgotten, and not removed yet
 local lost = newestID ~= '' and newestAt > math.max(M.gone, M.merged) and not newestHeld
+lost = lost or toldLedger ~= '' and toldAt > math.max(M.reset, M.gone - WEEK) and (M.lid ~= toldLedger or M.seq < toldChanges)
 if recovering then
   local fresh = born or ARGV[2] ~= ''
-  local recovered = recoverAll(limits, lost)
+  lost = lost or string.find(',' .. ARGV[19] .. ',', ',' .. M.lid .. ',', 1, true) ~= nil
+  local recovered, done = recoverAll(limits, lost)
+  if lost and done then report(ARGV[17], ARGV[19], ARGV[13]) end
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, ''}
+  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, '', mark()}
 end
 if reporting then
   local fresh, reported = born or ARGV[2] ~= '', {}
@@ -195,8 +213,9 @@ if reporting then
     reported[i] = {int(added), int(total), int(score)}
   end
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, ''}
+  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark()}
 end
+if not looking then note(ARGV[17]) end
 if lost then
   save(born or ARGV[2] ~= '')
   return {7, int(raw)}
@@ -234,6 +253,7 @@ local function reply(result, replayed, units, at, limit, progress, scores)
 end
 
 local fresh = born or ARGV[2] ~= ''
+local holds = not looking and lossNow(hosts)
 
 local function decide(item)
   if item.deadline > 0 and raw > item.deadline then return reply(5, false, 0, 0, 0, '', {}) end
@@ -248,7 +268,8 @@ local function decide(item)
     if e.op ~= item.op or e.asked ~= item.units or (e.state ~= 'p') ~= (item.lease > 0) then
       return reply(4, false, 0, 0, 0, '', {})
     end
-    return reply(1, true, e.asked, e.start, 0, '', {})
+    local state = e.state == 'o' and e.score <= M.last and 'x' or e.state
+    return reply(1, true, e.asked, e.start, 0, state .. e.labels, {})
   end
   for i = 1, recorded and 0 or #limits do
     local bound = not limits[i].observe and item.bound[i]
@@ -282,6 +303,13 @@ local function decide(item)
   end
   local closed = {}
   if not recorded and M.locks ~= '' then observed = askLocks(limits, item, ARGV[12] == '1', closed, observed) end
+  if holds and not recorded then
+    if ARGV[12] ~= '1' then
+      closed[#closed + 1] = '-1 ' .. int(holds) .. ' '
+    else
+      observed = #limits + 1
+    end
+  end
   if refused or #closed > 0 then return reply(2, false, 0, 0, 0, table.concat(closed, '\n'), scores) end
   for i = 1, #batch do
     if star(batch[i]).units + item.units > MAXUNITS and star(batch[i]).units - pseudoUnits(batch[i]) + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
@@ -305,7 +333,7 @@ local function decide(item)
     addAll(old.op, old.score, old.units, callsOf(old), zero, -1, old.state)
     M.n, M.emptied = M.n - 1, true
   end
-  M.newest = math.max(M.newest, at)
+  if at > M.newest then M.newest, M.nid = at, item.id end
   if at == M.last + 1 then M.last = at end -- the next of several at one instant
   local key, member, zero = place(new, item.id)
   addLater(key, int(new.score), member)
@@ -318,7 +346,7 @@ local function decide(item)
   end
   written[#written + 1], written[#written + 2] = item.id, pack(new)
   entries[item.id], stateOf[item.id] = new, new.state
-  M.n = M.n + 1
+  M.n, M.seq = M.n + 1, M.seq + 1
   if recorded then -- it may count no more: that is one entry a window, all else is up to date
     local steps = limitSteps
     limitSteps = WHOLE
@@ -371,4 +399,4 @@ if bringAll() then
   total[#limits + 1] = 0
 end
 save(fresh)
-return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or ''}
+return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or '', mark()}

@@ -76,7 +76,7 @@ else
     fresh = redis.call('ZCARD', key) == 1
     addAll(e.op, e.score, e.units, callsOf(e), zero, 1, e.state)
     redis.call('HSET', keyE, id, pack(e))
-    M.chg = M.chg + 1
+    M.chg, M.seq = M.chg + 1, M.seq + 1
     result, at = release and 2 or 1, e.score
   end
 end

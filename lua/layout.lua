@@ -10,7 +10,12 @@
 --            forgotten), meters (live buckets), merged (no id of a score up to
 --            here is held), rowno (the newest merged row's number), mpos (how
 --            far a merge on the way has come), locks (a line each: limit or * for
---            the budget, until, since, why), marks (1: some entries have a mark)
+--            the budget, until, since, why), marks (1: some entries have a mark),
+--            lid (the ledger's random id), nid (the newest entry's id), loss (when
+--            the last loss was noticed, and the hosts that have reported, by
+--            blanks), hosts (each that decided lately and when it was noted, likewise),
+--            reset (when a reset began it), seq (charges, settlements and the like
+--            so far)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            units and score are empty where they are asked and start; states:
 --            p plain, o open, s settled, r released, m a merged row, whose id
@@ -33,6 +38,10 @@ local HELD = 3600000000
 local HOUR = 3600000000
 local WEEK = 604800000000
 local LEASE = 86400000000
+local DAY = 86400000000
+local RECOVERY = 60000000
+local MAXHOSTS = 64
+local MAXREPORTS = 256
 local TOLERANCE = 60000000
 local MAXUNITS = 1000000000000000
 local MAXSUM = 9000000000000000

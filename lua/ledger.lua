@@ -23,7 +23,7 @@ end
 -- load reads m. It returns a problem's name, or nil.
 local function load()
   local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
-    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks')
+    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'nid', 'loss', 'hosts', 'reset', 'seq')
   M.v = f[1]
   M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
   M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
@@ -31,7 +31,9 @@ local function load()
   M.sig, M.meters, M.mpos = f[13] or '', f[14] or '', f[17] or ''
   M.merged, M.rowno = tonumber(f[15] or 0), tonumber(f[16] or 0)
   M.locks, M.marks = f[18] or '', f[19] or ''
-  saved = {meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
+  M.lid, M.nid, M.loss, M.hosts = f[20] or '', f[21] or '', f[22] or '', f[23] or ''
+  M.reset, M.seq = tonumber(f[24] or 0), tonumber(f[25] or 0)
+  saved = {lid = M.lid, loss = M.loss, hosts = M.hosts, meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
   loadMeters()
   loadLocks()
   nops = M.nops
@@ -309,6 +311,9 @@ local function saveMore()
   if M.locks ~= saved.locks or M.marks ~= saved.marks then
     redis.call('HSET', keyM, 'locks', M.locks, 'marks', M.marks)
   end
+  if M.lid ~= saved.lid or M.loss ~= saved.loss or M.hosts ~= saved.hosts then
+    redis.call('HSET', keyM, 'lid', M.lid, 'loss', M.loss, 'hosts', M.hosts)
+  end
 end
 
 -- save writes m and the rows that changed, and keeps all keys alive together.
@@ -345,7 +350,7 @@ local function save(fresh)
   local renew = fresh or M.emptied or expire - M.exp >= HOUR / 1000 or M.exp == 0
   if renew then M.exp = expire end
   redis.call('HSET', keyM, 'v', '1', 'last', int(M.last), 'newest', int(M.newest), 'born', int(M.born), 'n', int(M.n),
-    'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune), 'gone', int(M.gone), 'sig', M.sig)
+    'nops', int(nops), 'ops', M.ops, 'wins', table.concat(live, ';'), 'chg', int(M.chg), 'exp', int(M.exp), 'prune', int(M.prune), 'gone', int(M.gone), 'sig', M.sig, 'nid', M.nid, 'seq', int(M.seq))
   saveMore()
   if renew then
     local at = int(expiry(expire))

@@ -21,16 +21,58 @@ local function forgetWindows()
   M.emptied = true
 end
 
--- broken reports whether the ledger's parts do not agree.
+-- lossNow is until when the last loss that was noticed holds charges back, where
+-- so many hosts share the store; nil when it holds none back.
+local function lossNow(hosts)
+  if M.loss == '' or hosts <= 1 then return nil end
+  local since, reported = string.match(M.loss, '^(%d+)(.*)$')
+  local _, n = string.gsub(reported, ' ', '')
+  local till = tonumber(since) + RECOVERY
+  if n >= hosts or till <= M.last then return nil end
+  return till
+end
+
+-- report notes that a host reports a loss. The first report on a ledger begins its
+-- recovery, and so does one that finds it rolled back, which then gets a new id.
+local function report(host, gone, candidate)
+  local rolledBack = string.find(',' .. gone .. ',', ',' .. M.lid .. ',', 1, true)
+  if rolledBack then M.lid = candidate end
+  if rolledBack or M.loss == '' then M.loss = int(M.last) end
+  local _, n = string.gsub(M.loss, ' ', '')
+  if host ~= '' and n < MAXREPORTS and not string.find(M.loss .. ' ', ' ' .. host .. ' ', 1, true) then M.loss = M.loss .. ' ' .. host end
+  M.seq = M.seq + 1
+end
+
+-- note notes that a host decides; those not seen for long are forgotten, and of too
+-- many those that were noted first.
+local function note(host)
+  if host == '' then return end
+  local list, n = {}, 0
+  for other, at in string.gmatch(M.hosts, '(%S+) (%d+)') do
+    if other == host and M.last - tonumber(at) < HOUR then return end
+    if other ~= host and M.last - tonumber(at) < DAY then
+      n = n + 1
+      list[n] = other .. ' ' .. at
+    end
+  end
+  list[n + 1] = host .. ' ' .. int(M.last)
+  M.hosts = table.concat(list, ' ', math.max(1, n + 2 - MAXHOSTS))
+end
+
+-- broken reports whether the ledger's parts do not agree: KEYS has all that there may
+-- be, so that what is left of an operation that m does not know shows too.
 local function broken()
-  if not M.v then return redis.call('EXISTS', keyE, keyX) > 0 end
-  return counted(0) ~= nil
+  for from = M.v and 4 + 3 * nops or 1, #KEYS, 1000 do
+    if redis.call('EXISTS', unpack(KEYS, from, math.min(#KEYS, from + 999))) > 0 then return true end
+  end
+  return M.v and counted(0) ~= nil
 end
 
 -- blank makes of what was read an empty ledger that has seen the same time.
 local function blank()
   M.v, M.born, M.n, M.nops, M.ops, M.sig, M.chg, M.exp, M.prune, M.gone = nil, 0, 0, 0, '', '', 0, 0, 0, 0
   saved.locks, saved.marks, M.marks = '', '', '' -- locks are kept
+  saved.lid, saved.loss, saved.hosts, M.lid, M.nid, M.loss, M.reset, M.seq = '', '', '', '', '', '', 0, 0 -- hosts are kept
   M.meters, M.merged, M.rowno, M.mpos, M.emptied = '', 0, 0, '', true
   nops, opNames = 0, nil
   for i = #wins, 1, -1 do
@@ -88,10 +130,11 @@ local function record(l, old, amount, score)
     addAll(l.op, score, e.units, e.asked, e.units == 0, 1, 'm')
     M.n, M.rowno = M.n + 1, math.max(M.rowno, 1)
   end
-  M.chg, M.emptied = M.chg + 1, true
+  M.chg, M.seq, M.emptied = M.chg + 1, M.seq + 1, true
 end
 
--- recoverAll records what is missing of each limit, all of them or none.
+-- recoverAll records what is missing of each limit, all of them or none; then it
+-- is done.
 local function recoverAll(limits, lost)
   local answers, sums, olds, done = {}, {}, {}, true
   for i = 1, #limits do
@@ -113,7 +156,8 @@ local function recoverAll(limits, lost)
     local l, old = limits[i], olds[i]
     if l.wanted and l.meter then
       local m = l.meter
-      local add = math.min(drain(m, l.to, 0, M.last - l.from), l.op - levelAt(m, M.last))
+      local left = drain(m, l.to, 0, M.last - l.from)
+      local add = math.min(left, math.max(l.op, left) - levelAt(m, M.last))
       if add > 0 then
         pour(m, add, 0, M.last, M.last)
         answers[i][1] = int(add)
@@ -129,5 +173,5 @@ local function recoverAll(limits, lost)
       answers[i][1] = int(math.max(amount, 0))
     end
   end
-  return answers
+  return answers, done
 end

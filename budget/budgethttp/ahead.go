@@ -27,8 +27,9 @@ type ahead struct {
 }
 
 // readAhead reads until the body's end, mostAhead bytes, the end of the wait or of
-// the request. ended: no more will come than the text.
-func readAhead(body io.ReadCloser, wait time.Duration, done <-chan struct{}) (rest io.ReadCloser, text []byte, ended bool) {
+// the request. ended is the error that
+// ended it, io.EOF too; nil: more may come than the text.
+func readAhead(body io.ReadCloser, wait time.Duration, done <-chan struct{}) (rest io.ReadCloser, text []byte, ended error) {
 	h := &ahead{body: body, over: make(chan struct{})}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -41,7 +42,7 @@ func readAhead(body io.ReadCloser, wait time.Duration, done <-chan struct{}) (re
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.handed = true
-	return h, h.text[:len(h.text):len(h.text)], h.err != nil
+	return h, h.text[:len(h.text):len(h.text)], h.err
 }
 
 // read ends with the body, at the latest when that is closed.

@@ -2,20 +2,21 @@ package budgethttp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"time"
-
-	"github.com/quotactl/quotactl/budget"
 )
 
 // answer is a response as it is looked at.
 type answer struct {
 	status  int
 	header  http.Header
-	cached  bool // it tells nothing of the upstream now
-	visible bool // there is a body, and it is not encoded
-	done    told // what was acted on already
+	cached  bool     // it tells nothing of the upstream now
+	visible bool     // there is a body that can be read
+	codings []string // that are to be taken off to look at it
+	done    told     // what was acted on already
 }
 
 // answered looks at a response whose header has come: acts on what it says,
@@ -29,20 +30,42 @@ func (a *attempt) answered(resp *http.Response) {
 	hasBody := resp.Body != nil && resp.Body != http.NoBody
 	seen := answer{status: resp.StatusCode, header: resp.Header}
 	seen.cached = a.isCached(resp)
-	seen.visible = hasBody && !upgraded && a.request.Method != http.MethodHead && isPlain(resp.Header)
 	a.rememberSession(resp)
 
+	said := newCostSaid(a.cost.Actual, seen.header)
 	ahead, later := a.reader.looksAtBody(a.operation, seen.status, seen.header)
+	if seen.visible = hasBody && !upgraded && a.request.Method != http.MethodHead; seen.visible {
+		var err error
+		if seen.codings, err = codingsOf(seen.header); err != nil {
+			seen.visible = false
+			if ahead || later || said.inBody() {
+				a.unread(Unread{What: UnreadEncoding, Why: err.Error()})
+			}
+		}
+	}
 	later = later && seen.visible
 	var text []byte
 	if ahead && seen.visible {
-		var ended bool
+		var ended error
 		resp.Body, text, ended = readAhead(resp.Body, a.waitAhead(), a.ctx.Done())
-		later = !ended // what came too late, or was too long, is looked at with the rest
+		later = ended == nil // what came too late, or was too long, is looked at with the rest
+		var damage error
+		if text, damage = unpackStart(seen.codings, text); damage != nil && ended != nil {
+			a.unread(Unread{What: UnreadBody, Why: damaged(damage)})
+		} else if ended != nil && !errors.Is(ended, io.EOF) && a.request.Context().Err() == nil {
+			a.unread(Unread{What: UnreadBody, Why: whyBroken})
+		}
 	}
-	seen.done = a.reader.judge(a.operation, seen.status, seen.header, text)
-	cost, final := a.headerCost(seen.status, seen.header)
-	waits := seen.visible && (!final || later && a.freeByBody)
+	start := newContent(seen.header, text)
+	start.partial = later && len(text) < maxBody
+	seen.done = a.reader.judge(a.operation, seen.status, start)
+	estimate := statusCost(a.cost, seen.status, a.units())
+	cost := said.settled(estimate)
+	waits := seen.visible && (said.inBody() || later && a.freeByBody)
+	heard := &hearing{
+		reader: a.reader, operation: a.operation, status: seen.status, header: seen.header, cached: seen.cached,
+		covers: actor{budget: a.budget, operation: a.operation}.covered, cost: said, before: seen.done,
+	}
 	var held held
 	switch {
 	case seen.done.free:
@@ -55,6 +78,9 @@ func (a *attempt) answered(resp *http.Response) {
 	default:
 		a.conclude(cost, seen, seen.done)
 	}
+	heard.asks, heard.judges = !waits, later // what the header tells is known now
+	a.unread(slices.Concat(heard.misreadCost(""), heard.misreadRules(""))...)
+	heard.asks = waits
 	conn, writable := resp.Body.(io.ReadWriteCloser)
 	switch {
 	case upgraded && writable: // the connection is the caller's, and its context with it
@@ -65,7 +91,7 @@ func (a *attempt) answered(resp *http.Response) {
 		if resp.Body == nil {
 			resp.Body = http.NoBody
 		}
-		resp.Body = a.body(resp, seen, held, cost, waits, later)
+		resp.Body = a.body(resp, seen, heard, held, estimate, waits, later)
 	}
 }
 
@@ -77,66 +103,9 @@ func (a *attempt) waitAhead() time.Duration {
 	return min(longestAhead, time.Until(a.ends))
 }
 
-// headerCost is what the request cost as far as status and header tell, and whether
-// nothing in the body can tell otherwise. Of several places the first that has a
-// value counts.
-func (a *attempt) headerCost(status int, header http.Header) (cost int64, final bool) {
-	cost, final = statusCost(a.cost, status, a.units()), true
-	for i := range a.cost.Actual {
-		source := &a.cost.Actual[i]
-		if source.JSON != "" {
-			final = false
-			continue
-		}
-		if n, ok := readCost(source, header, nil); ok {
-			return n, final
-		}
-	}
-	return cost, final
-}
-
-// documentCost is what a document of the body says that the request cost, by the
-// places that stand before the first of which the header has a value.
-func (a *attempt) documentCost(header http.Header, document []byte) (int64, bool) {
-	for i := range a.cost.Actual {
-		source := &a.cost.Actual[i]
-		if source.JSON == "" {
-			if _, ok := readCost(source, header, nil); ok {
-				break
-			}
-			continue
-		}
-		if n, ok := readCost(source, header, document); ok {
-			return n, true
-		}
-	}
-	return 0, false
-}
-
-// statusCost is what a request cost that was charged, where nothing else tells.
-func statusCost(cost budget.Cost, status int, charged int64) int64 {
-	if status == http.StatusNotModified && cost.NotModified != nil {
-		return *cost.NotModified
-	}
-	return charged
-}
-
-// readCost reads units. Values below 0 and above MaxUnits are none.
-func readCost(source *budget.Source, header http.Header, document []byte) (int64, bool) {
-	n, ok := readNumber(source, header, document)
-	return n, ok && n >= 0 && n <= budget.MaxUnits
-}
-
 // isCached reports whether a response comes from a cache, on the way or in the base.
 func (a *attempt) isCached(resp *http.Response) bool {
 	return isStored(resp.Header) || a.traces.Load() && a.trace.silent()
-}
-
-// isPlain reports whether a body is as it is meant: what the caller has to decode is
-// not looked at.
-func isPlain(header http.Header) bool {
-	encoding := header.Get("Content-Encoding")
-	return encoding == "" || encoding == "identity"
 }
 
 // rememberSession notes the sessions that a response tells as charged.

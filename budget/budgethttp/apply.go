@@ -20,18 +20,30 @@ type Outcome struct {
 	Refused *Verdict
 	// Drifts are what the upstream reports and no charge explains.
 	Drifts []budget.Drift
+	// Unread is what could not be read of what the response says.
+	Unread []Unread
 }
 
 // Apply does with a response what a [Transport] does with its own, for a request
 // that was sent by other means: compares what it reports, locks what it says is
 // spent, and settles the reservation of the receipt with what it cost, or releases it
 // where it is documented as not counted. It reads the response's body to its end,
-// which must be as it was meant: without a transfer coding.
+// which has no transfer coding any more, and the encodings that the header tells.
 //
 // Applied twice it does the same once: after an error it may be applied again. The
 // error is the store's or the body's, ErrConflict for a reservation that was finished
 // in another way, ErrExpired for one that is no longer held.
 func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response) (Outcome, error) {
+	return apply(ctx, b, charged, resp, false)
+}
+
+// ApplyOpen is Apply for a response to one of the requests that a reservation is for:
+// it leaves that as it is, for the caller to settle.
+func ApplyOpen(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response) (Outcome, error) {
+	return apply(ctx, b, charged, resp, true)
+}
+
+func apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response, open bool) (Outcome, error) {
 	spec := b.Spec()
 	fail := func(err error) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("take in the response to %s %s id %q: %w", b.Name(), charged.Operation, charged.ID, err)
@@ -40,41 +52,52 @@ func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 	if err != nil {
 		return fail(err)
 	}
+	cost := spec.Costs[charged.Operation]
 	h := &hearing{
 		reader: reader, operation: charged.Operation, status: resp.StatusCode, header: resp.Header,
-		cost: spec.Costs[charged.Operation].Actual,
+		cached: isStored(resp.Header), covers: actor{budget: b, operation: charged.Operation}.covered, cost: newCostSaid(cost.Actual, resp.Header), asks: true, judges: true,
 	}
-	if err := h.hear(resp.Body); err != nil {
+	unread, err := h.hear(resp.Body)
+	if err != nil {
 		return fail(err)
 	}
-	var done Outcome
-	units := h.units(statusCost(spec.Costs[charged.Operation], resp.StatusCode, charged.Units))
-	higher := !h.told.free && units > charged.Units
+	units := h.cost.settled(statusCost(cost, resp.StatusCode, charged.Units))
+	x := actor{budget: b, operation: charged.Operation, charged: charged}
+	done := Outcome{}
+	switch {
+	case !open:
+		done, err = x.finish(ctx, resp, h.told, units)
+	case !isStored(resp.Header):
+		done, err = x.act(ctx, resp.StatusCode, h.told)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	done.Unread = unread
+	return done, nil
+}
+
+// finish settles or releases the request, and does what its response asks for.
+func (x actor) finish(ctx context.Context, resp *http.Response, t told, units int64) (done Outcome, err error) {
+	higher := !t.free && units > x.charged.Units
 	if higher { // first: what the upstream says is used has it
-		if err := b.Settle(ctx, charged.ID, units); err != nil {
-			return fail(err)
+		if err := x.budget.Settle(ctx, x.charged.ID, units); err != nil {
+			return Outcome{}, err
 		}
 	}
-	x := actor{budget: b, operation: charged.Operation, charged: charged}
-	if h.told.free {
-		done, err := x.free(ctx, resp, h.told)
-		if err != nil {
-			return fail(err)
-		}
-		return done, nil
+	if t.free {
+		return x.free(ctx, resp, t)
 	}
 	if !isStored(resp.Header) {
-		if done, err = x.act(ctx, resp.StatusCode, h.told); err != nil {
-			return fail(err)
+		if done, err = x.act(ctx, resp.StatusCode, t); err != nil {
+			return Outcome{}, err
 		}
 	}
 	done.Units = units
 	if !higher {
-		if err := b.Settle(ctx, charged.ID, units); err != nil {
-			return fail(err)
-		}
+		err = x.budget.Settle(ctx, x.charged.ID, units)
 	}
-	return done, nil
+	return done, err
 }
 
 // free releases the request, with what its response asks for before and after that,
@@ -130,71 +153,50 @@ func (x actor) act(ctx context.Context, status int, t told) (Outcome, error) {
 	return done, err
 }
 
-// hearing hears a response out, document by document.
-type hearing struct {
-	reader    *reader
-	operation string
-	status    int
-	header    http.Header
-
-	heard bool // a document
-	told  told
-	cost  []budget.Source // where it may say what it cost, in order
-	said  []*int64        // what it says there; of several documents the last
-}
-
 // hear reads the body to its end. Without a document the header alone tells.
-func (h *hearing) hear(body io.Reader) error {
-	h.said = make([]*int64, len(h.cost))
-	scan := newScanner(h.header.Get("Content-Type"), h.document)
+func (h *hearing) hear(body io.Reader) ([]Unread, error) {
+	codings, err := codingsOf(h.header)
+	h.begin(codings)
+	var unread []Unread
+	if err != nil && h.needsBody() {
+		unread = append(unread, Unread{Operation: h.operation, What: UnreadEncoding, Why: err.Error()})
+	}
 	if body == nil {
 		body = http.NoBody
 	}
 	buffer := make([]byte, 32<<10)
 	for {
-		n, err := body.Read(buffer)
-		if isPlain(h.header) {
-			scan.write(buffer[:n])
+		n, wrong := body.Read(buffer)
+		if err == nil {
+			h.write(buffer[:n])
 		}
 		switch {
-		case errors.Is(err, io.EOF):
-			scan.end()
-			if !h.heard {
-				h.document(nil)
-			}
-			return nil
-		case err != nil:
-			return fmt.Errorf("read its body: %w", err)
+		case errors.Is(wrong, io.EOF):
+			return append(unread, h.hearEnd()...), nil
+		case wrong != nil:
+			h.end(broken)
+			return nil, fmt.Errorf("read its body: %w", wrong)
 		}
 	}
 }
 
-// document takes in the header with one document of the body, or with none. Of the
-// refusals that several documents tell, the first in costs.toml holds.
-func (h *hearing) document(text []byte) {
-	h.heard = true
-	for i := range h.cost {
-		if n, ok := readCost(&h.cost[i], h.header, text); ok {
-			h.said[i] = &n
-		}
-	}
-	t := h.reader.judge(h.operation, h.status, h.header, text)
-	h.told.free = h.told.free || t.free
-	if t.refusal != nil && (h.told.refusal == nil || h.reader.place(t.refusal) < h.reader.place(h.told.refusal)) {
-		h.told.refusal, h.told.reset = t.refusal, t.reset
-	}
-	for _, one := range t.reports {
-		same := func(other reported) bool { return other.rule == one.rule }
-		h.told.reports = append(slices.DeleteFunc(h.told.reports, same), one)
-	}
+// needsBody reports whether the body may tell something.
+func (h *hearing) needsBody() bool {
+	ahead, later := h.reader.looksAtBody(h.operation, h.status, h.header)
+	return ahead || later || h.cost.inBody()
 }
 
-// units are what the request cost, by the first place that says it, or otherwise.
-func (h *hearing) units(otherwise int64) int64 {
-	for _, n := range h.said {
-		if n != nil {
-			return *n
+// hearEnd looks at what is left.
+func (h *hearing) hearEnd() []Unread {
+	found := unreads(h.end(whole))
+	if !h.heard {
+		h.document(nil)
+		for _, one := range slices.Concat(h.misreadCost(""), h.misreadRules("")) {
+			found.add(one)
 		}
 	}
-	return otherwise
+	for i := range found {
+		found[i].Operation = h.operation
+	}
+	return found
 }

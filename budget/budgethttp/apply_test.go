@@ -83,9 +83,13 @@ func TestApply(t *testing.T) {
 	locked := func(rule string, means budget.Meaning, operation, limit string, until time.Time) *budgethttp.Verdict {
 		return &budgethttp.Verdict{Rule: rule, Means: means, Operation: operation, Limit: limit, Until: until}
 	}
+	unread := func(operation string, what budgethttp.UnreadWhat, rule, place, why string) []budgethttp.Unread {
+		return []budgethttp.Unread{{Operation: operation, What: what, Rule: rule, Place: place, Why: why}}
+	}
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now().UTC() // midnight
 		tomorrow := now.Add(24 * time.Hour)
+		const damaged = "the body is damaged, or not in the encoding that its header tells"
 		stream := "data: {\"usage\":1}\n\ndata: {\"usage\":2,\"total\":9}\n\ndata: {\"choices\":[]}\n\n"
 		for _, test := range []struct {
 			name, operation string
@@ -97,9 +101,28 @@ func TestApply(t *testing.T) {
 			{"cost in the header", "get", given{200, `{"usage":7}`, []string{"X-Cost", "3"}}, budgethttp.Outcome{Units: 3}},
 			{"cost in the body", "get", given{200, `{"total":8,"usage":7}`, nil}, budgethttp.Outcome{Units: 7}},
 			{"cost in the second place", "get", given{200, `{"usage":"?","total":8}`, []string{"X-Cost", "-1"}}, budgethttp.Outcome{Units: 8}},
-			{"cost above what there is", "get", given{200, `{"usage":1000000000000001}`, nil}, budgethttp.Outcome{Units: 10}},
+			{
+				"cost above what there is", "get", given{200, `{"usage":1000000000000001}`, nil},
+				budgethttp.Outcome{Units: 10, Unread: unread("get", budgethttp.UnreadActual, "", "json usage", "it is more than 10^15")},
+			},
+			{"a part of a unit", "get", given{200, `{"usage":2.5}`, nil}, budgethttp.Outcome{Units: 3}},
+			{
+				"no cost anywhere", "get", given{200, `{"usage":"many","calls":1}`, nil},
+				budgethttp.Outcome{Units: 10, Unread: unread("get", budgethttp.UnreadActual, "", "json usage", "it is no number")},
+			},
+			{
+				"a damaged body", "get", given{200, `{"usage":2.5}`, []string{"Content-Encoding", "zstd", "X-Left", "?"}},
+				budgethttp.Outcome{Units: 10, Unread: append(
+					append(unread("get", budgethttp.UnreadActual, "", "", damaged), unread("get", budgethttp.UnreadReport, "method", "", damaged)...),
+					unread("get", budgethttp.UnreadReport, "day", "header x-left", "it is no number")...,
+				)},
+			},
+			{
+				"an encoding that is not known", "get", given{200, `{"usage":2.5}`, []string{"Content-Encoding", "compress"}},
+				budgethttp.Outcome{Units: 10, Unread: unread("get", budgethttp.UnreadEncoding, "", "", `the encoding "compress" is none of gzip, deflate, br and zstd`)},
+			},
 			{"the last of a stream", "get", given{200, stream, []string{"Content-Type", "text/event-stream"}}, budgethttp.Outcome{Units: 2}},
-			{"a body that is encoded", "get", given{200, `{"usage":7}`, []string{"Content-Encoding", "br"}}, budgethttp.Outcome{Units: 10}},
+			{"a body that is encoded", "get", given{200, packed(t, "br", `{"usage":7}`), []string{"Content-Encoding", "br"}}, budgethttp.Outcome{Units: 7}},
 			{"not counted", "get", given{304, "", []string{"X-Left", "0"}}, budgethttp.Outcome{Released: true}},
 			{
 				"refused and not counted", "get", given{503, "", []string{"Retry-After", "5"}},
@@ -111,7 +134,10 @@ func TestApply(t *testing.T) {
 			},
 			{
 				"spent, for what the rule says", "get", given{403, "", []string{"Retry-After", "soon"}},
-				budgethttp.Outcome{Units: 10, Refused: locked("spent", budget.Exhausted, "get", "", now.Add(2*time.Minute))},
+				budgethttp.Outcome{
+					Units: 10, Refused: locked("spent", budget.Exhausted, "get", "", now.Add(2*time.Minute)),
+					Unread: unread("get", budgethttp.UnreadRefusal, "spent", "header retry-after", "it is not written as it is said to be"),
+				},
 			},
 			{
 				"spent, until the computed reset", "get", given{403, "limit PER DAY", nil},

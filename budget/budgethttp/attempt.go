@@ -32,6 +32,7 @@ type attempt struct {
 	trace   trace
 	sent    bool // the base was called
 	verdict verdict
+	unreads unreads
 
 	mu       sync.Mutex            // guards all below
 	charges  []*budget.Reservation // that are not finished
@@ -88,7 +89,7 @@ func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, er
 		return a, nil
 	case err != nil:
 		a.cancel(nil)
-		return nil, err
+		return nil, a.unmatched(err)
 	}
 	a.took(r)
 	if !bounded {
@@ -96,6 +97,16 @@ func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, er
 		a.timer = time.AfterFunc(time.Until(a.ends), func() { a.cancel(a.leaseOver()) })
 	}
 	return a, nil
+}
+
+// unmatched says of a request that is no known operation what of it was looked at; its
+// path may hold a secret.
+func (a *attempt) unmatched(err error) error {
+	if a.operation != Unmatched || !errors.Is(err, budget.ErrUnknownOperation) {
+		return err
+	}
+	seen := shadow(a.request)
+	return fmt.Errorf("no match of costs.toml fits this request, %s %s: %w", seen.Method, seen.Host, err)
 }
 
 func (a *attempt) leaseOver() error {
@@ -115,8 +126,10 @@ func (a *attempt) isCharged() bool {
 // reserve takes the request's units. Nothing was sent, so that what it cannot know
 // of is released.
 func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Reservation, error) {
+	call := a.options.call(a.operation, id)
+	call.NewID = !a.once // that of a session may be charged
 	if !wait {
-		r, err := a.budget.Reserve(ctx, a.options.call(a.operation, id), a.lease)
+		r, err := a.budget.Reserve(ctx, call, a.lease)
 		return r, a.forget(ctx, id, err)
 	}
 	if a.options.MaxWait > 0 {
@@ -124,7 +137,7 @@ func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Re
 		ctx, cancel = context.WithTimeout(ctx, a.options.MaxWait-a.waited)
 		defer cancel()
 	}
-	r, err := a.budget.WaitReserve(ctx, a.options.call(a.operation, id), a.lease)
+	r, err := a.budget.WaitReserve(ctx, call, a.lease)
 	return r, a.forget(ctx, id, err)
 }
 

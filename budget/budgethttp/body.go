@@ -1,9 +1,9 @@
 package budgethttp
 
 import (
+	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 )
 
@@ -14,37 +14,38 @@ type body struct {
 	attempt *attempt
 	seen    answer
 	held    held
-	waits   bool // the charge is finished with the body
-	later   bool // rules look at the body
+	waits   bool  // the charge is finished with the body
+	later   bool  // rules look at the body
+	cost    int64 // the estimate, where neither header nor body tells
 
-	mu   sync.Mutex // guards all below
-	scan *scanner   // nil: the body is not looked at
-	done bool
-	cost int64 // the last that was told
-	told told  // by documents so far
+	mu    sync.Mutex // guards all below
+	heard *hearing
+	done  bool
 }
 
 // body wraps a response's body.
-func (a *attempt) body(resp *http.Response, seen answer, held held, cost int64, waits, later bool) *body {
-	b := &body{ReadCloser: resp.Body, attempt: a, seen: seen, held: held, waits: waits, later: later, cost: cost}
-	if waits || later {
-		b.scan = newScanner(resp.Header.Get("Content-Type"), b.document)
-	}
-	return b
+func (a *attempt) body(resp *http.Response, seen answer, heard *hearing, held held, cost int64, waits, later bool) *body {
+	heard.begin(seen.codings)
+	return &body{ReadCloser: resp.Body, attempt: a, seen: seen, heard: heard, held: held, waits: waits, later: later, cost: cost}
 }
 
 // Read passes on what comes. With the body's end the request is finished.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if n > 0 && b.scan != nil {
+	if n > 0 && (b.waits || b.later) {
 		b.mu.Lock()
 		if !b.done {
-			b.scan.write(p[:n])
+			b.heard.write(p[:n])
 		}
 		b.mu.Unlock()
 	}
-	if err != nil {
-		b.finish()
+	switch {
+	case errors.Is(err, io.EOF):
+		b.finish(whole)
+	case err != nil && b.attempt.request.Context().Err() != nil: // the caller has ended it
+		b.finish(dropped)
+	case err != nil:
+		b.finish(broken)
 	}
 	return n, err
 }
@@ -52,58 +53,33 @@ func (b *body) Read(p []byte) (int, error) {
 // Close closes the body and finishes the request.
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
-	b.finish()
+	b.finish(dropped)
 	return err
 }
 
 // finish settles what the body was waited for, once, and frees the request's
 // context. A document may be complete though the body's end was not read.
-func (b *body) finish() {
+func (b *body) finish(how howEnded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.done {
 		return
 	}
 	b.done = true
-	if b.scan != nil {
-		b.scan.end()
+	a, heard := b.attempt, b.heard
+	if b.waits || b.later {
+		a.unread(heard.end(how)...)
 	}
-	a := b.attempt
-	b.told.reports = append(b.held.release(), b.told.reports...)
+	told := heard.told
+	told.reports = append(b.held.release(), told.reports...)
+	cost := heard.cost.settled(b.cost)
 	switch {
-	case b.waits && b.told.free:
-		a.free(b.seen, b.told)
+	case b.waits && told.free:
+		a.free(b.seen, told)
 	case b.waits:
-		a.conclude(b.cost, b.seen, b.told)
+		a.conclude(cost, b.seen, told)
 	case b.later:
-		a.act(b.seen, b.told, false)
+		a.act(b.seen, told, false)
 	}
 	a.cancel(nil)
-}
-
-// document looks at one document of the body: the body itself, an event or a line.
-// b.mu is held.
-func (b *body) document(text []byte) {
-	a := b.attempt
-	if b.waits {
-		if cost, ok := a.documentCost(b.seen.header, text); ok {
-			b.cost = cost
-		}
-	}
-	if !b.later {
-		return
-	}
-	told := a.reader.judge(a.operation, b.seen.status, b.seen.header, text)
-	b.told.free = b.told.free || told.free
-	// Of several documents' refusals the first in costs.toml holds.
-	if t, r := told.refusal, a.reader; t != nil && b.seen.done.refusal == nil && (b.told.refusal == nil || r.place(t) < r.place(b.told.refusal)) {
-		b.told.refusal, b.told.reset = t, told.reset
-	}
-	for _, one := range told.reports {
-		same := func(other reported) bool { return other.rule == one.rule }
-		if slices.ContainsFunc(b.seen.done.reports, same) {
-			continue // the header told it
-		}
-		b.told.reports = append(slices.DeleteFunc(b.told.reports, same), one)
-	}
 }

@@ -1,7 +1,6 @@
 package budgethttp_test
 
 import (
-	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -40,13 +39,6 @@ func answers(status int, header map[string]string, body io.Reader) http.RoundTri
 }
 
 func TestActualCost(t *testing.T) {
-	zipped := func(text string) string {
-		var b bytes.Buffer
-		w := gzip.NewWriter(&b)
-		_, _ = io.WriteString(w, text)
-		_ = w.Close()
-		return b.String()
-	}
 	const stream = "text/event-stream; charset=utf-8"
 	long := strings.Repeat("x", 2<<20)
 	for name, c := range map[string]struct {
@@ -67,18 +59,37 @@ func TestActualCost(t *testing.T) {
 		"broken off":              {nil, `{"usage":{"total":7`, 50},
 		"too long":                {nil, `{"usage":{"total":7},"x":"` + long + `"}`, 50},
 		"empty":                   {nil, ``, 50},
-		"encoded":                 {map[string]string{"Content-Encoding": "gzip"}, zipped(`{"usage":{"total":7}}`), 50},
-		"encoded, told by header": {map[string]string{"Content-Encoding": "gzip", "X-Cost": "9"}, zipped(`{"usage":{"total":7}}`), 9},
+		"a fraction":              {nil, `{"usage":{"total":2.5}}`, 3},
+		"a small fraction":        {nil, `{"usage":{"total":2.0000000000000000000000000000000000000000000001}}`, 3},
+		"an exponent":             {nil, `{"usage":{"total":1e1}}`, 10},
+		"a small power":           {nil, `{"usage":{"total":25e-1}}`, 3},
+		"zeroes":                  {nil, `{"usage":{"total":7.000E0}}`, 7},
+		"nothing but a sign":      {nil, `{"usage":{"total":-0.0}}`, 0},
+		"a part below nothing":    {nil, `{"usage":{"total":-0.5}}`, 50},
+		"a huge power":            {nil, `{"usage":{"total":1e999999999999}}`, 50},
+		"as much as there is":     {nil, `{"usage":{"total":1E15}}`, 1_000_000_000_000_000},
+		"a part more":             {nil, `{"usage":{"total":1000000000000000.1}}`, 50},
+		"a number in a text":      {nil, `{"usage":{"total":"2.5"}}`, 3},
+		"NaN":                     {nil, `{"usage":{"total":"NaN"}}`, 50},
+		"Infinity":                {nil, `{"usage":{"total":"Infinity"}}`, 50},
+		"a header's fraction":     {map[string]string{"X-Cost": "2.5"}, `{}`, 3},
+		"a header's exponent":     {map[string]string{"X-Cost": "1e1"}, `{}`, 10},
+		"a body that is no cost":  {map[string]string{"X-Cost": "9"}, `{"usage":{"total":"?"}}`, 9},
+		"encoded":                 {map[string]string{"Content-Encoding": "gzip"}, packed(t, "gzip", `{"usage":{"total":7}}`), 7},
+		"encoded, told by header": {map[string]string{"Content-Encoding": "gzip", "X-Cost": "9"}, packed(t, "gzip", `{"usage":{"total":7}}`), 7},
+		"in an unknown encoding":  {map[string]string{"Content-Encoding": "compress"}, `{"usage":{"total":7}}`, 50},
+		"the same with a header":  {map[string]string{"Content-Encoding": "compress", "X-Cost": "9"}, `{"usage":{"total":7}}`, 9},
+		"events, with a fraction": {map[string]string{"Content-Type": stream}, "data: {\"usage\":{\"total\":1e0}}\n\ndata: {\"usage\":{\"total\":3.2}}\n\n", 4},
 		"events": {map[string]string{"Content-Type": stream},
 			"event: a\ndata: {\"x\":1}\n\ndata: {\"usage\":{\"total\":3}}\n\n: ping\r\n\r\ndata:{\"usage\":\ndata: {\"total\":4}}\n\ndata: [DONE]\n\n", 4},
 		"events with CR": {map[string]string{"Content-Type": stream}, "data: {\"usage\":{\"total\":3}}\r\rdata: x\r\r", 3},
 		"events around a long one": {map[string]string{"Content-Type": stream},
-			"data: {\"usage\":{\"total\":3}}\n\ndata: {\"usage\":{\"total\":4},\"x\":\"" + long + "\"}\n\ndata: {}\n\n", 3},
-		"an event broken off": {map[string]string{"Content-Type": stream}, "data: {\"usage\":{\"total\":3}}\n\ndata: {\"usage\":{\"total\":4}}", 3},
+			"data: {\"usage\":{\"total\":3}}\n\ndata: {\"usage\":{\"total\":4},\"x\":\"" + long + "\"}\n\ndata: {}\n\n", 50},
+		"an event broken off": {map[string]string{"Content-Type": stream}, "data: {\"usage\":{\"total\":3}}\n\ndata: {\"usage\":{\"total\":4}}", 50},
 		"lines":               {map[string]string{"Content-Type": "application/x-ndjson"}, "{\"usage\":{\"total\":3}}\n\n{\"x\":1}\r\n{\"usage\":{\"total\":5}}", 5},
 		"lines of a sequence": {map[string]string{"Content-Type": "application/json-seq"}, "\x1e{\"usage\":{\"total\":3}}\n\x1e{\"usage\":{\"total\":6}}\n", 6},
 		"lines around a long one": {map[string]string{"Content-Type": "application/jsonl"},
-			"{\"usage\":{\"total\":3}}\n{\"usage\":{\"total\":4},\"x\":\"" + long + "\"}\n{}\n", 3},
+			"{\"usage\":{\"total\":3}}\n{\"usage\":{\"total\":4},\"x\":\"" + long + "\"}\n{}\n", 50},
 	} {
 		for way, wrap := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "end with data": iotest.DataErrReader,
@@ -87,7 +98,7 @@ func TestActualCost(t *testing.T) {
 				way, wrap = "half by half", iotest.HalfReader
 			}
 			t.Run(name+" "+way, func(t *testing.T) {
-				b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+				b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Limits: []budget.Limit{hourly(budget.MaxUnits)}})
 				o := &observer{}
 				client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 					Base: answers(200, c.header, wrap(strings.NewReader(c.body))), Operation: "ask", Observer: o,
@@ -96,7 +107,7 @@ func TestActualCost(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if l := spent(t, b); l.open != 1 && c.header["Content-Encoding"] == "" {
+				if l := spent(t, b); l.open != 1 && c.header["Content-Encoding"] != "compress" {
 					t.Errorf("before the body is read: %+v", l)
 				}
 				text, err := io.ReadAll(resp.Body)
@@ -167,7 +178,7 @@ func TestActualCostOfAnUnpackedBody(t *testing.T) {
 	want(t, b, 7, 1, 0)
 }
 
-// The caller gets the base's errors, and they settle as a close does.
+// The caller gets the base's errors; what tells no cost settles what was reserved.
 func TestBodiesThatFail(t *testing.T) {
 	failure := errors.New("cut")
 	b := open(t, budget.Spec{

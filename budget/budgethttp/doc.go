@@ -36,5 +36,7 @@
 // The rules of costs.toml tell from a response's status, header and body that the
 // upstream has locked the credential, or what is left; see [budget.Feedback]. A
 // lock is kept in the store, so that all processes stop. [Told] is what a response
-// meant.
+// meant. Bodies in gzip, deflate, br and zstd are looked at too, and get to the caller
+// as they came. What of a response cannot be read is [Unread], which the Observer is
+// told and the log has.
 package budgethttp

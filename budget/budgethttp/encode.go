@@ -1,6 +1,8 @@
 package budgethttp
 
 import (
+	"cmp"
+	"math"
 	"math/big"
 	"net/http"
 	"strings"
@@ -15,113 +17,123 @@ import (
 // come later, or has passed, is no reset.
 const farthest = 400 * 24 * time.Hour
 
-// mostDigits bounds the length of a number, in bytes.
-const mostDigits = 40
-
 // blanks is what may stand around a header's value.
 const blanks = " \t"
 
-// parseNumber reads a whole number; "12.0" is one, and "1e9" is none.
-func parseNumber(text string) (int64, bool) {
-	n, ok := decimal(text)
-	if !ok || !n.IsInt() || !n.Num().IsInt64() {
-		return 0, false
-	}
-	return n.Num().Int64(), true
+// roundDown is a reported number as a whole one, less rather than more; beyond what an
+// int64 holds the bound.
+func roundDown(n *big.Rat) int64 {
+	return clamp(new(big.Int).Div(n.Num(), n.Denom()))
 }
 
-// decimal reads digits, perhaps with a sign before and a fraction behind.
-func decimal(text string) (*big.Rat, bool) {
-	text = strings.Trim(text, blanks)
-	digits := strings.TrimLeft(text, "+-")
-	whole, fraction, isFraction := strings.Cut(digits, ".")
-	if len(text) > mostDigits || len(text)-len(digits) > 1 || !isDigits(whole) || isFraction && !isDigits(fraction) {
-		return nil, false
+// roundUp is a reported number as a whole one, more rather than less.
+func roundUp(n *big.Rat) int64 { return clamp(budget.RoundUp(n)) }
+
+func clamp(n *big.Int) int64 {
+	switch {
+	case n.IsInt64():
+		return n.Int64()
+	case n.Sign() < 0:
+		return math.MinInt64
 	}
-	return new(big.Rat).SetString(text)
+	return math.MaxInt64
 }
 
-func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+// parseUntil reads a reset. What has passed is none. What looks like another encoding
+// is not taken for it: the error says so.
+func parseUntil(as budget.Encoding, text string, now time.Time) (budget.Until, error) {
+	until, err := readUntil(as, strings.Trim(text, blanks))
+	if err != nil {
+		return budget.Until{}, errNoInstant
+	}
+	return sane(until, now)
+}
 
-// parseUntil reads a reset. What is malformed, past or absurd is none: what looks
-// like another encoding is not taken for it.
-func parseUntil(as budget.Encoding, text string, now time.Time) budget.Until {
-	text = strings.Trim(text, blanks)
+// readUntil reads an instant or a span, whenever it is.
+func readUntil(as budget.Encoding, text string) (budget.Until, error) {
 	switch as {
 	case budget.AsEpoch:
-		return sane(epoch(text, time.Second), now)
+		return epoch(text, time.Second)
 	case budget.AsEpochMilli:
-		return sane(epoch(text, time.Millisecond), now)
+		return epoch(text, time.Millisecond)
 	case budget.AsSeconds:
-		return sane(span(text, time.Second), now)
+		return span(text, time.Second)
 	case budget.AsMinutes:
-		return sane(span(text, time.Minute), now)
+		return span(text, time.Minute)
 	case budget.AsDuration:
-		if after, err := time.ParseDuration(text); err == nil {
-			return sane(budget.Until{After: after}, now)
-		}
+		after, err := time.ParseDuration(text)
+		return budget.Until{After: after}, err
 	case budget.AsRFC3339:
-		if at, err := time.Parse(time.RFC3339, text); err == nil {
-			return sane(budget.Until{At: at.UTC()}, now)
-		}
+		at, err := time.Parse(time.RFC3339, text)
+		return budget.Until{At: at.UTC()}, err
 	case budget.AsHTTPDate:
-		if at, err := http.ParseTime(text); err == nil {
-			return sane(budget.Until{At: at.UTC()}, now)
-		}
+		at, err := http.ParseTime(text)
+		return budget.Until{At: at.UTC()}, err
 	case budget.AsRetryAfter:
-		if _, isNumber := decimal(text); isNumber {
-			return sane(span(text, time.Second), now)
+		if _, isNumber := budget.ParseDecimal(text); isNumber {
+			return span(text, time.Second)
 		}
-		return parseUntil(budget.AsHTTPDate, text, now)
+		return readUntil(budget.AsHTTPDate, text)
 	}
-	return budget.Until{}
+	return budget.Until{}, errNoInstant
 }
 
-// sane is a reset that lies ahead, and not absurdly far; else none.
-func sane(u budget.Until, now time.Time) budget.Until {
+// sane is a reset that lies ahead, and not absurdly far.
+func sane(u budget.Until, now time.Time) (budget.Until, error) {
 	after := u.After
 	if !u.At.IsZero() {
 		after = u.At.Sub(now)
 	}
-	if after <= 0 || after > farthest {
-		return budget.Until{}
+	switch {
+	case u.At.Equal(time.Unix(0, 0)): // some write it where there is none
+		return budget.Until{}, nil
+	case after > farthest || after < -farthest:
+		return budget.Until{}, errFarAway
+	case after <= 0:
+		return budget.Until{}, nil
 	}
-	return u
+	return u, nil
 }
 
 // span reads a number of units of time from now.
-func span(text string, unit time.Duration) budget.Until {
-	n, ok := micros(text, unit)
-	if !ok || n > farthest.Microseconds() {
-		return budget.Until{}
-	}
-	return budget.Until{After: time.Duration(n) * time.Microsecond}
+func span(text string, unit time.Duration) (budget.Until, error) {
+	n, err := micros(text, unit)
+	const most = int64(2 * farthest / time.Microsecond) // more would not go into a span
+	return budget.Until{After: time.Duration(min(max(n, -most), most)) * time.Microsecond}, err
 }
 
 // epoch reads a number of units of time since 1970.
-func epoch(text string, unit time.Duration) budget.Until {
-	n, ok := micros(text, unit)
-	if !ok {
-		return budget.Until{}
-	}
-	return budget.Until{At: time.UnixMicro(n).UTC()}
+func epoch(text string, unit time.Duration) (budget.Until, error) {
+	n, err := micros(text, unit)
+	return budget.Until{At: time.UnixMicro(n).UTC()}, err
 }
 
 // micros reads a number of units of time as microseconds, rounded up, so that
 // nobody comes back too soon.
-func micros(text string, unit time.Duration) (int64, bool) {
-	n, ok := decimal(text)
+func micros(text string, unit time.Duration) (int64, error) {
+	n, ok := budget.ParseDecimal(text)
 	if !ok {
-		return 0, false
+		return 0, errNoNumber
 	}
-	n.Mul(n, big.NewRat(unit.Microseconds(), 1))
-	up := new(big.Int).Add(n.Num(), new(big.Int).Sub(n.Denom(), big.NewInt(1)))
-	up.Div(up, n.Denom())
-	return up.Int64(), up.IsInt64()
+	return roundUp(n.Mul(n, big.NewRat(unit.Microseconds(), 1))), nil
+}
+
+// RetryAfter is how long a response asks to be left alone, by its Retry-After: a
+// number of seconds or a date; 0 where it does not, or that has passed.
+func RetryAfter(header http.Header) time.Duration {
+	until, err := readUntil(budget.AsRetryAfter, strings.Trim(header.Get("Retry-After"), blanks))
+	switch {
+	case err != nil:
+		return 0
+	case until.At.IsZero():
+		return max(0, until.After)
+	}
+	return max(0, time.Until(until.At))
 }
 
 // rateLimit is one policy of a RateLimit field.
 type rateLimit struct {
+	found        bool
 	remaining    int64
 	hasRemaining bool
 	reset        int64 // seconds from now
@@ -129,32 +141,46 @@ type rateLimit struct {
 }
 
 // readRateLimit reads the policy of a name from a RateLimit field of
-// draft-ietf-httpapi-ratelimit-headers, or the first without a name. A field that is
-// malformed anywhere is ignored whole; lines that repeat it are one field.
-func readRateLimit(lines []string, policy string) (rateLimit, bool) {
+// draft-ietf-httpapi-ratelimit-headers, or the first without a name; zero where there
+// is none. The error is for a field that is malformed anywhere, which is ignored
+// whole; lines that repeat it are one field.
+func readRateLimit(lines []string, policy string) (rateLimit, error) {
 	list, err := httpsfv.UnmarshalList(lines)
-	if err != nil {
-		return rateLimit{}, false
+	if err != nil && len(lines) > 0 {
+		return rateLimit{}, errNoPolicy
 	}
 	var limit rateLimit
-	found := false
+	var wrong error
 	for _, member := range list {
 		name, params, isPolicy := ratePolicy(member)
 		if !isPolicy {
-			return rateLimit{}, false
+			return rateLimit{}, errNoPolicy
 		}
-		if found || policy != "" && name != policy {
+		if limit.found || policy != "" && name != policy {
 			continue
 		}
-		found = true
-		if r, ok := params.Get("r"); ok {
-			limit.remaining, limit.hasRemaining = r.(int64)
-		}
-		if t, ok := params.Get("t"); ok {
-			limit.reset, limit.hasReset = t.(int64)
-		}
+		limit.found = true
+		limit.remaining, limit.hasRemaining, err = parameter(params, "r", math.Floor)
+		wrong = cmp.Or(wrong, err)
+		limit.reset, limit.hasReset, err = parameter(params, "t", math.Ceil)
+		wrong = cmp.Or(wrong, err)
 	}
-	return limit, found
+	return limit, wrong
+}
+
+// parameter is a number that a policy tells, made a whole one.
+func parameter(params *httpsfv.Params, name string, round func(float64) float64) (n int64, ok bool, err error) {
+	value, ok := params.Get(name)
+	if !ok {
+		return 0, false, nil
+	}
+	switch value := value.(type) {
+	case int64:
+		return value, true, nil
+	case float64: // of at most twelve digits before the point
+		return int64(round(value)), true, nil
+	}
+	return 0, false, errNoNumber
 }
 
 // ratePolicy is a member of a RateLimit field; false when it is none, as it has no

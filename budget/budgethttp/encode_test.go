@@ -1,6 +1,7 @@
 package budgethttp
 
 import (
+	"errors"
 	"math"
 	"math/big"
 	"net/http"
@@ -18,21 +19,18 @@ import (
 // noon is when the tests' responses come.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func TestParseNumber(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "4999": 4999, " 12\t": 12, "-3": -3, "+3": 3, "12.0": 12, "12.000": 12, "007": 7, "010": 10,
-		"9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64,
+// What remains is rounded down and what is used up; beyond an int64 is its bound.
+func TestRounding(t *testing.T) {
+	for text, want := range map[string][2]int64{ // down, up
+		"0": {0, 0}, "-0.0": {0, 0}, "4999": {4999, 4999}, "12.000": {12, 12}, "2.5": {2, 3}, "2.0000000000000000000001": {2, 3}, "-2.5": {-3, -2},
+		"1e1": {10, 10}, "25e-1": {2, 3}, "1e-300": {0, 1}, "1E+2": {100, 100}, "1e999999999999999999999": {math.MaxInt64, math.MaxInt64},
+		"-1e999999999": {math.MinInt64, math.MinInt64}, "0e999999999": {0, 0}, "1e-999999999": {0, 1}, "-1e-999999999": {-1, 0},
+		"9223372036854775807": {math.MaxInt64, math.MaxInt64}, "9223372036854775806.5": {math.MaxInt64 - 1, math.MaxInt64},
+		"-9223372036854775808": {math.MinInt64, math.MinInt64}, "99999999999999999999": {math.MaxInt64, math.MaxInt64},
 	} {
-		if got, ok := parseNumber(text); !ok || got != want {
-			t.Errorf("%q is %d, %t; want %d", text, got, ok, want)
-		}
-	}
-	for _, text := range []string{
-		"", " ", "-", "+", ".", "5.", ".5", "1.5", "1e9", "1E9", "NaN", "Inf", "-Infinity", "0x10", "1_000", "1,000", "1 000", "--1", "+-1",
-		"1/2", "9223372036854775808", "99999999999999999999", strings.Repeat("0", 41), "٣", "null", "12 units", "1.0.0", "1.-0",
-	} {
-		if got, ok := parseNumber(text); ok {
-			t.Errorf("%q is %d, want nothing", text, got)
+		n, ok := budget.ParseDecimal(text)
+		if !ok || roundDown(n) != want[0] || roundUp(n) != want[1] {
+			t.Errorf("%q is %v, %t; want %v", text, n, ok, want)
 		}
 	}
 }
@@ -106,7 +104,7 @@ func TestParseUntil(t *testing.T) {
 		{budget.AsNumber, "60", budget.Until{}},
 		{"", "60", budget.Until{}},
 	} {
-		if got := parseUntil(test.as, test.text, noon); got != test.want {
+		if got, _ := parseUntil(test.as, test.text, noon); got != test.want {
 			t.Errorf("%q as %s is %v, want %v", test.text, test.as, got, test.want)
 		}
 	}
@@ -114,25 +112,27 @@ func TestParseUntil(t *testing.T) {
 
 func TestRateLimitField(t *testing.T) {
 	both := func(remaining, reset int64) rateLimit {
-		return rateLimit{remaining: remaining, hasRemaining: true, reset: reset, hasReset: true}
+		return rateLimit{found: true, remaining: remaining, hasRemaining: true, reset: reset, hasReset: true}
 	}
 	for _, test := range []struct {
 		lines  []string
 		policy string
 		want   rateLimit
-		ok     bool
+		ok     bool // all that stands there could be read
 	}{
 		{[]string{`"day";r=100;t=36000`}, "", both(100, 36000), true},
 		{[]string{`"day";r=100;t=36000`}, "day", both(100, 36000), true},
-		{[]string{`"day";r=100;t=36000`}, "burst", rateLimit{}, false},
+		{[]string{`"day";r=100;t=36000`}, "burst", rateLimit{}, true},
 		{[]string{`day;r=100;t=36000`}, "day", both(100, 36000), true},
 		{[]string{`"burst";r=3;t=5, "day";r=100;t=36000`}, "", both(3, 5), true},
 		{[]string{`"burst";r=3;t=5, "day";r=100;t=36000`}, "day", both(100, 36000), true},
 		{[]string{`"burst";r=3;t=5`, `"day";r=100;t=36000`}, "day", both(100, 36000), true},
-		{[]string{`"day";t=5`}, "day", rateLimit{reset: 5, hasReset: true}, true},
-		{[]string{`"day";r=5`}, "day", rateLimit{remaining: 5, hasRemaining: true}, true},
-		{[]string{`"day";r=5.5;t="7"`}, "day", rateLimit{}, true},
-		{[]string{`"day";r=5;r=6`}, "day", rateLimit{remaining: 6, hasRemaining: true}, true},
+		{[]string{`"day";t=5`}, "day", rateLimit{found: true, reset: 5, hasReset: true}, true},
+		{[]string{`"day";r=5`}, "day", rateLimit{found: true, remaining: 5, hasRemaining: true}, true},
+		{[]string{`"day";r=5.9;t=7.1`}, "day", both(5, 8), true}, // less, and later
+		{[]string{`"day";r=5;t="7"`}, "day", rateLimit{found: true, remaining: 5, hasRemaining: true}, false},
+		{[]string{`"day";r;t=7`}, "day", rateLimit{found: true, reset: 7, hasReset: true}, false},
+		{[]string{`"day";r=5;r=6`}, "day", rateLimit{found: true, remaining: 6, hasRemaining: true}, true},
 		{[]string{`"day";r=1;t=2;pk=:c29tZQ==:`}, "day", both(1, 2), true},
 		{[]string{`"day";r=-1;t=-2`}, "day", both(-1, -2), true},
 		// Malformed anywhere: ignored whole, whichever line it is in.
@@ -144,11 +144,11 @@ func TestRateLimitField(t *testing.T) {
 		{[]string{`limit=100, remaining=50, reset=5`}, "", rateLimit{}, false},
 		{[]string{`100`}, "", rateLimit{}, false},
 		{[]string{`"day";r=1000000000000000`}, "", rateLimit{}, false},
-		{[]string{``}, "", rateLimit{}, false},
-		{nil, "", rateLimit{}, false},
+		{[]string{``}, "", rateLimit{}, true},
+		{nil, "", rateLimit{}, true},
 	} {
-		if got, ok := readRateLimit(test.lines, test.policy); got != test.want || ok != test.ok {
-			t.Errorf("policy %q of %q is %+v, %t; want %+v, %t", test.policy, test.lines, got, ok, test.want, test.ok)
+		if got, err := readRateLimit(test.lines, test.policy); got != test.want || (err == nil) != test.ok {
+			t.Errorf("policy %q of %q is %+v, %v; want %+v, %t", test.policy, test.lines, got, err, test.want, test.ok)
 		}
 	}
 }
@@ -159,8 +159,8 @@ var encodingsRead = []budget.Encoding{
 	budget.AsRFC3339, budget.AsHTTPDate, budget.AsRetryAfter, budget.AsRateLimit,
 }
 
-// wholeNumber is what a number may look like, by definition.
-var wholeNumber = regexp.MustCompile(`^[ \t]*([+-]?[0-9]+)(\.0+)?[ \t]*$`)
+// aNumber is what a number may look like, by definition.
+var aNumber = regexp.MustCompile(`^[ \t]*[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?[ \t]*$`)
 
 // Whatever a header holds, a reset that is read lies ahead and not absurdly far, as
 // an instant or a span; a number is the one that stands there; and several lines
@@ -191,7 +191,7 @@ func FuzzHeaderValue(f *testing.F) {
 			header.Add("x-value", two)
 		}
 		seen := newContent(header, nil)
-		until := seen.until(source, noon)
+		until, _ := seen.until(source, noon)
 		after := until.After
 		if !until.At.IsZero() {
 			after = until.At.Sub(noon)
@@ -199,26 +199,27 @@ func FuzzHeaderValue(f *testing.F) {
 		if !until.IsZero() && (after <= 0 || after > farthest || until.At.IsZero() == (until.After == 0)) {
 			t.Fatalf("%q as %s is %+v, want an instant or a span up to %s", header, source.As, until, farthest)
 		}
-		n, ok := seen.number(source)
-		if item == "" && two == "" && source.As == budget.AsNumber {
-			want, isNumber := new(big.Int), false
-			if parts := wholeNumber.FindStringSubmatch(one); parts != nil && len(strings.Trim(one, " \t")) <= mostDigits {
-				_, isNumber = want.SetString(parts[1], 10)
-				isNumber = isNumber && want.IsInt64()
+		n, wrong := seen.number(source)
+		if item == "" && two == "" && source.As == budget.AsNumber && len(one) <= 40 {
+			if isNumber := aNumber.MatchString(one); isNumber != (n != nil) || isNumber == (wrong != nil) {
+				t.Fatalf("%q is %v, %v; want a number: %t", one, n, wrong, isNumber)
 			}
-			if ok != isNumber || ok && n != want.Int64() {
-				t.Fatalf("%q is %d, %t; want %s, %t", one, n, ok, want, isNumber)
+			want, _, err := new(big.Float).SetPrec(2000).Parse(strings.Trim(one, " \t"), 10)
+			if n != nil && err == nil && want.MantExp(nil) < 1000 && want.MantExp(nil) > -1000 {
+				if up, _ := want.Int64(); up > -1e9 && up < 1e9 && (roundDown(n) > up || roundUp(n) < up || roundUp(n)-roundDown(n) > 1) {
+					t.Fatalf("%q is %v, want about %s", one, n, want)
+				}
 			}
 		}
 		if two == "" || item == "" && one == two { // else two lines are the same as one
 			return
 		}
 		joined := newContent(http.Header{"X-Value": {one + ", " + two}}, nil)
-		if again := joined.until(source, noon); source.Item != "" && again != until {
+		if again, _ := joined.until(source, noon); source.Item != "" && again != until {
 			t.Fatalf("%q as %s: in one line %+v, in two %+v", header, source.As, again, until)
 		}
-		if m, isToo := joined.number(source); isToo != ok || m != n {
-			t.Fatalf("%q as %s: in one line %d, %t, in two %d, %t", header, source.As, m, isToo, n, ok)
+		if m, wrongToo := joined.number(source); (wrongToo != nil) != (wrong != nil) || (m != nil) != (n != nil) || m != nil && m.Cmp(n) != 0 {
+			t.Fatalf("%q as %s: in one line %v, %v, in two %v, %v", header, source.As, m, wrongToo, n, wrong)
 		}
 	})
 }
@@ -238,13 +239,10 @@ func FuzzRateLimit(f *testing.F) {
 		if two != "" {
 			lines = append(lines, two)
 		}
-		got, ok := readRateLimit(lines, policy)
-		if !ok && got != (rateLimit{}) {
-			t.Fatalf("%q says nothing, and %+v", lines, got)
-		}
+		got, wrong := readRateLimit(lines, policy)
 		list, err := httpsfv.UnmarshalList(lines)
 		if err != nil {
-			if ok {
+			if wrong == nil || got != (rateLimit{}) {
 				t.Fatalf("%q is malformed, and says %+v", lines, got)
 			}
 			return
@@ -253,14 +251,14 @@ func FuzzRateLimit(f *testing.F) {
 		if err != nil {
 			return // what the library reads and does not write
 		}
-		if again, isToo := readRateLimit([]string{text}, policy); again != got || isToo != ok {
-			t.Fatalf("%q says %+v, %t; written anew, %q, it says %+v, %t", lines, got, ok, text, again, isToo)
+		if again, wrongToo := readRateLimit([]string{text}, policy); again != got || !errors.Is(wrongToo, wrong) {
+			t.Fatalf("%q says %+v, %v; written anew, %q, it says %+v, %v", lines, got, wrong, text, again, wrongToo)
 		}
 		named := slices.ContainsFunc(list, func(m httpsfv.Member) bool {
 			name, _, isPolicy := ratePolicy(m)
 			return isPolicy && (policy == "" || name == policy)
 		})
-		if ok && !named {
+		if got.found && !named {
 			t.Fatalf("%q has no policy %q, and says %+v", lines, policy, got)
 		}
 	})

@@ -75,6 +75,7 @@ type observer struct {
 	twice    []string
 	verdicts []budgethttp.Verdict
 	drifts   []budget.Drift
+	unread   []budgethttp.Unread
 }
 
 func (o *observer) Charged(r budget.Receipt) {
@@ -145,4 +146,10 @@ func newCounting(t *testing.T) *counting {
 	}))
 	t.Cleanup(c.Close)
 	return c
+}
+
+func (o *observer) Unread(u budgethttp.Unread) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unread = append(o.unread, u)
 }

@@ -80,6 +80,9 @@ type Observer interface {
 	Told(Verdict)
 	// Drifted is called when the upstream reports spend that no charge explains.
 	Drifted(budget.Drift)
+	// Unread is called when something that a response says could not be read, once
+	// for each such thing of a response. The log tells it no more than once a minute.
+	Unread(Unread)
 }
 
 // nobody is the Observer of Options that name none.
@@ -89,6 +92,7 @@ func (nobody) Charged(budget.Receipt)        {}
 func (nobody) Settled(budget.Receipt, int64) {}
 func (nobody) Told(Verdict)                  {}
 func (nobody) Drifted(budget.Drift)          {}
+func (nobody) Unread(Unread)                 {}
 
 // complete fills in what is not set, and finds what is wrong.
 func (o *Options) complete(b *budget.Budget) error {

@@ -1,6 +1,7 @@
 package budgethttp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -35,6 +36,7 @@ type told struct {
 	refusal *budget.RefusalRule // the first that fits; nil: none
 	reset   budget.Until        // when to come back, by that rule; zero: it is not stated
 	reports []reported
+	unread  unreads // what stands there and cannot be read
 }
 
 // reported is what a response says of a limit. It has remaining or used, 0 or more.
@@ -85,13 +87,18 @@ func (r *reader) looksAtBody(operation string, status int, header http.Header) (
 	ahead, later = needed && status >= http.StatusBadRequest, needed && status < http.StatusBadRequest
 	for i := range r.reports {
 		one := &r.reports[i]
-		looks := one.looksAtBody()
-		for _, source := range []*budget.Source{one.rule.Remaining, one.rule.Used, one.rule.Reset} {
-			looks = looks || source != nil && inBody(*source)
-		}
-		later = later || looks && one.fitsHeader(operation, status, header)
+		later = later || one.needsBody() && one.fitsHeader(operation, status, header)
 	}
 	return ahead, later
+}
+
+// needsBody reports whether a report stands in the body, or is told from others by it.
+func (r *report) needsBody() bool {
+	needs := r.looksAtBody()
+	for _, source := range []*budget.Source{r.rule.Remaining, r.rule.Used, r.rule.Reset} {
+		needs = needs || source != nil && inBody(*source)
+	}
+	return needs
 }
 
 func inBody(s budget.Source) bool { return s.JSON != "" }
@@ -99,17 +106,28 @@ func inBody(s budget.Source) bool { return s.JSON != "" }
 // judge reads all that a response says. Of the body, nil when it is not known, no
 // more than maxBody is looked at. The wall clock tells resets that are past or
 // absurd, and nothing else.
-func (r *reader) judge(operation string, status int, header http.Header, body []byte) told {
-	now, seen := time.Now(), newContent(header, body)
+func (r *reader) judge(operation string, status int, seen *content) told {
+	now := time.Now()
 	t := told{free: slices.Contains(r.free, status)}
 	for i := range r.refusals {
 		one := &r.refusals[i]
-		if !one.fitsHeader(operation, status, header) || !one.fitsBody(seen) {
+		if !one.fitsHeader(operation, status, seen.header) {
+			continue
+		}
+		if !one.fitsBody(seen) {
+			if why := one.misfit(status, seen); why != "" {
+				t.unread.add(Unread{What: UnreadRefusal, Rule: one.rule.Name, Why: why})
+			}
 			continue
 		}
 		t.refusal, t.free = one.rule, t.free || one.rule.Free
 		for j := range one.rule.Reset {
-			if t.reset = seen.until(&one.rule.Reset[j], now); !t.reset.IsZero() {
+			place := &one.rule.Reset[j]
+			reset, err := seen.until(place, now)
+			if err != nil {
+				t.unread.add(Unread{What: UnreadRefusal, Rule: one.rule.Name, Place: placeOf(place), Why: err.Error()})
+			}
+			if t.reset = reset; !reset.IsZero() {
 				break
 			}
 		}
@@ -117,31 +135,80 @@ func (r *reader) judge(operation string, status int, header http.Header, body []
 	}
 	for i := range r.reports {
 		one := &r.reports[i]
-		if !one.fitsHeader(operation, status, header) || !one.fitsBody(seen) {
+		if !one.fitsHeader(operation, status, seen.header) || !one.fitsBody(seen) {
 			continue
 		}
-		if read, ok := one.read(seen, now); ok {
+		if read, ok := one.read(seen, now, &t.unread); ok {
 			t.reports = append(t.reports, read)
 		}
 	}
 	return t
 }
 
-// read reads a report that fits; false when the amount cannot be read.
-func (r *report) read(seen *content, now time.Time) (reported, bool) {
-	told := reported{rule: r.rule}
-	source, amount := r.rule.Remaining, &told.remaining
-	if source == nil {
-		source, amount = r.rule.Used, &told.used
+// misfit is why it is not known whether a rule fits that looks at JSON in the body,
+// where the body should be that and is not; else empty. An answer may well be no JSON,
+// and so may the page of a server's own trouble for a rule of any status.
+func (r *refusal) misfit(status int, seen *content) string {
+	text := bytes.TrimSpace(bytes.TrimPrefix(seen.body, byteOrderMark))
+	if len(r.json) == 0 || len(text) == 0 || seen.partial || seen.isJSON() ||
+		len(r.text) > 0 && !slices.ContainsFunc(r.text, seen.hasText) {
+		return ""
 	}
-	n, ok := seen.number(source)
-	if !ok {
+	switch begins := (text[0] == '{' || text[0] == '[') && !isSentinel(text); {
+	case len(seen.body) == maxBody:
+		return whyTooLong
+	case begins,
+		status >= http.StatusBadRequest && (len(r.status) > 0 || status < http.StatusInternalServerError):
+		return whyNoJSON
+	}
+	return ""
+}
+
+// unjudged are the refusals that may fit a body which could not be looked at, for the
+// reason given.
+func (r *reader) unjudged(operation string, status int, header http.Header, why string) unreads {
+	var found unreads
+	for i := range r.refusals {
+		one := &r.refusals[i]
+		switch {
+		case !one.fitsHeader(operation, status, header):
+		case !one.looksAtBody(): // it fits, and those after it do not matter
+			return found
+		default:
+			found.add(Unread{What: UnreadRefusal, Rule: one.rule.Name, Why: why})
+		}
+	}
+	return found
+}
+
+// read reads a report that fits; false when there is no amount, or none that can be
+// read. What remains is rounded down, and what is used up.
+func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, bool) {
+	told := reported{rule: r.rule}
+	source, amount, round := r.rule.Remaining, &told.remaining, roundDown
+	if source == nil {
+		source, amount, round = r.rule.Used, &told.used, roundUp
+	}
+	misread := func(place *budget.Source, err error) {
+		unread.add(Unread{What: UnreadReport, Rule: r.rule.Name, Place: placeOf(place), Why: err.Error()})
+	}
+	n, err := seen.number(source)
+	if err == nil && n != nil && n.Sign() < 0 && source == r.rule.Used {
+		err = errNegative
+	}
+	switch {
+	case err != nil:
+		misread(source, err)
+		return reported{}, false
+	case n == nil:
 		return reported{}, false
 	}
-	n = max(0, n)
-	*amount = &n
+	whole := max(0, round(n))
+	*amount = &whole
 	if r.rule.Reset != nil {
-		told.reset = seen.until(r.rule.Reset, now)
+		if told.reset, err = seen.until(r.rule.Reset, now); err != nil {
+			misread(r.rule.Reset, err)
+		}
 	}
 	return told, true
 }
@@ -149,6 +216,12 @@ func (r *report) read(seen *content, now time.Time) (reported, bool) {
 // place is where a refusal's rule stands among all.
 func (r *reader) place(rule *budget.RefusalRule) int {
 	return slices.IndexFunc(r.refusals, func(one refusal) bool { return one.rule == rule })
+}
+
+// limitOf is the limit that a report is of.
+func (r *reader) limitOf(name string) string {
+	i := slices.IndexFunc(r.reports, func(one report) bool { return one.rule.Name == name })
+	return r.reports[i].rule.Limit
 }
 
 // checkRefusal finds what a rule written by hand may have wrong.

@@ -22,6 +22,15 @@ func makeHeader(pairs ...string) http.Header {
 	return h
 }
 
+// readNumber is the whole number that stands at a place; false where none does.
+func readNumber(s *budget.Source, header http.Header, body []byte) (int64, bool) {
+	n, err := newContent(header, body).number(s)
+	if err != nil || n == nil {
+		return 0, false
+	}
+	return roundDown(n), true
+}
+
 func newTestReader(t testing.TB, f budget.Feedback) *reader {
 	t.Helper()
 	r, err := newReader(f)
@@ -146,8 +155,8 @@ func TestReadNumber(t *testing.T) {
 		{"json null", inJSON("extensions.cost.actualQueryCost"), makeHeader(), shopifyThrottled, none},
 		{"json with a fraction of zeroes", inJSON("extensions.cost.throttleStatus.maximumAvailable"), makeHeader(), shopifyGood, 1000},
 		{"json text", inJSON("cost"), makeHeader(), `{"cost":" 7 "}`, 7},
-		{"json fraction", inJSON("cost"), makeHeader(), `{"cost":7.5}`, none},
-		{"json exponent", inJSON("cost"), makeHeader(), `{"cost":1e9}`, none},
+		{"json fraction", inJSON("cost"), makeHeader(), `{"cost":7.5}`, 7}, // rounded down, as what remains is
+		{"json exponent", inJSON("cost"), makeHeader(), `{"cost":1e9}`, 1_000_000_000},
 		{"json truth", inJSON("cost"), makeHeader(), `{"cost":true}`, none},
 		{"json table", inJSON("cost"), makeHeader(), `{"cost":{"a":1}}`, none},
 		{"json, the first that is one", inJSON("costs.#.units"), makeHeader(), `{"costs":[{"units":null},{"units":"x"},{"units":3},{"units":4}]}`, 3},
@@ -257,20 +266,37 @@ func TestJudge(t *testing.T) {
 			},
 			{
 				"spent, Retry-After malformed", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", epoch, "Retry-After", "soon"), "{}",
-				told{refusal: rule(0), reset: budget.Until{At: reset}},
+				told{refusal: rule(0), reset: budget.Until{At: reset}, unread: unreads{
+					{What: UnreadRefusal, Rule: "primary", Place: "header retry-after", Why: errNoInstant.Error()},
+				}},
 			},
 			{
 				"spent, both malformed", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", "1e99", "Retry-After", "-1"), "{}",
-				told{refusal: rule(0)},
+				told{refusal: rule(0), unread: unreads{ // a span that has passed is none, and nothing unread
+					{What: UnreadRefusal, Rule: "primary", Place: "header x-ratelimit-reset", Why: errFarAway.Error()},
+				}},
 			},
 			{
 				"remaining below 0, reset past", "rest", 200,
-				makeHeader("x-ratelimit-remaining", "-7", "x-ratelimit-reset", "1", "x-ratelimit-resource", "core"), "[]",
+				makeHeader("x-ratelimit-remaining", "-7", "x-ratelimit-reset", strconv.FormatInt(time.Now().Unix()-1, 10), "x-ratelimit-resource", "core"), "[]",
 				told{reports: core(0, budget.Until{})},
 			},
 			{
+				"no reset, as some write it", "rest", 200,
+				makeHeader("x-ratelimit-remaining", "7.9", "x-ratelimit-reset", "0", "x-ratelimit-resource", "core"), "[]",
+				told{reports: core(7, budget.Until{})},
+			},
+			{
+				"a reset in another unit", "rest", 200,
+				makeHeader("x-ratelimit-remaining", "7", "x-ratelimit-reset", "60", "x-ratelimit-resource", "core"), "[]",
+				told{reports: core(7, budget.Until{}), unread: unreads{
+					{What: UnreadReport, Rule: "core", Place: "header x-ratelimit-reset", Why: errFarAway.Error()},
+				}},
+			},
+			{
 				"remaining malformed", "rest", 200,
-				makeHeader("x-ratelimit-remaining", "NaN", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "[]", told{},
+				makeHeader("x-ratelimit-remaining", "NaN", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "[]",
+				told{unread: unreads{{What: UnreadReport, Rule: "core", Place: "header x-ratelimit-remaining", Why: errNoNumber.Error()}}},
 			},
 			{"another resource", "rest", 200, makeHeader("x-ratelimit-remaining", "29", "x-ratelimit-resource", "search"), "[]", told{}},
 			{
@@ -288,11 +314,18 @@ func TestJudge(t *testing.T) {
 				"graphql, used", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":17}}}`,
 				told{reports: []reported{{rule: &f.Reports[1], used: number(17)}}},
 			},
-			{"graphql, used below 0", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":-17}}}`, told{reports: []reported{{rule: &f.Reports[1], used: number(0)}}}},
+			{
+				"graphql, a part used", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":1.65e1}}}`,
+				told{reports: []reported{{rule: &f.Reports[1], used: number(17)}}},
+			},
+			{
+				"graphql, used below 0", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":-17}}}`,
+				told{unread: unreads{{What: UnreadReport, Rule: "graphql", Place: "json data.rateLimit.used", Why: errNegative.Error()}}},
+			},
 			{"overloaded", "rest", 503, makeHeader("Retry-After", "5"), "", told{refusal: rule(3)}},
 			{"told in the body", "rest", 420, makeHeader(), `{"retry_after":0.35}`, told{refusal: rule(4), reset: budget.Until{After: 350 * time.Millisecond}}},
 		} {
-			if got := r.judge(test.operation, test.status, test.header, []byte(test.body)); !reflect.DeepEqual(got, test.want) {
+			if got := r.judge(test.operation, test.status, newContent(test.header, []byte(test.body))); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s:\n%s, want\n%s", test.name, showTold(got), showTold(test.want))
 			}
 		}
@@ -312,6 +345,9 @@ func showTold(t told) string {
 			}
 		}
 		s += fmt.Sprint(" reset ", one.reset)
+	}
+	if len(t.unread) > 0 {
+		s += fmt.Sprintf(", unread %+v", t.unread)
 	}
 	return s
 }

@@ -6,11 +6,17 @@ import (
 	"strings"
 )
 
+// byteOrderMark may stand before a text in UTF-8.
+var byteOrderMark = []byte("\ufeff")
+
 // scanner cuts a body into documents as it passes by: the whole body, or each event
 // of a text/event-stream, or each line of newline-delimited JSON. It keeps no more
 // than one document, and passes over what is longer than maxBody.
 type scanner struct {
 	found func(document []byte)
+	// lost is told, in order with what is found, of a document that is none: one that
+	// is too long, or an event whose end does not come.
+	lost  func(document []byte, why string)
 	lines bool // the body is a stream of lines
 	event bool // of which those of "data:" make an event, up to an empty one
 
@@ -18,13 +24,17 @@ type scanner struct {
 	data    []byte // of the event so far
 	tooLong bool   // the line, or without lines the body
 	skip    bool   // the event has a line that is too long
-	afterCR bool
+	// passedOver: a document was too long.
+	passedOver bool
+	afterCR    bool
+	begun      bool // the first line has ended
+	strays     bool // a line of the events is no field
 }
 
 // newScanner makes a scanner for a media type. found is given each document, which
 // it must not keep.
-func newScanner(mediaType string, found func([]byte)) *scanner {
-	s := &scanner{found: found}
+func newScanner(mediaType string, found func([]byte), lost func([]byte, string)) *scanner {
+	s := &scanner{found: found, lost: lost}
 	mediaType, _, _ = mime.ParseMediaType(mediaType)
 	switch mediaType = strings.ToLower(mediaType); mediaType {
 	case "text/event-stream":
@@ -60,14 +70,28 @@ func (s *scanner) write(p []byte) {
 	}
 }
 
+// takesMore reports whether anything that comes may still be looked at.
+func (s *scanner) takesMore() bool { return s.lines || !s.tooLong }
+
 // end looks at what is left when the body has ended.
 func (s *scanner) end() {
 	switch {
+	case !s.lines && s.tooLong:
+		s.lost(nil, whyTooLong)
 	case !s.lines:
-		if len(s.line) > 0 && !s.tooLong {
+		if len(s.line) > 0 {
 			s.found(s.line)
 		}
 	case s.event: // one without its empty line is none
+		if len(s.line) > 0 || s.tooLong {
+			s.endLine()
+		}
+		switch {
+		case s.skip:
+			s.lost(nil, whyTooLong)
+		case len(s.data) > 0:
+			s.lost(s.data, "the last event is cut: it has no empty line after it")
+		}
 	default:
 		s.endLine()
 	}
@@ -77,7 +101,7 @@ func (s *scanner) end() {
 // keep adds to the line.
 func (s *scanner) keep(p []byte) {
 	if s.tooLong || len(s.line)+len(p) > maxBody {
-		s.tooLong, s.line = true, nil
+		s.tooLong, s.passedOver, s.line = true, true, nil
 		return
 	}
 	s.line = append(s.line, p...)
@@ -87,7 +111,13 @@ func (s *scanner) keep(p []byte) {
 func (s *scanner) endLine() {
 	line, tooLong := s.line, s.tooLong
 	s.line, s.tooLong = s.line[:0], false
+	if !s.begun {
+		line, s.begun = bytes.TrimPrefix(line, byteOrderMark), true
+	}
 	if !s.event {
+		if tooLong {
+			s.lost(nil, whyTooLong)
+		}
 		line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte{0x1e})) // RFC 7464
 		if len(line) > 0 {
 			s.found(line)
@@ -95,7 +125,10 @@ func (s *scanner) endLine() {
 		return
 	}
 	if len(line) == 0 && !tooLong {
-		if len(s.data) > 0 && !s.skip {
+		switch {
+		case s.skip:
+			s.lost(nil, whyTooLong)
+		case len(s.data) > 0:
 			s.found(s.data)
 		}
 		s.data, s.skip = s.data[:0], false
@@ -103,14 +136,26 @@ func (s *scanner) endLine() {
 	}
 	data, isData := bytes.CutPrefix(line, []byte("data:"))
 	if s.skip = s.skip || tooLong || len(s.data)+len(data)+1 > maxBody; s.skip {
-		s.data = nil
+		s.data, s.passedOver = nil, true
 		return
 	}
 	if !isData {
+		s.strays = s.strays || !isField(line)
 		return
 	}
 	if len(s.data) > 0 {
 		s.data = append(s.data, '\n')
 	}
 	s.data = append(s.data, bytes.TrimPrefix(data, []byte(" "))...)
+}
+
+// isField reports whether a line of events is one that their format knows, a comment
+// too.
+func isField(line []byte) bool {
+	name, _, _ := bytes.Cut(line, []byte(":"))
+	switch string(name) {
+	case "", "data", "event", "id", "retry":
+		return true
+	}
+	return false
 }

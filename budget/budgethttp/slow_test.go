@@ -19,6 +19,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // The upstream of the slow calls grants this much. Its clocks are put back two hours
@@ -224,10 +225,10 @@ func TestSlowCallsNeverPassTheQuota(t *testing.T) {
 		lease time.Duration
 		least int64 // units in all, or the test shows nothing
 	}{{2 * slowWindow, 1000}, {slowWindow, 1000}, {slowWindow / 4, 800}} // the last cuts most calls off
-	for run := range 6 {
-		seed := rand.Uint64()
+	for run := range effort.Of(3, 6) {
 		lease, least := leases[run%3].lease, leases[run%3].least
-		t.Run(fmt.Sprintf("lease %s seed %d", lease, seed), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d lease %s", run, lease), func(t *testing.T) {
+			seed := effort.Seed(t, "QUOTACTL_SEED")
 			saw := slowRun(t, seed, func(b *budget.Budget, base http.RoundTripper) http.RoundTripper {
 				return meter(t, b, budgethttp.Options{Base: base, Refused: budgethttp.Wait, Lease: lease})
 			})
@@ -245,7 +246,7 @@ func TestSlowCallsNeverPassTheQuota(t *testing.T) {
 // The same with charges that are finished when the request is sent: the test above
 // would notice.
 func TestSlowCallsChargedAtOncePassTheQuota(t *testing.T) {
-	seed := rand.Uint64()
+	seed := effort.Seed(t, "QUOTACTL_SEED")
 	saw := slowRun(t, seed, func(b *budget.Budget, base http.RoundTripper) http.RoundTripper { return plainCharge{b, base} })
 	t.Logf("seed %d: %+v", seed, saw)
 	if !saw.over() {

@@ -18,6 +18,7 @@ type Transport struct {
 	routes   *routes
 	reader   *reader
 	sessions *sessions
+	sayings  sayings
 	// freeByBody: a body may tell that its request was not counted.
 	freeByBody bool
 	// traces: the base has reported a connection, so that a request of which it

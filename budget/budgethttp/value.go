@@ -1,7 +1,11 @@
 package budgethttp
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"math/big"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,10 +21,23 @@ import (
 // longer is not read.
 const maxBody = 1 << 20
 
+// Why a value that stands in a response tells nothing. They do not hold it.
+var (
+	errNegative  = errors.New("it is negative")
+	errNoNumber  = errors.New("it is no number")
+	errNoText    = errors.New("it is neither a number nor a text")
+	errNoItem    = errors.New("it has no such item")
+	errNoInstant = errors.New("it is not written as it is said to be")
+	errFarAway   = errors.New("it is more than 400 days away: is it written in another unit?")
+	errNoPolicy  = errors.New("it is no RateLimit field")
+)
+
 // content is what of a response values are read from.
 type content struct {
 	header http.Header
 	body   []byte
+
+	partial bool // more of the body may come
 
 	parsed   bool
 	document string // the body, where it is a JSON object or array
@@ -31,45 +48,50 @@ func newContent(header http.Header, body []byte) *content {
 	return &content{header: header, body: body[:min(len(body), maxBody)]}
 }
 
-// readNumber reads a number of units or calls from where s says; false when there
-// is none, or what stands there is no whole number.
-func readNumber(s *budget.Source, header http.Header, body []byte) (int64, bool) {
-	return newContent(header, body).number(s)
-}
-
-// number is the number that s tells.
-func (c *content) number(s *budget.Source) (int64, bool) {
+// number is the number that s tells; nil where none stands there. The error says why
+// what stands there is no number; of several values one that is will do.
+func (c *content) number(s *budget.Source) (*big.Rat, error) {
 	if s.As == budget.AsRateLimit {
-		limit, ok := readRateLimit(c.header.Values(s.Header), s.Item)
-		return limit.remaining, ok && limit.hasRemaining
-	}
-	for _, text := range c.texts(s) {
-		if n, ok := parseNumber(text); ok {
-			return n, true
+		limit, err := readRateLimit(c.header.Values(s.Header), s.Item)
+		if !limit.hasRemaining {
+			return nil, err
 		}
+		return new(big.Rat).SetInt64(limit.remaining), nil
 	}
-	return 0, false
+	texts, err := c.texts(s)
+	for _, text := range texts {
+		if n, ok := budget.ParseDecimal(text); ok {
+			return n, nil
+		}
+		err = errNoNumber
+	}
+	return nil, err
 }
 
-// until is the instant or span that s tells; zero when it tells none.
-func (c *content) until(s *budget.Source, now time.Time) budget.Until {
+// until is the instant or span that s tells; zero where none stands there, or it has
+// passed. The error says why what stands there cannot be read.
+func (c *content) until(s *budget.Source, now time.Time) (budget.Until, error) {
 	if s.As == budget.AsRateLimit {
-		limit, ok := readRateLimit(c.header.Values(s.Header), s.Item)
-		if !ok || !limit.hasReset {
-			return budget.Until{}
+		limit, err := readRateLimit(c.header.Values(s.Header), s.Item)
+		if !limit.hasReset {
+			return budget.Until{}, err
 		}
-		return sane(span(strconv.FormatInt(limit.reset, 10), time.Second), now)
+		return parseUntil(budget.AsSeconds, strconv.FormatInt(limit.reset, 10), now)
 	}
-	for _, text := range c.texts(s) {
-		if until := parseUntil(s.As, text, now); !until.IsZero() {
-			return until
+	texts, err := c.texts(s)
+	for _, text := range texts {
+		until, wrong := parseUntil(s.As, text, now)
+		if !until.IsZero() {
+			return until, nil
 		}
+		err = cmp.Or(err, wrong)
 	}
-	return budget.Until{}
+	return budget.Until{}, err
 }
 
-// texts are the values that stand where s says.
-func (c *content) texts(s *budget.Source) []string {
+// texts are the values that stand where s says, as texts. The error says what stands
+// there besides.
+func (c *content) texts(s *budget.Source) ([]string, error) {
 	if s.Header == "" {
 		return c.jsonTexts(s.JSON)
 	}
@@ -79,45 +101,53 @@ func (c *content) texts(s *budget.Source) []string {
 		lines = slices.Compact(slices.Clone(lines))
 	}
 	if len(lines) == 0 {
-		return nil
+		return nil, nil
 	}
 	text := strings.Join(lines, ",")
 	if s.Item == "" {
-		return []string{text}
+		return []string{text}, nil
 	}
 	item, err := strconv.Atoi(s.Item)
 	items := strings.Split(strings.ReplaceAll(text, "/", ","), ",")
 	if err != nil || item < 1 || item > len(items) {
-		return nil
+		return nil, errNoItem
 	}
-	return items[item-1 : item]
+	return items[item-1 : item], nil
 }
 
-// jsonTexts are the texts and numbers at a path of the body.
-func (c *content) jsonTexts(path string) []string {
-	var texts []string
+// jsonTexts are the texts and numbers at a path of the body. The error says what
+// stands there besides; null is nothing.
+func (c *content) jsonTexts(path string) (texts []string, err error) {
 	for _, value := range c.values(path) {
 		switch value.Type {
 		case gjson.String:
 			texts = append(texts, value.Str)
 		case gjson.Number:
 			texts = append(texts, value.Raw)
+		case gjson.Null:
+		default:
+			err = errNoText
 		}
 	}
-	return texts
+	return texts, err
 }
 
 // values are what stands at a path of the body: of an array its elements, as deep
 // as the path goes into arrays.
 func (c *content) values(path string) []gjson.Result {
+	if path == "" || !c.isJSON() {
+		return nil
+	}
+	return elements(nil, gjson.Get(c.document, path), 1+strings.Count(path, "#"))
+}
+
+// isJSON reports whether the body is a JSON document.
+func (c *content) isJSON() bool {
 	if !c.parsed {
 		c.parsed = true
 		c.document = jsonDocument(c.body)
 	}
-	if c.document == "" || path == "" {
-		return nil
-	}
-	return elements(nil, gjson.Get(c.document, path), 1+strings.Count(path, "#"))
+	return c.document != ""
 }
 
 // elements adds a value, or the elements of an array, to the list.
@@ -138,6 +168,7 @@ func elements(list []gjson.Result, value gjson.Result, depth int) []gjson.Result
 // standard library's, which bounds how deep a document goes; gjson's, and its
 // look-up in what was not checked, do not.
 func jsonDocument(body []byte) string {
+	body = bytes.TrimPrefix(body, byteOrderMark)
 	text := strings.TrimLeft(string(body), " \t\r\n")
 	if text == "" || text[0] != '{' && text[0] != '[' || !json.Valid(body) {
 		return ""

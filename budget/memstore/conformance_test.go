@@ -8,6 +8,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t testing.TB, clock func() int64) storetest.Store {
 		store := memstore.New(clock)
 		t.Cleanup(func() { _ = store.Close() })
@@ -17,9 +18,11 @@ func TestConformance(t *testing.T) {
 
 // The model beside itself shows that the walk comes by every kind of answer.
 func TestWalk(t *testing.T) {
+	t.Parallel()
 	storetest.Walk(t, func(_ testing.TB, clock func() int64) storetest.Store { return memstore.New(clock) }, 100_000)
 }
 
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	storetest.Soak(t, func(_ testing.TB, clock func() int64) storetest.Store { return memstore.New(clock) }, 60)
 }

@@ -16,14 +16,15 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	if err != nil {
 		return budget.Decisions{}, err
 	}
-	if l.lost(batch.Newest, batch.Limits, when.now) {
+	l.note(batch.Host)
+	if l.lost(batch.Mark, batch.Limits, when.now) {
 		return budget.Decisions{}, lost(batch.Budget)
 	}
 	answer := budget.Decisions{Now: when.clock}
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch, item, when))
 	}
-	answer.Seen = l.last
+	answer.Seen, answer.Mark, answer.AtWork = l.last, l.mark(l.last), l.atWork(l.last)
 	for _, limit := range batch.Limits {
 		answer.Used = append(answer.Used, l.used(limit, l.last))
 	}
@@ -45,7 +46,15 @@ func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budge
 			return budget.Decision{Result: budget.Conflict, Limit: -1}
 		}
 		d := l.granted(limits, item, now)
-		d.Replayed, d.At = true, e.start
+		d.Replayed, d.At, d.First = true, e.start, e.item.Labels
+		switch {
+		case e.state == settled:
+			d.Ended = budget.EndedSettled
+		case e.state == released:
+			d.Ended = budget.EndedReleased
+		case e.state == open && e.score <= now:
+			d.Ended = budget.EndedLease
+		}
 		return d
 	}
 	if item.Recorded {
@@ -76,6 +85,7 @@ func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budge
 	}
 	if !item.Recorded {
 		observed = cmp.Or(l.askLocks(batch, item, &refusal, &refused), observed)
+		observed = cmp.Or(l.askRecovery(batch, &refusal, &refused), observed)
 	}
 	if refused {
 		return refusal
@@ -108,7 +118,10 @@ func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budge
 	}
 	e.score = max(e.score, l.merged+1)
 	l.entries = append(l.entries, e)
-	l.newest = max(l.newest, at)
+	if at > l.newest {
+		l.newest, l.newestID = at, item.ID
+	}
+	l.changes++
 	if at == l.last+1 { // the next of several at one instant
 		l.last = at
 	}
@@ -185,6 +198,7 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		}
 		e.state, e.units, e.score = released, 0, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = budget.Released, e.score
+		l.changes++
 	default:
 		sum := f.Units - e.units
 		for _, other := range l.entries {
@@ -203,6 +217,7 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 		}
 		e.state, e.units, e.score = settled, f.Units, l.ended(e, max(now, when.later)-f.Age)
 		answer.Result, answer.At = budget.Settled, e.score
+		l.changes++
 	}
 	return answer, nil
 }
@@ -222,10 +237,16 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 		return budget.View{}, err
 	}
 	now := when.now
-	if l.lost(look.Newest, look.Limits, now) {
+	if s.ledgers[look.Budget] == nil { // nor is one made
+		l.id = ""
+	}
+	if l.lost(look.Mark, look.Limits, now) {
 		return budget.View{}, lost(look.Budget)
 	}
-	view := budget.View{Now: when.clock, Locks: l.standing(now)}
+	view := budget.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now)}
+	if until := l.recovering(look.Hosts); until > now {
+		view.Recovering = until
+	}
 	for _, limit := range look.Limits {
 		v := budget.LimitView{Used: l.used(limit, now), Recovered: l.pseudo(limit, budget.RecoveredOperation(limit.Name), now), Drift: l.pseudo(limit, budget.DriftOperation(limit.Name), now)}
 		if v.Used > 0 {

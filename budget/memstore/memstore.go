@@ -8,6 +8,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,10 +42,24 @@ type ledger struct {
 	windows map[string]*window
 	meters  map[string]*meter
 	locks   map[string]lock // by the limit's name; empty: the budget
+
+	id       string   // random
+	changes  int64    // of what was charged before
+	newestID string   // of the newest entry; empty: none since the ledger began
+	resetAt  int64    // when it was begun by a reset; 0: it was not
+	notice   int64    // when the last loss was noticed; 0: never
+	reported []string // the hosts that have reported on it
+	hosts    []noted  // in the order in which they were noted
+}
+
+// noted is when a host was noted as at work.
+type noted struct {
+	host string
+	at   int64
 }
 
 func newLedger() *ledger {
-	return &ledger{windows: map[string]*window{}, meters: map[string]*meter{}, locks: map[string]lock{}}
+	return &ledger{windows: map[string]*window{}, meters: map[string]*meter{}, locks: map[string]lock{}, id: rand.Text()}
 }
 
 type state int

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math/big"
 	"slices"
@@ -9,19 +10,101 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// lost reports whether a charge that was acknowledged should be held and is not
-// there.
-func (l *ledger) lost(newest budget.Acknowledged, limits []budget.Limit, now int64) bool {
+// mark is what a caller is told of the ledger at an instant.
+func (l *ledger) mark(now int64) budget.Mark {
+	if l.id == "" {
+		return budget.Mark{Seen: now}
+	}
+	m := budget.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now}
+	if m.ID != "" {
+		m.At = l.newest
+	}
+	return m
+}
+
+// lost reports whether the ledger has lost something of what a caller was told.
+func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) bool {
 	lower := l.horizon(now)
 	for _, limit := range limits {
 		if limit.Window.Kind != budget.Bucket {
 			lower = min(lower, limit.Window.Cut(now))
 		}
 	}
-	if newest.ID == "" || newest.At <= max(l.gone, l.merged, lower) {
+	lower = max(lower, l.gone)
+	other := mark.Ledger != l.id || mark.Changes > l.changes
+	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
+		return true
+	}
+	if mark.ID == "" || mark.At <= max(l.merged, lower) {
 		return false
 	}
-	return !slices.ContainsFunc(l.entries, func(e *entry) bool { return e.item.ID == newest.ID && !e.noID })
+	return !slices.ContainsFunc(l.entries, func(e *entry) bool { return e.item.ID == mark.ID && !e.noID })
+}
+
+// report notes that a caller reports a loss. The first report on a ledger begins
+// the recovery, and so does one that finds it rolled back.
+func (l *ledger) report(r budget.Recovery, now int64) {
+	rolledBack := slices.Contains(r.Gone, l.id)
+	if rolledBack {
+		l.id = rand.Text()
+	}
+	if rolledBack || l.notice == 0 {
+		l.notice, l.reported = now, nil
+	}
+	if r.Host != "" && len(l.reported) < budget.MaxReports && !slices.Contains(l.reported, r.Host) {
+		l.reported = append(l.reported, r.Host)
+	}
+	l.changes++
+}
+
+// recovering is the instant up to which a loss holds charges back, where so many
+// hosts share the store; 0 when it holds none back.
+func (l *ledger) recovering(hosts int64) int64 {
+	if l.notice == 0 || hosts <= 1 || int64(len(l.reported)) >= hosts {
+		return 0
+	}
+	return l.notice + budget.RecoveryWait
+}
+
+// askRecovery makes a refusal that of a recovery, where that ends no earlier than
+// all else, and tells whether it only observes.
+func (l *ledger) askRecovery(batch budget.Batch, refusal *budget.Decision, refused *bool) (observed string) {
+	until := l.recovering(batch.Hosts)
+	switch {
+	case until <= l.last || batch.WithinPart:
+	case batch.Observe:
+		return budget.ObservedLock
+	case !*refused || until >= refusal.RetryAt && !refusal.Locked || until > refusal.RetryAt:
+		*refusal, *refused = budget.Decision{Result: budget.Refused, Limit: -1, RetryAt: until, Recovering: true}, true
+	}
+	return ""
+}
+
+// note notes that a host decides on the budget; of too many, those that were noted
+// first are forgotten.
+func (l *ledger) note(host string) {
+	if host == "" {
+		return
+	}
+	at := slices.IndexFunc(l.hosts, func(n noted) bool { return n.host == host })
+	switch {
+	case at >= 0 && l.last-l.hosts[at].at < budget.HostRenewed:
+		return
+	case at >= 0:
+		l.hosts = slices.Delete(l.hosts, at, at+1)
+	}
+	l.hosts = append(slices.DeleteFunc(l.hosts, func(n noted) bool { return n.at <= l.last-budget.HostNoted }), noted{host, l.last})
+	l.hosts = l.hosts[max(0, len(l.hosts)-budget.MaxHosts):]
+}
+
+// atWork is how many hosts were noted lately.
+func (l *ledger) atWork(now int64) (n int) {
+	for _, one := range l.hosts {
+		if one.at > now-budget.HostNoted {
+			n++
+		}
+	}
+	return n
 }
 
 func lost(name string) error {
@@ -51,11 +134,15 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 	}
 	now := when.now
 	answer := budget.Recovered{Now: when.clock, Amounts: make([]int64, len(r.Limits))}
-	for i, limit := range r.Limits {
-		if r.Used[i] >= 0 && l.lost(r.Newest, r.Limits, now) {
-			answer.Amounts[i] = l.recover(limit, r.Used[i], min(r.At, now), now)
+	if slices.Contains(r.Gone, l.id) || l.lost(r.Mark, r.Limits, now) {
+		for i, limit := range r.Limits {
+			if r.Used[i] >= 0 {
+				answer.Amounts[i] = l.recover(limit, r.Used[i], min(r.At, now), now)
+			}
 		}
+		l.report(r, now)
 	}
+	answer.Mark = l.mark(now)
 	return answer, nil
 }
 
@@ -99,13 +186,14 @@ func (l *ledger) record(limit budget.Limit, id, operation string, amount, at int
 		e.units, e.calls = 0, amount
 	}
 	l.entries = append(l.entries, e)
+	l.changes++
 }
 
 // refill adds what is left of a level seen earlier, at most until the meter is
 // full.
 func (m *meter) refill(full, used, at, now int64) int64 {
 	left := new(big.Rat).Sub(rat(used), m.drained(now-at))
-	add := min(ceil(left), full-m.used(now))
+	add := min(ceil(left), max(full, ceil(left))-m.used(now))
 	if add <= 0 {
 		return 0
 	}
@@ -125,7 +213,10 @@ func (s *Store) Reset(ctx context.Context, name string) error {
 		now = max(now, old.last)
 	}
 	l := newLedger()
-	l.born, l.last, l.newest, l.gone = now, now, now, now
+	if old != nil {
+		l.id, l.changes, l.hosts = old.id, old.changes, old.hosts
+	}
+	l.born, l.last, l.newest, l.gone, l.resetAt = now, now, now, now, now
 	s.ledgers[name] = l
 	return nil
 }

@@ -71,7 +71,8 @@ func (s *Store) withoutStore(ctx context.Context, batch budget.Batch, decided bu
 			continue
 		}
 		if at, wait, t := s.exhausted(batch, item); wait > 0 {
-			*d = budget.Decision{Result: budget.Refused, Limit: at, RetryAt: decided.Now + wait, Allowance: true, Locked: t.Locked, Why: t.Why}
+			unsure := d.Result == budget.OutcomeUnknown
+			*d = budget.Decision{Result: budget.Refused, Limit: at, RetryAt: decided.Now + wait, Allowance: true, Locked: t.Locked, Why: t.Why, Unsure: unsure}
 			continue
 		}
 		if name := s.nothing(local.Limits, item); name != "" {

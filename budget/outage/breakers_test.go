@@ -29,6 +29,7 @@ func folders(t *testing.T, dir string) int {
 // that knows something of its own is let go of last, and what lies in the
 // directory outlives it.
 func TestBreakersAreBounded(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{"", t.TempDir()} {
 		s := New(newShared(), Options{Dir: dir, PerBudget: true, Timeout: time.Second, Interval: time.Minute})
 		if !s.breaker(up).open(budget.ErrUnavailable) {
@@ -63,6 +64,7 @@ func TestBreakersAreBounded(t *testing.T) {
 
 // Looking whether a server is away loads nothing for good.
 func TestLookingKeepsNoBreakers(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, Options{PerBudget: true})
 	h.options.Interval = time.Hour
 	one, other := New(h.store, h.options), New(h.store, h.options)
@@ -78,6 +80,7 @@ func TestLookingKeepsNoBreakers(t *testing.T) {
 // A breaker that is shut leaves no folder, unless something else lies in it; the
 // host's own directory stays.
 func TestAShutBreakerLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, own := range []bool{true, false} {
 		h := newHost(t, Options{PerBudget: own})
 		for _, name := range []string{up, "up/key2"} {
@@ -116,6 +119,7 @@ func TestAShutBreakerLeavesNothing(t *testing.T) {
 
 // A visitor who does not come back does not count as out of reach for ever.
 func TestAnAbandonedBreaker(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{"", t.TempDir()} {
 		s := New(newShared(), Options{Dir: dir, PerBudget: true, Timeout: time.Second, Interval: time.Second})
 		id, now := "boot", int64(5_000_000)
@@ -147,6 +151,7 @@ func TestAnAbandonedBreaker(t *testing.T) {
 // Processes that open and shut one breaker at once take its folder away from each
 // other: what is open is told to all the same.
 func TestOpenedWhileShut(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, Options{PerBudget: true})
 	one, other := New(h.store, h.options), New(h.store, h.options)
 	defer func() { _, _ = one.Close(), other.Close() }()

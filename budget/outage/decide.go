@@ -23,7 +23,9 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	})
 	switch {
 	case err == nil:
+		decided = s.withinPart(ctx, batch, decided)
 		s.remember(batch, decided)
+		s.crowded(batch.Budget, decided.AtWork)
 		return s.unknown(ctx, batch, decided)
 	case !unreached(ctx, err):
 		return budget.Decisions{}, err
@@ -59,21 +61,22 @@ func (s *Store) forgetful(budget string, err error) {
 	s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", budget, "error", err)
 }
 
+// maxLosses is how many losses one call recovers from.
+const maxLosses = 3
+
 // decide asks the store; what it has lost is recorded first.
 func (s *Store) decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
-	if err := s.recover(ctx, batch.Budget, batch.Now, batch.Limits); err != nil {
-		return budget.Decisions{}, err
+	batch.Host, batch.Hosts = s.host(), s.o.Hosts
+	for losses := 0; ; losses++ {
+		if err := s.recover(ctx, batch.Budget, batch.Now, batch.Limits); err != nil {
+			return budget.Decisions{}, err
+		}
+		batch.Mark = s.memory.mark(batch.Budget)
+		decided, err := s.inner.Decide(ctx, batch)
+		if losses == maxLosses || !s.missed(batch.Budget, batch.Mark, err) {
+			return decided, err
+		}
 	}
-	batch.Newest = s.memory.newest(batch.Budget)
-	decided, err := s.inner.Decide(ctx, batch)
-	if !s.missed(batch.Budget, batch.Newest, err) {
-		return decided, err
-	}
-	if err := s.recover(ctx, batch.Budget, batch.Now, batch.Limits); err != nil {
-		return budget.Decisions{}, err
-	}
-	batch.Newest = budget.Acknowledged{}
-	return s.inner.Decide(ctx, batch)
 }
 
 // unknown has the items decided by the allowance that the store failed on in the
@@ -88,26 +91,49 @@ func (s *Store) unknown(ctx context.Context, batch budget.Batch, decided budget.
 }
 
 // missed reports whether the store has lost what this host can have recovered.
-func (s *Store) missed(name string, asked budget.Acknowledged, err error) bool {
+func (s *Store) missed(name string, asked budget.Mark, err error) bool {
 	return (errors.Is(err, budget.ErrLost) || errors.Is(err, budget.ErrDamaged)) && s.memory.miss(name, asked)
 }
 
 // recover has what is missing of the limits recorded, where something is.
 func (s *Store) recover(ctx context.Context, name string, now int64, limits []budget.Limit) error {
-	for _, recovery := range s.memory.lost(name, limits) {
-		recovery.Now = now
-		recovered, err := s.inner.Recover(ctx, recovery)
-		if err != nil {
-			return fmt.Errorf("record what the store has lost: %w", err)
-		}
-		if err := s.memory.recovered(recovery); err != nil {
-			s.log.Warn("a recovery cannot be noted, and may be made again", "budget", name, "error", err)
-		}
-		for i, limit := range limits {
-			if recovery.Used[i] >= 0 {
-				s.log.Warn("the store has lost charges; what is missing was recorded", "budget", name, "limit", limit.Name,
-					"recovered", recovered.Amounts[i], "seen", recovery.Used[i], "begun_anew", recovered.Anew)
+	s.memory.freshen(name)
+	for range maxLosses { // what is recorded may show that more is missing
+		list := s.memory.lost(name, limits)
+		if len(list) > 0 {
+			if err := s.relock(ctx, name, now); err != nil {
+				return err
 			}
+		}
+		for i, recovery := range list {
+			if i == len(list)-1 && s.memory.charges(name) { // with which the host has reported all it knows
+				recovery.Host = s.host()
+			}
+			if err := s.recoverOne(ctx, recovery, now); err != nil {
+				return err
+			}
+		}
+		if len(list) == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// recoverOne has one sight recorded.
+func (s *Store) recoverOne(ctx context.Context, recovery budget.Recovery, now int64) error {
+	recovery.Now, recovery.Hosts = now, s.o.Hosts
+	recovered, err := s.inner.Recover(ctx, recovery)
+	if err != nil {
+		return fmt.Errorf("record what the store has lost: %w", err)
+	}
+	if err := s.memory.recovered(recovery, recovered.Mark); err != nil {
+		s.log.Warn("a recovery cannot be noted, and may be made again", "budget", recovery.Budget, "error", err)
+	}
+	for i, limit := range recovery.Limits {
+		if recovery.Used[i] > 0 && recovered.Amounts[i] > 0 {
+			s.log.Warn("the store has lost charges; what is missing was recorded", "budget", recovery.Budget, "limit", limit.Name,
+				"recovered", recovered.Amounts[i], "seen", recovery.Used[i], "begun_anew", recovered.Anew)
 		}
 	}
 	return nil

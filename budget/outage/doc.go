@@ -8,7 +8,8 @@
 //   - records what was written down, once, with its id and its age, before the
 //     host's next decision by the store;
 //   - remembers what the store last said, notices when it has lost that, and has
-//     what is missing recorded.
+//     what is missing recorded (known.go);
+//   - spends its part while other hosts have still to report on a loss (part.go).
 //
 // A host is one directory; the processes of a machine that share it spend one
 // allowance. In it lie
@@ -19,4 +20,5 @@
 //	journal/BUDGET/  what is still to be recorded, a file each
 //	aside/BUDGET/    what the store would not record: for a person to look at
 //	memory/BUDGET    what the store last said of a budget
+//	host             the directory's id, by which a ledger tells hosts apart
 package outage

@@ -23,7 +23,7 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 		list = inner.Diagnose(ctx)
 	}
 	return append(list, s.directory(), s.breakerFinding(), s.left("journal", budget.Warning, "they are recorded by the next decision on their budget: quotactl status does it too"),
-		s.left("aside", budget.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"))
+		s.left("aside", budget.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"), s.hosts())
 }
 
 // directory tells whether the host can remember anything.

@@ -41,6 +41,7 @@ func (w *world) noFenceIn(dir string) {
 // A fence closes nothing to anybody else, neither on the host that put it up nor on
 // the one that came upon it, and nothing at all while the store is away.
 func TestFenceIsNoLock(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dir, otherDir := t.TempDir(), t.TempDir()
 	b, other := w.host(dir), w.host(otherDir)
@@ -77,6 +78,7 @@ func TestFenceIsNoLock(t *testing.T) {
 
 // A fence is the store's or nobody's: a host on its own puts none up.
 func TestFenceWhileAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dir := t.TempDir()
 	b := w.host(dir)

@@ -97,22 +97,32 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 		if err = s.replay(ctx, look.Budget, look.Limits); err != nil {
 			return err
 		}
-		if err = s.recover(ctx, look.Budget, look.Now, look.Limits); err != nil {
-			return err
-		}
-		look.Newest = s.memory.newest(look.Budget)
-		view, err = s.inner.Look(ctx, look)
-		if !s.missed(look.Budget, look.Newest, err) {
-			return err
-		}
-		if err = s.recover(ctx, look.Budget, look.Now, look.Limits); err != nil {
-			return err
-		}
-		look.Newest = budget.Acknowledged{}
-		view, err = s.inner.Look(ctx, look)
+		view, err = s.look(ctx, look)
 		return err
 	})
-	return view, err
+	if err != nil {
+		return view, err
+	}
+	if err := s.memory.looked(look, view); err != nil {
+		s.forgetful(look.Budget, err)
+	}
+	s.crowded(look.Budget, view.AtWork)
+	return view, nil
+}
+
+// look asks the store; what it has lost is recorded first.
+func (s *Store) look(ctx context.Context, look budget.Look) (budget.View, error) {
+	look.Hosts = s.o.Hosts
+	for losses := 0; ; losses++ {
+		if err := s.recover(ctx, look.Budget, look.Now, look.Limits); err != nil {
+			return budget.View{}, err
+		}
+		look.Mark = s.memory.mark(look.Budget)
+		view, err := s.inner.Look(ctx, look)
+		if losses == maxLosses || !s.missed(look.Budget, look.Mark, err) {
+			return view, err
+		}
+	}
 }
 
 // Spent implements budget.Store.

@@ -2,6 +2,7 @@ package outage
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -46,6 +47,18 @@ func (s *Store) lockAlone(r budget.LockRequest) (budget.Locked, error) {
 	s.told(r.Budget, r.Limit, until-r.Now, r.Why)
 	s.log.Warn("locked on this host alone: the store is out of reach", "budget", r.Budget, "limit", r.Limit, "why", r.Why)
 	return budget.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
+}
+
+// relock has the locks stand again that the store has lost, as far as this host was
+// told of them.
+func (s *Store) relock(ctx context.Context, name string, now int64) error {
+	for limit, left := range s.memory.locks(name) {
+		_, err := s.inner.Lock(ctx, budget.LockRequest{Budget: name, Limit: limit, Now: now, After: left.wait, Most: budget.MaxLock, Why: left.why})
+		if err != nil {
+			return fmt.Errorf("lock again what the store has lost: %w", err)
+		}
+	}
+	return nil
 }
 
 // told remembers a lock that is no fence; an empty limit stands for the whole

@@ -54,6 +54,7 @@ func (w *world) withSearch() {
 // What the host was told of a lock holds while the store is away, for its other
 // processes too, of one limit or the whole budget; not past an unlock.
 func TestToldOfALock(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.withSearch()
 	dir := t.TempDir()
@@ -82,7 +83,7 @@ func TestToldOfALock(t *testing.T) {
 // asked waits until the store is asked again, where it refuses everything.
 func (w *world) asked(b *budget.Budget) {
 	w.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
 		if _, err := b.Status(context.Background()); err == nil {
 			return
 		}
@@ -93,6 +94,7 @@ func (w *world) asked(b *budget.Budget) {
 // An upstream that refuses while the store is away locks this host, and none of
 // the others.
 func TestLockWhileAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dir := t.TempDir()
 	b, sibling, other := w.host(dir), w.host(dir), w.host(t.TempDir())
@@ -117,6 +119,7 @@ func TestLockWhileAway(t *testing.T) {
 
 // What only observes refuses nothing while the store is away either.
 func TestObserveWhileAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.spec.Limits[0].Observe = true
 	b := w.host(t.TempDir())

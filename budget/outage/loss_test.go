@@ -154,12 +154,13 @@ func redisHost(t *testing.T, url, dir string, spec budget.Spec, o outage.Options
 }
 
 // patient are the options of hosts on a machine that is busy with other tests.
-var patient = outage.Options{Timeout: 3 * time.Second}
+var patient = outage.Options{Timeout: time.Minute}
 
 // What a store lost is noticed by the next decision of a host that had decided
 // before, is logged and shown, and what is missing is recorded: all that is ever
 // granted stays within the limit.
 func TestLostData(t *testing.T) {
+	t.Parallel()
 	spec := budget.Spec{
 		Name: lossBudget, Costs: map[string]budget.Cost{"list": {Units: 1}, "search": {Units: 50}},
 		Limits: []budget.Limit{
@@ -232,7 +233,7 @@ func TestLostData(t *testing.T) {
 			}
 			t.Logf("%s: %d of 1000 units handed out in all", name, spent)
 			// A wanted loss is none.
-			store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
+			store, err := redisstore.Open(t.Context(), url, redisstore.Options{Timeout: patient.Timeout})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +21,7 @@ const saveEvery = time.Second
 type memory struct {
 	dir  string
 	boot func() (string, int64, error)
+	wall func() int64                   // µs
 	warn func(budget string, err error) // hears of what could not be written later
 
 	mu      sync.Mutex // guards all below
@@ -32,49 +31,32 @@ type memory struct {
 
 // remembered is what is known of one budget.
 type remembered struct {
-	// Newest is the newest charge that was seen acknowledged.
-	Newest budget.Acknowledged `json:"newest"`
+	// Mark is what the store last told of the ledger.
+	Mark budget.Mark `json:"newest"` // as older versions call it
+	// Gone are the ids of ledgers that are known to have lost something, the newest
+	// last, at most budget.MaxGone.
+	Gone []string `json:"gone,omitempty"`
 	// Limits are what each limit had used.
 	Limits map[string]usage `json:"limits"`
-	// Missed is the last charge that was missed: no other process's memory brings
-	// it back.
-	Missed budget.Acknowledged `json:"missed"`
 	// Told is what the store last said of a limit on its own: that it is
 	// exhausted or locked, and until when, or that it is not. The empty name
 	// stands for the whole budget.
 	Told map[string]told `json:"told,omitempty"`
+	// Charges: the host has charged to the budget itself. One that only ever looked
+	// knows no charge that others do not.
+	Charges bool `json:"charges,omitempty"`
+	// AtWork is how many hosts were at work when the store last told, and AtWorkAt when
+	// that was, µs by the wall clock.
+	AtWork   int   `json:"at_work,omitempty"`
+	AtWorkAt int64 `json:"at_work_at,omitempty"`
+	// Crowd is when it was last said that more hosts are at work than configured,
+	// µs by the wall clock.
+	Crowd int64 `json:"crowd,omitempty"`
 
-	saved time.Time
+	saved int64 // µs by the wall clock
+	read  int64 // likewise
 	dirty bool
 	timer *time.Timer // writes what was put off; nil when nothing was
-}
-
-type usage struct {
-	Used int64 `json:"used"`
-	At   int64 `json:"at"` // µs on the store's clock
-	// Lost is the charge that was missed when the limit was still to be recovered
-	// for it, and Done the one for which it was.
-	Lost budget.Acknowledged `json:"lost"`
-	Done budget.Acknowledged `json:"done"`
-}
-
-// newer is the one of two processes' usages of a limit that counts: what is
-// still to be recovered comes first, unless the other has recovered just that.
-func (u usage) newer(other usage) usage {
-	switch {
-	case u.Lost.ID != "" && u.Lost.ID == other.Done.ID:
-		return other
-	case other.Lost.ID != "" && other.Lost.ID == u.Done.ID:
-		return u
-	case (u.Lost.ID != "") != (other.Lost.ID != ""):
-		if u.Lost.ID != "" {
-			return u
-		}
-		return other
-	case other.At > u.At:
-		return other
-	}
-	return u
 }
 
 type told struct {
@@ -128,38 +110,17 @@ func (m *memory) load(name string) *remembered {
 	if r.Limits == nil {
 		r.Limits = map[string]usage{}
 	}
+	if r.Mark.Ledger == "" && r.Mark.ID != "" { // written by an older version
+		r.Mark.Ledger = unnamed
+		for limit, u := range r.Limits {
+			u.Ledger = unnamed
+			r.Limits[limit] = u
+		}
+	}
 	if r.Told == nil {
 		r.Told = map[string]told{}
 	}
 	return &r
-}
-
-// merge takes over what is newer in the other.
-func (r *remembered) merge(other *remembered) {
-	if other.Missed.At > r.Missed.At {
-		r.Missed = other.Missed
-	}
-	if other.Newest.At > r.Newest.At {
-		r.Newest = other.Newest
-	}
-	if r.Newest.ID == r.Missed.ID {
-		r.Newest = budget.Acknowledged{}
-	}
-	for name, u := range other.Limits {
-		r.Limits[name] = r.Limits[name].newer(u)
-	}
-	for name, t := range other.Told {
-		if mine := r.Told[name]; t.Boot != mine.Boot || t.At > mine.At {
-			r.Told[name] = t
-		}
-	}
-}
-
-// newest is the newest acknowledged charge of a budget.
-func (m *memory) newest(name string) budget.Acknowledged {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of(name).Newest
 }
 
 // saw takes in what the store decided.
@@ -169,11 +130,10 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 	r := m.of(batch.Budget)
 	for i, item := range batch.Items {
 		switch {
-		case item.DryRun, item.Recorded && d.Now-d.Items[i].At >= budget.MinHeld: // what was recorded so late may not be held
+		case item.DryRun:
 		case d.Items[i].Result == budget.Granted:
-			if d.Items[i].At > r.Newest.At {
-				r.Newest = budget.Acknowledged{ID: item.ID, At: d.Items[i].At}
-				r.dirty = true
+			if !r.Charges {
+				r.Charges, r.dirty = true, true
 			}
 			if item.Recorded || d.Items[i].Replayed { // no limit was asked, nor a lock
 				continue
@@ -186,7 +146,7 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 			if r.Told[""].Until > 0 && !batch.Observe {
 				m.tell(r, "", told{}, 0)
 			}
-		case d.Items[i].Result == budget.Refused && (item.Floor == 0 || d.Items[i].Locked):
+		case d.Items[i].Result == budget.Refused && !d.Items[i].Recovering && (item.Floor == 0 || d.Items[i].Locked):
 			limit := ""
 			if at := d.Items[i].Limit; at >= 0 {
 				limit = batch.Limits[at].Name
@@ -194,19 +154,34 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 			m.tell(r, limit, told{Locked: d.Items[i].Locked, Why: d.Items[i].Why}, d.Items[i].RetryAt-d.Now)
 		}
 	}
-	for i, used := range d.Used {
-		name := batch.Limits[i].Name
-		if u := r.Limits[name]; u.Lost.ID == "" && d.Seen > u.At {
-			r.Limits[name] = usage{Used: used, At: d.Seen, Done: u.Done}
-			r.dirty = true
+	r.learn(d.Mark, batch.Limits, func(i int) (int64, bool) {
+		if i >= len(d.Used) { // not all items came to be decided
+			return 0, false
 		}
-	}
-	wait := saveEvery - time.Since(r.saved)
-	if wait <= 0 {
-		return m.save(batch.Budget, r)
+		return d.Used[i], true
+	})
+	return m.saveSoon(batch.Budget, r)
+}
+
+// looked takes in what the store showed.
+func (m *memory) looked(look budget.Look, view budget.View) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.of(look.Budget)
+	r.learn(view.Mark, look.Limits, func(i int) (int64, bool) { return view.Limits[i].Used, true })
+	return m.saveSoon(look.Budget, r)
+}
+
+// saveSoon writes what is remembered of a budget, at most once in saveEvery; m.mu
+// is held.
+func (m *memory) saveSoon(name string, r *remembered) error {
+	ago := time.Duration(m.wall()-r.saved) * time.Microsecond
+	wait := saveEvery - ago
+	if wait <= 0 || ago < 0 {
+		return m.save(name, r)
 	}
 	if r.dirty && r.timer == nil && !m.closed {
-		r.timer = time.AfterFunc(wait, func() { m.saveLater(batch.Budget, r) })
+		r.timer = time.AfterFunc(wait, func() { m.saveLater(name, r) })
 	}
 	return nil
 }
@@ -254,7 +229,23 @@ func (m *memory) locked(name, limit string, wait int64, why string) error {
 func (m *memory) refresh(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(name).merge(m.load(name))
+	m.reread(name, m.of(name))
+}
+
+// freshen does so at most once in saveEvery, as they write.
+func (m *memory) freshen(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.of(name)
+	if ago := m.wall() - r.read; ago < 0 || ago >= saveEvery.Microseconds() {
+		m.reread(name, r)
+	}
+}
+
+// reread merges what lies in the directory; m.mu is held.
+func (m *memory) reread(name string, r *remembered) {
+	r.merge(m.load(name))
+	r.read = m.wall()
 }
 
 // refusedFor is for how many more µs a limit is exhausted or locked, as the store
@@ -271,69 +262,6 @@ func (m *memory) refusedFor(name, limit string) (int64, told) {
 		return 0, told{}
 	}
 	return last.Until - now, last
-}
-
-// miss notes that the store does not hold what it was asked for, and reports
-// whether there is anything to recover from, or another call noted it already.
-func (m *memory) miss(name string, asked budget.Acknowledged) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(name)
-	if asked.ID != "" && r.Newest.ID != asked.ID {
-		return r.Newest.ID != "" || r.Missed.ID == asked.ID
-	}
-	r.merge(m.load(name)) // another process may have seen more
-	if r.Newest.ID == "" {
-		return false
-	}
-	for limit, u := range r.Limits {
-		if u.Lost.ID == "" {
-			u.Lost = r.Newest
-			r.Limits[limit] = u
-		}
-	}
-	r.Missed, r.Newest, r.dirty = r.Newest, budget.Acknowledged{}, true
-	return true
-}
-
-// lost lists the recoveries that are still to be made of the limits: one for
-// each instant at which some of them were seen.
-func (m *memory) lost(name string, limits []budget.Limit) (list []budget.Recovery) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(name)
-	for i, l := range limits {
-		u := r.Limits[l.Name]
-		if u.Lost.ID == "" {
-			continue
-		}
-		at := slices.IndexFunc(list, func(one budget.Recovery) bool { return one.At == u.At && one.Newest == u.Lost })
-		if at < 0 {
-			at = len(list)
-			one := budget.Recovery{Budget: name, Limits: limits, Used: make([]int64, len(limits)), At: u.At, Newest: u.Lost}
-			for j := range one.Used {
-				one.Used[j] = -1
-			}
-			list = append(list, one)
-		}
-		list[at].Used[i] = u.Used
-	}
-	return list
-}
-
-// recovered notes that a recovery was made.
-func (m *memory) recovered(recovery budget.Recovery) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(recovery.Budget)
-	for i, l := range recovery.Limits {
-		if u := r.Limits[l.Name]; recovery.Used[i] >= 0 && u.Lost == recovery.Newest {
-			u.Lost, u.Done = budget.Acknowledged{}, recovery.Newest
-			r.Limits[l.Name] = u
-		}
-	}
-	r.dirty = true
-	return m.save(recovery.Budget, r)
 }
 
 // forget forgets a budget, here and in the directory.
@@ -359,16 +287,15 @@ func (m *memory) save(name string, r *remembered) error {
 	if !r.dirty || m.dir == "" {
 		return nil
 	}
-	written := remembered{Newest: r.Newest, Missed: r.Missed, Limits: maps.Clone(r.Limits), Told: maps.Clone(r.Told)}
-	written.merge(m.load(name))
-	data, err := json.Marshal(written)
+	m.reread(name, r)
+	data, err := json.Marshal(r)
 	if err == nil {
 		_, err = makeDir(m.dir, "memory")
 	}
 	if err == nil {
 		err = writeFile(m.file(name), data, false)
 	}
-	r.saved = time.Now()
+	r.saved = m.wall()
 	if err != nil {
 		return fmt.Errorf("write down what the store said of %s: %w; make the host's directory writable, or name another with state_dir", name, err)
 	}

@@ -14,13 +14,13 @@ import (
 func TestMemoryIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		m := memory{dir: dir, budgets: map[string]*remembered{}, warn: func(_ string, err error) { t.Error(err) }}
+		m := memory{dir: dir, wall: wallClock, budgets: map[string]*remembered{}, warn: func(_ string, err error) { t.Error(err) }}
 		const n = maxRemembered + 50
 		saw := func(i int) {
 			name := fmt.Sprint("shop/v", i)
 			at := time.Now().UnixMicro()
 			err := m.saw(budget.Batch{Budget: name, Items: []budget.Item{{ID: fmt.Sprint("id", i)}}},
-				budget.Decisions{Now: at, Items: []budget.Decision{{Result: budget.Granted, At: at}}})
+				budget.Decisions{Now: at, Items: []budget.Decision{{Result: budget.Granted, At: at}}, Mark: budget.Mark{Ledger: "l", ID: fmt.Sprint("id", i), At: at, Seen: at}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -32,7 +32,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			if len(m.budgets) > maxRemembered {
 				t.Fatalf("%d budgets are in memory, want %d at most", len(m.budgets), maxRemembered)
 			}
-			if got := m.newest(fmt.Sprint("shop/v", i)); got.ID != fmt.Sprint("id", i) {
+			if got := m.mark(fmt.Sprint("shop/v", i)); got.ID != fmt.Sprint("id", i) {
 				t.Fatalf("of budget %d the newest charge is %q", i, got.ID)
 			}
 		}

@@ -53,11 +53,13 @@ type Store struct {
 	journal journal
 	memory  memory
 
-	mu       sync.Mutex // guards all below
-	breakers map[string]*breaker
-	local    *sqlitestore.Store
-	closed   bool
-	probes   sync.WaitGroup
+	mu        sync.Mutex // guards all below
+	breakers  map[string]*breaker
+	local     *sqlitestore.Store
+	hostID    string // of the directory, once it was read
+	hostTried int64  // when that was tried last, µs by the wall clock; 0: never
+	closed    bool
+	probes    sync.WaitGroup
 }
 
 var _ budget.Store = (*Store)(nil)
@@ -74,7 +76,7 @@ func New(inner budget.Store, o Options) *Store {
 	}
 	s.breakers = map[string]*breaker{}
 	s.journal = journal{dir: o.Dir}
-	s.memory = memory{dir: o.Dir, boot: s.bootClock, warn: s.forgetful, budgets: map[string]*remembered{}}
+	s.memory = memory{dir: o.Dir, boot: s.bootClock, wall: s.wall, warn: s.forgetful, budgets: map[string]*remembered{}}
 	return s
 }
 

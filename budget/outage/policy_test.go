@@ -14,6 +14,7 @@ import (
 )
 
 func TestWhoOpens(t *testing.T) {
+	t.Parallel()
 	open, closed := budget.Open, budget.Closed
 	for _, one := range []struct {
 		call, operation, job, upstream budget.Policy
@@ -30,9 +31,9 @@ func TestWhoOpens(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.spec.OnStoreError, w.spec.Costs["list"] = one.upstream, budget.Cost{Units: 1, OnStoreError: one.operation}
-		b := w.host(t.TempDir()).ForJob(one.job)
+		b := w.host(t.TempDir()).ForJob("pull", budget.JobSays{OnStoreError: one.job})
 		w.store.gone.Store(true)
-		_, err := b.Charge(context.Background(), budget.Call{Operation: "list", OnStoreError: one.call})
+		_, err := b.Charge(context.Background(), budget.Call{Operation: "list", OnStoreError: one.call, Labels: budget.Labels{Job: "pull"}})
 		if (err == nil) != one.want || err != nil && !errors.Is(err, budget.ErrUnavailable) {
 			t.Errorf("call %q, operation %q, job %q, upstream %q: %v", one.call, one.operation, one.job, one.upstream, err)
 		}
@@ -41,6 +42,7 @@ func TestWhoOpens(t *testing.T) {
 
 // What the store answers never opens a call, however wrong it is.
 func TestConfigurationErrorsNeverOpen(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []error{budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrClosed} {
 		w := newWorld(t)
 		store := outage.New(answering{w.store, answer}, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: timeout})
@@ -68,6 +70,7 @@ func (a answering) Decide(context.Context, budget.Batch) (budget.Decisions, erro
 
 // What leaves a host nothing to spend is closed.
 func TestNothingToSpendIsClosed(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*world, *outage.Options){
 		"no allowance":           func(_ *world, o *outage.Options) { o.Allowance = 0 },
 		"no directory":           func(_ *world, o *outage.Options) { o.Dir = "" },
@@ -93,8 +96,9 @@ func TestNothingToSpendIsClosed(t *testing.T) {
 
 // A limit that the store last said is exhausted stays so until it said.
 func TestExhaustedStaysExhausted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
-	w.spec.Limits = append(w.spec.Limits, budget.Limit{Name: "burst", Limit: 2, Counts: budget.CountUnits, Window: budget.RollingWindow(500 * time.Millisecond)})
+	w.spec.Limits = append(w.spec.Limits, budget.Limit{Name: "burst", Limit: 2, Counts: budget.CountUnits, Window: budget.RollingWindow(5 * time.Second)})
 	b := w.host(t.TempDir())
 	w.charged(b, "a", budget.SourceStore)
 	w.charged(b, "b", budget.SourceStore)
@@ -119,6 +123,7 @@ func TestExhaustedStaysExhausted(t *testing.T) {
 // A look at an open call tells what the call would get, by the allowance too, and
 // spends nothing of it.
 func TestALookIsDecidedAsTheCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.host(t.TempDir())
 	w.charged(b, "before", budget.SourceStore)

@@ -78,7 +78,7 @@ type world struct {
 }
 
 const (
-	timeout  = 50 * time.Millisecond
+	timeout  = time.Second // of a store that may share a busy machine; where it is away it is waited for once
 	interval = 40 * time.Millisecond
 )
 
@@ -133,7 +133,7 @@ func (w *world) charged(b *budget.Budget, id, source string) budget.Receipt {
 // back charges until the store decides again.
 func (w *world) back(b *budget.Budget) {
 	w.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
 		if r, err := w.charge(b, "safe", ""); err == nil && r.Source == budget.SourceStore {
 			return
 		}

@@ -74,6 +74,7 @@ type observer struct {
 	charged []budget.Receipt
 	settled map[string]int64 // final units by operation
 	drifts  []budget.Drift
+	unread  []budgethttp.Unread
 }
 
 func (o *observer) Charged(r budget.Receipt) { o.charged = append(o.charged, r) }
@@ -88,6 +89,8 @@ func (o *observer) Settled(r budget.Receipt, units int64) {
 func (o *observer) Told(budgethttp.Verdict) {}
 
 func (o *observer) Drifted(d budget.Drift) { o.drifts = append(o.drifts, d) }
+
+func (o *observer) Unread(u budgethttp.Unread) { o.unread = append(o.unread, u) }
 
 // ask makes a request, reads the response to its end, and returns what the upstream
 // meant by it; false: it refused nothing.

@@ -26,6 +26,7 @@ type answered struct {
 	drift   map[string]int64 // what was added, by limit
 	returns string           // when all of that comes back, RFC 3339; empty: not looked at
 	passes  string           // an operation that the lock leaves alone
+	unread  string           // why something of it could not be read; empty: all could
 }
 
 func TestDocumentedResponses(t *testing.T) {
@@ -121,7 +122,7 @@ func TestDocumentedResponses(t *testing.T) {
 		},
 		{
 			file: "shopify-too-costly.http", preset: "shopify", budget: "shopify/hats", method: "POST", url: "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", at: june,
-			settled: 100,
+			settled: 100, unread: "the body is no JSON object or array", // as it is documented, with line breaks in a text
 		},
 		{
 			file: "shopify-rest.http", preset: "shopify", budget: "shopify/hats", method: "GET", url: "https://your-shop.myshopify.com/admin/api/2026-10/products.json", at: june,
@@ -153,6 +154,15 @@ func (c answered) check(t *testing.T, response []byte) {
 	client := newClient(t, c.preset, c.budget, response)
 	got, refused := client.ask(t, c.method, c.url)
 
+	why := ""
+	for _, u := range client.seen.unread {
+		if why = u.Why; why != c.unread {
+			break
+		}
+	}
+	if why != c.unread {
+		t.Errorf("unread: %+v, want %q", client.seen.unread, c.unread)
+	}
 	want := c.want
 	if c.until != "" {
 		want.Until = instant(t, c.until)

@@ -1,12 +1,52 @@
 package presets_test
 
 import (
+	"errors"
+	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/presets"
 )
+
+// No preset charges what it does not know: a name that is mistyped, and a request that
+// is none of the upstream's, or not seen as one.
+func TestUnknownOperationsAreRefused(t *testing.T) {
+	for _, preset := range presets.Names() {
+		cfg := load(t, preset)
+		u := cfg.Upstreams[0]
+		name := u.Name + "/" + u.Credentials[0].Label
+		if u.Credentials[0].Label == budget.AnyCredential {
+			name = u.Name + "/one"
+		}
+		client := newClient(t, preset, name, []byte("HTTP/1.1 204 No Content\r\n\r\n"))
+		for operation := range u.Costs {
+			mistyped := operation + "x"
+			if _, err := client.budget.Charge(t.Context(), budget.Call{Operation: mistyped}); !errors.Is(err, budget.ErrUnknownOperation) {
+				t.Errorf("%s: %s is charged: %v", preset, mistyped, err)
+			}
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.upstream.example/token-in-the-path", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		var asked *url.Error
+		if !errors.As(err, &asked) || !errors.Is(err, budget.ErrUnknownOperation) || !strings.Contains(asked.Err.Error(), "GET api.upstream.example") || strings.Contains(asked.Err.Error(), "token") {
+			t.Errorf("%s: a request to another host: %v", preset, err)
+		}
+		if len(client.seen.charged) > 0 {
+			t.Errorf("%s: charged %+v", preset, client.seen.charged)
+		}
+	}
+}
 
 // newRouter is a client that is never refused for want of units.
 func newRouter(t *testing.T, preset, name string) *client {
@@ -16,6 +56,7 @@ func newRouter(t *testing.T, preset, name string) *client {
 		t.Fatal(err)
 	}
 	spec.Observe = true
+	spec.Unknown = budget.Unknown{Allowed: true}
 	return newClientFor(t, spec, []byte("HTTP/1.1 204 No Content\r\n\r\n"))
 }
 
@@ -45,6 +86,10 @@ func TestRoutes(t *testing.T) {
 		{"github", "github/user1", "GET", "https://api.github.com/search/code?q=x", "search.code"},
 		{"github", "github/user1", "GET", "https://api.github.com/rate_limit", "rate_limit"},
 		{"github", "github/user1", "POST", "https://api.github.com/graphql", "graphql"},
+		{"github", "github/user1", "GET", "https://codeload.github.com/octocat/Hello-World/legacy.tar.gz/refs/heads/main", "download"},
+		{"github", "github/user1", "GET", "https://release-assets.githubusercontent.com/x", "download"},
+		{"github", "github/user1", "GET", "https://productionresultssa0.blob.core.windows.net/x", "download"},
+		{"github", "github/user1", "GET", "https://github.example.com/api/v3/octocat", ""},
 		{"openai", "openai/team", "POST", "https://api.openai.com/v1/responses", "responses"},
 		{"openai", "openai/team", "POST", "https://api.openai.com/v1/chat/completions", "chat.completions"},
 		{"openai", "openai/team", "POST", "https://api.openai.com/v1/embeddings", "embeddings"},
@@ -60,6 +105,9 @@ func TestRoutes(t *testing.T) {
 		{"slack", "slack/T123", "POST", "https://slack.com/api/admin.users.list", "unlisted"},
 		{"slack", "slack/T123", "POST", "https://hooks.slack.com/services/T/B/x", "webhook"},
 		{"slack", "slack/T123", "POST", "https://files.slack.com/upload/v1/abc", "file-transfer"},
+		{"slack", "slack/T123", "POST", "https://hooks.slack.com/actions/T1/2/x", "elsewhere"},
+		{"slack", "slack/T123", "GET", "https://avatars.slack-edge.com/1_72.png", "elsewhere"},
+		{"slack", "slack/T123", "POST", "https://slack.example.com/api/chat.postMessage", ""},
 		{"strava", "strava/app", "GET", "https://www.strava.com/api/v3/athlete/activities?page=1", "read"},
 		{"strava", "strava/app", "PUT", "https://www.strava.com/api/v3/activities/1", "read"},
 		{"strava", "strava/app", "POST", "https://www.strava.com/api/v3/activities", "activities.create"},
@@ -100,8 +148,8 @@ func TestSlackTiers(t *testing.T) {
 			t.Errorf("%s counts in %d limits, want its tier's and the common one", operation, tiers)
 		}
 	}
-	// Tier 1, 2 with what is not listed, 3, posting with webhooks, 4 with files.
-	want := map[int64]int{1: 13, 20: 80, 50: 48, 60: 3, 100: 22}
+	// Tier 1, 2 with what is not listed, 3, posting with webhooks, 4 with files and what has no limit.
+	want := map[int64]int{1: 13, 20: 80, 50: 48, 60: 3, 100: 23}
 	for quota, n := range want {
 		if perMinute[quota] != n {
 			t.Errorf("%d operations have %d a minute, want %d", perMinute[quota], quota, n)
@@ -123,6 +171,7 @@ func TestGitHubLimits(t *testing.T) {
 		"search":      {"search", "points", "at-once"},
 		"search.code": {"search-code", "points", "at-once"},
 		"rate_limit":  {"points", "at-once"},
+		"download":    {"points", "at-once"}, // of 0 units
 		"graphql":     {"graphql", "graphql-minute", "at-once"},
 	}
 	for operation := range spec.Costs {

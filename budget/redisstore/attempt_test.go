@@ -11,7 +11,7 @@ import (
 )
 
 // calm is a store's timeout of which two fifths are plenty for one attempt.
-const calm = 3 * time.Second
+const calm = 5 * time.Second
 
 // behind is a store behind a proxy, which has been asked for the clock.
 func behind(t *testing.T) (*redisstore.Store, *proxy, *redistest.Server) {
@@ -25,6 +25,7 @@ func behind(t *testing.T) (*redisstore.Store, *proxy, *redistest.Server) {
 
 // An answer that does not come costs no call: it is asked for again.
 func TestLostAnswerIsAskedForAgain(t *testing.T) {
+	t.Parallel()
 	store, p, _ := behind(t)
 	for _, what := range []fate{drop, reset} {
 		id := map[fate]string{drop: "dropped", reset: "reset"}[what]
@@ -58,6 +59,7 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 // A request that comes late is refused by the script once a later attempt may
 // have been answered: a refusal charges nothing, then or afterwards.
 func TestRefusalIsNotOvertaken(t *testing.T) {
+	t.Parallel()
 	store, p, server := behind(t)
 	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	got, err := decide(t.Context(), direct, budget.Item{ID: "open", Operation: "op", Units: 99, Lease: 60_000_000})
@@ -84,6 +86,7 @@ func TestRefusalIsNotOvertaken(t *testing.T) {
 // Where an answer was lost and the deadline came before another, the outcome is
 // unknown, not refused as late.
 func TestLateAfterALostAnswerIsUnknown(t *testing.T) {
+	t.Parallel()
 	store, p, _ := behind(t)
 	now := time.Now()
 	item := budget.Item{ID: "lost", Operation: "op", Units: 1, Deadline: now.Add(calm / 3)}
@@ -112,6 +115,7 @@ func TestLateAfterALostAnswerIsUnknown(t *testing.T) {
 // A link that takes more than an attempt's share for every answer is given the
 // time, once that is known: calls on it succeed, and are sent once.
 func TestSlowLinkIsGivenTime(t *testing.T) {
+	t.Parallel()
 	store, p, _ := behind(t)
 	p.each.Store(int64(calm / 2))
 	granted := func(id string) bool {

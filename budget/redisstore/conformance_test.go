@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 	"github.com/quotactl/quotactl/budget/storetest"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m, shared(nil)) }
@@ -34,26 +35,32 @@ func opener(url string) storetest.Open {
 // The suite and the walk run as a user that may do what the documentation says a
 // client needs, and nothing else.
 func TestConformanceRedis(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, opener(leastURL(t, redistest.Start(t), "t*:*", "")))
 }
 
 func TestConformanceMiniredis(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, opener("redis://"+miniredis.RunT(t).Addr()))
 }
 
 func TestWalkRedis(t *testing.T) {
+	t.Parallel()
 	storetest.Walk(t, opener(leastURL(t, redistest.Start(t), "t*:*", "")), 100_000)
 }
 
 func TestWalkMiniredis(t *testing.T) {
-	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), 10_000)
+	t.Parallel()
+	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(1000, 10_000))
 }
 
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	storetest.Soak(t, opener(redistest.Start(t).URL(0)), 60)
 }
 
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	storetest.Processes(t, shared(redistest.Start(t, "--appendonly", "yes")))
 }
 
@@ -74,6 +81,7 @@ func shared(s *redistest.Server) storetest.Shared {
 // With a few steps a run everything is interrupted and goes on: expiry, the
 // building of windows and the walks of refusals.
 func TestWalkFewSteps(t *testing.T) {
+	t.Parallel()
 	open := opener(redistest.Start(t).URL(0))
 	storetest.Walk(t, func(t testing.TB, clock func() int64) storetest.Store {
 		store := open(t, clock)
@@ -84,6 +92,7 @@ func TestWalkFewSteps(t *testing.T) {
 
 // Batches that come at the same time are taken in turns, some items each.
 func TestSoakFewSteps(t *testing.T) {
+	t.Parallel()
 	open := opener(redistest.Start(t).URL(0))
 	storetest.Soak(t, func(t testing.TB, clock func() int64) storetest.Store {
 		store := open(t, clock)

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type batch struct {
 	born   int64  // when the ledger began
 	seen   int64  // the instant decided at, the clamped clock
 	looks  [][]any
+	told   ledgerTold
 }
 
 // Decide implements budget.Store.
@@ -137,6 +139,8 @@ func (b *batch) read(a answer) (bool, error) {
 		return false, b.store.strange(b.doing()+" "+b.Budget, a.rest)
 	}
 	b.born, b.seen, b.looks, b.locks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3), text(a.rest, 5)
+	b.told = readTold(list(a.rest, 6), b.seen)
+	b.decided.Mark, b.decided.AtWork = b.told.mark, b.told.atWork
 	answers := lists(a.rest, 0)
 	var open []int
 	damaged := false
@@ -201,6 +205,11 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 		d.Replayed, d.Units, d.At = numberAt(answer, 1) == 1, numberAt(answer, 2), numberAt(answer, 3)
 		d.Limit, d.Remaining = budget.LeastRemaining(b.Limits, item, used)
 		d.Observed = b.observed(int(numberAt(answer, 4)))
+		if d.Replayed {
+			d.Ended, d.First, _ = readReplayed(text(answer, 5))
+		}
+	case budget.Fenced:
+		d.Unsure = b.unsure // whether the id is held was not looked at
 	case budget.NeverFits:
 		d.Limit = int(numberAt(answer, 4)) - 1
 		if d.Limit >= 0 && d.Limit < len(b.Limits) {
@@ -249,7 +258,8 @@ func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 	if b.seen > 0 && mode == deciding { // the first run told the time of all
 		mode = goingOn
 	}
-	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Newest.ID, b.Newest.At, flagged(b.Observe)}
+	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Mark.ID, b.Mark.At, flagged(b.Observe),
+		rand.Text(), b.Mark.Ledger, b.Mark.Changes, b.Mark.Seen, b.Host, b.holding(), b.gone()}
 	args = append(append(args, shapes.windows...), shapes.meters...)
 	for i, limit := range b.Limits {
 		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit), limit.Name)

@@ -24,6 +24,7 @@ func found(t *testing.T, list []budget.Finding, check string) budget.Finding {
 
 // Each thing that may go wrong is found, and what is to be done is said.
 func TestDiagnose(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	server := redistest.Start(t)
 	admin := server.Client()
@@ -76,6 +77,7 @@ func TestDiagnose(t *testing.T) {
 
 // A command that may not be run is named.
 func TestDiagnoseNamesMissingPermissions(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	server := redistest.Start(t)
 	admin := server.Client()
@@ -103,6 +105,7 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 
 // A server of a version that nobody tried is a warning.
 func TestUntriedVersions(t *testing.T) {
+	t.Parallel()
 	for info, want := range map[string]budget.Severity{
 		"redis_version:7.0.15\r\nredis_mode:standalone": budget.OK,
 		"redis_version:8.0.2\r\nredis_mode:standalone":  budget.OK,

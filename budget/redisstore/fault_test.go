@@ -57,8 +57,9 @@ func used(t testing.TB, s *redisstore.Store) int64 {
 
 // A server that has lost its scripts is given them again.
 func TestScriptsAreHealed(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	store := openStore(t, server.URL(0), redisstore.Options{})
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for i := range 3 {
@@ -74,8 +75,9 @@ func TestScriptsAreHealed(t *testing.T) {
 
 // A connection that the server closed while it idled costs no call.
 func TestClosedConnectionsAreReplaced(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	store := openStore(t, server.URL(0), redisstore.Options{})
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for i := range 5 {
@@ -90,6 +92,7 @@ func TestClosedConnectionsAreReplaced(t *testing.T) {
 }
 
 func TestServerOutOfReach(t *testing.T) {
+	t.Parallel()
 	store := openStore(t, "redis://"+redistest.FreeAddress(t), redisstore.Options{})
 	for what, err := range map[string]error{
 		"ping":   store.Ping(t.Context()),
@@ -126,9 +129,10 @@ func stoppedServer(t *testing.T, server *redistest.Server, store *redisstore.Sto
 // A server that is stopped and goes on charges nothing of the calls that were
 // given up meanwhile.
 func TestStoppedServerChargesNothingLate(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	store := openStore(t, server.URL(0), redisstore.Options{})
-	b, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: 100 * time.Millisecond})
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	b, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +145,9 @@ func TestStoppedServerChargesNothingLate(t *testing.T) {
 // A caller that would wait longer than the store does is given up with the
 // store, and not charged later either.
 func TestGivenUpByTheStoreIsNotChargedLate(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: 100 * time.Millisecond})
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
 	stoppedServer(t, server, store, func(id string) error {
 		_, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op", Units: 1, Deadline: time.Now().Add(time.Minute)})
 		return err
@@ -152,6 +157,7 @@ func TestGivenUpByTheStoreIsNotChargedLate(t *testing.T) {
 // A permission that is missing spoils nothing: once it is granted the ledger
 // works and expires.
 func TestMissingPermissionSpoilsNothing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -188,6 +194,7 @@ func TestMissingPermissionSpoilsNothing(t *testing.T) {
 }
 
 func TestConfigurationFaults(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -248,6 +255,7 @@ func leastURL(t *testing.T, server *redistest.Server, keys, more string) string 
 
 // The documents grant what the tests are run with.
 func TestLeastPermissionsAreDocumented(t *testing.T) {
+	t.Parallel()
 	rules := func(commands string) string { return "+" + strings.ReplaceAll(commands, " ", " +") }
 	for name, needed := range map[string][]string{
 		"README.md": {redisstore.LeastCommands}, "docs/redis.md": {redisstore.LeastCommands, redisstore.LeastClusterCommands},
@@ -267,7 +275,8 @@ func TestLeastPermissionsAreDocumented(t *testing.T) {
 // What else there is, beside the suite and the walk, is done by a user who may
 // do the least.
 func TestLeastPermissions(t *testing.T) {
-	store := openStore(t, leastURL(t, redistest.Start(t), "quotactl:*", "")+"/1", redisstore.Options{})
+	t.Parallel()
+	store := openStore(t, leastURL(t, redistest.Start(t), "quotactl:*", "")+"/1", redisstore.Options{Timeout: patient})
 	if err := store.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +294,7 @@ func TestLeastPermissions(t *testing.T) {
 	if got := used(t, store); got != 1 {
 		t.Fatalf("used %d, want 1", got)
 	}
-	recovery := budget.Recovery{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Used: []int64{9}, At: time.Now().UnixMicro(), Newest: budget.Acknowledged{ID: "lost", At: time.Now().UnixMicro()}}
+	recovery := budget.Recovery{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Used: []int64{9}, At: time.Now().UnixMicro(), Mark: budget.Mark{ID: "lost", At: time.Now().UnixMicro()}}
 	if done, err := store.Recover(t.Context(), recovery); err != nil || done.Amounts[0] != 8 {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -315,6 +324,7 @@ func TestLeastPermissions(t *testing.T) {
 
 // I5: what was acknowledged survives kill -9 of a server that appends to a file.
 func TestKilledServerKeepsAcknowledged(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	for i := range 60 {
@@ -336,6 +346,7 @@ func TestKilledServerKeepsAcknowledged(t *testing.T) {
 
 // I9: the store's password stands in no error, whatever fails.
 func TestConformanceSecret(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()

@@ -23,6 +23,7 @@ func jobNames(n int) []string {
 
 // A thousand documents are read in a few script runs.
 func TestManyJobsAreReadTogether(t *testing.T) {
+	t.Parallel()
 	store, p, _ := behind(t)
 	names := jobNames(1001)
 	for i := 0; i < len(names); i += 100 {
@@ -45,13 +46,14 @@ func TestManyJobsAreReadTogether(t *testing.T) {
 
 // What one reader comes upon is the error of all.
 func TestOneOfManyJobsCannotBeRead(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	if err := admin.Set(t.Context(), "quotactl:v1:{job:job777}:s", "a string", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	store := openStore(t, server.URL(0), redisstore.Options{})
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	if found, err := store.Jobs(t.Context(), jobNames(1000)); !errors.Is(err, budget.ErrStoreConfig) || found != nil {
 		t.Fatalf("%d documents, %v; want ErrStoreConfig", len(found), err)
 	}
@@ -68,6 +70,7 @@ func rewrite(t *testing.T, store *redisstore.Store, job string, records []budget
 // A long history is read in pages that meet, in the midst of one instant too, and
 // it is cut down at once.
 func TestLongHistory(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -125,6 +128,7 @@ func TestLongHistory(t *testing.T) {
 
 // Many values are set and removed in one swap.
 func TestManyValues(t *testing.T) {
+	t.Parallel()
 	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
 	set, unset := map[string][]byte{}, map[string][]byte{}
 	for i := range 9001 {
@@ -146,6 +150,7 @@ func TestManyValues(t *testing.T) {
 // A history that lost one of its keys is neither read nor added to, and what is to
 // be done is said.
 func TestLostHistoryIsNoticed(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -171,6 +176,7 @@ func TestLostHistoryIsNoticed(t *testing.T) {
 // Keys of a job lie under its hash tag, and stay: a job that rests for a year goes
 // on where it was.
 func TestKeysOfJobs(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()

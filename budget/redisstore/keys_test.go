@@ -68,6 +68,7 @@ func (f *fakeStore) release(id string) {
 // I8: all keys of a budget lie under one hash tag and carry one expiry, past the
 // longest window, the longest lease and a week.
 func TestKeysExpireTogether(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -132,6 +133,7 @@ func TestKeysExpireTogether(t *testing.T) {
 
 // What left every window and the hour is removed, so that memory is bounded.
 func TestEntriesArePruned(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -151,6 +153,7 @@ func TestEntriesArePruned(t *testing.T) {
 
 // A ledger that has lost one of its keys is not decided on.
 func TestLostKeysAreNoticed(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -178,6 +181,7 @@ func TestLostKeysAreNoticed(t *testing.T) {
 
 // A charge is one entry whatever its units, and small.
 func TestBytesPerCharge(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -208,6 +212,7 @@ func TestBytesPerCharge(t *testing.T) {
 }
 
 func TestOperationsBeyondThoseToldApart(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	f := openFake(t, server.URL(0))
 	limits := []budget.Limit{{Name: "all", Limit: 1000, Window: budget.RollingWindow(time.Hour)}}

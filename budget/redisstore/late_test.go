@@ -53,14 +53,15 @@ func scriptRuns(admin *redis.Client) int {
 // by its own deadline, by that of its batch, or by the store's timeout, and
 // those whose time has not come once.
 func TestLateChargesOfManyCalls(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	const each = 4
-	short := openStore(t, server.URL(0), redisstore.Options{Timeout: 200 * time.Millisecond})
+	short := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
 	long := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	shared, err := budget.New(long, budget.Spec{
-		Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: 300 * time.Millisecond,
+		Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

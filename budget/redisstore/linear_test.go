@@ -39,6 +39,7 @@ func sound(store budget.Store) budget.Store { return store }
 // Lost, reset and late replies, a server that loses its scripts and its clients,
 // and one that stops in the middle and goes on.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	seed := linear.Seed(t)
 	for round := range uint64(3) {
 		server := redistest.Start(t)
@@ -84,6 +85,7 @@ func TestLinearizable(t *testing.T) {
 
 // What a store without ids would do under the same lost replies is seen.
 func TestWithoutIDsIsNotLinearizable(t *testing.T) {
+	t.Parallel()
 	plan, proxy := linearPlan(t, redistest.Start(t), linear.Seed(t), linear.WithoutIDs)
 	plan.ChargesOnly = true
 	proxy.more.Store(50) // the store's own attempts must not find out too often
@@ -92,6 +94,7 @@ func TestWithoutIDsIsNotLinearizable(t *testing.T) {
 
 // And what a status that lags would.
 func TestLaggingStatusIsNotLinearizable(t *testing.T) {
+	t.Parallel()
 	plan, _ := linearPlan(t, redistest.Start(t), linear.Seed(t), linear.Lagging)
 	linear.CheckFlagged(t, linear.Run(t, plan))
 }
@@ -115,10 +118,12 @@ func restarts(t *testing.T, server *redistest.Server) *linear.History {
 
 // A server that is killed and keeps a log has lost nothing that it answered.
 func TestLinearizableOverRestarts(t *testing.T) {
+	t.Parallel()
 	linear.Check(t, restarts(t, redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")))
 }
 
 // One that keeps none is seen to have.
 func TestRestartsWithoutLogAreNotLinearizable(t *testing.T) {
+	t.Parallel()
 	linear.CheckFlagged(t, restarts(t, redistest.Start(t)))
 }

@@ -109,21 +109,25 @@ func standing(locks string, now int64) (views []budget.LockView) {
 	return views
 }
 
-// binding is a lock that refused an item.
+// binding is a lock, or a loss, that refused an item.
 type binding struct {
-	limit int // −1: the whole budget
+	limit int // −1: the whole budget; −2: a loss holds all of it back
 	until int64
 	why   string
 }
 
-// readBinding reads lines "place until why", with 0 for the budget.
+// aLoss is the place of a loss among bindings.
+const aLoss = -2
+
+// readBinding reads lines "place until why", with 0 for the budget and -1 for a
+// loss.
 func readBinding(lines string, limits int) (list []binding, ok bool) {
 	if lines == "" {
 		return nil, true
 	}
 	for line := range strings.SplitSeq(lines, "\n") {
 		f := strings.SplitN(line, " ", 3)
-		if len(f) != 3 || !within(0, int64(limits))(f[0]) || !count(f[1]) {
+		if len(f) != 3 || !within(-1, int64(limits))(f[0]) || !count(f[1]) {
 			return nil, false
 		}
 		place, _ := strconv.Atoi(f[0])
@@ -142,6 +146,9 @@ func (b *batch) bindLocks(d *budget.Decision, lines string, used func(i int) int
 			continue
 		}
 		d.Limit, d.RetryAt, d.Remaining, d.Locked, d.Why = lock.limit, lock.until, 0, true, lock.why
+		if lock.limit == aLoss {
+			d.Limit, d.Locked, d.Recovering = -1, false, true
+		}
 		if lock.limit >= 0 {
 			d.Remaining = b.Limits[lock.limit].Remaining(used(lock.limit))
 		}

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -16,11 +13,13 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // The charges of a run on which answers are lost, and the time one may take.
+var lossyCharges = effort.Of(1000, 5000)
+
 const (
-	lossyCharges = 5000
 	lossyClients = 8
 	lossyPercent = 30
 	lossyTimeout = 150 * time.Millisecond
@@ -29,18 +28,10 @@ const (
 // wide limits refuse nothing here.
 var wide = []budget.Limit{{Name: "hour", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
 
-// seed is QUOTACTL_FAULT_SEED, else a new one; it is printed.
+// seed is QUOTACTL_FAULT_SEED, else a new one.
 func seed(t testing.TB) uint64 {
 	t.Helper()
-	n := rand.Uint64()
-	if text := os.Getenv("QUOTACTL_FAULT_SEED"); text != "" {
-		var err error
-		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("QUOTACTL_FAULT_SEED is %q: %v; give a whole number", text, err)
-		}
-	}
-	t.Logf("QUOTACTL_FAULT_SEED=%d", n)
-	return n
+	return effort.Seed(t, "QUOTACTL_FAULT_SEED")
 }
 
 // lossy are proxies before so many servers, silent as yet.
@@ -174,6 +165,7 @@ func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, l
 }
 
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	proxies := lossy(t, 1)
 	server := redistest.Start(t)
 	proxies[0].target.Store(&server.Addr)
@@ -185,6 +177,7 @@ func TestLostAnswers(t *testing.T) {
 }
 
 func TestLostAnswersSentinel(t *testing.T) {
+	t.Parallel()
 	proxies := lossy(t, 1)
 	r := startReplicated(t, proxies[0])
 	admin, replica := r.master.Client(), r.replica.Client()
@@ -202,6 +195,7 @@ func TestLostAnswersSentinel(t *testing.T) {
 }
 
 func TestLostAnswersCluster(t *testing.T) {
+	t.Parallel()
 	proxies := lossy(t, 3)
 	n := startCluster(t, 3, proxies)
 	var budgets []string

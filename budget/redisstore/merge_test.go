@@ -12,6 +12,7 @@ import (
 // I8: a set that merging, or an id used again, leaves empty for a moment is made
 // anew by the server, and must expire like the others.
 func TestKeysExpireAfterMerging(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()

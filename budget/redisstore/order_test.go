@@ -15,6 +15,7 @@ import (
 // Batches are decided in order while other calls learn that the server's clock
 // stands elsewhere.
 func TestBatchesStayInOrder(t *testing.T) {
+	t.Parallel()
 	now := time.Now().UnixMicro()
 	store, err := redisstore.OpenWithClock(redistest.Start(t).URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now })
 	if err != nil {

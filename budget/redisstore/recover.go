@@ -36,17 +36,17 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 		return budget.Recovered{}, err
 	}
 	defer cancel()
-	run := s.newBatch(ctx, budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits, Newest: r.Newest}, time.Now())
+	run := s.newBatch(ctx, budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits, Mark: r.Mark, Host: r.Host, Hosts: r.Hosts}, time.Now())
 	run.mode, run.lost = recovering, &recovery{r, make([]string, len(r.Limits))}
 	answer := budget.Recovered{Amounts: make([]int64, len(r.Limits))}
 	for {
 		done, err := run.step(ctx)
 		if run.mode == beginningAnew && err == nil && run.status != statusPeriods {
 			// Begun anew, whatever is still to be recorded; or another caller did it.
-			answer.Anew, run.mode = run.status != statusRegistry, recovering
+			answer.Anew, run.mode = answer.Anew || run.status != statusRegistry, recovering
 		}
 		switch {
-		case errors.Is(err, budget.ErrDamaged) && run.mode == recovering:
+		case errors.Is(err, budget.ErrDamaged) && run.mode == recovering && !answer.Anew:
 			run.mode = beginningAnew
 			continue
 		case err != nil:
@@ -57,7 +57,7 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 			done = done && run.lost.came[i] == ""
 		}
 		if done {
-			answer.Now = run.decided.Now
+			answer.Now, answer.Mark = run.decided.Now, run.told.mark
 			return answer, nil
 		}
 		if ctx.Err() != nil {
@@ -92,10 +92,10 @@ func (r *recovery) args(i int, limit budget.Limit, known registry) []any {
 	return []any{r.At, r.Used[i], r.came[i], number, budget.RecoveredID(limit.Name)}
 }
 
-// keys are those of the ledger; for one that is begun anew, all that there may
-// be.
+// keys are those of the ledger; to recover, all that there may be: what is left of
+// one that was evicted in part is to be found.
 func (b *batch) keys(r registry) []string {
-	if b.mode != beginningAnew {
+	if b.mode != beginningAnew && b.mode != recovering {
 		return b.store.keys(b.Budget, r)
 	}
 	return b.store.allKeys(b.Budget, len(r.names))

@@ -15,6 +15,7 @@ import (
 // Goroutines that register operations at once, beside looks and settlements,
 // never mix one list's keys with another's numbers.
 func TestOperationsRegisteredAtOnce(t *testing.T) {
+	t.Parallel()
 	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
 	limits := []budget.Limit{{Name: "all", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
 	for round := range 20 {
@@ -49,10 +50,11 @@ func TestOperationsRegisteredAtOnce(t *testing.T) {
 // A ledger that begins anew may number its operations in another order: a
 // process that remembers the old numbers finds out.
 func TestOperationsInAnotherOrder(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	one, two := openStore(t, server.URL(0), redisstore.Options{}), openStore(t, server.URL(0), redisstore.Options{})
+	one, two := openStore(t, server.URL(0), redisstore.Options{Timeout: patient}), openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	limits := []budget.Limit{
 		{Name: "all", Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
 		{Name: "search", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"search"}},
@@ -86,6 +88,7 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 // A walk that goes over several runs ends, and is exact, while the clock moves,
 // entries expire and a period begins in between.
 func TestWalkUnderAMovingClock(t *testing.T) {
+	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
 	calendar, err := budget.NewCalendar(budget.Hour, "UTC", 0)
 	if err != nil {
@@ -139,6 +142,7 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 // A walk that a new period interrupts begins anew, whenever the period comes:
 // long reservations lie beyond its start and still count.
 func TestWalkOverAPeriodsStart(t *testing.T) {
+	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
 	calendar, err := budget.NewCalendar(budget.Hour, "UTC", 0)
 	if err != nil {

@@ -143,7 +143,7 @@ func isRecords(reply []any, most int) bool { return len(reply) <= most && listOf
 
 // isAnswered reports whether charge.lua answered what the batch asks.
 func (b *batch) isAnswered(rest []any) bool {
-	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks)(any(rest)) {
+	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks, isTold)(any(rest)) {
 		return false
 	}
 	answers := lists(rest, 0)
@@ -222,6 +222,10 @@ func (b *batch) isDecision(item budget.Item, answer []any) bool {
 	switch result := numberAt(answer, 0); result {
 	case int64(budget.Granted):
 		charged := numberAt(answer, 3) > 0 || item.DryRun
+		if numberAt(answer, 1) == 1 {
+			_, _, ok := readReplayed(text(answer, 5))
+			charged = charged && ok
+		}
 		return charged && numberAt(answer, 2) == item.Units
 	case int64(budget.Refused):
 		bound, ok := readBinding(text(answer, 5), len(b.Limits))
@@ -234,6 +238,20 @@ func (b *batch) isDecision(item budget.Item, answer []any) bool {
 		return true
 	}
 	return false
+}
+
+// readReplayed reads what is told of a charge that is replayed: its state and, after
+// it, its labels with the marks that an entry has.
+func readReplayed(told string) (ended budget.Ended, first budget.Labels, ok bool) {
+	if told == "" {
+		return "", first, false
+	}
+	ended, ok = map[byte]budget.Ended{'p': "", 'o': "", 's': budget.EndedSettled, 'r': budget.EndedReleased, 'x': budget.EndedLease}[told[0]]
+	labels := strings.Split(told[1:], "|")
+	if !ok || len(labels) < 3 {
+		return "", first, false
+	}
+	return ended, budget.Labels{Job: labels[0], Region: labels[1], Run: labels[2]}, true
 }
 
 // isScore holds what must return for an item that a limit refused.

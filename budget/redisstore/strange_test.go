@@ -51,6 +51,7 @@ func strangeCall(t *testing.T, name string, lines []string) called {
 // What a script answers is taken; with a number that is none, or a part that is
 // missing, it is not: nothing is read as 0, nothing granted.
 func TestStrangeReplies(t *testing.T) {
+	t.Parallel()
 	for name, c := range strangeCalls {
 		t.Run(name, func(t *testing.T) {
 			lines := strings.Split(c.reply, "\n")
@@ -94,6 +95,7 @@ func TestStrangeReplies(t *testing.T) {
 
 // A grant of other units than were asked for, or at no time, is none.
 func TestStrangeGrants(t *testing.T) {
+	t.Parallel()
 	for what, change := range map[string][2]string{
 		"other units": {"\n:2\n:1780000000000001", "\n:3\n:1780000000000001"},
 		"no time":     {":1780000000000001", ":0"},
@@ -113,6 +115,7 @@ func TestStrangeGrants(t *testing.T) {
 // A server whose replies the client library cannot read is out of reach, even
 // where the library panics.
 func TestUnreadableReplies(t *testing.T) {
+	t.Parallel()
 	for _, raw := range []string{"*9223372036854775807\r\n", "$9223372036854775807\r\n", "*1\r\n*9223372036854775807\r\n", "HTTP/1.1 400 Bad Request\r\n", "*x\r\n", "$-7\r\n", "\r\n", ":99999999999999999999\r\n"} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -64,6 +64,7 @@ func loseSwap(t *testing.T, store *redisstore.Store, p *proxy, swap budget.JobSw
 // A swap whose answer was lost is done, whatever others did before it was asked
 // for again, and it is done once.
 func TestLostSwapIsDone(t *testing.T) {
+	t.Parallel()
 	store, p, server := behind(t)
 	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	for what, c := range map[string]struct {
@@ -101,6 +102,7 @@ func TestLostSwapIsDone(t *testing.T) {
 // Where so many others came that it cannot be told any more, the outcome is
 // unknown, never that another was first.
 func TestLostSwapAmongManyIsUnknown(t *testing.T) {
+	t.Parallel()
 	store, p, server := behind(t)
 	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
 	swap := budget.JobSwap{Job: "j", Text: []byte("mine")}
@@ -120,8 +122,9 @@ func TestLostSwapAmongManyIsUnknown(t *testing.T) {
 // Nothing of a swap that was given up happens later: what stands meanwhile is not
 // overwritten when the server goes on.
 func TestStoppedServerSwapsNothingLate(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: 100 * time.Millisecond})
+	store := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
 	swapped(t, openStore(t, server.URL(0), redisstore.Options{Timeout: patient}), budget.JobSwap{Job: "j", Text: []byte("before")})
 	if found := documentOf(t, store, "j"); found.Version != 1 {
 		t.Fatalf("%+v", found)
@@ -145,6 +148,7 @@ func TestStoppedServerSwapsNothingLate(t *testing.T) {
 // A permission that is missing, or a key of another type, spoils nothing: all of
 // a swap is done, or none.
 func TestSwapIsDoneWholeOrNot(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()

@@ -58,6 +58,7 @@ func every(t *testing.T, url string) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
@@ -85,6 +86,7 @@ func TestCluster(t *testing.T) {
 // A budget is whole on one shard of a ring; when that one is down its budgets
 // are out of reach, and none begins anew on another.
 func TestRing(t *testing.T) {
+	t.Parallel()
 	one, two := redistest.Start(t), redistest.Start(t)
 	url := "redis+ring://" + one.Addr + "," + two.Addr
 	every(t, url)
@@ -116,6 +118,7 @@ func TestRing(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	host, port, _ := net.SplitHostPort(server.Addr)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")

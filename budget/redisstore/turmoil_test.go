@@ -55,6 +55,7 @@ func onlyOn(t *testing.T, admins []*redis.Client, budget string) int {
 // Slots move from node to node with their budgets while clients charge, and
 // scripts are flushed.
 func TestClusterSlotsMove(t *testing.T) {
+	t.Parallel()
 	n := startCluster(t, 3, nil)
 	var budgets []string
 	for i := range 4 {
@@ -88,6 +89,7 @@ func TestClusterSlotsMove(t *testing.T) {
 // One of three shards is killed while clients charge: its budgets are out of
 // reach, the others go on, and none begins anew elsewhere.
 func TestRingShardIsKilled(t *testing.T) {
+	t.Parallel()
 	var shards []*redistest.Server
 	var admins []*redis.Client
 	var addresses, budgets []string
@@ -154,6 +156,7 @@ func TestRingShardIsKilled(t *testing.T) {
 // by the new master is lost; and the upstream sees in any window at most what is
 // lost above the limit.
 func TestSentinelFailsOver(t *testing.T) {
+	t.Parallel()
 	failsOver(t, func(master *redistest.Server) {
 		master.Kill()
 		master.Ended()
@@ -163,6 +166,7 @@ func TestSentinelFailsOver(t *testing.T) {
 // The master stands still and is replaced. When it goes on, still a master for a
 // while, it finds requests waiting, and charges none of them.
 func TestSentinelReplacesStoppedMaster(t *testing.T) {
+	t.Parallel()
 	newest := int64(0)
 	failsOver(t, func(master *redistest.Server) {
 		stop(t, master)

@@ -12,6 +12,7 @@ import (
 // In the midst of a batch much leaves the window, more than a script run takes off
 // it: the next item waits until all is off.
 func TestItemAfterMuchHasLeft(t *testing.T) {
+	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
 	f.SetMaxSteps(3)
 	limits := []budget.Limit{{Name: "w", Limit: 12, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}}

@@ -50,6 +50,7 @@ func (u *upstream) most(window time.Duration) int64 {
 
 // The count is the test's own judge, so it is judged too.
 func TestUpstreamCounts(t *testing.T) {
+	t.Parallel()
 	at := time.Now()
 	ms := func(n int) time.Time { return at.Add(time.Duration(n) * time.Millisecond) }
 	u := &upstream{arrivals: []arrival{

@@ -11,6 +11,7 @@ import (
 )
 
 func TestURLs(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{
 		"redis://localhost", "redis://127.0.0.1:6380/3", "redis://user:p%40ss@h:1/0", "redis://:pw@h", "redis://[::1]:6379",
 		"rediss://h:6379?db=2", "unix:///run/redis.sock", "unix:///run/redis.sock?db=1",
@@ -68,6 +69,7 @@ func TestURLs(t *testing.T) {
 
 // A database that the server does not have is a fault of the URL, not an outage.
 func TestNoSuchDatabase(t *testing.T) {
+	t.Parallel()
 	server, member := redistest.Start(t), redistest.Start(t, "--cluster-enabled", "yes")
 	for _, url := range []string{server.URL(16), server.URL(99), member.URL(1)} {
 		store := openStore(t, url, redisstore.Options{Timeout: patient})

@@ -15,6 +15,7 @@ import (
 // A URL that names the wrong kind of server is a fault of the configuration, and
 // opens no call.
 func TestWrongKindsOfServers(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	sentinel := watch(t, server.Addr)
 	certified := httptest.NewTLSServer(nil) // by nobody

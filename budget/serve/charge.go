@@ -25,14 +25,22 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.shelf.giveBack(b)
 	if q.asked.Call.ID == "" {
-		q.asked.Call.ID = rand.Text() // known to the answer, whatever becomes of the charge
+		q.asked.Call.ID, q.asked.Call.NewID = rand.Text(), true // known to the answer, whatever becomes of the charge
+	}
+	if !q.waits && !q.asked.DryRun {
+		longest, _ := b.spec.MaxWait(q.asked.Call.Labels)
+		q.wait = min(longest, MaxWait)
 	}
 	if q.wait > 0 {
-		if !s.waiting.take() {
+		switch taken := s.waiting.take(); {
+		case taken:
+			defer s.waiting.giveBack()
+		case q.waits:
 			refuse(w, problem{reason: "busy", detail: "too many requests wait for units; come back in a moment, or leave wait_seconds out"})
 			return
+		default: // its job would have it wait, and it may come back
+			q.wait = 0
 		}
-		defer s.waiting.giveBack()
 	}
 	patient(w, q.wait+b.spec.Timeout)
 	receipt, err := s.decide(r.Context(), b.Budget, &q)
@@ -56,8 +64,13 @@ func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budg
 	case q.wait == 0:
 		return charge(ctx, &q.asked, b.Charge, b.Reserve)
 	}
-	patience, cancel := context.WithTimeout(ctx, q.wait)
+	patience, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if q.waits || q.wait == MaxWait { // else Wait does as the job says
+		var end context.CancelFunc
+		patience, end = context.WithTimeout(patience, q.wait)
+		defer end()
+	}
 	defer context.AfterFunc(s.stopping, cancel)()
 	receipt, err := charge(patience, &q.asked, b.Wait, b.WaitReserve)
 	var refused *budget.RefusedError

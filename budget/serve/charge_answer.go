@@ -26,6 +26,8 @@ type ChargeAnswer struct {
 	Units     *int64 // nil when the operation has no price
 	Allowed   bool
 	Replayed  bool
+	// Warning says that a replay is most likely of another call; see [budget.Receipt].
+	Warning string
 	// Charged is nil when nobody knows: the same id, sent again, tells.
 	Charged    *bool
 	Remaining  *int64 // of the limit; nil when no limit decided
@@ -39,6 +41,7 @@ type ChargeAnswer struct {
 	// nothing.
 	Observed string
 	Why      string // a lock's reason
+	Floor    int64  // what had to remain of the limit that refuses; 0: nothing
 	DryRun   bool
 	// Lease and LeaseUntil are those of a reservation; a replay keeps its first.
 	Lease      time.Duration
@@ -49,22 +52,25 @@ type ChargeAnswer struct {
 func NewChargeAnswer(spec *budget.Spec, asked Asked, r budget.Receipt, err error) ChargeAnswer {
 	answer := ChargeAnswer{Budget: spec.Name, Operation: asked.Call.Operation, ID: asked.Call.ID, DryRun: asked.DryRun}
 	if err == nil {
-		charged := !asked.DryRun
+		charged := !asked.DryRun && r.Ended != budget.EndedReleased
 		if asked.Lease > 0 && !asked.DryRun && !r.Replayed {
 			answer.Lease, answer.LeaseUntil = asked.Lease, r.At.Add(asked.Lease)
 		}
 		answer.Units, answer.Allowed, answer.Replayed, answer.Charged = &r.Units, true, r.Replayed, &charged
 		answer.Remaining, answer.Limit = &r.Remaining, r.Limit
 		answer.At, answer.Source = r.At, r.Source
-		answer.Observed = r.Observed
+		answer.Observed, answer.Warning = r.Observed, r.Warning
+		if r.Source == budget.SourceNone && !asked.DryRun { // the store did not say
+			answer.Charged = nil
+		}
 		return answer
 	}
-	answer.Units, answer.Reason, answer.Charged = price(spec, asked.Call), Reason(err), charged(err)
+	answer.Units, answer.Reason, answer.Charged = price(spec, asked.Call), Reason(err), charged(asked, err)
 	var refused *budget.RefusedError
 	if !errors.As(err, &refused) {
 		return answer
 	}
-	answer.Why = refused.Why
+	answer.Why, answer.Floor = refused.Why, refused.Floor
 	if refused.Limit != "" {
 		answer.Remaining, answer.Limit, answer.Source = &refused.Remaining, refused.Limit, refused.Source
 	}
@@ -111,6 +117,12 @@ func (a *ChargeAnswer) appendMembers(b []byte) []byte {
 	if a.Why != "" {
 		b = appendText(append(b, `,"why":`...), a.Why)
 	}
+	if a.Warning != "" {
+		b = appendText(append(b, `,"warning":`...), a.Warning)
+	}
+	if a.Floor > 0 {
+		b = strconv.AppendInt(append(b, `,"floor":`...), a.Floor, 10)
+	}
 	if a.DryRun {
 		b = append(b, `,"dry_run":true`...)
 	}
@@ -138,12 +150,17 @@ func price(spec *budget.Spec, call budget.Call) *int64 {
 
 // charged is false for a call that was not charged, and nil where that is not
 // known.
-func charged(err error) *bool {
+func charged(asked Asked, err error) *bool {
 	var refused *budget.RefusedError
 	no := false
 	switch {
-	case errors.As(err, &refused) && (refused.NotCharged || !errors.Is(refused.Err, budget.ErrUnavailable)),
-		errors.Is(err, budget.ErrConflict), errors.Is(err, budget.ErrInvalid), errors.Is(err, budget.ErrTooManyUnits):
+	case asked.DryRun, errors.Is(err, budget.ErrConflict): // the id is another call's
+		return &no
+	case errors.As(err, &refused):
+		if refused.NotCharged {
+			return &no
+		}
+	case asked.Call.NewID && (errors.Is(err, budget.ErrInvalid) || errors.Is(err, budget.ErrTooManyUnits)):
 		return &no
 	}
 	return nil
@@ -156,6 +173,7 @@ func Reason(err error) string {
 		word string
 	}{
 		{budget.ErrLocked, "locked"},
+		{budget.ErrRecovering, "recovering"},
 		{budget.ErrExhausted, "exhausted"},
 		{budget.ErrFenced, "fenced"},
 		{budget.ErrNeverFits, "never_fits"},

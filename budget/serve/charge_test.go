@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +121,12 @@ func TestReservation(t *testing.T) {
 		for range 2 { // the same value again is the same settlement
 			w.post("/v1/settle", `{"budget":"shop/main","id":"r","units":3}`).is(200, "budget", "shop/main", "id", "r", "units", 3, "settled", true)
 		}
+		for _, same := range []string{"3.0", "2.5", "25e-1", "0.3e1"} { // rounded up
+			w.post("/v1/settle", `{"budget":"shop/main","id":"r","units":`+same+`}`).is(200, "units", 3)
+		}
+		for _, none := range []string{`"3"`, "-0.5", "1e16", "1000000000000000.1", "true", "[3]"} {
+			w.post("/v1/settle", `{"budget":"shop/main","id":"r","units":`+none+`}`).is(400, "reason", "invalid")
+		}
 		w.post("/v1/settle", `{"budget":"shop/main","id":"r","units":4}`).is(409, "reason", "conflict")
 		w.post("/v1/release", `{"budget":"shop/main","id":"r"}`).is(409, "reason", "conflict")
 		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","id":"s","lease_seconds":2}`).is(200)
@@ -174,6 +181,59 @@ func TestChargeWaits(t *testing.T) {
 	})
 }
 
+// A request waits as its job says, a minute at most; where too many wait, and when it says
+// so itself, it does not.
+func TestChargeWaitsAsItsJobSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, serve.Options{Waiting: 1})
+		hour := time.Hour
+		w.spec.Jobs = map[string]budget.JobSays{"pull": {MaxWait: &hour}}
+		w.spec.Limits = []budget.Limit{{Name: "some", Limit: 1, Counts: budget.CountCalls, Window: budget.RollingWindow(61 * time.Second)}}
+		const asked = `{"budget":"shop/w","operation":"get","job":"pull"}`
+		began := time.Now()
+		w.post("/v1/charge", asked).is(200)
+		w.post("/v1/charge", asked).is(429, "reason", "exhausted", "retry_after_seconds", 61)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("refused after %s: it fits within the hour, but not within a minute", took)
+		}
+		sleep(2 * time.Second)
+		waits := make(chan answer, 1)
+		go func() { waits <- w.post("/v1/charge", asked) }()
+		synctest.Wait()
+		w.post("/v1/charge", asked).is(429, "reason", "exhausted", "retry_after_seconds", 59)
+		w.post("/v1/charge", strings.Replace(asked, "}", `,"wait_seconds":0}`, 1)).is(429, "reason", "exhausted")
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("refused after %s, want at once", took)
+		}
+		(<-waits).is(200)
+		if took := time.Since(began); took < 61*time.Second || took > 61*time.Second+10*time.Millisecond {
+			t.Errorf("charged after %s, want 61 s", took)
+		}
+	})
+}
+
+// An id that was most likely used for another call is warned of.
+func TestChargeWarns(t *testing.T) {
+	w := newWorld(t, serve.Options{})
+	const asked = `{"budget":"shop/main","operation":"get","id":"x","lease_seconds":60,"job":"pull"}`
+	again := func(body string, charged bool, says string) {
+		t.Helper()
+		got := w.post("/v1/charge", body)
+		got.is(200, "allowed", true, "replayed", true, "charged", charged)
+		if warning, _ := got.body["warning"].(string); !strings.Contains(warning, says) || (warning == "") != (says == "") {
+			t.Errorf("%s: warning %q, want %q", body, warning, says)
+		}
+	}
+	w.post("/v1/charge", asked).is(200, "replayed", false)
+	again(asked, true, "")
+	again(strings.Replace(asked, "pull", "push", 1), true, "with other labels (job pull)")
+	w.post("/v1/settle", `{"budget":"shop/main","id":"x","units":1}`).is(200)
+	again(asked, true, "is settled")
+	w.post("/v1/charge", strings.Replace(asked, `"x"`, `"y"`, 1)).is(200)
+	w.post("/v1/release", `{"budget":"shop/main","id":"y"}`).is(200)
+	again(strings.Replace(asked, `"x"`, `"y"`, 1), false, "nothing counts under it")
+}
+
 // Who was answered nothing certain is told so.
 func TestChargeUnknown(t *testing.T) {
 	w := newWorld(t, serve.Options{})
@@ -186,18 +246,20 @@ func TestChargeUnknown(t *testing.T) {
 		{budget.Decision{}, budget.ErrUnavailable, "unavailable", nil},
 		{budget.Decision{Result: budget.Unreached, Err: budget.ErrUnavailable}, nil, "unavailable", false},
 		{budget.Decision{Result: budget.OutcomeUnknown, Err: errors.New("reset by peer")}, nil, "unavailable", nil},
-		{budget.Decision{}, budget.ErrClock, "clock", false},
-		{budget.Decision{}, budget.ErrDamaged, "damaged", false},
-		{budget.Decision{}, budget.ErrLost, "lost", false},
-		{budget.Decision{}, budget.ErrStoreConfig, "store_config", false},
+		{budget.Decision{}, budget.ErrClock, "clock", nil},
+		{budget.Decision{}, budget.ErrDamaged, "damaged", nil},
+		{budget.Decision{}, budget.ErrLost, "lost", nil},
+		{budget.Decision{}, budget.ErrStoreConfig, "store_config", nil},
 	} {
 		c.result.Limit = -1
 		w.store.decide = func(context.Context, budget.Batch) (budget.Decisions, error) {
 			return budget.Decisions{Items: []budget.Decision{c.result}}, c.err
 		}
+		// Of an id that the caller made, an earlier try may have been charged.
 		got := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","id":"x"}`)
-		got.is(503, "reason", c.reason, "charged", c.charged, "allowed", false, "id", "x", "type", serve.ProblemPage+c.reason)
+		got.is(503, "reason", c.reason, "charged", nil, "allowed", false, "id", "x", "type", serve.ProblemPage+c.reason)
 		got.has("Retry-After", "1", "RateLimit", "")
+		w.post("/v1/charge", `{"budget":"shop/main","operation":"get"}`).is(503, "reason", c.reason, "charged", c.charged)
 	}
 }
 

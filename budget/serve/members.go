@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget"
 )
 
 // object goes through the members of one JSON object, in their order. Its bytes
@@ -142,6 +144,19 @@ func wholeOf(value []byte, to *int64) string {
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil {
 		return "write a whole number, without fraction, exponent or quotes"
+	}
+	*to = n
+	return ""
+}
+
+// costOf reads what a call has cost; a fraction is rounded up.
+func costOf(value []byte, to *int64) string {
+	if strings.IndexByte("-0123456789", value[0]) < 0 {
+		return "write a number, without quotes"
+	}
+	n, err := budget.ParseUnits(string(value))
+	if err != nil {
+		return fmt.Sprintf("%v: write a number from 0 to %d", err, budget.MaxUnits)
 	}
 	*to = n
 	return ""

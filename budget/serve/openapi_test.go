@@ -134,6 +134,7 @@ func askings() (list []asking) {
 	charge(chargeGet, 422, "too_many_units", decides(budget.Decision{Result: budget.Overflow, Limit: -1}, nil))
 	charge(`{"budget":"shop/main","operation":"export","units":61}`, 429, "exhausted", nil)
 	charge(chargeGet, 429, "locked", decides(budget.Decision{Result: budget.Refused, Limit: -1, Locked: true, Why: "quotaExceeded: 403", RetryAt: 1}, nil))
+	charge(chargeGet, 429, "recovering", decides(budget.Decision{Result: budget.Refused, Limit: -1, Recovering: true, RetryAt: 1}, nil))
 	charge(chargeGet, 500, "failed", decides(budget.Decision{Result: 99, Limit: -1}, nil))
 	for reason, err := range map[string]error{"unavailable": budget.ErrUnavailable, "clock": budget.ErrClock, "damaged": budget.ErrDamaged, "lost": budget.ErrLost, "store_config": budget.ErrStoreConfig} {
 		charge(chargeGet, 503, reason, decides(budget.Decision{}, err))

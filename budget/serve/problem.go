@@ -32,6 +32,7 @@ type kind struct {
 var kinds = map[string]kind{
 	"exhausted":         {http.StatusTooManyRequests, quotaExceededTitle},
 	"locked":            {http.StatusTooManyRequests, "The upstream, or a person, has locked the quota"},
+	"recovering":        {http.StatusTooManyRequests, "The store has lost data, and not all hosts have reported"},
 	"never_fits":        {http.StatusUnprocessableEntity, "The units can never fit"},
 	"unknown_operation": {http.StatusUnprocessableEntity, "The operation has no price or no limit"},
 	"too_many_units":    {http.StatusUnprocessableEntity, "The ledger's sum would be too large"},

@@ -33,7 +33,7 @@ func setRateLimit(header http.Header, policies *policies, a *ChargeAnswer) {
 		header[fieldPolicy] = field
 	}
 	switch {
-	case a.Reason == "locked": // whatever is left of it
+	case a.Reason == "locked", a.Reason == "recovering": // whatever is left of it
 		header[fieldRateLimit] = []string{rateLimit(cmp.Or(a.Limit, budget.ObservedLock), 0, a)}
 	case a.Limit != "" && a.Remaining != nil:
 		header[fieldRateLimit] = []string{rateLimit(a.Limit, *a.Remaining, a)}

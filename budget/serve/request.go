@@ -16,8 +16,7 @@ const (
 	MaxBody = 64 << 10
 	// MaxWait bounds wait_seconds.
 	MaxWait = time.Minute
-	// minWait and minLease are the least that is of any use.
-	minWait  = time.Millisecond
+	// minLease is the least that is of any use.
 	minLease = time.Second
 	// maxFaults is how many faults an answer names; the others are counted.
 	maxFaults = 20
@@ -38,7 +37,10 @@ type request struct {
 	budget string
 	asked  Asked
 	wait   time.Duration
+	waits  bool  // wait was given, 0 too; else the job says it
 	units  int64 // asked.Call.Units points here where they were given
+
+	settles bool // the units are what a call has cost
 
 	given  uint // members that were given, by their place among members
 	faults []fault
@@ -47,17 +49,18 @@ type request struct {
 
 // The members that each path takes; the first ones are required.
 var (
-	chargeMembers = members{2, []string{
+	chargeMembers = members{required: 2, names: []string{
 		"budget", "operation", "units", "id", "floor", "use_headroom", "job", "region", "run", "fence",
 		"on_store_error", "wait_seconds", "lease_seconds", "dry_run",
 	}}
-	settleMembers  = members{3, []string{"budget", "id", "units"}}
-	releaseMembers = members{2, []string{"budget", "id"}}
+	settleMembers  = members{required: 3, names: []string{"budget", "id", "units"}, settles: true}
+	releaseMembers = members{required: 2, names: []string{"budget", "id"}}
 )
 
 type members struct {
 	required int
 	names    []string
+	settles  bool // units are what a call has cost
 }
 
 func (m members) place(name []byte) int {
@@ -72,6 +75,7 @@ func (m members) place(name []byte) int {
 // read takes a body apart. The error is for one that is no JSON object; what is
 // wrong with its members is in faults.
 func (q *request) read(body []byte, takes members) error {
+	q.settles = takes.settles
 	o, err := openObject(body)
 	if err != nil {
 		return err
@@ -116,11 +120,18 @@ func (q *request) set(name string, value []byte) string {
 		return textOf(value, &call.Operation)
 	case "units":
 		call.Units = &q.units
+		if q.settles {
+			return costOf(value, &q.units)
+		}
 		return wholeOf(value, &q.units)
 	case "id":
 		return textOf(value, &call.ID)
 	case "floor":
-		return wholeOf(value, &call.Floor)
+		wrong := wholeOf(value, &call.Floor)
+		if wrong == "" && call.Floor == 0 {
+			call.Floor = budget.NoFloor // whatever the job says
+		}
+		return wrong
 	case "use_headroom":
 		return flagOf(value, &call.UseHeadroom)
 	case "job":
@@ -134,7 +145,8 @@ func (q *request) set(name string, value []byte) string {
 	case "on_store_error":
 		return textOf(value, (*string)(&call.OnStoreError))
 	case "wait_seconds":
-		return spanOf(value, minWait, MaxWait, &q.wait)
+		q.waits = true
+		return spanOf(value, 0, MaxWait, &q.wait)
 	case "lease_seconds":
 		return spanOf(value, minLease, budget.MaxLease, &q.asked.Lease)
 	case "dry_run":

@@ -32,7 +32,7 @@ func TestFaults(t *testing.T) {
 	}
 	for pointer, detail := range map[string]string{
 		"#/budget": "missing", "#/operation": "use letters", "#/id": "printable ASCII", "#/floor": "use 0 to", "#/use_headroom": "true or false", "#/job": "empty",
-		"#/region": "use letters", "#/run": "use letters", "#/fence": "from 1 on", "#/on_store_error": `"open"`, "#/wait_seconds": "from 0.001 to 60", "#/lease_seconds": "from 1 to 86400",
+		"#/region": "use letters", "#/run": "use letters", "#/fence": "from 1 on", "#/on_store_error": `"open"`, "#/wait_seconds": "from 0 to 60", "#/lease_seconds": "from 1 to 86400",
 		"#/unit": `did you mean "units"`, "#/units": "twice", "#/a~0~1b": "no such member",
 	} {
 		if !strings.Contains(said[pointer], detail) {

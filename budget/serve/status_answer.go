@@ -10,11 +10,14 @@ import (
 type BudgetStatus struct {
 	Budget string `json:"budget"`
 	// Remaining is null when no limit that counts units covers every operation.
-	Remaining   *int64        `json:"remaining"`
-	LockedUntil *Instant      `json:"locked_until"`
-	LockedSince *Instant      `json:"locked_since,omitempty"`
-	LockedWhy   string        `json:"locked_why,omitempty"`
-	Limits      []LimitStatus `json:"limits"`
+	Remaining   *int64   `json:"remaining"`
+	LockedUntil *Instant `json:"locked_until"`
+	LockedSince *Instant `json:"locked_since,omitempty"`
+	LockedWhy   string   `json:"locked_why,omitempty"`
+	// RecoveringUntil is until when a loss of the store's data leaves hosts no more
+	// than their own part; it is left out when none does.
+	RecoveringUntil *Instant      `json:"recovering_until,omitempty"`
+	Limits          []LimitStatus `json:"limits"`
 }
 
 // LimitStatus is one of its limits.
@@ -64,6 +67,10 @@ func NewBudgetStatus(status budget.Status) BudgetStatus {
 	out := BudgetStatus{Budget: status.Budget, Remaining: status.Remaining, Limits: []LimitStatus{}}
 	if lock, locked := status.LockOf(""); locked {
 		out.LockedUntil, out.LockedSince, out.LockedWhy = lockMembers(lock)
+	}
+	if !status.Recovering.IsZero() {
+		until := Instant(status.Recovering)
+		out.RecoveringUntil = &until
 	}
 	for _, l := range status.Limits {
 		one := newLimitStatus(l, status.At)

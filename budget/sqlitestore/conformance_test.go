@@ -10,12 +10,14 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, openForSuite(func(*sqlitestore.Store) {}))
 }
 
 // TestConformanceInSteps holds the store to the same when hardly anything fits
 // into one transaction.
 func TestConformanceInSteps(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 100, 60) }))
 }
 
@@ -32,20 +34,24 @@ func openForSuite(prepare func(*sqlitestore.Store)) func(testing.TB, func() int6
 }
 
 func TestWalk(t *testing.T) {
+	t.Parallel()
 	storetest.Walk(t, openForSuite(func(*sqlitestore.Store) {}), 100_000)
 }
 
 // TestWalkInSteps walks where hardly anything fits into one transaction.
 func TestWalkInSteps(t *testing.T) {
+	t.Parallel()
 	storetest.Walk(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 3, 2) }), 5000)
 }
 
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	storetest.Soak(t, openForSuite(func(*sqlitestore.Store) {}), 60)
 }
 
 // TestSoakInSteps has batches that come at the same time take turns.
 func TestSoakInSteps(t *testing.T) {
+	t.Parallel()
 	storetest.Soak(t, openForSuite(func(s *sqlitestore.Store) {
 		sqlitestore.SetSteps(s, 100, 60)
 	}), 60)

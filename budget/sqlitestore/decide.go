@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"math"
 	"time"
@@ -95,7 +96,7 @@ func (d *decider) transaction(c *conn) error {
 		return err
 	}
 	if current {
-		if d.lost, err = d.l.lost(d.batch.Newest, d.batch.Limits, d.l.last); err != nil {
+		if d.lost, err = d.l.lost(d.batch.Mark, d.batch.Limits, d.l.last); err != nil {
 			return err
 		}
 	}
@@ -117,6 +118,7 @@ func (d *decider) transaction(c *conn) error {
 		}
 	}
 	if d.done {
+		answer.Mark, answer.AtWork = d.l.mark(d.l.last), d.l.hosts.atWork(d.l.last)
 		answer.Seen, answer.Used = d.l.last, make([]int64, len(d.limits))
 		for i, v := range d.limits {
 			answer.Used[i] = v.used()
@@ -157,7 +159,11 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 			return 0, err
 		}
 	}
+	if l.id == "" { // an older version made it
+		l.id = rand.Text()
+	}
 	l.keep(clock, now, anchor)
+	l.note(d.batch.Host, now)
 	if err := l.use(d.batch.Limits, now); err != nil {
 		return 0, err
 	}
@@ -224,7 +230,8 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 		return budget.Decision{}, false, err
 	}
 	if !item.DryRun && l.held(old, now) {
-		return d.replay(item, old), true, nil
+		decision, err = d.replay(item, old, now)
+		return decision, true, err
 	}
 	for i, v := range d.limits {
 		if !item.Recorded && !v.limit.Observe && v.limit.Checks(item) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
@@ -259,15 +266,16 @@ func late(deadline time.Time, caller int64) bool {
 }
 
 // replay answers an item whose id is held.
-func (d *decider) replay(item budget.Item, e *entry) budget.Decision {
+func (d *decider) replay(item budget.Item, e *entry, now int64) (decision budget.Decision, err error) {
 	same := d.l.opNames[e.operation()] == d.l.counted(item.Operation) && e.asked == item.Units &&
 		(e.state != statePlain) == (item.Lease > 0)
 	if !same {
-		return budget.Decision{Result: budget.Conflict, Limit: -1}
+		return budget.Decision{Result: budget.Conflict, Limit: -1}, nil
 	}
-	decision := d.granted(item)
-	decision.Replayed, decision.At = true, e.start
-	return decision
+	decision = d.granted(item)
+	decision.Replayed, decision.At, decision.Ended = true, e.start, e.ended(now)
+	decision.First, err = d.l.labelsOf(e, item.Labels)
+	return decision, err
 }
 
 // refuse finds the limit that will fit last among those the item does not fit
@@ -300,6 +308,7 @@ func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, 
 		}
 	}
 	observed = cmp.Or(d.askLocks(item, now, &refusal), observed)
+	observed = cmp.Or(d.l.loss.refuse(d.batch, now, &refusal), observed)
 	if refusal.Result == budget.Granted {
 		refusal.Observed = observed
 	}
@@ -338,7 +347,9 @@ func (d *decider) grant(item budget.Item, old *entry, now int64, observed string
 	if err := l.label(e, item.Labels, at); err != nil {
 		return budget.Decision{}, err
 	}
-	l.newest = max(l.newest, at)
+	if at > l.newest {
+		l.newest, l.newestID = at, item.ID
+	}
 	if at == l.last+1 { // the next of several at one instant
 		l.last = at
 	}

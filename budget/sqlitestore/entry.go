@@ -41,6 +41,19 @@ type entry struct {
 
 func (e *entry) operation() int64 { return e.lane / classes }
 
+// ended is how an entry has ended at now, as a reservation.
+func (e *entry) ended(now int64) budget.Ended {
+	switch {
+	case e.state == stateSettled:
+		return budget.EndedSettled
+	case e.state == stateReleased:
+		return budget.EndedReleased
+	case e.state == stateOpen && e.score <= now:
+		return budget.EndedLease
+	}
+	return ""
+}
+
 // laneOf is the lane of an entry of this operation in its state.
 func laneOf(operation, units, state int64) int64 {
 	switch {
@@ -75,6 +88,7 @@ func (l *ledger) insert(e *entry) error {
 		return err
 	}
 	l.fresh++
+	l.changes++
 	l.count(e.lane, e.state, e.score, e.units, e.calls)
 	return nil
 }
@@ -115,6 +129,7 @@ func (l *ledger) finish(e *entry, state, units, score, now int64) error {
 	if min(e.score, score) < now {
 		l.walkNo++
 	}
+	l.changes++
 	l.count(e.lane, e.state, e.score, -e.units, -1)
 	l.count(lane, state, score, units, 1)
 	l.units += units - e.units

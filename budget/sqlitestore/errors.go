@@ -37,6 +37,9 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	}
 	var from *sqlite.Error
 	if errors.As(err, &from) {
+		if from.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
+			return say("was the file removed or replaced while another process has it open? That one goes over to it with its next call, or when it is restarted; then try again", budget.ErrUnavailable)
+		}
 		return say(meaning(from.Code() & 0xff))
 	}
 	switch {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -160,4 +161,53 @@ func TestFileIsFull(t *testing.T) {
 		}
 	}
 	isWhole(t, b.path)
+}
+
+// A process goes over to the file that another has put in the place of the one it
+// had open, or makes one; what it was told of the old one it then finds lost.
+func TestFileIsReplaced(t *testing.T) {
+	for _, all := range []bool{false, true} { // the log and the lock's files too
+		for _, looks := range []bool{false, true} {
+			t.Run(fmt.Sprintf("all of it %v, a look first %v", all, looks), func(t *testing.T) {
+				b := newBench(t, rolling(10, hour))
+				b.granted(item("a", 1))
+				told, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Remove(b.path); err != nil {
+					t.Fatal(err)
+				}
+				if all {
+					others, err := filepath.Glob(b.path + "?*")
+					for _, other := range others {
+						err = errors.Join(err, os.Remove(other))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					other, err := sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now }) // uses the file from now on
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = other.Close() }()
+					if _, err := other.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if looks {
+					if _, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits, Mark: told.Mark}); !errors.Is(err, budget.ErrLost) {
+						t.Fatalf("a look at the new file: %v, want ErrLost", err)
+					}
+				}
+				if _, err := b.store.Decide(t.Context(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Mark: told.Mark}); !errors.Is(err, budget.ErrLost) {
+					t.Fatalf("a decision in the new file: %v, want ErrLost", err)
+				}
+				b.granted(item("b", 2))
+				if got := query[int](t, b.path, "SELECT sum(units) FROM entry"); got != 2 {
+					t.Fatalf("the file in place holds %d units, want 2", got)
+				}
+			})
+		}
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // helperVariable carries the role and the orders of a process that a test started:
@@ -36,6 +38,7 @@ func asHelper() {
 // helper is a process of this binary with a role; it is not started yet.
 func helper(t *testing.T, role string, orders any) *exec.Cmd {
 	t.Helper()
+	effort.Processes(t)
 	text, err := json.Marshal(orders)
 	if err != nil {
 		t.Fatal(err)

@@ -57,6 +57,35 @@ func (l *ledger) labelNumber(text string, now int64) (int64, error) {
 	return known.no, nil
 }
 
+// labelsOf are the labels of an entry, which are most likely those given: only others
+// have to be looked for among all texts.
+func (l *ledger) labelsOf(e *entry, likely budget.Labels) (budget.Labels, error) {
+	labels := likely
+	for _, one := range []struct {
+		no   int64
+		text *string
+	}{{e.job, &labels.Job}, {e.region, &labels.Region}, {e.run, &labels.Run}} {
+		if *one.text != "" {
+			var no int64
+			found, err := l.c.first("SELECT no FROM label WHERE b = ? AND name = ?", []any{l.b, *one.text}, &no)
+			if err != nil {
+				return labels, err
+			}
+			if found && no == one.no {
+				continue
+			}
+		}
+		*one.text = ""
+		if one.no == 0 {
+			continue
+		}
+		if _, err := l.c.first("SELECT name FROM label WHERE b = ? AND no = ?", []any{l.b, one.no}, one.text); err != nil {
+			return labels, err
+		}
+	}
+	return labels, nil
+}
+
 // pruneLabels deletes up to limit labels that were not used since before.
 func (l *ledger) pruneLabels(before int64, limit int) error {
 	var texts []string

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"crypto/rand"
 	"fmt"
 	"math"
 
@@ -27,6 +28,11 @@ type ledger struct {
 	merged             int64 // no id of a score up to here is held
 	rowNo              int64 // the newest merged row's number
 	idleAt             int64
+	id, newestID       string // the ledger's own, random, and the newest entry's
+	changes            int64  // charges, settlements and the like so far
+	resetAt            int64  // when a reset began it; 0: none did
+	loss               loss
+	hosts              hosts
 
 	ops     map[string]int64
 	opNames map[int64]string
@@ -39,7 +45,7 @@ type ledger struct {
 	locks   map[string]lock // by the limit's name; empty: the budget
 }
 
-const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at
+const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts
 	FROM budget WHERE name = ?`
 
 // readLedger reads a budget's ledger on c; known is the one last seen, or nil.
@@ -49,15 +55,23 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 		c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{},
 		labels: map[string]*label{}, meters: map[string]*meter{}, locks: map[string]lock{},
 	}
+	var lost, seen string
 	found, err := c.first(readBudget, []any{name},
 		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
-		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt)
+		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen)
 	if err != nil || !found {
 		return l, err
 	}
-	if known != nil && known.b == l.b && known.version == l.version {
+	// A file that took another's place may have come to the same version.
+	if known != nil && known.b == l.b && known.version == l.version && known.id == l.id && known.newestID == l.newestID {
 		known.c = c
 		return known, nil
+	}
+	if l.loss, err = parseLoss(lost); err == nil {
+		l.hosts, err = parseHosts(seen)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("budget %s: %w: %w; %s", name, budget.ErrDamaged, err, adviceDamaged)
 	}
 	var no int64
 	var text string
@@ -80,11 +94,12 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 }
 
 const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?,
-	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ? WHERE b = ?`
+	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ?,
+	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ? WHERE b = ?`
 
 // create gives a new budget its row and with it its number.
 func (l *ledger) create(now int64) error {
-	l.born, l.prunedAt = now, now
+	l.born, l.prunedAt, l.id = now, now, rand.Text()
 	_, err := l.c.first(`INSERT INTO budget(name, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, idle_at)
 		VALUES (?, 0, ?, 0, 0, 0, 0, 0, 0, '', 0, ?, 0, 0, ?) RETURNING b`, []any{l.name, now, now, int64(math.MaxInt64)}, &l.b)
 	return err
@@ -94,7 +109,8 @@ func (l *ledger) create(now int64) error {
 func (l *ledger) write() error {
 	l.version++
 	err := l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
-		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt, l.b)
+		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt,
+		l.id, l.newestID, l.changes, l.resetAt, l.loss.String(), l.hosts.String(), l.b)
 	if err != nil {
 		return err
 	}

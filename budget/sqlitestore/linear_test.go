@@ -19,6 +19,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/internal/linear"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // linearChild carries the orders of a process that asks the store for a client.
@@ -165,6 +166,7 @@ func (c *linearClient) end() error {
 // linearHistory is one of five processes on one file.
 func linearHistory(t *testing.T, fault string, chargesOnly bool) *linear.History {
 	t.Helper()
+	effort.Processes(t)
 	seed := linear.Seed(t)
 	orders, err := json.Marshal(linearOrders{filepath.Join(t.TempDir(), "q.db"), fault})
 	if err != nil {
@@ -200,15 +202,18 @@ func linearHistory(t *testing.T, fault string, chargesOnly bool) *linear.History
 // Processes on one file, some killed with SIGKILL while the store is at work for
 // them or before they could tell its answer.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	linear.Check(t, linearHistory(t, "", false))
 }
 
 // What a store without ids would do when answers are lost is seen.
 func TestWithoutIDsIsNotLinearizable(t *testing.T) {
+	t.Parallel()
 	linear.CheckFlagged(t, linearHistory(t, "no ids", true))
 }
 
 // And what a status that lags would.
 func TestLaggingStatusIsNotLinearizable(t *testing.T) {
+	t.Parallel()
 	linear.CheckFlagged(t, linearHistory(t, "lagging", false))
 }

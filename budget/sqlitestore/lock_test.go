@@ -127,7 +127,15 @@ func TestGivenUpBeforeTheCommit(t *testing.T) {
 // Another program that writes to the file is waited for, only so long, and the
 // store works on afterwards.
 func TestAnotherProgramWrites(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, rolling(10, hour))
+	b.close()
+	var err error
+	b.store, err = sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Second}, func() int64 { return b.now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlitestore.SetTimeout(b.store, time.Minute)
 	b.granted(item("a", 1))
 	db, err := sql.Open("sqlite", b.path+"?_txlock=immediate")
 	if err != nil {

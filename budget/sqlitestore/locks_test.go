@@ -146,6 +146,10 @@ func TestDriftIsNoSum(t *testing.T) {
 	} {
 		want, wantErr := ask(model)
 		got, gotErr := ask(b.store)
+		if d, ok := got.(budget.Decisions); ok { // a ledger's id is random
+			d.Mark = want.(budget.Decisions).Mark
+			got = d
+		}
 		if gotErr != nil || wantErr != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("got  %+v, %v\nwant %+v, %v", got, gotErr, want, wantErr)
 		}

@@ -46,7 +46,11 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 	view.Now = when.clock
 	view.Locks = l.standing(now)
 	l.last = now // of this copy
-	if lost, err := l.lost(look.Newest, look.Limits, now); err != nil || lost {
+	view.Mark, view.AtWork = l.mark(now), l.hosts.atWork(now)
+	if until := l.loss.until(look.Hosts); until > now {
+		view.Recovering = until
+	}
+	if lost, err := l.lost(look.Mark, look.Limits, now); err != nil || lost {
 		return view, errors.Join(err, errLost(lost))
 	}
 	for _, limit := range look.Limits {

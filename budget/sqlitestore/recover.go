@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -13,29 +14,6 @@ func errLost(lost bool) error {
 		return budget.ErrLost
 	}
 	return nil
-}
-
-// lost reports whether a charge that was acknowledged should be held and is not
-// there.
-func (l *ledger) lost(newest budget.Acknowledged, limits []budget.Limit, now int64) (bool, error) {
-	if newest.ID == "" || newest.ID == l.witness {
-		return false, nil
-	}
-	lower := l.horizon(now)
-	for _, limit := range limits {
-		if limit.Window.Kind != budget.Bucket {
-			lower = min(lower, limit.Window.Cut(now))
-		}
-	}
-	if newest.At <= max(l.gone, l.merged, lower) {
-		return false, nil
-	}
-	e, err := l.entryAt(newest.ID)
-	there := e != nil && e.score > l.gone // else it is forgotten, and not removed yet
-	if there {
-		l.witness = newest.ID
-	}
-	return !there, err
 }
 
 // Recover implements budget.Store.
@@ -69,9 +47,10 @@ func (d *decider) recover(c *conn, r budget.Recovery, answer *budget.Recovered) 
 	}
 	lost := false
 	if d.done {
-		if lost, err = d.l.lost(r.Newest, r.Limits, d.l.last); err != nil {
+		if lost, err = d.l.lost(r.Mark, r.Limits, d.l.last); err != nil {
 			return err
 		}
+		lost = lost || slices.Contains(r.Gone, d.l.id)
 	}
 	for i := range d.limits {
 		if !lost || r.Used[i] < 0 {
@@ -81,6 +60,10 @@ func (d *decider) recover(c *conn, r budget.Recovery, answer *budget.Recovered) 
 			return err
 		}
 	}
+	if lost {
+		d.l.report(r)
+	}
+	answer.Mark = d.l.mark(d.l.last)
 	return d.close()
 }
 
@@ -130,7 +113,8 @@ func (v *counting) recover(used, at int64) (int64, error) {
 // refillBy adds what is left of a level seen earlier, at most until the meter
 // is full.
 func (m *meter) refillBy(full int64, seen budget.Level, now int64) int64 {
-	add := min(m.refill.Drain(seen, now).Used, full-m.levelAt(now).Used)
+	left := m.refill.Drain(seen, now).Used
+	add := min(left, max(full, left)-m.levelAt(now).Used)
 	if add <= 0 {
 		return 0
 	}
@@ -169,7 +153,10 @@ func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 		if err := l.create(now); err != nil {
 			return err
 		}
-		l.gone, l.newest = now, now
+		if old.id != "" {
+			l.id, l.changes, l.hosts = old.id, old.changes, old.hosts
+		}
+		l.gone, l.newest, l.resetAt = now, now, now
 		l.keep(clock, now, anchor)
 		l.postpone()
 		return l.write()

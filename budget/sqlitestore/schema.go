@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -42,7 +42,13 @@ CREATE TABLE budget (
 	label_no INTEGER NOT NULL,   -- the newest label's number
 	merged INTEGER NOT NULL DEFAULT 0, -- no id of a score up to here is held
 	row_no INTEGER NOT NULL DEFAULT 0, -- the newest merged row's number
-	idle_at INTEGER NOT NULL     -- when nothing of it matters any more
+	idle_at INTEGER NOT NULL,    -- when nothing of it matters any more
+	id TEXT NOT NULL DEFAULT '',        -- random; it changes with a loss
+	newest_id TEXT NOT NULL DEFAULT '', -- of the newest entry
+	changes INTEGER NOT NULL DEFAULT 0, -- charges, settlements and the like so far; never fewer
+	reset_at INTEGER NOT NULL DEFAULT 0,-- when a reset began it; 0: none did
+	loss TEXT NOT NULL DEFAULT '',      -- when the last one was noticed, and the hosts that have reported
+	hosts TEXT NOT NULL DEFAULT ''      -- each host that decided lately, and when it was noted
 );
 CREATE INDEX budget_idle ON budget(idle_at);
 CREATE TABLE operation (
@@ -156,6 +162,14 @@ ALTER TABLE entry ADD COLUMN observed INTEGER NOT NULL DEFAULT 0;
 ` + lockTable,
 	// What the third kept of jobs was for an overlap mark alone.
 	3: "DROP TABLE job; DROP TABLE job_clock;" + jobTables,
+	4: `
+ALTER TABLE budget ADD COLUMN id TEXT NOT NULL DEFAULT '';
+ALTER TABLE budget ADD COLUMN newest_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE budget ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE budget ADD COLUMN reset_at INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE budget ADD COLUMN loss TEXT NOT NULL DEFAULT '';
+ALTER TABLE budget ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
+`,
 }
 
 // prepareFile makes the tables of a new file and refuses what is not ours. The

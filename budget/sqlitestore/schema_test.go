@@ -39,8 +39,8 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	b.granted(item("a", 1))
 	b.close()
 	execute(t, b.path, "PRAGMA user_version = 7")
-	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 4", "newer quotactl")
-	execute(t, b.path, "PRAGMA user_version = 4")
+	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 5", "newer quotactl")
+	execute(t, b.path, "PRAGMA user_version = 5")
 	b.open()
 	if got := b.used(); got != 1 {
 		t.Fatalf("used %d, want 1: the refusal changed the file", got)
@@ -63,7 +63,7 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 			t.Errorf("%s: %v, want ErrStoreConfig that names the version", what, err)
 		}
 	}
-	execute(t, b.path, "PRAGMA user_version = 4")
+	execute(t, b.path, "PRAGMA user_version = 5")
 	b.granted(item("b", 1))
 	if got := b.used(); got != 3 {
 		t.Errorf("used %d, want 3: something was written meanwhile", got)
@@ -72,6 +72,10 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 
 // A file of an older schema is taken over, with what it holds.
 func TestOpenMigrates(t *testing.T) {
+	toFourth := []string{
+		"ALTER TABLE budget DROP COLUMN id", "ALTER TABLE budget DROP COLUMN newest_id", "ALTER TABLE budget DROP COLUMN loss", "ALTER TABLE budget DROP COLUMN reset_at", "ALTER TABLE budget DROP COLUMN changes",
+		"ALTER TABLE budget DROP COLUMN hosts", "PRAGMA user_version = 4",
+	}
 	toThird := []string{
 		"DROP TABLE job", "DROP TABLE job_value", "DROP TABLE job_record", "DROP TABLE job_clock",
 		`CREATE TABLE job (
@@ -95,7 +99,8 @@ func TestOpenMigrates(t *testing.T) {
 		"CREATE INDEX entry_walk ON entry(b, lane, score, units)", "PRAGMA user_version = 1",
 	}
 	for what, changes := range map[string][]string{
-		"the first": slices.Concat(toThird, toSecond, toFirst), "the second": slices.Concat(toThird, toSecond), "the third": toThird,
+		"the first": slices.Concat(toFourth, toThird, toSecond, toFirst), "the second": slices.Concat(toFourth, toThird, toSecond),
+		"the third": slices.Concat(toFourth, toThird), "the fourth": toFourth,
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, rolling(10, hour))
@@ -119,8 +124,8 @@ func TestOpenMigrates(t *testing.T) {
 			}
 			b.swap(budget.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []budget.JobRecord{{At: noon, ID: "r"}}})
 			b.close()
-			if version := query[int](t, b.path, "PRAGMA user_version"); version != 4 {
-				t.Errorf("version %d after that, want 4", version)
+			if version := query[int](t, b.path, "PRAGMA user_version"); version != 5 {
+				t.Errorf("version %d after that, want 5", version)
 			}
 			b.open() // and once more, as it is
 			if got := b.used(); got != 10 {

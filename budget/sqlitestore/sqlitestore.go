@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -57,6 +58,7 @@ type Store struct {
 	lock   *fileLock
 	turn   chan struct{} // holds one token: whose it is may write
 	looks  chan struct{} // the same for the reading connection
+	wal    os.FileInfo   // the log of the file as it was opened, once known; owned by the holder of turn
 	writer *conn         // owned by the holder of turn
 	reader *conn         // owned by the holder of looks
 
@@ -64,6 +66,7 @@ type Store struct {
 
 	mu     sync.Mutex           // guards all below
 	checks map[string]time.Time // when each budget's entries were last counted
+	file   os.FileInfo          // as it was opened
 	swept  int64                // when idle budgets were last looked for
 	closed bool
 }
@@ -132,6 +135,9 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	if err := prepareFile(ctx, s.writer); err != nil {
+		return err
+	}
+	if err := s.opened(); err != nil {
 		return err
 	}
 	s.reader, err = connect(ctx, s.path, s.timeout, true)

@@ -236,15 +236,16 @@ func TestFoundInstantIsNotKept(t *testing.T) {
 // When the time does not suffice, what was decided stands and the rest is told
 // to be undecided.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, rolling(30, hour))
 	for i := range 30 {
 		b.granted(item(fmt.Sprint("e", i), 1))
 	}
 	b.limits[0].Limit = 31
-	sqlitestore.SetTimeout(b.store, 300*time.Millisecond)
+	sqlitestore.SetTimeout(b.store, 2*time.Second)
 	sqlitestore.SetSteps(b.store, 1, 1)
 	sqlitestore.SetPaused(b.store, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		<-ctx.Done()
 	})

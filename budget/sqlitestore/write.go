@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -30,6 +31,11 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 	if s.isClosed() {
 		return budget.ErrClosed
 	}
+	if !s.inPlace() {
+		if err := s.reopen(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.lock.take(ctx); err != nil {
 		return err
 	}
@@ -54,6 +60,8 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 	if err != nil {
 		clear(s.cache)
 		s.writer = undo(s.writer)
+	} else if s.wal == nil {
+		s.wal, _ = os.Stat(s.path + walSuffix) // not knowing it is the safe side
 	}
 	return err
 }
@@ -83,6 +91,11 @@ func (s *Store) enter(ctx context.Context, token chan struct{}) error {
 
 // read runs step in a transaction that only reads. It waits for no writer.
 func (s *Store) read(ctx context.Context, step func(*conn) error) (err error) {
+	if !s.inPlace() {
+		if err := s.write(ctx, func(*conn) error { return nil }); err != nil {
+			return err
+		}
+	}
 	if err := s.enter(ctx, s.looks); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // I6: a clock that steps back frees nothing early and gives nothing twice.
@@ -136,10 +137,9 @@ func testClockWitness(t *testing.T, w *world) {
 // store's or the callers', is set and set again by seconds and hours, as by
 // servers that take over from each other, as long as the other one is right.
 func testClockTrueTime(t *testing.T, w *world) {
-	seed := soakNumber(t, "QUOTACTL_CLOCK_SEED", rand.Uint64())
-	t.Logf("QUOTACTL_CLOCK_SEED=%d", seed)
+	seed := effort.Seed(t, "QUOTACTL_CLOCK_SEED")
 	rng := rand.New(rand.NewPCG(seed, 6))
-	const rounds, calls = 24, 400
+	rounds, calls := effort.Of(6, 24), 400
 	all := 0
 	for round := range rounds {
 		w.budget = fmt.Sprint("up/", round)

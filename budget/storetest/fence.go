@@ -53,4 +53,12 @@ func testFence(t *testing.T, w *world) {
 	decide(budget.Late, late)
 	w.now += hour
 	decide(budget.Granted, item("later", zombie)) // the fence's end
+
+	w.budget += "-new" // a ledger of which this store has decided nothing yet
+	fence.Budget, fence.Now = w.budget, w.now
+	if locked, err := w.store.Lock(context.Background(), fence); err != nil || locked.Until == 0 {
+		t.Fatalf("fence in a new ledger: %+v, %v", locked, err)
+	}
+	decide(budget.Fenced, item("first", zombie))
+	decide(budget.Granted, item("second", other))
 }

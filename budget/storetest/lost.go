@@ -68,11 +68,11 @@ func testFinishedEarlier(t *testing.T, w *world) {
 }
 
 // lost looks and decides with the newest charge that was acknowledged.
-func (w *world) lost(newest budget.Acknowledged, want error) {
+func (w *world) lost(newest budget.Mark, want error) {
 	w.t.Helper()
-	_, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Newest: newest})
+	_, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: newest})
 	w.wantError(err, want)
-	_, err = w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Newest: newest, Items: []budget.Item{item("probe", "op", 1)}})
+	_, err = w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: newest, Items: []budget.Item{item("probe", "op", 1)}})
 	w.wantError(err, want)
 }
 
@@ -81,26 +81,26 @@ func (w *world) lost(newest budget.Acknowledged, want error) {
 func testLost(t *testing.T, w *world) {
 	w.limits = []budget.Limit{rolling("w", 100, 2*time.Hour)}
 	d := w.granted(item("a", "op", 10))
-	w.lost(budget.Acknowledged{ID: "a", At: d.At}, nil)
-	w.lost(budget.Acknowledged{ID: "b", At: d.At}, budget.ErrLost)
+	w.lost(budget.Mark{ID: "a", At: d.At}, nil)
+	w.lost(budget.Mark{ID: "b", At: d.At}, budget.ErrLost)
 	w.now = d.At + 2*hour - 1
-	w.lost(budget.Acknowledged{ID: "b", At: d.At}, budget.ErrLost)
+	w.lost(budget.Mark{ID: "b", At: d.At}, budget.ErrLost)
 	if used := w.used(0); used != 11 { // one probe, as b was never missed there
 		t.Fatalf("used %d, want 11: nothing is charged while charges are missed", used)
 	}
 	w.now++
-	w.lost(budget.Acknowledged{ID: "b", At: d.At}, nil)
+	w.lost(budget.Mark{ID: "b", At: d.At}, nil)
 	// On a ledger that is empty the windows that are asked for tell how long.
 	w.budget = "up/flushed"
-	w.lost(budget.Acknowledged{ID: "b", At: w.now - 2*hour + 1}, budget.ErrLost)
-	w.lost(budget.Acknowledged{ID: "b", At: w.now - 2*hour}, nil)
+	w.lost(budget.Mark{ID: "b", At: w.now - 2*hour + 1}, budget.ErrLost)
+	w.lost(budget.Mark{ID: "b", At: w.now - 2*hour}, nil)
 }
 
 // recover tells of what was seen.
 func (w *world) recover(at int64, newest string, used ...int64) []int64 {
 	w.t.Helper()
 	got, err := w.store.Recover(context.Background(), budget.Recovery{
-		Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Newest: budget.Acknowledged{ID: newest, At: at},
+		Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Mark: budget.Mark{ID: newest, At: at},
 	})
 	if err != nil {
 		w.t.Fatalf("recover: %v", err)
@@ -182,6 +182,11 @@ func testRecoverBucket(t *testing.T, w *world) {
 	if used := w.used(0); used != 50 {
 		t.Fatalf("level %d, want 50, no more than full", used)
 	}
+	w.wantRecovered(w.recover(w.now, "lost", 70, -1), 20, 0) // debt, or headroom that was spent
+	if used := w.used(0); used != 70 {
+		t.Fatalf("level %d, want the 70 that were seen", used)
+	}
+	w.now += 20 * second
 	w.onTime(item("b", "op", 1), 0, w.now+second)
 }
 
@@ -198,8 +203,8 @@ func testReset(t *testing.T, w *world) {
 	if view := w.look(); view.Limits[0].Used != 0 || view.Limits[0].Since != w.now+1 {
 		t.Fatalf("after a reset: %+v", view)
 	}
-	w.lost(budget.Acknowledged{ID: "a", At: d.At}, nil)
-	w.lost(budget.Acknowledged{ID: "b", At: w.now + 1}, budget.ErrLost)
+	w.lost(budget.Mark{ID: "a", At: d.At}, nil)
+	w.lost(budget.Mark{ID: "b", At: w.now + 1}, budget.ErrLost)
 	if again := w.granted(item("a", "op", 90)); again.Remaining != 9 {
 		t.Fatalf("%+v", again)
 	}

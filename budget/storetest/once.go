@@ -18,22 +18,39 @@ func testReplay(t *testing.T, w *world) {
 	}
 	labelled := item("a", "op", 60)
 	labelled.Labels, labelled.Floor, labelled.UseHeadroom = budget.Labels{Job: "other"}, 90, true
-	if d := w.decide(labelled)[0]; !d.Replayed {
-		t.Fatalf("labels and floor are compared: %+v", d)
+	if d := w.decide(labelled)[0]; !d.Replayed || d.First != (budget.Labels{}) || d.Ended != "" {
+		t.Fatalf("labels and floor are compared, or it has those of the second: %+v", d)
 	}
 	for _, other := range []budget.Item{item("a", "op", 61), item("a", "po", 60), lease(item("a", "op", 60), time.Minute)} {
 		if d := w.decide(other)[0]; d.Result != budget.Conflict {
 			t.Errorf("%+v: %+v, want a conflict", other, d)
 		}
 	}
-	reserved := w.granted(lease(item("r", "op", 10), time.Hour))
+	asked := lease(item("r", "op", 10), time.Hour)
+	asked.Labels = budget.Labels{Job: "pull", Run: "pull/1"}
+	reserved := w.granted(asked)
 	w.now += minute
-	if d := w.decide(lease(item("r", "op", 10), time.Minute))[0]; !d.Replayed || d.At != reserved.At {
+	if d := w.decide(lease(item("r", "op", 10), time.Minute))[0]; !d.Replayed || d.At != reserved.At || d.First != asked.Labels || d.Ended != "" {
 		t.Fatalf("replay of a reservation with another lease: %+v", d)
 	}
 	w.finish(budget.Finish{ID: "r", Units: 3}, budget.Settled, false)
-	if d := w.decide(lease(item("r", "op", 10), time.Hour))[0]; !d.Replayed || d.Units != 10 || d.At != reserved.At {
+	asked.Labels = budget.Labels{Job: "push", Region: "pull/1", Run: "pull/1"}
+	if d := w.decide(asked)[0]; !d.Replayed || d.Units != 10 || d.At != reserved.At || d.First != (budget.Labels{Job: "pull", Run: "pull/1"}) || d.Ended != budget.EndedSettled {
 		t.Fatalf("replay of a settled reservation: %+v, want the first answer", d)
+	}
+	w.granted(lease(item("back", "op", 10), time.Hour))
+	w.finish(budget.Finish{ID: "back", Release: true}, budget.Released, false)
+	if d := w.decide(lease(item("back", "op", 10), time.Hour))[0]; !d.Replayed || d.Ended != budget.EndedReleased {
+		t.Fatalf("replay of a released reservation: %+v", d)
+	}
+	short := lease(item("short", "op", 0), time.Minute)
+	w.now = w.granted(short).At + minute - 1
+	if d := w.decide(short)[0]; d.Ended != "" {
+		t.Fatalf("replay within the lease: %+v", d)
+	}
+	w.now++
+	if d := w.decide(short)[0]; d.Ended != budget.EndedLease {
+		t.Fatalf("replay at the lease's end: %+v", d)
 	}
 	if got := w.used(0); got != 63 {
 		t.Fatalf("used %d, want 63", got)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // Shared is a store that several processes may share, by its address.
@@ -127,6 +128,7 @@ func start(t *testing.T, o orders) *child {
 
 // Processes shows what only several processes on one store can show.
 func Processes(t *testing.T, shared Shared) {
+	effort.Processes(t)
 	t.Run("I1EightProcesses", func(t *testing.T) { testEightProcesses(t, shared) })
 	t.Run("I5Killed", func(t *testing.T) { testKilled(t, shared) })
 }

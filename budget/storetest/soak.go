@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // Soak has goroutines charge, settle and release at random, in batches that
@@ -24,11 +22,12 @@ import (
 // hold: few where a store sums them all.
 //
 // A step is a charge, a settlement or a look; QUOTACTL_SOAK_STEPS takes more than
-// the few thousand that tests take (make soak: ten million). The seed is
-// printed, QUOTACTL_SOAK_SEED repeats its questions; in what order the store
+// the few thousand that tests take (make soak: ten million). QUOTACTL_SOAK_SEED
+// repeats a soak's questions; in what order the store
 // comes to those of the same time is its own affair.
 func Soak(t *testing.T, open Open, held int) {
-	steps, seed := soakNumber(t, "QUOTACTL_SOAK_STEPS", 20_000), soakNumber(t, "QUOTACTL_SOAK_SEED", rand.Uint64())
+	t.Helper()
+	steps, seed := effort.Number(t, "QUOTACTL_SOAK_STEPS", effort.Of[uint64](4_000, 20_000)), effort.Seed(t, "QUOTACTL_SOAK_SEED")
 	began := time.Now()
 	const lanes = 2
 	all := make([]*soakLane, lanes)
@@ -62,18 +61,6 @@ func Soak(t *testing.T, open Open, held int) {
 			t.Errorf("seed %d: the soak never came by %q: it shows less than it should", seed, must)
 		}
 	}
-}
-
-func soakNumber(t *testing.T, variable string, otherwise uint64) uint64 {
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(strings.ReplaceAll(text, "_", ""), 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v: use a number", variable, err)
-	}
-	return n
 }
 
 // soakLane soaks one budget after the other on a store of its own. Its clock

@@ -204,6 +204,11 @@ func (l *soakLedger) decide(i budget.Item) budget.Decision {
 		}
 		d := budget.Decision{Result: budget.Granted, Replayed: true, Units: e.item.Units, At: e.start}
 		d.Limit, d.Remaining = l.tightest(i)
+		d.First = e.item.Labels
+		d.Ended = map[soakState]budget.Ended{soakSettled: budget.EndedSettled, soakReleased: budget.EndedReleased}[e.state]
+		if e.state == soakOpen && e.score <= l.last {
+			d.Ended = budget.EndedLease
+		}
 		return d
 	}
 	d := budget.Decision{Result: budget.Granted, Units: i.Units}

@@ -5,30 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // Walk takes random steps on the store and on the reference model beside it,
 // and wants every answer to be the same. A step is a charge, one that happened
 // already, a settlement, a release, a look, a lock, a report of drift, an accepted
-// clock, a recovery or a reset. The seed is printed; QUOTACTL_WALK_SEED
-// repeats one, and QUOTACTL_WALK_STEPS takes more or fewer steps: fewer under the
-// race detector, which finds nothing in a walk of one goroutine.
+// clock, a recovery or a reset. It takes that many steps in full, else a few
+// thousand; QUOTACTL_WALK_STEPS sets the number. QUOTACTL_WALK_SEED repeats a walk.
 func Walk(t *testing.T, open Open, steps int) {
-	seed := walkSeed(t)
-	if text := os.Getenv("QUOTACTL_WALK_STEPS"); text != "" {
-		var err error
-		if steps, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("QUOTACTL_WALK_STEPS: %v", err)
-		}
-	}
+	t.Helper()
+	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	steps = int(effort.Number(t, "QUOTACTL_WALK_STEPS", uint64(effort.Of(min(steps, 3000), steps))))
 	w := &walker{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
 	clock := func() int64 { return w.now }
 	w.store, w.model = open(t, clock), memstore.New(clock)
@@ -38,26 +32,13 @@ func Walk(t *testing.T, open Open, steps int) {
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
 	musts := []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
-		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "locked", "lock stood", "unlocked", "observed", "fenced",
+		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "locked", "lock stood", "unlocked", "observed", "fenced",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"}
 	for _, must := range musts {
 		if steps >= 10_000 && w.counts[must] == 0 {
 			t.Errorf("seed %d: the walk never came by %q: it shows less than it should", seed, must)
 		}
 	}
-}
-
-// walkSeed is QUOTACTL_WALK_SEED, else a new one.
-func walkSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("QUOTACTL_WALK_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("QUOTACTL_WALK_SEED: %v", err)
-		}
-	}
-	return seed
 }
 
 // walker is a random walk on a store and the model.
@@ -76,7 +57,9 @@ type walker struct {
 	lengths []int64          // of the rolling windows, for telling time steps
 	coarse  bool             // no window needs more than slots, so that entries merge
 	ids     []budget.Item
-	seen    []budget.Acknowledged // newest charges
+	seen    []marks
+	ledgers map[string]string // the model's ledgers' ids by the store's
+	changes map[string]int64  // what the store last told of each of its ledgers
 }
 
 var walkOperations = []string{"search.list", "videos.list", "channels.list", "videos.rate", "captions.list"}
@@ -86,6 +69,7 @@ func (w *walker) episode(steps int) {
 	w.budget = fmt.Sprintf("walk/%d", w.step)
 	w.now = noon + w.rng.Int64N(400*24*hour)
 	w.ids, w.seen, w.lengths, w.configs = nil, nil, nil, nil
+	w.ledgers, w.changes = map[string]string{}, map[string]int64{}
 	w.coarse = w.rng.IntN(4) == 0
 	for range 2 {
 		w.configs = append(w.configs, w.limits())
@@ -161,7 +145,9 @@ func (w *walker) caller() int64 {
 }
 
 func (w *walker) decide(limits []budget.Limit) {
-	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Newest: w.newest(), Observe: w.rng.IntN(8) == 0}
+	told := w.told()
+	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Mark: told.model, Observe: w.rng.IntN(8) == 0}
+	batch.Host, batch.Hosts, batch.WithinPart = w.host(), w.rng.Int64N(4), w.rng.IntN(4) == 0
 	n := 1
 	if w.rng.IntN(3) == 0 {
 		n += w.rng.IntN(8)
@@ -171,16 +157,21 @@ func (w *walker) decide(limits []budget.Limit) {
 	}
 	w.step += n
 	want, wantErr := w.model.Decide(context.Background(), batch)
+	batch.Mark = told.store
 	got, gotErr := w.store.Decide(context.Background(), batch)
 	w.same("decide", batch, got, gotErr, want, wantErr)
+	w.tell(want.Mark, got.Mark)
 	for i, d := range want.Items {
 		if d.Result == budget.Granted && !batch.Items[i].DryRun {
-			w.seen = append(w.seen, budget.Acknowledged{ID: batch.Items[i].ID, At: d.At})
+			one := budget.Mark{ID: batch.Items[i].ID, At: d.At}
+			w.seen = append(w.seen, marks{one, one})
 		}
 		if d.Observed != "" {
 			w.counts["observed"]++
 		}
 		switch {
+		case d.Recovering:
+			w.counts["recovering"]++
 		case d.Locked:
 			w.counts["locked"]++
 		case d.Result == budget.Granted && batch.Items[i].Recorded:
@@ -283,10 +274,13 @@ func (w *walker) look(limits []budget.Limit) {
 	want, wantErr := w.model.Decide(context.Background(), batch)
 	got, gotErr := w.store.Decide(context.Background(), batch)
 	w.same("empty decide", batch, got, gotErr, want, wantErr)
-	ask := budget.Look{Budget: w.budget, Now: w.now, Limits: limits, Newest: w.newest()}
+	told := w.told()
+	ask := budget.Look{Budget: w.budget, Now: w.now, Limits: limits, Mark: told.model, Hosts: w.rng.Int64N(4)}
 	wantView, wantErr := w.model.Look(context.Background(), ask)
+	ask.Mark = told.store
 	gotView, gotErr := w.store.Look(context.Background(), ask)
 	w.same("look", ask, gotView, gotErr, wantView, wantErr)
+	w.tell(wantView.Mark, gotView.Mark)
 	w.counts["looked"]++
 	w.spent()
 }
@@ -307,6 +301,7 @@ func (w *walker) same(what string, asked, got any, gotErr error, want any, wantE
 			return
 		}
 	}
+	got = w.named(got, want)
 	if gotErr != nil || wantErr != nil || !reflect.DeepEqual(got, want) && !emptyBoth(got, want) {
 		w.t.Fatalf("seed %d, step %d, %s at %d:\nasked %+v\n  got %+v, %v\n want %+v, %v", w.seed, w.step, what, w.now, asked, got, gotErr, want, wantErr)
 	}

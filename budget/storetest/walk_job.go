@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // jobWalk is a random walk on what two stores keep of jobs.
@@ -24,7 +25,7 @@ type jobWalk struct {
 // reference model, and wants every answer to be the same.
 func testJobWalk(t *testing.T, world *world) {
 	const steps = 500
-	seed := walkSeed(t)
+	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
 	w := &jobWalk{
 		T: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), store: world.store, model: memstore.New(func() int64 { return world.now }),
 		names: []string{"a", "@runs/up/key1", "never"}, keys: []string{"x", "y", "checkpoint/US", "z"},

@@ -18,29 +18,50 @@ func (w *walker) age() int64 {
 	return w.rng.Int64N(2 * length)
 }
 
-// newest is what a caller says that it saw acknowledged: mostly nothing, else a
-// charge, now and then one that never was.
-func (w *walker) newest() budget.Acknowledged {
-	if len(w.seen) == 0 || w.rng.IntN(3) > 0 {
-		return budget.Acknowledged{}
+// marks are what the model and the store told at one time.
+type marks struct{ model, store budget.Mark }
+
+// tell keeps what both told.
+func (w *walker) tell(model, store budget.Mark) {
+	if model.Ledger != "" {
+		w.seen = append(w.seen, marks{model, store})
 	}
-	newest := w.seen[max(0, len(w.seen)-1-w.rng.IntN(12))]
-	if w.rng.IntN(8) == 0 {
-		newest.ID = "never"
+}
+
+// told is what a caller says that it was told: mostly nothing, else something
+// lately, now and then what never was.
+func (w *walker) told() marks {
+	if len(w.seen) == 0 || w.rng.IntN(3) > 0 {
+		return marks{}
+	}
+	m := w.seen[max(0, len(w.seen)-1-w.rng.IntN(12))]
+	switch w.rng.IntN(20) {
+	case 0, 1:
+		m.model.ID, m.store.ID = "never", "never"
+	case 2:
+		m.model.Ledger, m.store.Ledger = "never", "never"
+	case 3:
+		m.model.Changes, m.store.Changes = m.model.Changes+1<<40, m.store.Changes+1<<40
 	}
 	w.counts["nothing lost"]++ // or lost, which is counted when it shows
-	return newest
+	return m
+}
+
+// host is one of three, or none.
+func (w *walker) host() string {
+	return []string{"", "0a", "1b", "2c"}[w.rng.IntN(4)]
 }
 
 // recover tells both of a loss, mostly one that there never was.
 func (w *walker) recover(limits []budget.Limit) {
 	w.step++
 	r := budget.Recovery{
-		Budget: w.budget, Now: w.caller(), Limits: limits, At: w.now - w.age(),
-		Newest: budget.Acknowledged{ID: "never", At: w.now - w.age()},
+		Budget: w.budget, Now: w.caller(), Limits: limits, At: w.now - w.age(), Host: w.host(), Hosts: w.rng.Int64N(4),
+		Mark: budget.Mark{ID: "never", At: w.now - w.age()},
 	}
+	told := marks{r.Mark, r.Mark}
 	if w.rng.IntN(4) == 0 {
-		r.Newest = w.newest()
+		told = w.told()
 	}
 	for _, l := range limits {
 		used := w.rng.Int64N(2*l.Limit + 1)
@@ -49,15 +70,63 @@ func (w *walker) recover(limits []budget.Limit) {
 		}
 		r.Used = append(r.Used, used)
 	}
+	inStore := r
+	r.Mark, inStore.Mark = told.model, told.store
+	if w.rng.IntN(3) == 0 && len(w.seen) > 0 {
+		gone := w.seen[max(0, len(w.seen)-1-w.rng.IntN(12))]
+		r.Gone, inStore.Gone = []string{"never", gone.model.Ledger}, []string{"never", gone.store.Ledger}
+		w.counts["rolled back"]++
+	}
 	want, wantErr := w.model.Recover(context.Background(), r)
-	got, gotErr := w.store.Recover(context.Background(), r)
+	got, gotErr := w.store.Recover(context.Background(), inStore)
 	w.same("recover", r, got, gotErr, want, wantErr)
+	w.tell(want.Mark, got.Mark)
 	for _, amount := range want.Amounts {
 		if amount > 0 {
 			w.counts["recovered"]++
 			break
 		}
 	}
+}
+
+// named is the store's answer with its ledger's id and changes as the model has
+// them: ids are random, and each store counts changes in its own way. It fails the
+// walk where the store has one ledger for two of the model's, or two for one, and
+// where changes have become fewer.
+func (w *walker) named(got, want any) any {
+	w.t.Helper()
+	switch got := got.(type) {
+	case budget.Decisions:
+		got.Mark = w.namedMark(got.Mark, want.(budget.Decisions).Mark)
+		return got
+	case budget.View:
+		got.Mark = w.namedMark(got.Mark, want.(budget.View).Mark)
+		return got
+	case budget.Recovered:
+		got.Mark = w.namedMark(got.Mark, want.(budget.Recovered).Mark)
+		return got
+	}
+	return got
+}
+
+func (w *walker) namedMark(got, want budget.Mark) budget.Mark {
+	w.t.Helper()
+	if got.Ledger == "" || want.Ledger == "" {
+		return got
+	}
+	known, ok := w.ledgers[got.Ledger]
+	for _, other := range w.ledgers {
+		ok = ok || other == want.Ledger
+	}
+	if ok && known != want.Ledger {
+		w.t.Fatalf("seed %d, step %d: the store's ledger %s is %s, and was %s", w.seed, w.step, got.Ledger, want.Ledger, known)
+	}
+	if got.Changes < w.changes[got.Ledger] {
+		w.t.Fatalf("seed %d, step %d: the store's ledger %s has changed %d times, and had %d times", w.seed, w.step, got.Ledger, got.Changes, w.changes[got.Ledger])
+	}
+	w.ledgers[got.Ledger], w.changes[got.Ledger] = want.Ledger, got.Changes
+	got.Ledger, got.Changes = want.Ledger, want.Changes
+	return got
 }
 
 // reset forgets the budget on both.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -24,9 +25,17 @@ the call. 75: its units do not fit now. 69: the store did not answer; send the
 same --id again to know whether it was charged.
 
 With --reserve the units are kept open for a while: settle them with what the
-call cost, or release them. With --wait it is charged as soon as it fits, or
-refused at once when that is too late. With --dry-run it is only decided and not
-charged.
+call cost, hand the upstream's response over (quotactl feedback), or release
+them, all by the charge's id, which --print-id prints alone. With --wait it is
+charged as soon as it fits, or refused at once when that is too late. With
+--dry-run it is only decided and not charged.
+
+Without --id a new id is made. Only the same call sent again takes the id of
+before: where an id was most likely used for another call, a warning says so.
+
+What the configuration says of the charge's job (floor, on_store_error,
+max_wait) holds, unless --floor, --on-store-error or --wait says otherwise; 0
+is said too.
 
 Within a command job the labels are those of the run, and the number of its pass
 goes with them: once another daemon has taken the pass for dead, nothing more is
@@ -39,9 +48,11 @@ type chargeFlags struct {
 	onStoreError string
 	timeout      time.Duration
 	wait         time.Duration
+	waits        bool // wait was given, 0 too; else the job says it
 	reserve      time.Duration
 	dryRun       bool
 	json         bool
+	printID      bool
 }
 
 // check finds wrong usage of the flags.
@@ -51,13 +62,15 @@ func (f *chargeFlags) check(changed func(string) bool) error {
 		return usage("--timeout %s: use %s to %s", f.timeout, minTimeout, maxTimeout)
 	case p != "" && p != budget.Open && p != budget.Closed:
 		return usage("--on-store-error %q: use open or closed", p)
+	case f.printID && (f.json || f.dryRun):
+		return usage("--print-id goes without --json, which has the id, and without --dry-run, which charges nothing")
 	case changed("id") && f.call.ID == "":
 		return usage("--id is empty: give 1 to 128 printable ASCII characters, or leave it out for a new one")
 	case changed("reserve") && (f.reserve < time.Second || f.reserve > budget.MaxLease):
 		return usage("--reserve %s: use 1s to %s", f.reserve, budget.SpanText(budget.MaxLease))
-	case changed("wait") && f.wait <= 0:
-		return usage("--wait %s: use more than 0, or leave it out", f.wait)
-	case changed("wait") && f.dryRun:
+	case f.wait < 0:
+		return usage("--wait %s: use 0 or more", f.wait)
+	case f.wait > 0 && f.dryRun:
 		return usage("--wait and --dry-run are both given: what is only looked at needs no wait")
 	}
 	return nil
@@ -72,7 +85,7 @@ func newChargeCommand(a *app) *cobra.Command {
 		Example: `  quotactl charge youtube/key1 search.list && ./search.sh
   quotactl charge youtube/key1 videos.list --floor 500 --json
   quotactl charge youtube/key1 search.list --wait 2m
-  quotactl charge youtube/key1 search.list --reserve 5m --json`,
+  id=$(quotactl charge youtube/key1 search.list --reserve 5m --print-id)`,
 		ValidArgsFunction: a.completeCall,
 		Args:              arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,6 +98,9 @@ func newChargeCommand(a *app) *cobra.Command {
 			if err := a.labelsOfRun(cmd.Flags().Changed, &f.call); err != nil {
 				return err
 			}
+			if f.waits = cmd.Flags().Changed("wait"); cmd.Flags().Changed("floor") && f.call.Floor == 0 {
+				f.call.Floor = budget.NoFloor
+			}
 			f.call.Operation = args[1]
 			f.call.OnStoreError = budget.Policy(f.onStoreError)
 			ctx, stop := untilSignal(cmd.Context())
@@ -95,17 +111,18 @@ func newChargeCommand(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.Int64Var(&f.units, "units", 0, "units the call costs, `N` from 0 to 10^15 (else its price)")
 	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge: sent twice, it is charged once (else a new one)")
-	flags.Int64Var(&f.call.Floor, "floor", 0, "`UNITS` that must remain after the call")
+	flags.Int64Var(&f.call.Floor, "floor", 0, "`UNITS` that must remain after the call (else what its job says)")
 	flags.BoolVar(&f.call.UseHeadroom, "use-headroom", false, "let the call spend what is kept back")
 	flags.StringVar(&f.call.Labels.Job, "job", "", "`JOB` that spends, a label")
 	flags.Int64Var(&f.call.Fence, "fence", 0, "`NUMBER` of the daemon's pass that spends, of the job")
 	flags.StringVar(&f.call.Labels.Region, "region", "", "`REGION` that spends, a label")
 	flags.StringVar(&f.call.Labels.Run, "run", "", "`RUN` that spends, a label")
-	flags.DurationVar(&f.wait, "wait", 0, "wait up to `SPAN` until it fits")
+	flags.DurationVar(&f.wait, "wait", 0, "wait up to `SPAN` until it fits (else what its job says)")
 	flags.DurationVar(&f.reserve, "reserve", 0, "keep the units open for `LEASE`, to settle or release")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "charge nothing, tell whether it would fit now")
-	flags.StringVar(&f.onStoreError, "on-store-error", "", "`POLICY` when the store is out of reach: open or closed")
+	flags.StringVar(&f.onStoreError, "on-store-error", "", "`POLICY` when the store is out of reach: open or closed (else as configured)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`SPAN` the store has to decide (else the configuration's)")
+	flags.BoolVar(&f.printID, "print-id", false, "print the charge's id and nothing else")
 	flags.BoolVar(&f.json, "json", false, "answer in JSON, a refusal too")
 	return cmd
 }
@@ -125,14 +142,23 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 		return err
 	}
 	if f.call.ID == "" {
-		f.call.ID = rand.Text() // known to the answer, whatever becomes of the charge
+		f.call.ID, f.call.NewID = rand.Text(), true // known to the answer, whatever becomes of the charge
 	}
 	receipt, err := a.chargeOnce(ctx, cfg, name, f)
+	if receipt.Warning != "" {
+		// A stderr that cannot be written leaves the answer to speak.
+		_, _ = fmt.Fprintf(a.stderr, "quotactl: warning: %s\n", receipt.Warning)
+	}
 	switch {
 	case f.json:
 		return errors.Join(err, writeJSON(a.stdout, serve.NewChargeAnswer(&spec, serve.Asked{Call: f.call, Lease: f.reserve, DryRun: f.dryRun}, receipt, err)))
 	case err != nil:
 		return err
+	case f.printID:
+		if _, err := fmt.Fprintln(a.stdout, receipt.ID); err != nil {
+			return fmt.Errorf("write the id: %w", err)
+		}
+		return nil
 	}
 	return a.writeReceipt(receipt, f)
 }
@@ -156,11 +182,18 @@ func (f *chargeFlags) charge(ctx context.Context, b *budget.Budget) (budget.Rece
 	if f.dryRun {
 		return b.Would(ctx, f.call, f.reserve)
 	}
+	spec := b.Spec()
+	_, waits := spec.MaxWait(f.call.Labels) // and for so long does Wait wait
+	if f.waits {
+		waits = f.wait > 0
+		if waits {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, f.wait)
+			defer cancel()
+		}
+	}
 	charge, reserve := b.Charge, b.Reserve
-	if f.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.wait)
-		defer cancel()
+	if waits {
 		charge, reserve = b.Wait, b.WaitReserve
 	}
 	if f.reserve == 0 {
@@ -201,10 +234,13 @@ func (a *app) writeReceipt(r budget.Receipt, f chargeFlags) error {
 	if f.dryRun {
 		charged = "none; " + number(r.Units) + " would fit"
 	}
-	if f.reserve > 0 && !f.dryRun {
+	if f.reserve > 0 && !f.dryRun && !r.Replayed {
 		charged += " until " + showTime(r.At.Add(f.reserve))
 	}
-	if r.Replayed {
+	switch {
+	case r.Replayed && r.Ended != "":
+		charged += ", charged before under this id, and " + string(r.Ended)
+	case r.Replayed:
 		charged += ", charged before under this id"
 	}
 	if r.Source == budget.SourceAllowance {

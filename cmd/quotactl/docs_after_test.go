@@ -9,11 +9,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // What "Looking after jobs" of docs/jobs.md tells to run, beside the daemon that it
 // speaks of, prints what it shows.
 func TestDocumentedLookingAfter(t *testing.T) {
+	effort.Processes(t)
 	w := newDocWay(t, "docs/jobs.md", 10_000)
 	w.write("costs.toml", w.block("toml", "costs.toml")+w.block("toml", "job", "fetch.sh"))
 	w.write("fetch.sh", w.block("sh", "fetch.sh"))

@@ -41,6 +41,7 @@ var waitSeconds = regexp.MustCompile(`(;t=|Retry-After: )\d+`)
 // The programs of docs/http.md, as they stand there but for the port, against the
 // daemon that it starts: their output is what it shows.
 func TestDocumentedHTTP(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"sh", "curl", "jq", "python3", "php"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("the programs of docs/http.md need %s: .ci/needs installs it or says how", tool)

@@ -242,6 +242,7 @@ func (j *docJob) hasNo(file string) {
 // The programs of docs/jobs.md, alone: what they charge is what the upstream
 // counts, and when the units are gone they stop before it would say so.
 func TestDocumentedJobs(t *testing.T) {
+	t.Parallel()
 	forDocs(t, func(t *testing.T, name, built string) {
 		j := newDocJob(t, name, built)
 		j.fetch(0, "US")
@@ -265,6 +266,7 @@ func TestDocumentedJobs(t *testing.T) {
 
 // Nothing is asked for when nobody can tell whether it may be.
 func TestDocumentedJobsWithoutStore(t *testing.T) {
+	t.Parallel()
 	forDocs(t, func(t *testing.T, name, built string) {
 		j := newDocJob(t, name, built)
 		j.edit("sqlite:quotactl.db", "redis://127.0.0.1:1")
@@ -277,6 +279,7 @@ func TestDocumentedJobsWithoutStore(t *testing.T) {
 
 // The same programs as jobs of the daemon.
 func TestDocumentedJobsUnderTheDaemon(t *testing.T) {
+	t.Parallel()
 	forDocs(t, func(t *testing.T, name, built string) {
 		j := newDocJob(t, name, built)
 		if name == "go whole" {

@@ -48,6 +48,7 @@ func (j *docJob) asked(want int64) {
 
 // The documented program that resumes, alone: what it has is not fetched again.
 func TestDocumentedResume(t *testing.T) {
+	t.Parallel()
 	j := newDocJob(t, "resume", "")
 	j.fetch(0, "US")
 	j.fetch(exitExhausted, "GB") // not all of its pages
@@ -74,6 +75,7 @@ func TestDocumentedResume(t *testing.T) {
 // As a job of the daemon it goes on by what the store has, and begins anew where the
 // pages before are not.
 func TestDocumentedResumeUnderTheDaemon(t *testing.T) {
+	t.Parallel()
 	for _, here := range []bool{true, false} {
 		j := newDocJob(t, "resume", "")
 		j.run(0, "quotactl", "run", "--once")

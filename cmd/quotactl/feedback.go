@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,15 +22,21 @@ refusal and report tables of the configuration tell: lock what it says is spent,
 compare what it says is left, and settle the reservation with what the call cost,
 or release it where the upstream does not count such calls.
 
+What of it cannot be read is said on stderr, and is in the JSON.
+
 The response is what curl -i writes. It may be taken in again, as after exit code
 69; that changes nothing more. Exit code 75: the upstream said that the quota is
-spent.`
+spent.
+
+With --keep the reservation stays open, to be settled afterwards: for the response
+to one of several calls that were reserved at once.`
 
 // feedbackFlags are the flags of feedback.
 type feedbackFlags struct {
 	call  budget.Call
 	units int64
 	file  string
+	keep  bool
 	json  bool
 }
 
@@ -39,7 +46,7 @@ func newFeedbackCommand(a *app) *cobra.Command {
 		Use:   "feedback BUDGET OPERATION",
 		Short: "Believe what the upstream's response says",
 		Long:  feedbackLong,
-		Example: `  quotactl charge github/bot rest --reserve 5m --id "$id" &&
+		Example: `  id=$(quotactl charge github/bot rest --reserve 5m --print-id) &&
     curl -i -o answer.http https://api.github.com/user &&
     quotactl feedback github/bot rest --id "$id" --response answer.http`,
 		ValidArgsFunction: a.completeCall,
@@ -59,6 +66,7 @@ func newFeedbackCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge that was made with --reserve")
 	flags.Int64Var(&f.units, "units", 0, "`N` units it was charged, where that was told (else its price)")
 	flags.StringVar(&f.file, "response", "", "`FILE` with the response (else stdin)")
+	flags.BoolVar(&f.keep, "keep", false, "leave the reservation open")
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	return cmd
 }
@@ -77,11 +85,19 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 		if err != nil {
 			return err
 		}
-		done, err = budgethttp.Apply(ctx, b, receipt, resp)
+		apply := budgethttp.Apply
+		if f.keep {
+			apply = budgethttp.ApplyOpen
+		}
+		done, err = apply(ctx, b, receipt, resp)
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	for _, u := range done.Unread {
+		a.logger().Warn("what the response says could not be read", "budget", name, "operation", u.Operation, "id", f.call.ID,
+			"what", string(u.What), "rule", u.Rule, "place", cmp.Or(u.Place, "body"), "why", u.Why)
 	}
 	if f.json {
 		err = writeJSON(a.stdout, newFeedbackAnswer(name, f, resp.StatusCode, done))
@@ -113,6 +129,9 @@ func (f *feedbackFlags) read(stdin io.Reader) (*http.Response, error) {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read the response of %s: its body: %w", from, err)
+	}
+	if isUnpacked(body) { // by curl --compressed
+		resp.Header.Del("Content-Encoding")
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil

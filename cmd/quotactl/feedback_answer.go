@@ -12,10 +12,12 @@ type feedbackAnswer struct {
 	Operation string         `json:"operation"`
 	ID        string         `json:"id"`
 	Status    int            `json:"status"`
-	Units     int64          `json:"units"` // what the call cost
+	Units     int64          `json:"units"` // what the call cost; 0 where kept
+	Kept      bool           `json:"kept,omitempty"`
 	Released  bool           `json:"released"`
 	Refused   *verdictAnswer `json:"refused"` // null where no refusal fits
 	Drift     []driftAnswer  `json:"drift"`
+	Unread    []unreadAnswer `json:"unread"` // what could not be read
 }
 
 type verdictAnswer struct {
@@ -32,10 +34,17 @@ type driftAnswer struct {
 	Until instant `json:"until"`
 }
 
+type unreadAnswer struct {
+	What  string `json:"what"`
+	Rule  text   `json:"rule"`  // null: it is no rule's
+	Place text   `json:"place"` // null: the body
+	Why   string `json:"why"`
+}
+
 func newFeedbackAnswer(name string, f feedbackFlags, status int, done budgethttp.Outcome) feedbackAnswer {
 	answer := feedbackAnswer{
 		Budget: name, Operation: f.call.Operation, ID: f.call.ID, Status: status,
-		Units: done.Units, Released: done.Released, Drift: []driftAnswer{},
+		Units: done.Units, Kept: f.keep, Released: done.Released, Drift: []driftAnswer{}, Unread: []unreadAnswer{},
 	}
 	if v := done.Refused; v != nil {
 		answer.Refused = &verdictAnswer{Rule: v.Rule, Means: string(v.Means), Limit: text(v.Limit), Until: instant(v.Until)}
@@ -43,13 +52,19 @@ func newFeedbackAnswer(name string, f feedbackFlags, status int, done budgethttp
 	for _, d := range done.Drifts {
 		answer.Drift = append(answer.Drift, driftAnswer{Limit: d.Limit, Added: d.Added, Total: d.Total, Until: instant(d.Until)})
 	}
+	for _, u := range done.Unread {
+		answer.Unread = append(answer.Unread, unreadAnswer{What: string(u.What), Rule: text(u.Rule), Place: text(u.Place), Why: u.Why})
+	}
 	return answer
 }
 
 // writeOutcome writes what became of the call, and what else the response said.
 func (a *app) writeOutcome(name string, f feedbackFlags, done budgethttp.Outcome) error {
 	did := "released"
-	if !done.Released {
+	switch {
+	case f.keep:
+		did = "still open"
+	case !done.Released:
 		did = "settled at " + plural(int(done.Units), "unit")
 	}
 	t := newTable("BUDGET", "OPERATION", "ID", "DONE")

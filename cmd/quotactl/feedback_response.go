@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,9 @@ import (
 	"net/textproto"
 	"regexp"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // How much of a response is read, in bytes, and how many stand one after the other
@@ -32,8 +37,7 @@ var (
 // readResponse reads a response as curl -i writes it: status line, header, an empty
 // line, and the body. Of several the last is the answer. curl takes chunks and, when
 // told, compression off a body, but not the header that tells of them: a body that
-// still has chunks is read too, and one that is compressed tells nothing. What is
-// longer than mostContent is cut.
+// still has chunks is read too. What is longer than mostContent is cut.
 func readResponse(in io.Reader) (*http.Response, error) {
 	bounded := &io.LimitedReader{R: in, N: mostHeader}
 	buffered := bufio.NewReader(bounded)
@@ -48,7 +52,6 @@ func readResponse(in io.Reader) (*http.Response, error) {
 		if start, _ := buffered.Peek(buffered.Size()); anotherResponse.Match(start) {
 			continue
 		}
-		resp.Header.Del("Content-Encoding")
 		bounded.N = mostContent
 		resp.Body = io.NopCloser(io.LimitReader(buffered, mostContent))
 		if resp.Header.Get("Transfer-Encoding") != "" && hasChunks(buffered) {
@@ -88,4 +91,12 @@ func readResponseHeader(buffered *bufio.Reader) (*http.Response, error) {
 func hasChunks(buffered *bufio.Reader) bool {
 	start, _ := buffered.Peek(64)
 	return chunkLine.Match(start)
+}
+
+// isUnpacked reports whether a body is a text, and so has no encoding any more, whatever
+// its header tells.
+func isUnpacked(body []byte) bool {
+	return json.Valid(body) || utf8.Valid(body) && !bytes.ContainsFunc(body, func(r rune) bool {
+		return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n\x1e", r)
+	})
 }

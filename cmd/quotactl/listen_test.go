@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 const serveConfig = `
@@ -53,6 +55,7 @@ func startServing(t *testing.T, config string, args ...string) *serving {
 
 func newServing(t *testing.T, config string, args ...string) *serving {
 	t.Helper()
+	effort.Processes(t)
 	s := &serving{&program{t: t, Cmd: exec.CommandContext(t.Context(), "quotactl", args...)}, &http.Client{Timeout: time.Minute}}
 	s.Dir = t.TempDir()
 	s.Env = append(os.Environ(), "TOKEN="+listenToken)
@@ -240,6 +243,7 @@ func TestServeAlone(t *testing.T) {
 
 // Elsewhere than on this machine it wants the token, and TLS that is not old.
 func TestServeTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := selfSigned(t, dir)
 	s := startServing(t, serveConfig, "run", "--listen", "0.0.0.0:0", "--listen-token-env", "TOKEN", "--listen-cert", cert, "--listen-key", key)

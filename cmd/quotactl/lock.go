@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,20 +85,43 @@ stands. An upstream that still refuses will have it locked again.`,
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var stood bool
+			did := "unlocked"
 			err := a.onBudget(cmd.Context(), args[0], func(ctx context.Context, b *budget.Budget) (err error) {
-				stood, err = b.Unlock(ctx, limit)
+				if stood, err = b.Unlock(ctx, limit); err != nil || stood {
+					return err
+				}
+				did, err = stillLocked(ctx, b, limit)
 				return err
 			})
-			did := "unlocked"
-			if !stood {
-				did = "no lock stood"
-			}
 			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: serve.Text(limit), Stood: &stood}, did, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&limit, "limit", "", "unlock `LIMIT` alone, as status names it (else the whole budget)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
+}
+
+// stillLocked says that no lock stood, and of the whole budget, which of its limits
+// are locked.
+func stillLocked(ctx context.Context, b *budget.Budget, limit string) (string, error) {
+	const none = "no lock stood"
+	if limit != "" {
+		return none, nil
+	}
+	status, err := b.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	var locked []string
+	for _, lock := range status.Locks {
+		if lock.Limit != "" {
+			locked = append(locked, lock.Limit)
+		}
+	}
+	if len(locked) == 0 {
+		return none, nil
+	}
+	return none + " on the whole budget; locked by themselves: " + strings.Join(locked, ", ") + " (unlock each with --limit)", nil
 }
 
 // answerLock says what became of a lock.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -26,7 +27,7 @@ type metrics struct {
 	known    atomic.Pointer[map[string]map[string]bool] // the priced operations, by budget
 
 	decisions, units, nearMisses *prometheus.CounterVec
-	observed, drift              *prometheus.CounterVec
+	observed, drift, unread      *prometheus.CounterVec
 	passes, runs, missed         *prometheus.CounterVec
 	store, lateness              *prometheus.HistogramVec
 	breaker, loaded              prometheus.Gauge
@@ -49,6 +50,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		nearMisses: counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
 		observed:   counter("observed_total", "Charges granted by observe mode alone, by the limit that would have refused.", "budget", "limit"),
 		drift:      counter("drift_units_total", "What upstreams reported to this process as used and no charge explained.", "budget", "limit"),
+		unread:     counter("unread_total", "What upstreams' responses say and this process could not read, by what it was to tell.", "budget", "operation", "what"),
 		passes:     counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
 		missed:     counter("ticks_missed_total", "Ticks that no daemon took in time.", "job"),
 		runs:       counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
@@ -79,7 +81,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version()},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
 		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -161,6 +163,8 @@ func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err er
 			result = "replayed"
 		case d.Locked:
 			result = "locked"
+		case d.Recovering:
+			result = "recovering"
 		}
 		if d.Observed != "" {
 			m.observed.WithLabelValues(name, m.limit(name, d.Observed)).Inc()
@@ -197,4 +201,9 @@ func (m *metrics) PassEnded(job *jobs.Job, outcome jobs.Outcome) {
 
 func (m *metrics) TicksMissed(job *jobs.Job, ticks int) {
 	m.missed.WithLabelValues(job.Name).Add(float64(ticks))
+}
+
+func (m *metrics) ResponseUnread(job *jobs.Job, u budgethttp.Unread) {
+	name := m.budget(job.Budget)
+	m.unread.WithLabelValues(name, m.operation(name, u.Operation), string(u.What)).Inc()
 }

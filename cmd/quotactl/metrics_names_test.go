@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -33,6 +34,7 @@ func TestMetricNames(t *testing.T) {
 	w.m.TickStarted(job, 0)
 	w.m.RunEnded(job, "US", jobs.Failed)
 	w.m.PassEnded(job, jobs.Failed)
+	w.m.ResponseUnread(job, budgethttp.Unread{Operation: "get", What: budgethttp.UnreadActual})
 	w.succeeded()
 	_, text := w.get("/metrics")
 	labels := map[string][]string{} // by metric

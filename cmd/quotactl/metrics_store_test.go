@@ -30,6 +30,7 @@ func (away) Look(ctx context.Context, _ budget.Look) (budget.View, error) {
 
 // A store that hangs does not hang a scrape, and is told of.
 func TestMetricsOfStoreAway(t *testing.T) {
+	t.Parallel()
 	w := watch(t, away{memstore.New(func() int64 { return 0 })})
 	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || text != "the store does not serve: unavailable\n" {
 		t.Errorf("readyz: %d %q", code, text)

@@ -50,6 +50,7 @@ func sameSpec(a, b budget.Spec) bool {
 	// A calendar holds its zone as it was read, which is not the same twice; its key
 	// says all that counts.
 	keys := func(s *budget.Spec) (keys []string) {
+		s.Jobs = nil // the jobs are compared for themselves
 		s.Limits = slices.Clone(s.Limits)
 		for i := range s.Limits {
 			keys = append(keys, s.Limits[i].Window.Key())

@@ -120,6 +120,7 @@ func TestReload(t *testing.T) {
 // A configuration with a fault, or with what needs a restart, changes nothing, and
 // the error says what to do.
 func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
+	t.Parallel()
 	d := startServing(t, reloadConfig, "run", "--listen", "0")
 	d.logged("msg=job job=goes")
 	d.logged("msg=job job=changes")
@@ -166,6 +167,7 @@ func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
 // A change of the file is enough. One that is left half-written is told once, and
 // the rest of it brings it into force.
 func TestReloadByFile(t *testing.T) {
+	t.Parallel()
 	p := newProgram(t, "https://upstream.invalid", "run")
 	p.rewrite(reloadConfig)
 	p.start()
@@ -228,6 +230,7 @@ func TestAReloadLeavesPassesAlone(t *testing.T) {
 // A request that waits for units waits on over reloads, and ends with its refusal when
 // the daemon stops.
 func TestAReloadLeavesRequestsAlone(t *testing.T) {
+	t.Parallel()
 	for _, stops := range []bool{false, true} {
 		window := "8s" // in which a busy machine comes to the second charge
 		if stops {

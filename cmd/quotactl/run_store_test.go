@@ -98,7 +98,9 @@ func TestTheDaemonRefusesAStoreItCannotUse(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireAuth("something else")
 	for _, args := range [][]string{{"run"}, {"run", "--once"}} {
-		p := startProgram(t, "https://upstream.invalid", append(args, "--store", "redis://"+server.Addr()+"/0")...)
+		p := newProgram(t, "https://upstream.invalid", append(args, "--store", "redis://"+server.Addr()+"/0")...)
+		p.rewrite("[store]\ntimeout = \"1m\"\n" + fmt.Sprintf(daemonConfig, "https://upstream.invalid"))
+		p.start()
 		p.exits(exitUsage)
 		p.logged(`(?m)^quotactl: .*not usable as configured`)
 	}
@@ -106,6 +108,7 @@ func TestTheDaemonRefusesAStoreItCannotUse(t *testing.T) {
 
 // A server that is not there yet is waited for; the daemon then runs as ever.
 func TestTheDaemonStartsBeforeItsStore(t *testing.T) {
+	t.Parallel()
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -61,6 +62,7 @@ func startProgram(t *testing.T, upstream string, args ...string) *program {
 // newProgram is quotactl before its start, in a folder of its own.
 func newProgram(t *testing.T, upstream string, args ...string) *program {
 	t.Helper()
+	effort.Processes(t)
 	p := &program{t: t, Cmd: exec.CommandContext(t.Context(), "quotactl", args...)}
 	p.Dir = t.TempDir()
 	p.Env = append(os.Environ(), "TEST_KEY="+testKey)
@@ -141,7 +143,7 @@ func becomes(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.After(20 * time.Second); !so(); {
+	for deadline := time.After(2 * time.Minute); !so(); {
 		select {
 		case <-poll.C:
 		case <-deadline:

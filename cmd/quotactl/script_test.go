@@ -84,7 +84,7 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -230,7 +230,7 @@ func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: get FILE PATH")
 	}
 	address := regexp.MustCompile(`listening on (http://\S+)\n`)
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -239,7 +239,7 @@ func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%v", err)
 		}
 		if found := address.FindSubmatch(text); found != nil {
-			client := http.Client{Timeout: 30 * time.Second}
+			client := http.Client{Timeout: 2 * time.Minute}
 			response, err := client.Get(string(found[1]) + args[1])
 			ts.Check(err)
 			body, err := io.ReadAll(response.Body)

@@ -99,6 +99,7 @@ output    = "data/{tick}.ndjson"
 // I9: nor is one in what is said of a configuration that holds it where none
 // belongs, nor of arguments.
 func TestNoSecretLeavesAWrongConfiguration(t *testing.T) {
+	t.Parallel()
 	s := newSecrets(t)
 	s.add("misplaced")
 	// As people have them: letters and digits, maybe after a prefix with a dash.

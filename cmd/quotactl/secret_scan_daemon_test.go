@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // scanDaemon is the daemon of a folder, under way.
@@ -24,6 +26,7 @@ type scanDaemon struct {
 // once, at the end.
 func (w *scanned) daemon(args ...string) *scanDaemon {
 	w.t.Helper()
+	effort.Processes(w.t)
 	p := &program{t: w.t, Cmd: w.process(append([]string{"run", "--now", "--listen", "127.0.0.1:0"}, args...)...)}
 	p.log = filepath.Join(w.hidden, "log")
 	var err error
@@ -84,6 +87,7 @@ var listensAt = regexp.MustCompile(`"?address"?[=:]"?(http://[0-9.:]+)`)
 // I9: nor is one in what the daemon says, answers and keeps, while it runs,
 // drains, and is made to crash with a request that holds a secret under way.
 func TestNoSecretLeavesTheDaemon(t *testing.T) {
+	t.Parallel()
 	s := scanSecrets(t)
 	server := startRedis(t)
 	if err := server.lock(t.Context(), s.byName["store"]); err != nil {
@@ -153,6 +157,7 @@ output    = "data/{job}/{tick}.ndjson"
 // I9: a sandbox is sent secrets by jobs that were not told that it is one; it
 // keeps and tells none. Nor is one sent where a sandbox stands for upstreams.
 func TestNoSecretLeavesTheSandbox(t *testing.T) {
+	t.Parallel()
 	s := scanSecrets(t)
 	w := newScanned(t, s)
 	w.config("costs.toml", "url = \"sqlite:q.db\"\n")

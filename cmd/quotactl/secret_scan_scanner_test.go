@@ -18,6 +18,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // traceBytes is how much of a secret, in bytes, is a leak: a part is one too.
@@ -31,17 +33,10 @@ type secrets struct {
 	traces map[string]string // each part of each secret in each form, and what it is
 }
 
-// newSecrets prints its seed; QUOTACTL_SCAN_SEED repeats one.
+// newSecrets makes the secrets of a run; QUOTACTL_SCAN_SEED repeats them.
 func newSecrets(t testing.TB) *secrets {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("QUOTACTL_SCAN_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("QUOTACTL_SCAN_SEED: %v", err)
-		}
-	}
-	t.Logf("the secrets of this run: QUOTACTL_SCAN_SEED=%d", seed)
+	seed := effort.Seed(t, "QUOTACTL_SCAN_SEED")
 	return &secrets{t: t, random: rand.New(rand.NewPCG(seed, 0)), byName: map[string]string{}, traces: map[string]string{}}
 }
 

@@ -42,14 +42,15 @@ func scanStores(s *secrets, address, hidden string) map[string]scanStore {
 		return fmt.Sprintf("url = %q\n%s\n", store, strings.Join(more, "\n"))
 	}
 	redis := "redis://" + address + "/0"
+	const patient = "timeout = \"1m\"\n" // of a server that is there: the machine may be busy
 	return map[string]scanStore{
-		"SQLite":                {table: table("sqlite:q.db")},
-		"password_env":          {table: table(redis, `password_env = "SCAN_STORE"`)},
-		"password_file":         {table: table(redis, fmt.Sprintf("password_file = %q", filepath.Join(hidden, "store")))},
-		"URL":                   {table: table(at("store", address))},
-		"QUOTACTL_STORE":        {env: []string{"QUOTACTL_STORE=" + at("store", address)}},
-		"wrong password":        {table: table(at("wrong", address)), code: exitUsage},
-		"wrong password in env": {env: []string{"QUOTACTL_STORE=" + at("wrong", address)}, code: exitUsage},
+		"SQLite":                {table: table("sqlite:q.db", patient)},
+		"password_env":          {table: table(redis, patient, `password_env = "SCAN_STORE"`)},
+		"password_file":         {table: table(redis, patient, fmt.Sprintf("password_file = %q", filepath.Join(hidden, "store")))},
+		"URL":                   {table: table(at("store", address), patient)},
+		"QUOTACTL_STORE":        {table: patient, env: []string{"QUOTACTL_STORE=" + at("store", address)}},
+		"wrong password":        {table: table(at("wrong", address), patient), code: exitUsage},
+		"wrong password in env": {table: patient, env: []string{"QUOTACTL_STORE=" + at("wrong", address)}, code: exitUsage},
 		"wrong port":            {table: table(at("store", "127.0.0.1:1")), code: exitUnavailable},
 		"wrong cluster port":    {table: table("redis+cluster://:" + url.QueryEscape(s.byName["store"]) + "@127.0.0.1:1"), code: exitUnavailable},
 		"wrong sentinel port":   {table: table("redis+sentinel://:" + url.QueryEscape(s.byName["store"]) + "@127.0.0.1:1/main"), code: exitUnavailable},
@@ -63,6 +64,7 @@ var excepted = []string{"data/*/mirror", "data/*/token", "data/star/object", "co
 // I9: whatever is run, with whatever store, level and format, however it goes
 // wrong, no secret is in what quotactl says, keeps, or is called with.
 func TestNoSecretLeaves(t *testing.T) {
+	t.Parallel()
 	s := scanSecrets(t)
 	server := startRedis(t)
 	if err := server.lock(t.Context(), s.byName["store"]); err != nil {

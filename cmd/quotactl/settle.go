@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -18,16 +17,16 @@ func newSettleCommand(a *app) *cobra.Command {
 		Use:   "settle BUDGET ID UNITS",
 		Short: "Record what a reserved call cost",
 		Long: `Record the actual cost of a call that was charged with --reserve, also above what
-was reserved. The same value again is the same settlement; another one is a
-conflict (exit code 1).`,
-		Example: `  id=$(quotactl charge shop/main orders.export --reserve 5m --json | jq -r .id)
+was reserved. A fraction is rounded up. The same value again is the same settlement;
+another one is a conflict (exit code 1).`,
+		Example: `  id=$(quotactl charge shop/main orders.export --reserve 5m --print-id)
   quotactl settle shop/main "$id" 37`,
 		Args:              arguments(cobra.ExactArgs(3)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			units, err := strconv.ParseInt(args[2], 10, 64)
+			units, err := budget.ParseUnits(args[2])
 			if err != nil {
-				return usage("units %q: use a whole number from 0 to %d", args[2], budget.MaxUnits)
+				return usage("units %q: %w: use a number from 0 to %d", args[2], err, budget.MaxUnits)
 			}
 			return a.endReservation(cmd.Context(), serve.FinishAnswer{Budget: args[0], ID: args[1], Units: &units, Settled: true}, asJSON)
 		},

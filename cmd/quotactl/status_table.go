@@ -36,6 +36,9 @@ func budgetText(b budget.Status) string {
 	if lock, locked := b.LockOf(""); locked {
 		out += wrap("  ", lockText(lock))
 	}
+	if !b.Recovering.IsZero() {
+		out += wrap("  ", "recovering until "+showTime(b.Recovering)+": the store has lost data; until all hosts have reported what they know, each may spend its part of the headroom")
+	}
 	out += limitTable(shown).String()
 	if left := len(b.Limits) - len(shown); left > 0 {
 		out += wrap("  ", fmt.Sprintf("%s of one operation each with nothing used", plural(left, "limit")))

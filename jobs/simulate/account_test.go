@@ -20,6 +20,7 @@ func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	turned := 0
 	b := books{t: t, network: m.network, files: readFiles(t, filepath.Join(m.folder, "data"))}
 	for i, j := range list {
 		records, err := jobs.History(context.Background(), in, j.Name, time.Time{}, time.Time{}, 1_000_000)
@@ -32,6 +33,9 @@ func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
 		for _, w := range views[i].Waiting {
 			t.Errorf("job %s: its tick %s still waits", j.Name, w.Tick)
 		}
+		noted := m.history.of(j.Name)
+		turned += inOrder(t, j, noted)
+		caughtUp(t, j, noted)
 		became := map[int64]jobs.Outcome{}
 		for _, r := range records {
 			b.read(j, r)
@@ -54,6 +58,9 @@ func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
 		for tick, outcome := range became {
 			t.Errorf("job %s: %s is no tick of it, and it is %s", j.Name, time.Unix(0, tick), outcome)
 		}
+	}
+	if turned == 0 && m.month.days > 1 {
+		t.Error("no pass began with another region than the first")
 	}
 	c.told = b.close()
 }

@@ -15,7 +15,13 @@ func (h *handle) Jobs(ctx context.Context, names []string) ([]budget.JobDocument
 }
 
 func (h *handle) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
-	return ask(ctx, h, "swap a job", func() (bool, error) { return h.store.SwapJob(ctx, swap) })
+	return ask(ctx, h, "swap a job", func() (bool, error) {
+		swapped, err := h.store.SwapJob(ctx, swap)
+		if swapped && err == nil {
+			h.daemon.machine.history.noted(h.daemon.machine.t, swap, h.daemon.now())
+		}
+		return swapped, err
+	})
 }
 
 func (h *handle) JobValue(ctx context.Context, job, key string) ([]byte, error) {

@@ -39,10 +39,11 @@ const muteFor = 2 * time.Second
 
 // handle is a daemon's own way to the store, which ends with the daemon.
 type handle struct {
-	store store
-	reach *reach       // everybody's
-	apart *atomic.Bool // the daemon's alone
-	dead  atomic.Bool
+	daemon *daemon
+	store  store
+	reach  *reach       // everybody's
+	apart  *atomic.Bool // the daemon's alone
+	dead   atomic.Bool
 }
 
 func errAway(what string) error {
@@ -52,6 +53,10 @@ func errAway(what string) error {
 // ask has the store answer, when it can be reached.
 func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error)) (R, error) {
 	var none R
+	h.daemon.still.hold()
+	if ctx.Err() != nil {
+		return none, fmt.Errorf("%s: %w: %w", what, budget.ErrUnavailable, ctx.Err())
+	}
 	state := h.reach.state.Load()
 	switch {
 	case h.dead.Load():
@@ -62,9 +67,11 @@ func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error
 		return do()
 	case state == mute:
 		h.reach.unanswered.Add(1)
-		if _, err := do(); err != nil {
+		done, err := do()
+		if err != nil {
 			return none, err
 		}
+		h.unheard(done)
 	default:
 		h.reach.unanswered.Add(1)
 	}
@@ -78,11 +85,27 @@ func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error
 	}
 }
 
+// unheard notes what a decision took whose answer is lost.
+func (h *handle) unheard(answer any) {
+	done, ok := answer.(budget.Decisions)
+	if !ok {
+		return
+	}
+	m := h.daemon.machine
+	for _, got := range done.Items {
+		if got.Result == budget.Granted && !got.Replayed && got.At > 0 {
+			m.network.lose(keptAnswer, m.clock.now(), got.Units)
+		}
+	}
+}
+
 // nothing is an answer without a value.
 type nothing struct{}
 
 func (h *handle) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
-	return ask(ctx, h, "decide", func() (budget.Decisions, error) { return h.store.Decide(ctx, b) })
+	return ask(ctx, h, "decide", func() (budget.Decisions, error) {
+		return h.daemon.machine.decide(h.daemon, b, func() (budget.Decisions, error) { return h.store.Decide(ctx, b) })
+	})
 }
 
 func (h *handle) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {

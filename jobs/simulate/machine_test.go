@@ -40,6 +40,12 @@ type machine struct {
 
 	daemons [daemons]*daemon
 	hosts   []io.Closer // of all lives
+	history history
+
+	toStop  atomic.Pointer[span] // of the next daemon that fills the day
+	stopped atomic.Int64         // how many stood still
+	waking  sync.WaitGroup       // those who have them go on
+	refused atomic.Int64         // charges of passes that were recorded as lost
 }
 
 // daemon is one that runs, and its clock.
@@ -48,6 +54,7 @@ type daemon struct {
 	number  int
 	off     atomic.Int64 // what its wall clock is wrong by, in ns
 	apart   atomic.Bool  // the store is out of its reach
+	still   still        // its process may be stopped
 
 	life *life // owned by the month's hand
 	ends sync.WaitGroup
@@ -109,7 +116,7 @@ func (d *daemon) start() {
 		m.t.Error(err)
 		return
 	}
-	h := &handle{store: own, reach: &m.reach, apart: &d.apart}
+	h := &handle{daemon: d, store: own, reach: &m.reach, apart: &d.apart}
 	host := outage.New(h, outage.Options{
 		Dir: filepath.Join(m.folder, "host"), Allowance: cfg.Store.OutageAllowance, Timeout: patience, Clocks: d.clocks(), Log: log,
 	})
@@ -127,7 +134,7 @@ func (d *daemon) start() {
 		}
 	}
 	runner, err := jobs.New(list, jobs.Options{
-		State: h, Budgets: budgets, Now: d.now, Transport: m.network, Log: log,
+		State: h, Budgets: budgets, Now: d.now, Transport: transport{d}, Log: log,
 		Poll: 20 * time.Second,
 		Env:  func(string) (string, bool) { return "key", true },
 	})
@@ -227,6 +234,9 @@ func (m *machine) events() []event {
 	for _, s := range m.month.steps {
 		add(s.at, func() { m.step(s.daemon, s.by) })
 		add(s.at.Add(s.dur), func() { m.step(s.daemon, -s.by) })
+	}
+	for _, s := range m.month.stops {
+		add(s.at, func() { m.stop(s) })
 	}
 	for _, s := range m.month.suspends {
 		add(s.at, func() { m.clock.suspend(s.dur) })

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // pacific is where the upstream's day begins at midnight.
@@ -28,6 +31,12 @@ type month struct {
 	crashes  []crash
 	steps    []step
 	suspends []span
+	stops    []span // of the daemon that has a search's pass then, alone
+
+	missed []time.Time // ticks that come while the store is out of reach
+
+	quiet  []span                  // when nothing goes wrong but what is planned
+	filled func(day int) time.Time // when what is left of a day's units is begun to be spent
 }
 
 // span is a stretch of time.
@@ -65,13 +74,22 @@ var months = []struct {
 	{2027, time.March, 31},
 }
 
+// planned is the job that misses a tick for certain, filling the one that takes what
+// the others leave of a day; a daemon stands still in the midst of its pass.
+const (
+	planned = "search"
+	filling = "backfill"
+)
+
 // draw is the month of a seed; days is 0 for all of it.
-func draw(seed uint64, days int) month {
+func draw(t *testing.T, seed uint64, days int) month {
+	t.Helper()
 	which := months[seed%uint64(len(months))]
 	if days == 0 {
 		days = which.days
 	}
 	m := month{seed: seed, start: time.Date(which.year, which.month, 1, 0, 0, 0, 0, pacific), days: days}
+	m.plan(t, rand.New(rand.NewPCG(seed, 2)))
 	luck := rand.New(rand.NewPCG(seed, 1))
 	for range 2 {
 		m.outages = append(m.outages, m.span(luck, 2*time.Minute, time.Hour))
@@ -89,20 +107,66 @@ func draw(seed uint64, days int) month {
 	return m
 }
 
+// plan has things happen that no month is without, however short, while nothing else
+// goes wrong: the store is out of reach at a tick that is to be caught up, and a daemon
+// stands still in the midst of a pass, alone, until another has taken that for lost.
+func (m *month) plan(t *testing.T, luck *rand.Rand) {
+	t.Helper()
+	_, list := load(t, writeConfig(t, t.TempDir()))
+	search, backfill := jobOf(list, planned), jobOf(list, filling)
+	const about = time.Hour
+	m.filled = func(day int) time.Time { return backfill.Next(m.midnight(day)) }
+
+	day := m.midnight(luck.IntN(m.days))
+	var ticks []time.Time
+	for tick := search.Next(day.Add(about)); tick.Before(backfill.Next(day).Add(-2 * about)); tick = search.Next(tick) {
+		ticks = append(ticks, tick)
+	}
+	tick := ticks[luck.IntN(len(ticks))]
+	away := between(luck, 2*time.Minute, 10*time.Minute)
+	m.missed = append(m.missed, tick)
+	m.outages = append(m.outages, span{tick.Add(-away), away + between(luck, 2*time.Minute, 30*time.Minute)})
+	m.quiet = append(m.quiet, span{tick.Add(-about), 2 * about})
+
+	tick = m.filled(luck.IntN(m.days))
+	m.stops = append(m.stops, span{tick.Add(between(luck, time.Minute, 3*time.Minute)), between(luck, 4*time.Minute, 10*time.Minute)})
+	m.quiet = append(m.quiet, span{tick.Add(-about), 2 * about})
+}
+
+func jobOf(list []*jobs.Job, name string) *jobs.Job {
+	return list[slices.IndexFunc(list, func(j *jobs.Job) bool { return j.Name == name })]
+}
+
 // span is one that is over well before the month is.
 func (m month) span(luck *rand.Rand, least, most time.Duration) span {
 	return m.within(luck, 0, m.days, least, most)
 }
 
-// within is a span that is over well before some days of the month are. Every other
-// one begins in an evening, when most is under way.
+// within is a span that is over well before some days of the month are, and that
+// leaves what is planned alone. Every other one begins in an evening, when most is under
+// way.
 func (m month) within(luck *rand.Rand, from, until int, least, most time.Duration) span {
+	for {
+		s := m.anywhere(luck, from, until, least, most)
+		if !slices.ContainsFunc(m.quiet, func(q span) bool { return q.touches(s.at, s.at.Add(s.dur)) }) {
+			return s
+		}
+	}
+}
+
+func (m month) anywhere(luck *rand.Rand, from, until int, least, most time.Duration) span {
 	whole := m.midnight(until).Sub(m.midnight(from))
 	at := m.midnight(from).Add(between(luck, whole/50, whole-whole/50-most))
 	if evening, evenings := luck.IntN(2) == 0, until-from-1; evening && evenings > 0 {
-		at = m.midnight(from + luck.IntN(evenings)).Add(between(luck, 18*time.Hour, 18*time.Hour+40*time.Minute))
+		at = m.filled(from + luck.IntN(evenings)).Add(between(luck, 0, 40*time.Minute))
 	}
 	return span{at.Truncate(time.Microsecond), between(luck, least, most)}
+}
+
+// touches reports whether a span has something in common with the time between two
+// instants.
+func (s span) touches(from, until time.Time) bool {
+	return s.at.Before(until) && s.at.Add(s.dur).After(from)
 }
 
 func between(luck *rand.Rand, least, most time.Duration) time.Duration {
@@ -125,9 +189,33 @@ func (m month) day(at time.Time) int {
 // away reports whether a daemon may have had to do without the store between two
 // instants.
 func (m month) away(from, until time.Time) bool {
-	touches := func(s span) bool { return s.at.Before(until) && s.at.Add(s.dur+slowest).After(from) }
-	return slices.ContainsFunc(m.outages, touches) ||
+	touches := func(s span) bool { return s.touches(from.Add(-slowest), until) }
+	return slices.ContainsFunc(m.outages, touches) || slices.ContainsFunc(m.stops, touches) ||
 		slices.ContainsFunc(m.partings, func(p parting) bool { return touches(p.span) })
+}
+
+// troubled reports whether anything goes wrong between two instants.
+func (m month) troubled(from, until time.Time) bool {
+	all := slices.Concat(m.outages, m.suspends, m.stops)
+	for _, p := range m.partings {
+		all = append(all, p.span)
+	}
+	for _, c := range m.crashes {
+		all = append(all, c.span)
+	}
+	for _, s := range m.steps {
+		all = append(all, s.span)
+	}
+	return slices.ContainsFunc(all, func(s span) bool { return s.touches(from, until) })
+}
+
+// noticed reports whether a daemon was there to notice that it was kept from the store
+// alone.
+func (m month) noticed() bool {
+	return slices.ContainsFunc(m.partings, func(p parting) bool {
+		over := func(s span) bool { return s.touches(p.at, p.at.Add(p.dur)) }
+		return !slices.ContainsFunc(m.suspends, over) && !slices.ContainsFunc(m.crashes, func(c crash) bool { return over(c.span) })
+	})
 }
 
 // String tells what goes wrong, and when.
@@ -148,6 +236,9 @@ func (m month) String() string {
 	}
 	for _, s := range m.steps {
 		tell(fmt.Sprintf("daemon %d's clock is off by %s", s.daemon+1, s.by.Round(time.Second)), s.span)
+	}
+	for _, s := range m.stops {
+		tell("the daemon that fills the day stands still", s)
 	}
 	for _, s := range m.suspends {
 		tell("the machine is suspended", s)

@@ -36,10 +36,12 @@ type network struct {
 	month   month
 	clock   *clock
 	sandbox *sandbox.Server
+	lease   time.Duration // the most that a request's reservation may be open
 	under   sync.WaitGroup
 
 	mu    sync.Mutex // guards all below
 	pages []page
+	lost  []loss
 	told  time.Time // what the sandbox is told the time is; zero: what it is
 }
 
@@ -50,6 +52,29 @@ type page struct {
 	units int64
 	path  string // of the request
 	kept  bool   // a file has it
+}
+
+// loss is units that no page can stand for.
+type loss struct {
+	kind  lossKind
+	day   int
+	units int64
+}
+
+type lossKind int
+
+const (
+	failedRequest lossKind = iota // answered without a page, or not at all
+	unheardAnswer                 // to a request that was given up
+	astrideOfDays                 // of a request that was under way at a midnight
+	keptAnswer                    // of the store, in an outage
+)
+
+// lose notes units that no page can stand for.
+func (n *network) lose(kind lossKind, at time.Time, units int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost = append(n.lost, loss{kind, n.month.day(at), units})
 }
 
 func newNetwork(t *testing.T, m month, c *clock) *network {
@@ -106,31 +131,53 @@ func (n *network) latency(r *http.Request) (there, back time.Duration) {
 var errCut = errors.New("the connection was cut")
 
 // RoundTrip implements http.RoundTripper.
-func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+func (n *network) RoundTrip(r *http.Request) (*http.Response, error) { return n.ask(r, func() {}) }
+
+// ask is RoundTrip; who asks gets the answer after hold.
+func (n *network) ask(r *http.Request, hold func()) (*http.Response, error) {
 	type result struct {
 		response *http.Response
 		err      error
 	}
 	there, back := n.latency(r)
 	answered := make(chan result, 1)
+	began := n.clock.now()
+	heard := make(chan bool, 1)
 	n.under.Go(func() {
 		<-time.After(there)
 		response, err := n.arrive(r) //nolint:bodyclose // the client that asked closes it
+		counted := n.clock.now()
 		<-time.After(back)
 		answered <- result{response, err}
+		ended := n.clock.now()
+		if !<-heard {
+			n.lose(unheardAnswer, counted, priceOf(r.URL.Path))
+			ended = began.Add(n.lease) // by then nothing of it is open
+		}
+		if n.month.day(began) != n.month.day(ended) {
+			n.lose(astrideOfDays, began, priceOf(r.URL.Path))
+			n.lose(astrideOfDays, ended, priceOf(r.URL.Path))
+		}
 	})
 	select {
 	case got := <-answered:
-		return got.response, got.err
+		hold()
+		if r.Context().Err() == nil {
+			heard <- true
+			return got.response, got.err
+		}
 	case <-r.Context().Done():
-		return nil, r.Context().Err()
+		hold()
 	}
+	heard <- false
+	return nil, r.Context().Err()
 }
 
 // arrive has the upstream answer.
 func (n *network) arrive(r *http.Request) (response *http.Response, err error) {
 	defer func() {
 		if recover() != nil {
+			n.lose(failedRequest, n.clock.now(), priceOf(r.URL.Path))
 			err = errCut
 		}
 	}()
@@ -139,13 +186,18 @@ func (n *network) arrive(r *http.Request) (response *http.Response, err error) {
 	n.sandbox.ServeHTTP(w, r)
 	if w.Code == http.StatusOK {
 		n.number(w.Body, day, r.URL.Path)
+	} else {
+		n.lose(failedRequest, n.clock.now(), priceOf(r.URL.Path))
 	}
 	return w.Result(), nil
 }
 
 // searches is where searches are asked for, the only pages that cost more than a
-// unit.
-const searches = "/youtube/v3/search"
+// unit, and listings where what fills the day is.
+const (
+	searches = "/youtube/v3/search"
+	listings = "/youtube/v3/playlistItems"
+)
 
 func priceOf(path string) int64 {
 	if path == searches {

@@ -3,33 +3,33 @@ package simulate
 import (
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // TestSimulate lives a month and prints it by days, beside the same month with a
 // crontab. The environment may say SIMULATE_SEED, else it is random; SIMULATE_DAYS,
-// which takes the month's first days alone; SIMULATE_LOG, a file for the daemons'
+// which takes the month's first days alone (three unless in full); SIMULATE_LOG, a file for the daemons'
 // log; SIMULATE_STORE, which may be sqlite; and SIMULATE_SEEDS, how many months are
-// lived, from the seed on: of several each prints a line.
+// lived, from the seed on (one, in full ten): of several each prints a line.
 func TestSimulate(t *testing.T) {
-	seed, days := setting(t, "SIMULATE_SEED", uint64(rand.Uint32())), int(setting(t, "SIMULATE_DAYS", 0))
-	seeds := max(1, setting(t, "SIMULATE_SEEDS", 1))
+	seed := effort.Seed(t, "SIMULATE_SEED")
+	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](3, 0)))
+	seeds := max(1, effort.Number(t, "SIMULATE_SEEDS", effort.Of[uint64](1, 10)))
 	if seeds == 1 {
-		show(t, draw(seed, days))
+		show(t, draw(t, seed, days))
 		return
 	}
 	for i := range seeds {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			t.Parallel()
-			m := draw(seed+i, days)
+			m := draw(t, seed+i, days)
 			ours := live(t, m, "")
 			sum := ours.sum()
 			t.Logf("seed %d: yield %.4f, %d requests, %d rejected; ticks: %s", m.seed, ours.yield(), sum.Requests, sum.Rejected, sum.outcomes())
@@ -50,19 +50,6 @@ func show(t *testing.T, m month) {
 	check(t, m, ours)
 }
 
-func setting(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%q: give a number", name, text)
-	}
-	return n
-}
-
 // whole is how many days make a month: a fault weighs more in fewer.
 const whole = 28
 
@@ -77,6 +64,9 @@ func check(t *testing.T, m month, c *tally) {
 		most := int64(limit)
 		if m.away(m.midnight(i), m.midnight(i+1)) {
 			most += allowance
+		}
+		if d.kept < d.least {
+			t.Errorf("%s: %d units stand on kept pages, want at least %d: %d failed, %d were not heard of, %d were under way at midnight, %d charged without an answer", m.midnight(i).Format(time.DateOnly), d.kept, d.least, d.failed, d.unheard, d.astride, d.unanswered)
 		}
 		if d.Rejected > 0 || d.Units > most {
 			t.Errorf("%s: the upstream counted %d units and rejected %d requests, want at most %d and none", m.midnight(i).Format(time.DateOnly), d.Units, d.Rejected, most)
@@ -112,6 +102,8 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			defer func() { _ = file.Close() }()
 			w.log = slog.New(slog.NewTextHandler(file, nil))
 		}
+		_, list := load(t, w.config)
+		w.network.lease = longest(list)
 		for i := range w.daemons {
 			w.daemons[i] = &daemon{machine: w, number: i}
 			w.daemons[i].start()
@@ -132,12 +124,17 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			e.do()
 		}
 		w.network.under.Wait()
-		if len(m.outages) > 0 && w.reach.unanswered.Load() == 0 || len(m.partings) > 0 && w.reach.parted.Load() == 0 {
+		w.waking.Wait()
+		if w.reach.unanswered.Load() == 0 || m.noticed() && w.reach.parted.Load() == 0 {
 			t.Errorf("of %d outages and %d partings some kept no answer from anybody", len(m.outages), len(m.partings))
 		}
 		c = newTally(m)
 		w.account(t, own, c)
+		w.promised(t)
 		c.count(w.network)
+		for i := range c.days {
+			c.days[i].least = w.least(t, i, &c.days[i])
+		}
 		w.close()
 	})
 	return c

@@ -24,6 +24,10 @@ type day struct {
 	kept     int64 // units of pages that files have
 	searches int   // of them
 	ticks    map[jobs.Outcome]int
+
+	// Units that no page can stand for, by their kinds.
+	failed, unheard, astride, unanswered int64
+	least                                int64 // that must be kept
 }
 
 // yield is the share of so many days' quota that was spent on kept pages.
@@ -43,6 +47,13 @@ func newTally(m month) *tally {
 func (c *tally) count(n *network) {
 	for i := range c.days {
 		c.days[i].Usage = n.usage(i)
+	}
+	for _, l := range n.lost {
+		if l.day < 0 || l.day >= len(c.days) {
+			continue
+		}
+		d := &c.days[l.day]
+		*map[lossKind]*int64{failedRequest: &d.failed, unheardAnswer: &d.unheard, astrideOfDays: &d.astride, keptAnswer: &d.unanswered}[l.kind] += l.units
 	}
 	for _, p := range n.pages {
 		if p.day >= len(c.days) {

@@ -3,9 +3,7 @@ package linear
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // Plan is what clients are to do.
@@ -41,15 +40,7 @@ const mostTries = 500
 // Seed is a random one, or QUOTACTL_LINEAR_SEED. The test prints it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("QUOTACTL_LINEAR_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("QUOTACTL_LINEAR_SEED: %v: use a number", err)
-		}
-	}
-	t.Logf("seed %d (QUOTACTL_LINEAR_SEED repeats what is asked and which faults there are)", seed)
-	return seed
+	return effort.Seed(t, "QUOTACTL_LINEAR_SEED")
 }
 
 // History is what was asked and answered.

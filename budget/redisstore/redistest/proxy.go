@@ -18,6 +18,7 @@ type Proxy struct {
 	Addr   string
 	listen net.Listener
 	Rate   atomic.Int64 // of 100 replies, so many are lost
+	Drop   atomic.Bool  // every reply is lost, by silence
 
 	mu     sync.Mutex // guards all below
 	target string
@@ -64,6 +65,9 @@ func (p *Proxy) fate() string {
 	fate := "passed"
 	if p.rng.Int64N(100) < p.Rate.Load() {
 		fate = []string{"dropped", "reset", "delayed"}[p.rng.IntN(3)]
+	}
+	if p.Drop.Load() {
+		fate = "dropped"
 	}
 	p.counts[fate]++
 	return fate

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // Server is a real redis-server of the test's own.
@@ -43,6 +45,7 @@ func StartSentinel(t testing.TB, conf string) *Server {
 
 func startProcess(t testing.TB, s *Server) *Server {
 	t.Helper()
+	effort.Processes(t)
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not installed: apt-get install redis-server, or brew install redis; make test does it when it may")
 	}
@@ -113,7 +116,7 @@ func (s *Server) Start() bool {
 	defer func() { _ = client.Close() }()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(20 * time.Second)
+	limit := time.After(2 * time.Minute)
 	for {
 		select {
 		case <-ended:
@@ -161,12 +164,12 @@ func (s *Server) SetArgs(args ...string) { s.args = args }
 // Dir is where the server keeps its files.
 func (s *Server) Dir() string { return s.dir }
 
-// Await asks until it is so, for half a minute.
+// Await asks until it is so, for two minutes.
 func Await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(2 * time.Minute)
 	for !so() {
 		select {
 		case <-tick.C:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -23,7 +24,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429} {
 			t.Run(string(network)+", "+name, func(t *testing.T) {
-				m := newMetered(t, network, budgethttp.Options{Refused: refused}, thrown, upstream.NewFaults(t, rand.Uint64()))
+				m := newMetered(t, network, budgethttp.Options{Refused: refused}, thrown, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
 				refusals := m.walk(t, 25, 6)
 				upstream.SameAs(t, m.budget, &m.server.Tally)
 				m.seen.Finished(t)
@@ -38,10 +39,10 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 
 // Who waits passes no quota of the upstream's.
 func TestWaitingNeverPassesTheQuota(t *testing.T) {
-	seed := rand.Uint64()
+	seed := effort.Seed(t, "QUOTACTL_SEED")
 	synctest.Test(t, func(t *testing.T) {
 		thrown := menu{secondary: 60, unavailable: 10, drop: 10}
-		m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: budgethttp.Wait}, thrown, upstream.NewFaults(t, seed))
+		m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: budgethttp.Wait}, thrown, upstream.NewFaults(seed))
 		if refusals := m.walk(t, 80, 2); refusals != 0 {
 			t.Errorf("%d refusals of those who wait", refusals)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		t.Run(string(network), func(t *testing.T) {
-			m := newMetered(t, network, budgethttp.Options{}, menu{limited: 15, unavailable: 5, drop: 15}, upstream.NewFaults(t, rand.Uint64()))
+			m := newMetered(t, network, budgethttp.Options{}, menu{limited: 15, unavailable: 5, drop: 15}, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
 			m.walk(t, 5)
 			upstream.SameAs(t, m.budget, &m.server.Tally)
 			m.seen.Finished(t)
@@ -32,9 +33,9 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 func TestTheQuotaIsNeverPassed(t *testing.T) {
 	for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429, "wait": budgethttp.Wait} {
 		t.Run(name, func(t *testing.T) {
-			seed := rand.Uint64()
+			seed := effort.Seed(t, "QUOTACTL_SEED")
 			synctest.Test(t, func(t *testing.T) {
-				m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: refused}, menu{limited: 15, unavailable: 5, drop: 15}, upstream.NewFaults(t, seed))
+				m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: refused}, menu{limited: 15, unavailable: 5, drop: 15}, upstream.NewFaults(seed))
 				refusals := m.walk(t, 40)
 				m.seen.Finished(t)
 				for operation, row := range m.server.Rows() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -21,7 +22,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429} {
 			t.Run(string(network)+", "+name, func(t *testing.T) {
-				m := newMetered(t, network, budgethttp.Options{Refused: refused}, menu{limited: 10, unavailable: 8, drop: 8}, upstream.NewFaults(t, rand.Uint64()))
+				m := newMetered(t, network, budgethttp.Options{Refused: refused}, menu{limited: 10, unavailable: 8, drop: 8}, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
 				m.walk(t, 25)
 				upstream.SameAs(t, m.budget, &m.server.Tally)
 				m.seen.Finished(t)
@@ -35,9 +36,9 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 func TestTheTiersAreNeverPassed(t *testing.T) {
 	for name, refused := range map[string]budgethttp.Refused{"answer 429": budgethttp.Answer429, "wait": budgethttp.Wait} {
 		t.Run(name, func(t *testing.T) {
-			seed := rand.Uint64()
+			seed := effort.Seed(t, "QUOTACTL_SEED")
 			synctest.Test(t, func(t *testing.T) {
-				m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: refused}, menu{limited: 40, unavailable: 8, drop: 8}, upstream.NewFaults(t, seed))
+				m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: refused}, menu{limited: 40, unavailable: 8, drop: 8}, upstream.NewFaults(seed))
 				m.Client = slack.New(token, slack.OptionHTTPClient(m.http), slack.OptionRetry(3))
 				if refusals := m.walk(t, 80); refusals != 0 && refused == budgethttp.Wait {
 					t.Errorf("%d refusals of those who wait", refusals)

@@ -34,6 +34,7 @@ func Budget(t testing.TB, preset, name string) *budget.Budget {
 	if err != nil {
 		t.Fatal(err)
 	}
+	spec.Timeout = time.Minute // the walks over real connections share the machine with other tests
 	store := memstore.New(func() int64 { return time.Now().UnixMicro() })
 	b, err := budget.New(store, spec, budget.WithClosers(store))
 	if err != nil {
@@ -108,6 +109,7 @@ type Observer struct {
 	mu       sync.Mutex // guards all below
 	verdicts []budgethttp.Verdict
 	drifts   []budget.Drift
+	unread   []budgethttp.Unread
 	charged  int
 	settled  int
 }
@@ -139,6 +141,13 @@ func (o *Observer) Drifted(d budget.Drift) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.drifts = append(o.drifts, d)
+}
+
+// Unread is told what could not be read.
+func (o *Observer) Unread(u budgethttp.Unread) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unread = append(o.unread, u)
 }
 
 // Verdicts are those since it was last asked.

@@ -4,10 +4,9 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
-	"testing"
 )
 
-// Faults are thrown in at random, with a seed that the test prints. A nil one
+// Faults are thrown in at random. A nil one
 // throws none. It is safe for concurrent use.
 type Faults struct {
 	mu     sync.Mutex // guards all below
@@ -15,9 +14,7 @@ type Faults struct {
 }
 
 // NewFaults makes those of a test.
-func NewFaults(t testing.TB, seed uint64) *Faults {
-	t.Helper()
-	t.Logf("seed %d", seed)
+func NewFaults(seed uint64) *Faults {
 	return &Faults{random: rand.New(rand.NewPCG(seed, 6))}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -22,7 +23,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		for name, refused := range map[string]budgethttp.Refused{"fail": budgethttp.Fail, "answer 429": budgethttp.Answer429} {
 			t.Run(string(network)+", "+name, func(t *testing.T) {
-				m := newMetered(t, network, budgethttp.Options{Refused: refused}, thrown, upstream.NewFaults(t, rand.Uint64()))
+				m := newMetered(t, network, budgethttp.Options{Refused: refused}, thrown, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
 				refusals := m.walk(t, 20, 10)
 				upstream.SameAs(t, m.budget, &m.server.Tally)
 				m.seen.Finished(t)
@@ -39,7 +40,7 @@ func TestChargesAreWhatTheServerCounts(t *testing.T) {
 func TestLostConnections(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		t.Run(string(network), func(t *testing.T) {
-			m := newMetered(t, network, budgethttp.Options{}, menu{drop: 4, dropGET: 4}, upstream.NewFaults(t, rand.Uint64()))
+			m := newMetered(t, network, budgethttp.Options{}, menu{drop: 4, dropGET: 4}, upstream.NewFaults(effort.Seed(t, "QUOTACTL_SEED")))
 			if refusals := m.walk(t, 20, 10); refusals != 0 {
 				t.Errorf("%d refusals", refusals)
 			}
@@ -51,10 +52,10 @@ func TestLostConnections(t *testing.T) {
 
 // Who waits goes on for days, and no Pacific day has more than its quota.
 func TestWaitingNeverPassesTheQuota(t *testing.T) {
-	seed := rand.Uint64()
+	seed := effort.Seed(t, "QUOTACTL_SEED")
 	synctest.Test(t, func(t *testing.T) {
 		thrown := menu{spent: 400, burst: 20, unavailable: 10, drop: 10}
-		m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: budgethttp.Wait}, thrown, upstream.NewFaults(t, seed))
+		m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: budgethttp.Wait}, thrown, upstream.NewFaults(seed))
 		if refusals := m.walk(t, 100, 50); refusals != 0 {
 			t.Errorf("%d refusals of those who wait", refusals)
 		}

@@ -1,0 +1,148 @@
+package budgethttp
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// costSaid is what a response says that its call has cost.
+type costSaid struct {
+	places []budget.Source // where it may say so, in order
+	units  []*int64        // what it says there; of several documents the last
+	wrong  unreads         // what stands there and is no cost
+	// missed is why a document that came after what the body tells could not be read,
+	// which may have told another cost.
+	missed unreads
+	doubt  bool // the body is damaged
+}
+
+// newCostSaid reads what the header says.
+func newCostSaid(places []budget.Source, header http.Header) *costSaid {
+	c := &costSaid{places: places, units: make([]*int64, len(places))}
+	_, _ = c.read(newContent(header, nil), func(s *budget.Source) bool { return s.Header != "" })
+	return c
+}
+
+// document reads what a document of the body says.
+func (c *costSaid) document(document *content) {
+	held := c.holds()
+	found, wrong := c.read(document, func(s *budget.Source) bool { return s.JSON != "" })
+	_, stale := wrong[held]
+	switch {
+	case len(found) > 0 && !stale:
+		c.missed = nil
+	default:
+		for i := range c.places {
+			if one, isWrong := wrong[i]; isWrong {
+				c.missed.add(one)
+			}
+		}
+	}
+}
+
+// tells reports whether a document has something where the cost stands.
+func (c *costSaid) tells(document *content) bool {
+	for i := range c.places {
+		if c.places[i].JSON == "" {
+			continue
+		}
+		if texts, err := document.texts(&c.places[i]); len(texts) > 0 || err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// miss notes that something which may have told the cost could not be read.
+func (c *costSaid) miss(why string) { c.missed.add(Unread{What: UnreadActual, Why: why}) }
+
+// inDoubt reports whether what the body tells may not be the last that it says.
+func (c *costSaid) inDoubt() bool {
+	held := c.holds()
+	return (c.doubt || len(c.missed) > 0) && held >= 0 && c.places[held].JSON != ""
+}
+
+// settled is what is settled for a call: what is told, or the estimate. Where a cost
+// is in doubt it is no less than the estimate.
+func (c *costSaid) settled(estimate int64) int64 {
+	units, told := c.told()
+	switch {
+	case !told:
+		return estimate
+	case c.inDoubt():
+		return max(units, estimate)
+	}
+	return units
+}
+
+// read reads the places that are in what it reads from, and tells by their index at
+// which a cost stands, and what stands there else.
+func (c *costSaid) read(from *content, stands func(*budget.Source) bool) (found []int, wrong map[int]Unread) {
+	wrong = map[int]Unread{}
+	for i := range c.places {
+		place := &c.places[i]
+		if !stands(place) {
+			continue
+		}
+		units, ok, err := from.cost(place)
+		switch {
+		case err != nil:
+			wrong[i] = Unread{What: UnreadActual, Place: placeOf(place), Why: err.Error()}
+			c.wrong.add(wrong[i])
+		case ok:
+			c.units[i] = &units
+			found = append(found, i)
+		}
+	}
+	return found, wrong
+}
+
+// cost is what stands at a place, rounded up; found is false where nothing does.
+func (c *content) cost(place *budget.Source) (units int64, found bool, err error) {
+	texts, err := c.texts(place)
+	if len(texts) == 0 {
+		return 0, false, err
+	}
+	for _, text := range texts {
+		if units, err = budget.ParseUnits(text); err == nil {
+			return units, true, nil
+		}
+	}
+	return 0, false, err
+}
+
+// told is what the first place says that says it.
+func (c *costSaid) told() (int64, bool) {
+	if i := c.holds(); i >= 0 {
+		return *c.units[i], true
+	}
+	return 0, false
+}
+
+// holds is the first place that tells it; -1: none does.
+func (c *costSaid) holds() int {
+	return slices.IndexFunc(c.units, func(n *int64) bool { return n != nil })
+}
+
+// inBody reports whether the body may still tell another cost than the header has.
+func (c *costSaid) inBody() bool {
+	for i := range c.places {
+		switch {
+		case c.units[i] != nil:
+			return false
+		case c.places[i].JSON != "":
+			return true
+		}
+	}
+	return false
+}
+
+// statusCost is what a request cost that was charged, where nothing else tells.
+func statusCost(cost budget.Cost, status int, charged int64) int64 {
+	if status == http.StatusNotModified && cost.NotModified != nil {
+		return *cost.NotModified
+	}
+	return charged
+}

@@ -1,0 +1,260 @@
+package budgethttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"unicode"
+)
+
+// hearing hears out what a response's body says, document by document, as it passes
+// by.
+type hearing struct {
+	reader    *reader
+	operation string
+	status    int
+	header    http.Header
+	cached    bool                    // it tells nothing of the upstream now
+	covers    func(limit string) bool // whether a limit counts the operation
+
+	cost   *costSaid
+	asks   bool // the body may say what the call cost
+	judges bool // rules look at the body
+	before told // what was acted on already
+
+	told   told // by the documents so far
+	heard  bool // a document
+	strays bool // a document that was to be JSON, and is not
+	isJSON bool // a document is JSON
+	how    howEnded
+	cut    string // why a document that begins as JSON could not be read; empty: all could
+	scan   *scanner
+	unpack *unpacker // nil: there is nothing to unpack, or it has not begun
+	packed []string  // the body's codings
+}
+
+// howEnded is how a body has ended.
+type howEnded int
+
+const (
+	whole   howEnded = iota
+	broken           // by an error
+	dropped          // its caller has closed it before
+)
+
+// begin makes it ready for the body.
+func (h *hearing) begin(codings []string) {
+	h.packed = codings
+	h.scan = newScanner(h.header.Get("Content-Type"), h.document, h.lost)
+}
+
+// write looks at the next bytes of the body.
+func (h *hearing) write(p []byte) {
+	switch {
+	case len(h.packed) == 0:
+		h.scan.write(p)
+		return
+	case len(p) == 0:
+		return
+	case h.unpack == nil:
+		h.unpack = newUnpacker(h.packed, func(text []byte) bool {
+			h.scan.write(text)
+			return h.scan.takesMore()
+		})
+	}
+	h.unpack.write(p)
+}
+
+// end looks at what is left, and returns what of the body could not be read. What comes
+// with an error or a redirect may well be no JSON, and be dropped.
+func (h *hearing) end(how howEnded) []Unread {
+	var damage error
+	if h.unpack != nil {
+		damage = h.unpack.end()
+		if how != whole && !errors.Is(damage, errExpands) { // it is cut, which is said of all
+			damage = nil
+		}
+	}
+	h.how = how
+	h.scan.end()
+	ofReports := ""
+	switch {
+	case damage != nil:
+		ofReports = damaged(damage)
+	case h.scan.passedOver:
+		ofReports = whyTooLong
+	}
+	if damage != nil || how == broken { // also what could be read may be damaged
+		h.cost.doubt = true
+	}
+	ofCost := ofReports
+	switch {
+	case ofCost != "" || h.status/100 != 2:
+	case how == broken:
+		ofCost = whyBroken
+	case how == dropped:
+		ofCost = "the body was not read to its end"
+	case h.cut != "" && h.scan.lines:
+		ofCost = h.cut
+	case (h.strays || h.scan.strays) && !h.isJSON:
+		ofCost = whyNoJSON
+	}
+	if ofReports == "" && how != dropped {
+		ofReports = h.cut
+	}
+	found := append(h.misreadCost(ofCost), h.misreadRules(ofReports)...)
+	ofBody := func(one Unread) bool { return one.Place == "" }
+	switch {
+	case slices.ContainsFunc(found, ofBody):
+	case damage != nil:
+		found = append(found, Unread{What: UnreadBody, Why: damaged(damage)})
+	case how == broken && (h.judges || h.asks):
+		found = append(found, Unread{What: UnreadBody, Why: whyBroken})
+	}
+	return found
+}
+
+// misreadCost is what could not be read of what the call cost, where nothing else tells
+// it: values that stand there, or the body, for the reason given.
+func (h *hearing) misreadCost(why string) []Unread {
+	_, told := h.cost.told()
+	switch {
+	case !h.asks || h.before.free || h.told.free:
+		return nil
+	case told && h.cost.inDoubt():
+		return h.cost.missed
+	case told:
+		return nil
+	case len(h.cost.wrong) > 0:
+		return h.cost.wrong
+	case why != "" && h.cost.inBody():
+		return []Unread{{What: UnreadActual, Why: why}}
+	}
+	return nil
+}
+
+// misreadRules is what could not be read of what rules look at: values that stand
+// there, or reports in the body, for the reason given.
+func (h *hearing) misreadRules(why string) []Unread {
+	if h.cached || h.status == http.StatusNotModified { // what it reports is not acted on
+		return nil
+	}
+	var found []Unread
+	for _, one := range slices.Concat(h.before.unread, h.told.unread) {
+		if one.What != UnreadReport || h.covers(h.reader.limitOf(one.Rule)) {
+			found = append(found, one)
+		}
+	}
+	if !h.judges || why == "" {
+		return found
+	}
+	for i := range h.reader.reports {
+		one := &h.reader.reports[i]
+		known := func(other reported) bool { return other.rule == one.rule }
+		if one.needsBody() && one.fitsHeader(h.operation, h.status, h.header) && h.covers(one.rule.Limit) &&
+			!slices.ContainsFunc(h.before.reports, known) && !slices.ContainsFunc(h.told.reports, known) {
+			found = append(found, Unread{What: UnreadReport, Rule: one.rule.Name, Why: why})
+		}
+	}
+	return found
+}
+
+// know notes whether a document is JSON. One that begins as JSON was to be it, and one
+// of newline-delimited JSON always; other texts may stand among events, and are no
+// documents.
+func (h *hearing) know(document *content) {
+	text := bytes.TrimSpace(bytes.TrimPrefix(document.body, byteOrderMark))
+	switch {
+	case len(text) == 0:
+	case document.isJSON():
+		h.isJSON = true
+	case h.scan.lines && (isSentinel(text) || json.Valid(text)): // a number or a text is a document that says nothing
+	case text[0] == '{' || text[0] == '[' || h.scan.lines && !h.scan.event:
+		h.strays = true
+		h.miss(h.whyNoDocument())
+	default:
+		h.strays = true
+	}
+}
+
+// lost takes in a document that is none, which may have told what is looked for.
+func (h *hearing) lost(text []byte, why string) {
+	document := newContent(h.header, text)
+	switch trimmed := bytes.TrimSpace(text); {
+	case len(trimmed) == 0: // too long
+		h.miss(why)
+	case isSentinel(trimmed):
+	case document.isJSON():
+		if h.cost.tells(document) {
+			h.miss(why)
+		}
+	case trimmed[0] == '{' || trimmed[0] == '[':
+		h.strays = true
+		h.miss(why)
+	default:
+		h.strays = true
+	}
+}
+
+// miss notes that a document could not be read. What is cut by its caller is not.
+func (h *hearing) miss(why string) {
+	if h.how == dropped {
+		return
+	}
+	if h.asks {
+		h.cost.miss(why)
+	}
+	h.cut = why
+	if why == whyTooLong && h.judges && h.before.refusal == nil {
+		for _, one := range h.reader.unjudged(h.operation, h.status, h.header, why) {
+			h.told.unread.add(one)
+		}
+	}
+}
+
+func (h *hearing) whyNoDocument() string {
+	if h.scan.lines {
+		return whyCut
+	}
+	return whyNoJSON
+}
+
+// isSentinel reports whether a text is a mark such as [DONE], with which streams end.
+func isSentinel(text []byte) bool {
+	inner, opens := bytes.CutPrefix(text, []byte("["))
+	inner, closes := bytes.CutSuffix(inner, []byte("]"))
+	return opens && closes && len(inner) > 0 && !bytes.ContainsFunc(inner, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' && r != ' ' })
+}
+
+// document takes in one document of the body: the body itself, an event or a line; nil
+// where there is none. Of the refusals that several documents tell, the first in
+// costs.toml holds.
+func (h *hearing) document(text []byte) {
+	h.heard = true
+	document := newContent(h.header, text)
+	document.partial = h.how == dropped
+	h.know(document)
+	if h.asks {
+		h.cost.document(document)
+	}
+	if !h.judges {
+		return
+	}
+	t := h.reader.judge(h.operation, h.status, document)
+	h.told.free = h.told.free || t.free
+	if t.refusal != nil && h.before.refusal == nil && (h.told.refusal == nil || h.reader.place(t.refusal) < h.reader.place(h.told.refusal)) {
+		h.told.refusal, h.told.reset = t.refusal, t.reset
+	}
+	for _, one := range t.unread {
+		h.told.unread.add(one)
+	}
+	for _, one := range t.reports {
+		same := func(other reported) bool { return other.rule == one.rule }
+		if slices.ContainsFunc(h.before.reports, same) {
+			continue // it was acted on
+		}
+		h.told.reports = append(slices.DeleteFunc(h.told.reports, same), one)
+	}
+}

@@ -1,0 +1,223 @@
+package budgethttp
+
+import (
+	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+)
+
+// A body that its caller decodes is unpacked beside, to be looked at. What that may
+// take is bounded: the scanner keeps maxBody of what is unpacked, a decoder the window
+// of its format, and nothing is unpacked any more that expands beyond all measure.
+const (
+	// mostCodings is how many codings a body may have, one in the other.
+	mostCodings = 2
+	// mostExpansion bounds what is unpacked, beside what was received and maxBody.
+	// Deflate reaches 1,032.
+	mostExpansion = 1100
+	// zstdWindow is the largest that a coding of HTTP may ask for (RFC 9659); that of
+	// brotli is 16 MiB by its format, those of the others 32 KiB.
+	zstdWindow = 8 << 20
+)
+
+var errExpands = fmt.Errorf("it expands more than %d times", mostExpansion)
+
+// decoders make readers of what a content coding holds.
+var decoders = map[string]func(io.Reader) (io.Reader, error){
+	"gzip":    func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
+	"x-gzip":  func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
+	"deflate": newInflater,
+	"br":      func(r io.Reader) (io.Reader, error) { return brotli.NewReader(r), nil },
+	"zstd": func(r io.Reader) (io.Reader, error) {
+		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	},
+}
+
+// newInflater reads deflate, which is zlib's format by the book (RFC 9110), and
+// without its frame by what many servers send.
+func newInflater(r io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(r)
+	start, err := buffered.Peek(2)
+	if len(start) == 2 && start[0]&0x0f == 8 && (int(start[0])<<8|int(start[1]))%31 == 0 {
+		return zlib.NewReader(buffered)
+	}
+	if len(start) == 0 {
+		return nil, err
+	}
+	return flate.NewReader(buffered), nil
+}
+
+// codingsOf are the content codings of a body, the innermost first. The error is for
+// those that cannot be read, and names them.
+func codingsOf(header http.Header) ([]string, error) {
+	var codings []string
+	for coding := range strings.SplitSeq(strings.Join(header.Values("Content-Encoding"), ","), ",") {
+		coding = strings.ToLower(strings.Trim(coding, blanks))
+		if coding == "" || coding == "identity" {
+			continue
+		}
+		if decoders[coding] == nil {
+			return nil, fmt.Errorf("the encoding %.40q is none of gzip, deflate, br and zstd", coding)
+		}
+		codings = append(codings, coding)
+	}
+	if len(codings) > mostCodings {
+		return nil, fmt.Errorf("it has more than %d encodings", mostCodings)
+	}
+	return codings, nil
+}
+
+// unpacker takes the codings off a body piece by piece. Decoders ask for what comes
+// next, and so run in a goroutine of their own; it runs only while write or end wait
+// for it, so that nothing is shared at the same time.
+type unpacker struct {
+	found func(text []byte) (more bool)
+
+	in    chan []byte
+	idle  chan struct{} // it has taken in all that was written
+	done  chan struct{} // closed when it has ended
+	err   error         // once done: why it has ended before the body; nil: it has not, or nobody wants more
+	taken int64         // of the body
+	piece []byte        // that is being taken in
+	ended bool          // no more comes
+}
+
+// newUnpacker gives found what it unpacks, which must not keep it, until that wants no
+// more. What is begun must be ended.
+func newUnpacker(codings []string, found func(text []byte) (more bool)) *unpacker {
+	u := &unpacker{found: found, in: make(chan []byte), idle: make(chan struct{}), done: make(chan struct{})}
+	go u.run(codings)
+	u.wait()
+	return u
+}
+
+// write takes in the next piece of the body.
+func (u *unpacker) write(p []byte) {
+	select {
+	case <-u.done:
+	case u.in <- p:
+		u.wait()
+	}
+}
+
+func (u *unpacker) wait() {
+	select {
+	case <-u.idle:
+	case <-u.done:
+	}
+}
+
+// end unpacks what is left when the body has ended, and tells whether that was the
+// end: what is damaged, or cut, is unpacked as far as it goes.
+func (u *unpacker) end() error {
+	close(u.in)
+	<-u.done
+	return u.err
+}
+
+func (u *unpacker) run(codings []string) {
+	defer close(u.done)
+	err := u.unpack(codings)
+	if u.taken > 0 || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) { // of nothing nothing is missing
+		u.err = err
+	}
+}
+
+func (u *unpacker) unpack(codings []string) error {
+	var r io.Reader = reading(u.take)
+	for i := len(codings) - 1; i >= 0; i-- {
+		decoder, err := decoders[codings[i]](r)
+		if err != nil {
+			return err
+		}
+		if c, ok := decoder.(io.Closer); ok {
+			defer func() { _ = c.Close() }() // it only frees
+		}
+		r = u.bounded(decoder)
+	}
+	text := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(text)
+		if n > 0 && !u.found(text[:n]) {
+			return nil
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// take is what the decoders read from.
+func (u *unpacker) take(p []byte) (int, error) {
+	for len(u.piece) == 0 {
+		if u.ended { // some ask again
+			return 0, io.EOF
+		}
+		u.idle <- struct{}{}
+		piece, more := <-u.in
+		u.piece, u.ended = piece, !more
+	}
+	n := copy(p, u.piece)
+	u.piece = u.piece[n:]
+	u.taken += int64(n)
+	return n, nil
+}
+
+// bounded reads from one decoder as much as the body may expand to.
+func (u *unpacker) bounded(from io.Reader) io.Reader {
+	unpacked := int64(0)
+	return reading(func(p []byte) (int, error) {
+		n, err := from.Read(p)
+		if unpacked += int64(n); unpacked > maxBody+mostExpansion*u.taken {
+			return n, errExpands
+		}
+		return n, err
+	})
+}
+
+// reading is a reader of one function.
+type reading func(p []byte) (int, error)
+
+// Read implements io.Reader.
+func (r reading) Read(p []byte) (int, error) { return r(p) }
+
+// damaged is what is said of a body that could not be unpacked.
+func damaged(err error) string {
+	switch {
+	case errors.Is(err, errExpands):
+		return "the body is not unpacked: " + err.Error()
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "the body is cut: its encoding goes on"
+	}
+	return "the body is damaged, or not in the encoding that its header tells"
+}
+
+// unpackStart is the beginning of a body, unpacked as far as it goes and is looked at.
+func unpackStart(codings []string, body []byte) (text []byte, err error) {
+	if len(codings) == 0 {
+		return body, nil
+	}
+	u := newUnpacker(codings, func(more []byte) bool {
+		text = append(text, more...)
+		return len(text) < maxBody
+	})
+	u.write(body)
+	err = u.end()
+	return text, err
+}

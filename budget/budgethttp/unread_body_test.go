@@ -1,0 +1,222 @@
+package budgethttp_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+const (
+	noJSON  = "the body is no JSON object or array"
+	noEnd   = "the last event is cut: it has no empty line after it"
+	noLine  = "a document of the body is cut, or no JSON"
+	tooLong = "a document of the body is longer than 1 MiB"
+)
+
+// whatCame are the kinds and reasons of what could not be read.
+func whatCame(unread []budgethttp.Unread) []string {
+	var all []string
+	for _, one := range unread {
+		all = append(all, string(one.What)+": "+one.Why)
+	}
+	return all
+}
+
+// A document that came last and could not be read may have told a higher cost: what
+// is settled is no less than what was reserved, and it is told. So it is for a
+// Transport and for Apply.
+func TestStreamsWhoseLastDocumentCannotBeRead(t *testing.T) {
+	const lines = "application/x-ndjson"
+	doc := func(cost string) string { return `{"usage":{"total":` + cost + `}}` }
+	long := strings.Repeat("x", 2<<20)
+	actual := func(why string) []string { return []string{"actual: " + why} }
+	for name, c := range map[string]struct {
+		mediaType, body string
+		units           int64
+		want            []string
+	}{
+		"a line that is no number":          {lines, doc("4") + "\n" + doc(`"x"`) + "\n", 50, actual("it is no number")},
+		"after more than was reserved":      {lines, doc("70") + "\n" + doc(`"x"`) + "\n", 70, actual("it is no number")},
+		"a later line tells":                {lines, doc("4") + "\n" + doc(`"x"`) + "\n" + doc("5") + "\n", 5, nil},
+		"the other place tells less":        {lines, doc("4") + "\n" + `{"usage":{"total":"x"},"response":{"usage":{"total":1}}}` + "\n", 50, actual("it is no number")},
+		"a line that says nothing":          {lines, doc("4") + "\n{}\n\"ping\"\n\n", 4, nil},
+		"a line that is cut":                {lines, doc("4") + "\n" + `{"usage":{"total":55`, 50, actual(noLine)},
+		"the only line is cut":              {lines, `{"usage":{"total":55`, 50, actual(noLine)},
+		"a line without its end":            {lines, doc("4") + "\n" + doc("5"), 5, nil},
+		"a line that is too long":           {lines, doc("4") + "\n" + `{"x":"` + long + `"}` + "\n", 50, actual(tooLong)},
+		"a line that is too long and cut":   {lines, doc("4") + "\n" + `{"x":"` + long, 50, actual(tooLong)},
+		"a page as lines":                   {lines, "<html>busy</html>", 50, actual(noLine)},
+		"a page after a line":               {lines, doc("4") + "\n<html>busy</html>", 50, actual(noLine)},
+		"an event that is cut":              {events, "data: " + doc("4") + "\n\n" + `data: {"usage":{"total":5`, 50, actual(noEnd)},
+		"an event without its end":          {events, "data: " + doc("4") + "\n\ndata: " + doc("5") + "\n", 50, actual(noEnd)},
+		"the only event is cut":             {events, `data: {"usage":{"total":5`, 50, actual(noEnd)},
+		"the only event is without its end": {events, "data: " + doc("5") + "\n", 50, actual(noEnd)},
+		"an event that is no number":        {events, "data: " + doc("4") + "\n\ndata: " + doc(`"n/a"`) + "\n\n", 50, actual("it is no number")},
+		"an event that is too long":         {events, "data: " + doc("4") + "\n\n" + `data: {"x":"` + long + "\"}\n\n", 50, actual(tooLong)},
+		"one that is too long and cut":      {events, "data: " + doc("4") + "\n\n" + `data: {"x":"` + long, 50, actual(tooLong)},
+		"an event that is no JSON":          {events, "data: oops\n\n", 50, actual(noJSON)},
+		"the same without its end":          {events, "data: oops", 50, actual(noJSON)},
+		"a page as events":                  {events, "<html>busy</html>", 50, actual(noJSON)},
+		"the mark of the end":               {events, "data: " + doc("4") + "\n\ndata: [DONE]\n\n", 4, nil},
+		"the same, cut":                     {events, "data: " + doc("4") + "\n\ndata: [DONE]", 4, nil},
+		"an end that tells no cost, cut":    {events, "data: " + doc("4") + "\n\nevent: end\ndata: {\"done\":true}\n", 4, nil},
+		"no more than a comment":            {events, ": ping\n\n", 50, nil},
+		"a mark before the events":          {events, "\ufeffdata: " + doc("4") + "\n\n", 4, nil},
+		"a mark before the lines":           {lines, "\ufeff" + doc("4") + "\n", 4, nil},
+		"a mark before the body":            {"application/json", "\ufeff" + doc("4"), 4, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, o := askPacked(t, answers(200, map[string]string{"Content-Type": c.mediaType}, strings.NewReader(c.body)), c.body, budget.Feedback{})
+			want(t, b, c.units, 1, 0)
+			if got := whatCame(o.unread); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("a Transport told %q, want %q", got, c.want)
+			}
+			b = open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+			done, err := given{200, c.body, []string{"Content-Type", c.mediaType}}.apply(t, b, reserve(t, b, "ask"))
+			if got := whatCame(done.Unread); err != nil || done.Units != c.units || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("Apply: %d units, %q, %v; want %d, %q", done.Units, got, err, c.units, c.want)
+			}
+		})
+	}
+}
+
+// What a damaged body tells may be damaged too, whoever unpacks it: net/http, which
+// does so where nobody asked for an encoding, the Transport or Apply.
+func TestCostsOfDamagedBodies(t *testing.T) {
+	for _, c := range []struct{ cost, want int64 }{{7, 50}, {70, 70}} {
+		text := `{"usage":{"total":` + strconv.FormatInt(c.cost, 10) + `}}`
+		good := packed(t, "gzip", text)
+		checksum := []byte(good)
+		checksum[len(checksum)-8] ^= 1
+		for name, body := range map[string]string{"a checksum": string(checksum), "cut": good[:len(good)-4]} {
+			upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", "gzip")
+				_, _ = io.WriteString(w, body)
+			}))
+			for _, accept := range []string{"", "gzip"} { // "": net/http unpacks it
+				b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+				o := &observer{}
+				client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "ask", Observer: o})}
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, upstream.URL, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if accept != "" {
+					req.Header.Set("Accept-Encoding", accept)
+				}
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadAll(resp.Body); (err == nil) != (accept != "") {
+					t.Errorf("%s, accepted %q: the caller got the error %v", name, accept, err)
+				}
+				_ = resp.Body.Close()
+				want(t, b, c.want, 1, 0)
+				if len(o.unread) != 1 || o.unread[0].What != budgethttp.UnreadBody {
+					t.Errorf("%s, accepted %q: unread %+v, want the body", name, accept, o.unread)
+				}
+			}
+			upstream.Close()
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+			done, err := given{200, body, []string{"Content-Encoding", "gzip"}}.apply(t, b, reserve(t, b, "ask"))
+			if err != nil || done.Units != c.want || len(done.Unread) != 1 || done.Unread[0].What != budgethttp.UnreadBody {
+				t.Errorf("%s: Apply: %+v, %v; want %d units and that the body is damaged", name, done, err, c.want)
+			}
+		}
+	}
+}
+
+// A refusal that stands in a body is recognised after a byte order mark; where the
+// body cannot be read, that is told of each rule that might have fitted.
+func TestRefusalsThatCannotBeRead(t *testing.T) {
+	json := map[string][]string{"error.reason": {"spent"}}
+	rules := budget.Feedback{Refusals: []budget.RefusalRule{
+		{Name: "words", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{Text: []string{"never"}, JSON: json}},
+		{Name: "other", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{Status: []int{402}, JSON: json}},
+		{Name: "spent", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{Status: []int{403, 503}, JSON: json}},
+		{Name: "any", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{JSON: json}},
+	}}
+	const spentBody = `{"error":{"reason":"spent"}}`
+	long := spentBody[:len(spentBody)-1] + `,"x":"` + strings.Repeat("x", 2<<20) + `"}`
+	both := func(why string) []string { return []string{"spent: " + why, "any: " + why} }
+	for name, c := range map[string]struct {
+		status  int
+		body    string
+		refused string
+		want    []string
+	}{
+		"read":                      {403, spentBody, "spent", nil},
+		"a byte order mark":         {403, "\ufeff" + spentBody, "spent", nil},
+		"another reason":            {403, `{"error":{"reason":"forbidden"}}`, "", nil},
+		"nothing":                   {403, "", "", nil},
+		"cut":                       {403, spentBody[:20], "", both(noJSON)},
+		"a page":                    {403, "<html>", "", both(noJSON)},
+		"a page that is not theirs": {404, "<html>", "", []string{"any: " + noJSON}},
+		"a server's own trouble":    {500, "<html>", "", nil},
+		"of which a rule tells":     {503, "<html>", "", []string{"spent: " + noJSON}},
+		"too long":                  {403, long, "", append([]string{"words: " + tooLong}, both(tooLong)...)},
+		"an answer that is a page":  {200, "<html>", "", nil},
+		"an answer that is cut":     {200, spentBody[:20], "", []string{"any: " + noJSON}},
+		"an answer that is spent":   {200, spentBody, "any", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := func(by string, unread []budgethttp.Unread, refused string) {
+				var got []string
+				for _, one := range unread {
+					if one.What == budgethttp.UnreadRefusal {
+						got = append(got, one.Rule+": "+one.Why)
+					}
+				}
+				if !reflect.DeepEqual(got, c.want) || refused != c.refused {
+					t.Errorf("%s: refused by %q, %q; want %q, %q", by, refused, got, c.refused, c.want)
+				}
+			}
+			_, o := askPacked(t, answers(c.status, nil, strings.NewReader(c.body)), c.body, rules)
+			refused := ""
+			if len(o.verdicts) > 0 {
+				refused = o.verdicts[0].Rule
+			}
+			check("a Transport", o.unread, refused)
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Feedback: rules})
+			done, err := given{c.status, c.body, nil}.apply(t, b, reserve(t, b, "ask"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused = ""
+			if done.Refused != nil {
+				refused = done.Refused.Rule
+			}
+			check("Apply", done.Unread, refused)
+		})
+	}
+}
+
+// A refusal whose body breaks off is told.
+func TestRefusalsThatBreakOff(t *testing.T) {
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: budget.Feedback{Refusals: []budget.RefusalRule{
+		{Name: "text", Means: budget.Overloaded, Condition: budget.Condition{Text: []string{"never"}}},
+	}}})
+	o := &observer{}
+	body := io.MultiReader(strings.NewReader("the limit "), iotest.ErrReader(errors.New("cut")))
+	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(403, nil, body), Operation: "ask", Observer: o})}
+	resp, err := client.Get("http://upstream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	if got := whatCame(o.unread); !reflect.DeepEqual(got, []string{"body: the body has broken off"}) {
+		t.Errorf("unread %q", got)
+	}
+}

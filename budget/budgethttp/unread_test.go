@@ -1,0 +1,162 @@
+package budgethttp_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// What stands where a cost should, and is none, is told, once for a response; where
+// another place tells the cost nothing is.
+func TestUnreadCosts(t *testing.T) {
+	stream := map[string]string{"Content-Type": events}
+	long := strings.Repeat("x", 2<<20)
+	inBody := func(why string) []budgethttp.Unread {
+		return []budgethttp.Unread{{Operation: "ask", What: budgethttp.UnreadActual, Place: "json usage.total", Why: why}}
+	}
+	body := func(why string) []budgethttp.Unread {
+		return []budgethttp.Unread{{Operation: "ask", What: budgethttp.UnreadActual, Why: why}}
+	}
+	inHeader := budgethttp.Unread{Operation: "ask", What: budgethttp.UnreadActual, Place: "header X-Cost", Why: "it is no number"}
+	for name, c := range map[string]struct {
+		status int
+		header map[string]string
+		body   io.Reader
+		want   []budgethttp.Unread
+	}{
+		"a cost":                     {200, nil, strings.NewReader(`{"usage":{"total":2.5}}`), nil},
+		"nothing":                    {200, nil, strings.NewReader(`{"usage":{"total":null}}`), nil},
+		"nowhere":                    {200, nil, strings.NewReader(`{"usage":{}}`), nil},
+		"no body":                    {200, nil, strings.NewReader(``), nil},
+		"NaN":                        {200, nil, strings.NewReader(`{"usage":{"total":"NaN"}}`), inBody("it is no number")},
+		"a truth":                    {200, nil, strings.NewReader(`{"usage":{"total":true}}`), inBody("it is neither a number nor a text")},
+		"a table":                    {200, nil, strings.NewReader(`{"usage":{"total":{"in":1}}}`), inBody("it is neither a number nor a text")},
+		"below nothing":              {200, nil, strings.NewReader(`{"usage":{"total":-0.1}}`), inBody("it is negative")},
+		"absurd":                     {200, nil, strings.NewReader(`{"usage":{"total":1e16}}`), inBody("it is more than 10^15")},
+		"absurd, with an error":      {400, nil, strings.NewReader(`{"usage":{"total":1e16}}`), inBody("it is more than 10^15")},
+		"another place tells":        {200, nil, strings.NewReader(`{"usage":{"total":"?"},"response":{"usage":{"total":1}}}`), nil},
+		"the header tells":           {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`{"usage":{"total":"?"}}`), nil},
+		"the header does not":        {200, map[string]string{"X-Cost": "?"}, strings.NewReader(`{}`), []budgethttp.Unread{inHeader}},
+		"neither":                    {200, map[string]string{"X-Cost": ""}, strings.NewReader(`{"usage":{"total":"?"}}`), append([]budgethttp.Unread{inHeader}, inBody("it is no number")...)},
+		"a page":                     {200, nil, strings.NewReader(`<html>`), body("the body is no JSON object or array")},
+		"an error's page":            {502, nil, strings.NewReader(`<html>`), nil},
+		"too long":                   {200, nil, strings.NewReader(`{"usage":{"total":1},"x":"` + long + `"}`), body("a document of the body is longer than 1 MiB")},
+		"an event":                   {200, stream, strings.NewReader("data: {\"usage\":{\"total\":[{}]}}\n\ndata: {\"usage\":{\"total\":[{}]}}\n\ndata: [DONE]\n\n"), inBody("it is neither a number nor a text")},
+		"a later event tells":        {200, stream, strings.NewReader("data: {\"usage\":{\"total\":\"?\"}}\n\ndata: {\"usage\":{\"total\":2}}\n\n"), nil},
+		"events that say nothing":    {200, stream, strings.NewReader("data: {\"usage\":null}\n\ndata: [DONE]\n\n"), nil},
+		"an event that is too long":  {200, stream, strings.NewReader("data: {\"usage\":{\"total\":1},\"x\":\"" + long + "\"}\n\n"), body("a document of the body is longer than 1 MiB")},
+		"a body that has broken off": {200, nil, io.MultiReader(strings.NewReader(`{"usage":`), iotest.ErrReader(io.ErrUnexpectedEOF)), body("the body has broken off")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+			o := &observer{}
+			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(c.status, c.header, c.body), Operation: "ask", Observer: o})}
+			resp, err := client.Get("http://upstream")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			if len(o.unread) != len(c.want) {
+				t.Fatalf("unread %+v, want %+v", o.unread, c.want)
+			}
+			for i, one := range o.unread {
+				if one != c.want[i] {
+					t.Errorf("unread %+v, want %+v", one, c.want[i])
+				}
+			}
+			if l := spent(t, b); l.open != 0 {
+				t.Errorf("%+v", l)
+			}
+		})
+	}
+}
+
+// A value that cannot be read is told to the Observer each time, and logged at most
+// once a minute, with how often it came since. The log has nothing of what came.
+func TestUnreadIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, log := &observer{}, &bytes.Buffer{}
+		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Limits: []budget.Limit{hourly(10_000)}})
+		client := &http.Client{Transport: meter(t, b, budgethttp.Options{
+			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				return answers(200, nil, strings.NewReader(`{"usage":{"total":"secret"}}`)).RoundTrip(req)
+			}),
+			Operation: "ask", Observer: o, Log: slog.New(slog.NewTextHandler(log, nil)),
+		})}
+		for range 13 { // three minutes of them, from the first to the last
+			get(t, client, "http://upstream") //nolint:bodyclose // it closes it
+			time.Sleep(15 * time.Second)
+		}
+		if len(o.unread) != 13 {
+			t.Errorf("%d told, want 13", len(o.unread))
+		}
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 4 || strings.Contains(lines[0], "not_logged_since") || !strings.Contains(lines[3], "not_logged_since=3") || strings.Contains(log.String(), "secret") {
+			t.Errorf("logged\n%s", log)
+		}
+		if !strings.Contains(lines[0], `what=actual place="json usage.total" why="it is no number"`) {
+			t.Errorf("logged %s", lines[0])
+		}
+	})
+}
+
+// A report that cannot be read is told, but of a limit that does not count the
+// operation, and of a response that is a cache's.
+func TestUnreadReports(t *testing.T) {
+	for name, c := range map[string]struct {
+		header map[string]string
+		body   string
+		want   []budgethttp.Unread
+	}{
+		"read":              {map[string]string{"X-Left": "998.9"}, `{"used":1}`, nil},
+		"nothing":           {nil, `{}`, nil},
+		"a page":            {nil, `<html>`, nil},
+		"from a cache":      {map[string]string{"X-Left": "?", "Age": "7"}, `{"used":"?"}`, nil},
+		"of a limit's own":  {map[string]string{"X-Other": "?"}, `{}`, nil},
+		"a reset that was":  {map[string]string{"X-Left": "999", "X-Reset": "0"}, `{}`, nil},
+		"a reset elsewhere": {map[string]string{"X-Left": "999", "X-Reset": "soon"}, `{}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Reset", Why: "it is not written as it is said to be"}}},
+		"both": {map[string]string{"X-Left": "?"}, `{"used":"?"}`, []budgethttp.Unread{
+			{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Left", Why: "it is no number"},
+			{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "json used", Why: "it is no number"},
+		}},
+		"below nothing": {nil, `{"used":-1}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "json used", Why: "it is negative"}}},
+		"too long": {nil, `{"used":1,"x":"` + strings.Repeat("x", 2<<20) + `"}`, []budgethttp.Unread{
+			{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Why: "a document of the body is longer than 1 MiB"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			number := func(header string) *budget.Source { return &budget.Source{Header: header, As: budget.AsNumber} }
+			other := hourly(1000)
+			other.Name, other.Operations = "other", []string{"put"}
+			b := open(t, budget.Spec{
+				Costs: map[string]budget.Cost{"get": {Units: 1}}, Limits: []budget.Limit{hourly(1000), other},
+				Feedback: budget.Feedback{Reports: []budget.ReportRule{
+					{Name: "left", Limit: "hourly", Remaining: number("X-Left"), Reset: &budget.Source{Header: "X-Reset", As: budget.AsSeconds}},
+					{Name: "used", Limit: "hourly", Used: &budget.Source{JSON: "used", As: budget.AsNumber}},
+					{Name: "other", Limit: "other", Remaining: number("X-Other")},
+				}},
+			})
+			o := &observer{}
+			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, c.header, strings.NewReader(c.body)), Operation: "get", Observer: o})}
+			get(t, client, "http://upstream") //nolint:bodyclose // it closes it
+			if len(o.unread) != len(c.want) {
+				t.Fatalf("unread %+v, want %+v", o.unread, c.want)
+			}
+			for i, one := range o.unread {
+				if one != c.want[i] {
+					t.Errorf("unread %+v, want %+v", one, c.want[i])
+				}
+			}
+		})
+	}
+}

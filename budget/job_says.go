@@ -1,0 +1,118 @@
+package budget
+
+import (
+	"cmp"
+	"maps"
+	"strings"
+	"time"
+)
+
+// JobSays is what a job's table says of every charge that carries the job's label,
+// whoever makes it. What a call says itself comes first.
+type JobSays struct {
+	// Floor is how many units each call leaves; 0: none.
+	Floor int64
+	// OnStoreError is empty where the job leaves it to the upstream.
+	OnStoreError Policy
+	// MaxWait bounds a wait for units; nil: the job says nothing.
+	MaxWait *time.Duration
+}
+
+// maxMaxWait is the longest max_wait of a job.
+const maxMaxWait = time.Hour
+
+// readJobs reads what the job tables say of charges, for each upstream. Package jobs
+// validates the tables; what is wrong with these keys is only kept here, for programs
+// that load a configuration without its jobs: [LoadConfig] fails with it.
+func (c *Config) readJobs() {
+	c.jobSays = map[string]map[string]JobSays{}
+	for _, node := range c.Jobs {
+		beside := *node.doc
+		beside.errors, beside.warnings = nil, nil
+		node.doc = &beside
+		says, upstream := readJobSays(node)
+		c.jobFaults = append(c.jobFaults, beside.errors...)
+		if says == (JobSays{}) {
+			continue
+		}
+		for _, u := range c.Upstreams {
+			here := says
+			if u.Name != upstream { // its units are others
+				here.Floor = 0
+			}
+			if c.jobSays[u.Name] == nil {
+				c.jobSays[u.Name] = map[string]JobSays{}
+			}
+			c.jobSays[u.Name][node.Key()] = here
+		}
+	}
+}
+
+// readJobSays reads what one job says, and of which upstream its budget is.
+func readJobSays(node Node) (says JobSays, upstream string) {
+	if !node.IsTable() {
+		return says, ""
+	}
+	for _, child := range node.children() {
+		switch child.Key() {
+		case "budget":
+			name, _ := child.Text()
+			upstream, _, _ = strings.Cut(name, "/")
+		case "floor":
+			says.Floor, _ = child.Units(0)
+		case "on_store_error":
+			says.OnStoreError = child.Policy()
+		case "max_wait":
+			if wait, ok := child.Duration(0, maxMaxWait); ok {
+				says.MaxWait = &wait
+			}
+		}
+	}
+	return says, upstream
+}
+
+// ForJob is the same budget where a job says something else of its charges than the
+// configuration that the budget was opened with. It owns nothing to close.
+func (b *Budget) ForJob(name string, says JobSays) *Budget {
+	job := *b
+	job.spec.Jobs = maps.Clone(b.spec.Jobs)
+	if job.spec.Jobs == nil {
+		job.spec.Jobs = map[string]JobSays{}
+	}
+	job.spec.Jobs[name] = says
+	job.closers = nil
+	return &job
+}
+
+// floor is how many units a call leaves, and the job that says so: the call's own
+// where it has one.
+func (s *Spec) floor(c Call) (units int64, job string) {
+	switch says := s.Jobs[c.Labels.Job]; {
+	case c.Floor == NoFloor:
+		return 0, ""
+	case c.Floor == 0 && says.Floor > 0:
+		return says.Floor, c.Labels.Job
+	}
+	return c.Floor, ""
+}
+
+// nameFloor tells in a refusal by a limit which floor the limit was held to.
+func (b *Budget) nameFloor(refused *RefusedError, call Call, l Limit) {
+	if l.Counts != CountCalls {
+		refused.Floor, refused.FloorJob = b.spec.floor(call)
+	}
+}
+
+// policy is the first that is set: call, operation, job, upstream, closed.
+func (s *Spec) policy(c Call) Policy {
+	return cmp.Or(c.OnStoreError, s.Costs[c.Operation].OnStoreError, s.Jobs[c.Labels.Job].OnStoreError, s.OnStoreError, Closed)
+}
+
+// MaxWait is how long a call waits for its units at most, as its job says; false
+// where that says nothing.
+func (s *Spec) MaxWait(labels Labels) (longest time.Duration, said bool) {
+	if wait := s.Jobs[labels.Job].MaxWait; wait != nil {
+		return *wait, true
+	}
+	return 0, false
+}

@@ -1,0 +1,141 @@
+package outage
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// hostFile names the directory to the stores.
+const hostFile = "host"
+
+// hostBytes is how long a host's id is; in hexadecimal, twice that.
+const hostBytes = 8
+
+var isHost = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*hostBytes))
+
+// hostRetried is how often it is tried at most to read or write the id.
+const hostRetried = time.Minute
+
+// host is the id of the host's directory, made at random with its first use; empty
+// where there is none, or it cannot be written.
+func (s *Store) host() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.wall()
+	if s.hostID != "" || s.o.Dir == "" || s.hostTried > 0 && now-s.hostTried < hostRetried.Microseconds() {
+		return s.hostID
+	}
+	s.hostTried = now
+	id, err := hostOf(s.o.Dir)
+	if err != nil {
+		s.log.Warn("this host cannot be distinguished from others, so after a loss of the store's data it does not count as having reported", "error", err)
+	}
+	s.hostID = id
+	return id
+}
+
+// hostOf reads the id that lies in a directory, or leaves one there. Of several
+// processes that do so at once the first one's stays.
+func hostOf(parent string) (string, error) {
+	dir, err := makeDir(parent)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, hostFile)
+	if id, err := readHost(path); !errors.Is(err, fs.ErrNotExist) {
+		return id, err
+	}
+	id := make([]byte, hostBytes)
+	_, _ = rand.Read(id) // never fails
+	temporary := path + "." + hex.EncodeToString(id)
+	if err := writeFile(temporary, []byte(hex.EncodeToString(id)+"\n"), true); err != nil {
+		return "", fmt.Errorf("name the host's directory: %w", err)
+	}
+	defer func() { _ = os.Remove(temporary) }()
+	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("name the host's directory: %w", err)
+	}
+	return readHost(path)
+}
+
+func readHost(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	id := strings.TrimSpace(string(data))
+	if !isHost.MatchString(id) {
+		return "", fmt.Errorf("%s does not hold a host's id: remove it", path)
+	}
+	return id, nil
+}
+
+// crowdSaid is how often it is said at most that more hosts are at work than
+// configured, over the host's processes.
+const crowdSaid = time.Hour
+
+// crowded notes how many hosts are at work on a budget, and says where they are
+// too many.
+func (s *Store) crowded(name string, atWork int) {
+	if !s.memory.crowd(name, atWork, s.o.Hosts) {
+		return
+	}
+	s.log.Warn("more state directories are at work on this budget than [store] hosts says: after an outage or a loss of the store's data more may be spent than the quota; "+
+		"set hosts to how many there are, or give the processes of one machine one state_dir", "budget", name, "at_work", atWork, "hosts", s.o.Hosts)
+}
+
+// crowd notes how many hosts are at work, and reports whether it is time to say that
+// there are more than configured.
+func (m *memory) crowd(name string, atWork int, hosts int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.of(name)
+	now := m.wall()
+	if r.AtWork != atWork {
+		r.dirty = true
+	}
+	r.AtWork, r.AtWorkAt = atWork, now
+	if ago := now - r.Crowd; int64(atWork) <= hosts || ago >= 0 && ago < crowdSaid.Microseconds() {
+		return false
+	}
+	r.Crowd, r.dirty = now, true
+	if err := m.save(name, r); err != nil {
+		m.warn(name, err)
+	}
+	return true
+}
+
+// hosts tells on which budgets more hosts were at work than configured.
+func (s *Store) hosts() budget.Finding {
+	f := budget.Finding{Check: "hosts", Level: budget.OK, Says: "no more state directories are at work than [store] hosts says"}
+	if s.o.Dir == "" {
+		f.Level, f.Says, f.Advice = budget.Warning, "how many state directories are at work is not known: this host has none", "name one with state_dir"
+		return f
+	}
+	files, err := filepath.Glob(filepath.Join(s.o.Dir, "memory", "*"))
+	var crowded []string
+	for _, path := range files {
+		name := budgetName(filepath.Base(path))
+		if !budget.ValidBudget(name) { // left by a write that was cut off
+			continue
+		}
+		if r := s.memory.load(name); int64(r.AtWork) > s.o.Hosts && s.wall()-r.AtWorkAt < budget.HostNoted {
+			crowded = append(crowded, fmt.Sprintf("%d on %s", r.AtWork, name))
+		}
+	}
+	if err == nil && len(crowded) > 0 {
+		f.Level, f.Says = budget.Warning, fmt.Sprintf("more state directories are at work than the %d that [store] hosts says: %s", s.o.Hosts, strings.Join(crowded, ", "))
+		f.Advice = "set hosts to how many there are, or give the processes of one machine one state_dir: else more may be spent than the quota after an outage or a loss"
+	}
+	return f
+}

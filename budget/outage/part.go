@@ -1,0 +1,92 @@
+package outage
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// partLease is how long the host's own ledger waits to hear whether the store took
+// what the host's part has room for, in µs.
+const partLease = int64(time.Minute / time.Microsecond)
+
+// withinPart has the items decided again that a loss holds back, as far as the
+// host's part has room for them: what all hosts may spend of their own together
+// lies within the headroom, whatever another host has yet to report.
+func (s *Store) withinPart(ctx context.Context, batch budget.Batch, decided budget.Decisions) budget.Decisions {
+	var places []int
+	for i, d := range decided.Items {
+		if d.Result == budget.Refused && d.Recovering {
+			places = append(places, i)
+		}
+	}
+	if len(places) == 0 || s.o.Dir == "" || s.o.Allowance == 0 {
+		return decided
+	}
+	local := budget.Batch{Budget: batch.Budget, Now: batch.Now, Observe: batch.Observe}
+	for _, l := range batch.Limits {
+		local.Limits = append(local.Limits, s.part(l))
+	}
+	again := batch
+	again.WithinPart, again.Items = true, nil
+	for _, i := range places {
+		item := batch.Items[i]
+		item.Deadline, item.Floor, item.UseHeadroom, item.Fence = time.Time{}, 0, false, ""
+		item.ID, item.Lease = rand.Text(), partLease // its own may stand there already, and be released
+		local.Items, again.Items = append(local.Items, item), append(again.Items, batch.Items[i])
+	}
+	ledger, err := s.allowance(ctx)
+	var room budget.Decisions
+	if err == nil {
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), localTimeout)
+		defer cancel()
+		room, err = ledger.Decide(own, local)
+	}
+	if err != nil {
+		s.log.Warn("what the host may spend while a loss is made good cannot be looked up", "budget", batch.Budget, "error", err)
+		return decided
+	}
+	fits, kept, asked := again.Items[:0], places[:0], local.Items[:0]
+	for j, i := range places {
+		if room.Items[j].Result == budget.Granted {
+			fits, kept, asked = append(fits, again.Items[j]), append(kept, i), append(asked, local.Items[j])
+		}
+	}
+	if again.Items = fits; len(fits) == 0 {
+		return decided
+	}
+	answers, err := s.decide(ctx, again)
+	if err != nil {
+		s.log.Warn("what the host's own part has room for cannot be charged", "budget", batch.Budget, "error", err)
+	}
+	for j, i := range kept {
+		if err != nil {
+			if unreached(ctx, err) { // it stays spent here, as it may be there
+				decided.Items[i] = budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}
+			}
+			continue
+		}
+		decided.Items[i] = answers.Items[j]
+		if decided.Items[i].Result != budget.OutcomeUnknown {
+			s.closePart(ctx, ledger, batch, asked[j], decided.Items[i].Result == budget.Granted)
+		}
+	}
+	if err == nil {
+		decided.Now, decided.Seen, decided.Used, decided.Mark = answers.Now, answers.Seen, answers.Used, answers.Mark
+	}
+	return decided
+}
+
+// closePart settles or releases what the host's part was asked for.
+func (s *Store) closePart(ctx context.Context, ledger *sqlitestore.Store, batch budget.Batch, item budget.Item, spent bool) {
+	if item.DryRun {
+		return
+	}
+	done := budget.Finish{Budget: batch.Budget, Now: batch.Now, ID: item.ID, Release: !spent, Units: item.Units}
+	if _, err := ledger.Finish(context.WithoutCancel(ctx), done); err != nil {
+		s.log.Warn("what the host may spend while a loss is made good counts too little for a while", "budget", batch.Budget, "operation", item.Operation, "id", item.ID, "error", err)
+	}
+}

@@ -1,0 +1,390 @@
+package outage_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// ruin is a store that loses all it holds at once, and hosts on it, in time that
+// stands still but where a test lets it pass.
+type ruin struct {
+	t      *testing.T
+	now    int64
+	store  *flaky
+	limits []budget.Limit
+	log    bytes.Buffer
+	n      int
+}
+
+// The quota is 110, of which 10 are kept back; each of two hosts has a part of 5.
+func newRuin(t *testing.T) *ruin {
+	r := &ruin{t: t, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), store: &flaky{}, limits: []budget.Limit{
+		{Name: "day", Quota: 110, Headroom: 10, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+	}}
+	r.flush()
+	return r
+}
+
+func (r *ruin) flush() { r.store.Store = memstore.New(func() int64 { return r.now }) }
+
+func (r *ruin) host(hosts int64) *outage.Store {
+	return r.process(r.t.TempDir(), hosts)
+}
+
+func (r *ruin) process(dir string, hosts int64) *outage.Store {
+	clock := func() int64 { return r.now }
+	s := outage.New(r.store, outage.Options{
+		Dir: dir, Allowance: 5, Hosts: hosts, Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", r.now, nil }},
+	})
+	r.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// decide asks for units, a second later.
+func (r *ruin) decide(s budget.Store, units int64) budget.Decision {
+	r.t.Helper()
+	r.now += 1_000_000
+	r.n++
+	d, err := s.Decide(r.t.Context(), budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return d.Items[0]
+}
+
+// spend charges one unit after the other until one is refused.
+func (r *ruin) spend(s budget.Store, most int64) (spent int64, refusal budget.Decision) {
+	r.t.Helper()
+	for spent < most {
+		if refusal = r.decide(s, 1); refusal.Result != budget.Granted {
+			return spent, refusal
+		}
+		spent++
+	}
+	return spent, budget.Decision{}
+}
+
+func (r *ruin) used(s budget.Store) int64 {
+	r.t.Helper()
+	r.now += 1_000_000
+	view, err := s.Look(r.t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return view.Limits[0].Used
+}
+
+// One host, and losses one after the other with nothing granted between them.
+func TestLostAgain(t *testing.T) {
+	for between, act := range map[string]func(*ruin, budget.Store){
+		"a refusal": func(r *ruin, s budget.Store) {
+			if d := r.decide(s, 1); d.Result != budget.Refused {
+				r.t.Fatalf("%+v of a budget that is spent", d)
+			}
+		},
+		"a look": func(r *ruin, s budget.Store) { r.used(s) },
+	} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarts %v", between, restarts), func(t *testing.T) {
+				r := newRuin(t)
+				dir := t.TempDir()
+				s := r.process(dir, 1)
+				if spent, _ := r.spend(s, 1000); spent != 100 {
+					t.Fatalf("%d spent of 100", spent)
+				}
+				for range 6 {
+					r.flush()
+					if restarts {
+						if err := s.Close(); err != nil {
+							t.Fatal(err)
+						}
+						s = r.process(dir, 1)
+					}
+					act(r, s)
+				}
+				if more, _ := r.spend(s, 1000); more != 0 {
+					t.Fatalf("%d more were granted of a budget that is spent", more)
+				}
+			})
+		}
+	}
+}
+
+// After a loss the host that knows little may spend its own part and no more,
+// until the one that knows more has come.
+func TestIdleHostComesFirst(t *testing.T) {
+	r := newRuin(t)
+	idle, busy := r.host(2), r.host(2)
+	r.spend(idle, 10)
+	if more, _ := r.spend(busy, 1000); more != 90 {
+		t.Fatalf("%d spent of the 90 that were left", more)
+	}
+	r.flush()
+	noticed := r.now + 1_000_000
+	part, refusal := r.spend(idle, 1000)
+	if part != 5 || !refusal.Recovering || refusal.RetryAt != noticed+budget.RecoveryWait {
+		t.Fatalf("the idle host spent %d and was told %+v; want its part of 5, and a refusal until a minute after %d", part, refusal, noticed)
+	}
+	if used := r.used(busy); used != 105 {
+		t.Fatalf("%d are used when both have told, want 105", used)
+	}
+	if more, refusal := r.spend(idle, 1000); more != 0 || refusal.Recovering {
+		t.Fatalf("then the idle host spent %d more, and was told %+v", more, refusal)
+	}
+	if more, _ := r.spend(busy, 1000); more != 0 {
+		t.Fatalf("the busy host spent %d more", more)
+	}
+	// The part counts for the whole window, whatever is lost meanwhile.
+	r.flush()
+	if more, _ := r.spend(idle, 1000); more != 0 {
+		t.Fatalf("after another loss the idle host spent %d more", more)
+	}
+}
+
+// What a host saw in a look it knows like what it charged itself.
+func TestALookIsRemembered(t *testing.T) {
+	r := newRuin(t)
+	looks, charges := r.host(1), r.host(1)
+	r.spend(looks, 1)
+	r.spend(charges, 50)
+	r.used(looks)
+	r.flush()
+	if used := r.used(looks); used != 51 {
+		t.Fatalf("%d are used, want the 51 that were seen", used)
+	}
+}
+
+// A host that only ever looked is none of those that are waited for.
+func TestLookingIsNoReport(t *testing.T) {
+	r := newRuin(t)
+	idle, busy, monitor := r.host(2), r.host(2), r.host(2)
+	r.spend(idle, 1)
+	r.used(monitor)
+	r.spend(busy, 60)
+	r.flush()
+	r.used(idle)
+	r.used(monitor)
+	if part, refusal := r.spend(idle, 1000); part != 5 || !refusal.Recovering {
+		t.Fatalf("with the busy host silent %d are granted, and then %+v", part, refusal)
+	}
+	r.used(busy)
+	if more, _ := r.spend(idle, 1000); more != 100-61-5 {
+		t.Fatalf("%d more when both have reported, want what is left", more)
+	}
+}
+
+// What may be spent beyond the quota after a loss is what none but a silent host
+// had been told: docs/outages.md says so.
+func TestWhatRemains(t *testing.T) {
+	t.Run("a host that is silent for a minute", func(t *testing.T) {
+		r := newRuin(t)
+		idle, busy := r.host(2), r.host(2)
+		r.spend(idle, 10)
+		alone, _ := r.spend(busy, 1000)
+		r.flush()
+		part, refusal := r.spend(idle, 1000)
+		r.now = refusal.RetryAt - 2_000_000
+		if d := r.decide(idle, 1); d.Result != budget.Refused {
+			t.Fatalf("%+v a second before the minute is over", d)
+		}
+		again, _ := r.spend(idle, 1000) // one second later
+		if again+part != alone {
+			t.Fatalf("%d and %d were granted anew, want the %d that the silent host alone knew of", part, again, alone)
+		}
+	})
+	t.Run("a loss that a host cannot notice", func(t *testing.T) {
+		r := newRuin(t)
+		path := filepath.Join(t.TempDir(), "q.db")
+		r.inFile(path)
+		first, second := r.host(2), r.host(2)
+		r.spend(first, 10)
+		r.inFile(filepath.Join(t.TempDir(), "other.db")) // so that the first is closed
+		kept, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.inFile(path)
+		alone, _ := r.spend(second, 50)
+		r.inFile(filepath.Join(t.TempDir(), "another.db"))
+		if err := os.WriteFile(path, kept, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.inFile(path)
+		again, _ := r.spend(first, 1000)
+		if used := r.used(second); used != 10+alone+again || again > 90 {
+			t.Fatalf("%d are known as used, want 10, the %d that were lost and the %d of the host that did not notice", used, alone, again)
+		}
+		if more, _ := r.spend(first, 1000); more != 0 {
+			t.Fatalf("%d more were granted when both had told", more)
+		}
+	})
+}
+
+// inFile has the store in a file from now on.
+func (r *ruin) inFile(path string) {
+	r.t.Helper()
+	if r.store.Store != nil {
+		if err := r.store.Store.Close(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	s, err := sqlitestore.Open(r.t.Context(), path, sqlitestore.Options{
+		Timeout: time.Minute,
+		Clocks:  &sqlitestore.Clocks{Wall: func() int64 { return r.now }, Boot: func() (string, int64, error) { return "boot", r.now, nil }},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = s.Close() })
+	r.store.Store = s
+}
+
+// A second state directory at work beside the one that the configuration counts is
+// noticed, and said once an hour.
+func TestUncountedHost(t *testing.T) {
+	r := newRuin(t)
+	first, second := r.host(1), r.host(1)
+	r.spend(first, 5)
+	if strings.Contains(r.log.String(), "state directories") {
+		t.Fatalf("one host alone: %s", r.log.String())
+	}
+	r.spend(second, 5)
+	r.spend(first, 5)
+	if n := strings.Count(r.log.String(), "more state directories are at work on this budget than [store] hosts says"); n != 2 {
+		t.Fatalf("it was said %d times, want once by each host:\n%s", n, r.log.String())
+	}
+	r.now += budget.HostNoted
+	r.log.Reset()
+	r.spend(first, 5)
+	if r.log.Len() > 0 {
+		t.Fatalf("a day after the other was last at work: %s", r.log.String())
+	}
+}
+
+// A lock that the host was told of stands again in a store that has lost it.
+func TestLocksOutliveALoss(t *testing.T) {
+	r := newRuin(t)
+	s := r.host(1)
+	r.spend(s, 5)
+	until := r.now + (2 * time.Hour).Microseconds()
+	for _, limit := range []string{"", "day"} {
+		if _, err := s.Lock(t.Context(), budget.LockRequest{Budget: "up/key1", Limit: limit, Now: r.now, Until: until, Most: budget.MaxLock, Why: "quotaExceeded"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.flush()
+	if d := r.decide(s, 1); d.Result != budget.Refused || !d.Locked || d.Why != "quotaExceeded" || d.RetryAt < until {
+		t.Fatalf("after the loss: %+v, want it locked until %d", d, until)
+	}
+	view, err := r.store.Store.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
+	if err != nil || len(view.Locks) != 2 {
+		t.Fatalf("%+v, %v, want both locks", view.Locks, err)
+	}
+	if _, err := s.Unlock(t.Context(), budget.UnlockRequest{Budget: "up/key1", Limit: "", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	r.flush()
+	r.decide(s, 1)
+	if view, err = r.store.Store.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" {
+		t.Fatalf("%+v, %v, want the lock of the limit alone", view.Locks, err)
+	}
+}
+
+// A ledger that is rolled back while a call is under way answers that one as if
+// nothing had happened; the next call finds out.
+func TestRolledBackUnderACall(t *testing.T) {
+	r := newRuin(t)
+	path := filepath.Join(t.TempDir(), "q.db")
+	r.inFile(path)
+	s := r.host(1)
+	r.spend(s, 10)
+	r.inFile(filepath.Join(t.TempDir(), "other.db"))
+	kept, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.inFile(path)
+	// The slow call has set out with what is known now; the others are quicker.
+	slow := &held{Store: r.store.Store, arrived: make(chan struct{}), goes: make(chan struct{})}
+	r.store.Store = slow
+	done := make(chan budget.Decision)
+	batch := budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: "slow", Operation: "list", Units: 1}}}
+	go func() {
+		d, err := s.Decide(t.Context(), batch)
+		if err != nil {
+			t.Error(err)
+			d.Items = make([]budget.Decision, 1)
+		}
+		done <- d.Items[0]
+	}()
+	<-slow.arrived
+	r.store.Store = slow.Store
+	r.spend(s, 60)
+	r.inFile(filepath.Join(t.TempDir(), "another.db"))
+	if err := os.WriteFile(path, kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.inFile(path)
+	r.now += 1_000_000
+	slow.Store = r.store.Store
+	close(slow.goes)
+	if d := <-done; d.Result != budget.Granted {
+		t.Fatalf("the slow call: %+v", d)
+	}
+	if more, _ := r.spend(s, 1000); more > 30 {
+		t.Fatalf("%d more were granted of 100, of which 71 were spent and 70 known", more)
+	}
+}
+
+// held is a store whose next decision waits.
+type held struct {
+	budget.Store
+	arrived, goes chan struct{}
+}
+
+func (h *held) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	close(h.arrived)
+	<-h.goes
+	return h.Store.Decide(ctx, b)
+}
+
+// What an older version remembered is taken over: its file has no ledger's id.
+func TestMemoryOfAnOlderVersion(t *testing.T) {
+	r := newRuin(t)
+	dir := t.TempDir()
+	s := r.process(dir, 1)
+	r.spend(s, 1000)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	old := fmt.Sprintf(`{"newest":{"ID":"id%d","At":%d},"limits":{"day":{"used":100,"at":%d,"lost":{"ID":"","At":0},"done":{"ID":"","At":0}}},"missed":{"ID":"","At":0}}`, r.n-1, r.now-1_000_000, r.now)
+	path := filepath.Join(dir, "memory", "up+key1")
+	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = r.process(dir, 1)
+	if used := r.used(s); used != 100 { // nothing is lost, and nothing recorded twice
+		t.Fatalf("%d are used, want 100", used)
+	}
+	if err := errors.Join(s.Close(), os.WriteFile(path, []byte(old), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r.flush()
+	if more, _ := r.spend(r.process(dir, 1), 1000); more != 0 {
+		t.Fatalf("%d were granted anew", more)
+	}
+}

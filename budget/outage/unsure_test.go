@@ -1,0 +1,39 @@
+package outage_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// A call that the store charged without an answer, and that the host then refuses, as it
+// remembers its limit to be exhausted, is not said to be uncharged.
+func TestLostThenExhausted(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now().UnixMicro() // time stands still, and the breaker with it
+	w.clocks = &sqlitestore.Clocks{
+		Wall: func() int64 { return now },
+		Boot: func() (string, int64, error) { return "boot", now, nil },
+	}
+	w.spec.Limits = append(w.spec.Limits, budget.Limit{Name: "burst", Limit: 2, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)})
+	b := w.host(t.TempDir())
+	w.charged(b, "a", budget.SourceStore)
+	two := int64(2)
+	if _, err := b.Charge(t.Context(), budget.Call{Operation: "list", Units: &two}); !errors.Is(err, budget.ErrExhausted) {
+		t.Fatal(err)
+	}
+	w.store.lost.Store(true)
+	for _, lost := range []bool{true, false} {
+		_, err := b.Charge(t.Context(), budget.Call{Operation: "list"}) // the second time the breaker keeps it away
+		var refused *budget.RefusedError
+		if !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) || refused.Source != budget.SourceAllowance || refused.NotCharged == lost {
+			t.Fatalf("its answer was lost: %t; %+v", lost, refused)
+		}
+	}
+	if used := w.used(); used != 2 {
+		t.Errorf("%d used, want the one whose answer was lost too", used)
+	}
+}

@@ -1,0 +1,67 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/budget/storetest"
+)
+
+// What a host knew to be used is never granted anew, however often the server is
+// flushed, loses a key or comes back with older data.
+func TestLosses(t *testing.T) { testLosses(t, 1) }
+
+func TestLossesOfThreeHosts(t *testing.T) { testLosses(t, 3) }
+
+func testLosses(t *testing.T, hosts int) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush := func() { must(admin.FlushAll(t.Context()).Err()) }
+	drop := func(patterns ...string) func() {
+		return func() {
+			for _, pattern := range patterns {
+				keys, err := admin.Keys(t.Context(), "*:"+pattern).Result()
+				must(err)
+				if len(keys) > 0 {
+					must(admin.Del(t.Context(), keys...).Err())
+				}
+			}
+		}
+	}
+	storetest.Losses(t, storetest.Lossy{
+		Open: func(clock func() int64) budget.Store {
+			s, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: time.Minute}, clock)
+			must(err)
+			return s
+		},
+		Lose: map[string]func(){"flushed": flush, "m lost": drop("m"), "e lost": drop("e"), "x lost": drop("x"), "z lost": drop("z:*"),
+			"all but z lost": drop("m", "e", "x", "y:*", "r:*"), "little of z is left": drop("m", "e", "x", "z:1", "z:3", "z:4", "z:5", "z:6")},
+		Keep: func() func() {
+			keys, err := admin.Keys(t.Context(), "*").Result()
+			must(err)
+			data, left := map[string]string{}, map[string]time.Duration{}
+			for _, key := range keys {
+				data[key], err = admin.Dump(t.Context(), key).Result()
+				must(err)
+				left[key], err = admin.PTTL(t.Context(), key).Result()
+				must(err)
+			}
+			return func() {
+				flush()
+				for key, value := range data {
+					must(admin.Restore(t.Context(), key, max(0, left[key]), value).Err())
+				}
+			}
+		},
+	}, hosts)
+}

@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// ledgerTold is what charge.lua tells of a ledger as a whole.
+type ledgerTold struct {
+	mark   budget.Mark
+	atWork int   // hosts
+	until  int64 // a loss holds charges back up to here; 0: none does
+}
+
+// isTold is the form of it: the ledger's id, its changes, the newest charge's id,
+// its time, hosts and instants in turn, and until when a loss holds charges back.
+var isTold = tuple(isText, count, isText, count, isHosts, count)
+
+func isHosts(v any) bool {
+	text, ok := v.(string)
+	f := strings.Fields(text)
+	for i := 1; i < len(f); i += 2 {
+		ok = ok && count(f[i])
+	}
+	return ok && len(f)%2 == 0
+}
+
+// readTold reads it, as of an instant.
+func readTold(list []any, at int64) (t ledgerTold) {
+	if len(list) == 0 { // not told with this answer
+		return t
+	}
+	t.mark = budget.Mark{Ledger: text(list, 0), Changes: numberAt(list, 1), ID: text(list, 2), At: numberAt(list, 3), Seen: at}
+	t.until = numberAt(list, 5)
+	f := strings.Fields(text(list, 4))
+	for i := 1; i < len(f); i += 2 {
+		if number(f[i]) > at-budget.HostNoted {
+			t.atWork++
+		}
+	}
+	return t
+}
+
+// holding is how many hosts share the store, for the items that a loss holds back.
+func (b *batch) holding() int64 {
+	if b.WithinPart {
+		return 1
+	}
+	return max(b.Hosts, 1)
+}
+
+// gone are the ids of ledgers that are known to have lost something.
+func (b *batch) gone() string {
+	if b.lost == nil {
+		return ""
+	}
+	return strings.Join(b.lost.Gone, ",")
+}

@@ -1,0 +1,164 @@
+package sqlitestore
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// loss is what a ledger knows of the last loss that was noticed on it.
+type loss struct {
+	notice   int64 // 0: there was none
+	reported []string
+}
+
+// String is how the file keeps it: the notice and the hosts, by blanks.
+func (l loss) String() string {
+	if l.notice == 0 {
+		return ""
+	}
+	return strings.Join(append([]string{strconv.FormatInt(l.notice, 10)}, l.reported...), " ")
+}
+
+func parseLoss(text string) (l loss, err error) {
+	if f := strings.Fields(text); len(f) > 0 {
+		l.reported = f[1:]
+		l.notice, err = strconv.ParseInt(f[0], 10, 64)
+	}
+	return l, err
+}
+
+// until is the instant up to which it holds charges back, where so many hosts
+// share the store; 0 when it holds none back.
+func (l loss) until(hosts int64) int64 {
+	if l.notice == 0 || hosts <= 1 || int64(len(l.reported)) >= hosts {
+		return 0
+	}
+	return l.notice + budget.RecoveryWait
+}
+
+// refuse makes a refusal that of the loss, where it ends no earlier than all else.
+func (l loss) refuse(batch budget.Batch, now int64, refusal *budget.Decision) (observed string) {
+	until := l.until(batch.Hosts)
+	refused := refusal.Result == budget.Refused
+	switch {
+	case until <= now || batch.WithinPart:
+	case batch.Observe:
+		return budget.ObservedLock
+	case !refused || until > refusal.RetryAt || until == refusal.RetryAt && !refusal.Locked:
+		*refusal = budget.Decision{Result: budget.Refused, Limit: -1, RetryAt: until, Recovering: true}
+	}
+	return ""
+}
+
+// report notes that a caller reports a loss. The first report on a ledger begins
+// its recovery, and so does one that finds it rolled back.
+func (l *ledger) report(r budget.Recovery) {
+	rolledBack := slices.Contains(r.Gone, l.id)
+	if rolledBack {
+		l.id = rand.Text()
+	}
+	if rolledBack || l.loss.notice == 0 {
+		l.loss = loss{notice: l.last}
+	}
+	l.changes++
+	if r.Host != "" && len(l.loss.reported) < budget.MaxReports && !slices.Contains(l.loss.reported, r.Host) {
+		l.loss.reported = append(slices.Clone(l.loss.reported), r.Host)
+	}
+}
+
+// noted is when a host was noted as at work.
+type noted struct {
+	host string
+	at   int64
+}
+
+// hosts are those that decide on the budget, in the order in which they were noted.
+type hosts []noted
+
+// String is how the file keeps them: host and instant in turn, by blanks.
+func (h hosts) String() string {
+	list := make([]string, len(h))
+	for i, one := range h {
+		list[i] = one.host + " " + strconv.FormatInt(one.at, 10)
+	}
+	return strings.Join(list, " ")
+}
+
+func parseHosts(text string) (h hosts, err error) {
+	f := strings.Fields(text)
+	if len(f)%2 != 0 {
+		return nil, errors.New("the hosts at work cannot be read")
+	}
+	for pair := range slices.Chunk(f, 2) {
+		at, err := strconv.ParseInt(pair[1], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the hosts at work cannot be read: %w", err)
+		}
+		h = append(h, noted{pair[0], at})
+	}
+	return h, nil
+}
+
+// note notes that a host decides at now; those not seen for long are forgotten, and
+// of too many those that were noted first.
+func (l *ledger) note(host string, now int64) {
+	at := slices.IndexFunc(l.hosts, func(n noted) bool { return n.host == host })
+	if host == "" || at >= 0 && now-l.hosts[at].at < budget.HostRenewed {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(l.hosts), func(n noted) bool { return n.host == host || n.at <= now-budget.HostNoted })
+	l.hosts = append(others, noted{host, now})
+	l.hosts = l.hosts[max(0, len(l.hosts)-budget.MaxHosts):]
+}
+
+// atWork is how many hosts were noted lately.
+func (h hosts) atWork(now int64) (n int) {
+	for _, one := range h {
+		if one.at > now-budget.HostNoted {
+			n++
+		}
+	}
+	return n
+}
+
+// mark is what a caller is told of the ledger at an instant.
+func (l *ledger) mark(now int64) budget.Mark {
+	if l.b == 0 {
+		return budget.Mark{Seen: now}
+	}
+	m := budget.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now}
+	if m.ID != "" {
+		m.At = l.newest
+	}
+	return m
+}
+
+// lost reports whether the ledger has lost something of what a caller was told.
+func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) (bool, error) {
+	lower := l.horizon(now)
+	for _, limit := range limits {
+		if limit.Window.Kind != budget.Bucket {
+			lower = min(lower, limit.Window.Cut(now))
+		}
+	}
+	lower = max(lower, l.gone)
+	other := mark.Ledger != l.id || mark.Changes > l.changes
+	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
+		return true, nil
+	}
+	if mark.ID == "" || mark.ID == l.witness || mark.At <= max(l.merged, lower) {
+		return false, nil
+	}
+	e, err := l.entryAt(mark.ID)
+	there := e != nil && e.score > l.gone // else it is forgotten, and not removed yet
+	if there {
+		l.witness = mark.ID
+	}
+	return !there, err
+}

@@ -1,0 +1,54 @@
+package sqlitestore_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/budget/storetest"
+)
+
+// What a host knew to be used is never granted anew, however often the file is
+// removed or an older one put in its place.
+func TestLosses(t *testing.T) { testLosses(t, 1) }
+
+func TestLossesOfThreeHosts(t *testing.T) { testLosses(t, 3) }
+
+func testLosses(t *testing.T, hosts int) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "q.db")
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func() {
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			must(os.RemoveAll(path + suffix))
+		}
+	}
+	storetest.Losses(t, storetest.Lossy{
+		Alone: true, // nothing may touch the file while a process uses it
+		Open: func(clock func() int64) budget.Store {
+			s, err := sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, clock)
+			must(err)
+			return s
+		},
+		Lose: map[string]func(){"removed": remove},
+		Keep: func() func() {
+			data, err := os.ReadFile(path)
+			if !os.IsNotExist(err) {
+				must(err)
+			}
+			return func() {
+				remove()
+				if data != nil {
+					must(os.WriteFile(path, data, 0o600))
+				}
+			}
+		},
+	}, hosts)
+}

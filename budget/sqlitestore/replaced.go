@@ -1,0 +1,60 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// walSuffix ends the name of SQLite's write-ahead log.
+const walSuffix = "-wal"
+
+// inPlace reports whether the file is still the one that was opened. A person may
+// remove it, or put another in its place: what was written to the old one nobody
+// else would see.
+func (s *Store) inPlace() bool {
+	s.mu.Lock()
+	opened := s.file
+	s.mu.Unlock()
+	now, err := os.Stat(s.path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return opened != nil && os.SameFile(now, opened)
+}
+
+// opened notes which file was opened.
+func (s *Store) opened() error {
+	file, err := os.Stat(s.path)
+	if err != nil {
+		return err
+	}
+	s.wal, _ = os.Stat(s.path + walSuffix) // there with the first write at the latest
+	s.mu.Lock()
+	s.file = file
+	s.mu.Unlock()
+	return nil
+}
+
+// reopen opens the file that is in place now, or makes one. The caller holds turn.
+func (s *Store) reopen(ctx context.Context) error {
+	if err := s.enter(ctx, s.looks); err != nil {
+		return err
+	}
+	defer func() { <-s.looks }()
+	// Who closes a file last removes the log of its name. Where that is not this
+	// one's, another process counts on it: then the old file is left open.
+	log, err := os.Stat(s.path + walSuffix)
+	if ours := err == nil && s.wal != nil && os.SameFile(log, s.wal); ours || errors.Is(err, fs.ErrNotExist) {
+		_ = errors.Join(s.reader.close(), s.writer.close()) // of what nobody sees any more
+	}
+	_ = s.lock.close() // likewise
+	s.reader, s.writer, s.lock = nil, nil, nil
+	clear(s.cache)
+	s.mu.Lock()
+	s.file, s.checks = nil, map[string]time.Time{}
+	s.mu.Unlock()
+	return s.start(ctx)
+}

@@ -1,0 +1,380 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/effort"
+)
+
+// Lossy is the data of a store, as a test can lose it.
+type Lossy struct {
+	// Open opens a store on the data as one more process does. Its clock is in µs.
+	Open func(clock func() int64) budget.Store
+	// Lose are the ways in which all of the data, or part of it, is lost.
+	Lose map[string]func()
+	// Keep takes a snapshot, and returns what puts the data back to it.
+	Keep func() (restore func())
+	// Alone: no process may have the data open while it is lost or kept.
+	Alone bool
+}
+
+// Losses walks at random over losses of a store's data, charges, looks and restarts
+// of two processes on each of so many hosts, and holds every answer to what the
+// host was told before: what it knew to be used is never granted anew, and all that
+// is granted stays within the limit, of several hosts within the quota. It takes
+// ten thousand steps in full; QUOTACTL_WALK_STEPS sets the number, and
+// QUOTACTL_WALK_SEED repeats a walk.
+func Losses(t *testing.T, data Lossy, hosts int) {
+	t.Helper()
+	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
+	steps := int(effort.Number(t, "QUOTACTL_WALK_STEPS", effort.Of[uint64](500, 10_000)))
+	w := &lossWalk{
+		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), data: data, now: noon,
+		counts: map[string]int{}, limits: lossLimits(t),
+	}
+	for range hosts {
+		h := &lossHost{dir: t.TempDir(), known: make([]fact, len(w.limits))}
+		w.hosts = append(w.hosts, h)
+	}
+	w.step = -1
+	w.charge(w.hosts[0])
+	for _, h := range w.hosts { // a host that knows nothing has nothing to report
+		w.look(h)
+	}
+	for w.step = range steps {
+		w.act()
+	}
+	w.closeAll()
+	for _, seen := range []string{"granted", "refused", "looked", "lost", "rolled back", "restarted", "lost again before a grant"} {
+		if steps >= 5000 && w.counts[seen] == 0 {
+			t.Errorf("seed %d: nothing was %s in %d steps: %v", seed, seen, steps, w.counts)
+		}
+	}
+	if steps >= 5000 && hosts > 1 && (w.counts["recovering"] == 0 || w.counts["within the part"] == 0) {
+		t.Errorf("seed %d: no loss held anything back: %v", seed, w.counts)
+	}
+	t.Logf("seed %d: %d steps: %v", seed, steps, w.counts)
+}
+
+// fact is what a host was told of a limit.
+type fact struct{ used, at int64 }
+
+// lossHost is a host with its processes.
+type lossHost struct {
+	dir       string
+	processes [2]budget.Store // nil: not running
+	known     []fact
+	silent    bool // it has not called since the last loss
+}
+
+type lossWalk struct {
+	t      *testing.T
+	seed   uint64
+	rng    *rand.Rand
+	data   Lossy
+	hosts  []*lossHost
+	limits []budget.Limit
+	now    int64
+	step   int
+	counts map[string]int
+
+	granted []spending
+	kept    []func()
+	partial bool     // the last loss may be one that not all hosts can notice
+	barren  bool     // nothing was granted since the last loss
+	trace   []string // what was done last
+}
+
+// spending is what was truly spent.
+type spending struct {
+	at, units int64
+	search    bool
+}
+
+const (
+	lossBudget    = "loss/key"
+	lossAllowance = 6
+)
+
+// lossLimits are one of each kind that counts over time.
+func lossLimits(t *testing.T) []budget.Limit {
+	refill, err := budget.NewRefill(1, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []budget.Limit{
+		{Name: "hour", Quota: 130, Headroom: 30, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
+		calendar(t, "day", 1200, budget.Day, "America/Los_Angeles"),
+		{Name: "search", Quota: 80, Headroom: 30, Limit: 50, Counts: budget.CountUnits, Window: budget.RollingWindow(3 * time.Hour), Operations: []string{"search"}},
+		{Name: "burst", Quota: 70, Headroom: 10, Limit: 60, Counts: budget.CountUnits, Window: budget.BucketWindow(refill), Operations: []string{"search"}},
+	}
+}
+
+// process is one of a host's, started when it is not running.
+func (w *lossWalk) process(h *lossHost) budget.Store {
+	n := w.rng.IntN(len(h.processes))
+	if h.processes[n] == nil {
+		clock := func() int64 { return w.now }
+		h.processes[n] = outage.New(w.data.Open(clock), outage.Options{
+			Dir: h.dir, Allowance: lossAllowance, Hosts: int64(len(w.hosts)), Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+			Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", w.now - noon + 1, nil }},
+		})
+	}
+	return h.processes[n]
+}
+
+func (w *lossWalk) stop(h *lossHost) {
+	for n, p := range h.processes {
+		if p == nil {
+			continue
+		}
+		if err := p.Close(); err != nil {
+			w.t.Fatal(err)
+		}
+		h.processes[n] = nil
+	}
+}
+
+func (w *lossWalk) closeAll() {
+	for _, h := range w.hosts {
+		w.stop(h)
+	}
+}
+
+// act takes one step. More than a second passes with each, so that a host's
+// processes have read what the others wrote down.
+func (w *lossWalk) act() {
+	h := w.hosts[w.rng.IntN(len(w.hosts))]
+	if w.anySilent() {
+		h = w.next()
+	}
+	w.now += 1_100_000 + w.rng.Int64N(second)
+	if !w.anySilent() && w.rng.IntN(12) == 0 {
+		w.now += w.rng.Int64N(3 * hour)
+	}
+	switch n := w.rng.IntN(100); {
+	case n < 55:
+		w.charge(h)
+	case n < 75:
+		w.look(h)
+	case n < 82:
+		w.counts["restarted"]++
+		w.did("host %s restarts", filepath.Base(h.dir))
+		w.stop(h)
+	case n < 86:
+		w.snapshot()
+	default:
+		w.lose()
+	}
+}
+
+// next is the silent host that comes next: all do within the minute, and of a loss
+// that only some can notice, the one first that was told last. What may be spent
+// otherwise, TestWhatRemains tells.
+func (w *lossWalk) next() *lossHost {
+	silent := slices.DeleteFunc(slices.Clone(w.hosts), func(h *lossHost) bool { return !h.silent })
+	if !w.partial {
+		return silent[w.rng.IntN(len(silent))]
+	}
+	return slices.MaxFunc(silent, func(a, b *lossHost) int { return cmp.Compare(a.known[0].at, b.known[0].at) })
+}
+
+func (w *lossWalk) anySilent() bool {
+	for _, h := range w.hosts {
+		if h.silent {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *lossWalk) snapshot() {
+	if w.data.Alone {
+		w.closeAll()
+	}
+	w.did("a snapshot")
+	w.kept = append(w.kept, w.data.Keep())
+	w.kept = w.kept[max(0, len(w.kept)-3):]
+}
+
+func (w *lossWalk) lose() {
+	if w.anySilent() && (w.partial && len(w.hosts) > 1 || w.rng.IntN(4) > 0) {
+		return // several in a row happen, and not all the time
+	}
+	if w.data.Alone {
+		w.closeAll()
+	}
+	if w.barren {
+		w.counts["lost again before a grant"]++
+	}
+	w.barren = true
+	for _, h := range w.hosts {
+		h.silent = true
+	}
+	if w.partial = len(w.kept) > 0 && w.rng.IntN(2) == 0; w.partial {
+		n := w.rng.IntN(len(w.kept))
+		w.kept[n]()
+		w.did("the data is put back to snapshot %d of %d", n, len(w.kept))
+		w.counts["rolled back"]++
+		return
+	}
+	ways := make([]string, 0, len(w.data.Lose))
+	for way := range w.data.Lose {
+		ways = append(ways, way)
+	}
+	slices.Sort(ways)
+	way := ways[w.rng.IntN(len(ways))]
+	w.data.Lose[way]()
+	w.did("%s", way)
+	w.counts["lost"]++
+	w.counts["lost: "+way]++
+}
+
+func (w *lossWalk) charge(h *lossHost) {
+	batch := budget.Batch{Budget: lossBudget, Now: w.now, Limits: w.limits}
+	for i := range 1 + w.rng.IntN(3) {
+		item := budget.Item{ID: fmt.Sprintf("%d-%d", w.step, i), Operation: "list", Units: 1 + w.rng.Int64N(12)}
+		if w.rng.IntN(3) == 0 {
+			item.Operation = "search"
+		}
+		batch.Items = append(batch.Items, item)
+	}
+	got, err := w.process(h).Decide(context.Background(), batch)
+	w.did("host %s charges %+v: %+v", filepath.Base(h.dir), batch.Items, got)
+	if err != nil {
+		w.fail("decide: %v", err)
+	}
+	wasSilent := w.anySilent()
+	for i, d := range got.Items {
+		switch {
+		case d.Result == budget.Granted:
+			w.barren = false
+			w.counts["granted"]++
+			if wasSilent && len(w.hosts) > 1 {
+				w.counts["within the part"]++
+			}
+			w.granted = append(w.granted, spending{d.At, d.Units, batch.Items[i].Operation == "search"})
+		case d.Recovering:
+			w.counts["recovering"]++
+		case d.Result == budget.Refused:
+			w.counts["refused"]++
+		default:
+			w.fail("item %d: %+v", i, d)
+		}
+	}
+	h.silent = false
+	for i, used := range got.Used {
+		w.hold(h, i, used, got.Mark.Seen)
+	}
+	w.within(got.Mark.Seen)
+}
+
+func (w *lossWalk) look(h *lossHost) {
+	view, err := w.process(h).Look(context.Background(), budget.Look{Budget: lossBudget, Now: w.now, Limits: w.limits})
+	if err != nil {
+		w.fail("look: %v", err)
+	}
+	w.did("host %s looks: %+v", filepath.Base(h.dir), view)
+	w.counts["looked"]++
+	h.silent = false
+	for i, limit := range view.Limits {
+		w.hold(h, i, limit.Used, view.Mark.Seen)
+	}
+}
+
+// hold holds what a host is told of a limit to what it was told before.
+func (w *lossWalk) hold(h *lossHost, i int, used, at int64) {
+	w.t.Helper()
+	was, limit := h.known[i], w.limits[i]
+	if least := w.least(limit, was, at); used < least {
+		w.fail("host %s was told that limit %s had used %d at %d; at %d, %d µs later, it has used %d, less than the %d that still count",
+			filepath.Base(h.dir), limit.Name, was.used, was.at, at, at-was.at, used, least)
+	}
+	h.known[i] = fact{used, at}
+}
+
+// least is what still counts at an instant of what was used earlier. What the host
+// was not told of then may be what counts longest.
+func (w *lossWalk) least(limit budget.Limit, was fact, at int64) int64 {
+	if was.at == 0 {
+		return 0
+	}
+	if limit.Window.Kind == budget.Bucket {
+		level := budget.Level{Used: was.used - 1, At: was.at} // it was rounded up
+		return max(0, limit.Window.Refill.Drain(level, at).Used)
+	}
+	then, still := w.spent(limit, limit.Window.Cut(was.at), was.at), w.spent(limit, limit.Window.Cut(at), was.at)
+	return max(0, still-max(0, then-was.used))
+}
+
+// spent is what was truly spent in a limit of scores above from, up to an instant.
+func (w *lossWalk) spent(limit budget.Limit, from, to int64) (sum int64) {
+	for _, s := range w.granted {
+		if s.at > from && s.at <= to && (len(limit.Operations) == 0 || s.search) {
+			sum += s.units
+		}
+	}
+	return sum
+}
+
+// within holds what was truly spent to the limits, and where several hosts share
+// them, to their quotas, as what they may spend alone comes on top.
+func (w *lossWalk) within(at int64) {
+	w.t.Helper()
+	for _, limit := range w.limits {
+		bound := limit.Limit
+		if n := int64(len(w.hosts)); n > 1 {
+			part := int64(lossAllowance)
+			if limit.Quota > 0 {
+				part = min(part, limit.Headroom/n)
+			}
+			bound += n * part
+		}
+		spent := int64(0)
+		switch {
+		case limit.Window.Kind != budget.Bucket:
+			spent = w.spent(limit, limit.Window.Cut(at), at)
+		case len(w.hosts) > 1: // of which no host has a part
+			continue
+		default:
+			level := budget.Level{}
+			for _, s := range w.granted {
+				if s.search {
+					level = limit.Window.Refill.Drain(level, s.at)
+					level.Used += s.units
+				}
+			}
+			spent = limit.Window.Refill.Drain(level, at).Used
+		}
+		if spent > bound {
+			w.fail("%d of limit %s are spent, and it has %d", spent, limit.Name, bound)
+		}
+	}
+	// What has left all windows is of no more use.
+	for len(w.granted) > 0 && w.granted[0].at < at-26*hour {
+		w.granted = w.granted[1:]
+	}
+}
+
+// did keeps what was done, to be told when the walk fails.
+func (w *lossWalk) did(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf("step %d at %d: ", w.step, w.now)+fmt.Sprintf(format, args...))
+	w.trace = w.trace[max(0, len(w.trace)-25):]
+}
+
+func (w *lossWalk) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("seed %d, step %d at %d, %v: %s; before that:\n%s", w.seed, w.step, w.now, w.counts, fmt.Sprintf(format, args...), strings.Join(w.trace, "\n"))
+}

@@ -1,0 +1,186 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// vouch decides on an item and looks, with a mark.
+func (w *world) vouch(mark budget.Mark, want error) budget.Decisions {
+	w.t.Helper()
+	_, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: mark})
+	w.wantError(err, want)
+	d, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: mark})
+	w.wantError(err, want)
+	return d
+}
+
+// tells is the mark that a look tells.
+func (w *world) tells() budget.Mark {
+	w.t.Helper()
+	return w.look().Mark
+}
+
+// reportLoss tells of a loss, and is the mark after it.
+func (w *world) reportLoss(r budget.Recovery) budget.Mark {
+	w.t.Helper()
+	r.Budget, r.Now, r.Limits, r.At = w.budget, w.now, w.limits, w.now
+	if r.Used == nil {
+		r.Used = make([]int64, len(w.limits))
+	}
+	got, err := w.store.Recover(context.Background(), r)
+	if err != nil {
+		w.t.Fatalf("recover: %v", err)
+	}
+	return got.Mark
+}
+
+// A ledger has an id of its own, which every answer tells; one with another id, or
+// with fewer changes, has lost something.
+func testMark(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour)}
+	if none := w.tells(); none.Ledger != "" {
+		t.Fatalf("before the first charge a look tells %+v", none)
+	}
+	d := w.granted(item("a", "op", 10))
+	first := w.tells()
+	if first.Ledger == "" || first.ID != "a" || first.At != d.At || first.Seen != w.now {
+		t.Fatalf("a look tells %+v, want a ledger whose newest charge is a of %d, seen at %d", first, d.At, w.now)
+	}
+	w.now += minute
+	if again := w.vouch(first, nil).Mark; again.Ledger != first.Ledger || again.ID != "a" || again.Seen != w.now {
+		t.Fatalf("a decision tells %+v, the look before it %+v", again, first)
+	}
+	other, fewer := first, first
+	other.Ledger, fewer.Changes = "other", first.Changes+1
+	w.vouch(other, budget.ErrLost)
+	w.vouch(fewer, budget.ErrLost)
+	w.granted(lease(item("r", "op", 5), time.Minute))
+	first = w.tells()
+	w.finish(budget.Finish{ID: "r", Units: 7}, budget.Settled, false)
+	if after := w.tells(); after.Changes <= first.Changes {
+		t.Fatalf("after a settlement it has changed %d times, before it %d times", after.Changes, first.Changes)
+	}
+	// A reset keeps the id: what was told before it is not missed, whichever ledger it was of.
+	told := w.tells()
+	if err := w.store.Reset(context.Background(), w.budget); err != nil {
+		t.Fatal(err)
+	}
+	if reset := w.vouch(told, nil).Mark; reset.Ledger != told.Ledger || reset.ID != "" {
+		t.Fatalf("after a reset %+v, before it %+v", reset, told)
+	}
+	w.vouch(other, nil)
+	other.Seen = w.now + 1
+	w.vouch(other, budget.ErrLost)
+	// On a ledger that is not there.
+	w.budget = "up/flushed"
+	w.vouch(budget.Mark{Ledger: "other", Seen: w.now - 6*hour - budget.LedgerIdle}, nil)
+	w.budget = "up/flushed-too"
+	w.vouch(budget.Mark{Ledger: "other", Seen: w.now - 6*hour - budget.LedgerIdle + 1}, budget.ErrLost)
+}
+
+// A ledger that turns out to be rolled back gets a new id, once.
+func testRolledBack(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour)}
+	w.granted(item("a", "op", 10))
+	was := w.tells()
+	w.now += minute
+	now := w.reportLoss(budget.Recovery{Mark: was, Gone: []string{"other", was.Ledger}, Used: []int64{30}, Host: "0a"})
+	if now.Ledger == was.Ledger || w.used(0) != 30 {
+		t.Fatalf("the ledger's id is %s, and was %s; used %d", now.Ledger, was.Ledger, w.used(0))
+	}
+	w.vouch(was, budget.ErrLost)
+	if then := w.reportLoss(budget.Recovery{Mark: was, Gone: []string{was.Ledger}, Used: []int64{20}, Host: "1b"}); then.Ledger != now.Ledger || w.used(0) != 30 {
+		t.Fatalf("another host's report makes of %s %s; used %d", now.Ledger, then.Ledger, w.used(0))
+	}
+	w.vouch(now, nil)
+}
+
+// After a loss hosts that share a store are held back until all have reported, or a
+// minute has passed.
+func testRecovering(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour)}
+	lost := budget.Mark{Ledger: "lost", Seen: w.now}
+	noticed := w.now + minute
+	w.now = noticed
+	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{40}, Host: "0a", Hosts: 3})
+	n := 0
+	ask := func(change func(*budget.Batch)) budget.Decision {
+		t.Helper()
+		n++
+		b := budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3, Host: "0a", Items: []budget.Item{item(string(rune('a'+n)), "op", 1)}}
+		change(&b)
+		d, err := w.store.Decide(context.Background(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Items[0]
+	}
+	held := func(what string, change func(*budget.Batch)) {
+		t.Helper()
+		if d := ask(change); d.Result != budget.Refused || !d.Recovering || d.Locked || d.Limit != -1 || d.RetryAt != noticed+budget.RecoveryWait {
+			t.Fatalf("%s: %+v, want it held back until %d", what, d, noticed+budget.RecoveryWait)
+		}
+	}
+	free := func(what string, change func(*budget.Batch)) {
+		t.Helper()
+		if d := ask(change); d.Result != budget.Granted {
+			t.Fatalf("%s: %+v", what, d)
+		}
+	}
+	as := func(*budget.Batch) {}
+	held("a charge", as)
+	held("of a host that has not reported", func(b *budget.Batch) { b.Host = "2c" })
+	free("within the host's part", func(b *budget.Batch) { b.WithinPart = true })
+	free("what happened already", func(b *budget.Batch) { b.Items[0].Recorded = true })
+	free("where one host is all", func(b *budget.Batch) { b.Hosts = 1 })
+	free("what only observes", func(b *budget.Batch) { b.Observe = true })
+	w.now += second
+	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{30}, Host: "0a", Hosts: 3})
+	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{30}, Host: "1b", Hosts: 3})
+	held("when two of three have reported, one of them twice", as)
+	view, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3})
+	if err != nil || view.Recovering != noticed+budget.RecoveryWait {
+		t.Fatalf("a look shows %d, %v", view.Recovering, err)
+	}
+	free("when that is all hosts", func(b *budget.Batch) { b.Hosts = 2 })
+	w.now = noticed + budget.RecoveryWait - 1
+	held("a microsecond before the minute is over", as)
+	w.now++
+	free("a minute after the notice", as)
+	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{90}, Host: "2c", Hosts: 3})
+	free("when the last one comes later", as)
+}
+
+// A ledger tells how many hosts decided on the budget within a day.
+func testHosts(t *testing.T, w *world) {
+	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour)}
+	decide := func(host string, want int) {
+		t.Helper()
+		d, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Host: host})
+		if err != nil || d.AtWork != want {
+			t.Fatalf("%d hosts at work, %v, want %d", d.AtWork, err, want)
+		}
+	}
+	decide("", 0)
+	decide("0a", 1)
+	w.now += hour - 1
+	decide("0a", 1) // not noted anew
+	decide("1b", 2)
+	w.now += budget.HostNoted - hour
+	if got := w.look().AtWork; got != 2 {
+		t.Fatalf("a look shows %d at work, want 2", got)
+	}
+	w.now++
+	decide("", 1)
+	decide("0a", 2)
+	w.now += budget.HostNoted
+	decide("", 0)
+	for i := range budget.MaxHosts + 10 { // no more than that are told apart
+		decide(fmt.Sprintf("%04x", i), min(i+1, budget.MaxHosts))
+	}
+}

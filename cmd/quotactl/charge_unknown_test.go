@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// A charge whose answer was lost is not said to be uncharged, neither then nor while the
+// breaker keeps the host from asking; and sent again it is charged once.
+func TestChargeWhoseAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr, 1)
+	config := writeConfig(t, strings.Replace(serveConfig, "sqlite:quotactl.db", "redis://"+proxy.Addr, 1))
+	charge := func(args ...string) (code int, charged, replayed, said string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		code = run(t.Context(), append([]string{"charge", "shop/main", "get", "--json", "-c", config}, args...), &stdout, &stderr, noEnv)
+		charged, err := at(stdout.Bytes(), "charged")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replayed, err = at(stdout.Bytes(), "replayed"); err != nil {
+			t.Fatal(err)
+		}
+		return code, charged, replayed, stderr.String()
+	}
+	const keptAway = "and asked once in"
+	b, err := open.Budget(t.Context(), config, "shop/main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	if _, err := b.Charge(t.Context(), budget.Call{Operation: "get"}); err != nil { // it knows the server's clock
+		t.Fatal(err)
+	}
+	proxy.Drop.Store(true)
+	var refused *budget.RefusedError
+	if _, err := b.Charge(t.Context(), budget.Call{Operation: "get", ID: "first"}); !errors.As(err, &refused) || refused.NotCharged {
+		t.Fatalf("an answer that was lost: %v", err)
+	}
+	lost := func(want string, args ...string) {
+		t.Helper()
+		redistest.Await(t, "the breaker to keep a call away", func() bool {
+			code, charged, _, said := charge(args...)
+			away := strings.Contains(said, keptAway)
+			if code != exitUnavailable || away && charged != want || !away && charged != "null" || (charged == "null") != strings.Contains(said, "is charged is not known") {
+				t.Fatalf("%v: exit code %d, charged %s, want %s: %s", args, code, charged, want, said)
+			}
+			return away
+		})
+	}
+	lost("null", "--id", "first")
+	lost("false") // it made the id, and did not send it
+	proxy.Drop.Store(false)
+	redistest.Await(t, "the store to be back", func() bool {
+		code, charged, replayed, said := charge("--id", "first")
+		if code == exitDone && (charged != "true" || replayed != "true") {
+			t.Errorf("charged %s, replayed %s: %s", charged, replayed, said)
+		}
+		return code == exitDone
+	})
+}

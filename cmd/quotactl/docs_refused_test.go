@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// refusing is an upstream that answers one request, and then says no to all.
+type refusing struct {
+	*httptest.Server
+	asked atomic.Int64
+}
+
+func newRefusing(t *testing.T, status int, header, body string) *refusing {
+	t.Helper()
+	u := &refusing{}
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if u.asked.Add(1) == 1 {
+			_, _ = fmt.Fprint(w, `{"nextPageToken": "2", "pageInfo": {"totalResults": 200}}`)
+			return
+		}
+		if name, value, ok := strings.Cut(header, ": "); ok {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = fmt.Fprint(w, body)
+	}))
+	t.Cleanup(u.Close)
+	return u
+}
+
+// refusals are what an upstream says of its own, and what is locked by that: a limit, or
+// the budget where it names none.
+var refusals = map[string]struct {
+	status             int
+	header, body, lock string
+}{
+	"403": {http.StatusForbidden, "", `{"error": {"errors": [{"reason": "quotaExceeded"}]}}`, "pacific-day"},
+	"429": {http.StatusTooManyRequests, "Retry-After: 3600", `{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}`, ""},
+}
+
+// isLocked holds the ledger to one lock, of a limit or of the budget, and to the units.
+func (j *docJob) isLocked(limit string, units int64) {
+	j.t.Helper()
+	var status struct {
+		Budgets []struct {
+			LockedUntil *string `json:"locked_until"`
+			Limits      []struct {
+				Name        string
+				LockedUntil *string `json:"locked_until"`
+			}
+		}
+	}
+	if err := json.Unmarshal(j.run(0, "quotactl", "status", "youtube/key1", "--json"), &status); err != nil {
+		j.t.Fatal(err)
+	}
+	for _, b := range status.Budgets {
+		if (b.LockedUntil != nil) != (limit == "") {
+			j.t.Errorf("the budget is locked: %t, want %t", b.LockedUntil != nil, limit == "")
+		}
+		for _, l := range b.Limits {
+			if l.Name == limit && l.LockedUntil == nil {
+				j.t.Errorf("limit %s is not locked", l.Name)
+			}
+		}
+	}
+	var ledger struct{ Total struct{ Units int64 } }
+	if err := json.Unmarshal(j.run(0, "quotactl", "ledger", "youtube/key1", "--json"), &ledger); err != nil {
+		j.t.Fatal(err)
+	}
+	if ledger.Total.Units != units {
+		j.t.Errorf("%d units in the ledger, want %d", ledger.Total.Units, units)
+	}
+}
+
+// Told by the upstream that the quota is spent, or that it is too much at once, each
+// program of docs/jobs.md stops as exhausted, keeps what it has, and has the budget locked
+// for all; started again, it asks for nothing.
+func TestDocumentedJobsRefused(t *testing.T) {
+	for said, refusal := range refusals {
+		t.Run(said, func(t *testing.T) {
+			forDocs(t, func(t *testing.T, name, built string) {
+				j := newDocJob(t, name, built)
+				upstream := newRefusing(t, refusal.status, refusal.header, refusal.body)
+				j.env = append(j.env, "YOUTUBE_API="+upstream.URL)
+				j.fetch(exitExhausted, "US")
+				j.isLocked(refusal.lock, 2)
+				j.hasNo("US.ndjson")
+				part, err := os.ReadFile(filepath.Join(j.dir, "data", "US.part"))
+				if err != nil || strings.Count(string(part), "\n") != 1 {
+					t.Errorf("it kept %q (%v), want the page that was fetched", part, err)
+				}
+				j.fetch(exitExhausted, "US")
+				if asked := upstream.asked.Load(); asked != 2 {
+					t.Errorf("the upstream was asked %d times, want 2", asked)
+				}
+			})
+		})
+	}
+}
+
+// So do the programs of docs/shell.md and docs/go.md.
+func TestDocumentedWaysRefused(t *testing.T) {
+	for said, refusal := range refusals {
+		t.Run("shell "+said, func(t *testing.T) {
+			w := newDocWay(t, "docs/shell.md", 150)
+			upstream := newRefusing(t, refusal.status, refusal.header, refusal.body)
+			w.env = append(w.env, "YOUTUBE_API="+upstream.URL)
+			w.write("search.sh", w.block("sh", "search.sh"))
+			w.run(0, "./search.sh", "cats")
+			w.run(exitExhausted, "./search.sh", "dogs")
+			w.isLocked(refusal.lock, 200)
+			w.run(exitExhausted, "./search.sh", "birds")
+			if asked := upstream.asked.Load(); asked != 2 {
+				t.Errorf("the upstream was asked %d times, want 2", asked)
+			}
+		})
+		t.Run("go "+said, func(t *testing.T) {
+			w := newDocWay(t, "docs/go.md", 10_000)
+			upstream := newRefusing(t, refusal.status, refusal.header, refusal.body)
+			w.env = append(w.env, "YOUTUBE_API="+upstream.URL)
+			built := w.build("videos", w.block("go", "main.go"))
+			if out := string(w.run(exitExhausted, built)); out != "US 200\n" {
+				t.Errorf("it said %q", out)
+			}
+			w.isLocked(refusal.lock, 2)
+			w.run(exitExhausted, built)
+			if asked := upstream.asked.Load(); asked != 2 {
+				t.Errorf("the upstream was asked %d times, want 2", asked)
+			}
+		})
+	}
+}

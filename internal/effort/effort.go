@@ -1,0 +1,84 @@
+// Package effort says how hard the tests try. go test alone takes the small
+// sizes, QUOTACTL_TEST_FULL=1 (make test-full) the full ones, and -short skips
+// the tests that start other processes.
+package effort
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// full names the variable that asks for the full sizes.
+const full = "QUOTACTL_TEST_FULL"
+
+// Full reports whether the tests take their full sizes.
+func Full() bool { return os.Getenv(full) != "" }
+
+// Of is how much a test does of something: few, or many in full.
+func Of[N any](few, many N) N {
+	if Full() {
+		return many
+	}
+	return few
+}
+
+// Processes skips the test under -short. Tests that start servers, daemons or
+// other programs, or kill them, call it first.
+func Processes(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: this test starts other processes")
+	}
+}
+
+// folder is the package's, which the tests may leave.
+var folder, _ = os.Getwd()
+
+// Number is the variable's value, else the other number. Underscores may group
+// its digits.
+func Number(t testing.TB, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(strings.ReplaceAll(text, "_", ""), 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v: use a number", variable, err)
+	}
+	return n
+}
+
+// Seed is a seed for the test: the variable's value, else a random one. A test
+// that fails prints the command that repeats it.
+func Seed(t testing.TB, variable string) uint64 {
+	t.Helper()
+	seed := Number(t, variable, rand.Uint64())
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("to repeat: " + repeat(t.Name(), variable, seed))
+		}
+	})
+	return seed
+}
+
+// repeat is the command that runs a test with a seed.
+func repeat(test, variable string, seed uint64) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	size := ""
+	if Full() {
+		size = full + "=1 "
+	}
+	return fmt.Sprintf("cd %s && %s%s=%d go test -count=1 -run %s .", quote(folder), size, variable, seed, quote(strings.Join(parts, "/")))
+}
+
+// quote quotes a word for the shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -1,0 +1,61 @@
+package effort
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// failing records what a test that failed would have printed.
+type failing struct {
+	testing.TB
+	cleanups []func()
+	log      string
+}
+
+func (f *failing) Helper()           {}
+func (f *failing) Name() string      { return "TestWalk/it's (here)" }
+func (f *failing) Failed() bool      { return true }
+func (f *failing) Cleanup(do func()) { f.cleanups = append(f.cleanups, do) }
+func (f *failing) Log(args ...any)   { f.log += fmt.Sprint(args...) }
+
+// The line that a failed test prints is a command for the shell, with its seed,
+// its size and its name.
+func TestAFailedTestSaysHowToRepeatIt(t *testing.T) {
+	t.Setenv(full, "")
+	t.Setenv("SOME_SEED", "12_345")
+	f := &failing{TB: t}
+	if seed := Seed(f, "SOME_SEED"); seed != 12345 {
+		t.Errorf("seed %d, want that of the variable", seed)
+	}
+	t.Setenv(full, "1")
+	f.cleanups[0]()
+	command, found := strings.CutPrefix(f.log, "to repeat: ")
+	if !found {
+		t.Fatalf("printed %q", f.log)
+	}
+	script := `go() { printf '%s|' "$PWD" "$SOME_SEED" "$QUOTACTL_TEST_FULL" "$@"; }; ` + command
+	out, err := exec.Command("sh", "-c", script).CombinedOutput()
+	if want := folder + `|12345|1|test|-count=1|-run|^TestWalk$/^it's \(here\)$|.|`; err != nil || string(out) != want {
+		t.Errorf("%s\nruns %s (%v)\nwant %s", command, out, err, want)
+	}
+}
+
+func TestSeedsDiffer(t *testing.T) {
+	if a, b := Seed(t, "NO_SUCH_SEED"), Seed(t, "NO_SUCH_SEED"); a == b {
+		t.Errorf("both seeds are %d", a)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for _, c := range []struct {
+		set  string
+		want int
+	}{{"", 3}, {"1", 100}} {
+		t.Setenv(full, c.set)
+		if got := Of(3, 100); got != c.want {
+			t.Errorf("%s=%q: %d, want %d", full, c.set, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package simulate
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// still is a daemon's process while it is stopped: nothing that it does gets out, and
+// nothing gets in, until it goes on. What was sent before arrives. Its deadlines pass.
+type still struct {
+	goesOn atomic.Pointer[chan struct{}] // nil: it is not stopped
+}
+
+// hold waits while the process is stopped.
+func (s *still) hold() {
+	if goesOn := s.goesOn.Load(); goesOn != nil {
+		<-*goesOn
+	}
+}
+
+// transport is a daemon's way to the upstream.
+type transport struct{ daemon *daemon }
+
+// RoundTrip implements http.RoundTripper.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	d := t.daemon
+	d.still.hold()
+	d.machine.strike(d, r)
+	return d.machine.network.ask(r, d.still.hold)
+}
+
+// stop has the next daemon that fills the day stand still, until an instant.
+func (m *machine) stop(s span) {
+	m.toStop.Store(&s)
+}
+
+// strike stops the process of a daemon that asks for something, if it is to be, with
+// its request on the way.
+func (m *machine) strike(d *daemon, r *http.Request) {
+	s := m.toStop.Load()
+	if s == nil || r.URL.Path != listings || !m.toStop.CompareAndSwap(s, nil) {
+		return
+	}
+	goesOn := make(chan struct{})
+	d.still.goesOn.Store(&goesOn)
+	m.stopped.Add(1)
+	m.waking.Go(func() {
+		m.clock.until(s.at.Add(s.dur))
+		d.still.goesOn.Store(nil)
+		close(goesOn)
+	})
+}
+
+// decide has the store decide a batch of a daemon, and holds it to who may charge: a
+// pass that was recorded as lost does not any more.
+func (m *machine) decide(d *daemon, b budget.Batch, decide func() (budget.Decisions, error)) (budget.Decisions, error) {
+	late := make([]bool, len(b.Items))
+	for i, item := range b.Items {
+		late[i] = !item.DryRun && !item.Recorded && m.history.isLost(item.Labels.Run)
+	}
+	done, err := decide()
+	if err != nil {
+		return done, err
+	}
+	for i, got := range done.Items {
+		switch {
+		case late[i] && got.Result == budget.Fenced:
+			m.refused.Add(1)
+		case late[i] && got.Result == budget.Granted && !got.Replayed:
+			m.t.Errorf("%s: daemon %d charged %d units for %s, a pass that another had recorded as lost", m.clock.now().In(pacific).Format(time.DateTime), d.number+1, got.Units, b.Items[i].Labels.Run)
+		}
+	}
+	return done, nil
+}
