@@ -104,12 +104,11 @@ local function survived(l, old)
     pos, freed = tonumber(p), tonumber(f)
   end
   local score, reached, later = walk(l, pos, freed, WHOLE)
-  if score == nil then
-    return nil, table.concat({int(M.chg), int(M.newest), int(M.last), int(reached) .. ':' .. int(later)}, ' ')
-  end
+  local came = table.concat({int(M.chg), int(M.newest), int(M.last), int(reached) .. ':' .. int(later)}, ' ')
+  if score == nil then return nil, came end
   local sum = used(l) - later
   if old and old.score > cutOf(l.win) and old.score <= l.from then sum = sum - (l.calls and old.asked or old.units) end
-  return sum
+  return sum, came
 end
 
 local function memberOf(e, id) return int(e.units) .. ',' .. int(e.asked) .. ':' .. id end
@@ -133,8 +132,8 @@ local function record(l, old, amount, score)
   M.chg, M.seq, M.emptied = M.chg + 1, M.seq + 1, true
 end
 
--- recoverAll records what is missing of each limit, all of them or none; then it
--- is done.
+-- recoverAll records what is missing of each limit once all are summed; until then
+-- the next run goes on with each from where it came.
 local function recoverAll(limits, lost)
   local answers, sums, olds, done = {}, {}, {}, true
   for i = 1, #limits do
@@ -144,16 +143,13 @@ local function recoverAll(limits, lost)
     if l.wanted and l.win then
       l.from = math.min(l.from, M.last)
       olds[i] = parse(redis.call('HGET', keyE, l.id))
-      local sum, came = survived(l, olds[i])
-      sums[i] = sum
-      if not sum then
-        answers[i][2] = came
-        done = false
-      end
+      sums[i], answers[i][2] = survived(l, olds[i])
+      done = done and sums[i] ~= nil
     end
   end
   for i = 1, done and #limits or 0 do
     local l, old = limits[i], olds[i]
+    answers[i][2] = ''
     if l.wanted and l.meter then
       local m = l.meter
       local left = drain(m, l.to, 0, M.last - l.from)

@@ -73,5 +73,5 @@ local function walk(l, pos, freed, deficit, stop)
     end
     if #heap > 1 then sink(heap, 1) end
   end
-  return 0, pos, freed
+  return 0, last, freed
 end
