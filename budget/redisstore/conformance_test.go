@@ -46,7 +46,7 @@ func TestConformanceMiniredis(t *testing.T) {
 
 func TestWalkRedis(t *testing.T) {
 	t.Parallel()
-	storetest.Walk(t, opener(leastURL(t, redistest.Start(t), "t*:*", "")), 100_000)
+	storetest.Walk(t, opener(leastURL(t, redistest.Start(t), "t*:*", "")), 30_000)
 }
 
 func TestWalkMiniredis(t *testing.T) {

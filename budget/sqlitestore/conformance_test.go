@@ -35,7 +35,7 @@ func openForSuite(prepare func(*sqlitestore.Store)) func(testing.TB, func() int6
 
 func TestWalk(t *testing.T) {
 	t.Parallel()
-	storetest.Walk(t, openForSuite(func(*sqlitestore.Store) {}), 100_000)
+	storetest.Walk(t, openForSuite(func(*sqlitestore.Store) {}), 30_000)
 }
 
 // TestWalkInSteps walks where hardly anything fits into one transaction.
