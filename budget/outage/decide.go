@@ -100,21 +100,27 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 	s.memory.freshen(name)
 	for range maxLosses { // what is recorded may show that more is missing
 		list := s.memory.lost(name, limits)
-		if len(list) > 0 {
-			if err := s.relock(ctx, name, now); err != nil {
-				return err
-			}
+		if len(list) == 0 {
+			break
+		}
+		unlocked := s.relock(ctx, name, now)
+		if unlocked != nil && !errors.Is(unlocked, budget.ErrDamaged) {
+			return unlocked
 		}
 		for i, recovery := range list {
-			if i == len(list)-1 && s.memory.charges(name) { // with which the host has reported all it knows
+			// With the last one the host has reported all it knows, unless it knows of limits
+			// that are not at hand.
+			if i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits) {
 				recovery.Host = s.host()
 			}
 			if err := s.recoverOne(ctx, recovery, now); err != nil {
 				return err
 			}
 		}
-		if len(list) == 0 {
-			break
+		if unlocked != nil { // a damaged ledger takes locks once it is begun anew
+			if err := s.relock(ctx, name, now); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

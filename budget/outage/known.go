@@ -10,6 +10,17 @@ import (
 type sight struct {
 	Used int64 `json:"used"`
 	At   int64 `json:"at"` // µs on the store's clock
+	// Changes is how many the ledger had made then; 0 where an older version wrote it.
+	Changes int64 `json:"changes,omitempty"`
+}
+
+// after reports whether it was told of a ledger after another sight of the same, or
+// is the same.
+func (s sight) after(other sight) bool {
+	if s.Changes != other.Changes {
+		return s.Changes > other.Changes
+	}
+	return s.At >= other.At
 }
 
 // usage is what is known of one limit.
@@ -80,16 +91,34 @@ func (r *remembered) sort() {
 	}
 }
 
-// learn takes in a mark, and what limits had used as of it.
+// learn takes in a mark, and what limits had used as of it. Answers may come in
+// another order than the store gave them: of each limit the latest holds, and what a
+// ledger told before it was lost is to be recovered.
 func (r *remembered) learn(mark budget.Mark, limits []budget.Limit, used func(i int) (amount int64, told bool)) {
 	r.tell(mark)
-	if mark != r.Mark || !r.live(mark.Ledger) { // there is none, or something later is known of it
+	if mark.Ledger == "" {
 		return
+	}
+	lost := mark.Ledger != r.Mark.Ledger || !r.live(mark.Ledger)
+	if lost {
+		r.lose(mark.Ledger)
 	}
 	for i, l := range limits {
 		amount, told := used(i)
-		if u := r.Limits[l.Name]; told && mark.Seen >= u.At && (u.sight != sight{amount, mark.Seen} || u.Ledger == "") {
-			u.sight, u.Ledger = sight{amount, mark.Seen}, mark.Ledger
+		seen := sight{amount, mark.Seen, mark.Changes}
+		u := r.Limits[l.Name]
+		switch {
+		case !told:
+		case lost:
+			if owed, ok := u.Owed[mark.Ledger]; ok && !seen.after(owed) {
+				continue
+			} else if ok { // it may have been rolled back in between
+				seen.Used = max(seen.Used, owed.Used)
+			}
+			u.owe(mark.Ledger, seen)
+			r.Limits[l.Name], r.dirty = u, true
+		case u.Ledger == "" || seen != u.sight && seen.after(u.sight):
+			u.sight, u.Ledger = seen, mark.Ledger
 			r.Limits[l.Name], r.dirty = u, true
 		}
 	}
@@ -161,7 +190,7 @@ func (r *remembered) merge(other *remembered) {
 		case theirs.Ledger != r.Mark.Ledger || !r.live(theirs.Ledger):
 			r.lose(theirs.Ledger)
 			mine.owe(theirs.Ledger, theirs.sight)
-		case mine.Ledger == "" || theirs.At > mine.At:
+		case mine.Ledger == "" || theirs.after(mine.sight):
 			mine.sight, mine.Ledger = theirs.sight, theirs.Ledger
 		}
 		r.Limits[name] = mine
@@ -201,10 +230,23 @@ func (m *memory) mark(name string) budget.Mark {
 	return mark
 }
 
-// standing is a lock that a host was told of: for how many µs more, and why.
+// owesMore reports whether anything is to be recovered of other limits than those.
+func (m *memory) owesMore(name string, limits []budget.Limit) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for other, u := range m.of(name).Limits {
+		if len(u.Owed) > 0 && !slices.ContainsFunc(limits, func(l budget.Limit) bool { return l.Name == other }) {
+			return true
+		}
+	}
+	return false
+}
+
+// standing is a lock that a host was told of: for how many µs more, until when by the
+// store's clock (0: an older version did not note it), and why.
 type standing struct {
-	wait int64
-	why  string
+	wait, until int64
+	why         string
 }
 
 // locks are those that stand, by the limit's name; empty: the whole budget.
@@ -215,7 +257,7 @@ func (m *memory) locks(name string) map[string]standing {
 	boot, now, err := m.boot()
 	for limit, t := range m.of(name).Told {
 		if err == nil && t.Locked && t.Boot == boot && t.Until > now {
-			found[limit] = standing{t.Until - now, t.Why}
+			found[limit] = standing{t.Until - now, t.End, t.Why}
 		}
 	}
 	return found
@@ -299,7 +341,7 @@ func (m *memory) recovered(recovery budget.Recovery, mark budget.Mark) error {
 	for i, l := range recovery.Limits { // until the store tells more, that much it holds
 		u := r.Limits[l.Name]
 		if recovery.Used[i] >= 0 && (u.Ledger == "" || recovery.Used[i] > u.Used) && mark.Ledger == r.Mark.Ledger {
-			u.sight, u.Ledger = sight{recovery.Used[i], min(max(recovery.At, u.At), mark.Seen)}, mark.Ledger
+			u.sight, u.Ledger = sight{recovery.Used[i], min(max(recovery.At, u.At), mark.Seen), mark.Changes}, mark.Ledger
 			r.Limits[l.Name] = u
 		}
 	}

@@ -25,7 +25,7 @@ func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, 
 		return s.lockAlone(r)
 	}
 	if err == nil && locked.Until > locked.Now {
-		s.told(r.Budget, r.Limit, locked.Until-locked.Now, locked.Why)
+		s.told(r.Budget, r.Limit, locked.Now, locked.Until, locked.Why)
 	}
 	return locked, err
 }
@@ -44,7 +44,7 @@ func (s *Store) lockAlone(r budget.LockRequest) (budget.Locked, error) {
 	if until <= r.Now {
 		return budget.Locked{Now: r.Now}, nil
 	}
-	s.told(r.Budget, r.Limit, until-r.Now, r.Why)
+	s.told(r.Budget, r.Limit, r.Now, until, r.Why)
 	s.log.Warn("locked on this host alone: the store is out of reach", "budget", r.Budget, "limit", r.Limit, "why", r.Why)
 	return budget.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
 }
@@ -52,22 +52,25 @@ func (s *Store) lockAlone(r budget.LockRequest) (budget.Locked, error) {
 // relock has the locks stand again that the store has lost, as far as this host was
 // told of them.
 func (s *Store) relock(ctx context.Context, name string, now int64) error {
-	for limit, left := range s.memory.locks(name) {
-		_, err := s.inner.Lock(ctx, budget.LockRequest{Budget: name, Limit: limit, Now: now, After: left.wait, Most: budget.MaxLock, Why: left.why})
-		if err != nil {
+	for limit, lock := range s.memory.locks(name) {
+		r := budget.LockRequest{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: budget.MaxLock, Why: lock.why}
+		if lock.until == 0 {
+			r.After = lock.wait
+		}
+		if _, err := s.inner.Lock(ctx, r); err != nil {
 			return fmt.Errorf("lock again what the store has lost: %w", err)
 		}
 	}
 	return nil
 }
 
-// told remembers a lock that is no fence; an empty limit stands for the whole
-// budget.
-func (s *Store) told(name, limit string, wait int64, why string) {
+// told remembers a lock that is no fence, as memory.locked does; an empty limit stands
+// for the whole budget.
+func (s *Store) told(name, limit string, now, end int64, why string) {
 	if budget.IsFence(limit) {
 		return
 	}
-	if err := s.memory.locked(name, limit, wait, why); err != nil {
+	if err := s.memory.locked(name, limit, now, end, why); err != nil {
 		s.forgetful(name, err)
 	}
 }
@@ -80,7 +83,7 @@ func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error
 		return err
 	})
 	if err == nil {
-		s.told(r.Budget, r.Limit, 0, "")
+		s.told(r.Budget, r.Limit, 0, 0, "")
 	}
 	return stood, err
 }

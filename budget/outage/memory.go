@@ -63,8 +63,10 @@ type told struct {
 	Boot  string `json:"boot"`
 	At    int64  `json:"at"`    // µs since that boot
 	Until int64  `json:"until"` // µs since that boot; 0 when it is not exhausted
-	// Locked: it is so by a lock, for the reason Why.
+	// Locked: it is so by a lock, for the reason Why, until End by the store's clock
+	// (µs; 0: an older version did not note it).
 	Locked bool   `json:"locked,omitempty"`
+	End    int64  `json:"end,omitempty"`
 	Why    string `json:"why,omitempty"`
 }
 
@@ -151,7 +153,11 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 			if at := d.Items[i].Limit; at >= 0 {
 				limit = batch.Limits[at].Name
 			}
-			m.tell(r, limit, told{Locked: d.Items[i].Locked, Why: d.Items[i].Why}, d.Items[i].RetryAt-d.Now)
+			t := told{}
+			if d.Items[i].Locked {
+				t = told{Locked: true, Why: d.Items[i].Why, End: d.Items[i].RetryAt}
+			}
+			m.tell(r, limit, t, d.Items[i].RetryAt-d.Now)
 		}
 	}
 	r.learn(d.Mark, batch.Limits, func(i int) (int64, bool) {
@@ -169,7 +175,28 @@ func (m *memory) looked(look budget.Look, view budget.View) error {
 	defer m.mu.Unlock()
 	r := m.of(look.Budget)
 	r.learn(view.Mark, look.Limits, func(i int) (int64, bool) { return view.Limits[i].Used, true })
+	m.lookedAtLocks(r, view)
 	return m.saveSoon(look.Budget, r)
+}
+
+// lookedAtLocks takes in which locks stand: those that were told before and stand no
+// more were ended by somebody. m.mu is held.
+func (m *memory) lookedAtLocks(r *remembered, view budget.View) {
+	stands := map[string]bool{}
+	for _, lock := range view.Locks {
+		if budget.IsFence(lock.Limit) {
+			continue
+		}
+		stands[lock.Limit] = true
+		if t := r.Told[lock.Limit]; !t.Locked || t.End != lock.Until {
+			m.tell(r, lock.Limit, told{Locked: true, Why: lock.Why, End: lock.Until}, lock.Until-view.Now)
+		}
+	}
+	for limit, t := range r.Told {
+		if t.Locked && t.Until > 0 && !stands[limit] {
+			m.tell(r, limit, told{}, 0)
+		}
+	}
 }
 
 // saveSoon writes what is remembered of a budget, at most once in saveEvery; m.mu
@@ -212,16 +239,20 @@ func (m *memory) tell(r *remembered, limit string, t told, wait int64) {
 	r.Told[limit], r.dirty = t, true
 }
 
-// locked notes a lock for a time in µs, or that there is none, and writes it
-// down at once, for the host's other processes.
-func (m *memory) locked(name, limit string, wait int64, why string) error {
+// locked notes a lock from one instant to another by the store's clock, or with an end
+// of 0 that there is none, and writes it down at once, for the host's other processes.
+func (m *memory) locked(name, limit string, now, end int64, why string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	if wait <= 0 && r.Told[limit].Until == 0 {
+	switch {
+	case end > now:
+		m.tell(r, limit, told{Locked: true, Why: why, End: end}, end-now)
+	case r.Told[limit].Until == 0:
 		return nil
+	default:
+		m.tell(r, limit, told{}, 0)
 	}
-	m.tell(r, limit, told{Locked: wait > 0, Why: why}, wait)
 	return m.save(name, r)
 }
 

@@ -64,7 +64,7 @@ func (s *Store) withinPart(ctx context.Context, batch budget.Batch, decided budg
 	}
 	for j, i := range kept {
 		if err != nil {
-			if unreached(ctx, err) { // it stays spent here, as it may be there
+			if unreached(ctx, err) || ctx.Err() != nil { // it stays spent here, as it may be there
 				decided.Items[i] = budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}
 			}
 			continue

@@ -108,6 +108,9 @@ const (
 	lossAllowance = 6
 )
 
+// everyCall is how many of the limits count every call; the others count searches.
+const everyCall = 2
+
 // lossLimits are one of each kind that counts over time.
 func lossLimits(t *testing.T) []budget.Limit {
 	refill, err := budget.NewRefill(1, 10*time.Second)
@@ -251,6 +254,10 @@ func (w *lossWalk) charge(h *lossHost) {
 		}
 		batch.Items = append(batch.Items, item)
 	}
+	searches := slices.ContainsFunc(batch.Items, func(i budget.Item) bool { return i.Operation == "search" })
+	if !searches && w.rng.IntN(2) == 0 { // as limits for one operation each come
+		batch.Limits = w.limits[:everyCall]
+	}
 	got, err := w.process(h).Decide(context.Background(), batch)
 	w.did("host %s charges %+v: %+v", filepath.Base(h.dir), batch.Items, got)
 	if err != nil {
@@ -274,7 +281,7 @@ func (w *lossWalk) charge(h *lossHost) {
 			w.fail("item %d: %+v", i, d)
 		}
 	}
-	h.silent = false
+	h.silent = h.silent && len(batch.Limits) < len(w.limits) // of the others it has not reported
 	for i, used := range got.Used {
 		w.hold(h, i, used, got.Mark.Seen)
 	}

@@ -1,0 +1,282 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// each limits each operation to 100 of 110, as per = "operation" does: a call brings
+// the limits of its own operation alone.
+func (r *ruin) each(s budget.Store, operation string, units int64) budget.Decision {
+	r.t.Helper()
+	r.now += 1_000_000
+	r.n++
+	d, err := s.Decide(r.t.Context(), budget.Batch{
+		Budget: "up/key1", Now: r.now, Limits: eachLimit(operation), Items: []budget.Item{{ID: fmt.Sprint("id", r.n), Operation: operation, Units: units}},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return d.Items[0]
+}
+
+func eachLimit(operation string) []budget.Limit {
+	return []budget.Limit{{
+		Name: "each:" + operation, Operations: []string{operation}, Quota: 110, Headroom: 10, Limit: 100,
+		Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour),
+	}}
+}
+
+// A host has reported a loss once all that it knew is recorded, of limits too that its
+// first call does not bring.
+func TestAHostReportsAllLimits(t *testing.T) {
+	r := newRuin(t)
+	idle, busy := r.host(2), r.host(2)
+	for _, s := range []budget.Store{idle, busy} {
+		r.each(s, "x", 1)
+		r.each(s, "y", 1)
+	}
+	if d := r.each(busy, "y", 98); d.Result != budget.Granted {
+		t.Fatalf("%+v", d)
+	}
+	r.flush()
+	r.each(idle, "x", 1)
+	r.each(busy, "x", 1)
+	spent := 100
+	for range 50 { // within the 60 s
+		if d := r.each(idle, "y", 1); d.Result == budget.Granted {
+			spent++
+		}
+	}
+	if spent > 110 {
+		t.Fatalf("%d of a quota of 110 of y: its spend was not known yet", spent)
+	}
+	r.each(busy, "y", 1)
+	if d := r.each(idle, "y", 1); d.Result != budget.Refused || d.Recovering {
+		t.Fatalf("%+v once both have reported all", d)
+	}
+}
+
+// slowReply holds an answer of the store back.
+type slowReply struct {
+	budget.Store
+	given, goes chan struct{}
+}
+
+func (s *slowReply) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	d, err := s.Store.Decide(ctx, b)
+	close(s.given)
+	<-s.goes
+	return d, err
+}
+
+// overlap makes a call whose answer comes after what happens meanwhile.
+func (r *ruin) overlap(call func() budget.Decision, meanwhile func()) {
+	r.t.Helper()
+	slow := &slowReply{r.store.Store, make(chan struct{}), make(chan struct{})}
+	r.store.Store = slow
+	done := make(chan budget.Decision)
+	go func() { done <- call() }()
+	<-slow.given
+	r.store.Store = slow.Store
+	meanwhile()
+	close(slow.goes)
+	if d := <-done; d.Result != budget.Granted {
+		r.t.Fatalf("%+v", d)
+	}
+}
+
+// What an answer told stays known, whichever order answers come in.
+func TestAnswersInAnotherOrder(t *testing.T) {
+	t.Run("of a ledger that was lost and recovered meanwhile", func(t *testing.T) {
+		r := newRuin(t)
+		s := r.host(1)
+		r.spend(s, 50)
+		r.overlap(func() budget.Decision { return r.decide(s, 40) }, func() {
+			r.flush()
+			r.used(s)
+		})
+		if more, _ := r.spend(s, 1000); more != 10 {
+			t.Fatalf("%d more after 90 of 100", more)
+		}
+	})
+	t.Run("behind that of another operation", func(t *testing.T) {
+		r := newRuin(t)
+		s := r.host(1)
+		r.each(s, "x", 1)
+		r.overlap(func() budget.Decision { return r.each(s, "x", 90) }, func() { r.each(s, "y", 1) })
+		r.each(s, "y", 1)
+		r.flush()
+		if d := r.each(s, "x", 10); d.Result != budget.Refused {
+			t.Fatalf("10 more after 91 of 100: %+v", d)
+		}
+		if d := r.each(s, "x", 9); d.Result != budget.Granted {
+			t.Fatalf("9 more after 91 of 100: %+v", d)
+		}
+	})
+}
+
+// diesOnceRecorded goes away as soon as it has recorded what a host spent alone.
+type diesOnceRecorded struct {
+	budget.Store
+	dead bool
+}
+
+func (s *diesOnceRecorded) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	if s.dead {
+		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
+	}
+	d, err := s.Store.Decide(ctx, b)
+	s.dead = len(b.Items) > 0 && b.Items[0].Recorded
+	return d, err
+}
+
+// What was recorded after an outage is remembered, also when the store goes away again
+// before it decides anything else.
+func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
+	r := newRuin(t)
+	s := r.host(1)
+	r.spend(s, 90)
+	r.store.gone.Store(true)
+	open := func(id string) (budget.Decisions, error) {
+		r.now += 5_000_000
+		return s.Decide(t.Context(), budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: id, Operation: "list", Units: 1, OnStoreError: budget.Open}}})
+	}
+	for i := range 5 {
+		if d, err := open(fmt.Sprint("alone", i)); err != nil || d.Items[0].Result != budget.Granted {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	r.store.gone.Store(false)
+	dying := &diesOnceRecorded{Store: r.store.Store}
+	r.store.Store = dying
+	for i := 0; !dying.dead; i++ {
+		_, _ = open(fmt.Sprint("probe", i)) // the breaker shuts by one of these
+	}
+	r.flush()
+	view, err := budget.View{}, errors.New("not asked")
+	for i := 0; err != nil; i++ {
+		r.now += 5_000_000
+		if view, err = s.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); i > 100 {
+			t.Fatal(err)
+		}
+	}
+	if view.Limits[0].Used != 95 {
+		t.Fatalf("%d used after the loss; 90 were charged and 5 recorded", view.Limits[0].Used)
+	}
+}
+
+// A ledger that lost a part of itself is begun anew by a host that knows of a lock as
+// by any other, and the lock stands again.
+func TestDamagedBehindALock(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"m", "e", "z:1"} {
+		server := redistest.Start(t)
+		admin := server.Client()
+		defer func() { _ = admin.Close() }()
+		spec := budget.Spec{Name: lossBudget, Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []budget.Limit{
+			{Name: "day", Quota: 1100, Headroom: 100, Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+		}}
+		b, _ := redisHost(t, "redis://"+server.Addr, t.TempDir(), spec, patient)
+		for range 10 {
+			if _, err := b.Charge(t.Context(), budget.Call{Operation: "list"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lock, err := b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Hour}, Why: "quotaExceeded"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := admin.Del(t.Context(), "quotactl:v1:{"+lossBudget+"}:"+part).Result(); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		if _, err := b.Charge(t.Context(), budget.Call{Operation: "list"}); !errors.Is(err, budget.ErrLocked) {
+			t.Fatalf("%s lost, behind a lock: %v", part, err)
+		}
+		status, err := b.Status(t.Context())
+		stands, locked := status.LockOf("")
+		if err != nil || status.Limits[0].Used != 10 || !locked || !stands.Until.Equal(lock.Until) {
+			t.Fatalf("%s lost: %+v, %v; want 10 used, locked until %s", part, status, err, lock.Until)
+		}
+	}
+}
+
+// leavesWithin goes away once it has charged within the host's part.
+type leavesWithin struct {
+	budget.Store
+	leave context.CancelFunc
+}
+
+func (s *leavesWithin) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	d, err := s.Store.Decide(ctx, b)
+	if b.WithinPart && err == nil {
+		s.leave()
+		return budget.Decisions{}, ctx.Err()
+	}
+	return d, err
+}
+
+// A caller that goes away while the host's part is asked for does not know whether it
+// is charged.
+func TestPartLeftIsUnknown(t *testing.T) {
+	r := newRuin(t)
+	idle, busy := r.host(2), r.host(2)
+	r.spend(idle, 10)
+	r.spend(busy, 10)
+	r.flush()
+	r.used(idle)
+	ctx, leave := context.WithCancel(t.Context())
+	inner := r.store.Store
+	r.store.Store = &leavesWithin{inner, leave}
+	batch := budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: "mine", Operation: "list", Units: 1}}}
+	d, err := idle.Decide(ctx, batch)
+	if err != nil || d.Items[0].Result != budget.OutcomeUnknown {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if d, err := inner.Decide(t.Context(), batch); err != nil || !d.Items[0].Replayed {
+		t.Fatalf("it is charged in the store: %+v, %v", d, err)
+	}
+}
+
+// A lock that was taken off does not come back with a loss to a host that looked in
+// between; one that stands keeps its end.
+func TestUnlockedStaysUnlocked(t *testing.T) {
+	r := newRuin(t)
+	other, s := r.host(1), r.host(1)
+	r.spend(s, 1)
+	until := r.now + time.Hour.Microseconds()
+	for _, limit := range []string{"", "day"} {
+		if _, err := other.Lock(t.Context(), budget.LockRequest{Budget: "up/key1", Now: r.now, Limit: limit, Until: until, Most: budget.MaxLock, Why: "by hand", Force: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := r.decide(s, 1); !d.Locked {
+		t.Fatalf("%+v", d)
+	}
+	if _, err := other.Unlock(t.Context(), budget.UnlockRequest{Budget: "up/key1", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	r.used(s)
+	for range 5 {
+		r.flush()
+		r.now += 1_000_000
+		view, err := s.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
+		if err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" || view.Locks[0].Until != until {
+			t.Fatalf("%+v, %v; want the lock of day until %d", view.Locks, err, until)
+		}
+	}
+	if _, err := other.Unlock(t.Context(), budget.UnlockRequest{Budget: "up/key1", Now: r.now, Limit: "day"}); err != nil {
+		t.Fatal(err)
+	}
+	r.used(s)
+	r.flush()
+	if d := r.decide(s, 1); d.Result != budget.Granted {
+		t.Fatalf("%+v behind locks that were taken off", d)
+	}
+}
