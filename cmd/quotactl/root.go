@@ -48,7 +48,7 @@ func newRootCommand(a *app) *cobra.Command {
 		Short: "Stay inside the quotas of other people's APIs",
 		Example: `  quotactl run --once --sandbox
   quotactl status
-  quotactl charge youtube/key1 search.list && ./search.sh`,
+  quotactl charge youtube/key1 search.list && ./one-search.sh`,
 		Long:          rootLong,
 		Version:       version(),
 		SilenceErrors: true,
