@@ -324,6 +324,8 @@ func (b *Budget) storeError(ctx context.Context, call Call, units int64, err err
 	switch {
 	case errors.Is(err, errNotSent) && ctx.Err() != nil && call.NewID:
 		return fmt.Errorf("charge %s %s: %w; nothing was charged", b.spec.Name, call.Operation, context.Cause(ctx))
+	case ctx.Err() != nil && call.Operation == "": // a look
+		return fmt.Errorf("look at what %s has left: %w", b.spec.Name, context.Cause(ctx))
 	case ctx.Err() != nil:
 		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send it again to know", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
 	case errors.Is(err, ErrUnavailable):

@@ -296,6 +296,8 @@ func TestRoom(t *testing.T) {
 		}
 		if err := b.Room(ctx, budget.Needs{"": 50}, 1); !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) || refused.Limit != "minute" || refused.RetryAfter != 59*time.Second {
 			t.Fatalf("fifty units and a floor: %v", err)
+		} else if !strings.HasPrefix(err.Error(), "look whether "+b.Name()+" has 50 units left: exhausted: limit minute has 50 left") {
+			t.Errorf("it says %q", err)
 		}
 		narrow := videoSpec(150)
 		narrow.Limits = narrow.Limits[1:]

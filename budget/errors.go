@@ -66,7 +66,7 @@ var (
 // so errors.Is(err, ErrExhausted) works.
 type RefusedError struct {
 	Budget    string
-	Operation string
+	Operation string // empty: Room looked for what is no single operation
 	// ID is the call's, made for it where it had none: after ErrUnavailable the
 	// same id, sent again, is charged once.
 	ID    string
@@ -104,7 +104,13 @@ type RefusedError struct {
 // Error tells what was asked, what bound it, and when to come back.
 func (e *RefusedError) Error() string {
 	asked := "charge " + e.Budget + " " + e.Operation
-	if !errors.Is(e.Err, ErrUnknownOperation) { // which has no price to tell
+	switch {
+	case errors.Is(e.Err, ErrUnknownOperation): // which has no price to tell
+	case e.Operation == "" && e.Units == 0:
+		asked = "look at what " + e.Budget + " has left"
+	case e.Operation == "":
+		asked = "look whether " + e.Budget + " has " + countUnits(e.Units) + " left"
+	default:
 		asked += " (" + countUnits(e.Units) + ")"
 	}
 	said, cause := e.Err.Error(), ""

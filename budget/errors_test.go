@@ -18,6 +18,14 @@ func TestRefusedErrorText(t *testing.T) {
 		want    string
 	}{
 		{
+			budget.RefusedError{Operation: "-", Units: 1, Err: budget.ErrExhausted, Limit: "daily", RetryAfter: time.Hour, RetryAt: at},
+			"look whether u/k has 1 unit left: exhausted: limit daily has 0 left; fits in 1h0m0s, at 2026-03-01T12:00:00.000000Z",
+		},
+		{
+			budget.RefusedError{Operation: "-", Err: budget.ErrLocked, Limit: "daily", RetryAfter: time.Hour, RetryAt: at},
+			"look at what u/k has left: limit daily is locked for 1h0m0s, until 2026-03-01T12:00:00.000000Z",
+		},
+		{
 			budget.RefusedError{Units: 1, Err: budget.ErrExhausted, Limit: "daily", Remaining: 0, RetryAfter: time.Hour, RetryAt: at},
 			"charge u/k op (1 unit): exhausted: limit daily has 0 left; fits in 1h0m0s, at 2026-03-01T12:00:00.000000Z",
 		},
@@ -50,7 +58,13 @@ func TestRefusedErrorText(t *testing.T) {
 			"charge u/k op (1 unit): decide in Redis: the clocks disagree; check the store's clock, then accept it: quotactl clock accept u/k",
 		},
 	} {
-		test.refused.Budget, test.refused.Operation = "u/k", "op"
+		test.refused.Budget = "u/k"
+		switch test.refused.Operation {
+		case "":
+			test.refused.Operation = "op"
+		case "-":
+			test.refused.Operation = "" // a look
+		}
 		if got := test.refused.Error(); got != test.want {
 			t.Errorf("error\n%s\nwant\n%s", got, test.want)
 		}

@@ -37,7 +37,7 @@ func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
 func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 	status, err := b.Status(ctx)
 	if err != nil {
-		return b.storeError(ctx, Call{Operation: "needs"}, 0, err)
+		return b.storeError(ctx, Call{}, 0, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
 		if name == "" {
@@ -51,7 +51,7 @@ func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 		return refused
 	}
 	if !status.Recovering.IsZero() && !b.spec.Observe {
-		refused := b.refuse(Call{Operation: "needs"}, 0, ErrRecovering, nil)
+		refused := b.refuse(Call{}, 0, ErrRecovering, nil)
 		refused.RetryAt, refused.RetryAfter = status.Recovering, status.Recovering.Sub(status.At)
 		return refused
 	}

@@ -202,7 +202,8 @@ type page struct {
 // waited out, within the run's timeout, whether our own limits say it or the
 // upstream does. A failure that may pass is tried again, as often as the job says.
 func (f *fetching) page(ctx context.Context, token string) (*page, *ending) {
-	var open time.Time // until when requests under way are waited for
+	var open time.Time  // until when requests under way are waited for
+	recovering := false // it is logged that a recovery is waited for
 	for throttled := 0; ; {
 		if f.soft.Err() != nil {
 			return nil, cut(f.soft)
@@ -232,7 +233,7 @@ func (f *fetching) page(ctx context.Context, token string) (*page, *ending) {
 		wait, waits := f.waitFor(refused, open)
 		waits = waits && end.outcome == Exhausted
 		if end.outcome == Exhausted {
-			f.logRefusal(f.log.Logger, refused, waits)
+			f.logRefusal(f.log.Logger, refused, waits, &recovering)
 		}
 		if !waits {
 			return nil, end

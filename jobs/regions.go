@@ -124,6 +124,7 @@ func (p *pass) admit(place int, region string, began time.Time, slots chan struc
 // room waits until what a run needs would fit, at most the job's MaxWait.
 func (p *pass) room(region string, over *spent) *ending {
 	latest := time.Now().Add(p.job.MaxWait)
+	recovering := false // it is logged that a recovery is waited for
 	for {
 		err := p.budget.Room(p.hard, p.job.Needs, p.job.Floor)
 		if err == nil {
@@ -139,7 +140,7 @@ func (p *pass) room(region string, over *spent) *ending {
 		}
 		wait, waits := p.waitFor(refused, latest)
 		waits = waits && (errors.Is(err, budget.ErrRecovering) || !time.Now().Add(wait).After(latest))
-		p.logRefusal(p.log.With("region", region, "run", p.job.runLabel(p.tick, region)), refused, waits)
+		p.logRefusal(p.log.With("region", region, "run", p.job.runLabel(p.tick, region)), refused, waits, &recovering)
 		if !waits {
 			return end
 		}
@@ -164,14 +165,30 @@ func (p *pass) waitUnless(over *spent, d time.Duration) *ending {
 	}
 }
 
-// logRefusal says once what did not fit and when it will.
-func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits bool) {
+// logRefusal says what did not fit and when it will. A wait for a recovery looks every
+// few seconds: only the first look is logged.
+func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits bool, recovering *bool) {
+	inRecovery := waits && errors.Is(refused, budget.ErrRecovering)
+	if inRecovery && *recovering {
+		return
+	}
+	*recovering = inRecovery
 	at := slog.LevelWarn
 	message := "refused"
 	if waits {
 		at, message = slog.LevelInfo, "refused; waiting"
 	}
-	fields := []any{"operation", refused.Operation, "units", refused.Units, "limit", refused.Limit, "remaining", refused.Remaining}
+	var fields []any
+	if refused.Operation != "" {
+		fields = append(fields, "operation", refused.Operation)
+	}
+	fields = append(fields, "units", refused.Units)
+	switch {
+	case errors.Is(refused, budget.ErrRecovering):
+		fields = append(fields, "reason", ReasonRecovering)
+	default:
+		fields = append(fields, "limit", refused.Limit, "remaining", refused.Remaining)
+	}
 	if refused.Floor > 0 {
 		fields = append(fields, "floor", refused.Floor)
 	}

@@ -53,16 +53,13 @@ func apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 		return fail(err)
 	}
 	cost := spec.Costs[charged.Operation]
-	h := &hearing{
-		reader: reader, operation: charged.Operation, status: resp.StatusCode, header: resp.Header,
-		cached: isStored(resp.Header), covers: actor{budget: b, operation: charged.Operation}.covered, cost: newCostSaid(cost.Actual, resp.Header), asks: true, judges: true,
-	}
+	x := actor{budget: b, operation: charged.Operation, charged: charged}
+	h := x.hearing(reader, resp, cost.Actual)
 	unread, err := h.hear(resp.Body)
 	if err != nil {
 		return fail(err)
 	}
 	units := h.cost.settled(statusCost(cost, resp.StatusCode, charged.Units))
-	x := actor{budget: b, operation: charged.Operation, charged: charged}
 	done := Outcome{}
 	switch {
 	case !open:
@@ -75,6 +72,43 @@ func apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 	}
 	done.Unread = unread
 	return done, nil
+}
+
+// ApplyRefusal is Apply for a response to a request whose reservation the store no
+// longer holds: it locks what the response says is spent, and does nothing else. It
+// compares no reports, since nobody knows when the request was charged. Where no
+// refusal rule fits, Refused is nil and nothing was done.
+func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp *http.Response) (Outcome, error) {
+	fail := func(err error) (Outcome, error) {
+		return Outcome{}, fmt.Errorf("take in the response to %s %s, which is no longer held: %w", b.Name(), operation, err)
+	}
+	reader, err := newReader(budget.Feedback{Refusals: b.Spec().Feedback.Refusals})
+	if err != nil {
+		return fail(err)
+	}
+	x := actor{budget: b, operation: operation}
+	h := x.hearing(reader, resp, nil)
+	unread, err := h.hear(resp.Body)
+	if err != nil {
+		return fail(err)
+	}
+	done := Outcome{}
+	if !isStored(resp.Header) {
+		if done, err = x.act(ctx, resp.StatusCode, h.told); err != nil {
+			return fail(err)
+		}
+	}
+	done.Unread = unread
+	return done, nil
+}
+
+// hearing reads a whole response by the reader's rules, and for the cost at the
+// places given.
+func (x actor) hearing(r *reader, resp *http.Response, cost []budget.Source) *hearing {
+	return &hearing{
+		reader: r, operation: x.operation, status: resp.StatusCode, header: resp.Header, cached: isStored(resp.Header),
+		covers: x.covered, cost: newCostSaid(cost, resp.Header), asks: true, judges: true,
+	}
 }
 
 // finish settles or releases the request, and does what its response asks for.

@@ -82,7 +82,7 @@ func newChargeCommand(a *app) *cobra.Command {
 		Use:   "charge BUDGET OPERATION",
 		Short: "Charge one call, for a script",
 		Long:  chargeLong,
-		Example: `  quotactl charge youtube/key1 search.list && ./search.sh
+		Example: `  quotactl charge youtube/key1 search.list && ./one-search.sh
   quotactl charge youtube/key1 videos.list --floor 500 --json
   quotactl charge youtube/key1 search.list --wait 2m
   id=$(quotactl charge youtube/key1 search.list --reserve 5m --print-id)`,

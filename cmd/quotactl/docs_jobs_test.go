@@ -277,6 +277,33 @@ func TestDocumentedJobsWithoutStore(t *testing.T) {
 	})
 }
 
+// Without a key a program says so before it charges.
+func TestDocumentedJobsWithoutKey(t *testing.T) {
+	t.Parallel()
+	forDocs(t, func(t *testing.T, name, built string) {
+		j := newDocJob(t, name, built)
+		j.env = append(j.env, "YOUTUBE_API_KEY=")
+		j.keyless(append(slices.Clone(j.command), "US")...)
+	})
+	t.Run("search.sh", func(t *testing.T) {
+		w := newDocWay(t, "docs/shell.md", 150)
+		w.env = append(w.env, "YOUTUBE_API_KEY=")
+		w.write("search.sh", w.block("sh", "search.sh"))
+		w.keyless("./search.sh", "cats")
+	})
+}
+
+// keyless runs a program that must miss its key, and charge and ask for nothing. Shells
+// differ in the exit code.
+func (j *docJob) keyless(command ...string) {
+	j.t.Helper()
+	said := j.run(9, "sh", "-c", strings.Join(command, " ")+" 2>&1 || exit 9")
+	if !strings.Contains(string(said), "YOUTUBE_API_KEY: set it to your key") {
+		j.t.Errorf("it said %q", said)
+	}
+	j.spent(0)
+}
+
 // The same programs as jobs of the daemon.
 func TestDocumentedJobsUnderTheDaemon(t *testing.T) {
 	t.Parallel()

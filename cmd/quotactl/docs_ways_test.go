@@ -1,11 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,6 +85,37 @@ func TestDocumentedShell(t *testing.T) {
 	}
 	w.run(0, "quotactl", "unlock", "youtube/key1", "--limit", "pacific-day")
 	w.shell("lock")
+}
+
+// Two searches at once hand over each its own response, and leave no file behind.
+func TestDocumentedShellTwoAtOnce(t *testing.T) {
+	w := newDocWay(t, "docs/shell.md", 10_000)
+	var asked atomic.Int64
+	both := make(chan struct{}) // is closed when both have asked
+	upstream := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 2 {
+			close(both)
+		}
+		select {
+		case <-both:
+		case <-r.Context().Done():
+		}
+		_, _ = fmt.Fprintf(out, "{%q: true}\n", r.FormValue("q"))
+	}))
+	t.Cleanup(upstream.Close)
+	temporary := t.TempDir()
+	w.env = append(w.env, "YOUTUBE_API="+upstream.URL, "TMPDIR="+temporary)
+	w.write("search.sh", w.block("sh", "search.sh"))
+	w.run(0, "sh", "-c", "./search.sh cats >cats.json & ./search.sh dogs >dogs.json; wait $!")
+	for _, what := range []string{"cats", "dogs"} {
+		if got, err := os.ReadFile(filepath.Join(w.dir, what+".json")); err != nil || string(got) != "{\""+what+"\": true}\n" {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(temporary, "*"))
+	if _, fixed := os.Stat(filepath.Join(w.dir, "answer.http")); err != nil || len(left) != 0 || fixed == nil {
+		t.Errorf("files are left: %v, %v", left, err)
+	}
 }
 
 // The program of docs/go.md, as it stands there.

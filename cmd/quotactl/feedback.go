@@ -28,6 +28,10 @@ The response is what curl -i writes. It may be taken in again, as after exit cod
 69; that changes nothing more. Exit code 75: the upstream said that the quota is
 spent.
 
+Where the store no longer holds the reservation, a refusal still locks what it says
+is spent, and a warning on stderr says that the cost of the call is not recorded
+("held" is false in the JSON). Any other response then ends with exit code 1.
+
 With --keep the reservation stays open, to be settled afterwards: for the response
 to one of several calls that were reserved at once.`
 
@@ -73,23 +77,16 @@ func newFeedbackCommand(a *app) *cobra.Command {
 
 // feedback takes in a response and says what became of it.
 func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin io.Reader) error {
-	resp, err := f.read(stdin)
+	resp, body, err := f.read(stdin)
 	if err != nil {
 		return err
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	var done budgethttp.Outcome
+	held := true
 	err = a.onBudget(ctx, name, func(ctx context.Context, b *budget.Budget) error {
-		receipt, err := heldReservation(ctx, b, f.call)
-		if err != nil {
-			return err
-		}
-		apply := budgethttp.Apply
-		if f.keep {
-			apply = budgethttp.ApplyOpen
-		}
-		done, err = apply(ctx, b, receipt, resp)
+		done, held, err = f.takeIn(ctx, b, resp, body)
 		return err
 	})
 	if err != nil {
@@ -99,10 +96,14 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 		a.logger().Warn("what the response says could not be read", "budget", name, "operation", u.Operation, "id", f.call.ID,
 			"what", string(u.What), "rule", u.Rule, "place", cmp.Or(u.Place, "body"), "why", u.Why)
 	}
+	if !held {
+		a.logger().Warn("the store no longer holds the reservation: what the call cost is not recorded; nothing to do if the store has lost data, else check --id",
+			"budget", name, "operation", f.call.Operation, "id", f.call.ID)
+	}
 	if f.json {
-		err = writeJSON(a.stdout, newFeedbackAnswer(name, f, resp.StatusCode, done))
+		err = writeJSON(a.stdout, newFeedbackAnswer(name, f, held, resp.StatusCode, done))
 	} else {
-		err = a.writeOutcome(name, f, done)
+		err = a.writeOutcome(name, f, held, done)
 	}
 	if v := done.Refused; v != nil && v.Means == budget.Exhausted {
 		return errors.Join(&exitError{code: exitExhausted, err: fmt.Errorf("%s: the upstream says that the quota is spent (refusal %s); locked %s", name, v.Rule, lockedText(v))}, err)
@@ -110,55 +111,86 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 	return err
 }
 
-// read reads the response. It is wholly read before the store is opened: a pipe may
-// take its time.
-func (f *feedbackFlags) read(stdin io.Reader) (*http.Response, error) {
+// takeIn does what the response says. held is false where the store does not hold the
+// reservation any more: a refusal is taken in all the same, anything else is an error.
+func (f *feedbackFlags) takeIn(ctx context.Context, b *budget.Budget, resp *http.Response, body []byte) (done budgethttp.Outcome, held bool, err error) {
+	receipt, held, lost := heldReservation(ctx, b, f.call)
+	switch {
+	case lost != nil:
+		return done, held, lost
+	case held:
+		apply := budgethttp.Apply
+		if f.keep {
+			apply = budgethttp.ApplyOpen
+		}
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+		// An earlier try that did not find the reservation has released the id: a conflict.
+		done, lost = apply(ctx, b, receipt, resp)
+		if !errors.Is(lost, budget.ErrExpired) && !errors.Is(lost, budget.ErrConflict) {
+			return done, held, lost
+		}
+	default:
+		lost = noReservation(b.Name(), f.call.ID, budget.ErrExpired, "there is none with this id, or it is no longer held")
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	done, err = budgethttp.ApplyRefusal(ctx, b, f.call.Operation, resp)
+	if err == nil && done.Refused == nil {
+		err = lost
+	}
+	return done, false, err
+}
+
+// read reads the response and its body. It is wholly read before the store is opened: a
+// pipe may take its time.
+func (f *feedbackFlags) read(stdin io.Reader) (*http.Response, []byte, error) {
 	in, from := stdin, "stdin"
 	if f.file != "" {
 		file, err := os.Open(f.file)
 		if err != nil {
-			return nil, fmt.Errorf("read the response: %w", err)
+			return nil, nil, fmt.Errorf("read the response: %w", err)
 		}
 		defer func() { _ = file.Close() }() // it was only read
 		in, from = file, f.file
 	}
 	resp, err := readResponse(in)
 	if err != nil {
-		return nil, fmt.Errorf("read the response of %s: %w", from, err)
+		return nil, nil, fmt.Errorf("read the response of %s: %w", from, err)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read the response of %s: its body: %w", from, err)
+		return nil, nil, fmt.Errorf("read the response of %s: its body: %w", from, err)
 	}
 	if isUnpacked(body) { // by curl --compressed
 		resp.Header.Del("Content-Encoding")
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return resp, nil
+	return resp, body, nil
 }
 
-// heldReservation is the receipt of a reservation by its id. The store tells it when
-// the call is charged again, which charges nothing; an id that is not held would be
-// charged anew, and is released at once.
-func heldReservation(ctx context.Context, b *budget.Budget, call budget.Call) (budget.Receipt, error) {
+// heldReservation is the receipt of a reservation by its id; false where the store
+// holds none. The store tells it when the call is charged again, which charges
+// nothing; an id that is not held would be charged anew, and is released at once.
+func heldReservation(ctx context.Context, b *budget.Budget, call budget.Call) (budget.Receipt, bool, error) {
 	call.OnStoreError = budget.Closed
-	fail := func(err error, advice string) (budget.Receipt, error) {
-		return budget.Receipt{}, fmt.Errorf("find the reservation of %s id %q: %w: %s", b.Name(), call.ID, err, advice)
+	fail := func(err error, advice string) (budget.Receipt, bool, error) {
+		return budget.Receipt{}, false, noReservation(b.Name(), call.ID, err, advice)
 	}
-	const notHeld = "there is none with this id, or it is no longer held"
 	r, err := b.Reserve(ctx, call, time.Second)
 	switch {
 	case errors.Is(err, budget.ErrConflict):
 		return fail(budget.ErrConflict, "the id stands for another operation, for other units (tell them with --units), or for a charge without --reserve")
 	case errors.Is(err, budget.ErrExhausted), errors.Is(err, budget.ErrNeverFits):
-		return fail(budget.ErrExpired, notHeld)
+		return budget.Receipt{}, false, nil
 	case err != nil:
-		return budget.Receipt{}, err
+		return budget.Receipt{}, false, err
 	case r.Source == budget.SourceNone:
 		return fail(budget.ErrUnavailable, "send the response again when it is back")
 	case !r.Replayed:
-		_, failed := fail(budget.ErrExpired, notHeld)
-		return budget.Receipt{}, errors.Join(failed, r.Release(ctx))
+		return budget.Receipt{}, false, r.Release(ctx)
 	}
-	return r.Receipt, nil
+	return r.Receipt, true, nil
+}
+
+// noReservation is the error of a reservation that could not be found.
+func noReservation(name, id string, err error, advice string) error {
+	return fmt.Errorf("find the reservation of %s id %q: %w: %s", name, id, err, advice)
 }

@@ -12,7 +12,8 @@ type feedbackAnswer struct {
 	Operation string         `json:"operation"`
 	ID        string         `json:"id"`
 	Status    int            `json:"status"`
-	Units     int64          `json:"units"` // what the call cost; 0 where kept
+	Held      bool           `json:"held"`  // the store still held the reservation; else the cost is not recorded
+	Units     int64          `json:"units"` // what the call cost; 0 where kept, or no longer held
 	Kept      bool           `json:"kept,omitempty"`
 	Released  bool           `json:"released"`
 	Refused   *verdictAnswer `json:"refused"` // null where no refusal fits
@@ -41,9 +42,9 @@ type unreadAnswer struct {
 	Why   string `json:"why"`
 }
 
-func newFeedbackAnswer(name string, f feedbackFlags, status int, done budgethttp.Outcome) feedbackAnswer {
+func newFeedbackAnswer(name string, f feedbackFlags, held bool, status int, done budgethttp.Outcome) feedbackAnswer {
 	answer := feedbackAnswer{
-		Budget: name, Operation: f.call.Operation, ID: f.call.ID, Status: status,
+		Budget: name, Operation: f.call.Operation, ID: f.call.ID, Status: status, Held: held,
 		Units: done.Units, Kept: f.keep, Released: done.Released, Drift: []driftAnswer{}, Unread: []unreadAnswer{},
 	}
 	if v := done.Refused; v != nil {
@@ -59,9 +60,11 @@ func newFeedbackAnswer(name string, f feedbackFlags, status int, done budgethttp
 }
 
 // writeOutcome writes what became of the call, and what else the response said.
-func (a *app) writeOutcome(name string, f feedbackFlags, done budgethttp.Outcome) error {
+func (a *app) writeOutcome(name string, f feedbackFlags, held bool, done budgethttp.Outcome) error {
 	did := "released"
 	switch {
+	case !held:
+		did = "no longer held"
 	case f.keep:
 		did = "still open"
 	case !done.Released:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -47,7 +48,7 @@ func newRootCommand(a *app) *cobra.Command {
 		Short: "Stay inside the quotas of other people's APIs",
 		Example: `  quotactl run --once --sandbox
   quotactl status
-  quotactl charge youtube/key1 search.list && ./search.sh`,
+  quotactl charge youtube/key1 search.list && ./one-search.sh`,
 		Long:          rootLong,
 		Version:       version(),
 		SilenceErrors: true,
@@ -161,7 +162,24 @@ func badFlag(cmd *cobra.Command, err error) error {
 	if typo, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
 		hint = didYouMean("--", likeFlags(cmd, typo))
 	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		if want := numberWanted(invalid.GetFlag()); want != "" {
+			return usage("--%s %q: %s; %s --help lists the flags", invalid.GetFlag().Name, invalid.GetValue(), want, cmd.CommandPath())
+		}
+	}
 	return usage("%s%s; %s --help lists the flags", err, hint, cmd.CommandPath())
+}
+
+// numberWanted says which number a flag takes; empty for a flag that takes none.
+func numberWanted(flag *pflag.Flag) string {
+	switch {
+	case flag.Value.Type() == "int64" && flag.Name != "fence": // units
+		return "use a whole number from 0 to 10^15"
+	case flag.Value.Type() == "int64", flag.Value.Type() == "int":
+		return "use a whole number"
+	}
+	return ""
 }
 
 // likeFlags are the command's flags that look like the typo. The comparison is
