@@ -39,6 +39,7 @@ local function drift(l, later)
     local add = drain(l.meter, l.to, 0, now - math.min(at, now)) - levelAt(l.meter, now)
     if add <= 0 then return 0, 0, 0 end
     pour(l.meter, add, 0, now)
+    M.seq = M.seq + 1
     return add, add, 0
   end
   local w = l.win

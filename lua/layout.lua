@@ -14,7 +14,7 @@
 --            lid (the ledger's random id), nid (the newest entry's id), loss (when
 --            the last loss was noticed, and the hosts that have reported, by
 --            blanks), hosts (each that decided lately and when it was noted, likewise),
---            reset (when a reset began it), seq (charges, settlements and the like
+--            reset (when a reset began it), seq (charges, settlements, locks and the like
 --            so far)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            units and score are empty where they are asked and start; states:

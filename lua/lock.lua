@@ -30,6 +30,7 @@ local old, stood = lockOn(name), 0
 if opening then
   locks[name] = nil
   stood = old and 1 or 0
+  M.seq = M.seq + stood
 else
   local till = tonumber(ARGV[5])
   if till == 0 then till = later + tonumber(ARGV[6]) end
@@ -39,6 +40,7 @@ else
   elseif till > now then
     old = {name = name, till = till, since = now, why = ARGV[8]}
     locks[name] = old
+    M.seq = M.seq + 1
   end
 end
 packLocks(now)

@@ -31,6 +31,9 @@ func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, er
 		case limit.Window.Kind == budget.Bucket:
 			answer.Added = l.meters[limit.Meter()].raise(r.Used, min(at, now), now)
 			answer.Total = answer.Added
+			if answer.Added > 0 {
+				l.changes++
+			}
 		default:
 			answer.Added = l.drift(limit, r, at, reset, now)
 			for _, e := range l.entries {

@@ -37,6 +37,7 @@ func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, 
 	default:
 		old, stood = lock{until, when.now, r.Why}, false
 		l.locks[r.Limit] = old
+		l.changes++
 	}
 	return budget.Locked{Now: when.clock, Until: old.until, Since: old.since, Why: old.why, Stood: stood}, nil
 }
@@ -51,7 +52,10 @@ func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error
 	}
 	l.last = when.now
 	old, stood := l.locks[r.Limit]
-	delete(l.locks, r.Limit)
+	if stood {
+		delete(l.locks, r.Limit)
+		l.changes++
+	}
 	return stood && old.until > when.now, nil
 }
 

@@ -26,8 +26,22 @@ func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, 
 	}
 	if err == nil && locked.Until > locked.Now {
 		s.told(r.Budget, r.Limit, locked.Now, locked.Until, locked.Why)
+		s.see(ctx, r.Budget, nil)
 	}
 	return locked, err
+}
+
+// see looks at what a change has made of the ledger: its answer does not tell, and a
+// loss of the change is noticed by that alone. Where it fails, the next call tells.
+func (s *Store) see(ctx context.Context, name string, limits []budget.Limit) {
+	look := budget.Look{Budget: name, Now: s.wall(), Limits: limits, Mark: s.memory.mark(name), Hosts: s.o.Hosts}
+	view, err := s.inner.Look(ctx, look)
+	if err == nil {
+		err = s.memory.looked(look, view)
+	}
+	if err != nil {
+		s.log.Debug("what a lock or a report changed is not remembered yet", "budget", name, "error", err)
+	}
 }
 
 // lockAlone locks for this host, by its clock.
@@ -102,5 +116,8 @@ func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, er
 		drifted, err = s.inner.Report(ctx, r)
 		return err
 	})
+	if err == nil && drifted.Added > 0 {
+		s.see(ctx, r.Budget, r.Limits)
+	}
 	return drifted, err
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
@@ -278,5 +281,53 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 	r.flush()
 	if d := r.decide(s, 1); d.Result != budget.Granted {
 		t.Fatalf("%+v behind locks that were taken off", d)
+	}
+}
+
+// An older state of the store that lacks a lock, or a report, and nothing else is
+// noticed by the next call of the host that made it.
+func TestChangesThatAreNoCharge(t *testing.T) {
+	for what, change := range map[string]func(*ruin, *outage.Store){
+		"a lock": func(r *ruin, s *outage.Store) {
+			if _, err := s.Lock(r.t.Context(), budget.LockRequest{Budget: "up/key1", Now: r.now, Until: r.now + time.Hour.Microseconds(), Most: budget.MaxLock, Why: "by hand"}); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"a report": func(r *ruin, s *outage.Store) {
+			report := budget.Report{Budget: "up/key1", Now: r.now, Limits: r.limits, Limit: "day", Used: 100}
+			if d, err := s.Report(r.t.Context(), report); err != nil || d.Added != 99 {
+				r.t.Fatalf("%+v, %v", d, err)
+			}
+		},
+	} {
+		for loss, lose := range map[string]func(r *ruin, kept []byte, path string){
+			"put back": func(r *ruin, kept []byte, path string) {
+				r.inFile(filepath.Join(r.t.TempDir(), "other.db"))
+				if err := os.WriteFile(path, kept, 0o600); err != nil {
+					r.t.Fatal(err)
+				}
+				r.inFile(path)
+			},
+			"flushed": func(r *ruin, _ []byte, _ string) { r.flush() },
+		} {
+			t.Run(what+", "+loss, func(t *testing.T) {
+				r := newRuin(t)
+				path := filepath.Join(t.TempDir(), "q.db")
+				r.inFile(path)
+				s := r.host(1)
+				r.spend(s, 1)
+				r.inFile(filepath.Join(t.TempDir(), "other.db")) // closes it
+				kept, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.inFile(path)
+				change(r, s)
+				lose(r, kept, path)
+				if d := r.decide(s, 1); d.Result != budget.Refused {
+					t.Fatalf("%+v once %s is lost", d, what)
+				}
+			})
+		}
 	}
 }

@@ -53,6 +53,9 @@ func (v *counting) report(r budget.Report, answer *budget.Drifted) (err error) {
 	case budget.Bucket:
 		answer.Added = v.m.raise(budget.Level{Used: r.Used, At: min(r.At, l.last)}, l.last)
 		answer.Total = answer.Added
+		if answer.Added > 0 {
+			l.changes++
+		}
 		return nil
 	}
 	old, err := l.pseudoAt(budget.DriftID(v.limit.Name))

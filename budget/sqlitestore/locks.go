@@ -106,6 +106,7 @@ func (l *ledger) putLock(name string, k lock, now int64) error {
 		}
 	}
 	l.locks[name] = k
+	l.changes++
 	return l.c.exec("INSERT OR REPLACE INTO lock(b, name, until, since, why) VALUES (?, ?, ?, ?, ?)", l.b, name, k.until, k.since, k.why)
 }
 
@@ -115,6 +116,7 @@ func (l *ledger) unlock(name string) error {
 		return nil
 	}
 	delete(l.locks, name)
+	l.changes++
 	return l.c.exec("DELETE FROM lock WHERE b = ? AND name = ?", l.b, name)
 }
 

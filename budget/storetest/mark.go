@@ -42,7 +42,11 @@ func (w *world) reportLoss(r budget.Recovery) budget.Mark {
 // A ledger has an id of its own, which every answer tells; one with another id, or
 // with fewer changes, has lost something.
 func testMark(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour)}
+	refill, err := budget.NewRefill(1, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour), {Name: "b", Limit: 100, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)}}
 	if none := w.tells(); none.Ledger != "" {
 		t.Fatalf("before the first charge a look tells %+v", none)
 	}
@@ -64,6 +68,23 @@ func testMark(t *testing.T, w *world) {
 	w.finish(budget.Finish{ID: "r", Units: 7}, budget.Settled, false)
 	if after := w.tells(); after.Changes <= first.Changes {
 		t.Fatalf("after a settlement it has changed %d times, before it %d times", after.Changes, first.Changes)
+	}
+	before := w.tells()
+	for _, change := range []struct {
+		what string
+		make func()
+	}{
+		{"a lock", func() { w.lock(budget.LockRequest{Until: w.now + minute}) }},
+		{"its end by hand", func() { w.unlock("", true) }},
+		{"a report", func() { w.report(budget.Report{Limit: "w", Used: 50}, 33, 33, w.now+6*hour) }},
+		{"a report on a bucket", func() { w.report(budget.Report{Limit: "b", Used: 20}, 3, 3, 0) }},
+	} {
+		change.make()
+		after := w.tells()
+		if after.Changes <= before.Changes {
+			t.Errorf("after %s it has changed %d times, before it %d times", change.what, after.Changes, before.Changes)
+		}
+		before = after
 	}
 	// A reset keeps the id: what was told before it is not missed, whichever ledger it was of.
 	told := w.tells()
