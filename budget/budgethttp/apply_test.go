@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -100,7 +101,10 @@ func TestApply(t *testing.T) {
 			{"no body", "put", given{200, "", nil}, budgethttp.Outcome{Units: 10}},
 			{"cost in the header", "get", given{200, `{"usage":7}`, []string{"X-Cost", "3"}}, budgethttp.Outcome{Units: 3}},
 			{"cost in the body", "get", given{200, `{"total":8,"usage":7}`, nil}, budgethttp.Outcome{Units: 7}},
-			{"cost in the second place", "get", given{200, `{"usage":"?","total":8}`, []string{"X-Cost", "-1"}}, budgethttp.Outcome{Units: 8}},
+			{"cost in the second place", "get", given{200, `{"usage":"?","total":8}`, []string{"X-Cost", "-1"}}, budgethttp.Outcome{Units: 8, Unread: slices.Concat(
+				unread("get", budgethttp.UnreadActual, "", "header x-cost", "it is negative"), unread("get", budgethttp.UnreadActual, "", "json usage", "it is no number"),
+			)}},
+			{"the largest of several costs", "get", given{200, `{"usage":[5,60,"7"]}`, nil}, budgethttp.Outcome{Units: 60}},
 			{
 				"cost above what there is", "get", given{200, `{"usage":1000000000000001}`, nil},
 				budgethttp.Outcome{Units: 10, Unread: unread("get", budgethttp.UnreadActual, "", "json usage", "it is more than 10^15")},

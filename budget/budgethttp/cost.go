@@ -11,7 +11,7 @@ import (
 type costSaid struct {
 	places []budget.Source // where it may say so, in order
 	units  []*int64        // what it says there; of several documents the last
-	wrong  unreads         // what stands there and is no cost
+	wrong  []unreads       // what stands there and is no cost
 	// missed is why a document that came after what the body tells could not be read,
 	// which may have told another cost.
 	missed unreads
@@ -20,7 +20,7 @@ type costSaid struct {
 
 // newCostSaid reads what the header says.
 func newCostSaid(places []budget.Source, header http.Header) *costSaid {
-	c := &costSaid{places: places, units: make([]*int64, len(places))}
+	c := &costSaid{places: places, units: make([]*int64, len(places)), wrong: make([]unreads, len(places))}
 	_, _ = c.read(newContent(header, nil), func(s *budget.Source) bool { return s.Header != "" })
 	return c
 }
@@ -58,10 +58,26 @@ func (c *costSaid) tells(document *content) bool {
 // miss notes that something which may have told the cost could not be read.
 func (c *costSaid) miss(why string) { c.missed.add(Unread{What: UnreadActual, Why: why}) }
 
-// inDoubt reports whether what the body tells may not be the last that it says.
+// inDoubt reports whether the body may have told something else than what is held.
 func (c *costSaid) inDoubt() bool {
 	held := c.holds()
-	return (c.doubt || len(c.missed) > 0) && held >= 0 && c.places[held].JSON != ""
+	if held < 0 || !slices.ContainsFunc(c.places[:held+1], func(s budget.Source) bool { return s.JSON != "" }) {
+		return false
+	}
+	return c.doubt || len(c.missed) > 0 && c.places[held].JSON != ""
+}
+
+// misread is what stands at the places before the one that is held, or at all where none
+// is, and is no cost.
+func (c *costSaid) misread() (found []Unread) {
+	before := c.holds()
+	if before < 0 {
+		before = len(c.places)
+	}
+	for _, wrong := range c.wrong[:before] {
+		found = append(found, wrong...)
+	}
+	return found
 }
 
 // settled is what is settled for a call: what is told, or the estimate. Where a cost
@@ -90,7 +106,7 @@ func (c *costSaid) read(from *content, stands func(*budget.Source) bool) (found 
 		switch {
 		case err != nil:
 			wrong[i] = Unread{What: UnreadActual, Place: placeOf(place), Why: err.Error()}
-			c.wrong.add(wrong[i])
+			c.wrong[i].add(wrong[i])
 		case ok:
 			c.units[i] = &units
 			found = append(found, i)
@@ -99,16 +115,23 @@ func (c *costSaid) read(from *content, stands func(*budget.Source) bool) (found 
 	return found, wrong
 }
 
-// cost is what stands at a place, rounded up; found is false where nothing does.
+// cost is what stands at a place, rounded up, of several values the largest; found is
+// false where nothing does.
 func (c *content) cost(place *budget.Source) (units int64, found bool, err error) {
 	texts, err := c.texts(place)
 	if len(texts) == 0 {
 		return 0, false, err
 	}
 	for _, text := range texts {
-		if units, err = budget.ParseUnits(text); err == nil {
-			return units, true, nil
+		one, wrong := budget.ParseUnits(text)
+		if wrong != nil {
+			err = wrong
+			continue
 		}
+		units, found = max(units, one), true
+	}
+	if found {
+		return units, true, nil
 	}
 	return 0, false, err
 }

@@ -116,19 +116,18 @@ func (h *hearing) end(how howEnded) []Unread {
 	return found
 }
 
-// misreadCost is what could not be read of what the call cost, where nothing else tells
-// it: values that stand there, or the body, for the reason given.
+// misreadCost is what could not be read of what the call cost, where no earlier place
+// tells it: values that stand there, or the body, for the reason given.
 func (h *hearing) misreadCost(why string) []Unread {
 	_, told := h.cost.told()
+	misread := h.cost.misread()
 	switch {
 	case !h.asks || h.before.free || h.told.free:
 		return nil
 	case told && h.cost.inDoubt():
-		return h.cost.missed
-	case told:
-		return nil
-	case len(h.cost.wrong) > 0:
-		return h.cost.wrong
+		return slices.Concat(misread, h.cost.missed)
+	case len(misread) > 0:
+		return misread
 	case why != "" && h.cost.inBody():
 		return []Unread{{What: UnreadActual, Why: why}}
 	}

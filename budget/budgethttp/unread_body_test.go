@@ -220,3 +220,16 @@ func TestRefusalsThatBreakOff(t *testing.T) {
 		t.Errorf("unread %q", got)
 	}
 }
+
+// Where a body that may have told the cost first is damaged, a header that tells less
+// than was reserved is not believed.
+func TestCostInTheHeaderOfADamagedBody(t *testing.T) {
+	body := packed(t, "gzip", strings.Repeat(`{"usage":{}}`, 100))
+	for units, want := range map[string]int64{"3": 50, "70": 70} {
+		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
+		done, err := given{200, body[:len(body)/2], []string{"Content-Encoding", "gzip", "X-Cost", units}}.apply(t, b, reserve(t, b, "ask"))
+		if err != nil || done.Units != want || len(done.Unread) != 1 {
+			t.Errorf("%s in the header: %+v, %v; want %d units, and that it is told", units, done, err, want)
+		}
+	}
+}
