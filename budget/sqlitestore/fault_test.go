@@ -211,3 +211,47 @@ func TestFileIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// While there is no directory for the file calls fail and say so, whatever lies in
+// its place, and once it is back they go on.
+func TestDirectoryIsReplaced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, path: filepath.Join(dir, "q.db"), now: noon, limits: []budget.Limit{rolling(10, hour)}}
+	b.open()
+	t.Cleanup(func() { b.close() })
+	b.granted(item("a", 1))
+	fails := func(what string) {
+		t.Helper()
+		if _, err := b.store.Decide(t.Context(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}}); !errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("%s: a charge: %v, want ErrStoreConfig", what, err)
+		}
+		if _, err := b.store.Lock(t.Context(), budget.LockRequest{Budget: name, Now: b.now, After: 1_000_000, Most: budget.MaxLock}); !errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("%s: a lock: %v, want ErrStoreConfig", what, err)
+		}
+		if _, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits}); !errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("%s: a look: %v, want ErrStoreConfig", what, err)
+		}
+	}
+	for _, removedFirst := range []bool{true, false} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if removedFirst {
+			fails("it is removed")
+		}
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fails("it is a file")
+		if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		b.granted(item(fmt.Sprint("c", removedFirst), 2))
+		if got := query[int](t, b.path, "SELECT sum(units) FROM entry"); got != 2 {
+			t.Fatalf("the file in place holds %d units, want 2", got)
+		}
+	}
+}
