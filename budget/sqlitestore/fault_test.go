@@ -212,6 +212,40 @@ func TestFileIsReplaced(t *testing.T) {
 	}
 }
 
+// A file that is replaced while a call waits for its lock gets nothing any more.
+func TestFileIsReplacedDuringTheWait(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	release := hold(t, b.path+".lock")
+	sqlitestore.EndSlice(b.store)
+	done := make(chan error)
+	go func() {
+		got, err := b.store.Decide(context.Background(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 2)}})
+		if err == nil && got.Items[0].Result != budget.Granted {
+			err = fmt.Errorf("%+v", got.Items[0])
+		}
+		done <- err
+	}()
+	next, err := os.Open(b.path + ".next")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for unix.Flock(int(next.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // until the call waits
+		_ = unix.Flock(int(next.Fd()), unix.LOCK_UN)
+		time.Sleep(time.Millisecond)
+	}
+	if err := errors.Join(next.Close(), os.Remove(b.path)); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := query[int](t, b.path, "SELECT sum(units) FROM entry"); got != 2 {
+		t.Fatalf("the file in place holds %d units, want 2", got)
+	}
+}
+
 // While there is no directory for the file calls fail and say so, whatever lies in
 // its place, and once it is back they go on.
 func TestDirectoryIsReplaced(t *testing.T) {

@@ -44,6 +44,25 @@ func (s *Store) opened() error {
 	return nil
 }
 
+// lockInPlace waits for the file's lock until the context ends, and goes over to
+// another file where that one was replaced, also meanwhile. The caller holds turn.
+func (s *Store) lockInPlace(ctx context.Context) error {
+	for {
+		if !s.inPlace() {
+			if err := s.reopen(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.lock.take(ctx); err != nil {
+			return err
+		}
+		if s.inPlace() {
+			return nil
+		}
+		s.lock.drop()
+	}
+}
+
 // reopen opens the file that is in place now, or makes one. The caller holds turn.
 func (s *Store) reopen(ctx context.Context) error {
 	if err := s.enter(ctx, s.looks); err != nil {
