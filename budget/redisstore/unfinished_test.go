@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
@@ -173,5 +174,49 @@ func TestRecoveryOfAnIdleHost(t *testing.T) {
 	view, err := f.Look(t.Context(), budget.Look{Budget: name, Now: f.now, Limits: limits})
 	if err != nil || view.Limits[0].Used != 10_005 || view.Limits[1].Used != 20_010 || view.Limits[2].Used != 10_005 {
 		t.Fatalf("%+v, %v", view.Limits, err)
+	}
+}
+
+// A ledger that is lost between two script runs of one batch begins at the time of
+// the second.
+func TestLossAmidABatch(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	now, runs := time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), 0
+	s, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 {
+		if runs++; runs == 12 {
+			if err := admin.FlushAll(t.Context()).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		return now
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	s.SetMaxSteps(3)
+	limits := []budget.Limit{{Name: "w", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	decide := func(item budget.Item) budget.Result {
+		t.Helper()
+		got, err := s.Decide(t.Context(), budget.Batch{Budget: name, Now: now, Limits: limits, Items: []budget.Item{item}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Items[0].Result
+	}
+	for runs = 0; runs < 10; now++ {
+		if got := decide(budget.Item{ID: strconv.FormatInt(now, 10), Operation: "a", Units: 1}); got != budget.Granted {
+			t.Fatal(got)
+		}
+	}
+	if got := decide(budget.Item{ID: "all", Operation: "a", Units: 10}); got != budget.Granted || runs < 12 {
+		t.Fatalf("%v after %d script runs, want what fits an empty ledger granted", got, runs)
+	}
+	times, err := admin.HMGet(t.Context(), "quotactl:v1:{"+name+"}:m", "born", "last").Result()
+	if want := strconv.FormatInt(now, 10); err != nil || fmt.Sprint(times) != fmt.Sprint([]any{want, want}) {
+		t.Fatalf("born and last are %v, %v; want %s", times, err, want)
 	}
 }
