@@ -86,7 +86,11 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 			jitter = max(0, min(jitter, time.Until(deadline)-soonest))
 		}
 		b.waits.sleeps(place, refused, soonest)
-		if err := sleepUntil(patience, min(refused.RetryAfter+jitter, waitLook), sooner, min(jitter, refused.RetryAfter)); err != nil {
+		look := min(refused.RetryAfter+jitter, waitLook)
+		if errors.Is(refused, ErrRecovering) { // what ends it wakes nobody here
+			look = min(look, soonest+jitter)
+		}
+		if err := sleepUntil(patience, look, sooner, min(jitter, refused.RetryAfter)); err != nil {
 			refused.Cause = err
 			return Receipt{}, asked, refused
 		}

@@ -330,3 +330,36 @@ func TestWaitForWhatIsOpen(t *testing.T) {
 		})
 	}
 }
+
+// recoveringStore holds charges back until an instant of which it knows nothing, as
+// one does until the other hosts have reported a loss.
+type recoveringStore struct {
+	budget.Store
+	reported time.Time
+}
+
+func (s recoveringStore) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+	if !time.Now().Before(s.reported) {
+		return s.Store.Decide(ctx, b)
+	}
+	refusal := budget.Decision{Result: budget.Refused, Limit: -1, Recovering: true, RetryAt: b.Now + budget.RecoveryWait}
+	return budget.Decisions{Now: b.Now, Items: slices.Repeat([]budget.Decision{refusal}, len(b.Items))}, nil
+}
+
+// A wait that is shorter than a recovery may last is granted once the other hosts
+// have reported.
+func TestWaitInARecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		store := recoveringStore{memstore.New(func() int64 { return time.Now().UnixMicro() }), start.Add(time.Second)}
+		b, err := budget.New(store, videoSpec(10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		if _, err := b.Wait(ctx, budget.Call{Operation: "videos.list"}); err != nil || time.Since(start) > 2*time.Second+mostJitter {
+			t.Fatalf("after %s: %v; want it granted with the first look after 1 s", time.Since(start), err)
+		}
+	})
+}

@@ -83,7 +83,7 @@ end
 limitSteps = tonumber(ARGV[3])
 local now, later = moment(raw, caller)
 local drains = drainsFrom(now, later)
-if ARGV[8] == '4' then now = M.last end
+if ARGV[8] == '4' and M.v then now = M.last end -- no v: the ledger was lost between two runs
 local asked = {}
 for i = 1, tonumber(ARGV[5]) do
   local a = {key = arg(), longest = tonumber(arg()), p0 = tonumber(arg()), p1 = tonumber(arg()), p2 = tonumber(arg()),
@@ -133,7 +133,7 @@ if more > 0 then
 end
 M.last = now
 local batch = use(asked, now)
-if ARGV[8] ~= '4' then M.gone = math.max(M.gone, horizon(now)) end
+if ARGV[8] ~= '4' or born then M.gone = math.max(M.gone, horizon(now)) end
 if not mergeAll(now) then
   save(born)
   return {1, int(raw)}

@@ -18,7 +18,7 @@ local function forgetWindows()
     wins[i] = nil
   end
   for field in pairs(rows) do rows[field] = nil end
-  M.emptied = true
+  M.emptied, M.chg = true, M.chg + 1 -- what has come back is counted from 0 again
 end
 
 -- lossNow is until when the last loss that was noticed holds charges back, where
@@ -94,21 +94,54 @@ end
 -- cutOf is the score up to which nothing counts in a window that is up to date.
 local function cutOf(w) return math.max(w.adv, w.floor) end
 
--- survived sums what counts in a limit of scores up to l.from, but for what was
--- recovered: what is used less what came later. It returns nil, and how far it
--- came, when steps ran out.
-local function survived(l, old)
-  local pos, freed = l.from, 0
-  local chg, newest, seen, p, f = string.match(l.came, '^(%d+) (%d+) (%d+) (-?%d+):(%d+)$')
-  if chg and tonumber(chg) == M.chg and (tonumber(p) <= tonumber(seen) or tonumber(newest) == M.newest) then
-    pos, freed = tonumber(p), tonumber(f)
+local survived
+do -- a block: a script has few places for local names
+  -- sideOf is the side of l.from on which a limit has fewer entries: a above it, b
+  -- up to it.
+  local function sideOf(l)
+    local above, below = 0, 0
+    local from, cut = int(l.from), '(' .. int(cutOf(l.win))
+    for i = 1, #l.covered do
+      local op = l.covered[i]
+      local r = row(l.win, op)
+      if r.calls > 0 or r.units > 0 then
+        for _, key in ipairs({zkey(op), l.calls and ykey(op) or nil}) do
+          above = above + redis.call('ZCOUNT', key, '(' .. from, '+inf')
+          below = below + redis.call('ZCOUNT', key, cut, from)
+        end
+      end
+    end
+    return above < below and 'a' or 'b'
   end
-  local score, reached, later = walk(l, pos, freed, WHOLE)
-  local came = table.concat({int(M.chg), int(M.newest), int(M.last), int(reached) .. ':' .. int(later)}, ' ')
-  if score == nil then return nil, came end
-  local sum = used(l) - later
-  if old and old.score > cutOf(l.win) and old.score <= l.from then sum = sum - (l.calls and old.asked or old.units) end
-  return sum, came
+
+  -- survived sums what counts in a limit of scores up to l.from, but for what was
+  -- recovered. It walks over the side of l.from with fewer entries: what is above it
+  -- is taken off what is used. It returns nil, and how far it came, when steps ran out.
+  --
+  -- The progress of an earlier run holds for the same ledger, while nothing that was
+  -- taken in changed. What left the window since is taken off again with what has
+  -- come back.
+  function survived(l, old)
+    local cut = cutOf(l.win)
+    if l.from <= cut then return 0, '' end
+    local side, pos, sum
+    local lid, chg, newest, seen, s, p, f = string.match(l.came, '^(%S+) (%d+) (%d+) (%d+) (%a) (-?%d+):(%d+)$')
+    if lid == M.lid and tonumber(chg) == M.chg and (tonumber(p) <= tonumber(seen) or tonumber(newest) == M.newest) then
+      if s == 'a' then
+        side, pos, sum = s, tonumber(p), tonumber(f)
+      elseif tonumber(p) > cut then
+        side, pos, sum = s, tonumber(p), tonumber(f) - back(l)
+      end
+    end
+    side = side or sideOf(l)
+    local above = side == 'a'
+    local score, reached, walked = walk(l, pos or above and l.from or cut, sum or 0, WHOLE, not above and l.from or nil)
+    local came = table.concat({M.lid, int(M.chg), int(M.newest), int(M.last), side, int(reached) .. ':' .. int(above and walked or walked + back(l))}, ' ')
+    if score == nil then return nil, came end
+    sum = above and used(l) - walked or walked
+    if old and old.score > cut and old.score <= l.from then sum = sum - (l.calls and old.asked or old.units) end
+    return sum, came
+  end
 end
 
 local function memberOf(e, id) return int(e.units) .. ',' .. int(e.asked) .. ':' .. id end

@@ -59,7 +59,7 @@ local function walk(l, pos, freed, deficit, stop)
   local whole, below, last = freed, pos, pos
   while #heap > 0 do
     local c = heap[1]
-    if stop and c.score > stop then return 0, pos, freed end
+    if stop and c.score > stop then return 0, last, freed end
     if c.score ~= last then
       if steps >= limitSteps and last ~= pos then return nil, last, freed end
       whole, below, last = freed, last, c.score

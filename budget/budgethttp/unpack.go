@@ -139,12 +139,15 @@ func (u *unpacker) run(codings []string) {
 func (u *unpacker) unpack(codings []string) error {
 	var r io.Reader = reading(u.take)
 	for i := len(codings) - 1; i >= 0; i-- {
-		decoder, err := decoders[codings[i]](r)
+		decoder, err := newDecoder(codings[i], r)
 		if err != nil {
 			return err
 		}
 		if c, ok := decoder.(io.Closer); ok {
-			defer func() { _ = c.Close() }() // it only frees
+			defer func() {
+				defer catch(new(error))
+				_ = c.Close() // it only frees
+			}()
 		}
 		r = u.bounded(decoder)
 	}
@@ -160,6 +163,20 @@ func (u *unpacker) unpack(codings []string) error {
 		case err != nil:
 			return err
 		}
+	}
+}
+
+// newDecoder makes the reader of one coding.
+func newDecoder(coding string, from io.Reader) (decoder io.Reader, err error) {
+	defer catch(&err)
+	return decoders[coding](from)
+}
+
+// catch, deferred, makes an error of a decoder's panic. What a decoder reads comes
+// from outside, and it runs in a goroutine in which the caller can recover nothing.
+func catch(err *error) {
+	if problem := recover(); problem != nil {
+		*err = fmt.Errorf("its decoder panicked: %v", problem)
 	}
 }
 
@@ -182,8 +199,9 @@ func (u *unpacker) take(p []byte) (int, error) {
 // bounded reads from one decoder as much as the body may expand to.
 func (u *unpacker) bounded(from io.Reader) io.Reader {
 	unpacked := int64(0)
-	return reading(func(p []byte) (int, error) {
-		n, err := from.Read(p)
+	return reading(func(p []byte) (n int, err error) {
+		defer catch(&err)
+		n, err = from.Read(p)
 		if unpacked += int64(n); unpacked > maxBody+mostExpansion*u.taken {
 			return n, errExpands
 		}

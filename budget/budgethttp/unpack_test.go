@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -217,6 +218,18 @@ func TestDamagedBodies(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A decoder that panics ends nothing: its body is as good as damaged.
+func TestDecoderPanics(t *testing.T) {
+	for _, codings := range []string{"panics", "panics-later", "panics-later, panics-later"} {
+		const body = "what no decoder expects"
+		b, o := askPacked(t, answers(200, map[string]string{"Content-Type": "application/json", "Content-Encoding": codings}, strings.NewReader(body)), body, budget.Feedback{})
+		if len(o.unread) != 1 || !strings.Contains(fmt.Sprintf("%+v", o.unread), "the body is damaged") {
+			t.Errorf("%s: unread %+v, want that the body is damaged", codings, o.unread)
+		}
+		want(t, b, 50, 1, 0)
 	}
 }
 

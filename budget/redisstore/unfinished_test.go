@@ -2,12 +2,13 @@ package redisstore_test
 
 import (
 	"fmt"
-	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
@@ -47,45 +48,175 @@ func TestItemAfterMuchHasLeft(t *testing.T) {
 }
 
 // What survived is summed for each limit in as many script runs as that takes; a
-// limit whose sum is done waits for the others, and does not begin again.
+// limit whose sum is done waits for the others, and does not begin again. What is
+// walked over is the side with fewer entries.
 func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.URL(0))
-	f.SetMaxSteps(3)
-	counts := map[string]int{"a": 40, "b": 27, "c": 33}
-	var limits []budget.Limit
-	entries := 0
-	for _, operation := range []string{"a", "b", "c"} {
-		limits = append(limits, budget.Limit{Name: operation, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{operation}})
-		entries += counts[operation]
-	}
-	at := f.now
-	for operation, count := range counts {
-		for i := range count {
-			f.now++
-			got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(operation, i), Operation: operation, Units: 1}}})
-			if err != nil || got.Items[0].Result != budget.Granted {
-				t.Fatalf("%+v, %v", got, err)
+	for seenAfter, most := range map[int]int{10: 10 + 3, 30: 10 + 3} { // of 40 charges of an operation
+		f := openFake(t, server.URL(0))
+		f.SetMaxSteps(3)
+		if err := admin.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var limits []budget.Limit
+		for _, operation := range []string{"a", "b", "c"} {
+			limits = append(limits, budget.Limit{Name: operation, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{operation}})
+		}
+		var at int64
+		want := []int64{5, 6, 7}
+		r := budget.Recovery{Budget: name, Limits: limits, Used: slices.Clone(want)}
+		for i := range 40 {
+			if i == seenAfter {
+				at = f.now
+			}
+			for j, operation := range []string{"a", "b", "c"} {
+				if i%(j+1) > 0 { // fewer of one than of the other
+					continue
+				}
+				f.now++
+				got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(operation, i), Operation: operation, Units: 1}}})
+				if err != nil || got.Items[0].Result != budget.Granted {
+					t.Fatalf("%+v, %v", got, err)
+				}
+				if i < seenAfter {
+					r.Used[j]++
+				}
 			}
 		}
+		r.Now, r.At, r.Mark = f.now, at, budget.Mark{ID: "lost", At: at}
+		before := scriptRuns(admin)
+		got, err := f.Recover(t.Context(), r)
+		if err != nil || !slices.Equal(got.Amounts, want) {
+			t.Fatalf("seen after %d: %+v, %v; want %v", seenAfter, got, err, want)
+		}
+		if runs := scriptRuns(admin) - before; runs > most {
+			t.Errorf("seen after %d: %d script runs, want at most %d", seenAfter, runs, most)
+		}
 	}
-	if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
+}
+
+// What leaves the window while what survived is summed counts in the sum no more.
+func TestRecoveryWhileTheWindowMoves(t *testing.T) {
+	t.Parallel()
+	f := openFake(t, redistest.Start(t).URL(0))
+	f.SetMaxSteps(3)
+	limits := []budget.Limit{{Name: "w", Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	at := int64(0)
+	for i := range 59 {
+		if i == 20 {
+			at = f.now
+		}
+		f.now += time.Minute.Microseconds()
+		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(i), Operation: "a", Units: 1}}})
+		if err != nil || got.Items[0].Result != budget.Granted {
+			t.Fatalf("%+v, %v", got, err)
+		}
 	}
-	r := budget.Recovery{Budget: name, Now: f.now, Limits: limits, Used: []int64{5, 6, 7}, At: at, Mark: budget.Mark{ID: "lost", At: at}}
-	got, err := f.Recover(t.Context(), r)
-	if err != nil || fmt.Sprint(got.Amounts) != fmt.Sprint(r.Used) {
-		t.Fatalf("%+v, %v; want %v", got, err, r.Used)
-	}
-	stats, err := admin.Info(t.Context(), "commandstats").Result()
+	f.ahead = 45 * time.Second.Microseconds() // from one script run to the next
+	got, err := f.Recover(t.Context(), budget.Recovery{Budget: name, Now: f.now + time.Hour.Microseconds(), Limits: limits, Used: []int64{100}, At: at, Mark: budget.Mark{ID: "lost", At: at}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(stats)
-	if runs, err := strconv.Atoi(calls[1]); err != nil || runs > entries {
-		t.Fatalf("%d script runs for %d entries, %v", runs, entries, err)
+	f.ahead = 0
+	view, err := f.Look(t.Context(), budget.Look{Budget: name, Now: f.now, Limits: limits})
+	if err != nil || view.Limits[0].Used != 100+39 || got.Amounts[0] < 83 {
+		t.Fatalf("%d used, %d of it recovered, %v; want the 100 that were seen, of which some have left, and the 39 after", view.Limits[0].Used, got.Amounts[0], err)
+	}
+}
+
+// A host that saw little recovers it in a few script runs, however much others have
+// charged since the loss, and whatever they settle.
+func TestRecoveryOfAnIdleHost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	f := openFake(t, server.URL(0))
+	limits := []budget.Limit{
+		{Name: "day", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+		{Name: "calls", Limit: 1_000_000, Counts: budget.CountCalls, Window: budget.RollingWindow(24 * time.Hour)},
+		{Name: "coarse", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.CoarseWindow(24*time.Hour, time.Minute)},
+	}
+	n := 0
+	charge := func(many int) budget.Decisions {
+		t.Helper()
+		var got budget.Decisions
+		for end := n + many; n < end; {
+			batch := budget.Batch{Budget: name, Limits: limits}
+			for ; n < end && len(batch.Items) < budget.MaxBatch; n++ {
+				batch.Items = append(batch.Items, budget.Item{ID: strconv.Itoa(n), Operation: "list", Units: int64(n % 2)})
+			}
+			f.now += time.Second.Microseconds()
+			batch.Now = f.now
+			var err error
+			if got, err = f.Decide(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return got
+	}
+	seen := charge(10)
+	if err := admin.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	charge(20_000)
+	before := scriptRuns(admin)
+	got, err := f.Recover(t.Context(), budget.Recovery{Budget: name, Now: f.now, Limits: limits, Used: seen.Used, At: seen.Seen, Mark: seen.Mark})
+	if err != nil || !slices.Equal(got.Amounts, []int64{5, 10, 5}) {
+		t.Fatalf("%+v, %v; want what was seen of each", got, err)
+	}
+	if runs := scriptRuns(admin) - before; runs > 3 {
+		t.Errorf("%d script runs, want a few", runs)
+	}
+	view, err := f.Look(t.Context(), budget.Look{Budget: name, Now: f.now, Limits: limits})
+	if err != nil || view.Limits[0].Used != 10_005 || view.Limits[1].Used != 20_010 || view.Limits[2].Used != 10_005 {
+		t.Fatalf("%+v, %v", view.Limits, err)
+	}
+}
+
+// A ledger that is lost between two script runs of one batch begins at the time of
+// the second.
+func TestLossAmidABatch(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	now, runs := time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), 0
+	s, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 {
+		if runs++; runs == 12 {
+			if err := admin.FlushAll(t.Context()).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		return now
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	s.SetMaxSteps(3)
+	limits := []budget.Limit{{Name: "w", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	decide := func(item budget.Item) budget.Result {
+		t.Helper()
+		got, err := s.Decide(t.Context(), budget.Batch{Budget: name, Now: now, Limits: limits, Items: []budget.Item{item}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Items[0].Result
+	}
+	for runs = 0; runs < 10; now++ {
+		if got := decide(budget.Item{ID: strconv.FormatInt(now, 10), Operation: "a", Units: 1}); got != budget.Granted {
+			t.Fatal(got)
+		}
+	}
+	if got := decide(budget.Item{ID: "all", Operation: "a", Units: 10}); got != budget.Granted || runs < 12 {
+		t.Fatalf("%v after %d script runs, want what fits an empty ledger granted", got, runs)
+	}
+	times, err := admin.HMGet(t.Context(), "quotactl:v1:{"+name+"}:m", "born", "last").Result()
+	if want := strconv.FormatInt(now, 10); err != nil || fmt.Sprint(times) != fmt.Sprint([]any{want, want}) {
+		t.Fatalf("born and last are %v, %v; want %s", times, err, want)
 	}
 }

@@ -211,3 +211,81 @@ func TestFileIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// A file that is replaced while a call waits for its lock gets nothing any more.
+func TestFileIsReplacedDuringTheWait(t *testing.T) {
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	release := hold(t, b.path+".lock")
+	sqlitestore.EndSlice(b.store)
+	done := make(chan error)
+	go func() {
+		got, err := b.store.Decide(context.Background(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 2)}})
+		if err == nil && got.Items[0].Result != budget.Granted {
+			err = fmt.Errorf("%+v", got.Items[0])
+		}
+		done <- err
+	}()
+	next, err := os.Open(b.path + ".next")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for unix.Flock(int(next.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // until the call waits
+		_ = unix.Flock(int(next.Fd()), unix.LOCK_UN)
+		time.Sleep(time.Millisecond)
+	}
+	if err := errors.Join(next.Close(), os.Remove(b.path)); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := query[int](t, b.path, "SELECT sum(units) FROM entry"); got != 2 {
+		t.Fatalf("the file in place holds %d units, want 2", got)
+	}
+}
+
+// While there is no directory for the file calls fail and say so, whatever lies in
+// its place, and once it is back they go on.
+func TestDirectoryIsReplaced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, path: filepath.Join(dir, "q.db"), now: noon, limits: []budget.Limit{rolling(10, hour)}}
+	b.open()
+	t.Cleanup(func() { b.close() })
+	b.granted(item("a", 1))
+	fails := func(what string) {
+		t.Helper()
+		if _, err := b.store.Decide(t.Context(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}}); !errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("%s: a charge: %v, want ErrStoreConfig", what, err)
+		}
+		if _, err := b.store.Lock(t.Context(), budget.LockRequest{Budget: name, Now: b.now, After: 1_000_000, Most: budget.MaxLock}); !errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("%s: a lock: %v, want ErrStoreConfig", what, err)
+		}
+		if _, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits}); !errors.Is(err, budget.ErrStoreConfig) {
+			t.Errorf("%s: a look: %v, want ErrStoreConfig", what, err)
+		}
+	}
+	for _, removedFirst := range []bool{true, false} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if removedFirst {
+			fails("it is removed")
+		}
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fails("it is a file")
+		if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		b.granted(item(fmt.Sprint("c", removedFirst), 2))
+		if got := query[int](t, b.path, "SELECT sum(units) FROM entry"); got != 2 {
+			t.Fatalf("the file in place holds %d units, want 2", got)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // walSuffix ends the name of SQLite's write-ahead log.
@@ -13,16 +15,20 @@ const walSuffix = "-wal"
 
 // inPlace reports whether the file is still the one that was opened. A person may
 // remove it, or put another in its place: what was written to the old one nobody
-// else would see.
+// else would see. Where the file cannot be looked at, it counts as in place, unless
+// it or its directory is gone, or none is open.
 func (s *Store) inPlace() bool {
 	s.mu.Lock()
 	opened := s.file
 	s.mu.Unlock()
+	if opened == nil {
+		return false
+	}
 	now, err := os.Stat(s.path)
 	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
 	}
-	return opened != nil && os.SameFile(now, opened)
+	return os.SameFile(now, opened)
 }
 
 // opened notes which file was opened.
@@ -36,6 +42,25 @@ func (s *Store) opened() error {
 	s.file = file
 	s.mu.Unlock()
 	return nil
+}
+
+// lockInPlace waits for the file's lock until the context ends, and goes over to
+// another file where that one was replaced, also meanwhile. The caller holds turn.
+func (s *Store) lockInPlace(ctx context.Context) error {
+	for {
+		if !s.inPlace() {
+			if err := s.reopen(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.lock.take(ctx); err != nil {
+			return err
+		}
+		if s.inPlace() {
+			return nil
+		}
+		s.lock.drop()
+	}
 }
 
 // reopen opens the file that is in place now, or makes one. The caller holds turn.

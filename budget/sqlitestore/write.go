@@ -31,12 +31,7 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 	if s.isClosed() {
 		return budget.ErrClosed
 	}
-	if !s.inPlace() {
-		if err := s.reopen(ctx); err != nil {
-			return err
-		}
-	}
-	if err := s.lock.take(ctx); err != nil {
+	if err := s.lockInPlace(ctx); err != nil {
 		return err
 	}
 	defer s.lock.drop()
