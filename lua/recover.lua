@@ -196,8 +196,9 @@ local function recoverAll(limits, lost)
       if old and old.score > cutOf(l.win) then
         amount, score = math.max(amount, l.calls and old.asked or old.units), math.max(score, old.score)
       end
+      local over = score <= l.win.adv
       score = math.max(score, earliest())
-      if score <= cutOf(l.win) then amount = 0 end
+      if over or score <= cutOf(l.win) then amount = 0 end
       record(l, old, math.max(amount, 0), score)
       answers[i][1] = int(math.max(amount, 0))
     end

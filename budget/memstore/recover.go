@@ -172,10 +172,11 @@ func (l *ledger) recover(limit budget.Limit, used, at, now int64) int64 {
 	}
 	amount := max(missing, had)
 	l.entries = kept
-	if at = max(until, l.earliest(now)); amount <= 0 || at <= cut {
+	over := until <= limit.Window.Cut(now)
+	if until = max(until, l.earliest(now)); over || amount <= 0 || until <= cut {
 		return 0
 	}
-	l.record(limit, budget.RecoveredID(limit.Name), budget.RecoveredOperation(limit.Name), amount, at)
+	l.record(limit, budget.RecoveredID(limit.Name), budget.RecoveredOperation(limit.Name), amount, until)
 	return amount
 }
 

@@ -170,7 +170,7 @@ func TestMissingPermissionSpoilsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		store := openStore(t, "redis://"+user+":x@"+server.Addr, redisstore.Options{Prefix: user})
+		store := openStore(t, "redis://"+user+":x@"+server.Addr, redisstore.Options{Prefix: user, Timeout: patient})
 		if _, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1}); !errors.Is(err, budget.ErrStoreConfig) {
 			t.Errorf("without %s: %v, want ErrStoreConfig", command, err)
 		}

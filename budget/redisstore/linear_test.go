@@ -12,7 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
-// linearTimeout is short: a swallowed reply costs its client as much.
+// linearTimeout is short: a swallowed reply costs its client as much. It doubles with
+// every eighth try, up to 64 times that: on a busy machine an answer takes longer.
 const linearTimeout = 100 * time.Millisecond
 
 // linearPlan is a history's plan on a server behind a proxy that spoils replies;
@@ -26,10 +27,10 @@ func linearPlan(t *testing.T, server *redistest.Server, seed uint64, fault func(
 	}
 	var stores []budget.Store
 	for range plan.Clients {
-		stores = append(stores, fault(openStore(t, proxy.url(), redisstore.Options{Timeout: linearTimeout})))
+		stores = append(stores, fault(openStore(t, proxy.url(), redisstore.Options{Timeout: patient})))
 	}
-	plan.Try = func(client int, op linear.Op) (linear.Answer, error) {
-		return linear.Ask(stores[client], plan.Limits, op, linearTimeout)
+	plan.Try = func(client int, op linear.Op, before int) (linear.Answer, error) {
+		return linear.Ask(stores[client], plan.Limits, op, linearTimeout<<min(before/8, 6))
 	}
 	return plan, proxy
 }

@@ -27,7 +27,7 @@ func TestOperationsRegisteredAtOnce(t *testing.T) {
 					operation := fmt.Sprintf("op-%d-%d", g, i)
 					got, err := store.Decide(context.Background(), budget.Batch{
 						Budget: key, Now: time.Now().UnixMicro(), Limits: limits,
-						Items: []budget.Item{{ID: operation, Operation: operation, Units: 1}, {ID: operation + "-r", Operation: operation, Units: 1, Lease: 1_000_000}},
+						Items: []budget.Item{{ID: operation, Operation: operation, Units: 1}, {ID: operation + "-r", Operation: operation, Units: 1, Lease: time.Hour.Microseconds()}},
 					})
 					if err != nil || got.Items[0].Result != budget.Granted || got.Items[1].Result != budget.Granted {
 						t.Errorf("%s: %+v, %v", operation, got, err)

@@ -189,7 +189,7 @@ func linearHistory(t *testing.T, fault string, chargesOnly bool) *linear.History
 	}
 	h := linear.Run(t, linear.Plan{
 		Seed: seed, Clients: len(clients), Ops: 250, Budgets: []string{"up/a", "up/b"}, Limits: linearLimits, ChargesOnly: chargesOnly,
-		Try:  func(client int, op linear.Op) (linear.Answer, error) { return clients[client].try(op) },
+		Try:  func(client int, op linear.Op, _ int) (linear.Answer, error) { return clients[client].try(op) },
 		Heal: func() { heals.Store(true) },
 	})
 	t.Logf("sent %d times, %d with unknown outcome, %d processes killed", h.Tries, h.Unknown, deaths.Load())

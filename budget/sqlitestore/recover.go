@@ -104,7 +104,8 @@ func (v *counting) recover(used, at int64) (int64, error) {
 		}
 	}
 	amount := max(missing, had)
-	if until = max(until, l.earliest(l.last)); amount <= 0 || until <= cut {
+	over := until <= v.w.cutAt(l.last)
+	if until = max(until, l.earliest(l.last)); over || amount <= 0 || until <= cut {
 		return 0, nil
 	}
 	return amount, v.record(id, budget.RecoveredOperation(v.limit.Name), amount, until)

@@ -161,6 +161,23 @@ func testRecover(t *testing.T, w *world) {
 	if used := w.used(0); used != 7+3751 {
 		t.Fatalf("used %d after a day, want what was charged since", used)
 	}
+	// What is over by now is not recovered, nor what came to an end just then.
+	w.budget, w.limits = "up/short", []budget.Limit{rolling("hour", 100, time.Hour)}
+	for _, at := range []int64{w.now - hour - minute, w.now - hour} {
+		r := budget.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{100}, At: at, Mark: budget.Mark{Ledger: "other", Seen: at}}
+		got, err := w.store.Recover(context.Background(), r)
+		if err != nil || got.Amounts[0] != 0 {
+			t.Fatalf("what was used %d µs ago: %+v, %v; want nothing recovered", w.now-at, got, err)
+		}
+	}
+	// A window that comes to the ledger later has what still counts of it recovered.
+	w.granted(item("short", "op", 1))
+	w.limits = append(w.limits, rolling("longer", 100, 3*time.Hour))
+	at := w.now - 2*hour
+	r := budget.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{-1, 50}, At: at, Mark: budget.Mark{Ledger: "other", Seen: at}}
+	if got, err := w.store.Recover(context.Background(), r); err != nil || got.Amounts[1] != 50 {
+		t.Fatalf("what was used in a longer window: %+v, %v; want 50 recovered", got, err)
+	}
 }
 
 // A bucket is filled by what is left of what was seen, at most to its limit.

@@ -18,7 +18,7 @@ func plan(t *testing.T, store budget.Store) Plan {
 	limits := Limits(300, 6)
 	return Plan{
 		Seed: Seed(t), Clients: 6, Ops: 400, Budgets: []string{"up/a", "up/b"}, Limits: limits,
-		Try: func(_ int, op Op) (Answer, error) { return Ask(store, limits, op, time.Minute) },
+		Try: func(_ int, op Op, _ int) (Answer, error) { return Ask(store, limits, op, time.Minute) },
 	}
 }
 

@@ -24,8 +24,9 @@ type Plan struct {
 	Limits  []budget.Limit
 	// ChargesOnly: plain charges, each with an id of its own, and looks.
 	ChargesOnly bool
-	// Try sends an Op once, for a client. The outcome may be unknown.
-	Try func(client int, op Op) (Answer, error)
+	// Try sends an Op once, for a client that sent it so many times before. The outcome
+	// may be unknown.
+	Try func(client int, op Op, before int) (Answer, error)
 	// Before is called before the Op of this number, by one client at a time.
 	Before func(n int)
 	// Unknown is called when an outcome was not known.
@@ -121,9 +122,9 @@ func (r *runner) before(n int) {
 // do sends an Op until its outcome is known.
 func (r *runner) do(client int, op Op) (porcupine.Operation, error) {
 	o := porcupine.Operation{ClientId: client, Input: asked{Op: op}, Call: int64(time.Since(r.began))}
-	for range mostTries {
+	for before := range mostTries {
 		r.tries.Add(1)
-		a, err := r.Try(client, op)
+		a, err := r.Try(client, op, before)
 		if err != nil {
 			return o, err
 		}
