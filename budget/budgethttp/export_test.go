@@ -2,9 +2,10 @@ package budgethttp
 
 import "io"
 
-// Two more codings, whose decoders panic: one when it is made, and one when it has
-// read something.
-func init() {
+// AddPanicking adds two codings whose decoders panic, "panics" when it is made and
+// "panics-later" when it has read something, until remove is called. Nothing may read
+// a body meanwhile.
+func AddPanicking() (remove func()) {
 	decoders["panics"] = func(io.Reader) (io.Reader, error) { panic("made") }
 	decoders["panics-later"] = func(r io.Reader) (io.Reader, error) {
 		return reading(func(p []byte) (int, error) {
@@ -13,5 +14,9 @@ func init() {
 			}
 			panic("read")
 		}), nil
+	}
+	return func() {
+		delete(decoders, "panics")
+		delete(decoders, "panics-later")
 	}
 }

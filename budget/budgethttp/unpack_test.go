@@ -223,6 +223,7 @@ func TestDamagedBodies(t *testing.T) {
 
 // A decoder that panics ends nothing: its body is as good as damaged.
 func TestDecoderPanics(t *testing.T) {
+	defer budgethttp.AddPanicking()()
 	for _, codings := range []string{"panics", "panics-later", "panics-later, panics-later"} {
 		const body = "what no decoder expects"
 		b, o := askPacked(t, answers(200, map[string]string{"Content-Type": "application/json", "Content-Encoding": codings}, strings.NewReader(body)), body, budget.Feedback{})
