@@ -61,7 +61,7 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 func TestRefusalIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	store, p, server := behind(t)
-	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	direct := openStore(t, server.URL(0), redisstore.Options{})
 	got, err := decide(t.Context(), direct, budget.Item{ID: "open", Operation: "op", Units: 99, Lease: 60_000_000})
 	if err != nil || got[0].Result != budget.Granted {
 		t.Fatalf("%+v, %v", got, err)

@@ -24,7 +24,7 @@ func benchBudget(b *testing.B, url string, n int) (*budget.Budget, *redisstore.S
 			Name: fmt.Sprint("l", i), Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Duration(i+1) * time.Hour),
 		})
 	}
-	store := openStore(b, url, redisstore.Options{Timeout: patient})
+	store := openStore(b, url, redisstore.Options{})
 	opened, err := budget.New(store, spec)
 	if err != nil {
 		b.Fatal(err)

@@ -29,7 +29,7 @@ func TestDiagnose(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, server.URL(0), redisstore.Options{})
 	set := func(key, value string) {
 		t.Helper()
 		if err := admin.ConfigSet(ctx, key, value).Err(); err != nil {
@@ -92,7 +92,7 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 		if err := admin.Do(ctx, args...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		list := openStore(t, "redis://least:secret@"+server.Addr, redisstore.Options{Timeout: patient}).Diagnose(ctx)
+		list := openStore(t, "redis://least:secret@"+server.Addr, redisstore.Options{}).Diagnose(ctx)
 		f := found(t, list, "permissions")
 		if f.Level != budget.Fault || f.Advice != "grant the user +"+missing {
 			t.Errorf("without %s: %+v", missing, f)

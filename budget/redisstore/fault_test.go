@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,10 @@ const name = "up/key1"
 
 var hourly = []budget.Limit{{Name: "hour", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
 
+// openStore opens a store with a timeout for a busy machine, unless the test names one.
 func openStore(t testing.TB, url string, o redisstore.Options) *redisstore.Store {
 	t.Helper()
+	o.Timeout = cmp.Or(o.Timeout, patient)
 	store, err := redisstore.Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +62,7 @@ func used(t testing.TB, s *redisstore.Store) int64 {
 func TestScriptsAreHealed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, server.URL(0), redisstore.Options{})
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for i := range 3 {
@@ -77,7 +80,7 @@ func TestScriptsAreHealed(t *testing.T) {
 func TestClosedConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, server.URL(0), redisstore.Options{})
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for i := range 5 {
@@ -119,7 +122,7 @@ func stoppedServer(t *testing.T, server *redistest.Server, store *redisstore.Sto
 		}
 	}
 	server.Signal(syscall.SIGCONT)
-	patientStore := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	patientStore := openStore(t, server.URL(0), redisstore.Options{})
 	charge(t, patientStore, "after")
 	if got := used(t, patientStore); got != 2 {
 		t.Fatalf("used %d, want 2: before and after", got)
@@ -131,7 +134,7 @@ func stoppedServer(t *testing.T, server *redistest.Server, store *redisstore.Sto
 func TestStoppedServerChargesNothingLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, server.URL(0), redisstore.Options{})
 	b, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +173,7 @@ func TestMissingPermissionSpoilsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		store := openStore(t, "redis://"+user+":x@"+server.Addr, redisstore.Options{Prefix: user, Timeout: patient})
+		store := openStore(t, "redis://"+user+":x@"+server.Addr, redisstore.Options{Prefix: user})
 		if _, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1}); !errors.Is(err, budget.ErrStoreConfig) {
 			t.Errorf("without %s: %v, want ErrStoreConfig", command, err)
 		}
@@ -276,7 +279,7 @@ func TestLeastPermissionsAreDocumented(t *testing.T) {
 // do the least.
 func TestLeastPermissions(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, leastURL(t, redistest.Start(t), "quotactl:*", "")+"/1", redisstore.Options{Timeout: patient})
+	store := openStore(t, leastURL(t, redistest.Start(t), "quotactl:*", "")+"/1", redisstore.Options{})
 	if err := store.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +329,7 @@ func TestLeastPermissions(t *testing.T) {
 func TestKilledServerKeepsAcknowledged(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, server.URL(0), redisstore.Options{})
 	for i := range 60 {
 		charge(t, store, fmt.Sprint(i))
 		if i%20 == 19 {

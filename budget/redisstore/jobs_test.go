@@ -53,7 +53,7 @@ func TestOneOfManyJobsCannotBeRead(t *testing.T) {
 	if err := admin.Set(t.Context(), "quotactl:v1:{job:job777}:s", "a string", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, server.URL(0), redisstore.Options{})
 	if found, err := store.Jobs(t.Context(), jobNames(1000)); !errors.Is(err, budget.ErrStoreConfig) || found != nil {
 		t.Fatalf("%d documents, %v; want ErrStoreConfig", len(found), err)
 	}
@@ -74,7 +74,7 @@ func TestLongHistory(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	store := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, server.URL(0), redisstore.Options{})
 	const all = 5300
 	var records []budget.JobRecord
 	var want []string
@@ -129,7 +129,7 @@ func TestLongHistory(t *testing.T) {
 // Many values are set and removed in one swap.
 func TestManyValues(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{})
 	set, unset := map[string][]byte{}, map[string][]byte{}
 	for i := range 9001 {
 		set[fmt.Sprint("set", i)] = []byte(fmt.Sprint(i))
@@ -200,7 +200,7 @@ func TestKeysOfJobs(t *testing.T) {
 func BenchmarkJobs(b *testing.B) {
 	servers := map[string]string{"single": redistest.Start(b).URL(0), "cluster": startCluster(b, 3, nil).url()}
 	for _, what := range []string{"single", "cluster"} {
-		store := openStore(b, servers[what], redisstore.Options{Timeout: patient})
+		store := openStore(b, servers[what], redisstore.Options{})
 		names := jobNames(1000)
 		for _, name := range names {
 			if done, err := store.SwapJob(b.Context(), budget.JobSwap{Job: name, Text: []byte(strings.Repeat("text ", 60))}); err != nil || !done {

@@ -27,7 +27,7 @@ func linearPlan(t *testing.T, server *redistest.Server, seed uint64, fault func(
 	}
 	var stores []budget.Store
 	for range plan.Clients {
-		stores = append(stores, fault(openStore(t, proxy.url(), redisstore.Options{Timeout: patient})))
+		stores = append(stores, fault(openStore(t, proxy.url(), redisstore.Options{})))
 	}
 	plan.Try = func(client int, op linear.Op, before int) (linear.Answer, error) {
 		return linear.Ask(stores[client], plan.Limits, op, linearTimeout<<min(before/8, 6))

@@ -121,7 +121,7 @@ func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, l
 	if spoilt*100 < scripts*(lossyPercent-5) {
 		t.Errorf("%d of %d answers were spoilt, want %d %%", spoilt, scripts, lossyPercent)
 	}
-	healed := openStore(t, url, redisstore.Options{Timeout: patient})
+	healed := openStore(t, url, redisstore.Options{})
 	unknown, charged, units, asked := 0, 0, map[string]int64{}, map[string]map[string]int64{}
 	for _, name := range budgets {
 		var sent []*wanted

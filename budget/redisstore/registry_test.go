@@ -16,7 +16,7 @@ import (
 // never mix one list's keys with another's numbers.
 func TestOperationsRegisteredAtOnce(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{Timeout: patient})
+	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{})
 	limits := []budget.Limit{{Name: "all", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
 	for round := range 20 {
 		key := fmt.Sprint("up/round", round)
@@ -54,7 +54,7 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	one, two := openStore(t, server.URL(0), redisstore.Options{Timeout: patient}), openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	one, two := openStore(t, server.URL(0), redisstore.Options{}), openStore(t, server.URL(0), redisstore.Options{})
 	limits := []budget.Limit{
 		{Name: "all", Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
 		{Name: "search", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"search"}},

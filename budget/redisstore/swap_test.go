@@ -66,7 +66,7 @@ func loseSwap(t *testing.T, store *redisstore.Store, p *proxy, swap budget.JobSw
 func TestLostSwapIsDone(t *testing.T) {
 	t.Parallel()
 	store, p, server := behind(t)
-	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	direct := openStore(t, server.URL(0), redisstore.Options{})
 	for what, c := range map[string]struct {
 		first  budget.JobSwap
 		others int
@@ -104,7 +104,7 @@ func TestLostSwapIsDone(t *testing.T) {
 func TestLostSwapAmongManyIsUnknown(t *testing.T) {
 	t.Parallel()
 	store, p, server := behind(t)
-	direct := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	direct := openStore(t, server.URL(0), redisstore.Options{})
 	swap := budget.JobSwap{Job: "j", Text: []byte("mine")}
 	done, err := loseSwap(t, store, p, swap, func() bool { return documentOf(t, direct, "j").Version == 1 }, func() {
 		for n := range int64(16) {
@@ -125,7 +125,7 @@ func TestStoppedServerSwapsNothingLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
-	swapped(t, openStore(t, server.URL(0), redisstore.Options{Timeout: patient}), budget.JobSwap{Job: "j", Text: []byte("before")})
+	swapped(t, openStore(t, server.URL(0), redisstore.Options{}), budget.JobSwap{Job: "j", Text: []byte("before")})
 	if found := documentOf(t, store, "j"); found.Version != 1 {
 		t.Fatalf("%+v", found)
 	}
@@ -137,7 +137,7 @@ func TestStoppedServerSwapsNothingLate(t *testing.T) {
 		}
 	}
 	server.Signal(syscall.SIGCONT)
-	patientStore := openStore(t, server.URL(0), redisstore.Options{Timeout: patient})
+	patientStore := openStore(t, server.URL(0), redisstore.Options{})
 	swapped(t, patientStore, budget.JobSwap{Job: "j", Version: 1, Records: []budget.JobRecord{{At: 2, ID: "after"}}})
 	found, err := patientStore.JobHistory(t.Context(), budget.JobHistoryQuery{Job: "j", Most: 9})
 	if err != nil || len(found) != 1 || valueOf(t, patientStore, "j", "a") != "" {

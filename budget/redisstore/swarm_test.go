@@ -55,7 +55,7 @@ func startSwarm(t testing.TB, url string, budgets ...string) *swarm {
 		s.budgets[name] = &spending{granted: map[string]int64{}, open: map[string]time.Time{}}
 	}
 	for c := range swarmClients {
-		store := openStore(t, url, redisstore.Options{})
+		store := openStore(t, url, redisstore.Options{Timeout: redisstore.DefaultTimeout})
 		s.clients.Go(func() { s.run(c, store, budgets) })
 	}
 	t.Cleanup(s.stop)
@@ -176,7 +176,7 @@ func (s *swarm) goesOn(what string, budgets ...string) {
 func (s *swarm) settle(name string, ledger func() map[string]int64) (missing []string) {
 	s.t.Helper()
 	b := s.budgets[name]
-	store := openStore(s.t, s.url, redisstore.Options{Timeout: patient})
+	store := openStore(s.t, s.url, redisstore.Options{})
 	for id, asked := range maps.Clone(b.open) {
 		w := try{id: id, asked: asked}
 		s.ask(store, name, &w)

@@ -18,7 +18,7 @@ import (
 // every charges on several budgets and finds each whole, on whatever shard.
 func every(t *testing.T, url string) {
 	t.Helper()
-	store := openStore(t, url, redisstore.Options{Timeout: patient})
+	store := openStore(t, url, redisstore.Options{})
 	for n := range 12 {
 		key := fmt.Sprint("up/key", n)
 		for i := range 5 {
@@ -78,7 +78,7 @@ func TestCluster(t *testing.T) {
 	if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := openStore(t, "redis+cluster://"+server.Addr, redisstore.Options{Timeout: patient}).Ping(t.Context()); err != nil {
+	if err := openStore(t, "redis+cluster://"+server.Addr, redisstore.Options{}).Ping(t.Context()); err != nil {
 		t.Fatalf("after its scripts were lost: %v", err)
 	}
 }
@@ -102,7 +102,7 @@ func TestRing(t *testing.T) {
 	}
 	one.Kill()
 	one.Ended()
-	store := openStore(t, url, redisstore.Options{Timeout: patient})
+	store := openStore(t, url, redisstore.Options{})
 	refused := 0
 	for n := range 12 {
 		_, err := store.Look(t.Context(), budget.Look{Budget: fmt.Sprint("up/key", n), Now: time.Now().UnixMicro(), Limits: hourly})

@@ -72,7 +72,7 @@ func TestNoSuchDatabase(t *testing.T) {
 	t.Parallel()
 	server, member := redistest.Start(t), redistest.Start(t, "--cluster-enabled", "yes")
 	for _, url := range []string{server.URL(16), server.URL(99), member.URL(1)} {
-		store := openStore(t, url, redisstore.Options{Timeout: patient})
+		store := openStore(t, url, redisstore.Options{})
 		_, decided := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1})
 		_, job := store.Job(t.Context(), "j")
 		for _, err := range []error{store.Ping(t.Context()), decided, job} {
@@ -81,7 +81,7 @@ func TestNoSuchDatabase(t *testing.T) {
 			}
 		}
 	}
-	charge(t, openStore(t, server.URL(15), redisstore.Options{Timeout: patient}), "a")
+	charge(t, openStore(t, server.URL(15), redisstore.Options{}), "a")
 }
 
 func FuzzURL(f *testing.F) {

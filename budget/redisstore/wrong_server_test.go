@@ -25,7 +25,7 @@ func TestWrongKindsOfServers(t *testing.T) {
 		"redis+sentinel://" + sentinel.Addr + "/other":              "know no such master",
 		"redis+sentinel://" + server.Addr + "/main":                 "does not know a command",
 	} {
-		_, err := decide(t.Context(), openStore(t, url, redisstore.Options{Timeout: patient}), budget.Item{ID: "a", Operation: "op", Units: 1})
+		_, err := decide(t.Context(), openStore(t, url, redisstore.Options{}), budget.Item{ID: "a", Operation: "op", Units: 1})
 		if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want ErrStoreConfig that says %q", url, err, says)
 		}
