@@ -2,7 +2,7 @@
 #               kills included, with the race detector for the packages that build
 #               without SQLite; and client libraries in testdata/clients, a
 #               module of their own
-# make test-full the same at full size (long random walks, ten daemons, four months
+# make test-full the same at full size (long random walks, ten daemons, two months
 #               of fake time), and everything with the race detector, shorter
 # make simulate a month of two daemons in fake time, by days, beside the same
 #               month with a crontab; SIMULATE_SEED=n takes that month,

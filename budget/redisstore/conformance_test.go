@@ -51,7 +51,7 @@ func TestWalkRedis(t *testing.T) {
 
 func TestWalkMiniredis(t *testing.T) {
 	t.Parallel()
-	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(1000, 10_000))
+	storetest.Walk(t, opener("redis://"+miniredis.RunT(t).Addr()), effort.Of(1000, 4000))
 }
 
 func TestSoak(t *testing.T) {
