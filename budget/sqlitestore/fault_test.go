@@ -230,9 +230,11 @@ func TestFileIsReplacedDuringTheWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for unix.Flock(int(next.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // until the call waits
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for unix.Flock(int(next.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // until the call has it, and waits for the lock
 		_ = unix.Flock(int(next.Fd()), unix.LOCK_UN)
-		time.Sleep(time.Millisecond)
+		<-look.C
 	}
 	if err := errors.Join(next.Close(), os.Remove(b.path)); err != nil {
 		t.Fatal(err)
