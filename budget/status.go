@@ -20,8 +20,6 @@ type Status struct {
 	// Locks are those that stand, in the order of their limits' names; the one of
 	// the whole budget, of an empty name, is the first.
 	Locks []Lock
-	// AtWork is how many hosts, state directories, charged to the budget within a day.
-	AtWork int
 	// Recovering is until when a loss of the store's data leaves hosts no more than
 	// their own part; zero: none does.
 	Recovering time.Time
@@ -68,7 +66,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, outOfReach(caller, err))
 	}
-	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC(), AtWork: view.AtWork}
+	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
 	if view.Recovering > 0 {
 		status.Recovering = time.UnixMicro(view.Recovering).UTC()
 	}
