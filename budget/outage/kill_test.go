@@ -29,6 +29,7 @@ const (
 	helperDir      = "OUTAGE_TEST_DIR"
 	helperUpstream = "OUTAGE_TEST_UPSTREAM"
 	helperName     = "OUTAGE_TEST_NAME" // of this process, unlike a PID never used again
+	helperTimeout  = "OUTAGE_TEST_TIMEOUT"
 )
 
 func TestMain(m *testing.M) {
@@ -48,30 +49,32 @@ const sharedWindow = 5 * time.Second
 // What two hosts share in the test: a quota of 200 in a window, of which 80 are
 // kept back, and of those each host may spend its half without the store.
 var shared = budget.Spec{
-	Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, OnStoreError: budget.Open, Timeout: 150 * time.Millisecond,
+	Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, OnStoreError: budget.Open,
 	Limits: []budget.Limit{
 		{Name: "burst", Quota: 200, Headroom: 80, OutagePart: 80, Limit: 120, Counts: budget.CountUnits, Window: budget.RollingWindow(sharedWindow)},
 	},
 }
 
-var sharedOptions = outage.Options{Allowance: 1000, Hosts: 2, Timeout: 150 * time.Millisecond, Interval: 50 * time.Millisecond}
-
-func openShared(ctx context.Context, url, dir string) (*budget.Budget, error) {
-	store, err := redisstore.Open(ctx, url, redisstore.Options{Timeout: shared.Timeout})
+func openShared(ctx context.Context, url, dir string, timeout time.Duration) (*budget.Budget, error) {
+	store, err := redisstore.Open(ctx, url, redisstore.Options{Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}
-	o := sharedOptions
-	o.Dir = dir
-	host := outage.New(store, o)
-	return budget.New(host, shared, budget.WithClosers(host))
+	host := outage.New(store, outage.Options{Dir: dir, Allowance: 1000, Hosts: 2, Timeout: timeout, Interval: 50 * time.Millisecond})
+	spec := shared
+	spec.Timeout = timeout
+	return budget.New(host, spec, budget.WithClosers(host))
 }
 
 // spendForEver is a process of a host: it reserves, calls the upstream, settles,
 // until it is killed.
 func spendForEver() error {
 	ctx := context.Background()
-	b, err := openShared(ctx, os.Getenv(helperStore), os.Getenv(helperDir))
+	timeout, err := time.ParseDuration(os.Getenv(helperTimeout))
+	if err != nil {
+		return err
+	}
+	b, err := openShared(ctx, os.Getenv(helperStore), os.Getenv(helperDir), timeout)
 	if err != nil {
 		return err
 	}
@@ -189,9 +192,15 @@ func TestKilledThroughOutages(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	url := "redis://" + proxy.Addr
 	processes, started := make([]*exec.Cmd, 4), 0
+	kills, openKills := effort.Of(30, 110), effort.Of(8, 35)
+	killed, killedOpen, outages, away := 0, 0, 0, false
+	// Processes live longer, and wait longer for the store, the longer it takes: on a
+	// busy machine they come to nothing in the time that is enough elsewhere.
+	slower := func() time.Duration { return time.Duration(1 + killed/kills) }
 	start := func(i int) {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), helperStore+"="+url, helperDir+"="+dirs[i/2], helperUpstream+"="+u.addr, helperName+"="+fmt.Sprint("p", started))
+		cmd.Env = append(os.Environ(), helperStore+"="+url, helperDir+"="+dirs[i/2], helperUpstream+"="+u.addr, helperName+"="+fmt.Sprint("p", started),
+			helperTimeout+"="+(slower()*150*time.Millisecond).String())
 		started++
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
@@ -217,12 +226,10 @@ func TestKilledThroughOutages(t *testing.T) {
 		records, _ := filepath.Glob(filepath.Join(dirs[i/2], "journal", "*", "*"))
 		return len(records) > 0
 	}
-	kills, openKills := effort.Of(30, 110), effort.Of(8, 35)
-	killed, killedOpen, outages, away := 0, 0, 0, false
 	// On a busy machine the hosts come above the limit only now and then: it goes on
 	// until they did.
 	few := func() bool { return killed < kills || killedOpen < openKills || u.most(sharedWindow) <= 120 }
-	for deadline := time.Now().Add(10 * time.Minute); few() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Minute); few() && time.Now().Before(deadline); {
 		if rng.IntN(3) == 0 {
 			switch away = !away; {
 			case !away:
@@ -236,9 +243,7 @@ func TestKilledThroughOutages(t *testing.T) {
 				proxy.Lead(nowhere)
 			}
 		}
-		// Processes live longer, the longer it takes: on a busy machine they come to
-		// nothing in the time that is enough elsewhere.
-		timer := time.NewTimer(time.Duration(rng.Int64N(int64(300*time.Millisecond) * int64(1+killed/kills))))
+		timer := time.NewTimer(time.Duration(rng.Int64N(int64(slower() * 300 * time.Millisecond))))
 		<-timer.C
 		i := rng.IntN(len(processes))
 		if open(i) {
@@ -259,7 +264,7 @@ func TestKilledThroughOutages(t *testing.T) {
 	}
 	// Each host's next look at the store records what is left.
 	for _, dir := range dirs {
-		b, err := openShared(t.Context(), url, dir)
+		b, err := openShared(t.Context(), url, dir, 30*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
