@@ -31,7 +31,7 @@ RACE := -race $(UNRACED:%=-gcflags=%=-race=false)
 # Most tests wait more than they compute, so more of them run at a time than there
 # are cores. Nothing is vetted here: make lint does that. The time limit is for
 # what hangs, also on a busy machine.
-TEST := $(GO) test -vet=off -p 4 -parallel 8 -timeout 30m
+TEST := $(GO) test -vet=off -p 2 -parallel 4 -timeout 30m
 # The race detector takes these in make test: they build without SQLite, which takes
 # minutes to build for it. make test-full takes everything.
 CONCURRENT := ./budget ./budget/budgethttp ./budget/presets ./budget/serve ./jobs/sandbox
