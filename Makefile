@@ -30,8 +30,10 @@ RACE := -race $(UNRACED:%=-gcflags=%=-race=false)
 
 # Most tests wait more than they compute, so more of them run at a time than there
 # are cores. Nothing is vetted here: make lint does that. The time limit is for
-# what hangs, also on a busy machine.
-TEST := $(GO) test -vet=off -p 2 -parallel 4 -timeout 30m
+# what hangs, also on a busy machine. At full size they keep two cores busy by fewer
+# at a time, and two of these run side by side in .ci/run.
+TEST := $(GO) test -vet=off -p 4 -parallel 8 -timeout 30m
+FULL := $(TEST) -p 2 -parallel 4
 # The race detector takes these in make test: they build without SQLite, which takes
 # minutes to build for it. make test-full takes everything.
 CONCURRENT := ./budget ./budget/budgethttp ./budget/presets ./budget/serve ./jobs/sandbox
@@ -52,10 +54,10 @@ test: needs
 test-full: test-sizes test-race
 
 test-sizes: needs
-	QUOTACTL_TEST_FULL=1 $(TEST) -count=1 ./...
+	QUOTACTL_TEST_FULL=1 $(FULL) -count=1 ./...
 
 test-race: needs
-	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=300 SIMULATE_DAYS=1 $(TEST) $(RACE) $$($(GO) list ./... | grep -v /memstore$$)
+	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=300 SIMULATE_DAYS=1 $(FULL) $(RACE) $$($(GO) list ./... | grep -v /memstore$$)
 	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) -race ./...
 
 # The race detector needs a C compiler, the Redis tests a redis-server. Both are

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,13 +42,14 @@ func Losses(t *testing.T, data Lossy, hosts int) {
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
 	steps := int(effort.Number(t, "QUOTACTL_WALK_STEPS", effort.Of[uint64](500, 10_000)))
 	w := &lossWalk{
-		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), data: data, now: noon,
+		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), data: data,
 		counts: map[string]int{}, limits: lossLimits(t),
 	}
 	for range hosts {
 		h := &lossHost{dir: t.TempDir(), known: make([]fact, len(w.limits))}
 		w.hosts = append(w.hosts, h)
 	}
+	w.pass(noon)
 	w.step = -1
 	w.charge(w.hosts[0])
 	for _, h := range w.hosts { // a host that knows nothing has nothing to report
@@ -87,6 +89,7 @@ type lossWalk struct {
 	hosts  []*lossHost
 	limits []budget.Limit
 	now    int64
+	clock  atomic.Int64 // now, for what the hosts do of their own
 	step   int
 	counts map[string]int
 
@@ -129,10 +132,10 @@ func lossLimits(t *testing.T) []budget.Limit {
 func (w *lossWalk) process(h *lossHost) budget.Store {
 	n := w.rng.IntN(len(h.processes))
 	if h.processes[n] == nil {
-		clock := func() int64 { return w.now }
+		clock := w.clock.Load
 		h.processes[n] = outage.New(w.data.Open(clock), outage.Options{
 			Dir: h.dir, Allowance: lossAllowance, Hosts: int64(len(w.hosts)), Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
-			Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", w.now - noon + 1, nil }},
+			Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", clock() - noon + 1, nil }},
 		})
 	}
 	return h.processes[n]
@@ -156,6 +159,12 @@ func (w *lossWalk) closeAll() {
 	}
 }
 
+// pass moves the clock on by so many µs.
+func (w *lossWalk) pass(span int64) {
+	w.now += span
+	w.clock.Store(w.now)
+}
+
 // act takes one step. More than a second passes with each, so that a host's
 // processes have read what the others wrote down.
 func (w *lossWalk) act() {
@@ -163,9 +172,9 @@ func (w *lossWalk) act() {
 	if w.anySilent() {
 		h = w.next()
 	}
-	w.now += 1_100_000 + w.rng.Int64N(second)
+	w.pass(1_100_000 + w.rng.Int64N(second))
 	if !w.anySilent() && w.rng.IntN(12) == 0 {
-		w.now += w.rng.Int64N(3 * hour)
+		w.pass(w.rng.Int64N(3 * hour))
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 55:
