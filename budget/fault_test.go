@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,18 +24,18 @@ func TestQueuedCallersGiveUpInTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var all sync.WaitGroup
 		for i := range 3 {
-			go func() {
+			all.Go(func() {
 				time.Sleep(time.Duration(i) * 300 * time.Millisecond)
 				came := time.Now()
 				_, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
 				if took := time.Since(came); !errors.Is(err, budget.ErrUnavailable) || took < spec.Timeout || took > spec.Timeout+50*time.Millisecond {
 					t.Errorf("caller %d: %v after %s, want ErrUnavailable after %s", i, err, took, spec.Timeout)
 				}
-			}()
+			})
 		}
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		all.Wait()
 	})
 }
 

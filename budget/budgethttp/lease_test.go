@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,7 +122,10 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 					_, _ = io.WriteString(w, `3}`)
 				})
 				dial := base.DialContext
+				var dials sync.WaitGroup // also those that nobody waits for any more
 				base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+					dials.Add(1)
+					defer dials.Done()
 					time.Sleep(phase)
 					return dial(ctx, network, address)
 				}
@@ -153,7 +157,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 				want(t, b, units, c.calls, c.open)
 				o.check(t)
 				<-ctx.Done()
-				time.Sleep(phase) // the dial that nobody waits for ends
+				dials.Wait()
 			})
 		})
 	}
