@@ -177,10 +177,7 @@ func TestLostHistoryIsNoticed(t *testing.T) {
 // on where it was.
 func TestKeysOfJobs(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.URL(0))
+	f, admin := startFake(t)
 	const job = "@runs/youtube/key1"
 	swapped(t, f.Store, budget.JobSwap{Job: job, Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1")}, Records: []budget.JobRecord{{At: 1, ID: "a"}}})
 	keys, err := admin.Keys(t.Context(), "*").Result()

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
@@ -33,6 +35,15 @@ func openFake(t testing.TB, url string) *fakeStore {
 	t.Cleanup(func() { _ = store.Close() })
 	f.Store = store
 	return f
+}
+
+// startFake is a fakeStore on a server of its own, and a client of that server.
+func startFake(t testing.TB) (*fakeStore, *redis.Client) {
+	t.Helper()
+	server := redistest.Start(t)
+	admin := server.Client()
+	t.Cleanup(func() { _ = admin.Close() })
+	return openFake(t, server.URL(0)), admin
 }
 
 // charge charges n calls of one unit.
@@ -69,10 +80,7 @@ func (f *fakeStore) release(id string) {
 // longest window, the longest lease and a week.
 func TestKeysExpireTogether(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.URL(0))
+	f, admin := startFake(t)
 	expiries := func() (at time.Duration) {
 		t.Helper()
 		keys, err := admin.Keys(t.Context(), "*").Result()
@@ -134,10 +142,7 @@ func TestKeysExpireTogether(t *testing.T) {
 // What left every window and the hour is removed, so that memory is bounded.
 func TestEntriesArePruned(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.URL(0))
+	f, admin := startFake(t)
 	for round := range 6 {
 		f.charge(fmt.Sprint(round, "-"), 1000)
 		f.now += 61 * time.Minute.Microseconds()
@@ -182,10 +187,7 @@ func TestLostKeysAreNoticed(t *testing.T) {
 // A charge is one entry whatever its units, and small.
 func TestBytesPerCharge(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.URL(0))
+	f, admin := startFake(t)
 	memory := func() (bytes int64) {
 		t.Helper()
 		keys, err := admin.Keys(t.Context(), "*").Result()

@@ -131,10 +131,7 @@ func TestRecoveryWhileTheWindowMoves(t *testing.T) {
 // charged since the loss, and whatever they settle.
 func TestRecoveryOfAnIdleHost(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	f := openFake(t, server.URL(0))
+	f, admin := startFake(t)
 	limits := []budget.Limit{
 		{Name: "day", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
 		{Name: "calls", Limit: 1_000_000, Counts: budget.CountCalls, Window: budget.RollingWindow(24 * time.Hour)},
