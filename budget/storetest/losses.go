@@ -49,7 +49,7 @@ func Losses(t *testing.T, data Lossy, hosts int) {
 		h := &lossHost{dir: t.TempDir(), known: make([]fact, len(w.limits))}
 		w.hosts = append(w.hosts, h)
 	}
-	w.pass(noon)
+	w.clock.Store(noon)
 	w.step = -1
 	w.charge(w.hosts[0])
 	for _, h := range w.hosts { // a host that knows nothing has nothing to report
@@ -88,8 +88,7 @@ type lossWalk struct {
 	data   Lossy
 	hosts  []*lossHost
 	limits []budget.Limit
-	now    int64
-	clock  atomic.Int64 // now, for what the hosts do of their own
+	clock  atomic.Int64 // in µs; the hosts' timers read it too
 	step   int
 	counts map[string]int
 
@@ -159,12 +158,6 @@ func (w *lossWalk) closeAll() {
 	}
 }
 
-// pass moves the clock on by so many µs.
-func (w *lossWalk) pass(span int64) {
-	w.now += span
-	w.clock.Store(w.now)
-}
-
 // act takes one step. More than a second passes with each, so that a host's
 // processes have read what the others wrote down.
 func (w *lossWalk) act() {
@@ -172,9 +165,9 @@ func (w *lossWalk) act() {
 	if w.anySilent() {
 		h = w.next()
 	}
-	w.pass(1_100_000 + w.rng.Int64N(second))
+	w.clock.Add(1_100_000 + w.rng.Int64N(second))
 	if !w.anySilent() && w.rng.IntN(12) == 0 {
-		w.pass(w.rng.Int64N(3 * hour))
+		w.clock.Add(w.rng.Int64N(3 * hour))
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 55:
@@ -255,7 +248,7 @@ func (w *lossWalk) lose() {
 }
 
 func (w *lossWalk) charge(h *lossHost) {
-	batch := budget.Batch{Budget: lossBudget, Now: w.now, Limits: w.limits}
+	batch := budget.Batch{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits}
 	for i := range 1 + w.rng.IntN(3) {
 		item := budget.Item{ID: fmt.Sprintf("%d-%d", w.step, i), Operation: "list", Units: 1 + w.rng.Int64N(12)}
 		if w.rng.IntN(3) == 0 {
@@ -298,7 +291,7 @@ func (w *lossWalk) charge(h *lossHost) {
 }
 
 func (w *lossWalk) look(h *lossHost) {
-	view, err := w.process(h).Look(context.Background(), budget.Look{Budget: lossBudget, Now: w.now, Limits: w.limits})
+	view, err := w.process(h).Look(context.Background(), budget.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
 	if err != nil {
 		w.fail("look: %v", err)
 	}
@@ -386,11 +379,11 @@ func (w *lossWalk) within(at int64) {
 
 // did keeps what was done, to be told when the walk fails.
 func (w *lossWalk) did(format string, args ...any) {
-	w.trace = append(w.trace, fmt.Sprintf("step %d at %d: ", w.step, w.now)+fmt.Sprintf(format, args...))
+	w.trace = append(w.trace, fmt.Sprintf("step %d at %d: ", w.step, w.clock.Load())+fmt.Sprintf(format, args...))
 	w.trace = w.trace[max(0, len(w.trace)-25):]
 }
 
 func (w *lossWalk) fail(format string, args ...any) {
 	w.t.Helper()
-	w.t.Fatalf("seed %d, step %d at %d, %v: %s; before that:\n%s", w.seed, w.step, w.now, w.counts, fmt.Sprintf(format, args...), strings.Join(w.trace, "\n"))
+	w.t.Fatalf("seed %d, step %d at %d, %v: %s; before that:\n%s", w.seed, w.step, w.clock.Load(), w.counts, fmt.Sprintf(format, args...), strings.Join(w.trace, "\n"))
 }
