@@ -28,12 +28,14 @@ TOOLS := -modfile=.ci/tools/go.mod
 UNRACED := modernc.org/sqlite/lib modernc.org/libc github.com/yuin/gopher-lua/...
 RACE := -race $(UNRACED:%=-gcflags=%=-race=false)
 
-# Most tests wait more than they compute, so more of them run at a time than there
-# are cores. Nothing is vetted here: make lint does that. The time limit is for
-# what hangs, also on a busy machine. At full size they keep two cores busy by fewer
-# at a time, and two of these run side by side in .ci/run.
-TEST := $(GO) test -vet=off -p 4 -parallel 8 -timeout 30m
-FULL := $(TEST) -p 2 -parallel 4
+# Nothing is vetted here: make lint does that. The time limit is for what hangs, also
+# on a busy machine.
+TEST := $(GO) test -vet=off -timeout 30m
+# Small tests wait more than they compute, so more of them run at a time than there
+# are cores. Those of full size keep the cores busy, and .ci/run has two runs of them
+# side by side.
+SMALL := -p 4 -parallel 8
+FULL := -p 2 -parallel 4
 # The race detector takes these in make test: they build without SQLite, which takes
 # minutes to build for it. make test-full takes everything.
 CONCURRENT := ./budget ./budget/budgethttp ./budget/presets ./budget/serve ./jobs/sandbox
@@ -43,9 +45,9 @@ CLIENTS := ./github/... ./slack/... ./youtube/...
 .PHONY: test test-full test-sizes test-race lint bench ci needs fuzz mutants soak simulate
 
 test: needs
-	$(TEST) ./...
-	GORACE=atexit_sleep_ms=0 $(TEST) -race $(CONCURRENT)
-	cd testdata/clients && $(TEST) $(CLIENTS)
+	$(TEST) $(SMALL) ./...
+	GORACE=atexit_sleep_ms=0 $(TEST) $(SMALL) -race $(CONCURRENT)
+	cd testdata/clients && $(TEST) $(SMALL) $(CLIENTS)
 
 # The walks beside the model run in one goroutine, where the race detector finds
 # nothing and costs tenfold: sizes are full without it, and smaller still under it
@@ -54,11 +56,11 @@ test: needs
 test-full: test-sizes test-race
 
 test-sizes: needs
-	QUOTACTL_TEST_FULL=1 $(FULL) -count=1 ./...
+	QUOTACTL_TEST_FULL=1 $(TEST) $(FULL) -count=1 ./...
 
 test-race: needs
-	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=300 SIMULATE_DAYS=1 $(FULL) $(RACE) $$($(GO) list ./... | grep -v /memstore$$)
-	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) -race ./...
+	GORACE=atexit_sleep_ms=0 QUOTACTL_WALK_STEPS=300 SIMULATE_DAYS=1 $(TEST) $(FULL) $(RACE) $$($(GO) list ./... | grep -v /memstore$$)
+	cd testdata/clients && GORACE=atexit_sleep_ms=0 $(TEST) $(FULL) -race ./...
 
 # The race detector needs a C compiler, the Redis tests a redis-server. Both are
 # installed when that may be done; else it is said how.
