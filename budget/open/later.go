@@ -2,7 +2,9 @@ package open
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -13,12 +15,22 @@ type later struct {
 	open func(context.Context) (Backend, error)
 	turn chan struct{} // holds one while a caller uses what is below
 
+	failed error     // of the opening that has just been tried; nil: a call was told
+	until  time.Time // until when it answers a call
 	store  Backend
 	closed bool
 }
 
-func newLater(open func(context.Context) (Backend, error)) *later {
-	return &later{open: open, turn: make(chan struct{}, 1)}
+// storeOrLater opens a store; one that is out of reach is opened by the first call
+// that finds it there. A call that comes right after the opening failed is told so,
+// rather than made to wait as long again.
+func storeOrLater(ctx context.Context, url string, settings budget.StoreConfig) (Backend, error) {
+	open := func(ctx context.Context) (Backend, error) { return Store(ctx, url, settings) }
+	store, err := open(ctx)
+	if errors.Is(err, budget.ErrUnavailable) {
+		return &later{open: open, turn: make(chan struct{}, 1), failed: err, until: time.Now().Add(Timeout(url, settings))}, nil
+	}
+	return store, err
 }
 
 // get opens the store unless it is open. Callers wait for each other no longer
@@ -32,6 +44,12 @@ func (l *later) get(ctx context.Context) (Backend, error) {
 	}
 	if l.closed {
 		return nil, budget.ErrClosed
+	}
+	if failed := l.failed; failed != nil {
+		l.failed = nil
+		if time.Now().Before(l.until) {
+			return nil, failed
+		}
 	}
 	if l.store == nil {
 		store, err := l.open(ctx)

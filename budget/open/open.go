@@ -64,10 +64,7 @@ type hosted struct {
 // error, but opened by the first call that finds it there. The host's directory
 // is [HostDir].
 func Host(ctx context.Context, config *budget.Config, url string, log *slog.Logger) (Backend, error) {
-	store, err := Store(ctx, url, config.Store)
-	if errors.Is(err, budget.ErrUnavailable) {
-		store, err = newLater(func(ctx context.Context) (Backend, error) { return Store(ctx, url, config.Store) }), nil
-	}
+	store, err := storeOrLater(ctx, url, config.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package open
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -58,10 +57,7 @@ func Checkpoint(ctx context.Context) (*budget.Checkpoint, error) {
 	if url == "" {
 		url = config.Store.URL
 	}
-	store, err := Store(ctx, url, config.Store)
-	if errors.Is(err, budget.ErrUnavailable) {
-		store, err = newLater(func(ctx context.Context) (Backend, error) { return Store(ctx, url, config.Store) }), nil
-	}
+	store, err := storeOrLater(ctx, url, config.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,9 @@ package sqlitestore_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +24,9 @@ const benchChild = "QUOTACTL_SQLITE_BENCH"
 type benchOrders struct {
 	Path       string
 	Goroutines int
+	Start      time.Time // when all begin
 	Span       time.Duration
+	Every      time.Duration // between the beginnings of two charges; 0: without a pause
 }
 
 // benchSpec is a budget that no benchmark exhausts.
@@ -40,75 +44,121 @@ func chargeForBench(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	store, err := sqlitestore.Open(context.Background(), o.Path, sqlitestore.Options{Timeout: time.Minute})
+	store, err := sqlitestore.Open(context.Background(), o.Path, sqlitestore.Options{})
 	if err != nil {
 		return err
 	}
-	b, err := budget.New(store, benchSpec(), budget.WithClosers(store))
+	spec := benchSpec()
+	spec.Timeout = sqlitestore.DefaultTimeout
+	b, err := budget.New(store, spec, budget.WithClosers(store))
 	if err != nil {
 		return err
 	}
 	var all sync.WaitGroup
-	took := make([][]int64, o.Goroutines)
-	failed := make(chan error, o.Goroutines)
-	end := time.Now().Add(o.Span)
+	answers := make([]benchAnswer, o.Goroutines)
+	<-time.After(time.Until(o.Start))
+	end := o.Start.Add(o.Span)
 	for g := range o.Goroutines {
 		all.Go(func() {
+			a := &answers[g]
+			next := o.Start.Add(time.Duration(rand.Int64N(int64(o.Every + 1))))
 			for time.Now().Before(end) {
-				began := time.Now()
-				if _, err := b.Charge(context.Background(), budget.Call{Operation: "op"}); err != nil {
-					failed <- err
-					return
+				if o.Every > 0 {
+					<-time.After(time.Until(next))
+					next = next.Add(o.Every)
 				}
-				took[g] = append(took[g], time.Since(began).Microseconds())
+				began := time.Now()
+				_, err := b.Charge(context.Background(), budget.Call{Operation: "op"})
+				var refused *budget.RefusedError
+				switch {
+				case err == nil:
+					a.Took = append(a.Took, time.Since(began).Microseconds())
+				case errors.As(err, &refused) && refused.NotCharged:
+					a.Refused++
+				default:
+					a.Unknown++
+				}
 			}
 		})
 	}
 	all.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
+	var sum benchAnswer
+	for _, a := range answers {
+		sum.add(a)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(slices.Concat(took...)); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(sum); err != nil {
 		return err
 	}
 	return b.Close()
 }
 
-// BenchmarkProcesses charges from one and from four processes that share a file,
-// each acknowledged only when it is on the disk.
+// benchAnswer is what came of the charges: how long those took that were granted, in
+// µs, and how many were refused since the store was not to be had, for sure or not.
+type benchAnswer struct {
+	Took             []int64
+	Refused, Unknown int
+}
+
+func (a *benchAnswer) add(b benchAnswer) {
+	a.Took = append(a.Took, b.Took...)
+	a.Refused += b.Refused
+	a.Unknown += b.Unknown
+}
+
+// report reports a benchmark's metrics; over is how long the charges took in all.
+func (a *benchAnswer) report(b *testing.B, over time.Duration) {
+	slices.Sort(a.Took)
+	if len(a.Took) == 0 {
+		b.Fatal("nothing was granted")
+	}
+	b.ReportMetric(float64(len(a.Took))/over.Seconds(), "charges/s")
+	b.ReportMetric(float64(a.Took[len(a.Took)/2])/1000, "p50-ms")
+	b.ReportMetric(float64(a.Took[len(a.Took)*99/100])/1000, "p99-ms")
+	b.ReportMetric(float64(a.Took[len(a.Took)-1])/1000, "max-ms")
+	b.ReportMetric(float64(a.Refused), "refused")
+	b.ReportMetric(float64(a.Unknown), "unknown")
+}
+
+// BenchmarkProcesses charges from processes that share a file, each acknowledged
+// only when it is on the disk: as fast as they can, and each once a second.
 func BenchmarkProcesses(b *testing.B) {
-	for _, processes := range []int{1, 4} {
-		for _, goroutines := range []int{1, 16} {
-			b.Run(fmt.Sprintf("processes=%d/goroutines=%d", processes, goroutines), func(b *testing.B) {
-				var took []int64
-				rounds := 0
-				const span = time.Second
-				for b.Loop() {
-					rounds++
-					took = append(took, benchProcesses(b, processes, benchOrders{filepath.Join(b.TempDir(), fmt.Sprint(rounds, ".db")), goroutines, span})...)
-				}
-				slices.Sort(took)
-				b.ReportMetric(float64(len(took))/(float64(rounds)*span.Seconds()), "charges/s")
-				b.ReportMetric(float64(took[len(took)/2])/1000, "p50-ms")
-				b.ReportMetric(float64(took[len(took)*99/100])/1000, "p99-ms")
-				b.ReportMetric(float64(took[len(took)-1])/1000, "max-ms")
-			})
+	for _, c := range []struct {
+		processes, goroutines int
+		every                 time.Duration
+	}{
+		{1, 1, 0}, {1, 16, 0}, {4, 1, 0}, {4, 16, 0}, {10, 1, 0}, {30, 1, 0}, {100, 1, 0},
+		{4, 1, time.Second}, {10, 1, time.Second}, {30, 1, time.Second}, {100, 1, time.Second},
+	} {
+		name := fmt.Sprintf("processes=%d/goroutines=%d", c.processes, c.goroutines)
+		if c.every > 0 {
+			name += "/once-a-second"
 		}
+		b.Run(name, func(b *testing.B) {
+			var sum benchAnswer
+			rounds := 0
+			span := 2*time.Second + 2*c.every
+			for b.Loop() {
+				rounds++
+				sum.add(benchProcesses(b, c.processes, benchOrders{
+					Path: filepath.Join(b.TempDir(), fmt.Sprint(rounds, ".db")), Goroutines: c.goroutines, Span: span, Every: c.every,
+				}))
+			}
+			sum.report(b, time.Duration(rounds)*span)
+		})
 	}
 }
 
-func benchProcesses(b *testing.B, processes int, o benchOrders) []int64 {
+func benchProcesses(b *testing.B, processes int, o benchOrders) (sum benchAnswer) {
 	store, err := sqlitestore.Open(b.Context(), o.Path, sqlitestore.Options{}) // the file is made before
 	if err == nil {
 		err = store.Close()
 	}
+	o.Start = time.Now().Add(time.Second + time.Duration(processes)*40*time.Millisecond) // all are there by then
 	orders, jsonErr := json.Marshal(o)
 	if err != nil || jsonErr != nil {
 		b.Fatal(err, jsonErr)
 	}
-	answers := make([][]int64, processes)
+	answers := make([]benchAnswer, processes)
 	var all sync.WaitGroup
 	for i := range processes {
 		all.Go(func() {
@@ -125,7 +175,10 @@ func benchProcesses(b *testing.B, processes int, o benchOrders) []int64 {
 		})
 	}
 	all.Wait()
-	return slices.Concat(answers...)
+	for _, a := range answers {
+		sum.add(a)
+	}
+	return sum
 }
 
 // BenchmarkMillion charges beside a million charges in the window and beside a

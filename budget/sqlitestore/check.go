@@ -1,45 +1,35 @@
 package sqlitestore
 
 import (
-	"context"
+	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
-// checkEvery is how often a process counts a budget's entries.
-const checkEvery = time.Hour
-
-// check holds the entries of a budget against their number as kept, when this
-// process first touches the budget and hourly. It counts on the reading
-// connection, so that no writer waits for it.
-func (s *Store) check(ctx context.Context, name string) error {
-	s.mu.Lock()
-	fresh := time.Since(s.checks[name]) < checkEvery
-	s.mu.Unlock()
-	if fresh {
+// checkNewest holds a ledger against the newest charge that it tells of: one that is
+// still held lies in the file. All entries are counted by Diagnose alone.
+func (l *ledger) checkNewest() error {
+	if l.newestID == "" || l.newest <= l.last-budget.MinHeld {
 		return nil
 	}
-	err := s.read(ctx, func(c *conn) error { return checkCount(c, name) })
-	if err != nil {
+	e, err := l.entryAt(l.newestID)
+	if err != nil || e != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.checks) >= maxCached {
-		clear(s.checks)
-	}
-	s.checks[name] = time.Now()
-	return nil
+	return fmt.Errorf("budget %s: %w: its newest charge, %s, is not there; %s", l.name, budget.ErrDamaged, l.newestID, adviceDamaged)
 }
 
-// checkCount counts a budget's entries.
-func checkCount(c *conn, name string) error {
+// countEntries holds the entries of every budget against their number as kept. It
+// takes time in proportion to them.
+func countEntries(c *conn) error {
+	var name string
 	var kept, there int64
-	found, err := c.first("SELECT n, (SELECT count(*) FROM entry WHERE entry.b = budget.b) FROM budget WHERE name = ?", []any{name}, &kept, &there)
-	if err != nil || !found || kept == there {
-		return err
-	}
-	return fmt.Errorf("budget %s: %w: it holds %d entries where %d were recorded; %s", name, budget.ErrDamaged, there, kept, adviceDamaged)
+	var damaged error
+	err := c.each("SELECT name, n, (SELECT count(*) FROM entry WHERE entry.b = budget.b) FROM budget WHERE name IS NOT NULL", nil, func() {
+		if kept != there && damaged == nil {
+			damaged = fmt.Errorf("budget %s: %w: it holds %d entries where %d were recorded; %s", name, budget.ErrDamaged, there, kept, adviceDamaged)
+		}
+	}, &name, &kept, &there)
+	return cmp.Or(err, damaged)
 }

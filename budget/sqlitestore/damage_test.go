@@ -3,6 +3,7 @@ package sqlitestore_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func TestDamagedFile(t *testing.T) {
 		},
 		"a table is gone":    {func(t *testing.T, path string) { execute(t, path, "DROP TABLE total") }, budget.ErrDamaged, "restore it from a backup"},
 		"a column is gone":   {func(t *testing.T, path string) { execute(t, path, "ALTER TABLE win DROP COLUMN floor") }, budget.ErrDamaged, "restore it from a backup"},
-		"entries are gone":   {func(t *testing.T, path string) { execute(t, path, "DELETE FROM entry WHERE id = 'a3'") }, budget.ErrDamaged, "restore it from a backup"},
+		"a charge is gone":   {func(t *testing.T, path string) { execute(t, path, "DELETE FROM entry WHERE id = 'a4'") }, budget.ErrDamaged, "restore it from a backup"},
 		"another's from now": {func(t *testing.T, path string) { execute(t, path, "PRAGMA application_id = 7") }, budget.ErrStoreConfig, "another program"},
 		"a newer version's":  {func(t *testing.T, path string) { execute(t, path, "PRAGMA user_version = 99") }, budget.ErrStoreConfig, "newer quotactl"},
 	} {
@@ -102,6 +103,23 @@ func TestDamagedFile(t *testing.T) {
 				t.Errorf("used %d after the backup was restored, want 9", got)
 			}
 		})
+	}
+}
+
+// Any entry that is missing is told by the doctor, who counts them.
+func TestEntriesAreCounted(t *testing.T) {
+	b := newBench(t, rolling(100, hour))
+	b.granted(item("a1", 2), item("a2", 2), item("a3", 2))
+	integrity := func() budget.Finding {
+		found := b.store.Diagnose(t.Context())
+		return found[slices.IndexFunc(found, func(f budget.Finding) bool { return f.Check == "integrity" })]
+	}
+	if got := integrity(); got.Level != budget.OK {
+		t.Errorf("%+v, want it whole", got)
+	}
+	execute(t, b.path, "DELETE FROM entry WHERE id = 'a1'")
+	if got := integrity(); got.Level != budget.Fault || !strings.Contains(got.Says, "it holds 2 entries where 3 were recorded") {
+		t.Errorf("%+v, want that one of 3 entries is missing", got)
 	}
 }
 

@@ -18,9 +18,6 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	d := &decider{s: s, batch: batch, began: time.Now(), walks: map[int]*walk{}}
-	if err := s.check(bounded, batch.Budget); err != nil {
-		return budget.Decisions{}, s.explain(ctx, "decide on "+batch.Budget, err)
-	}
 	for {
 		err := s.write(bounded, d.transaction)
 		if err == nil { // only what is committed is an answer

@@ -31,6 +31,9 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 			if err == nil && says != "ok" {
 				err = fmt.Errorf("%w: %s; %s", budget.ErrDamaged, says, adviceDamaged)
 			}
+			if err == nil {
+				err = countEntries(c)
+			}
 			return err
 		})
 	}
@@ -38,7 +41,7 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 		return append(list, budget.Finding{Check: "integrity", Level: budget.Fault, Says: s.explain(ctx, "check", err).Error()})
 	}
 	return append(list,
-		budget.Finding{Check: "integrity", Level: budget.OK, Says: "the file is whole"},
+		budget.Finding{Check: "integrity", Level: budget.OK, Says: "the file is whole, and holds every entry that was recorded"},
 		budget.Finding{Check: "latency", Level: budget.OK, Says: fmt.Sprintf("an empty transaction took %s, of a timeout of %s", took.Round(10*time.Microsecond), s.timeout)},
 		s.room())
 }

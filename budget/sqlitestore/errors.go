@@ -32,6 +32,11 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, cause)
 	}
 	if isTimeUp(err) {
+		held := &heldError{}
+		if errors.As(err, &held) && held.by != "" {
+			return fmt.Errorf("sqlite store %s: %s: %w: %s has had %s.lock for %s: let it go on, or end it",
+				s.path, what, budget.ErrUnavailable, held.by, s.path, s.timeout)
+		}
 		return fmt.Errorf("sqlite store %s: %s: %w: it did not come to it within %s; is another process holding %s.lock or the file?",
 			s.path, what, budget.ErrUnavailable, s.timeout, s.path)
 	}

@@ -50,5 +50,11 @@ func Pragma(s *Store, name string) string {
 	return value
 }
 
+// TakeLock takes the lock by which processes take turns, and keeps it.
+func TakeLock(ctx context.Context, s *Store) error { return s.lock.take(ctx) }
+
+// DropLock ends that.
+func DropLock(s *Store) { s.lock.drop() }
+
 // EndSlice makes the store wait behind others that wait.
 func EndSlice(s *Store) { s.lock.since = time.Time{} }

@@ -20,6 +20,7 @@ var helperRoles = map[string]func(orders string) error{
 	"kill":  chargeUntilKilled,
 	"quota": chargeOnFullDisk,
 	"user":  openAsAnotherUser,
+	"queue": waitInQueue,
 }
 
 // asHelper does what this process was started for, if it was.

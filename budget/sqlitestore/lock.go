@@ -4,38 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// The pauses between tries for a lock: growing from the first to the last.
-const (
-	firstPause = 200 * time.Microsecond
-	lastPause  = time.Millisecond
-)
-
 // slice is how long a process may come back ahead of those that wait. Handing
-// over costs a pause, so that handing over after each write would cost most of
-// the rate.
+// over costs a change of processes, so that handing over after each write would
+// cost most of the rate.
 const slice = 3 * time.Millisecond
+
+// aside is how long who has had a slice leaves the lock to those that wait. The
+// kernel hands it to nobody, but wakes the first of them, which is there no sooner
+// than who has just left.
+const aside = time.Millisecond
 
 // fileLock is the lock by which processes take turns to write. SQLite's own
 // lock keeps the file right without it, but polls in a way that lets one
 // process wait for seconds while others go on.
 //
+// Who waits sleeps in the kernel, in a thread that outlives the call: one that
+// gives up leaves its place in the queue to its process's next. A process that is
+// stopped while it waits loses its place there, and keeps nobody out.
+//
 // It has files of its own: a process that opens and closes SQLite's files
-// itself drops the locks that SQLite holds on them. There are two, since who
-// leaves would else be back before any who waits looks again: only the holder of
-// next waits for the lock, and who has had it for a slice has to get next first.
+// itself drops the locks that SQLite holds on them. PATH.lock is the lock, and
+// tells who had it last. Those that wait share a lock on PATH.next, so that who
+// has had a slice knows of them.
 //
 // One goroutine uses it at a time.
 type fileLock struct {
 	lock  *os.File
 	next  *os.File
+	name  []byte    // this process's signature
 	since time.Time // when the slice began
+	left  time.Time // when the lock was dropped
+
+	mu     sync.Mutex // guards all below
+	asking bool       // a thread waits for the lock, or has it and hands it on
+	caller chan error // of the call that waits for the thread; nil: none does
+	closed bool       // the thread closes the files
 }
 
 // ownerOnly is the mode of the files that a store makes: who spent what is
@@ -53,48 +63,167 @@ func openLock(path string) (*fileLock, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &fileLock{lock: lock, next: next}, nil
+	return &fileLock{lock: lock, next: next, name: signature()}, nil
 }
 
-// take waits for the lock until the context ends.
+// take waits for the lock until the context ends. The error is the context's, or a
+// heldError of it.
 func (l *fileLock) take(ctx context.Context) error {
-	if time.Since(l.since) < slice && ctx.Err() == nil && tryFile(l.lock) == nil {
-		return nil
-	}
-	if err := takeFile(ctx, l.next); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer dropFile(l.next)
-	err := takeFile(ctx, l.lock)
-	l.since = time.Now()
+	free, err := l.try(ctx)
+	if err == nil && !free {
+		err = l.wait(ctx)
+	}
+	if err == nil {
+		l.taken()
+	}
 	return err
 }
 
-// drop lets others in.
-func (l *fileLock) drop() { dropFile(l.lock) }
+// try takes the lock if it is free, and nobody else's turn.
+func (l *fileLock) try(ctx context.Context) (free bool, err error) {
+	l.mu.Lock()
+	asking := l.asking
+	l.mu.Unlock()
+	if asking { // in the thread's hands, as are the files
+		return false, nil
+	}
+	if time.Since(l.since) >= slice && l.awaited() {
+		rest := aside - time.Since(l.left)
+		if rest > 0 {
+			err = wait(ctx, rest)
+		}
+		return false, err
+	}
+	switch err := tryFile(l.lock); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return false, nil
+	default:
+		return false, fmt.Errorf("lock %s: %w", l.lock.Name(), err)
+	}
+}
 
+// poll is take for a lock that is to be closed where it is not had in time: it
+// leaves no thread behind.
+func (l *fileLock) poll(ctx context.Context) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		switch err := tryFile(l.lock); {
+		case err == nil:
+			l.sign()
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", l.lock.Name(), err)
+		}
+		if err := wait(ctx, pause); err != nil {
+			return &heldError{by: l.holder(), cause: err}
+		}
+	}
+}
+
+// The pauses between the tries of poll: growing from the first to the last.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 20 * time.Millisecond
+)
+
+// taken begins a slice, unless one is under way, and tells who has the lock.
+func (l *fileLock) taken() {
+	if time.Since(l.since) >= slice {
+		l.since = time.Now()
+	}
+	l.sign()
+}
+
+// awaited reports whether another process waits for the lock.
+func (l *fileLock) awaited() bool {
+	if tryFile(l.next) != nil {
+		return true
+	}
+	dropFile(l.next)
+	return false
+}
+
+// wait waits for the lock in the kernel's queue, until the context ends.
+func (l *fileLock) wait(ctx context.Context) error {
+	got := make(chan error, 1)
+	l.mu.Lock()
+	l.caller = got
+	if !l.asking {
+		l.asking = true
+		go l.ask()
+	}
+	l.mu.Unlock()
+	select {
+	case err := <-got:
+		return err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.caller = nil
+	select {
+	case err := <-got: // at the last moment
+		if err == nil {
+			l.drop()
+		}
+	default:
+	}
+	return &heldError{by: l.holder(), cause: ctx.Err()}
+}
+
+// ask waits for the lock, however long that takes, and hands it to the call that
+// waits for it then. What nobody waits for any more is dropped.
+func (l *fileLock) ask() {
+	err := lockFile(l.next, unix.LOCK_SH)
+	if err == nil {
+		err = lockFile(l.lock, unix.LOCK_EX)
+		dropFile(l.next)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking = false
+	switch {
+	case l.closed:
+		_ = l.closeFiles() // nobody is left to tell
+	case l.caller != nil:
+		l.caller <- err
+		l.caller = nil
+	case err == nil:
+		dropFile(l.lock)
+	}
+}
+
+// drop lets others in.
+func (l *fileLock) drop() {
+	dropFile(l.lock)
+	l.left = time.Now()
+}
+
+// close closes the files, or leaves that to the thread that waits.
 func (l *fileLock) close() error {
 	if l == nil {
 		return nil
 	}
-	return errors.Join(l.lock.Close(), l.next.Close())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.asking {
+		return nil
+	}
+	return l.closeFiles()
 }
 
-// takeFile waits for the lock on a file until the context ends.
-func takeFile(ctx context.Context, file *os.File) error {
-	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("wait for %s: %w", file.Name(), err)
-		}
-		err := tryFile(file)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("lock %s: %w", file.Name(), err)
-		}
-		if err := wait(ctx, pause/2+rand.N(pause/2)); err != nil { //nolint:gosec // spreading, not secrecy
-			return fmt.Errorf("wait for %s: %w", file.Name(), err)
+func (l *fileLock) closeFiles() error { return errors.Join(l.lock.Close(), l.next.Close()) }
+
+// lockFile waits for the lock on a file in the kernel's queue.
+func lockFile(file *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
 		}
 	}
 }

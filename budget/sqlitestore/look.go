@@ -15,13 +15,10 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	var view budget.View
-	err := s.check(bounded, look.Budget)
-	if err == nil {
-		err = s.read(bounded, func(c *conn) (err error) {
-			view, err = s.look(bounded, c, look)
-			return err
-		})
-	}
+	err := s.read(bounded, func(c *conn) (err error) {
+		view, err = s.look(bounded, c, look)
+		return err
+	})
 	if err != nil {
 		return budget.View{}, s.explain(ctx, "look at "+look.Budget, err)
 	}
@@ -31,6 +28,9 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 // look reads within a transaction. The totals it brings up to date are its own.
 func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budget.View, err error) {
 	l, err := readLedger(c, look.Budget, nil)
+	if err == nil {
+		err = l.checkNewest()
+	}
 	if err != nil {
 		return view, err
 	}

@@ -8,16 +8,15 @@ import (
 
 // repeat runs a step in transactions, others in between, until it is done.
 func (d *decider) repeat(ctx context.Context, step func(*conn) error) error {
-	err := d.s.check(ctx, d.batch.Budget)
-	for err == nil {
-		if err = d.s.write(ctx, step); err == nil && d.done {
-			return nil
+	for {
+		err := d.s.write(ctx, step)
+		if err != nil || d.done {
+			return err
 		}
-		if err == nil {
-			err = d.s.pause(ctx)
+		if err := d.s.pause(ctx); err != nil {
+			return err
 		}
 	}
-	return err
 }
 
 // pseudo is how much of what the limit counts stands under a pseudo-operation.

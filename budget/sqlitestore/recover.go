@@ -137,7 +137,6 @@ func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 		delete(s.cache, name)
 		s.mu.Lock()
 		s.swept = 0
-		delete(s.checks, name)
 		s.mu.Unlock()
 		if !wanted {
 			return nil

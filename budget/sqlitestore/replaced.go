@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,7 +78,7 @@ func (s *Store) reopen(ctx context.Context) error {
 	s.reader, s.writer, s.lock = nil, nil, nil
 	clear(s.cache)
 	s.mu.Lock()
-	s.file, s.checks = nil, map[string]time.Time{}
+	s.file = nil
 	s.mu.Unlock()
 	return s.start(ctx)
 }

@@ -172,6 +172,18 @@ ALTER TABLE budget ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 `,
 }
 
+// isPrepared reports whether prepareFile has nothing to do, without changing
+// anything.
+func isPrepared(ctx context.Context, c *conn) (bool, error) {
+	version, err := identify(ctx, c)
+	if err != nil || version != schemaVersion {
+		return false, err
+	}
+	var mode string
+	err = c.raw.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
+	return mode == "wal", err
+}
+
 // prepareFile makes the tables of a new file and refuses what is not ours. The
 // caller holds the file lock.
 func prepareFile(ctx context.Context, c *conn) error {

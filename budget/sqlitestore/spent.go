@@ -12,13 +12,10 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	var view budget.SpentView
-	err := s.check(bounded, q.Budget)
-	if err == nil {
-		err = s.read(bounded, func(c *conn) (err error) {
-			view, err = s.spent(bounded, c, q)
-			return err
-		})
-	}
+	err := s.read(bounded, func(c *conn) (err error) {
+		view, err = s.spent(bounded, c, q)
+		return err
+	})
 	if err != nil {
 		return budget.SpentView{}, s.explain(ctx, "sum the ledger of "+q.Budget, err)
 	}
@@ -31,6 +28,9 @@ const spentChunk = 20_000
 // spent reads within a transaction, lane by lane.
 func (s *Store) spent(ctx context.Context, c *conn, q budget.SpentQuery) (view budget.SpentView, err error) {
 	l, err := readLedger(c, q.Budget, nil)
+	if err == nil {
+		err = l.checkNewest()
+	}
 	if err != nil {
 		return view, err
 	}

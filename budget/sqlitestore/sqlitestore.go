@@ -64,10 +64,9 @@ type Store struct {
 
 	cache map[string]*ledger // as last committed by this process; owned by the holder of turn
 
-	mu     sync.Mutex           // guards all below
-	checks map[string]time.Time // when each budget's entries were last counted
-	file   os.FileInfo          // as it was opened
-	swept  int64                // when idle budgets were last looked for
+	mu     sync.Mutex  // guards all below
+	file   os.FileInfo // as it was opened
+	swept  int64       // when idle budgets were last looked for
 	closed bool
 }
 
@@ -106,7 +105,7 @@ func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, e
 	s := &Store{
 		path: full, timeout: o.Timeout, clocks: clocks, steps: maxSteps, pruning: maxPruned,
 		turn: make(chan struct{}, 1), looks: make(chan struct{}, 1),
-		cache: map[string]*ledger{}, checks: map[string]time.Time{},
+		cache: map[string]*ledger{},
 	}
 	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -127,14 +126,14 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	s.lock = lock
-	if err := lock.take(ctx); err != nil {
-		return err
-	}
-	defer lock.drop()
 	if s.writer, err = connect(ctx, s.path, s.timeout, false); err != nil {
 		return err
 	}
-	if err := prepareFile(ctx, s.writer); err != nil {
+	ready, err := isPrepared(ctx, s.writer)
+	if err == nil && !ready {
+		err = s.prepare(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.opened(); err != nil {
@@ -142,6 +141,15 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	s.reader, err = connect(ctx, s.path, s.timeout, true)
 	return err
+}
+
+// prepare makes or changes the file's tables, while no other process does.
+func (s *Store) prepare(ctx context.Context) error {
+	if err := s.lock.poll(ctx); err != nil {
+		return err
+	}
+	defer s.lock.drop()
+	return prepareFile(ctx, s.writer)
 }
 
 // Close waits for the call under way and closes the file. Later calls fail with

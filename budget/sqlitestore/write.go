@@ -116,7 +116,11 @@ func (s *Store) read(ctx context.Context, step func(*conn) error) (err error) {
 // ledger reads a budget's ledger to write to it. What is written stands in the
 // cache from then on, until a transaction fails.
 func (s *Store) ledger(c *conn, name string) (*ledger, error) {
-	l, err := readLedger(c, name, s.cache[name])
+	known := s.cache[name]
+	l, err := readLedger(c, name, known)
+	if err == nil && known == nil {
+		err = l.checkNewest()
+	}
 	if err != nil {
 		return nil, err
 	}

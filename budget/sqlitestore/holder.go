@@ -1,0 +1,73 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// signatureSize is how much of PATH.lock tells who had the lock last, in bytes: a
+// pid and a program's name, filled up with blanks.
+const signatureSize = 64
+
+// signature is this process's.
+func signature() []byte {
+	text := fmt.Sprintf("%d %s", os.Getpid(), strings.ToValidUTF8(filepath.Base(os.Args[0]), "?"))
+	line := bytes.Repeat([]byte(" "), signatureSize)
+	copy(line, strings.ToValidUTF8(text[:min(len(text), signatureSize-1)], ""))
+	line[signatureSize-1] = '\n'
+	return line
+}
+
+// sign notes in the lock's file that this process has it. A file that cannot be
+// written to tells nobody; the lock is held all the same.
+func (l *fileLock) sign() {
+	was := make([]byte, signatureSize)
+	if n, _ := l.lock.ReadAt(was, 0); !bytes.Equal(was[:n], l.name) {
+		_, _ = l.lock.WriteAt(l.name, 0)
+	}
+}
+
+// holder says who has the lock, or had it last: another process that lives, or nothing.
+func (l *fileLock) holder() string {
+	was := make([]byte, signatureSize)
+	n, _ := l.lock.ReadAt(was, 0)
+	number, program, _ := strings.Cut(strings.TrimSpace(string(was[:n])), " ")
+	pid, err := strconv.Atoi(number)
+	if err != nil || pid <= 0 || pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return ""
+	}
+	who := fmt.Sprintf("process %d (%s)", pid, program)
+	if isStopped(pid) {
+		who += ", which is stopped"
+	}
+	return who
+}
+
+// isStopped reports whether a process was stopped (SIGSTOP), where /proc tells.
+func isStopped(pid int) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, _ := bytes.Cut(stat, []byte(") ")) // of the name, which may hold blanks
+	return bytes.HasPrefix(after, []byte("T"))
+}
+
+// heldError says that the lock did not become free in time.
+type heldError struct {
+	by    string // who has it; empty: not known
+	cause error  // the context's
+}
+
+func (e *heldError) Error() string {
+	if e.by == "" {
+		return e.cause.Error()
+	}
+	return e.by + " has the lock: " + e.cause.Error()
+}
+
+func (e *heldError) Unwrap() error { return e.cause }

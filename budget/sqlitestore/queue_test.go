@@ -1,0 +1,196 @@
+package sqlitestore_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// queueOrders are for a process that takes the file's lock, and keeps it.
+type queueOrders struct{ Path string }
+
+// waitInQueue takes the lock, says so, and keeps it until its input ends.
+func waitInQueue(orders string) error {
+	var o queueOrders
+	if err := json.Unmarshal([]byte(orders), &o); err != nil {
+		return err
+	}
+	store, err := sqlitestore.Open(context.Background(), o.Path, sqlitestore.Options{Timeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	if err := say("open"); err != nil {
+		return err
+	}
+	if err := sqlitestore.TakeLock(context.Background(), store); err != nil {
+		return err
+	}
+	if err := say("taken"); err != nil {
+		return err
+	}
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	return nil
+}
+
+// inQueue is a process that waits for the lock, or has it.
+type inQueue struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	said *bufio.Reader
+	end  func() error
+}
+
+func startInQueue(t *testing.T, path string) *inQueue {
+	t.Helper()
+	q := &inQueue{t: t, cmd: helper(t, "queue", queueOrders{path})}
+	q.cmd.Stderr = os.Stderr
+	out, err := q.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := q.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.said, q.end = bufio.NewReader(out), in.Close
+	if err := q.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = q.cmd.Process.Kill()
+		_ = q.cmd.Wait()
+	})
+	q.says("open")
+	return q
+}
+
+func (q *inQueue) says(want string) {
+	q.t.Helper()
+	if line, err := q.said.ReadString('\n'); err != nil || strings.TrimSpace(line) != want {
+		q.t.Fatalf("the process says %q, %v, want %q", line, err, want)
+	}
+}
+
+func (q *inQueue) signal(s syscall.Signal) {
+	q.t.Helper()
+	if err := q.cmd.Process.Signal(s); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+// waits returns once the process waits for the lock.
+func (q *inQueue) waits(path string) {
+	q.t.Helper()
+	next, err := os.Open(path + ".next")
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	defer func() { _ = next.Close() }()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for unix.Flock(int(next.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		_ = unix.Flock(int(next.Fd()), unix.LOCK_UN)
+		<-look.C
+	}
+}
+
+// A process that is stopped while it waits keeps nobody out, and has its turn once
+// it goes on.
+func TestStoppedWaiter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	release := hold(t, b.path+".lock")
+	stopped := startInQueue(t, b.path)
+	stopped.waits(b.path)
+	stopped.signal(syscall.SIGSTOP)
+	done := make(chan error, 1)
+	sqlitestore.EndSlice(b.store)
+	go func() {
+		_, err := b.store.Decide(context.Background(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}})
+		done <- err
+	}()
+	release()
+	if err := <-done; err != nil { // after a minute
+		t.Fatalf("beside a stopped process that waits: %v", err)
+	}
+	b.granted(item("c", 1))
+	stopped.signal(syscall.SIGCONT)
+	stopped.says("taken")
+}
+
+// Who has the lock, and is stopped, is named in the refusal.
+func TestHolderIsNamed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	holder := startInQueue(t, b.path)
+	holder.says("taken")
+	sqlitestore.SetTimeout(b.store, 50*time.Millisecond)
+	refused := func(more string) {
+		t.Helper()
+		sqlitestore.EndSlice(b.store)
+		_, err := b.try(name, item("b", 1))
+		want := fmt.Sprintf("process %d (%s)", holder.cmd.Process.Pid, filepath.Base(os.Args[0]))
+		if !errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), want+more) {
+			t.Errorf("%v, want that %s%s has the lock", err, want, more)
+		}
+	}
+	refused(" has")
+	if runtime.GOOS == "linux" {
+		holder.signal(syscall.SIGSTOP)
+		refused(", which is stopped")
+		holder.signal(syscall.SIGCONT)
+	}
+	if err := errors.Join(holder.end(), holder.cmd.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	sqlitestore.SetTimeout(b.store, time.Minute)
+	b.granted(item("c", 1))
+	release := hold(t, b.path+".lock") // by a program that does not say who it is
+	defer release()
+	sqlitestore.EndSlice(b.store)
+	sqlitestore.SetTimeout(b.store, 50*time.Millisecond)
+	if _, err := b.try(name, item("d", 1)); err == nil || strings.Contains(err.Error(), fmt.Sprint(holder.cmd.Process.Pid)) {
+		t.Errorf("%v names a process that has ended", err)
+	}
+}
+
+// A call that gives up leaves its place to the process's next, and what nobody
+// waits for any more is dropped.
+func TestAbandonedPlace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	release := hold(t, b.path+".lock")
+	for range 20 {
+		sqlitestore.EndSlice(b.store)
+		sqlitestore.SetTimeout(b.store, 2*time.Millisecond)
+		if _, err := b.try(name, item("b", 1)); !errors.Is(err, budget.ErrUnavailable) {
+			t.Fatalf("%v, want ErrUnavailable", err)
+		}
+	}
+	release()
+	q := startInQueue(t, b.path)
+	q.says("taken")
+	if err := q.end(); err != nil {
+		t.Fatal(err)
+	}
+	sqlitestore.SetTimeout(b.store, time.Minute)
+	b.granted(item("b", 1))
+}
