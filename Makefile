@@ -82,7 +82,9 @@ bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs|BenchmarkHTTP' -benchtime 20x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkExpiry' -benchtime 3x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs' ./budget/sqlitestore
-	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkProcesses' -benchtime 3x ./budget/sqlitestore
+	$(GO) test -run '^$$' -bench BenchmarkMillion -benchtime 3x ./budget/sqlitestore
+	$(GO) test -run '^$$' -bench BenchmarkOneShot -benchtime 100x ./budget/sqlitestore
+	$(GO) test -run '^$$' -bench BenchmarkProcesses -benchtime 1x ./budget/open
 	$(GO) test -run '^$$' -bench BenchmarkMemory -benchtime 20x ./budget/outage
 
 # Known faults, each a patch: tests that let one through are no tests.

@@ -43,18 +43,16 @@ type decided struct {
 const answerTime = 40 * time.Millisecond
 
 var (
-	// errNotSent: the caller gave up before its charge was under way.
-	errNotSent = errors.New("the charge was not sent")
 	// errStoreGone is what is left of a decision whose goroutine ended under it.
 	errStoreGone = errors.New("the store's decision never came back")
 )
 
 // do decides one item within timeout. A caller that gives up before the item is
-// under way keeps it from being sent (errNotSent); afterwards the outcome is
+// under way keeps it from being sent (ErrNotCharged); afterwards the outcome is
 // unknown.
 func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (decided, error) {
 	if err := ctx.Err(); err != nil {
-		return decided{}, fmt.Errorf("%w: %w", errNotSent, err)
+		return decided{}, fmt.Errorf("%w: %w", ErrNotCharged, err)
 	}
 	p := &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{}), err: errStoreGone}
 	b.mu.Lock()
@@ -95,7 +93,7 @@ func (b *batcher) giveUp(p *pending, end error) (decided, error) {
 	default:
 	}
 	if !taken {
-		end = fmt.Errorf("%w: %w", errNotSent, end)
+		end = fmt.Errorf("%w: %w", ErrNotCharged, end)
 	}
 	return decided{}, end
 }

@@ -322,17 +322,15 @@ func (b *Budget) storeError(ctx context.Context, call Call, units int64, err err
 		return b.refuse(call, units, sentinel, trimSentinel(err, sentinel))
 	}
 	switch {
-	case errors.Is(err, errNotSent) && ctx.Err() != nil && call.NewID:
+	case errors.Is(err, ErrNotCharged) && ctx.Err() != nil && call.NewID:
 		return fmt.Errorf("charge %s %s: %w; nothing was charged", b.spec.Name, call.Operation, context.Cause(ctx))
 	case ctx.Err() != nil && call.Operation == "": // a look
 		return fmt.Errorf("look at what %s has left: %w", b.spec.Name, context.Cause(ctx))
 	case ctx.Err() != nil:
 		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send it again to know", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
-	case errors.Is(err, ErrUnavailable):
-		return b.refuse(call, units, ErrUnavailable, trimSentinel(err, ErrUnavailable))
 	}
-	refused := b.refuse(call, units, ErrUnavailable, err)
-	refused.NotCharged = call.NewID && errors.Is(err, errNotSent)
+	refused := b.refuse(call, units, ErrUnavailable, trimSentinel(err, ErrUnavailable))
+	refused.NotCharged = call.NewID && errors.Is(err, ErrNotCharged)
 	return refused
 }
 

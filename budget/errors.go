@@ -28,6 +28,9 @@ var (
 	// ErrUnavailable: the store did not answer within the timeout. Whether a
 	// charge was recorded is unknown; the same id may be sent again.
 	ErrUnavailable = errors.New("store out of reach")
+	// ErrNotCharged comes beside another error, where it is known that nothing was
+	// charged.
+	ErrNotCharged = errors.New("nothing was charged")
 	// ErrClock: the store's clock stands more than 60 s past everything it has
 	// seen and past the caller's clock, and nothing expires until it is accepted;
 	// or a tick lies as far past the store's clock.

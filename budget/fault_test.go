@@ -77,10 +77,11 @@ func TestBudgetSurvivesAStoresPanic(t *testing.T) {
 type failingStore struct {
 	budget.Store
 	decision budget.Decision
+	err      error
 }
 
 func (f failingStore) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
-	return budget.Decisions{Items: []budget.Decision{f.decision}}, nil
+	return budget.Decisions{Items: []budget.Decision{f.decision}}, f.err
 }
 
 func (failingStore) Finish(ctx context.Context, _ budget.Finish) (budget.Finished, error) {
@@ -126,22 +127,25 @@ func TestSlowStoreIsOutOfReach(t *testing.T) {
 func TestNotChargedIsKnown(t *testing.T) {
 	for _, c := range []struct {
 		decision     budget.Decision
+		err          error
 		given, newID bool // whether it is known that nothing is charged
 	}{
-		{budget.Decision{Result: budget.OutcomeUnknown, Err: context.DeadlineExceeded}, false, false},
-		{budget.Decision{Result: budget.Late}, false, true},
-		{budget.Decision{Result: budget.Interrupted}, false, true},
-		{budget.Decision{Result: budget.Unreached, Err: budget.ErrUnavailable}, false, true},
-		{budget.Decision{Result: budget.Fenced}, false, true},
-		{budget.Decision{Result: budget.Fenced, Unsure: true}, false, false},
-		{budget.Decision{Result: budget.Refused}, true, true},
-		{budget.Decision{Result: budget.NeverFits}, true, true},
-		{budget.Decision{Result: budget.Overflow}, true, true},
-		{budget.Decision{Result: budget.Refused, Allowance: true}, false, true},
-		{budget.Decision{Result: budget.Refused, Allowance: true, Unsure: true}, false, false},
+		{budget.Decision{}, budget.ErrUnavailable, false, false},
+		{budget.Decision{}, fmt.Errorf("%w; %w", budget.ErrUnavailable, budget.ErrNotCharged), false, true},
+		{budget.Decision{Result: budget.OutcomeUnknown, Err: context.DeadlineExceeded}, nil, false, false},
+		{budget.Decision{Result: budget.Late}, nil, false, true},
+		{budget.Decision{Result: budget.Interrupted}, nil, false, true},
+		{budget.Decision{Result: budget.Unreached, Err: budget.ErrUnavailable}, nil, false, true},
+		{budget.Decision{Result: budget.Fenced}, nil, false, true},
+		{budget.Decision{Result: budget.Fenced, Unsure: true}, nil, false, false},
+		{budget.Decision{Result: budget.Refused}, nil, true, true},
+		{budget.Decision{Result: budget.NeverFits}, nil, true, true},
+		{budget.Decision{Result: budget.Overflow}, nil, true, true},
+		{budget.Decision{Result: budget.Refused, Allowance: true}, nil, false, true},
+		{budget.Decision{Result: budget.Refused, Allowance: true, Unsure: true}, nil, false, false},
 	} {
 		c.decision.Limit = -1
-		b, err := budget.New(failingStore{decision: c.decision}, videoSpec(150))
+		b, err := budget.New(failingStore{decision: c.decision, err: c.err}, videoSpec(150))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,11 +153,11 @@ func TestNotChargedIsKnown(t *testing.T) {
 			_, err = b.Charge(t.Context(), budget.Call{Operation: "videos.list", ID: id})
 			var refused *budget.RefusedError
 			if !errors.As(err, &refused) || refused.NotCharged != want || refused.ID == "" {
-				t.Errorf("%+v, id %q: %+v, want it known: %t", c.decision, id, refused, want)
+				t.Errorf("%+v, %v, id %q: %+v, want it known: %t", c.decision, c.err, id, refused, want)
 				continue
 			}
 			if says := fmt.Sprintf("whether id %q is charged is not known", refused.ID); strings.Contains(err.Error(), says) == want && errors.Is(err, budget.ErrUnavailable) {
-				t.Errorf("%+v, id %q: %v, and whether it is charged is known: %t", c.decision, id, err, want)
+				t.Errorf("%+v, %v, id %q: %v, and whether it is charged is known: %t", c.decision, c.err, id, err, want)
 			}
 		}
 	}

@@ -103,7 +103,7 @@ import "context"
 // filled up to what the report says less what has drained since At.
 //
 // Errors of all methods: ErrUnavailable when the store did not answer in time
-// (the outcome is then unknown), ErrStoreConfig when it cannot serve as it is
+// (the outcome is then unknown, unless it is ErrNotCharged too), ErrStoreConfig when it cannot serve as it is
 // set up, ErrClock, ErrDamaged when a ledger's parts do not agree, ErrClosed,
 // and the context's error.
 type Store interface {

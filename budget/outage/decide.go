@@ -31,7 +31,7 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 		return budget.Decisions{}, err
 	}
 	result := budget.Decision{Result: budget.Unreached, Limit: -1, Err: err}
-	if asked {
+	if asked = asked && !errors.Is(err, budget.ErrNotCharged); asked {
 		result.Result = budget.OutcomeUnknown
 	}
 	decided = budget.Decisions{Now: batch.Now, Items: make([]budget.Decision, len(batch.Items))}

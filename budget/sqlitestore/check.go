@@ -2,6 +2,9 @@ package sqlitestore
 
 import (
 	"cmp"
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
@@ -22,14 +25,14 @@ func (l *ledger) checkNewest() error {
 
 // countEntries holds the entries of every budget against their number as kept. It
 // takes time in proportion to them.
-func countEntries(c *conn) error {
+func countEntries(ctx context.Context, c *conn) error {
 	var name string
 	var kept, there int64
-	var damaged error
-	err := c.each("SELECT name, n, (SELECT count(*) FROM entry WHERE entry.b = budget.b) FROM budget WHERE name IS NOT NULL", nil, func() {
-		if kept != there && damaged == nil {
-			damaged = fmt.Errorf("budget %s: %w: it holds %d entries where %d were recorded; %s", name, budget.ErrDamaged, there, kept, adviceDamaged)
-		}
-	}, &name, &kept, &there)
-	return cmp.Or(err, damaged)
+	err := c.raw.QueryRowContext(ctx, `SELECT name, n, found FROM
+		(SELECT name, n, (SELECT count(*) FROM entry WHERE entry.b = budget.b) AS found FROM budget WHERE name IS NOT NULL)
+		WHERE n <> found LIMIT 1`).Scan(&name, &kept, &there)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return cmp.Or(err, fmt.Errorf("budget %s: %w: it holds %d entries where %d were recorded; %s", name, budget.ErrDamaged, there, kept, adviceDamaged))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -39,9 +40,13 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 			return d.rest(budget.Decision{Result: budget.Interrupted, Limit: -1}), nil
 		}
 		if err != nil {
+			charged := errors.Is(err, errCommit) // perhaps
 			err = s.explain(ctx, "decide on "+batch.Budget, err)
 			if len(d.answer.Items) > 0 { // what is committed stands
 				return d.rest(budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}), nil
+			}
+			if !charged {
+				err = fmt.Errorf("%w; %w", err, budget.ErrNotCharged)
 			}
 			return budget.Decisions{}, err
 		}

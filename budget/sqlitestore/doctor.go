@@ -26,13 +26,13 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 	took := time.Since(began)
 	if err == nil {
 		var says string
-		err = s.read(bounded, func(c *conn) error {
-			_, err := c.first("PRAGMA quick_check(1)", nil, &says)
+		err = s.readAlone(ctx, func(c *conn) error {
+			err := c.raw.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&says)
 			if err == nil && says != "ok" {
 				err = fmt.Errorf("%w: %s; %s", budget.ErrDamaged, says, adviceDamaged)
 			}
 			if err == nil {
-				err = countEntries(c)
+				err = countEntries(ctx, c)
 			}
 			return err
 		})

@@ -28,16 +28,17 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 			return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, err)
 		}
 	}
-	if cause := ctx.Err(); cause != nil {
+	// A deadline that says so is no caller's, but that of the store as a whole.
+	if cause := ctx.Err(); cause != nil && !errors.Is(context.Cause(ctx), budget.ErrUnavailable) {
 		return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, cause)
 	}
 	if isTimeUp(err) {
 		held := &heldError{}
 		if errors.As(err, &held) && held.by != "" {
-			return fmt.Errorf("sqlite store %s: %s: %w: %s has had %s.lock for %s: let it go on, or end it",
-				s.path, what, budget.ErrUnavailable, held.by, s.path, s.timeout)
+			return fmt.Errorf("sqlite store %s: %s: %w: waited in vain for %s.lock, which %s has; resume or end that process",
+				s.path, what, budget.ErrUnavailable, s.path, held.by)
 		}
-		return fmt.Errorf("sqlite store %s: %s: %w: it did not come to it within %s; is another process holding %s.lock or the file?",
+		return fmt.Errorf("sqlite store %s: %s: %w: waited %s for its turn; is another process holding %s.lock or the file?",
 			s.path, what, budget.ErrUnavailable, s.timeout, s.path)
 	}
 	var from *sqlite.Error

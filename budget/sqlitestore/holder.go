@@ -34,7 +34,8 @@ func (l *fileLock) sign() {
 	}
 }
 
-// holder says who has the lock, or had it last: another process that lives, or nothing.
+// holder names the process that has the lock, or had it last: another one that
+// lives, or none ("").
 func (l *fileLock) holder() string {
 	was := make([]byte, signatureSize)
 	n, _ := l.lock.ReadAt(was, 0)
@@ -45,7 +46,7 @@ func (l *fileLock) holder() string {
 	}
 	who := fmt.Sprintf("process %d (%s)", pid, program)
 	if isStopped(pid) {
-		who += ", which is stopped"
+		who = "the stopped " + who
 	}
 	return who
 }

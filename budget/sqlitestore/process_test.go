@@ -21,13 +21,6 @@ var shared = storetest.Shared{
 }
 
 func TestMain(m *testing.M) {
-	if orders, isChild := os.LookupEnv(benchChild); isChild {
-		if err := chargeForBench(orders); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	asHelper()
 	if orders, isChild := os.LookupEnv(linearChild); isChild {
 		if err := answerForLinear(orders); err != nil {

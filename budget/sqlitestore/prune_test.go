@@ -86,17 +86,17 @@ func TestSettleSumForgetsPruned(t *testing.T) {
 	}
 }
 
-// A file that something else changed is not decided on.
-func TestCountMismatch(t *testing.T) {
+// A file whose newest charge something else removed is not decided on.
+func TestNewestIsMissing(t *testing.T) {
 	b := newBench(t, rolling(100, hour))
 	b.granted(item("a", 1), item("b", 1))
 	b.close()
-	execute(t, b.path, "DELETE FROM entry WHERE id = 'a'")
+	execute(t, b.path, "DELETE FROM entry WHERE id = 'b'")
 	b.open()
 	for what, err := range map[string]error{
 		"decide": func() error { _, err := b.try(name, item("c", 1)); return err }(),
 		"finish": func() error {
-			_, err := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "b"})
+			_, err := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "a"})
 			return err
 		}(),
 		"look": func() error {
@@ -104,8 +104,8 @@ func TestCountMismatch(t *testing.T) {
 			return err
 		}(),
 	} {
-		if !errors.Is(err, budget.ErrDamaged) || !strings.Contains(err.Error(), "1 entries where 2") || !strings.Contains(err.Error(), "restore") {
-			t.Errorf("%s: %v, want ErrDamaged with both numbers and what to do", what, err)
+		if !errors.Is(err, budget.ErrDamaged) || !strings.Contains(err.Error(), "newest charge, b,") || !strings.Contains(err.Error(), "restore") {
+			t.Errorf("%s: %v, want ErrDamaged with the charge that is missing and what to do", what, err)
 		}
 	}
 	if _, err := b.try("up/other", item("c", 1)); err != nil {

@@ -142,25 +142,37 @@ func TestHolderIsNamed(t *testing.T) {
 	holder := startInQueue(t, b.path)
 	holder.says("taken")
 	sqlitestore.SetTimeout(b.store, 50*time.Millisecond)
-	refused := func(more string) {
+	refused := func(before string) {
 		t.Helper()
 		sqlitestore.EndSlice(b.store)
 		_, err := b.try(name, item("b", 1))
-		want := fmt.Sprintf("process %d (%s)", holder.cmd.Process.Pid, filepath.Base(os.Args[0]))
-		if !errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), want+more) {
-			t.Errorf("%v, want that %s%s has the lock", err, want, more)
+		want := fmt.Sprintf("waited in vain for %s.lock, which %sprocess %d (%s) has", b.path, before, holder.cmd.Process.Pid, filepath.Base(os.Args[0]))
+		if !errors.Is(err, budget.ErrUnavailable) || !errors.Is(err, budget.ErrNotCharged) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	refused(" has")
+	refused("")
 	if runtime.GOOS == "linux" {
 		holder.signal(syscall.SIGSTOP)
-		refused(", which is stopped")
+		refused("the stopped ")
 		holder.signal(syscall.SIGCONT)
+	}
+	sqlitestore.SetTimeout(b.store, time.Minute)
+	sqlitestore.EndSlice(b.store)
+	bounded, err := budget.New(b.store, budget.Spec{
+		Name: name, Timeout: 50 * time.Millisecond, Costs: map[string]budget.Cost{"op": {Units: 1}}, Limits: b.limits,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = bounded.Charge(t.Context(), budget.Call{Operation: "op"})
+	told := &budget.RefusedError{}
+	if !errors.As(err, &told) || !told.NotCharged || !strings.Contains(err.Error(), fmt.Sprintf("process %d", holder.cmd.Process.Pid)) {
+		t.Errorf("within the budget's own timeout: %v, want it not charged, and the process", err)
 	}
 	if err := errors.Join(holder.end(), holder.cmd.Wait()); err != nil {
 		t.Fatal(err)
 	}
-	sqlitestore.SetTimeout(b.store, time.Minute)
 	b.granted(item("c", 1))
 	release := hold(t, b.path+".lock") // by a program that does not say who it is
 	defer release()

@@ -172,16 +172,16 @@ ALTER TABLE budget ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 `,
 }
 
-// isPrepared reports whether prepareFile has nothing to do, without changing
-// anything.
-func isPrepared(ctx context.Context, c *conn) (bool, error) {
-	version, err := identify(ctx, c)
-	if err != nil || version != schemaVersion {
-		return false, err
-	}
+// isPrepared reports whether prepareFile has nothing to do. It changes nothing and
+// needs no lock. It is also false where it cannot read the file, or reads one that
+// another process is still making: prepareFile, under the lock, says what is wrong.
+func isPrepared(ctx context.Context, c *conn) bool {
 	var mode string
-	err = c.raw.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
-	return mode == "wal", err
+	if err := c.raw.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
+		return false
+	}
+	version, err := identify(ctx, c)
+	return err == nil && version == schemaVersion
 }
 
 // prepareFile makes the tables of a new file and refuses what is not ours. The

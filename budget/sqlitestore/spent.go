@@ -6,14 +6,12 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// Spent implements budget.Store. It reads one state of the ledger, writes
-// nothing and waits for no writer.
+// Spent implements budget.Store. It reads one state of the ledger, however long
+// that takes, writes nothing, waits for no writer and delays none.
 func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
 	var view budget.SpentView
-	err := s.read(bounded, func(c *conn) (err error) {
-		view, err = s.spent(bounded, c, q)
+	err := s.readAlone(ctx, func(c *conn) (err error) {
+		view, err = s.spent(ctx, c, q)
 		return err
 	})
 	if err != nil {

@@ -129,12 +129,10 @@ func (s *Store) start(ctx context.Context) error {
 	if s.writer, err = connect(ctx, s.path, s.timeout, false); err != nil {
 		return err
 	}
-	ready, err := isPrepared(ctx, s.writer)
-	if err == nil && !ready {
-		err = s.prepare(ctx)
-	}
-	if err != nil {
-		return err
+	if !isPrepared(ctx, s.writer) {
+		if err := s.prepare(ctx); err != nil {
+			return err
+		}
 	}
 	if err := s.opened(); err != nil {
 		return err

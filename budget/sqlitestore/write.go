@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -15,6 +16,10 @@ const betweenSteps = 500 * time.Microsecond
 
 // errRedo undoes a transaction that is to be run again: a deadline passed in it.
 var errRedo = errors.New("run the transaction again")
+
+// errCommit: the commit failed, so that it is not known whether the transaction
+// stands.
+var errCommit = errors.New("commit")
 
 // bound gives a call its time.
 func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -50,7 +55,9 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = s.writer.exec("COMMIT")
+		if err = s.writer.exec("COMMIT"); err != nil {
+			err = fmt.Errorf("%w: %w", errCommit, err)
+		}
 	}
 	if err != nil {
 		clear(s.cache)
@@ -103,13 +110,35 @@ func (s *Store) read(ctx context.Context, step func(*conn) error) (err error) {
 			return err
 		}
 	}
-	if err = s.reader.begin(ctx, "DEFERRED"); err == nil {
-		err = checkVersion(s.reader)
+	err = s.reader.read(ctx, step)
+	s.reader = undo(s.reader) // nothing was written
+	return err
+}
+
+// readAlone is read for what takes long, however long the context allows: it has a
+// connection of its own, so that no other call of the store waits for it.
+func (s *Store) readAlone(ctx context.Context, step func(*conn) error) error {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	if err := s.read(bounded, func(*conn) error { return nil }); err != nil { // the file is in place, and answers
+		return err
+	}
+	c, err := connect(ctx, s.path, s.timeout, true)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.read(ctx, step), c.close())
+}
+
+// read begins a transaction that only reads, and runs step in it.
+func (c *conn) read(ctx context.Context, step func(*conn) error) error {
+	err := c.begin(ctx, "DEFERRED")
+	if err == nil {
+		err = checkVersion(c)
 	}
 	if err == nil {
-		err = step(s.reader)
+		err = step(c)
 	}
-	s.reader = undo(s.reader) // nothing was written
 	return err
 }
 

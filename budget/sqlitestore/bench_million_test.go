@@ -1,0 +1,118 @@
+package sqlitestore_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/effort"
+)
+
+// benchSpec is a budget that no benchmark exhausts.
+func benchSpec() budget.Spec {
+	return budget.Spec{
+		Name: "up/bench", Timeout: time.Minute, Costs: map[string]budget.Cost{"op": {Units: 1}},
+		Limits: []budget.Limit{{Name: "daily", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)}},
+	}
+}
+
+// filled is the path of a new file with n charges in the window of benchSpec.
+func filled(b *testing.B, n int) string {
+	path := filepath.Join(b.TempDir(), fmt.Sprint(n, ".db"))
+	store, err := sqlitestore.Open(b.Context(), path, sqlitestore.Options{Timeout: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec := benchSpec()
+	for i := 0; i < n; {
+		batch := budget.Batch{Budget: spec.Name, Now: time.Now().UnixMicro(), Limits: spec.Limits}
+		for ; i < n && len(batch.Items) < budget.MaxBatch; i++ {
+			batch.Items = append(batch.Items, budget.Item{ID: fmt.Sprint("fill", i), Operation: "op", Units: 1})
+		}
+		if _, err := store.Decide(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return path
+}
+
+// benchBudget opens a file with benchSpec's budget.
+func benchBudget(b *testing.B, path string) *budget.Budget {
+	store, err := sqlitestore.Open(b.Context(), path, sqlitestore.Options{Timeout: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	opened, err := budget.New(store, benchSpec(), budget.WithClosers(store))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return opened
+}
+
+// BenchmarkOneShot opens a file, charges once and closes it, as a command does: an
+// empty file and one of a million charges, of ten million in full, turn by turn.
+func BenchmarkOneShot(b *testing.B) {
+	n := effort.Of(1_000_000, 10_000_000)
+	files := []string{filled(b, 0), filled(b, n)}
+	took := make([][]time.Duration, len(files))
+	for b.Loop() {
+		for i, path := range files {
+			began := time.Now()
+			opened := benchBudget(b, path)
+			if _, err := opened.Charge(b.Context(), budget.Call{Operation: "op"}); err != nil {
+				b.Fatal(err)
+			}
+			if err := opened.Close(); err != nil {
+				b.Fatal(err)
+			}
+			took[i] = append(took[i], time.Since(began))
+		}
+	}
+	median := func(i int) float64 {
+		slices.Sort(took[i])
+		return float64(took[i][len(took[i])/2].Microseconds()) / 1000
+	}
+	b.ReportMetric(float64(n), "entries")
+	b.ReportMetric(median(0), "empty-ms")
+	b.ReportMetric(median(1), "full-ms")
+	b.ReportMetric(median(1)/median(0), "times-slower")
+}
+
+// BenchmarkMillion charges beside a million charges in the window and beside a
+// hundred, turn by turn, and looks at the former.
+func BenchmarkMillion(b *testing.B) {
+	opened := map[int]*budget.Budget{}
+	var looked time.Duration
+	for _, n := range []int{100, 1_000_000} {
+		opened[n] = benchBudget(b, filled(b, n))
+		defer func() { _ = opened[n].Close() }()
+	}
+	sums, rounds := map[int]float64{}, 0
+	for b.Loop() {
+		rounds++
+		for n, bud := range opened {
+			charges, end := 0, time.Now().Add(100*time.Millisecond)
+			for ; time.Now().Before(end); charges++ {
+				if _, err := bud.Charge(b.Context(), budget.Call{Operation: "op"}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			sums[n] += float64(charges) * 10
+		}
+		began := time.Now()
+		if _, err := opened[1_000_000].Status(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		looked = max(looked, time.Since(began))
+	}
+	b.ReportMetric(sums[1_000_000]/float64(rounds), "charges/s")
+	b.ReportMetric(sums[100]/sums[1_000_000], "times-slower")
+	b.ReportMetric(float64(looked.Microseconds())/1000, "status-ms")
+}
