@@ -67,6 +67,37 @@ func TestJobsOfAStoreThatComesLater(t *testing.T) {
 	}
 }
 
+// The first call after a store could not be opened is told so, without another try.
+func TestFirstCallIsToldOfTheOpening(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "q.db")
+	held, err := os.OpenFile(file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = unix.Flock(int(held.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := budget.LoadConfig(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"5s\"\n", file)+upstream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := open.Host(t.Context(), config, config.Store.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Job(t.Context(), "j"); !errors.Is(err, budget.ErrUnavailable) {
+		t.Errorf("the first call: %v, want what the opening said", err)
+	}
+	if _, err := store.Job(t.Context(), "j"); err != nil {
+		t.Errorf("the second call: %v", err)
+	}
+}
+
 // jobCalls are the calls of a JobStore, which want what the swap leaves.
 func jobCalls(ctx context.Context, store budget.JobStore, swap budget.JobSwap) map[string]func() error {
 	want := func(err error, right bool) error {
