@@ -10,8 +10,9 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// checkNewest holds a ledger against the newest charge that it tells of: one that is
-// still held lies in the file. All entries are counted by Diagnose alone.
+// checkNewest fails with ErrDamaged if the file lacks the newest charge that the
+// ledger names and must still hold. It takes the same time for any ledger; only
+// Diagnose counts all entries.
 func (l *ledger) checkNewest() error {
 	if l.newestID == "" || l.newest <= l.last-budget.MinHeld {
 		return nil
@@ -23,8 +24,8 @@ func (l *ledger) checkNewest() error {
 	return fmt.Errorf("budget %s: %w: its newest charge, %s, is not there; %s", l.name, budget.ErrDamaged, l.newestID, adviceDamaged)
 }
 
-// countEntries holds the entries of every budget against their number as kept. It
-// takes time in proportion to them.
+// countEntries fails with ErrDamaged if a budget has another number of entries than
+// it recorded. It takes time in proportion to them.
 func countEntries(ctx context.Context, c *conn) error {
 	var name string
 	var kept, there int64

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signatureSize is how much of PATH.lock tells who had the lock last, in bytes: a
-// pid and a program's name, filled up with blanks.
+// signatureSize is the size of a signature in PATH.lock, in bytes: the pid and the
+// program's name of the last holder, filled up with blanks.
 const signatureSize = 64
 
 // signature is this process's.
@@ -25,8 +25,8 @@ func signature() []byte {
 	return line
 }
 
-// sign notes in the lock's file that this process has it. A file that cannot be
-// written to tells nobody; the lock is held all the same.
+// sign writes this process's signature to the lock's file. If it cannot, the file
+// names nobody; the lock is held all the same.
 func (l *fileLock) sign() {
 	was := make([]byte, signatureSize)
 	if n, _ := l.lock.ReadAt(was, 0); !bytes.Equal(was[:n], l.name) {

@@ -11,28 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slice is how long a process may come back ahead of those that wait. Handing
-// over costs a change of processes, so that handing over after each write would
-// cost most of the rate.
+// slice is how long a process may take the lock again ahead of waiting processes.
+// A change of processes costs about as much as several writes, so a change after
+// each write would cost most of the rate.
 const slice = 3 * time.Millisecond
 
-// aside is how long who has had a slice leaves the lock to those that wait. The
-// kernel hands it to nobody, but wakes the first of them, which is there no sooner
-// than who has just left.
+// aside is how long a process leaves the lock alone after its slice while others
+// wait. The kernel does not hand the lock over: it wakes the first waiter, which
+// must then be quicker than the process that has just dropped it.
 const aside = time.Millisecond
 
 // fileLock is the lock by which processes take turns to write. SQLite's own
 // lock keeps the file right without it, but polls in a way that lets one
 // process wait for seconds while others go on.
 //
-// Who waits sleeps in the kernel, in a thread that outlives the call: one that
-// gives up leaves its place in the queue to its process's next. A process that is
-// stopped while it waits loses its place there, and keeps nobody out.
+// A waiting process sleeps in the kernel, in a thread that outlives the call: a call
+// that gives up leaves its place in the queue to the next call of the process. A
+// process that is stopped while it waits loses its place and keeps nobody out.
 //
-// It has files of its own: a process that opens and closes SQLite's files
+// The lock has files of its own: a process that opens and closes SQLite's files
 // itself drops the locks that SQLite holds on them. PATH.lock is the lock, and
-// tells who had it last. Those that wait share a lock on PATH.next, so that who
-// has had a slice knows of them.
+// holds the pid and name of its last holder. Waiting processes share a lock on
+// PATH.next; that is how a process at the end of its slice knows of them.
 //
 // One goroutine uses it at a time.
 type fileLock struct {
@@ -48,9 +48,9 @@ type fileLock struct {
 	closed bool       // the thread closes the files
 }
 
-// ownerOnly is the mode of the files that a store makes: who spent what is
-// nobody else's business. Files that are there keep theirs, so that a person can
-// share a store with a group, by changing the mode of all of its files.
+// ownerOnly is the mode of the files that a store makes: what was spent is private.
+// Existing files keep their mode, so that a person can share a store with a group
+// by changing the mode of all of its files.
 const ownerOnly = 0o600
 
 // openLock opens, or makes, path.lock and path.next.
@@ -82,12 +82,12 @@ func (l *fileLock) take(ctx context.Context) error {
 	return err
 }
 
-// try takes the lock if it is free, and nobody else's turn.
+// try takes the lock if it is free and this process's slice is not over.
 func (l *fileLock) try(ctx context.Context) (free bool, err error) {
 	l.mu.Lock()
 	asking := l.asking
 	l.mu.Unlock()
-	if asking { // in the thread's hands, as are the files
+	if asking { // the thread uses the files
 		return false, nil
 	}
 	if time.Since(l.since) >= slice && l.awaited() {
@@ -107,8 +107,8 @@ func (l *fileLock) try(ctx context.Context) (free bool, err error) {
 	}
 }
 
-// poll is take for a lock that is to be closed where it is not had in time: it
-// leaves no thread behind.
+// poll is take for a caller that closes the lock if it does not get it: poll leaves
+// no thread behind.
 func (l *fileLock) poll(ctx context.Context) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		switch err := tryFile(l.lock); {
@@ -130,7 +130,7 @@ const (
 	lastPause  = 20 * time.Millisecond
 )
 
-// taken begins a slice, unless one is under way, and tells who has the lock.
+// taken begins a slice, unless one is under way, and signs the lock's file.
 func (l *fileLock) taken() {
 	if time.Since(l.since) >= slice {
 		l.since = time.Now()
@@ -176,7 +176,7 @@ func (l *fileLock) wait(ctx context.Context) error {
 }
 
 // ask waits for the lock, however long that takes, and hands it to the call that
-// waits for it then. What nobody waits for any more is dropped.
+// waits for it then. If none does, it drops the lock.
 func (l *fileLock) ask() {
 	err := lockFile(l.next, unix.LOCK_SH)
 	if err == nil {
