@@ -24,6 +24,7 @@ type pending struct {
 	item    Item
 	until   time.Time // when the caller gives up, by time.Now
 	taken   bool      // under way; guarded by batcher.mu
+	group   *pending  // the first of those that are decided in the same step; nil: it goes alone
 	done    chan struct{}
 	decided decided
 	err     error
@@ -54,7 +55,7 @@ func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (dec
 	if err := ctx.Err(); err != nil {
 		return decided{}, fmt.Errorf("%w: %w", ErrNotCharged, err)
 	}
-	p := &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{}), err: errStoreGone}
+	p := newPending(item, timeout)
 	b.mu.Lock()
 	if !b.flying {
 		b.flying, p.taken = true, true
@@ -65,7 +66,32 @@ func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (dec
 	}
 	b.queue = append(b.queue, p)
 	b.mu.Unlock()
-	timer := time.NewTimer(timeout + answerTime)
+	return b.await(ctx, p)
+}
+
+func newPending(item Item, timeout time.Duration) *pending {
+	return &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{}), err: errStoreGone}
+}
+
+// join sends up to MaxBatch charges to be decided in one step, in their order. Each
+// caller then awaits its own.
+func (b *batcher) join(group []*pending) {
+	for _, p := range group {
+		p.group = group[0]
+	}
+	b.mu.Lock()
+	b.queue = append(b.queue, group...)
+	idle := !b.flying
+	b.flying = true
+	b.mu.Unlock()
+	if idle {
+		b.handOver()
+	}
+}
+
+// await waits for a decision that is queued or under way, until its caller gives up.
+func (b *batcher) await(ctx context.Context, p *pending) (decided, error) {
+	timer := time.NewTimer(time.Until(p.until) + answerTime)
 	defer timer.Stop()
 	end := context.DeadlineExceeded
 	select {
@@ -126,7 +152,8 @@ func (b *batcher) flyAlone(batch []*pending) {
 	b.fly(ctx, batch)
 }
 
-// next takes up to MaxBatch from the queue; none leaves the batcher idle.
+// next takes up to MaxBatch from the queue, groups as a whole; none leaves the batcher
+// idle.
 func (b *batcher) next() []*pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,6 +161,9 @@ func (b *batcher) next() []*pending {
 	if n == 0 {
 		b.flying = false
 		return nil
+	}
+	for n < len(b.queue) && b.queue[n].group != nil && b.queue[n].group == b.queue[n-1].group {
+		n--
 	}
 	batch := append([]*pending(nil), b.queue[:n]...)
 	b.queue = append([]*pending(nil), b.queue[n:]...)

@@ -83,7 +83,7 @@ func New(store Store, spec Spec, options ...Option) (*Budget, error) {
 		b.perOperation = b.perOperation || l.PerOperation
 	}
 	b.batcher = &batcher{decide: b.decideBatch}
-	b.waits = newWaitQueue()
+	b.waits = newWaitQueue(b.askTogether)
 	return b, nil
 }
 
@@ -122,11 +122,23 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	if until, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(until))
 	}
+	item := b.item(call, units, lease)
+	item.Deadline = b.now().Add(timeout)
+	done, err := b.batcher.do(ctx, item, timeout)
+	return b.answer(ctx, call, units, done, err)
+}
+
+// item is what the store decides of a call, but for the deadline.
+func (b *Budget) item(call Call, units, lease int64) Item {
 	floor, _ := b.spec.floor(call)
-	done, err := b.batcher.do(ctx, Item{
+	return Item{
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: floor,
-		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: fenceName(call.Labels.Job, call.Fence), Deadline: b.now().Add(timeout), OnStoreError: b.spec.policy(call),
-	}, timeout)
+		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: fenceName(call.Labels.Job, call.Fence), OnStoreError: b.spec.policy(call),
+	}
+}
+
+// answer is what the caller gets of a decision, or of the error in its place.
+func (b *Budget) answer(ctx context.Context, call Call, units int64, done decided, err error) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, b.storeError(ctx, call, units, err)
 	}

@@ -10,8 +10,12 @@ import (
 )
 
 // waitJitter is the most a waiter sleeps past the instant its call fits, so
-// that the processes waiting for one window do not all come in the same moment.
-const waitJitter = 10 * time.Millisecond
+// that the processes waiting for one window do not all come in the same moment. It is no
+// more than a waitPart of a limit's window, since what is not taken in time may be lost.
+const (
+	waitJitter = 10 * time.Millisecond
+	waitPart   = 16
+)
 
 // waitLook is how often a waiter looks whether its call fits sooner than it was
 // told: another process has finished a reservation before its lease's end, or a
@@ -53,10 +57,6 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		receipt, err = b.charge(ctx, call, lease)
 		return receipt, asked, err
 	}
-	names := make([]string, len(limits))
-	for i, l := range limits {
-		names[i] = l.Name
-	}
 	patience, cancel := b.patience(ctx, call)
 	defer cancel()
 	if patience.Err() != nil && ctx.Err() == nil { // the job says not to wait
@@ -64,38 +64,89 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		receipt, err = b.charge(ctx, call, lease)
 		return receipt, asked, err
 	}
-	place := b.waits.enter(names)
-	defer b.waits.leave(place)
+	place := &place{item: b.item(call, units, lease)}
+	place.until, _ = ctx.Deadline()
+	place.deadline, _ = patience.Deadline()
+	b.waits.enter(place, limitNames(limits))
+	defer func() { b.waits.leave(place, receipt.seen) }()
 	for {
-		if ahead, err := b.waits.turn(patience, place); err != nil {
-			return Receipt{}, asked, b.waitEnded(call, units, ahead, err)
+		turn := b.waits.turn(patience, place)
+		if turn.err != nil {
+			return Receipt{}, asked, b.waitEnded(call, units, turn.ahead, turn.err)
 		}
-		sooner := b.waits.sooner()
-		asked = time.Now()
-		receipt, err = b.charge(ctx, call, lease)
+		asked = turn.asked
+		if turn.pending != nil {
+			done, failed := b.batcher.await(ctx, turn.pending)
+			receipt, err = b.answer(ctx, call, units, done, failed)
+		} else {
+			receipt, err = b.charge(ctx, call, lease)
+		}
 		var refused *RefusedError
 		if err == nil || !errors.Is(err, ErrExhausted) || !errors.As(err, &refused) {
 			return receipt, asked, err
 		}
-		jitter := rand.N(waitJitter) //nolint:gosec // spreading, not secrecy
+		jitter, again := b.jitter(refused)
 		soonest := b.Soonest(refused)
 		if deadline, ok := patience.Deadline(); ok && soonest > time.Until(deadline) {
 			refused.Cause = errWaitTooLong
 			return Receipt{}, asked, refused
 		} else if ok {
 			jitter = max(0, min(jitter, time.Until(deadline)-soonest))
+			again = min(again, jitter)
 		}
-		b.waits.sleeps(place, refused, soonest)
+		if !b.waits.sleeps(place, refused, soonest) {
+			continue
+		}
 		look := min(refused.RetryAfter+jitter, waitLook)
 		if errors.Is(refused, ErrRecovering) { // what ends it wakes nobody here
 			look = min(look, soonest+jitter)
 		}
-		if err := sleepUntil(patience, look, sooner, min(jitter, refused.RetryAfter)); err != nil {
+		if err := sleepUntil(patience, look, turn.sooner, min(again, refused.RetryAfter)); err != nil {
 			refused.Cause = err
 			return Receipt{}, asked, refused
 		}
 		b.waits.wakes(place)
 	}
+}
+
+// jitter is how long a waiter sleeps past the instant its call fits, and how long it waits
+// after something was finished in this process. A place among the open ones is taken at
+// once: only the first in line asks for it.
+func (b *Budget) jitter(refused *RefusedError) (late, again time.Duration) {
+	most := waitJitter
+	l, known := b.limitNamed(refused.Limit)
+	if known && l.Window.Kind != Concurrent {
+		most = min(most, max(1, time.Duration(l.Longest())*time.Microsecond/waitPart))
+	}
+	late = rand.N(most) //nolint:gosec // spreading, not secrecy
+	if known && l.Window.Kind == Concurrent {
+		return late, 0
+	}
+	return late, late
+}
+
+// askTogether has the calls of several waiters decided in one step, in their order.
+func (b *Budget) askTogether(group []*place) []*pending {
+	list := make([]*pending, len(group))
+	for i, p := range group {
+		timeout := b.spec.Timeout
+		if !p.until.IsZero() {
+			timeout = min(timeout, time.Until(p.until))
+		}
+		item := p.item
+		item.Deadline = b.now().Add(timeout)
+		list[i] = newPending(item, timeout)
+	}
+	b.batcher.join(list)
+	return list
+}
+
+func limitNames(limits []Limit) []string {
+	names := make([]string, len(limits))
+	for i, l := range limits {
+		names[i] = l.Name
+	}
+	return names
 }
 
 // patience is the context that bounds a call's wait for units; what the store takes is

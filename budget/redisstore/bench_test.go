@@ -201,3 +201,15 @@ func BenchmarkExpiry(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWaiters has up to 5,000 goroutines wait for one budget.
+func BenchmarkWaiters(b *testing.B) {
+	server := redistest.Start(b)
+	storetest.Waiters(b, func(b *testing.B) budget.Store {
+		store := openStore(b, server.URL(0), redisstore.Options{})
+		if err := store.Reset(b.Context(), "up/wait"); err != nil {
+			b.Fatal(err)
+		}
+		return store
+	})
+}

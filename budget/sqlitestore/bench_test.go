@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/budget/storetest"
 )
 
 // BenchmarkCharge charges one unit at a time, each acknowledged only when it is
@@ -87,4 +88,20 @@ func BenchmarkJobs(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkWaiters has up to 5,000 goroutines wait for one budget.
+func BenchmarkWaiters(b *testing.B) {
+	storetest.Waiters(b, func(b *testing.B) budget.Store {
+		store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "waiters.db"), sqlitestore.Options{Timeout: time.Minute})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := store.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+		return store
+	})
 }

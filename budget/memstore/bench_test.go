@@ -1,0 +1,17 @@
+package memstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/storetest"
+)
+
+// BenchmarkWaiters has up to 5,000 goroutines wait for one budget.
+func BenchmarkWaiters(b *testing.B) {
+	storetest.Waiters(b, func(*testing.B) budget.Store {
+		return memstore.New(func() int64 { return time.Now().UnixMicro() })
+	})
+}
