@@ -13,8 +13,8 @@
 #               SOAK_STEPS=n takes others
 # make bench    ratios of charges beside an empty script and of large ledgers
 #               beside small ones, the longest script, SQLite's rates, and what
-#               noticing lost data costs, and charges over HTTP beside an
-#               empty handler
+#               noticing lost data costs, charges over HTTP beside an
+#               empty handler, and up to 5,000 waiters of one budget
 # make ci       test-full and lint
 
 GO    ?= go
@@ -86,6 +86,7 @@ bench: needs
 	$(GO) test -run '^$$' -bench BenchmarkOneShot -benchtime 100x ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench BenchmarkProcesses -benchtime 1x ./budget/open
 	$(GO) test -run '^$$' -bench BenchmarkMemory -benchtime 20x ./budget/outage
+	$(GO) test -p 1 -run '^$$' -bench BenchmarkWaiters -benchtime 1x ./budget/memstore ./budget/sqlitestore ./budget/redisstore
 
 # Known faults, each a patch: tests that let one through are no tests.
 mutants: needs

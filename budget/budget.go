@@ -37,6 +37,7 @@ type Budget struct {
 	store   Store
 	batcher *batcher
 	waits   *waitQueue
+	laters  *laters
 	closers []io.Closer
 	now     func() time.Time
 
@@ -84,6 +85,7 @@ func New(store Store, spec Spec, options ...Option) (*Budget, error) {
 	}
 	b.batcher = &batcher{decide: b.decideBatch}
 	b.waits = newWaitQueue(b.askTogether)
+	b.laters = &laters{}
 	return b, nil
 }
 
@@ -93,9 +95,14 @@ func (b *Budget) Name() string { return b.spec.Name }
 // Spec is what the budget was opened with.
 func (b *Budget) Spec() Spec { return b.spec }
 
-// Close closes what the Budget owns. Charges under way may fail.
+// Close waits until it is recorded what the bodies of responses cost that were closed
+// before, for up to the spec's timeout: what is left then counts as charged. It closes
+// what the Budget owns. Charges under way may fail.
 func (b *Budget) Close() error {
 	var errs []error
+	if left := b.laters.close(b.spec.Timeout); left > 0 {
+		errs = append(errs, fmt.Errorf("close %s: %w: of %d responses it was not recorded what they cost; they count as charged", b.spec.Name, ErrUnavailable, left))
+	}
 	for _, c := range b.closers {
 		errs = append(errs, c.Close())
 	}

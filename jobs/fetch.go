@@ -63,6 +63,7 @@ func (p *pass) run(run *Run, log *runLog) *ending {
 	defer func() { _ = f.output.folder.Close() }() // nothing is written by it alone
 	f.output.flushFile = p.flush
 	end := f.all(ctx)
+	f.settled()
 	run.Units, run.Calls = f.spent.read()
 	if end == nil {
 		end = f.complete(ctx)
@@ -270,6 +271,16 @@ type spending struct {
 	mu    sync.Mutex // guards all below
 	units int64
 	calls int
+}
+
+// settled waits until it is known what the run's requests cost whose responses were not
+// read to their end.
+func (f *fetching) settled() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.hard), 2*spentWait)
+	defer cancel()
+	if err := f.budget.Flush(ctx); err != nil {
+		f.log.Warn("what the run spent is told as it was charged", "error", err)
+	}
 }
 
 func (s *spending) read() (units int64, calls int) {

@@ -128,6 +128,38 @@ func TestPagesAreSettled(t *testing.T) {
 	})
 }
 
+// slowToFinish is a store that takes a second to settle.
+type slowToFinish struct{ budget.Store }
+
+func (s slowToFinish) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+	time.Sleep(time.Second)
+	return s.Store.Finish(ctx, f)
+}
+
+// What a page cost that was not read to its end is in the run's record, too.
+func TestAPageThatIsNotReadToItsEndIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{
+			job: oneRegion, cost: `{ units = 10, actual = [{ json = "usage.units" }, { header = "x-cost" }] }`, limit: 100,
+			upstream: answering(200, "X-Cost: 7", `{"x":"`+strings.Repeat("x", 200_000)+`"}`),
+		})
+		spec := w.options.Budgets["youtube/key1"].Spec()
+		spec.Timeout = time.Minute
+		var err error
+		if w.options.Budgets["youtube/key1"], err = budget.New(slowToFinish{w.store}, spec); err != nil {
+			t.Fatal(err)
+		}
+		r := w.runner()
+		r.maxBody = 100
+		if run := r.Once(t.Context(), nil)[0].Runs[0]; run.Reason != ReasonBody || run.Units != 7 || run.Calls != 1 {
+			t.Errorf("run %+v, want 7 units", run)
+		}
+		if used := w.usedOf(); used != 7 {
+			t.Errorf("%d used, want 7", used)
+		}
+	})
+}
+
 // refusing is a network that makes no connection.
 type refusing struct{ asked atomic.Int64 }
 

@@ -39,6 +39,7 @@ type attempt struct {
 	receipt  budget.Receipt        // the last
 	refused  error                 // the budget's answer to sending it again; nil: it was not asked or agreed
 	unbooked int64                 // how often it was sent again nevertheless
+	until    context.Context       // that ends what is recorded after the body was closed; nil: that has not begun
 }
 
 // leaseError ends a request whose response has not come within its lease. It is a

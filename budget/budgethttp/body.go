@@ -1,6 +1,7 @@
 package budgethttp
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -18,9 +19,9 @@ type body struct {
 	later   bool  // rules look at the body
 	cost    int64 // the estimate, where neither header nor body tells
 
-	mu    sync.Mutex // guards all below
-	heard *hearing
-	done  bool
+	mu       sync.Mutex // guards all below
+	heard    *hearing
+	recorded <-chan struct{} // closed when the store has been told; nil: the body has not ended
 }
 
 // body wraps a response's body.
@@ -29,57 +30,85 @@ func (a *attempt) body(resp *http.Response, seen answer, heard *hearing, held he
 	return &body{ReadCloser: resp.Body, attempt: a, seen: seen, heard: heard, held: held, waits: waits, later: later, cost: cost}
 }
 
-// Read passes on what comes. With the body's end the request is finished.
+// Read passes on what comes. With the body's end the request is finished, which the store
+// is waited for: what the response says holds for the next request.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 && (b.waits || b.later) {
 		b.mu.Lock()
-		if !b.done {
+		if b.recorded == nil {
 			b.heard.write(p[:n])
 		}
 		b.mu.Unlock()
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		b.finish(whole)
+		<-b.finish(whole)
 	case err != nil && b.attempt.request.Context().Err() != nil: // the caller has ended it
 		b.finish(dropped)
 	case err != nil:
-		b.finish(broken)
+		<-b.finish(broken)
 	}
 	return n, err
 }
 
-// Close closes the body and finishes the request.
+// Close closes the body and finishes the request. It does not wait for the store.
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.finish(dropped)
 	return err
 }
 
-// finish settles what the body was waited for, once, and frees the request's
-// context. A document may be complete though the body's end was not read.
-func (b *body) finish(how howEnded) {
+// finish has settled what the body was waited for, once, and frees the request's context.
+// What it returns is closed when the store has been told. A document may be complete
+// though the body's end was not read.
+func (b *body) finish(how howEnded) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.done {
-		return
+	if b.recorded == nil {
+		b.recorded = b.record(how)
+		b.attempt.cancel(nil)
 	}
-	b.done = true
+	return b.recorded
+}
+
+// record begins to tell the store how the request has ended. b.mu is held.
+func (b *body) record(how howEnded) <-chan struct{} {
 	a, heard := b.attempt, b.heard
 	if b.waits || b.later {
 		a.unread(heard.end(how)...)
 	}
 	told := heard.told
 	told.reports = append(b.held.release(), told.reports...)
-	cost := heard.cost.settled(b.cost)
-	switch {
-	case b.waits && told.free:
-		a.free(b.seen, told)
-	case b.waits:
-		a.conclude(cost, b.seen, told)
-	case b.later:
-		a.act(b.seen, told, false)
+	if !b.waits && (!b.later || told.refusal == nil && len(told.reports) == 0) {
+		return atOnce()
 	}
-	a.cancel(nil)
+	cost := heard.cost.settled(b.cost)
+	recorded, kept := a.budget.Later(func(ctx context.Context) {
+		a.goOnUntil(ctx)
+		switch {
+		case b.waits && told.free:
+			a.free(b.seen, told)
+		case b.waits:
+			a.conclude(cost, b.seen, told)
+		default:
+			a.act(b.seen, told, false)
+		}
+	})
+	if !kept {
+		a.logger(a.newest().ID).Warn("too many responses wait for the store: a request counts as charged until its lease ends, then finished; what its response says is not taken in", "units", cost)
+		a.leave()
+		return atOnce()
+	}
+	if told.refusal != nil {
+		a.verdict.comes.Store(&recorded)
+	}
+	return recorded
+}
+
+// atOnce is a channel that is closed.
+func atOnce() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
 }

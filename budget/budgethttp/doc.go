@@ -23,7 +23,9 @@
 // lease bounds that ([Options.Lease]): a request without a response by then is
 // cancelled. Afterwards it costs what it was charged, or what the response says
 // (actual), read as the caller reads the body; a 304 what the operation's
-// not_modified says.
+// not_modified says. A body that is closed before its end does not wait for the store:
+// what it told is recorded in the background, for which [budget.Budget.Flush] and
+// [budget.Budget.Close] wait.
 //
 // Released is only what provably never left: no connection was got, or the context
 // had ended before. It takes a base that reports its connections to

@@ -11,7 +11,22 @@ import (
 // within is what the ledger's side of a request gets, also when the request's own
 // context has ended: the store's timeout.
 func (a *attempt) within() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(a.request.Context()), a.spec.Timeout)
+	a.mu.Lock()
+	until := a.until
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.request.Context()), a.spec.Timeout)
+	if until == nil {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(until, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// goOnUntil has what is recorded from now on end with a context.
+func (a *attempt) goOnUntil(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.until = ctx
 }
 
 func (a *attempt) logger(id string) *slog.Logger {

@@ -45,9 +45,12 @@ func meter(t *testing.T, b *budget.Budget, o budgethttp.Options) *budgethttp.Tra
 // ledger is what a budget holds.
 type ledger struct{ units, calls, open int64 }
 
-// spent reads the ledger.
+// spent reads the ledger, once all is in it.
 func spent(t *testing.T, b *budget.Budget) ledger {
 	t.Helper()
+	if err := b.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s, err := b.Spent(t.Context(), budget.ByOperation, 0)
 	if err != nil {
 		t.Fatal(err)

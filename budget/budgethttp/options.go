@@ -68,8 +68,8 @@ type Options struct {
 	Observer Observer
 }
 
-// Observer is told what a Transport does. Its methods are called synchronously,
-// and concurrently by concurrent requests.
+// Observer is told what a Transport does. Its methods are called synchronously, after a
+// body's Close in the background, and concurrently by concurrent requests.
 type Observer interface {
 	// Charged is called after each charge, before the request is sent.
 	Charged(budget.Receipt)

@@ -9,8 +9,9 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// Transport meters the requests of any client. It is safe for concurrent use, and
-// no goroutine of its own outlives a request. Use New.
+// Transport meters the requests of any client. It is safe for concurrent use. No
+// goroutine of its own outlives a request, but for what a closed body leaves to be
+// recorded: [budget.Budget.Flush] and Close wait for that. Use New.
 type Transport struct {
 	budget   *budget.Budget
 	spec     budget.Spec

@@ -23,7 +23,8 @@ type Verdict struct {
 
 // Told is what an upstream meant by a response that came through a Transport; false
 // where no refusal rule fits it. What the body of a response below 400 tells is
-// known when that has been read to its end or closed. It is false for the
+// known when that has been read to its end or closed; after Close this waits until the
+// store has the lock, or for its timeout. It is false for the
 // responses that the Transport makes itself; see [RefusedHeader].
 func Told(resp *http.Response) (Verdict, bool) {
 	if resp == nil || resp.Request == nil {
@@ -32,6 +33,9 @@ func Told(resp *http.Response) (Verdict, bool) {
 	v, _ := resp.Request.Context().Value(verdictKey{}).(*verdict)
 	if v == nil {
 		return Verdict{}, false
+	}
+	if comes := v.comes.Load(); comes != nil {
+		<-*comes
 	}
 	told := v.told.Load()
 	if told == nil {
@@ -42,7 +46,10 @@ func Told(resp *http.Response) (Verdict, bool) {
 
 // verdict is the place of a response's Verdict. It travels in the context of the
 // response's request, since clients wrap the body.
-type verdict struct{ told atomic.Pointer[Verdict] }
+type verdict struct {
+	told  atomic.Pointer[Verdict]
+	comes atomic.Pointer[<-chan struct{}] // closed when it is told; nil: nothing is to be waited for
+}
 
 type verdictKey struct{}
 
