@@ -98,7 +98,7 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = `{"usage":{"total":7},"error":"spent"}`
 		a := newAsking(t, time.Hour, text)
-		resp, err := a.client.Get("http://upstream")
+		resp, err := a.client.Get("http://upstream") //nolint:bodyclose // it is closed below
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 func TestCloseDoesNotWaitForARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(t, time.Hour, `{"usage":{"total":7}}`)
-		resp, err := a.client.Get("http://upstream")
+		resp, err := a.client.Get("http://upstream") //nolint:bodyclose // it is closed below
 		if err != nil {
 			t.Fatal(err)
 		}
