@@ -30,32 +30,65 @@ const (
 	slack = time.Second
 	// Redirections follow a moved slot or a new master; they send nothing twice.
 	maxRedirects = 3
+	// A sentinel is asked by one look at a time; one that hangs by two or three.
+	sentinelPool = 4
+	// What is sent together needs no connections of its own.
+	noPipelines = -1
 )
 
-// client makes the client that the mode asks for.
-func (t target) client(timeout time.Duration) redis.UniversalClient {
-	var secure *tls.Config
-	if t.tls {
-		secure = &tls.Config{MinVersion: tls.VersionTLS12}
+// client sends commands to the servers of a URL.
+type client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Close() error
+}
+
+// options are those for one server.
+func (t target) options(timeout time.Duration, network, address string) *redis.Options {
+	return &redis.Options{
+		Network: network, Addr: address, Username: t.username, Password: t.password, DB: t.db,
+		Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
+		ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
+		PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: t.secure(),
+		DisableIdentity: true, MaintNotificationsConfig: quietly(),
 	}
-	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// secure is how connections are encrypted; nil where they are not.
+func (t target) secure() *tls.Config {
+	if !t.tls {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12}
+}
+
+// quietly wants no notices of maintenance.
+func quietly() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// client makes the client that the mode asks for, and what finds its servers where
+// they may change places; nil where they may not.
+func (t target) client(timeout time.Duration) (client, *follower) {
 	switch t.mode {
 	case sentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: t.master, SentinelAddrs: t.addresses, Username: t.username, Password: t.password, DB: t.db,
-			Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
-			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
-			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: secure,
-			DisableIdentity: true,
+		s := newSentinels(t.master, t.addresses, func(address string) *redis.Options { return t.options(timeout, "tcp", address) }, func(address string) *redis.Options {
+			return &redis.Options{
+				Addr: address, Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
+				ReadTimeout: lookTime, WriteTimeout: lookTime, ContextTimeoutEnabled: true,
+				PoolSize: sentinelPool, PoolTimeout: lookTime, ConnMaxIdleTime: idleTime, PipelinePoolSize: noPipelines,
+				DisableIdentity: true, MaintNotificationsConfig: quietly(),
+			}
 		})
+		return s, s.follow
 	case cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{
+		c := redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: t.addresses, Username: t.username, Password: t.password,
 			Protocol: protocol, MaxRetries: noRetries, MaxRedirects: maxRedirects, DialerRetries: oneDial, DialTimeout: dialTimeout,
 			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
-			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: secure,
-			DisableIdentity: true, MaintNotificationsConfig: quiet,
+			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: t.secure(),
+			DisableIdentity: true, MaintNotificationsConfig: quietly(),
 		})
+		return c, newFollower(0, func(ctx context.Context) { reload(ctx, c) })
 	case ring:
 		shards := map[string]string{}
 		for _, address := range t.addresses {
@@ -68,21 +101,15 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 			HeartbeatFn: func(context.Context, *redis.Client) bool { return true },
 			Protocol:    protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
 			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
-			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: secure,
+			PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: t.secure(),
 			DisableIdentity: true,
-		})
+		}), nil
 	}
 	network := "tcp"
 	if t.unix {
 		network = "unix"
 	}
-	return redis.NewClient(&redis.Options{
-		Network: network, Addr: t.addresses[0], Username: t.username, Password: t.password, DB: t.db,
-		Protocol: protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
-		ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,
-		PoolSize: poolSize, PoolTimeout: timeout, ConnMaxIdleTime: idleTime, TLSConfig: secure,
-		DisableIdentity: true, MaintNotificationsConfig: quiet,
-	})
+	return redis.NewClient(t.options(timeout, network, t.addresses[0])), nil
 }
 
 // Sharded reports whether budgets stand on servers that go away on their own.

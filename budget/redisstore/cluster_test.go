@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -153,4 +154,57 @@ func (n *nodes) move(t testing.TB, slot, from, to int, between func()) {
 	between()
 	do(to, "CLUSTER", "SETSLOT", slot, "NODE", n.ids[to])
 	do(from, "CLUSTER", "SETSLOT", slot, "NODE", n.ids[to])
+}
+
+// addReplica adds a replica of one of the masters, and waits until it holds what
+// that one holds.
+func (n *nodes) addReplica(t testing.TB, of int) *redistest.Server {
+	t.Helper()
+	replica := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
+	admin := replica.Client()
+	defer func() { _ = admin.Close() }()
+	host, port, _ := net.SplitHostPort(n.servers[of].Addr)
+	if err := admin.Do(t.Context(), "CLUSTER", "MEET", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Await(t, "the new node takes the replica's part", func() bool {
+		return admin.Do(context.Background(), "CLUSTER", "REPLICATE", n.ids[of]).Err() == nil
+	})
+	redistest.Await(t, "the replica follows", func() bool {
+		master, err := n.admins[of].Info(context.Background(), "replication").Result()
+		return err == nil && strings.Contains(master, "state=online") && strings.Contains(info(admin, "replication"), "master_link_status:up")
+	})
+	for i, node := range n.admins {
+		redistest.Await(t, fmt.Sprint("node ", i, " knows the replica"), func() bool {
+			table, err := node.ClusterNodes(context.Background()).Result()
+			return err == nil && strings.Contains(table, replica.Addr) && strings.Contains(table, "slave "+n.ids[of])
+		})
+	}
+	return replica
+}
+
+// promote makes a replica the master in place of one that is gone, and waits
+// until the others know it.
+func (n *nodes) promote(t testing.TB, gone int, replica *redistest.Server) {
+	t.Helper()
+	admin := replica.Client()
+	defer func() { _ = admin.Close() }()
+	if err := admin.Do(t.Context(), "CLUSTER", "FAILOVER", "TAKEOVER").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, node := range append(slices.Clone(n.admins), admin) {
+		if i == gone {
+			continue
+		}
+		redistest.Await(t, fmt.Sprint("node ", i, " knows the new master"), func() bool { return n.master(node, replica.Addr) })
+	}
+}
+
+// master reports whether a node takes an address for a master with slots.
+func (n *nodes) master(node *redis.Client, address string) bool {
+	table, err := node.ClusterNodes(context.Background()).Result()
+	return err == nil && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool {
+		fields := strings.Fields(line) // id address@bus flags … state slots
+		return len(fields) > 8 && strings.HasPrefix(fields[1], address+"@") && strings.Contains(fields[2], "master")
+	})
 }

@@ -61,7 +61,7 @@ func wrongServer(err error) string {
 	switch {
 	case strings.Contains(text, "cluster support disabled"):
 		return "it is no cluster; connect with redis://"
-	case strings.Contains(text, "sentinels") && strings.Contains(text, redis.Nil.Error()):
+	case errors.Is(err, errUnknownMaster):
 		return "the sentinels know no such master; mend its name in the URL"
 	case errors.As(err, &certificate):
 		return "its certificate is not trusted here, or is for another name; mend it, or have this machine trust who signed it"

@@ -31,10 +31,22 @@ func OpenWithClock(url string, o Options, clock func() int64) (*Store, error) {
 func (s *Store) SetMaxSteps(n int) { s.maxSteps = n }
 
 // Client is the store's client, for scripts on the same connections.
-func (s *Store) Client() redis.UniversalClient { return s.client }
+func (s *Store) Client() redis.UniversalClient { return s.client.(redis.UniversalClient) }
 
 // VersionFinding tells what an answer to INFO shows of a server's version.
 func VersionFinding(addr, info string) budget.Finding { return versionFinding(addr, fields(info)) }
 
 // ClockFinding tells what a difference of the clocks in µs means.
 func ClockFinding(ahead int64) budget.Finding { return clockFinding(ahead) }
+
+// Looking reports whether a look for the servers is under way.
+func (s *Store) Looking() bool {
+	s.follow.mu.Lock()
+	defer s.follow.mu.Unlock()
+	select {
+	case <-s.follow.ended:
+		return false
+	default:
+		return true
+	}
+}

@@ -38,7 +38,9 @@ type Options struct {
 
 // Store is a budget.Store and a budget.JobStore on Redis. Use Open.
 type Store struct {
-	client  redis.UniversalClient
+	client  client
+	follow  *follower                           // nil where servers do not change places
+	options func(address string) *redis.Options // of a server beside those of the URL
 	prefix  string
 	timeout time.Duration
 	cluster bool
@@ -91,8 +93,9 @@ func open(url string, o Options, clock string) (*Store, error) {
 	if target.password == "" {
 		target.password = o.Password
 	}
+	client, follow := target.client(o.Timeout)
 	return &Store{
-		client: target.client(o.Timeout), prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
+		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address) }, prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
 		scripts: newScripts(lua.With(clock)), maxSteps: maxSteps, ledgers: map[string]*registry{}, clocks: map[string]*offset{},
 	}, nil
 }
@@ -131,6 +134,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.follow.stop()
+	defer s.follow.wait() // a look ends when its connections are closed
 	if err := s.client.Close(); err != nil {
 		return fmt.Errorf("close the Redis store: %w", err)
 	}

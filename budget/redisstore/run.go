@@ -69,12 +69,17 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) 
 // up. A script that decides refuses past it, so that nothing of an attempt
 // happens once the next is under way: that one's answer is the truth of both.
 //
+// Where servers may change places, an attempt that failed has it looked where they
+// are before the next one; a connection that cannot be made, and a master that was
+// cut off from its replicas, then count as faults that pass, once.
+//
 // Unsure tells that an attempt without an answer went before the one that
 // answered, and may have been applied.
 func (s *Store) attempts(ctx context.Context, sc script, keys []string, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
 	end, _ := ctx.Deadline() // Store.begin has set it
 	whole := time.Until(end)
-	share, answered := s.pace.share(whole), false
+	share, answered, followed := s.pace.share(whole), false, false
+	s.follow.begins(ctx)
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		began := time.Now()
 		until := shareEnd(began, share, end)
@@ -82,13 +87,20 @@ func (s *Store) attempts(ctx context.Context, sc script, keys []string, args fun
 		err := cmd.Err()
 		if err == nil || isAnswer(err) {
 			answered = true
+			s.follow.answered()
 			s.pace.took(time.Since(began))
 		}
 		switch {
+		case !followed && (notConnected(err) || hasCode(err, "NOREPLICAS")):
+			followed = true
+			if !s.follow.failed(ctx) {
+				return cmd, unsure
+			}
 		case !s.passes(err):
 			return cmd, unsure
-		case mayBeApplied(err):
-			unsure = true
+		default:
+			unsure = unsure || mayBeApplied(err)
+			s.follow.failed(ctx)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -153,7 +165,7 @@ func (s *Store) passes(err error) bool {
 		return hasAnyCode(err, passing) || s.cluster && hasAnyCode(err, moving)
 	}
 	return timedOut(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errReplaced)
 }
 
 // What servers answer while they fail over or slots move.
@@ -168,7 +180,7 @@ func mayBeApplied(err error) bool { return err != nil && !isAnswer(err) && !notC
 
 func notConnected(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, errNoMaster)
 }
 
 // timedOut reports that the time of an attempt ran out: the library's own

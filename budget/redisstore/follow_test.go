@@ -1,0 +1,317 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// A store that has charged on a node of a cluster is answered by the first call
+// after the node's replica was promoted: the node is gone, or hangs.
+func TestClusterMasterIsReplaced(t *testing.T) {
+	t.Parallel()
+	for how, leave := range map[string]func(t *testing.T, master *redistest.Server){
+		"gone":  func(_ *testing.T, master *redistest.Server) { master.Kill(); master.Ended() },
+		"hangs": stop,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			n := startCluster(t, 3, nil)
+			idle := openStore(t, n.url(), redisstore.Options{Timeout: 10 * time.Second})
+			store := openStore(t, n.url(), redisstore.Options{Timeout: 10 * time.Second})
+			charge(t, store, "a")
+			charge(t, idle, "b")
+			from := n.owner(t, n.slotOf(t, name))
+			replica := n.addReplica(t, from)
+			leave(t, n.servers[from])
+			n.promote(t, from, replica)
+			charge(t, store, "c")
+			if got := used(t, store); got != 3 {
+				t.Fatalf("used %d, want 3", got)
+			}
+			charge(t, idle, "d")
+		})
+	}
+}
+
+// configure sets what a server may be told while it runs.
+func configure(t *testing.T, server *redistest.Server, pairs ...string) {
+	t.Helper()
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	for i := 0; i < len(pairs); i += 2 {
+		if err := admin.ConfigSet(t.Context(), pairs[i], pairs[i+1]).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var slotsCalls = regexp.MustCompile(`cmdstat_cluster\|slots:calls=(\d+)`)
+
+// A master that refuses to write without its replicas was cut off, so that calls
+// look for the one that took its place.
+func TestMasterWithoutItsReplicas(t *testing.T) {
+	t.Parallel()
+	n := startCluster(t, 3, nil)
+	store := openStore(t, n.url(), redisstore.Options{})
+	charge(t, store, "a")
+	master := n.servers[n.owner(t, n.slotOf(t, name))]
+	looks := func() (sum int) {
+		for _, admin := range n.admins {
+			if found := slotsCalls.FindStringSubmatch(info(admin, "commandstats")); found != nil {
+				calls, _ := strconv.Atoi(found[1])
+				sum += calls
+			}
+		}
+		return sum
+	}
+	before := looks()
+	configure(t, master, "min-replicas-to-write", "1")
+	redistest.Await(t, "calls look for another master", func() bool {
+		if _, err := decide(t.Context(), store, budget.Item{ID: "b", Operation: "op", Units: 1}); !errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), "NOREPLICAS") {
+			t.Fatalf("%v, want ErrUnavailable that says NOREPLICAS", err)
+		}
+		return looks() > before+4 // the client looks of its own accord once a minute
+	})
+	configure(t, master, "min-replicas-to-write", "0")
+	charge(t, store, "b")
+	if got := used(t, store); got != 2 {
+		t.Fatalf("used %d, want 2", got)
+	}
+}
+
+// fakeSentinel tells of a master what the test says.
+type fakeSentinel struct {
+	*server.Server
+	mu     sync.Mutex // guards all below
+	master string
+	epoch  int
+	others []string
+	asked  int
+
+	state []string      // set before the first call: further words on the master, in pairs
+	hold  chan struct{} // set before the first call: answers wait for it
+}
+
+func startFakeSentinel(t *testing.T, master string) *fakeSentinel {
+	t.Helper()
+	s, err := server.NewServer("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	f := &fakeSentinel{Server: s, master: master}
+	pairs := func(c *server.Peer, words ...string) {
+		c.WriteLen(len(words))
+		for _, word := range words {
+			c.WriteBulk(word)
+		}
+	}
+	err = s.Register("SENTINEL", func(c *server.Peer, _ string, args []string) {
+		if f.hold != nil {
+			<-f.hold
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		switch args[0] {
+		case "master":
+			f.asked++
+			pairs(c, append([]string{"name", args[1], "config-epoch", fmt.Sprint(f.epoch)}, f.state...)...)
+		case "get-master-addr-by-name":
+			host, port, _ := net.SplitHostPort(f.master)
+			pairs(c, host, port)
+		case "sentinels":
+			c.WriteLen(len(f.others))
+			for _, other := range f.others {
+				host, port, _ := net.SplitHostPort(other)
+				pairs(c, "ip", host, "port", port)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fakeSentinel) says(master string, epoch int, others ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.master, f.epoch = master, epoch
+	if len(others) > 0 {
+		f.others = others
+	}
+}
+
+// looks is how often it was asked.
+func (f *fakeSentinel) looks() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+// chargeNothing makes a call of 0 units, which no limit refuses.
+func chargeNothing(t *testing.T, store *redisstore.Store, id string) {
+	t.Helper()
+	got, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op"})
+	if err != nil || got[0].Result != budget.Granted {
+		t.Fatalf("charge %s: %+v, %v", id, got, err)
+	}
+}
+
+// chargesOn charges until a server holds a charge. Every call must be granted,
+// wherever.
+func chargesOn(t *testing.T, what string, store *redisstore.Store, admin *redis.Client, ids func() string) {
+	t.Helper()
+	t.Helper()
+	redistest.Await(t, what, func() bool {
+		id := ids()
+		chargeNothing(t, store, id)
+		held, err := admin.HExists(t.Context(), "quotactl:v1:{"+name+"}:e", id).Result()
+		return err == nil && held
+	})
+}
+
+// The sentinel that a store heard first was cut off from the others, and still
+// tells of the old master, which still takes charges. Once the store reaches the
+// others it charges on the new master, though no call has failed; also where the
+// URL names the first one alone. One sentinel alone does not lead it back.
+func TestStoreFollowsTheSentinels(t *testing.T) {
+	t.Parallel()
+	old, fresh := redistest.Start(t), redistest.Start(t)
+	oldAdmin, newAdmin := old.Client(), fresh.Client()
+	defer func() { _, _ = oldAdmin.Close(), newAdmin.Close() }()
+	n := 0
+	ids := func() string { n++; return fmt.Sprint(n) }
+
+	left, right, third := startFakeSentinel(t, old.Addr), startFakeSentinel(t, old.Addr), startFakeSentinel(t, old.Addr)
+	left.says(old.Addr, 3, right.Addr().String(), third.Addr().String())
+	right.says(old.Addr, 3, left.Addr().String(), third.Addr().String())
+	third.says(old.Addr, 3, left.Addr().String(), right.Addr().String())
+	store := openStore(t, "redis+sentinel://"+left.Addr().String()+"/mymaster", redisstore.Options{})
+	chargesOn(t, "the store charges on the old master", store, oldAdmin, ids)
+	right.says(fresh.Addr, 4)
+	chargesOn(t, "the store charges on the new master", store, newAdmin, ids)
+	stays := func(what string) {
+		t.Helper()
+		before := left.looks()
+		redistest.Await(t, what, func() bool {
+			id := ids()
+			chargeNothing(t, store, id)
+			if held, err := newAdmin.HExists(t.Context(), "quotactl:v1:{"+name+"}:e", id).Result(); err != nil || !held {
+				t.Fatalf("charge %s went back to the old master: %v", id, err)
+			}
+			return left.looks() > before+1
+		})
+	}
+	stays("the store hears again of both")
+	// One is gone; the others were set up anew, and agree.
+	right.Close()
+	left.says(old.Addr, 0)
+	third.says(old.Addr, 0)
+	chargesOn(t, "the store believes most of the sentinels", store, oldAdmin, ids)
+	third.says(fresh.Addr, 5)
+	chargesOn(t, "the store charges on the new master again", store, newAdmin, ids)
+	third.Close()
+	stays("the store hears one of three")
+}
+
+// A call that waits for an old master is sent to the new one when the sentinels
+// name it.
+func TestCallIsSentToTheNewMaster(t *testing.T) {
+	t.Parallel()
+	old, fresh := redistest.Start(t), redistest.Start(t)
+	before := startProxy(t, old.Addr, 1, time.Second)
+	sentinel := startFakeSentinel(t, before.addr)
+	store := openStore(t, "redis+sentinel://"+sentinel.Addr().String()+"/mymaster", redisstore.Options{})
+	charge(t, store, "a")
+	hold := make(chan struct{})
+	defer close(hold)
+	before.hold.Store(&hold)
+	charged := make(chan error, 1)
+	go func() {
+		_, err := decide(context.Background(), store, budget.Item{ID: "b", Operation: "op", Units: 1})
+		charged <- err
+	}()
+	redistest.Await(t, "the call has come to the old master", func() bool { return before.hold.Load() == nil })
+	sentinel.says(fresh.Addr, 1)
+	redistest.Await(t, "the call is answered", func() bool {
+		if err := store.Ping(t.Context()); err != nil { // as other calls, it has the sentinels asked
+			t.Fatal(err)
+		}
+		return len(charged) == 1
+	})
+	if err := <-charged; err != nil {
+		t.Fatal(err)
+	}
+	admin := fresh.Client()
+	defer func() { _ = admin.Close() }()
+	if held := ledgerOf(t, admin, name); len(held) != 1 {
+		t.Fatalf("the new master holds %v", held)
+	}
+}
+
+// Many calls have few looks, and a store that is closed has none.
+func TestLooksAreShared(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	sentinel := startFakeSentinel(t, master.Addr)
+	store := openStore(t, "redis+sentinel://"+sentinel.Addr().String()+"/mymaster", redisstore.Options{})
+	const callers, calls = 32, 50
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range calls {
+				if err := store.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if looks := sentinel.looks(); looks < 1 || looks > calls {
+		t.Errorf("the sentinel was asked %d times for %d calls", looks, callers*calls)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	looks := sentinel.looks()
+	if err := store.Ping(t.Context()); !errors.Is(err, budget.ErrClosed) || sentinel.looks() != looks {
+		t.Errorf("after its end: %v, and the sentinel was asked %d times more", err, sentinel.looks()-looks)
+	}
+}
+
+// Close ends a look that is under way.
+func TestCloseEndsLooks(t *testing.T) {
+	t.Parallel()
+	sentinel := startFakeSentinel(t, "127.0.0.1:1")
+	sentinel.hold = make(chan struct{})
+	store := openStore(t, "redis+sentinel://"+sentinel.Addr().String()+"/mymaster", redisstore.Options{})
+	asked := make(chan error, 1)
+	go func() { asked <- store.Ping(t.Context()) }()
+	redistest.Await(t, "a look is under way", store.Looking)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if store.Looking() {
+		t.Error("a look outlives the store")
+	}
+	if err := <-asked; !errors.Is(err, budget.ErrClosed) {
+		t.Errorf("the call says %v, want ErrClosed", err)
+	}
+	close(sentinel.hold)
+}
