@@ -13,8 +13,9 @@
 #               SOAK_STEPS=n takes others
 # make bench    ratios of charges beside an empty script and of large ledgers
 #               beside small ones, the longest script, SQLite's rates, and what
-#               noticing lost data costs, charges over HTTP beside an
-#               empty handler, and up to 5,000 waiters of one budget
+#               noticing lost data costs, charges over HTTP beside an empty
+#               handler, up to 5,000 waiters of one budget, and how long six
+#               processes are without an answer when a master is replaced
 # make ci       test-full and lint
 
 GO    ?= go
@@ -81,6 +82,7 @@ lint: needs
 bench: needs
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs|BenchmarkHTTP' -benchtime 20x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkMillion|BenchmarkExpiry' -benchtime 3x ./budget/redisstore
+	$(GO) test -run '^$$' -bench BenchmarkFailover -benchtime 3x ./budget/redisstore
 	$(GO) test -run '^$$' -bench 'BenchmarkCharge|BenchmarkUnits|BenchmarkJobs' ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench BenchmarkMillion -benchtime 3x ./budget/sqlitestore
 	$(GO) test -run '^$$' -bench BenchmarkOneShot -benchtime 100x ./budget/sqlitestore
