@@ -1,10 +1,8 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,14 +35,12 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 	}
 	began := time.Now()
 	if err := s.Ping(ctx); err != nil {
-		add("connection", budget.Fault, "make sure that the server runs, and that this machine reaches it as this user", "%v", err)
-		return list
+		return s.unreached(ctx, err)
 	}
 	add("connection", budget.OK, "", "answers, and runs scripts, after %s", time.Since(began).Round(10*time.Microsecond))
 	failed, clock, err := s.tryCommands(ctx)
 	if err != nil {
-		add("permissions", budget.Fault, "", "%v", err)
-		return list
+		return s.unreached(ctx, err)
 	}
 	if len(failed) > 0 {
 		add("permissions", budget.Fault, "grant the user "+strings.Join(failed, " "), "the user may not run %s on keys of the prefix %s", strings.Join(failed, " "), s.prefix)
@@ -53,6 +49,24 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 	}
 	list = append(list, clockFinding(clock-time.Now().UnixMicro()), s.latency(ctx))
 	return append(list, s.servers(ctx)...)
+}
+
+// unreached is what there is to say when the server that was asked does not serve:
+// of several, which ones do.
+func (s *Store) unreached(ctx context.Context, err error) []budget.Finding {
+	f := budget.Finding{Check: "connection", Level: budget.Fault, Says: err.Error(), Advice: "make sure that the server runs, and that this machine reaches it as this user"}
+	switch c := s.client.(type) {
+	case *redis.Ring:
+		list := s.servers(ctx)
+		if slices.ContainsFunc(list, func(f budget.Finding) bool { return f.Check == "version" }) {
+			f.Level, f.Says, f.Advice = budget.Warning, "some shards answer, and others do not", "mend those that are named below: the budgets of the others are served"
+		}
+		return append([]budget.Finding{f}, list...)
+	case *sentinels:
+		_, list := c.findings(ctx)
+		return append([]budget.Finding{f}, list...)
+	}
+	return []budget.Finding{f}
 }
 
 // tryCommands lists the commands that may not be run, with a plus before each, as
@@ -92,7 +106,7 @@ func (s *Store) latency(ctx context.Context) budget.Finding {
 	for range probes {
 		began := time.Now()
 		if err := s.Ping(ctx); err != nil {
-			return budget.Finding{Check: "latency", Level: budget.Fault, Says: err.Error()}
+			return budget.Finding{Check: "latency", Level: budget.Fault, Says: err.Error(), Advice: "mend the network or the server: it answered before, and then not"}
 		}
 		took = append(took, time.Since(began))
 	}
@@ -102,135 +116,4 @@ func (s *Store) latency(ctx context.Context) budget.Finding {
 		f.Level, f.Advice = budget.Warning, "raise [store] timeout, or move the server nearer"
 	}
 	return f
-}
-
-// servers looks at each server that may hold a ledger.
-func (s *Store) servers(ctx context.Context) []budget.Finding {
-	var list []budget.Finding
-	look := func(ctx context.Context, c *redis.Client) error {
-		list = append(list, serverFindings(c.Options().Addr, c.Info(ctx, "server", "memory", "persistence", "replication"), func(key string) string {
-			values, err := c.ConfigGet(ctx, key).Result()
-			if err != nil {
-				return ""
-			}
-			return values[key]
-		})...)
-		return nil
-	}
-	var err error
-	switch c := s.client.(type) {
-	case *redis.ClusterClient:
-		err = inTurn(ctx, c.ForEachMaster, look)
-	case *redis.Ring:
-		err = inTurn(ctx, c.ForEachShard, look)
-	case *redis.Client:
-		err = look(ctx, c)
-	}
-	if err != nil {
-		list = append(list, budget.Finding{Check: "servers", Level: budget.Fault, Says: s.fault("look at the servers", err).Error()})
-	}
-	return list
-}
-
-// inTurn lets the library's concurrent visits happen one at a time.
-func inTurn(ctx context.Context, each func(context.Context, func(context.Context, *redis.Client) error) error, visit func(context.Context, *redis.Client) error) error {
-	turn := make(chan struct{}, 1)
-	return each(ctx, func(ctx context.Context, c *redis.Client) error {
-		turn <- struct{}{}
-		defer func() { <-turn }()
-		return visit(ctx, c)
-	})
-}
-
-// serverFindings are what INFO and CONFIG tell of one server; a user may be
-// forbidden both.
-func serverFindings(addr string, info *redis.StringCmd, config func(key string) string) []budget.Finding {
-	text, err := info.Result()
-	if err != nil {
-		return []budget.Finding{{
-			Check: "server", Level: budget.Warning, Says: fmt.Sprintf("%s does not tell its version, persistence, eviction and replicas: %v", addr, err),
-			Advice: "run doctor once as a user with +info and +config|get",
-		}}
-	}
-	field := fields(text)
-	return []budget.Finding{versionFinding(addr, field), persistenceFinding(addr, field, config("appendfsync")), evictionFinding(addr, field), replicaFinding(addr, field, config("min-replicas-to-write"))}
-}
-
-// fields reads what INFO answers.
-func fields(info string) map[string]string {
-	field := map[string]string{}
-	for line := range strings.Lines(info) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			field[key] = value
-		}
-	}
-	return field
-}
-
-// triedText lists the versions that were tried.
-func triedText() string {
-	var list []string
-	for _, kind := range slices.Sorted(maps.Keys(tried)) {
-		list = append(list, kind+" "+strings.Join(tried[kind], ", "))
-	}
-	return strings.Join(list, " and ")
-}
-
-func versionFinding(addr string, field map[string]string) budget.Finding {
-	kind, version := "Redis", field["redis_version"]
-	if v := field["valkey_version"]; v != "" {
-		kind, version = "Valkey", v
-	}
-	f := budget.Finding{Check: "version", Level: budget.OK, Says: fmt.Sprintf("%s is %s %s, %s", addr, kind, version, cmp.Or(field["redis_mode"], field["server_mode"]))}
-	major, _, _ := strings.Cut(version, ".")
-	if !slices.Contains(tried[kind], major) {
-		f.Level, f.Advice = budget.Warning, "this program was tried on "+triedText()+" only: try it before you rely on it"
-	}
-	return f
-}
-
-func persistenceFinding(addr string, field map[string]string, fsync string) budget.Finding {
-	if field["aof_enabled"] != "1" {
-		return budget.Finding{
-			Check: "persistence", Level: budget.Warning, Says: addr + " keeps no append-only file: what it acknowledged is lost when it is killed",
-			Advice: "set appendonly yes; until then hosts notice a loss and record what they had seen",
-		}
-	}
-	survives := map[string]string{
-		"always": "; what it acknowledged survives a loss of power", "everysec": "; a loss of power may cost the last second", "no": "; a loss of power may cost half a minute",
-	}[fsync]
-	return budget.Finding{Check: "persistence", Level: budget.OK, Says: addr + " keeps an append-only file, so that what it acknowledged survives a kill" + survives}
-}
-
-func evictionFinding(addr string, field map[string]string) budget.Finding {
-	f := budget.Finding{Check: "eviction", Level: budget.OK, Says: fmt.Sprintf("%s has policy %s", addr, field["maxmemory_policy"])}
-	switch {
-	case field["maxmemory_policy"] == "noeviction":
-	case field["maxmemory"] == "0":
-		f.Level, f.Advice = budget.Warning, "set maxmemory-policy noeviction before anyone sets maxmemory: it would evict ledgers first"
-	default:
-		f.Level, f.Advice = budget.Fault, "set maxmemory-policy noeviction: ledgers expire, so that they are evicted first"
-	}
-	return f
-}
-
-func replicaFinding(addr string, field map[string]string, least string) budget.Finding {
-	replicas := field["connected_slaves"]
-	f := budget.Finding{Check: "replicas", Level: budget.OK, Says: fmt.Sprintf("%s has %s, and writes when %s of them keep up", addr, plural(replicas, "replica"), least)}
-	switch {
-	case replicas == "0" || replicas == "":
-		f.Says = addr + " has no replica"
-	case least == "":
-		f.Level, f.Says, f.Advice = budget.Warning, fmt.Sprintf("%s has %s, and does not tell min-replicas-to-write", addr, plural(replicas, "replica")), "run doctor once as a user with +config|get"
-	case least == "0":
-		f.Level, f.Advice = budget.Warning, "set min-replicas-to-write 1, or a failover may lose the newest charges; hosts notice that and record what they had seen"
-	}
-	return f
-}
-
-func plural(n, what string) string {
-	if n == "1" {
-		return n + " " + what
-	}
-	return n + " " + what + "s"
 }

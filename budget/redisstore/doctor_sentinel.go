@@ -1,0 +1,88 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// findings are what the sentinels tell of themselves, and after which time they
+// replace a master that is away; 0 where none tells.
+func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list []budget.Finding) {
+	words := s.words(ctx)
+	masters := map[string][]string{}
+	for _, address := range slices.Sorted(maps.Keys(words)) {
+		w := words[address]
+		if w.err != nil {
+			list = append(list, budget.Finding{
+				Check: "sentinel", Level: budget.Warning, Says: w.err.Error(),
+				Advice: "start it, or take it out of the URL and run SENTINEL RESET on the others: too few sentinels replace no master",
+			})
+			continue
+		}
+		masters[w.master] = append(masters[w.master], address)
+		ms, _ := strconv.Atoi(w.state["down-after-milliseconds"])
+		if after := time.Duration(ms) * time.Millisecond; replaced == 0 || after < replaced {
+			replaced = after
+		}
+		list = append(list, sentinelFinding(address, w))
+	}
+	if len(masters) > 1 {
+		var says []string
+		for _, master := range slices.Sorted(maps.Keys(masters)) {
+			says = append(says, strings.Join(masters[master], ", ")+" name "+master)
+		}
+		list = append(list, budget.Finding{
+			Check: "sentinel", Level: budget.Fault, Says: "the sentinels do not agree on the master: " + strings.Join(says, "; "),
+			Advice: "mend the network between them; where they watch different masters, give one of them another name",
+		})
+	}
+	return replaced, list
+}
+
+// enoughSentinels can lose one and still agree.
+const enoughSentinels = 3
+
+func sentinelFinding(address string, w word) budget.Finding {
+	others, _ := strconv.Atoi(w.state["num-other-sentinels"])
+	quorum, _ := strconv.Atoi(w.state["quorum"])
+	all := strconv.Itoa(others + 1)
+	f := budget.Finding{Check: "sentinel", Level: budget.OK, Says: fmt.Sprintf("%s names the master %s, and knows %s, of which %d must find it down", address, w.master, plural(all, "sentinel"), quorum)}
+	switch {
+	case others+1 < enoughSentinels:
+		f.Level, f.Advice = budget.Warning, "run three, on machines of their own: the master is replaced only while most of the sentinels agree, so that with fewer one that is gone is too many"
+		if others == 0 {
+			f.Advice = "run three, on machines of their own: when a lone one is gone nobody replaces the master, and when it is cut off it replaces one that works"
+		}
+	case quorum < 2:
+		f.Level, f.Advice = budget.Warning, fmt.Sprintf("set the quorum to %d (SENTINEL SET %s quorum %d): with %d a sentinel that is cut off starts a failover of a master that works", (others+1)/2+1, w.state["name"], (others+1)/2+1, quorum)
+	}
+	return f
+}
+
+// words asks all sentinels that are known, those of them too that the others name.
+func (s *sentinels) words(ctx context.Context) map[string]word {
+	select {
+	case <-s.follow.look(lookPause): // finds the others
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	asked := s.asked()
+	said := make(chan word, len(asked))
+	for address, client := range asked {
+		go func() { said <- s.hear(ctx, address, client) }()
+	}
+	words := map[string]word{}
+	for range asked {
+		w := <-said
+		words[w.from] = w
+	}
+	return words
+}

@@ -1,0 +1,281 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// mostLag is how far the replicas of a master may fall behind while it writes, at
+// most, in seconds: what Redis takes where nothing is set.
+const mostLag = 10
+
+// asSomebody is how what a user may not see is seen.
+const asSomebody = "run doctor once as a user with +info and +config|get, or look at the provider's settings"
+
+// ofReplica is what to do about a replica that does not answer.
+const ofReplica = "make sure that it runs, and that hosts reach it at this address: it may become the master"
+
+// servers looks at each server that may hold a ledger.
+func (s *Store) servers(ctx context.Context) []budget.Finding {
+	var list []budget.Finding
+	look := func(at place) func(ctx context.Context, c *redis.Client) error {
+		return func(ctx context.Context, c *redis.Client) error {
+			list = append(list, s.masterFindings(ctx, c, at)...)
+			return nil
+		}
+	}
+	var err error
+	switch c := s.client.(type) {
+	case *redis.ClusterClient:
+		err = inTurn(ctx, c.ForEachMaster, look(place{mode: cluster}))
+	case *redis.Ring:
+		err = inTurn(ctx, c.ForEachShard, look(place{mode: ring}))
+	case *redis.Client:
+		err = look(place{mode: single})(ctx, c)
+	case *sentinels:
+		at := place{mode: sentinel}
+		at.replaced, list = c.findings(ctx)
+		var master *redis.Client
+		if master, err = c.current(ctx); err == nil {
+			err = look(at)(ctx, master)
+		}
+	}
+	if err != nil {
+		list = append(list, budget.Finding{
+			Check: "servers", Level: budget.Fault, Says: s.fault("look at the servers", err).Error(),
+			Advice: "make sure that they run, and that this machine reaches them as this user",
+		})
+	}
+	return list
+}
+
+// place is what a server is part of.
+type place struct {
+	mode     mode
+	replaced time.Duration // after which a master that is away is replaced; 0: not known
+}
+
+// inTurn lets the library's concurrent visits happen one at a time.
+func inTurn(ctx context.Context, each func(context.Context, func(context.Context, *redis.Client) error) error, visit func(context.Context, *redis.Client) error) error {
+	turn := make(chan struct{}, 1)
+	return each(ctx, func(ctx context.Context, c *redis.Client) error {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+		return visit(ctx, c)
+	})
+}
+
+// masterFindings are what a server tells of itself, and its replicas of themselves,
+// which take its place.
+func (s *Store) masterFindings(ctx context.Context, c *redis.Client, at place) []budget.Finding {
+	addr := c.Options().Addr
+	field, f := infoOf(ctx, c, addr, budget.Fault, deadAdvice(at.mode))
+	if f != nil {
+		return []budget.Finding{*f}
+	}
+	if at.mode == cluster {
+		if ms, err := strconv.Atoi(configOf(ctx, c, "cluster-node-timeout")); err == nil {
+			at.replaced = time.Duration(ms) * time.Millisecond
+		}
+	}
+	list := append(dataFindings(ctx, c, addr, field),
+		replicaFinding(addr, field, configOf(ctx, c, "min-replicas-to-write"), configOf(ctx, c, "min-replicas-max-lag"), at))
+	if at.mode == cluster {
+		list = append(list, coverageFinding(addr, configOf(ctx, c, "cluster-require-full-coverage")))
+	}
+	for _, replica := range replicasOf(field) {
+		r := redis.NewClient(s.options(replica))
+		addr := "the replica " + replica
+		if field, f := infoOf(ctx, r, addr, budget.Warning, ofReplica); f != nil {
+			list = append(list, *f)
+		} else {
+			list = append(list, dataFindings(ctx, r, addr, field)...)
+		}
+		_ = r.Close() // nothing is under way
+	}
+	return list
+}
+
+// deadAdvice is what to do about a server that does not answer.
+func deadAdvice(m mode) string {
+	if m == ring {
+		return "start it again with its data, and leave it in the URL: its budgets are out of reach until it is back, and without it they would begin anew on other shards; those of the others are served"
+	}
+	return "start it again, or have one of its replicas promoted: its budgets are out of reach until then"
+}
+
+// infoOf asks a server for INFO; or why it does not tell, with the level and the
+// advice for one that does not answer.
+func infoOf(ctx context.Context, c *redis.Client, addr string, away budget.Severity, advice string) (map[string]string, *budget.Finding) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout+slack)
+	defer cancel()
+	text, err := c.Info(ctx, "server", "memory", "persistence", "replication").Result()
+	switch {
+	case err == nil:
+		return fields(text), nil
+	case hasAnyCode(err, []string{"WRONGPASS", "NOAUTH"}):
+		return nil, &budget.Finding{
+			Check: "server", Level: budget.Fault, Says: fmt.Sprintf("%s does not take this user: %v", addr, err),
+			Advice: "give it the users and passwords of the others: they are not replicated, and when it becomes the master every call is refused",
+		}
+	case isAnswer(err):
+		return nil, &budget.Finding{
+			Check: "server", Level: budget.Warning, Advice: asSomebody,
+			Says: fmt.Sprintf("%s does not tell its version, persistence, eviction and replicas: %v", addr, err),
+		}
+	}
+	return nil, &budget.Finding{
+		Check: "server", Level: away, Says: fmt.Sprintf("%s does not answer: %v", addr, err), Advice: advice,
+	}
+}
+
+// configOf is a setting of a server; empty where it may not be asked.
+func configOf(ctx context.Context, c *redis.Client, key string) string {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout+slack)
+	defer cancel()
+	values, err := c.ConfigGet(ctx, key).Result()
+	if err != nil {
+		return ""
+	}
+	return values[key]
+}
+
+// dataFindings are what every server is asked that holds a ledger, or may.
+func dataFindings(ctx context.Context, c *redis.Client, addr string, field map[string]string) []budget.Finding {
+	return []budget.Finding{versionFinding(addr, field), persistenceFinding(addr, field, configOf(ctx, c, "appendfsync")), evictionFinding(addr, field)}
+}
+
+// replicasOf are the addresses of the replicas that a master lists.
+func replicasOf(field map[string]string) []string {
+	var list []string
+	for i := 0; ; i++ {
+		line, more := field["slave"+strconv.Itoa(i)] // ip=…,port=…,state=…
+		if !more {
+			return list
+		}
+		part := map[string]string{}
+		for _, pair := range strings.Split(line, ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			part[key] = value
+		}
+		list = append(list, net.JoinHostPort(part["ip"], part["port"]))
+	}
+}
+
+// fields reads what INFO answers.
+func fields(info string) map[string]string {
+	field := map[string]string{}
+	for line := range strings.Lines(info) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			field[key] = value
+		}
+	}
+	return field
+}
+
+// triedText lists the versions that were tried.
+func triedText() string {
+	var list []string
+	for _, kind := range slices.Sorted(maps.Keys(tried)) {
+		list = append(list, kind+" "+strings.Join(tried[kind], ", "))
+	}
+	return strings.Join(list, " and ")
+}
+
+func versionFinding(addr string, field map[string]string) budget.Finding {
+	kind, version := "Redis", field["redis_version"]
+	if v := field["valkey_version"]; v != "" {
+		kind, version = "Valkey", v
+	}
+	f := budget.Finding{Check: "version", Level: budget.OK, Says: fmt.Sprintf("%s is %s %s, %s", addr, kind, version, cmp.Or(field["redis_mode"], field["server_mode"]))}
+	major, _, _ := strings.Cut(version, ".")
+	if !slices.Contains(tried[kind], major) {
+		f.Level, f.Advice = budget.Warning, "this program was tried on "+triedText()+" only: try it before you rely on it"
+	}
+	return f
+}
+
+func persistenceFinding(addr string, field map[string]string, fsync string) budget.Finding {
+	if field["aof_enabled"] != "1" {
+		return budget.Finding{
+			Check: "persistence", Level: budget.Warning, Says: addr + " keeps no append-only file: what it acknowledged is lost when it is killed",
+			Advice: "set appendonly yes; until then hosts notice a loss and record what they had seen",
+		}
+	}
+	survives := map[string]string{
+		"always": "; what it acknowledged survives a loss of power", "everysec": "; a loss of power may cost the last second", "no": "; a loss of power may cost half a minute",
+	}[fsync]
+	return budget.Finding{Check: "persistence", Level: budget.OK, Says: addr + " keeps an append-only file, so that what it acknowledged survives a kill" + survives}
+}
+
+func evictionFinding(addr string, field map[string]string) budget.Finding {
+	f := budget.Finding{Check: "eviction", Level: budget.OK, Says: fmt.Sprintf("%s has policy %s", addr, field["maxmemory_policy"])}
+	switch {
+	case field["maxmemory_policy"] == "noeviction":
+	case field["maxmemory"] == "0":
+		f.Level, f.Advice = budget.Warning, "set maxmemory-policy noeviction before anyone sets maxmemory: it would evict ledgers first"
+	default:
+		f.Level, f.Advice = budget.Fault, "set maxmemory-policy noeviction: ledgers expire, so that they are evicted first"
+	}
+	return f
+}
+
+func replicaFinding(addr string, field map[string]string, least, lag string, at place) budget.Finding {
+	replicas, most := field["connected_slaves"], lagBefore(at.replaced)
+	f := budget.Finding{Check: "replicas", Level: budget.OK, Says: fmt.Sprintf("%s has %s, and writes when %s of them keep up within %s s", addr, plural(replicas, "replica"), least, lag)}
+	behind, _ := strconv.Atoi(lag)
+	switch {
+	case replicas == "0" || replicas == "":
+		f.Says = addr + " has no replica"
+		if at.mode == sentinel || at.mode == cluster {
+			f.Level, f.Advice = budget.Warning, "add one, on another machine: nothing can take this server's place, so that its budgets are out of reach until it is back"
+		}
+	case least == "" || lag == "":
+		f.Level, f.Says, f.Advice = budget.Warning, fmt.Sprintf("%s has %s, and does not tell min-replicas-to-write and min-replicas-max-lag", addr, plural(replicas, "replica")), asSomebody+": they should be 1 and "+strconv.Itoa(most)
+	case least == "0":
+		f.Level, f.Advice = budget.Warning, fmt.Sprintf("set min-replicas-to-write 1 and min-replicas-max-lag %d: or a master that was cut off and the one that took its place both spend what is left, and a failover may lose the newest charges", most)
+	case behind == 0 || behind > most:
+		f.Level, f.Advice = budget.Warning, fmt.Sprintf("set min-replicas-max-lag %d, and not 0, which is no bound: a master that was cut off spends beside the one that takes its place until it notices", most)
+	}
+	return f
+}
+
+// lagBefore is the longest lag, in whole seconds, with which a master that is cut
+// off stops writing before it is replaced; it looks once a second.
+func lagBefore(replaced time.Duration) int {
+	if replaced == 0 {
+		return mostLag
+	}
+	return min(mostLag, max(1, int(replaced/time.Second)-1))
+}
+
+func coverageFinding(addr, needed string) budget.Finding {
+	f := budget.Finding{Check: "coverage", Level: budget.OK, Says: addr + " serves its slots while others have no master"}
+	switch needed {
+	case "no":
+	case "":
+		f.Level, f.Says, f.Advice = budget.Warning, addr+" does not tell cluster-require-full-coverage", asSomebody+": it should be no"
+	default:
+		f.Level, f.Says = budget.Warning, addr+" serves nothing while any slot has no master"
+		f.Advice = "set cluster-require-full-coverage no: each budget lies on one shard, and those of the others can go on when one is gone"
+	}
+	return f
+}
+
+func plural(n, what string) string {
+	if n == "1" {
+		return n + " " + what
+	}
+	return n + " " + what + "s"
+}
