@@ -41,7 +41,7 @@ FULL := -p 2 -parallel 4
 # minutes to build for it. make test-full takes everything.
 CONCURRENT := ./budget ./budget/budgethttp ./budget/presets ./budget/serve ./jobs/sandbox
 # openai-go alone takes a minute and more to compile: make test-full has it.
-CLIENTS := ./github/... ./slack/... ./youtube/...
+CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 
 .PHONY: test test-full test-sizes test-race lint bench ci needs fuzz mutants soak simulate
 

@@ -19,8 +19,9 @@ const (
 	Fail Refused = iota
 	// Answer429: when the units do not fit now, or a lock stands, a response of
 	// status 429 that the transport makes itself, with Retry-After in whole seconds
-	// and [RefusedHeader], for SDKs that understand only that. Other refusals stay
-	// errors.
+	// and [RefusedHeader], for SDKs that understand only that. Its body is a problem
+	// with, beside, the members retry_after and message, and error with a message.
+	// Other refusals stay errors.
 	Answer429
 	// Wait: the request waits until its units fit, first come first served within
 	// the process; see [budget.Budget.WaitReserve].

@@ -15,7 +15,8 @@ import (
 // other: the limit that binds, or the budget where that is locked.
 const RefusedHeader = "Quotactl-Refused"
 
-// problem is the body of such a response (RFC 9457).
+// problem is the body of such a response: RFC 9457, and beside it what clients of
+// APIs look for in the body of a 429.
 type problem struct {
 	Type       string `json:"type"`
 	Title      string `json:"title"`
@@ -25,6 +26,14 @@ type problem struct {
 	Operation  string `json:"operation"`
 	Limit      string `json:"limit,omitempty"`
 	RetryAfter int64  `json:"retry_after_seconds"`
+
+	Message string       `json:"message"`     // GitHub's clients, Discord's
+	Seconds int64        `json:"retry_after"` // Discord's
+	Error   problemError `json:"error"`       // Google's, OpenAI's
+}
+
+type problemError struct {
+	Message string `json:"message"`
 }
 
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.
@@ -44,6 +53,7 @@ func (t *Transport) refuse(req *http.Request, err error) (*http.Response, error)
 	text, err := json.Marshal(problem{
 		Type: quotaExceeded, Title: "quotactl refused the request; it was not sent", Status: http.StatusTooManyRequests,
 		Detail: refused.Error(), Budget: refused.Budget, Operation: refused.Operation, Limit: refused.Limit, RetryAfter: seconds,
+		Message: refused.Error(), Seconds: seconds, Error: problemError{Message: refused.Error()},
 	})
 	if err != nil {
 		return nil, errors.Join(refused, err)

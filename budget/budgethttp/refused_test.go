@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -92,8 +93,13 @@ func TestRefusedAnswers429(t *testing.T) {
 				Type, Title, Detail, Budget, Operation, Limit string
 				Status                                        int
 				RetryAfter                                    int64 `json:"retry_after_seconds"`
+				// What clients of APIs look for.
+				Seconds float64 `json:"retry_after"`
+				Message string
+				Error   struct{ Message string }
 			}
 			if err := json.Unmarshal(text, &problem); err != nil || problem.Status != 429 || problem.Budget != "video/key1" || problem.Operation != "read" ||
+				fmt.Sprint(problem.Seconds) != retryAfter || problem.Message != problem.Detail || problem.Error.Message != problem.Detail ||
 				problem.Detail == "" || problem.Type == "" || int64(len(text)) != resp.ContentLength {
 				t.Errorf("%s: %+v, %v", text, problem, err)
 			}

@@ -20,6 +20,7 @@ type Transport struct {
 	reader   *reader
 	sessions *sessions
 	sayings  sayings
+	pace     pace
 	// freeByBody: a body may tell that its request was not counted.
 	freeByBody bool
 	// traces: the base has reported a connection, so that a request of which it
@@ -52,7 +53,9 @@ func New(b *budget.Budget, o Options) (*Transport, error) {
 
 // RoundTrip charges the request and sends it. The request is not changed. When the
 // budget says no, Options.Refused tells what comes; the error is then a
-// [*budget.RefusedError], and the request's body is closed.
+// [*budget.RefusedError], and the request's body is closed. Where many are refused,
+// further refusals are held back, for a second at most and not past the request's
+// deadline, so that a client that asks again and again burns no core.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for waited := time.Duration(0); ; {
 		asked := time.Now()
@@ -61,6 +64,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			if req.Body != nil {
 				_ = req.Body.Close() // it was not read
 			}
+			t.holdBack(req, err)
 			return t.refuse(req, err)
 		}
 		waited += time.Since(asked)

@@ -3,6 +3,7 @@ module github.com/quotactl/quotactl/testdata/clients
 go 1.26.0
 
 require (
+	github.com/bwmarrin/discordgo v0.29.0
 	github.com/google/go-github/v90 v90.0.0
 	github.com/openai/openai-go/v3 v3.96.0
 	github.com/quotactl/quotactl v0.0.0
