@@ -23,15 +23,32 @@ func newAccess(o Options) access {
 	return a
 }
 
+// fromPage says why a request is refused that a web page in somebody's browser had
+// sent, or "". Browsers put an Origin on those that a page's program makes, but for
+// some GETs; and Sec-Fetch-Site on all, those of an image or a link too: "none" is a
+// person's, and "same-origin" a page's of this very address.
+func fromPage(r *http.Request) (detail string) {
+	if len(r.Header["Origin"]) > 0 {
+		return "a request with an Origin comes from a web page: those are not served"
+	}
+	switch site := r.Header.Get("Sec-Fetch-Site"); site {
+	case "", "none", "same-origin":
+		return ""
+	default:
+		return "a request with Sec-Fetch-Site: " + cut(site, maxShown) + " comes from a web page of another site: those are not served"
+	}
+}
+
 // refuses says why a request is refused: a reason and its detail, or "".
 //
 // On loopback the danger is a web page in somebody's browser: it can have
 // requests sent to this machine, also by a name of its own that leads here. Such
-// requests carry an Origin, or that name.
+// requests say that they are a page's, or carry that name.
 func (a access) refuses(r *http.Request) (reason, detail string) {
+	page := fromPage(r)
 	switch {
-	case len(r.Header["Origin"]) > 0:
-		return "not_local", "a request with an Origin comes from a web page: those are not served"
+	case page != "":
+		return "not_local", page
 	case a.loopback && !loopbackName(r.Host):
 		return "not_local", "the Host is none of this machine's own names: ask localhost, 127.0.0.1 or [::1]"
 	case a.token != nil && !a.authorized(r):

@@ -59,6 +59,18 @@ func TestWebPages(t *testing.T) {
 			w.do(r).is(403, "reason", "not_local")
 		}
 	}
+	// What a browser sends for an image, a link or a program of another site, and what
+	// a person has it send.
+	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "none": 200, "same-origin": 200} {
+		for _, o := range []serve.Options{{Loopback: true}, {}} {
+			w := newWorld(t, o)
+			r := w.request(http.MethodGet, "/v1/status", "")
+			r.Header.Set("Sec-Fetch-Site", site)
+			if got := w.do(r); got.status != status {
+				t.Errorf("Sec-Fetch-Site: %s: %d, want %d", site, got.status, status)
+			}
+		}
+	}
 	// Elsewhere the token says who asks, and the host may have any name.
 	w = newWorld(t, serve.Options{Token: token})
 	r := w.request(http.MethodGet, "/v1/status", "")

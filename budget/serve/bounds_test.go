@@ -30,7 +30,7 @@ func TestUnknownPath(t *testing.T) {
 	}
 	w.do(w.request(http.MethodHead, "/v1/charge", "")).is(405)
 	w.get("/v1/charge").has("Allow", "POST")
-	w.post("/v1/status", "").has("Allow", "GET")
+	w.post("/v1/status", "").has("Allow", "GET, HEAD")
 }
 
 // A body of just the size is read, one byte more is not.

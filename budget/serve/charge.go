@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -46,7 +47,7 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 	receipt, err := s.decide(r.Context(), b.Budget, &q)
 	answer := NewChargeAnswer(&b.spec, q.asked, receipt, late(err))
 	if err != nil {
-		notCharged(w, b, &q, answer, err)
+		s.notCharged(w, b, &q, answer, err)
 		return
 	}
 	header := w.Header()
@@ -81,6 +82,32 @@ func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budg
 	return receipt, err
 }
 
+// logRefusal says what did not fit, for whom, and when it will.
+func (s *Server) logRefusal(asked *Asked, answer ChargeAnswer) {
+	labels := asked.Call.Labels
+	fields := []slog.Attr{
+		slog.String("budget", answer.Budget), slog.String("operation", answer.Operation), slog.String("id", answer.ID),
+		slog.String("job", labels.Job), slog.String("region", labels.Region), slog.String("run", labels.Run),
+		slog.String("reason", answer.Reason),
+	}
+	if answer.Units != nil {
+		fields = append(fields, slog.Int64("units", *answer.Units))
+	}
+	if answer.Limit != "" {
+		fields = append(fields, slog.String("limit", answer.Limit), slog.Int64("remaining", *answer.Remaining))
+	}
+	if answer.Floor > 0 {
+		fields = append(fields, slog.Int64("floor", answer.Floor))
+	}
+	if answer.Why != "" {
+		fields = append(fields, slog.String("locked", answer.Why))
+	}
+	if !answer.RetryAt.IsZero() {
+		fields = append(fields, slog.String("retry_at", answer.RetryAt.UTC().Format(InstantFormat)))
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "refused", fields...)
+}
+
 // charge charges or reserves, in one of the two ways.
 func charge(ctx context.Context, asked *Asked, plainly func(context.Context, budget.Call) (budget.Receipt, error),
 	reserving func(context.Context, budget.Call, time.Duration) (*budget.Reservation, error),
@@ -96,12 +123,15 @@ func charge(ctx context.Context, asked *Asked, plainly func(context.Context, bud
 }
 
 // notCharged answers why not.
-func notCharged(w http.ResponseWriter, b *opened, q *request, answer ChargeAnswer, err error) {
+func (s *Server) notCharged(w http.ResponseWriter, b *opened, q *request, answer ChargeAnswer, err error) {
 	var refused *budget.RefusedError
 	if !errors.As(err, &refused) && (errors.Is(err, budget.ErrInvalid) || errors.Is(err, budget.ErrTooManyUnits)) {
 		q.judge()
 		refuse(w, problem{reason: "invalid", detail: q.detail(), faults: q.faults})
 		return
+	}
+	if !q.asked.DryRun {
+		s.logRefusal(&q.asked, answer)
 	}
 	if errors.Is(err, budget.ErrExhausted) {
 		setRateLimit(w.Header(), &b.policies, &answer)

@@ -102,6 +102,7 @@ func askings() (list []asking) {
 		changed(200, "", nil, serve.Options{})
 		changed(401, "no_token", nil, serve.Options{Token: "0123456789abcdef"})
 		changed(403, "not_local", func(r *http.Request) { r.Header.Set("Origin", "https://example.com") }, serve.Options{})
+		changed(403, "not_local", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, serve.Options{})
 		changed(403, "not_local", func(r *http.Request) { r.Host = "evil.example:9090" }, serve.Options{Loopback: true})
 		changed(405, "method", func(r *http.Request) { r.Method = http.MethodPut }, serve.Options{})
 		changed(431, "header_count", func(r *http.Request) { r.Header["X-Many"] = make([]string, serve.MaxHeaderFields+1) }, serve.Options{})
@@ -115,7 +116,9 @@ func askings() (list []asking) {
 		changed(413, "body_size", func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat(" ", serve.MaxBody+1))) })
 		changed(408, "body_time", func(r *http.Request) { r.Body = brokenBody{os.ErrDeadlineExceeded} })
 		changed(400, "invalid", func(r *http.Request) { r.Body = brokenBody{io.ErrUnexpectedEOF} })
-		changed(415, "media_type", func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") })
+		for _, media := range [][]string{{"application/x-www-form-urlencoded"}, {"text/plain"}, {"application/json", "application/json"}, {""}, nil} {
+			changed(415, "media_type", func(r *http.Request) { r.Header["Content-Type"] = media })
+		}
 		add(http.MethodPost, path, strings.Replace(body, "shop/main", "other/main", 1), 404, "unknown_budget", nil)
 		add(http.MethodPost, path, `{`, 400, "invalid", nil)
 		add(http.MethodPost, path, body[:len(body)-1]+`,"more":1}`, 400, "invalid", nil)
@@ -219,7 +222,9 @@ func TestDescription(t *testing.T) {
 			}
 		}
 	}
-	reasons["interrupted"], reasons["no_path"] = true, true // TestChargeInterrupted, TestUnknownPath
+	for _, elsewhere := range []string{"interrupted", "no_path", "malformed", "header_size"} { // TestChargeInterrupted, TestUnknownPath; the last two by the listener
+		reasons[elsewhere] = true
+	}
 	var described []string
 	for _, reason := range d.at(d.schema("Problem")["properties"].(map[string]any)["reason"])["enum"].([]any) {
 		described = append(described, reason.(string))
@@ -249,7 +254,7 @@ func (d description) holds(t *testing.T, what string, response map[string]any, g
 	if err := d.fits(media["schema"], any(got.body), what); err != nil {
 		t.Errorf("%v in %s", err, got.text)
 	}
-	described := map[string]bool{"Content-Type": true, "Cache-Control": true}
+	described := map[string]bool{"Content-Type": true, "Cache-Control": true, "Connection": true}
 	fields, _ := response["headers"].(map[string]any)
 	for name, field := range fields {
 		name = http.CanonicalHeaderKey(name)

@@ -58,6 +58,12 @@ var kinds = map[string]kind{
 	"body_size":    {http.StatusRequestEntityTooLarge, "The body is too large"},
 	"body_time":    {http.StatusRequestTimeout, "The body did not come in time"},
 	"header_count": {http.StatusRequestHeaderFieldsTooLarge, "There are too many header fields"},
+
+	// What stands beside the decisions answers by these too.
+	"malformed":   {http.StatusBadRequest, "The request is not HTTP as it should be"},
+	"header_size": {http.StatusRequestHeaderFieldsTooLarge, "The header is too large"},
+	"not_live":    {http.StatusServiceUnavailable, "The scheduler stands still"},
+	"not_ready":   {http.StatusServiceUnavailable, "No pass would go well now"},
 }
 
 // problem is the body of an answer that is no success, RFC 9457.
@@ -106,6 +112,21 @@ var problemMedia = []string{"application/problem+json"}
 // maxProblem is how much is said of a problem, in bytes: errors tell what was
 // asked for, and the configuration's names.
 const maxProblem = 2000
+
+// Refuse answers with a problem, for what stands beside the decisions: reason is one
+// of the words of docs/http.md.
+func Refuse(w http.ResponseWriter, reason, detail string) {
+	refuse(w, problem{reason: reason, detail: detail})
+}
+
+// WrongMethod answers 405 to a request for what takes other methods.
+func WrongMethod(w http.ResponseWriter, methods string) {
+	w.Header()["Allow"] = []string{methods}
+	Refuse(w, "method", "use "+methods)
+}
+
+// MethodsToRead are those of what is only read.
+const MethodsToRead = http.MethodGet + ", " + http.MethodHead
 
 // refuse answers with a problem.
 func refuse(w http.ResponseWriter, p problem) {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"os"
@@ -40,6 +41,8 @@ type Options struct {
 	// UnderWay is how many requests may be under way, and Waiting how many of
 	// them may wait for units; 0: the defaults.
 	UnderWay, Waiting int64
+	// Log gets a line for each charge that is refused; nil: nothing is logged.
+	Log *slog.Logger
 	// MaxOpen is how many budgets of credentials "*" are kept open while no
 	// request uses them; 0: DefaultOpen.
 	MaxOpen int
@@ -52,6 +55,7 @@ type Server struct {
 	shelf    *shelf
 	underWay slots
 	waiting  slots
+	log      *slog.Logger
 	stopping context.Context
 	stop     context.CancelFunc
 }
@@ -59,7 +63,10 @@ type Server struct {
 // New makes a Server.
 func New(o Options) *Server {
 	o.UnderWay, o.Waiting, o.MaxOpen = orElse(o.UnderWay, DefaultUnderWay), orElse(o.Waiting, DefaultWaiting), orElse(o.MaxOpen, DefaultOpen)
-	s := &Server{access: newAccess(o), shelf: newShelf(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}}
+	s := &Server{access: newAccess(o), shelf: newShelf(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}, log: o.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -127,13 +134,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to, known := routes[r.URL.Path]
 	switch {
 	case !known:
-		refuse(w, problem{reason: "no_path", detail: "there are /v1/charge, /v1/settle, /v1/release, /v1/status and /v1/openapi.json"})
+		refuse(w, problem{reason: "no_path", detail: "there are /v1/charge, /v1/settle, /v1/release, /v1/status and /v1/openapi.json; and of a daemon /metrics, /healthz and /readyz"})
 	case r.Method != to.method && (r.Method != http.MethodHead || to.method != http.MethodGet):
-		w.Header()["Allow"] = []string{to.method}
-		refuse(w, problem{reason: "method", detail: "use " + to.method})
+		methods := to.method
+		if methods == http.MethodGet {
+			methods = MethodsToRead
+		}
+		WrongMethod(w, methods)
 	default:
 		to.serve(s, w, r)
 	}
+}
+
+// KeepPagesOut serves what everybody may ask for, but for web pages.
+func KeepPagesOut(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if detail := fromPage(r); detail != "" {
+			Refuse(w, "not_local", detail)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Guard serves what stands beside the decisions to those who may ask for them:
@@ -180,19 +201,31 @@ func takeBuffer() *buffer { return buffers.Get().(*buffer) }
 
 func (b *buffer) giveBack() { buffers.Put(b) }
 
+// isJSON reports whether a Content-Type says so. A request without one may come from
+// a web page, which needs nobody's leave for it.
+func isJSON(media []string) bool {
+	if len(media) != 1 {
+		return false
+	}
+	if media[0] == jsonMedia[0] {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(media[0])
+	return err == nil && kind == jsonMedia[0]
+}
+
 // readBody reads a request's body into the buffer and what it asks. False: the
 // answer was given.
 func (b *buffer) readBody(w http.ResponseWriter, r *http.Request, takes members, q *request) bool {
-	if media := r.Header["Content-Type"]; len(media) != 0 && media[0] != "application/json" {
-		if kind, _, err := mime.ParseMediaType(media[0]); err != nil || kind != "application/json" {
-			refuse(w, problem{reason: "media_type", detail: "send the body with Content-Type: application/json"})
-			return false
-		}
+	if !isJSON(r.Header["Content-Type"]) {
+		refuse(w, problem{reason: "media_type", detail: "send the body with Content-Type: application/json"})
+		return false
 	}
 	if err := b.read(http.MaxBytesReader(w, r.Body, MaxBody)); err != nil {
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
+			w.Header()["Connection"] = []string{"close"} // the rest is not waited for
 			refuse(w, problem{reason: "body_size", detail: "send 64 KiB at most"})
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			refuse(w, problem{reason: "body_time", detail: "send the body at once"})

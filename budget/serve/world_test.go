@@ -66,14 +66,16 @@ func newWorld(t *testing.T, o serve.Options) *world {
 		Timeout: 2 * time.Second,
 	}
 	o.Budgets = []*budget.Budget{w.open("shop/main")}
-	o.Open = func(name string) (*budget.Budget, error) {
-		if !budget.ValidBudget(name) || !strings.HasPrefix(name, "shop/") {
-			return nil, fmt.Errorf("%w %q: there are those of shop", budget.ErrUnknownBudget, name)
-		}
-		return w.open(name), nil
-	}
+	o.Open = w.openNamed
 	w.Server = serve.New(o)
 	return w
+}
+
+func (w *world) openNamed(name string) (*budget.Budget, error) {
+	if !budget.ValidBudget(name) || !strings.HasPrefix(name, "shop/") {
+		return nil, fmt.Errorf("%w %q: there are those of shop", budget.ErrUnknownBudget, name)
+	}
+	return w.open(name), nil
 }
 
 func (w *world) open(name string) *budget.Budget {
