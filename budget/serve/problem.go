@@ -106,8 +106,10 @@ func problemType(reason string) string {
 	return ProblemPage + reason
 }
 
-// problemMedia is the media type of a problem.
-var problemMedia = []string{"application/problem+json"}
+// ProblemMedia is the media type of a problem.
+const ProblemMedia = "application/problem+json"
+
+var problemMedia = []string{ProblemMedia}
 
 // maxProblem is how much is said of a problem, in bytes: errors tell what was
 // asked for, and the configuration's names.
@@ -117,6 +119,14 @@ const maxProblem = 2000
 // of the words of docs/http.md.
 func Refuse(w http.ResponseWriter, reason, detail string) {
 	refuse(w, problem{reason: reason, detail: detail})
+}
+
+// Problem is the status and the body of such an answer, for where there is no
+// http.ResponseWriter; ProblemMedia is its media type.
+func Problem(reason, detail string) (status int, body []byte) {
+	p := problem{reason: reason, detail: cut(detail, maxProblem)}
+	body, _ = p.MarshalJSON() // it has no list, which alone could fail
+	return kinds[reason].status, append(body, '\n')
 }
 
 // WrongMethod answers 405 to a request for what takes other methods.

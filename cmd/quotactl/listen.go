@@ -3,13 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +74,7 @@ type listener struct {
 	drain   <-chan struct{}
 	timeout time.Duration // the store's
 	servers *servers
-	// connections is how many may be open at once; 0: mostConnections.
+	// connections is how many may be open at once; 0: openAtOnce.
 	connections int
 }
 
@@ -86,44 +87,60 @@ const (
 	idleTime    = time.Minute
 )
 
-// serve listens, at the address that it is called by, until the returned function
-// is called.
-func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (called string, stop func() error, err error) {
+// listening is what serves until it is stopped.
+type listening struct {
+	called string // the address
+	// over is closed when nothing is served any more, though nobody has stopped it.
+	over <-chan struct{}
+	// stop ends what is under way. The error says why it was over before.
+	stop func() error
+}
+
+// serve listens.
+func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (*listening, error) {
 	socket, err := e.open(ctx)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	if called, err = e.called(socket); err != nil {
-		return "", nil, errors.Join(err, socket.Close())
+	called, err := e.called(socket)
+	if err != nil {
+		return nil, errors.Join(err, socket.Close())
 	}
-	socket = boundConnections(socket, cmp.Or(l.connections, mostConnections))
 	log := a.logger()
 	log.Info("listening: decisions, metrics and health", "address", called, "token", e.token != "")
+	return l.serveOn(socket, called, e.secure, log), nil
+}
+
+// serveOn serves on a socket.
+func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Config, log *slog.Logger) *listening {
+	socket = boundConnections(socket, cmp.Or(l.connections, openAtOnce()), l.metrics.http)
 	server := &http.Server{
-		Handler: l.handler(), TLSConfig: e.secure, MaxHeaderBytes: maxHeader,
+		Handler: l.handler(), TLSConfig: secure, MaxHeaderBytes: maxHeader, ConnContext: withConnection, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	ended := make(chan error, 1)
+	over := make(chan struct{})
+	var ended error // read when over is closed
 	go func() {
-		if e.secure != nil {
-			ended <- server.ServeTLS(socket, "", "")
+		defer close(over)
+		if secure != nil {
+			ended = server.ServeTLS(socket, "", "")
 			return
 		}
-		ended <- server.Serve(socket)
+		ended = server.Serve(socket)
 	}()
-	return called, func() error {
+	return &listening{called: called, over: over, stop: func() error {
 		l.servers.stop()
 		ctx, cancel := context.WithTimeout(context.Background(), lastRequest+l.timeout)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close() // what is left had its time
 		}
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve %s: %w", called, err)
+		if <-over; !errors.Is(ended, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: listening has ended before the daemon: %w; start it again", called, ended)
 		}
 		return nil
-	}, nil
+	}}
 }
 
 // garbage is how much a serving daemon lets pile up before it is collected, in
@@ -139,30 +156,57 @@ func (a *app) collectSeldom() {
 	}
 }
 
+// noSniff keeps browsers from taking an answer for another kind of document.
+var noSniff = []string{"nosniff"}
+
 // handler guards all that tells of budgets or asks the store; /healthz does neither.
 func (l *listener) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", l.servers.guard(promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tell(w, l.unhealthy()) })
-	mux.Handle("GET /readyz", l.servers.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tell(w, l.unready(r.Context())) })))
+	pages := map[string]http.Handler{
+		"/metrics": l.servers.guard(l.scrapes()),
+		"/healthz": serve.KeepPagesOut(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tell(w, "not_live", l.unhealthy()) })),
+		"/readyz":  l.servers.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tell(w, "not_ready", l.unready(r.Context())) })),
+	}
+	decisions := keepDeciding(l.servers)
+	return l.metrics.http.counted(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["X-Content-Type-Options"] = noSniff
+		switch page := pages[r.URL.Path]; {
+		case page == nil:
+			decisions.ServeHTTP(w, r)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			serve.WrongMethod(w, serve.MethodsToRead)
+		default:
+			page.ServeHTTP(w, r)
+		}
+	}))
+}
+
+// mostScrapes is how many may be under way.
+const mostScrapes = 4
+
+// scrapes serves the metrics. One that cannot be collected is left out.
+func (l *listener) scrapes() http.Handler {
+	underWay := make(chan struct{}, mostScrapes)
+	page := promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/") { // thousands a second, by whole paths
-			l.servers.ServeHTTP(w, r)
+		select {
+		case underWay <- struct{}{}:
+			defer func() { <-underWay }()
+		default:
+			serve.Refuse(w, "busy", "too many scrapes are under way; come back in a moment")
 			return
 		}
-		mux.ServeHTTP(w, r)
+		page.ServeHTTP(w, r)
 	})
 }
 
 // tell is 200 and ok, or 503 and why not.
-func tell(w http.ResponseWriter, why string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+func tell(w http.ResponseWriter, reason, why string) {
 	if why != "" {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, why+"\n") // whoever asked has gone
+		serve.Refuse(w, reason, why)
 		return
 	}
-	_, _ = io.WriteString(w, "ok\n") // as above
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n") // whoever asked has gone
 }
 
 // unhealthy says why the process should be started anew; nothing when it lives, or

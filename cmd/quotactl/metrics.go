@@ -33,6 +33,7 @@ type metrics struct {
 	breaker, loaded              prometheus.Gauge
 	reloads                      *prometheus.CounterVec
 	limits                       *limitCollector
+	http                         *httpMetrics
 	jobs                         *jobCollector // nil: one pass, or it is not known yet
 
 	pulse pulse
@@ -44,7 +45,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "quotactl", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		registry: prometheus.NewRegistry(), pulse: pulse{first: make(chan struct{})}, limits: newLimitCollector(timeout),
+		registry: prometheus.NewRegistry(), pulse: pulse{first: make(chan struct{})}, limits: newLimitCollector(timeout), http: newHTTPMetrics(),
 		decisions:  counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
 		units:      counter("units_total", "Units charged by this process.", "budget", "operation"),
 		nearMisses: counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
@@ -81,6 +82,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version()},
 	})
 	info.Set(1)
+	m.http.register(m.registry)
 	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
 		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"regexp"
@@ -17,7 +18,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	w.m.pulse.beaten = time.Now().Add(-pulseLives - time.Minute)
-	if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "1m30s") {
+	if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_live", "the scheduler has not looked at its clock for 1m30s") {
 		t.Errorf("healthz of a scheduler that stands still: %d %q", code, text)
 	}
 	w.m.Looked()
@@ -25,7 +26,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("healthz once it goes on: %d", code)
 	}
 	close(w.drain)
-	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || text != "draining: told to stop\n" {
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "draining: told to stop") {
 		t.Errorf("readyz while draining: %d %q", code, text)
 	}
 	w.m.pulse.beaten = time.Now().Add(-time.Hour)
@@ -53,13 +54,13 @@ func TestServe(t *testing.T) {
 	w := watch(t, nil)
 	var log strings.Builder
 	a := &app{stderr: &log, logLevel: "info", logFormat: "text"}
-	called, stop, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, a)
+	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(log.String())[1]
-	if called != address {
-		t.Errorf("called %q, the log says %q", called, address)
+	if under.called != address {
+		t.Errorf("called %q, the log says %q", under.called, address)
 	}
 	get := func() (string, error) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/healthz", nil)
@@ -77,10 +78,16 @@ func TestServe(t *testing.T) {
 	if body, err := get(); err != nil || body != "ok\n" {
 		t.Fatalf("%q, %v", body, err)
 	}
-	if err := stop(); err != nil {
+	if err := under.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := get(); err == nil {
 		t.Error("it still answers")
 	}
+}
+
+// problemSays reports whether a body is a problem of a reason, with a detail.
+func problemSays(body, reason, detail string) bool {
+	var got struct{ Reason, Detail string }
+	return json.Unmarshal([]byte(body), &got) == nil && got.Reason == reason && got.Detail == detail
 }

@@ -32,7 +32,7 @@ func (away) Look(ctx context.Context, _ budget.Look) (budget.View, error) {
 func TestMetricsOfStoreAway(t *testing.T) {
 	t.Parallel()
 	w := watch(t, away{memstore.New(func() int64 { return 0 })})
-	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || text != "the store does not serve: unavailable\n" {
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store does not serve: unavailable") {
 		t.Errorf("readyz: %d %q", code, text)
 	}
 	if err := w.charge("get", 1); !errors.Is(err, budget.ErrUnavailable) {
@@ -104,7 +104,7 @@ func TestMetricsOfAllowance(t *testing.T) {
 		`quotactl_units_total{budget="shop/main",operation="get"} 12`,
 	)
 	charge(budget.Open, budget.ErrUnavailable) // the allowance is spent
-	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || text != "the store does not serve: unavailable\n" {
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store does not serve: unavailable") {
 		t.Errorf("readyz: %d %q", code, text)
 	}
 }

@@ -130,10 +130,12 @@ func (l *live) takeOver(g *generation) {
 // decisions serves the budgets that are open, and those that a credential "*"
 // admits.
 func (l *live) decisions(g *generation) *serve.Server {
+	connections := int64(openAtOnce())
 	return serve.New(serve.Options{
 		Budgets: slices.Collect(maps.Values(g.budgets)),
 		Open:    func(name string) (*budget.Budget, error) { return l.app.budget(g.config, l.store, name) },
-		Token:   l.flags.endpoint.token, Loopback: l.flags.endpoint.loopback,
+		Token:   l.flags.endpoint.token, Loopback: l.flags.endpoint.loopback, Log: l.log,
+		UnderWay: max(1, serve.DefaultUnderWay*connections/mostConnections), Waiting: max(1, serve.DefaultWaiting*connections/mostConnections),
 	})
 }
 
@@ -141,30 +143,53 @@ func (l *live) decisions(g *generation) *serve.Server {
 func (l *live) run(ctx context.Context, drain <-chan struct{}, hangups <-chan os.Signal, options jobs.Options) (err error) {
 	options.Observe = l.metrics
 	l.metrics.follow(newJobCollector(options.State, l.jobs, l.timeout))
+	until, cancel := context.WithCancel(ctx)
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer cancel()
 	if l.servers != nil {
 		l.app.collectSeldom()
 		serving := &listener{
 			metrics: l.metrics, servers: l.servers, drain: drain, timeout: l.timeout,
 			budgets: func() map[string]*budget.Budget { return l.current.Load().budgets },
 		}
-		called, stop, failed := serving.serve(ctx, l.flags.endpoint, l.app)
+		under, failed := serving.serve(ctx, l.flags.endpoint, l.app)
 		if failed != nil {
 			return failed
 		}
-		options.DecisionsURL = called
-		defer func() { err = errors.Join(err, stop()) }()
+		options.DecisionsURL = under.called
+		defer func() {
+			cancel()
+			helpers.Wait()
+			err = errors.Join(err, under.stop())
+		}()
+		drain = l.drainWith(until, drain, under.over, &helpers)
 	}
 	runner, err := jobs.New(l.current.Load().jobs, options)
 	if err != nil {
 		return err
 	}
-	until, cancel := context.WithCancel(ctx)
-	var helpers sync.WaitGroup
-	defer helpers.Wait()
-	defer cancel()
 	helpers.Go(func() { l.notices.watch(until, drain, &l.metrics.pulse, l.jobs) })
 	helpers.Go(func() { l.follow(until, drain, hangups, runner) })
 	return runner.Run(ctx, drain, l.flags.now)
+}
+
+// drainWith is closed with drain, and when nothing is listened on any more: a daemon
+// that nobody can ask ends as if it were told to, so that it is started anew.
+func (l *live) drainWith(ctx context.Context, drain, over <-chan struct{}, helpers *sync.WaitGroup) <-chan struct{} {
+	ending := make(chan struct{})
+	helpers.Go(func() {
+		select {
+		case <-drain:
+		case <-over:
+			l.log.Error("listening has ended: the daemon stops, pages under way are finished, no other is started")
+			l.notices.stopping(l.stopTakes())
+		case <-ctx.Done():
+			return
+		}
+		close(ending)
+	})
+	return ending
 }
 
 // jobs are those in force.
