@@ -269,6 +269,7 @@ func TestServeTLS(t *testing.T) {
 		s.answers(200, http.MethodGet, path, "", "Authorization", "Bearer "+listenToken)
 	}
 	s.answers(200, http.MethodGet, "/healthz", "")
+	isProblem(t, exchange(t, "127.0.0.1:"+port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400, "malformed") // without TLS
 	old := secure.Clone()
 	old.MaxVersion = tls.VersionTLS11
 	if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A daemon whose listening ends by itself stops as it does when it is told to, and
+// fails: what nobody can ask is started anew.
+func TestServeEndsEarly(t *testing.T) {
+	t.Parallel()
+	const job = `
+[job.wait]
+budget   = "shop/main"
+schedule = "@yearly"
+command  = ["sh", "-c", "echo begun; trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+grace    = "1m"
+`
+	s := startServing(t, serveConfig+job, "run", "--listen", "0", "--now")
+	s.answers(http.StatusOK, http.MethodGet, "/healthz", "")
+	s.logged(`begun`)
+	shutListener(t, s.Process.Pid)
+	s.exits(exitFailed)
+	s.logged(`level=ERROR msg="listening has ended: the daemon stops`)
+	s.logged(`listening has ended before the daemon: accept tcp .*; start it again`)
+	s.logged(`msg="run ended" .*reason=drained`)
+}
+
+// shutListener ends, from outside, the one socket that a process listens on.
+func shutListener(t *testing.T, pid int) {
+	t.Helper()
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(process) }()
+	open, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range open {
+		if to, err := os.Readlink(file); err != nil || !strings.HasPrefix(to, "socket:") {
+			continue
+		}
+		number, err := strconv.Atoi(filepath.Base(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		socket, err := unix.PidfdGetfd(process, number, 0)
+		if err != nil {
+			t.Fatalf("%v: to end the socket of a process that it has started itself, a test needs the right to trace it", err)
+		}
+		listens, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+		if err == nil && listens != 0 {
+			err = unix.Shutdown(socket, unix.SHUT_RDWR)
+			_ = unix.Close(socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		_ = unix.Close(socket)
+	}
+	t.Fatal("it listens on no socket")
+}
