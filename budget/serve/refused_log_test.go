@@ -26,6 +26,9 @@ func TestRefusalsAreLogged(t *testing.T) {
 		}
 		w.post("/v1/charge", export+`}`).is(429)
 		w.post("/v1/charge", `{"budget":"shop/main","operation":"huge","id":"b"}`).is(422)
+		if lines := strings.Count(log.String(), "\n"); lines != 2 {
+			t.Fatalf("%d lines:\n%s", lines, log.String())
+		}
 		for i, want := range []string{
 			"level=INFO msg=refused budget=shop/main operation=export id=a job=pull region=US run=r1 reason=exhausted units=40 limit=daily remaining=10 retry_at=2000-01-02T00:00:00.000000Z",
 			`level=INFO msg=refused budget=shop/main operation=huge id=b job="" region="" run="" reason=never_fits units=101 limit=daily remaining=10`,
@@ -33,9 +36,6 @@ func TestRefusalsAreLogged(t *testing.T) {
 			if line := strings.Split(log.String(), "\n")[i]; !strings.HasSuffix(line, want) {
 				t.Errorf("line %d is\n%s, want\n%s", i, line, want)
 			}
-		}
-		if lines := strings.Count(log.String(), "\n"); lines != 2 {
-			t.Errorf("%d lines:\n%s", lines, log.String())
 		}
 	})
 }
