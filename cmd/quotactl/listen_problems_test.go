@@ -50,17 +50,17 @@ func TestEveryProblem(t *testing.T) {
 	}
 	for _, c := range problems {
 		t.Run(c.name, func(t *testing.T) {
-			resp := exchange(t, strings.TrimPrefix(under.called, "http://"), c.request)
-			isProblem(t, resp, c.status, c.reason)
-			if got := resp.Header.Get("Allow"); got != c.allow {
+			got := exchange(t, strings.TrimPrefix(under.called, "http://"), c.request)
+			isProblem(t, got, c.status, c.reason)
+			if got := got.header.Get("Allow"); got != c.allow {
 				t.Errorf("it allows %q, want %q", got, c.allow)
 			}
 		})
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/v1/status"} {
-		resp := exchange(t, strings.TrimPrefix(under.called, "http://"), "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		if resp.StatusCode != http.StatusOK || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %d %v", path, resp.StatusCode, resp.Header)
+		got := exchange(t, strings.TrimPrefix(under.called, "http://"), "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if got.status != http.StatusOK || got.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %v", path, got.status, got.header)
 		}
 	}
 	w.has(`quotactl_http_requests_total{route="/metrics",status="405"} 1`, `quotactl_http_requests_total{route="/v1/charge",status="415"} 1`,
@@ -70,42 +70,49 @@ func TestEveryProblem(t *testing.T) {
 	}
 }
 
+// reply is an answer that was read.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
 // exchange sends a text, and reads the answer.
-func exchange(t *testing.T, address, text string) *http.Response {
+func exchange(t *testing.T, address, text string) reply {
 	t.Helper()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
+	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, text) // what is too large is not read to its end
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
-}
-
-// isProblem holds an answer to what each problem has.
-func isProblem(t *testing.T, resp *http.Response, status int, reason string) {
-	t.Helper()
-	text, err := io.ReadAll(resp.Body)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got struct {
+	return reply{resp.StatusCode, resp.Header, body}
+}
+
+// isProblem holds an answer to what each problem has.
+func isProblem(t *testing.T, got reply, status int, reason string) {
+	t.Helper()
+	var p struct {
 		Type, Title, Detail, Reason string
 		Status                      int
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatalf("%s: %v", text, err)
+	if err := json.Unmarshal(got.body, &p); err != nil {
+		t.Fatalf("%s: %v", got.body, err)
 	}
-	if resp.StatusCode != status || got.Status != status || got.Reason != reason || got.Title == "" || got.Detail == "" || !strings.HasSuffix(got.Type, "#"+reason) {
-		t.Errorf("%d %s, want %d %s", resp.StatusCode, text, status, reason)
+	if got.status != status || p.Status != status || p.Reason != reason || p.Title == "" || p.Detail == "" || !strings.HasSuffix(p.Type, "#"+reason) {
+		t.Errorf("%d %s, want %d %s", got.status, got.body, status, reason)
 	}
-	if media, sniff := resp.Header.Get("Content-Type"), resp.Header.Get("X-Content-Type-Options"); media != "application/problem+json" || sniff != "nosniff" {
+	if media, sniff := got.header.Get("Content-Type"), got.header.Get("X-Content-Type-Options"); media != "application/problem+json" || sniff != "nosniff" {
 		t.Errorf("Content-Type: %s, X-Content-Type-Options: %s", media, sniff)
 	}
 }

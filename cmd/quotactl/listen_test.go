@@ -227,11 +227,17 @@ func TestServeAlone(t *testing.T) {
 		`quotactl_decisions_total{budget="shop/*",operation="get",result="granted",source="store"} 4`,
 		`quotactl_decisions_total{budget="shop/*",operation="get",result="exhausted",source="store"} 1`,
 		`quotactl_limit_used{budget="shop/main",limit="minute"} 1`,
+		`quotactl_http_requests_total{route="/v1/charge",status="200"} 5`,
+		`quotactl_http_requests_total{route="/v1/charge",status="429"} 1`,
+		`quotactl_http_requests_total{route="/metrics",status="403"} 1`,
+		`quotactl_http_open_connections 1`,
+		`quotactl_http_evicted_connections_total 0`,
 	} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no line %s among\n%s", line, grep(metrics, "quotactl_"))
 		}
 	}
+	s.logged(`level=INFO msg=refused budget=shop/anna operation=get id=\S+ job="" region="" run="" reason=exhausted units=1 limit=minute remaining=0 retry_at=\d`)
 	if strings.Contains(metrics, "anna") {
 		t.Errorf("a visitor is a label:\n%s", grep(metrics, "anna"))
 	}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A daemon that may open few files holds no more connections than leave it some, and
+// decides.
+func TestServeWithFewFiles(t *testing.T) {
+	t.Parallel()
+	s := newServing(t, serveConfig, "run", "--listen", "0")
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Args = append([]string{"sh", "-c", `ulimit -n 100; exec "$@"`, "sh"}, s.Args...)
+	s.Path = shell
+	s.start()
+	s.logged(`msg="listening`)
+	for range 150 {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.address(), "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	s.answers(http.StatusOK, http.MethodPost, "/v1/charge", chargeMain)
+	s.answers(http.StatusOK, http.MethodGet, "/readyz", "")
+	if metrics := s.answers(http.StatusOK, http.MethodGet, "/metrics", ""); strings.Contains(metrics, "\nquotactl_http_evicted_connections_total 0\n") {
+		t.Errorf("with 100 files all of 150 connections stay:\n%s", grep(metrics, "quotactl_http"))
+	}
+	s.signal(syscall.SIGTERM)
+	s.exits(exitDone)
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// A charge that waits keeps its connection under HTTP/2 too.
+func TestHeldConnectionsHTTP2(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := selfSigned(t, dir)
+	secure, err := (&listenFlags{cert: cert, key: key}).tls("tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, nil)
+	w.l.connections = 2
+	a := &app{stderr: io.Discard, logLevel: "info", logFormat: "text"}
+	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true, secure: secure}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: 50 * time.Second}, ByHand: true}); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a test's own certificate
+	defer transport.CloseIdleConnections()
+	answered := make(chan string, 1)
+	go func() {
+		body := strings.NewReader(`{"budget":"shop/main","operation":"get","wait_seconds":60}`)
+		resp, err := (&http.Client{Transport: transport}).Post(under.called+"/v1/charge", "application/json", body)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		_ = resp.Body.Close()
+		answered <- resp.Proto + " " + resp.Status
+	}()
+	for waits := false; !waits; { // it was refused once, and waits
+		_, text := w.get("/metrics")
+		waits = strings.Contains(text, `result="locked"`)
+	}
+	for range 8 {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(under.called, "https://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	probe := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: transport.TLSClientConfig.Clone()}
+	defer probe.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: probe}).Get(under.called + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+		t.Errorf("healthz: %s, %v", resp.Status, err)
+	}
+	if err := under.stop(); err != nil {
+		t.Error(err)
+	}
+	if got := <-answered; got != "HTTP/2.0 429 Too Many Requests" {
+		t.Errorf("the charge that waited is answered %s", got)
+	}
+}
