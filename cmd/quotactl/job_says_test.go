@@ -127,6 +127,7 @@ func chargeByHTTP(t *testing.T, config string, asked saysAsked, _ bool, most int
 	}
 	for ; done.granted < most; done.granted++ {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/charge", bytes.NewReader(text))
+		request.Header.Set("Content-Type", "application/json")
 		recorder := httptest.NewRecorder()
 		server.ServeHTTP(recorder, request)
 		if recorder.Code != http.StatusOK {
