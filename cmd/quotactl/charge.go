@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/serve"
@@ -89,28 +90,27 @@ func newChargeCommand(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeCall,
 		Args:              arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("units") {
-				f.call.Units = &f.units
-			}
-			if err := f.check(cmd.Flags().Changed); err != nil {
+			if err := a.complete(&f, cmd.Flags().Changed, args[1]); err != nil {
 				return err
 			}
-			if err := a.labelsOfRun(cmd.Flags().Changed, &f.call); err != nil {
-				return err
-			}
-			if f.waits = cmd.Flags().Changed("wait"); cmd.Flags().Changed("floor") && f.call.Floor == 0 {
-				f.call.Floor = budget.NoFloor
-			}
-			f.call.Operation = args[1]
-			f.call.OnStoreError = budget.Policy(f.onStoreError)
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			return a.charge(ctx, args[0], f)
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&f.units, "units", 0, "units the call costs, `N` from 0 to 10^15 (else its price)")
+	f.add(flags)
 	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge: sent twice, it is charged once (else a new one)")
+	flags.DurationVar(&f.reserve, "reserve", 0, "keep the units open for `LEASE`, to settle or release")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "charge nothing, tell whether it would fit now")
+	flags.BoolVar(&f.printID, "print-id", false, "print the charge's id and nothing else")
+	flags.BoolVar(&f.json, "json", false, "answer in JSON, a refusal too")
+	return cmd
+}
+
+// add defines the flags that every command which charges a call has.
+func (f *chargeFlags) add(flags *pflag.FlagSet) {
+	flags.Int64Var(&f.units, "units", 0, "units the call costs, `N` from 0 to 10^15 (else its price)")
 	flags.Int64Var(&f.call.Floor, "floor", 0, "`UNITS` that must remain after the call (else what its job says)")
 	flags.BoolVar(&f.call.UseHeadroom, "use-headroom", false, "let the call spend what is kept back")
 	flags.StringVar(&f.call.Labels.Job, "job", "", "`JOB` that spends, a label")
@@ -118,26 +118,33 @@ func newChargeCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.call.Labels.Region, "region", "", "`REGION` that spends, a label")
 	flags.StringVar(&f.call.Labels.Run, "run", "", "`RUN` that spends, a label")
 	flags.DurationVar(&f.wait, "wait", 0, "wait up to `SPAN` until it fits (else what its job says)")
-	flags.DurationVar(&f.reserve, "reserve", 0, "keep the units open for `LEASE`, to settle or release")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "charge nothing, tell whether it would fit now")
 	flags.StringVar(&f.onStoreError, "on-store-error", "", "`POLICY` when the store is out of reach: open or closed (else as configured)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`SPAN` the store has to decide (else the configuration's)")
-	flags.BoolVar(&f.printID, "print-id", false, "print the charge's id and nothing else")
-	flags.BoolVar(&f.json, "json", false, "answer in JSON, a refusal too")
-	return cmd
+}
+
+// complete makes the call of the flags and of the run that the program is called in.
+func (a *app) complete(f *chargeFlags, changed func(string) bool, operation string) error {
+	if changed("units") {
+		f.call.Units = &f.units
+	}
+	if err := f.check(changed); err != nil {
+		return err
+	}
+	if err := a.labelsOfRun(changed, &f.call); err != nil {
+		return err
+	}
+	if f.waits = changed("wait"); changed("floor") && f.call.Floor == 0 {
+		f.call.Floor = budget.NoFloor
+	}
+	f.call.Operation = operation
+	f.call.OnStoreError = budget.Policy(f.onStoreError)
+	return nil
 }
 
 // charge charges one call and writes the answer. With --json a refusal is an
 // answer too; its error still goes to stderr and tells the exit code.
 func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
-	cfg, _, err := a.loadConfig()
-	if err != nil {
-		return err
-	}
-	if f.timeout > 0 {
-		cfg.Store.Timeout = f.timeout
-	}
-	spec, err := cfg.Spec(name)
+	cfg, spec, err := a.chargeConfig(name, f)
 	if err != nil {
 		return err
 	}
@@ -161,6 +168,19 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 		return nil
 	}
 	return a.writeReceipt(receipt, f)
+}
+
+// chargeConfig reads the configuration, and what it says of a budget.
+func (a *app) chargeConfig(name string, f chargeFlags) (*budget.Config, budget.Spec, error) {
+	cfg, _, err := a.loadConfig()
+	if err != nil {
+		return nil, budget.Spec{}, err
+	}
+	if f.timeout > 0 {
+		cfg.Store.Timeout = f.timeout
+	}
+	spec, err := cfg.Spec(name)
+	return cfg, spec, err
 }
 
 // chargeOnce opens the store for a single charge.

@@ -87,6 +87,20 @@ func TestDocumentedShell(t *testing.T) {
 	w.shell("lock")
 }
 
+// What docs/shell.md tells of exec: the request is the upstream's, the charge the
+// ledger's, and a call that does not fit is not made.
+func TestDocumentedShellExec(t *testing.T) {
+	w := newDocWay(t, "docs/shell.md", 10_000)
+	w.shell("exec")
+	w.spent(1)
+	if page, err := os.ReadFile(filepath.Join(w.dir, "videos.json")); err != nil || !strings.HasPrefix(strings.TrimSpace(string(page)), "{") {
+		t.Errorf("the command's file: %q, %v", page, err)
+	}
+	w.run(0, "quotactl", "lock", "youtube/key1", "--for", "1h")
+	w.run(0, "sh", "-c", strings.Replace(w.block("sh", "exec"), `echo "exit code $?"`, "[ $? -eq 75 ]", 1))
+	w.spent(1)
+}
+
 // Two searches at once hand over each its own response, and leave no file behind.
 func TestDocumentedShellTwoAtOnce(t *testing.T) {
 	w := newDocWay(t, "docs/shell.md", 10_000)

@@ -54,6 +54,9 @@ command = ["true"]
 	}{
 		{[]string{"charge", ""}, "shop/main\nshop/spare\n:4\n"},
 		{[]string{"charge", "shop/main", ""}, "orders.export\norders.get\n:4\n"},
+		{[]string{"exec", ""}, "shop/main\nshop/spare\n:4\n"},
+		{[]string{"exec", "shop/main", ""}, "orders.export\norders.get\n:4\n"},
+		{[]string{"exec", "shop/main", "orders.get", "--", ""}, ":0\n"},
 		{[]string{"ledger", ""}, "shop/main\nshop/spare\n:4\n"},
 		{[]string{"next", ""}, "pull\npush\n:4\n"},
 		{[]string{"next", "pull", ""}, "push\n:4\n"},

@@ -71,6 +71,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(
 		newStatusCommand(a),
 		newChargeCommand(a),
+		newExecCommand(a),
 		newSettleCommand(a),
 		newReleaseCommand(a),
 		newFeedbackCommand(a),

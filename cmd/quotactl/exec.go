@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// The exit codes of a command that was not started, those of shells and env.
+const (
+	exitNotRunnable = 126
+	exitNotFound    = 127
+)
+
+// startLease is how long a charge stays open where --reserve says nothing: from when
+// the call is charged until the command has started and makes it.
+const startLease = 10 * time.Second
+
+const execLong = `Charge one call, then run the command that makes it. The command takes the place
+of quotactl: it has its process, terminal, input and output, gets each signal
+itself, and its exit code is the exit code. quotactl writes nothing to stdout.
+
+Before the command starts, the exit codes are those of charge: 75 when the units
+do not fit (with --wait: not in time), 69 when the store did not answer, 2 for
+wrong usage. 127 means that the command was not found, 126 that it could not be
+started; then nothing stays charged. A reason on stderr tells these from the
+command's own.
+
+The charge has an id of its own, never that of another. It counts as under way
+for 10 seconds, or as --reserve says, and as made when that is over. Take a
+lease longer than the command runs where the call may be made late, and for a
+limit on open reservations, which counts the command for as long.
+
+Job, region and run, and what their job says, are as with charge.`
+
+func newExecCommand(a *app) *cobra.Command {
+	f := chargeFlags{reserve: startLease}
+	cmd := &cobra.Command{
+		Use:   "exec BUDGET OPERATION [flags] -- COMMAND [ARG...]",
+		Short: "Charge one call, then run the command that makes it",
+		Long:  execLong,
+		Example: `  quotactl exec youtube/key1 search.list -- ./one-search.sh cats
+  quotactl exec youtube/key1 videos.list --wait 2m -- curl -sS "$url"
+  quotactl exec shop/main export --reserve 1h -- nice ./export.sh`,
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     a.completeExec,
+		Args:                  execArguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.complete(&f, cmd.Flags().Changed, args[1]); err != nil {
+				return err
+			}
+			return a.exec(cmd.Context(), args[0], f, args[2:])
+		},
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().DurationVar(&f.reserve, "reserve", startLease, "the call may be under way for as long as `LEASE`")
+	return cmd
+}
+
+// execArguments tells what is quotactl's and what the command's: two arguments stand
+// before a "--", and one or more behind it.
+func execArguments(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash < 0:
+		return usage("there is no -- before the command; write %s", cmd.UseLine())
+	case dash != 2:
+		return usage("%s before --, not 2; write %s", plural(dash, "argument"), cmd.UseLine())
+	case len(args) == 2 || args[2] == "":
+		return usage("there is no command behind --; write %s", cmd.UseLine())
+	}
+	return nil
+}
+
+// completeExec completes a budget, its operation, and then files.
+func (a *app) completeExec(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return a.completeCall(cmd, args, typed)
+}
+
+// exec charges a call and becomes the command; it returns only when that is not
+// started. What is wrong with the command is looked for before anything is charged,
+// and where it shows only then, the charge is taken back.
+func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []string) error {
+	cfg, _, err := a.chargeConfig(name, f)
+	if err != nil {
+		return err
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) { // which a shell runs, too
+		return notStarted(command[0], err)
+	}
+	f.call.ID, f.call.NewID = rand.Text(), true
+	interruptible, stop := signal.NotifyContext(ctx, ending()...)
+	defer stop()
+	receipt, err := a.chargeOnce(interruptible, cfg, name, f)
+	if err != nil {
+		return withoutID(err)
+	}
+	if err = interruptible.Err(); err == nil {
+		stop() // what comes from now on is the command's
+		err = notStarted(command[0], become(path, command))
+	}
+	if receipt.Source == budget.SourceNone {
+		return err
+	}
+	released := a.onBudget(context.WithoutCancel(ctx), name, func(ctx context.Context, b *budget.Budget) error {
+		return b.Release(ctx, receipt.ID)
+	})
+	if released != nil {
+		released = fmt.Errorf("the command was not started, but its units stay charged: %w", released)
+	}
+	return errors.Join(err, released)
+}
+
+// ending are the signals that end a command which has not started: those that nobody
+// has had ignored, as nohup has.
+func ending() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
+}
+
+// become replaces this process by a command; it returns only when that fails. A file
+// that names no interpreter is the shell's, as everywhere.
+func become(path string, command []string) error {
+	err := syscall.Exec(path, command, os.Environ())
+	if errors.Is(err, syscall.ENOEXEC) {
+		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, command[1:]...), os.Environ())
+	}
+	return err
+}
+
+// notStarted tells why a command does not run, with its exit code. Its arguments are
+// not shown: they may hold a secret.
+func notStarted(command string, err error) error {
+	code := exitNotRunnable
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code = exitNotFound
+	}
+	var lookedFor *exec.Error
+	if errors.As(err, &lookedFor) {
+		err = lookedFor.Err // without its name again
+	}
+	return &exitError{code: code, err: fmt.Errorf("start %s: %w", command, err)}
+}
+
+// withoutID is a refusal without its advice to send the id again, which nobody has.
+func withoutID(err error) error {
+	var refused *budget.RefusedError
+	if !errors.As(err, &refused) || refused.NotCharged {
+		return err
+	}
+	refused.ID = ""
+	return fmt.Errorf("%w; the command was not started; should the charge have arrived, its units count", err)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// Ctrl-C in a terminal is one signal to the command.
+func TestExecHasOneCtrlC(t *testing.T) {
+	t.Parallel()
+	master, slave := terminal(t)
+	p := startExec(t, shopConfig, func(p *program) {
+		p.Stdin = slave
+		p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	}, "orders.get", "--", "sh", "-c", listening)
+	p.logged(`^pid \d+\n$`)
+	if _, err := master.WriteString("\x03"); err != nil {
+		t.Fatal(err)
+	}
+	p.logged(`^pid \d+\ngot INT\n$`)
+	p.signal(syscall.SIGTERM)
+	p.exits(9)
+	p.logged(`^pid \d+\ngot INT\ngot TERM\n$`)
+}
+
+// What nohup has ignored stays ignored, while exec waits and in the command.
+func TestExecKeepsWhatIsIgnored(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config, decided := slowly(server), decisions(t, server)
+	nohup := func(p *program) {
+		p.Path = "/bin/sh"
+		p.Args = append([]string{"sh", "-c", `trap "" HUP INT; exec "$0" "$@"`}, p.Args...)
+	}
+	const both = 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1)
+	ignored := func(p *program) uint64 {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mask, err := strconv.ParseUint(string(regexp.MustCompile(`SigIgn:\t([0-9a-f]+)`).FindSubmatch(status)[1]), 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mask & both
+	}
+	p := startExec(t, config, nohup, "orders.get", "--units", "2", "--", "sh", "-c", "echo pid $$ >&2; trap 'exit 9' TERM; while :; do sleep 0.02; done")
+	p.logged(`pid \d+\n`)
+	if got := ignored(p); got != both {
+		t.Errorf("the command ignores %b, want %b", got, both)
+	}
+	p.signal(syscall.SIGTERM)
+	p.exits(9)
+	before := decided()
+	p = startExec(t, config, nohup, "orders.get", "--wait", "1h", "--", "echo", "started")
+	redistest.Await(t, "the store to have refused it", func() bool { return decided() > before })
+	if got := ignored(p); got != both {
+		t.Errorf("while it waits it ignores %b, want %b", got, both)
+	}
+	p.signal(syscall.SIGTERM)
+	p.exits(exitInterrupted)
+}
