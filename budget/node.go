@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,9 +46,9 @@ type warning struct {
 
 // parseDocument reads and parses a file. Only faults of syntax are errors here.
 func parseDocument(path string) (Node, error) {
-	text, err := os.ReadFile(path)
+	text, err := ReadConfigFile(path)
 	if err != nil {
-		return Node{}, fmt.Errorf("read the configuration: %w; write one, or name it with --config or QUOTACTL_CONFIG", err)
+		return Node{}, err
 	}
 	return parseText(path, string(text))
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"io/fs"
 	"os"
+
+	"github.com/quotactl/quotactl/budget"
 )
 
 // watchedFile notices that a file has become another: it was written, another was
@@ -78,7 +80,7 @@ func (f *watchedFile) content() []byte {
 	if !f.again() {
 		return nil
 	}
-	text, err := os.ReadFile(f.path)
+	text, err := budget.ReadConfigFile(f.path)
 	if err != nil {
 		return nil
 	}

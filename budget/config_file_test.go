@@ -1,0 +1,62 @@
+package budget_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// What is no regular file is refused at once, and what is too large unread.
+func TestConfigFileIsRegular(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	large, err := os.Create(in("large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.Listen("unix", in("socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = socket.Close() }()
+	const text = "# a configuration\n"
+	for _, err := range []error{
+		large.Truncate(1 << 40), large.Close(), // it takes no room
+		syscall.Mkfifo(in("pipe"), 0o600),
+		os.Symlink("/dev/zero", in("endless")),
+		os.Symlink("pipe", in("to-pipe")),
+		os.WriteFile(in("costs.toml"), []byte(text), 0o600),
+		os.Symlink("costs.toml", in("link")),
+		os.WriteFile(in("most"), []byte(strings.Repeat("#\n", 8<<20)), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"large": "has more than 16 MiB", "pipe": "is a pipe, not a regular file; name a regular file with --config", "to-pipe": "is a pipe",
+		"endless": "is a device", ".": "is a directory", "socket": "is no regular file", "none": "write one, or name it",
+	} {
+		if _, err := budget.ParseConfig(in(name)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	if _, err := budget.ReadConfigFile(in("none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	for _, name := range []string{"costs.toml", "link"} {
+		if got, err := budget.ReadConfigFile(in(name)); err != nil || string(got) != text {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if got, err := budget.ReadConfigFile(in("most")); err != nil || len(got) != 16<<20 {
+		t.Errorf("the most there may be: %d bytes, %v", len(got), err)
+	}
+}
