@@ -202,16 +202,14 @@ func (f *chargeFlags) charge(ctx context.Context, b *budget.Budget) (budget.Rece
 	if f.dryRun {
 		return b.Would(ctx, f.call, f.reserve)
 	}
-	spec := b.Spec()
-	_, waits := spec.MaxWait(f.call.Labels) // and for so long does Wait wait
-	if f.waits {
-		waits = f.wait > 0
-		if waits {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, f.wait)
-			defer cancel()
-		}
+	spec, job := b.Spec(), f.call.Labels.Job
+	if f.waits { // as if its job said so: this bounds the wait for units, not the store's answers
+		says := spec.Jobs[job]
+		says.MaxWait = &f.wait
+		b = b.ForJob(job, says)
+		spec = b.Spec()
 	}
+	_, waits := spec.MaxWait(f.call.Labels) // and for so long does Wait wait
 	charge, reserve := b.Charge, b.Reserve
 	if waits {
 		charge, reserve = b.Wait, b.WaitReserve
