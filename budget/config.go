@@ -27,6 +27,7 @@ type Config struct {
 
 	doc      *document
 	storeURL Node // [store] url, where it names a store
+	secrets  []secretPlace
 }
 
 // StoreConfig is the [store] table.

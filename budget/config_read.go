@@ -75,6 +75,7 @@ func (c *Config) readStore(node Node) {
 	if file, ok := filled(t["password_file"]); ok {
 		c.Store.PasswordFile = c.Path(file)
 	}
+	c.noteSecret("the store's password", t["password_env"], c.Store.PasswordEnv, t["password_file"], c.Store.PasswordFile)
 	if t["password_env"].Exists() && t["password_file"].Exists() {
 		t["password_file"].Fail("password_env and password_file are both given: keep one")
 	}
@@ -116,7 +117,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	u.checkCosts(costs, t["limit"].IsTable() && len(u.Limits) == len(tables))
 	u.checkUnknown(t["unknown_operation"])
 	for _, credential := range t["credential"].List() {
-		u.Credentials = append(u.Credentials, c.readCredential(credential))
+		u.Credentials = append(u.Credentials, c.readCredential(credential, u.Name))
 	}
 	if missing(t["credential"]) {
 		node.Fail("upstream %s has no credential: write [upstream.%s.credential.LABEL]; a table without keys will do where no secret is attached", u.Name, u.Name)
@@ -185,6 +186,9 @@ func readUnknown(node Node) Unknown {
 	return Unknown{Allowed: ok, Units: units}
 }
 
+// costKeys are the keys of a price that is a table.
+var costKeys = []string{"units", "on_store_error", "match", "once", "actual", "not_modified"}
+
 // readCosts fills in the upstream's prices and returns their nodes.
 func readCosts(node Node, u *Upstream) []Node {
 	list := node.List()
@@ -193,7 +197,10 @@ func readCosts(node Node, u *Upstream) []Node {
 		checkName(cost, "operation")
 		var price Cost
 		if cost.IsTable() {
-			t := cost.Table("units", "on_store_error", "match", "once", "actual", "not_modified")
+			if cost.FailUnquotedDots(costKeys...) {
+				continue
+			}
+			t := cost.Table(costKeys...)
 			if !t["units"].Exists() {
 				cost.Fail("operation %q has no units: write units = 1", cost.Key())
 			}
@@ -265,7 +272,7 @@ func (u *Upstream) checkUnknown(node Node) {
 	}
 }
 
-func (c *Config) readCredential(node Node) Credential {
+func (c *Config) readCredential(node Node, upstream string) Credential {
 	if node.Key() != AnyCredential {
 		checkName(node, "credential")
 	}
@@ -275,6 +282,7 @@ func (c *Config) readCredential(node Node) Credential {
 	if file, ok := filled(t["secret_file"]); ok {
 		credential.SecretFile = c.Path(file)
 	}
+	c.noteSecret("the secret of "+upstream+"/"+credential.Label, t["secret_env"], credential.SecretEnv, t["secret_file"], credential.SecretFile)
 	if t["secret_env"].Exists() && t["secret_file"].Exists() {
 		t["secret_file"].Fail("secret_env and secret_file are both given: keep one")
 	}

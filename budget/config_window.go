@@ -93,7 +93,7 @@ func readRefill(node Node) Window {
 	period, named := periods[per]
 	if !named {
 		var bad error
-		if period, bad = time.ParseDuration(per); bad != nil {
+		if period, bad = ParseSpan(per); bad != nil {
 			cut = false
 		}
 	}

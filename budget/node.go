@@ -60,7 +60,8 @@ func parseText(path, text string) (Node, error) {
 	doc.meta = meta
 	var syntax toml.ParseError
 	if errors.As(err, &syntax) {
-		return Node{}, ConfigErrors{{File: path, Line: syntaxLine(text, syntax.Position), Message: "not TOML: " + syntaxText(syntax.Message)}}
+		line := syntaxLine(text, syntax.Position)
+		return Node{}, ConfigErrors{{File: path, Line: line, Message: "not TOML: " + syntaxText(syntax.Message) + syntaxAdvice(lineOf(text, line))}}
 	}
 	if err != nil {
 		return Node{}, ConfigErrors{{File: path, Line: 1, Message: "not TOML: " + err.Error()}}
@@ -272,6 +273,11 @@ func (n Node) Number(least, most int64) (int64, bool) {
 	}
 	i, ok := n.value.(int64)
 	if !ok {
+		text, _ := n.value.(string)
+		if number, isNumber := plainNumber(text); isNumber {
+			n.Fail("%s = %q is a text: write %s, a number from %d to %d, without quotes", n.key, text, number, least, most)
+			return 0, false
+		}
 		n.Fail("%s is %s: write a whole number from %d to %d", n.key, n.typeName(), least, most)
 		return 0, false
 	}
@@ -297,15 +303,15 @@ func (n Node) Bool() (value, ok bool) {
 	return value, ok
 }
 
-// Duration reads a span such as "24h" or "1m30s", from least to most.
+// Duration reads a span such as "24h", "7d" or "1m30s", from least to most.
 func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
 	if !n.Exists() {
 		return 0, false
 	}
 	s, isText := n.value.(string)
-	d, err := time.ParseDuration(s)
+	d, err := ParseSpan(s)
 	if !isText || err != nil {
-		n.Fail("%s = %s is no span of time: write a number and a unit in quotes, such as \"24h\", \"8m\" or \"30s\"", n.key, n.show())
+		n.Fail("%s = %s is no span of time: write a number and a unit in quotes, such as \"7d\", \"24h\", \"8m\" or \"30s\"", n.key, n.show())
 		return 0, false
 	}
 	if d < least || d > most {

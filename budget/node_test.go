@@ -100,8 +100,8 @@ func TestNodeReaders(t *testing.T) {
 		{"duration", `"1m30s"`, ""},
 		{"duration", `"36h"`, ""},
 		{"duration", `"36h1s"`, `k = "36h1s": use 1s to 36h`},
-		{"duration", `30`, `k = 30 is no span of time: write a number and a unit in quotes, such as "24h", "8m" or "30s"`},
-		{"duration", `"1d"`, `k = "1d" is no span of time: write a number and a unit in quotes, such as "24h", "8m" or "30s"`},
+		{"duration", `30`, `k = 30 is no span of time: write a number and a unit in quotes, such as "7d", "24h", "8m" or "30s"`},
+		{"duration", `"1w"`, `k = "1w" is no span of time: write a number and a unit in quotes, such as "7d", "24h", "8m" or "30s"`},
 		{"policy", `"open"`, ""},
 		{"policy", `"ajar"`, `k = "ajar": use "closed" or "open"`},
 	} {

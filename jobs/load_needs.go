@@ -8,6 +8,9 @@ import "github.com/quotactl/quotactl/budget"
 func (l *loader) needs(job budget.Node, t map[string]budget.Node, j *Job, operation string, upstream budget.Upstream, known bool) {
 	j.Needs = budget.Needs{}
 	for _, node := range t["needs"].List() {
+		if node.FailUnquotedDots() {
+			continue
+		}
 		calls, ok := node.Number(1, budget.MaxUnits)
 		if ok && checkOperation(node, node.Key(), upstream, known) {
 			j.Needs[node.Key()] = calls

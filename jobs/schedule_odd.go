@@ -33,13 +33,27 @@ func (s *Schedule) odd() []string {
 }
 
 // eitherDay tells of a line that restricts day of month and day of week, which
-// in a cron line means that either is enough.
+// means that either is enough; and where other crons want both.
 func eitherDay(fields []string) string {
-	open := func(field string) bool { return field == "*" || field == "?" || field == "*/1" }
-	if open(fields[2]) || open(fields[4]) {
+	if isOpen(fields, 2) || isOpen(fields, 4) {
 		return ""
 	}
-	return "with both day of month and day of week given, either is enough; write * for one of them"
+	elsewhere := ""
+	if strings.HasPrefix(fields[2], "*") || strings.HasPrefix(fields[4], "*") {
+		elsewhere = " (Vixie cron and cronie want both where one begins with *)"
+	}
+	return "with both day of month and day of week given, either is enough" + elsewhere + "; write * for one of them"
+}
+
+// isOpen reports whether a field leaves its value open, as the parser sees it: a part
+// of it is '*' or '?' without a step.
+func isOpen(fields []string, i int) bool {
+	for text := range strings.SplitSeq(fields[i], ",") {
+		if part, err := cronFields[i].part(text); err == nil && part.all && part.step == 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // everyMinute tells of a line that leaves the minute open and restricts the
@@ -87,7 +101,7 @@ func lateDay(fields []string) string {
 			day = max(day, part.from)
 		}
 	}
-	if day == 0 || fields[4] != "*" && fields[4] != "?" {
+	if day == 0 || !isOpen(fields, 4) {
 		return ""
 	}
 	var lack []string

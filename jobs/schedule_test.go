@@ -27,6 +27,11 @@ func TestScheduleNext(t *testing.T) {
 		{"whenever it is asked", "@every 90m", "UTC", "2026-06-01T00:17:23Z", []string{"2026-06-01T01:30:00Z", "2026-06-01T03:00:00Z"}},
 		{"every second", "@every 1s", "UTC", "2026-06-01T00:00:00.3Z", []string{"2026-06-01T00:00:01Z"}},
 
+		// 2026-03-01 is a Sunday.
+		{"a step of days, or a Sunday", "0 3 */5 * sun", "UTC", "2026-03-01T04:00:00Z", []string{"2026-03-06T03:00:00Z", "2026-03-08T03:00:00Z", "2026-03-11T03:00:00Z", "2026-03-15T03:00:00Z", "2026-03-16T03:00:00Z"}},
+		{"a day, or a step of weekdays", "0 3 5 * */3", "UTC", "2026-03-01T04:00:00Z", []string{"2026-03-04T03:00:00Z", "2026-03-05T03:00:00Z", "2026-03-07T03:00:00Z", "2026-03-08T03:00:00Z"}},
+		{"all days in a list are not given", "0 3 *,5 * sun", "UTC", "2026-03-01T04:00:00Z", []string{"2026-03-08T03:00:00Z", "2026-03-15T03:00:00Z"}},
+		{"all days in a range are", "0 3 1-31 * sun", "UTC", "2026-03-01T04:00:00Z", []string{"2026-03-02T03:00:00Z", "2026-03-03T03:00:00Z"}},
 		// 2026-03-08, Los Angeles: 02:00 to 03:00 is skipped, at 10:00 UTC.
 		{"in a gap", "30 2 * * *", "America/Los_Angeles", "2026-03-07T12:00:00Z", []string{"2026-03-08T10:00:00Z", "2026-03-09T09:30:00Z"}},
 		{"in a gap and after it", "30 2,3 * * *", "America/Los_Angeles", "2026-03-08T09:00:00Z", []string{"2026-03-08T10:00:00Z", "2026-03-08T10:30:00Z"}},

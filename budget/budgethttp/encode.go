@@ -61,7 +61,7 @@ func readUntil(as budget.Encoding, text string) (budget.Until, error) {
 	case budget.AsMinutes:
 		return span(text, time.Minute)
 	case budget.AsDuration:
-		after, err := time.ParseDuration(text)
+		after, err := budget.ParseSpan(text)
 		return budget.Until{After: after}, err
 	case budget.AsRFC3339:
 		at, err := time.Parse(time.RFC3339, text)

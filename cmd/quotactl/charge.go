@@ -101,7 +101,7 @@ func newChargeCommand(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	f.add(flags)
 	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge: sent twice, it is charged once (else a new one)")
-	flags.DurationVar(&f.reserve, "reserve", 0, "keep the units open for `LEASE`, to settle or release")
+	spanVar(flags, &f.reserve, "reserve", 0, "keep the units open for `LEASE`, to settle or release")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "charge nothing, tell whether it would fit now")
 	flags.BoolVar(&f.printID, "print-id", false, "print the charge's id and nothing else")
 	flags.BoolVar(&f.json, "json", false, "answer in JSON, a refusal too")
@@ -117,9 +117,9 @@ func (f *chargeFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.call.Fence, "fence", 0, "`NUMBER` of the daemon's pass that spends, of the job")
 	flags.StringVar(&f.call.Labels.Region, "region", "", "`REGION` that spends, a label")
 	flags.StringVar(&f.call.Labels.Run, "run", "", "`RUN` that spends, a label")
-	flags.DurationVar(&f.wait, "wait", 0, "wait up to `SPAN` until it fits (else what its job says)")
+	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` until it fits (else what its job says)")
 	flags.StringVar(&f.onStoreError, "on-store-error", "", "`POLICY` when the store is out of reach: open or closed (else as configured)")
-	flags.DurationVar(&f.timeout, "timeout", 0, "`SPAN` the store has to decide (else the configuration's)")
+	spanVar(flags, &f.timeout, "timeout", 0, "`SPAN` the store has to decide (else the configuration's)")
 }
 
 // complete makes the call of the flags and of the run that the program is called in.

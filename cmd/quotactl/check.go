@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,8 @@ func (a *app) check(asJSON bool) error {
 	}
 	var warnings budget.ConfigErrors
 	if cfg != nil { // it is TOML
-		warnings = cfg.Warnings()
+		warnings = append(cfg.Warnings(), cfg.MissingSecrets(a.env)...)
+		slices.SortStableFunc(warnings, func(a, b budget.ConfigError) int { return a.Line - b.Line })
 	}
 	if asJSON {
 		answer := struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +54,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	answer := doctorAnswer{At: instant(a.now().UTC()), Store: redact(a.storeAt(cfg)), Checks: []findingJSON{}}
-	for _, f := range a.findings(ctx, cfg) {
+	for _, f := range append(a.secretFindings(cfg), a.findings(ctx, cfg)...) {
 		answer.Checks = append(answer.Checks, findingJSON(f))
 	}
 	if asJSON {
@@ -71,6 +72,21 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 		err = &exitError{code: exitFailed, err: fmt.Errorf("%s found; the checks say what to do", plural(faults, "error"))}
 	}
 	return err
+}
+
+// secretFindings tell whether the secrets are where the configuration says, here where
+// the doctor was asked.
+func (a *app) secretFindings(cfg *budget.Config) []budget.Finding {
+	var list []budget.Finding
+	missing := cfg.MissingSecrets(a.env)
+	for _, m := range missing {
+		says, advice, _ := strings.Cut(m.Message, "; ")
+		list = append(list, budget.Finding{Check: "secrets", Level: budget.Warning, Says: says, Advice: advice})
+	}
+	if n := cfg.SecretPlaces(); n > 0 && len(missing) == 0 {
+		list = append(list, budget.Finding{Check: "secrets", Level: budget.OK, Says: plural(n, "secret") + " found where the configuration says"})
+	}
+	return list
 }
 
 // findings are what the store, the host and the ledgers show.

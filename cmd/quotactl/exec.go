@@ -65,7 +65,7 @@ func newExecCommand(a *app) *cobra.Command {
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().DurationVar(&f.reserve, "reserve", startLease, "the call may be under way for as long as `LEASE`")
+	spanVar(cmd.Flags(), &f.reserve, "reserve", startLease, "the call may be under way for as long as `LEASE`")
 	return cmd
 }
 

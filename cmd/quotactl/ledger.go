@@ -41,7 +41,7 @@ explains, under recovered/LIMIT what the store had lost.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&by, "by", "operation", "sum by `GROUP`: operation, job, region or run")
-	flags.DurationVar(&since, "since", 0, "only the last `SPAN` (else all that the ledger holds)")
+	spanVar(flags, &since, "since", 0, "only the last `SPAN` (else all that the ledger holds)")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }

@@ -65,7 +65,7 @@ under way may still be settled. quotactl status shows it, unlock ends it.`,
 	flags := cmd.Flags()
 	flags.StringVar(&limit, "limit", "", "lock `LIMIT` alone, as status names it (else the whole budget)")
 	flags.StringVar(&until, "until", "", "the lock ends at `TIME`, as 2026-06-11T07:00:00Z")
-	flags.DurationVar(&span, "for", 0, "the lock ends after `SPAN`")
+	spanVar(flags, &span, "for", 0, "the lock ends after `SPAN`")
 	flags.StringVar(&why, "why", "", "`TEXT` that every refusal tells; no secret")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd

@@ -172,13 +172,16 @@ func badFlag(cmd *cobra.Command, err error) error {
 	return usage("%s%s; %s --help lists the flags", err, hint, cmd.CommandPath())
 }
 
-// numberWanted says which number a flag takes; empty for a flag that takes none.
+// numberWanted says which number or span a flag takes; empty for a flag that takes
+// neither.
 func numberWanted(flag *pflag.Flag) string {
 	switch {
 	case flag.Value.Type() == "int64" && flag.Name != "fence": // units
 		return "use a whole number from 0 to 10^15"
 	case flag.Value.Type() == "int64", flag.Value.Type() == "int":
 		return "use a whole number"
+	case flag.Value.Type() == "span":
+		return "use a span such as 30s, 8m, 24h or 7d"
 	}
 	return ""
 }

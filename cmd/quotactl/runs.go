@@ -108,7 +108,7 @@ failed, timed_out, skipped, missed, lost (its daemon died).`,
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&f.n, "number", "n", defaultNext, "show at most `N` runs, 1 to 10000")
-	flags.DurationVar(&f.since, "since", 0, "only ticks of the last `SPAN` (else all that are kept)")
+	spanVar(flags, &f.since, "since", 0, "only ticks of the last `SPAN` (else all that are kept)")
 	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only runs of these `OUTCOMES`, separated by commas")
 	flags.BoolVar(&f.errors, "errors", false, "only what went wrong: "+outcomeList(wrong, ", "))
 	flags.StringSliceVar(&f.regions, "region", nil, "only runs of these `REGIONS`, separated by commas")

@@ -56,7 +56,7 @@ too when it has not ended by then.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.regions, "region", nil, "a pass of these `REGIONS`, separated by commas (else of all)")
 	flags.StringVar(&f.note, "note", "", "`TEXT` that the pass's record tells; no secret")
-	flags.DurationVar(&f.wait, "wait", 0, "wait up to `SPAN` until the pass has ended")
+	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` until the pass has ended")
 	sandboxFlag(cmd, &f.sandbox)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	completeFlag(cmd, "region", a.completeRegion)

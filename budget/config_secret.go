@@ -1,0 +1,63 @@
+package budget
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// secretPlace is where a secret is said to stand.
+type secretPlace struct {
+	of        string // whose it is, in words
+	node      Node   // that says so
+	env, file string // one of the two
+}
+
+// noteSecret notes a place of which nothing is wrong.
+func (c *Config) noteSecret(of string, atEnv Node, env string, atFile Node, file string) {
+	switch {
+	case env != "":
+		c.secrets = append(c.secrets, secretPlace{of: of, node: atEnv, env: env})
+	case file != "":
+		c.secrets = append(c.secrets, secretPlace{of: of, node: atFile, file: file})
+	}
+}
+
+// SecretPlaces is how many secrets the configuration names a place for.
+func (c *Config) SecretPlaces() int { return len(c.secrets) }
+
+// MissingSecrets tells of each secret that is not where the configuration says, at
+// its line; env is os.LookupEnv. It keeps and shows none.
+func (c *Config) MissingSecrets(env func(name string) (string, bool)) ConfigErrors {
+	var list ConfigErrors
+	for _, place := range c.secrets {
+		if missing := place.missing(env); missing != "" {
+			list = append(list, ConfigError{c.doc.file, place.node.Line(), fmt.Sprintf("%s: %s", place.of, missing)})
+		}
+	}
+	return sorted(list)
+}
+
+// missing says what is wrong with the place, and what to do; empty where a secret
+// stands there.
+func (p secretPlace) missing(env func(string) (string, bool)) string {
+	if p.env != "" {
+		if value, _ := env(p.env); strings.TrimSpace(value) == "" {
+			return fmt.Sprintf("the environment has no %s; set it where the daemon and its commands run", VariableText(p.env))
+		}
+		return ""
+	}
+	info, err := os.Stat(p.file)
+	var fault *fs.PathError
+	switch {
+	case errors.As(err, &fault):
+		return fmt.Sprintf("%s: %s; write the file, or name another", p.file, fault.Err)
+	case err == nil && info.Mode().IsRegular() && info.Size() == 0:
+		return p.file + " is empty; write the secret into it"
+	case err == nil && info.IsDir():
+		return p.file + " is a directory; name the file that holds the secret"
+	}
+	return ""
+}

@@ -1,0 +1,115 @@
+package budget
+
+import (
+	"fmt"
+	"math/big"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What people write that TOML has otherwise. The value is what stands behind a key's
+// '=', or behind the '[', ',' or '{' before it.
+var (
+	shortNumber   = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMG])$`)
+	shortInside   = regexp.MustCompile(`[=\[{,]\s*([0-9.]+[kKMG])\s*[,}\]]`)
+	groupedNumber = regexp.MustCompile(`^[0-9]{1,3}([,' .][0-9]{3})+$`)
+	bareSpan      = regexp.MustCompile(`^([0-9.]+(ns|us|µs|ms|s|m|h|d))+$`)
+	bareWord      = regexp.MustCompile(`^[A-Za-z_./~-]`)
+	openValue     = regexp.MustCompile(`[=\[{,]\s*("""|''')`)
+	secretKey     = regexp.MustCompile(`(?i)^[^=]*(secret|password|token|key)[^=]*=`)
+	lineValue     = regexp.MustCompile(`^[^=#]*=\s*([^#]*?)\s*(#.*)?$`)
+)
+
+// powers are what a short number's letter stands for.
+var powers = map[string]int64{"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+
+// syntaxAdvice says what to write instead of a line that the parser refuses; empty
+// where that is not known. It shows numbers of the line alone, and none where a secret
+// may stand.
+func syntaxAdvice(line string) string {
+	value := ""
+	if found := lineValue.FindStringSubmatch(line); found != nil {
+		value = found[1]
+	}
+	number, isNumber := plainNumber(value)
+	if found := shortInside.FindStringSubmatch(line); found != nil && !isNumber {
+		number, isNumber = plainNumber(found[1])
+	}
+	secret := secretKey.MatchString(line)
+	before, _, _ := strings.Cut(line, "#")
+	switch {
+	case isNumber && !secret:
+		return "; write the number out: " + number
+	case strings.ContainsAny(value, "“”„‟‘’«»"):
+		return "; a text stands between plain quotes, \"…\""
+	case openValue.MatchString(line): // of several lines
+		return ""
+	case strings.Count(strings.ReplaceAll(line, `\"`, ""), `"`)%2 == 1,
+		!strings.Contains(line, `"`) && strings.Count(before, `'`)%2 == 1:
+		return "; a quote is missing in this line: a text, and a key with dots, begins and ends with one, \"…\""
+	case bareSpan.MatchString(value) && !secret:
+		return fmt.Sprintf("; write the span in quotes: %q", value)
+	case bareWord.MatchString(value) || secret && value != "" && !strings.Contains(line, `"`):
+		return "; write the text in quotes, \"…\""
+	}
+	return ""
+}
+
+// plainNumber writes a number as TOML has it, of one with a letter, such as 10k, or
+// with groups of digits, such as 10,000.
+func plainNumber(text string) (string, bool) {
+	if groupedNumber.MatchString(text) {
+		return strings.NewReplacer(",", "_", "'", "_", " ", "_", ".", "_").Replace(text), true
+	}
+	found := shortNumber.FindStringSubmatch(text)
+	if found == nil {
+		return "", false
+	}
+	n, ok := new(big.Rat).SetString(found[1])
+	if !ok || !n.Mul(n, new(big.Rat).SetInt64(powers[found[2]])).IsInt() || n.Cmp(new(big.Rat).SetInt64(MaxUnits)) > 0 {
+		return "", false
+	}
+	return groups(n.Num().String()), true
+}
+
+// groups writes digits in groups of three.
+func groups(digits string) string {
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "_" + digits[at:]
+	}
+	return digits
+}
+
+// FailUnquotedDots notes each operation below the node that was written without quotes,
+// such as search.list = 1, which TOML reads as a table search with a key list. What is
+// known may stand in the node itself.
+func (n Node) FailUnquotedDots(known ...string) bool {
+	found := false
+	for _, child := range n.children() {
+		if slices.Contains(known, child.key) {
+			continue
+		}
+		name := n.key + "." + child.key
+		for deeper := child.children(); len(deeper) > 0 && !slices.Contains(known, deeper[0].key); deeper = child.children() {
+			child = deeper[0]
+			name += "." + child.key
+		}
+		dotted := strings.ReplaceAll(regexp.QuoteMeta(name), `\.`, `\s*\.\s*`)
+		if regexp.MustCompile(`(^|[{,\s])` + dotted + `\s*[=.]`).MatchString(lineOf(n.doc.text, child.Line())) {
+			child.Fail("%s without quotes is not one name, but a key of a table %q: write %q = …", name, n.key, name)
+			found = true
+		}
+	}
+	return found
+}
+
+// lineOf is a line of a text, counted from 1.
+func lineOf(text string, n int) string {
+	for line := range strings.SplitSeq(text, "\n") {
+		if n--; n == 0 {
+			return line
+		}
+	}
+	return ""
+}

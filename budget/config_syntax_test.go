@@ -1,0 +1,75 @@
+package budget_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+const syntaxConfig = `[upstream.shop.costs]
+"get" = 1
+[upstream.shop.limit.daily]
+quota  = 100
+window = "24h"
+[upstream.shop.credential.main]
+`
+
+// What people write that TOML has otherwise is met with what to write.
+func TestConfigSaysWhatToWrite(t *testing.T) {
+	for _, test := range []struct {
+		line, instead string
+		at            string // the line of the fault
+		want          string // what the message ends with
+	}{
+		{"quota  = 100", "quota = 10k", ":4: ", "write the number out: 10_000"},
+		{"quota  = 100", "quota = 1.5M # a day", ":4: ", "write the number out: 1_500_000"},
+		{"quota  = 100", "quota = 10,000", ":4: ", "write the number out: 10_000"},
+		{"quota  = 100", "quota = 10'000", ":4: ", "write the number out: 10_000"},
+		{"quota  = 100", "quota = 1 000 000", ":4: ", "write the number out: 1_000_000"},
+		{"quota  = 100", `quota = "10k"`, ":4: ", `quota = "10k" is a text: write 10_000, a number from 1 to 1000000000000000, without quotes`},
+		{"quota  = 100", `quota = "10,000"`, ":4: ", "write 10_000, a number from 1 to 1000000000000000, without quotes"},
+		{"quota  = 100", `quota = "many"`, ":4: ", "quota is a text: write a whole number from 1 to 1000000000000000"},
+		{`"get" = 1`, `"get" = { units = 10k }`, ":2: ", "write the number out: 10_000"},
+		{`"get" = 1`, `"get = 1`, ":2: ", `a quote is missing in this line: a text, and a key with dots, begins and ends with one, "…"`},
+		{`"get" = 1`, `get" = 1`, ":2: ", "begins and ends with one, \"…\""},
+		{`"get" = 1`, `'get = 1`, ":2: ", "begins and ends with one, \"…\""},
+		{`window = "24h"`, `window = "24h`, ":5: ", "begins and ends with one, \"…\""},
+		{`window = "24h"`, `window = 24h"`, ":5: ", "begins and ends with one, \"…\""},
+		{`window = "24h"`, `window = "24h" # the day's "`, "", ""},
+		{`window = "24h"`, `window = 24h`, ":5: ", `write the span in quotes: "24h"`},
+		{`window = "24h"`, `window = 1d12h`, ":5: ", `write the span in quotes: "1d12h"`},
+		{`window = "24h"`, `window = “24h”`, ":5: ", `a text stands between plain quotes, "…"`},
+		{`window = "24h"`, `calendar = day`, ":5: ", `write the text in quotes, "…"`},
+		{".main]", ".main]\nsecret_env = API_KEY", ":7: ", `write the text in quotes, "…"`},
+		{".main]", ".main]\nsecret_env = 123 456", ":7: ", `write the text in quotes, "…"`},
+		{`"get" = 1`, `search.list = 1`, ":2: ", `search.list without quotes is not one name, but a key of a table "search": write "search.list" = …`},
+		{`"get" = 1`, "\"get\" = 1\nsearch.list = { units = 100 }", ":3: ", `write "search.list" = …`},
+		{`"get" = 1`, "search . list = 1", ":2: ", `write "search.list" = …`},
+		{`"get" = 1`, "a.b.c = 1", ":2: ", `write "a.b.c" = …`},
+		{`"get" = 1`, "search.list.units = 1", ":2: ", `write "search.list" = …`},
+		{`"get" = 1`, "get.units = 1", "", ""},
+		{`"get" = 1`, `"search.list" = 1`, "", ""},
+		{`"get" = 1`, `"get" = { unit = 1 }`, ":2: ", `did you mean "units"?`},
+	} {
+		path := filepath.Join(t.TempDir(), "costs.toml")
+		if err := os.WriteFile(path, []byte(strings.Replace(syntaxConfig, test.line, test.instead, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := budget.LoadConfig(path)
+		if test.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.instead, err)
+			}
+			continue
+		}
+		if err == nil || !strings.HasSuffix(err.Error(), test.want) || !strings.Contains(err.Error(), test.at) {
+			t.Errorf("%s: %v; want …%s…%s", test.instead, err, test.at, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "456") {
+			t.Errorf("%s: what may be a secret is shown: %v", test.instead, err)
+		}
+	}
+}

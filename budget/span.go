@@ -1,0 +1,57 @@
+package budget
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"time"
+)
+
+// errSpan is the error of a text that is no span.
+var errSpan = errors.New("write a number and a unit, such as 30s, 8m, 24h or 7d")
+
+// ParseSpan reads a span of time as configurations and flags write it: as Go's
+// durations are, and with days of 24 hours in front, such as 7d, 1d12h or 1.5d.
+func ParseSpan(text string) (time.Duration, error) {
+	days, rest, hasDays := strings.Cut(text, "d")
+	if !hasDays {
+		span, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, errSpan
+		}
+		return span, nil
+	}
+	number := unsigned(days)
+	if number == "" || strings.Trim(number, "0123456789.") != "" {
+		return 0, errSpan
+	}
+	hours, err := time.ParseDuration(number + "h")
+	if err != nil || hours > math.MaxInt64/24 {
+		return 0, errSpan
+	}
+	span := 24 * hours
+	if rest != "" {
+		more, err := time.ParseDuration(rest)
+		if err != nil || rest != unsigned(rest) || more > math.MaxInt64-span {
+			return 0, errSpan
+		}
+		span += more
+	}
+	if strings.HasPrefix(days, "-") {
+		span = -span
+	}
+	return span, nil
+}
+
+// SpanText is a span of time as a configuration writes it, without trailing
+// zeroes: 24h, not 24h0m0s.
+func SpanText(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
