@@ -226,7 +226,7 @@ func TestServeAlone(t *testing.T) {
 		`quotactl_decisions_total{budget="shop/main",operation="get",result="granted",source="store"} 1`,
 		`quotactl_decisions_total{budget="shop/*",operation="get",result="granted",source="store"} 4`,
 		`quotactl_decisions_total{budget="shop/*",operation="get",result="exhausted",source="store"} 1`,
-		`quotactl_limit_used{budget="shop/main",limit="minute"} 1`,
+		`quotactl_limit_used_units{budget="shop/main",limit="minute"} 1`,
 		`quotactl_http_requests_total{route="/v1/charge",status="200"} 5`,
 		`quotactl_http_requests_total{route="/v1/charge",status="429"} 1`,
 		`quotactl_http_requests_total{route="/metrics",status="403"} 1`,

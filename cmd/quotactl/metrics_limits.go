@@ -33,11 +33,11 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 	}
 	return &limitCollector{
 		timeout:   timeout,
-		used:      desc("used", "What a limit has used, in what it counts."),
-		limit:     desc("limit", "What may be spent of a limit: quota less headroom, or the cap itself."),
-		remaining: desc("remaining", "What is left of a limit."),
-		recovered: desc("recovered", "How much of what a limit has used stands for charges that the store had lost."),
-		drift:     desc("drift", "How much of what a limit has used its upstream reported, and no charge explains."),
+		used:      desc("used_units", "What a limit has used, in what it counts."),
+		limit:     desc("limit_units", "What may be spent of a limit: quota less headroom, or the cap itself."),
+		remaining: desc("remaining_units", "What is left of a limit."),
+		recovered: desc("recovered_units", "How much of what a limit has used stands for charges that the store had lost."),
+		drift:     desc("drift_units", "How much of what a limit has used its upstream reported, and no charge explains."),
 		locked:    desc("locked_until_seconds", "The end of the lock that stands on a limit, or on the whole budget where limit is empty, since the Unix epoch."),
 	}
 }

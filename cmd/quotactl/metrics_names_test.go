@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -18,6 +20,10 @@ var (
 	labelUse   = regexp.MustCompile(`(quotactl_[a-z_]+)\{([^}]*)\}`)
 	labelName  = regexp.MustCompile(`([a-z]+)\s*(?:=~|!~|!=|=)`)
 	byLabels   = regexp.MustCompile(`by \(([^)]*)\)`)
+	// A unit, a count, or what is 1 or 0, which has no unit.
+	unitName = regexp.MustCompile(`_(units|seconds|bytes|ratio|total|info|open|paused)$`)
+	// What counts the charges of one process alone.
+	ownCharges = regexp.MustCompile(`quotactl_(decisions|units|near_misses|observed|drift_units)_total`)
 )
 
 // The dashboard and the alerts ask for metrics and labels that there are, and the
@@ -88,6 +94,9 @@ func TestMetricNames(t *testing.T) {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			base = strings.TrimSuffix(base, suffix)
 		}
+		if !unitName.MatchString(base) {
+			t.Errorf("%s does not end in its unit", base)
+		}
 		if !strings.Contains(string(page), "`"+base+"`") {
 			t.Errorf("docs/metrics.md does not tell of %s", base)
 		}
@@ -97,7 +106,7 @@ func TestMetricNames(t *testing.T) {
 // dashboardExprs are the queries of the dashboard's panels.
 func dashboardExprs(t *testing.T) (list []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "testdata", "grafana", "quotactl.json"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dashboard.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +133,7 @@ func dashboardExprs(t *testing.T) (list []string) {
 // alertExprs are the conditions of the alerts.
 func alertExprs(t *testing.T) (list []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "testdata", "prometheus", "alerts.yml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "alerts.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,4 +146,37 @@ func alertExprs(t *testing.T) (list []string) {
 		t.Errorf("%d alerts have %d conditions", n, len(list))
 	}
 	return list
+}
+
+// What a person must hear of is heard of whoever charges: the condition asks the
+// ledger, beside what the daemon itself decides. While the store is away there is no
+// ledger; the breaker is the host's.
+func TestAlertsHearOfEveryProcess(t *testing.T) {
+	for _, expr := range alertExprs(t) {
+		alone := ownCharges.MatchString(expr) && !strings.Contains(expr, "quotactl_limit_")
+		if alone && !strings.Contains(expr, `source="allowance"`) {
+			t.Errorf("%s: only the daemon's own charges are counted", expr)
+		}
+	}
+	w := watch(t, nil)
+	other, err := budget.New(w.metered.Backend, w.b.Spec()) // as the command line's: no metric counts its decisions
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := int64(100)
+	if _, err := other.Charge(t.Context(), budget.Call{Operation: "get", Units: &units}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Charge(t.Context(), budget.Call{Operation: "get"}); !errors.Is(err, budget.ErrExhausted) {
+		t.Fatal(err)
+	}
+	_, page := w.get("/metrics")
+	const nothingLeft = `quotactl_limit_remaining_units{budget="shop/main",limit="daily"} 0`
+	if !strings.Contains(page, nothingLeft) || strings.Contains(page, `result="exhausted"`) {
+		t.Errorf("the page has\n%s", grep(page, "quotactl_"))
+	}
+	exhausted := alertExprs(t)[0]
+	if !strings.HasPrefix(exhausted, "min by (budget) (quotactl_limit_remaining_units) <= 0 or ") {
+		t.Errorf("%s does not fire for %s", exhausted, nothingLeft)
+	}
 }

@@ -119,9 +119,9 @@ func TestMetrics(t *testing.T) {
 		`quotactl_units_total{budget="shop/main",operation="get"} 16`,
 		`quotactl_units_total{budget="shop/main",operation="other"} 1`,
 		`quotactl_near_misses_total{budget="shop/main",limit="daily"} 2`, // 4 and 3 of 100 left
-		`quotactl_limit_used{budget="shop/main",limit="daily"} 97`,
-		`quotactl_limit_limit{budget="shop/main",limit="daily"} 100`,
-		`quotactl_limit_remaining{budget="shop/main",limit="daily"} 3`,
+		`quotactl_limit_used_units{budget="shop/main",limit="daily"} 97`,
+		`quotactl_limit_limit_units{budget="shop/main",limit="daily"} 100`,
+		`quotactl_limit_remaining_units{budget="shop/main",limit="daily"} 3`,
 		`quotactl_store_seconds_count{call="decide"} 7`,
 		`quotactl_breaker_open 0`,
 		`quotactl_passes_total{job="pull",outcome="exhausted"} 1`,

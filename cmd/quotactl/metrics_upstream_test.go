@@ -51,8 +51,8 @@ func TestMetricsOfTheUpstream(t *testing.T) {
 	w.has(
 		`quotactl_observed_total{budget="seen/main",limit="hour"} 1`,
 		`quotactl_drift_units_total{budget="seen/main",limit="hour"} 7`,
-		`quotactl_limit_drift{budget="seen/main",limit="hour"} 7`,
-		`quotactl_limit_drift{budget="shop/main",limit="daily"} 0`,
+		`quotactl_limit_drift_units{budget="seen/main",limit="hour"} 7`,
+		`quotactl_limit_drift_units{budget="shop/main",limit="daily"} 0`,
 		fmt.Sprintf(`quotactl_limit_locked_until_seconds{budget="seen/main",limit="hour"} %v`, float64(lock.Until.UnixMicro())/1e6),
 		`quotactl_decisions_total{budget="seen/main",operation="get",result="granted",source="store"} 4`,
 		`quotactl_decisions_total{budget="shop/main",operation="get",result="locked",source="store"} 1`,

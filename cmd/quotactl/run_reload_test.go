@@ -81,7 +81,7 @@ func TestReload(t *testing.T) {
 	d.answers(http.StatusOK, http.MethodPost, "/v1/charge", chargeOf("shop/spare", "get"))
 	d.answers(http.StatusUnprocessableEntity, http.MethodPost, "/v1/charge", chargeOf("shop/main", "list"))
 	d.answers(http.StatusNotFound, http.MethodPost, "/v1/charge", chargeOf("shop/extra", "get"))
-	if page := d.answers(http.StatusOK, http.MethodGet, "/metrics", ""); !strings.Contains(page, `quotactl_limit_used{budget="shop/spare",limit="daily"} 1`) ||
+	if page := d.answers(http.StatusOK, http.MethodGet, "/metrics", ""); !strings.Contains(page, `quotactl_limit_used_units{budget="shop/spare",limit="daily"} 1`) ||
 		!strings.Contains(page, `quotactl_decisions_total{budget="shop/spare"`) {
 		t.Errorf("before:\n%s", grep(page, "shop/spare"))
 	}
@@ -97,8 +97,8 @@ func TestReload(t *testing.T) {
 	d.answers(http.StatusNotFound, http.MethodPost, "/v1/charge", chargeOf("shop/spare", "get"))
 	page := d.answers(http.StatusOK, http.MethodGet, "/metrics", "")
 	for _, line := range []string{
-		`quotactl_limit_limit{budget="shop/main",limit="daily"} 200`,
-		`quotactl_limit_used{budget="shop/extra",limit="daily"} 1`,
+		`quotactl_limit_limit_units{budget="shop/main",limit="daily"} 200`,
+		`quotactl_limit_used_units{budget="shop/extra",limit="daily"} 1`,
 		`quotactl_units_total{budget="shop/main",operation="list"} 5`,
 		`quotactl_config_reloads_total{outcome="succeeded"} 1`,
 		`quotactl_config_reloads_total{outcome="failed"} 0`,
@@ -151,7 +151,7 @@ func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
 		d.answers(http.StatusOK, http.MethodPost, "/v1/charge", chargeOf("shop/spare", "get"))
 	}
 	if page := d.answers(http.StatusOK, http.MethodGet, "/metrics", ""); !strings.Contains(page, fmt.Sprintf("quotactl_config_reloads_total{outcome=\"failed\"} %d\n", refused)) ||
-		!strings.Contains(page, `quotactl_limit_limit{budget="shop/spare",limit="daily"} 100`) {
+		!strings.Contains(page, `quotactl_limit_limit_units{budget="shop/spare",limit="daily"} 100`) {
 		t.Errorf("after %d refusals:\n%s", refused, grep(page, "quotactl_"))
 	}
 	if _, err := os.Stat(filepath.Join(d.Dir, "other.db")); err == nil {
