@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -26,8 +27,13 @@ type Store struct {
 	closed  bool
 }
 
-// New makes an empty store whose clock answers in µs since the Unix epoch.
+// New makes an empty store whose clock answers in µs since the Unix epoch; nil is
+// time.Now, which is fake within testing/synctest. A clock of your own must go on: on
+// one that stands still no units come back, and a wait for them does not end.
 func New(clock func() int64) *Store {
+	if clock == nil {
+		clock = func() int64 { return time.Now().UnixMicro() }
+	}
 	return &Store{clock: clock, ledgers: map[string]*ledger{}, jobs: map[string]*job{}}
 }
 

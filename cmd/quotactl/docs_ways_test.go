@@ -142,6 +142,93 @@ func TestDocumentedGo(t *testing.T) {
 	w.spent(3)
 }
 
+// The program's budget may have no units that every operation spends: there is no
+// number to print then.
+func TestDocumentedGoWithoutOneNumber(t *testing.T) {
+	w := newDocWay(t, "docs/go.md", 10_000)
+	w.write("costs.toml", strings.Replace(strings.ReplaceAll(w.block("toml", "costs.toml"), "www.googleapis.com", "127.0.0.1"),
+		"[upstream.youtube.limit.pacific-day]\n", "[upstream.youtube.limit.pacific-day]\noperations = [\"videos.list\"]\n", 1)+`
+[upstream.youtube.limit.searches]
+limit      = 1000
+window     = "24h"
+operations = ["search.list"]
+`)
+	if got := string(w.run(0, w.build("videos", w.block("go", "main.go")))); got != "US 200\nGB 200\nDE 200\n" {
+		t.Errorf("it said %q", got)
+	}
+}
+
+// The test of docs/go.md passes as it stands, and fails for a job that is not metered.
+func TestDocumentedGoTest(t *testing.T) {
+	w := newDocWay(t, "docs/go.md", 1)
+	w.write("main.go", w.block("go", "main.go"))
+	w.write("costs.toml", w.block("toml", "costs.toml"))
+	passes := func(text string) (string, bool) {
+		w.write("main_test.go", text)
+		test := exec.CommandContext(t.Context(), "go", "test", "-count=1", filepath.Join(w.dir, "main.go"), filepath.Join(w.dir, "main_test.go"))
+		test.Dir = filepath.Join("..", "..")
+		out, err := test.CombinedOutput()
+		return string(out), err == nil
+	}
+	text := w.block("go", "main_test.go")
+	if out, ok := passes(text); !ok {
+		t.Errorf("it fails:\n%s", out)
+	}
+	unmetered := strings.Replace(text, "&http.Client{Transport: transport}", "&http.Client{Transport: &u}\n\t\t_ = transport", 1)
+	if out, ok := passes(unmetered); ok || !strings.Contains(out, "one more: <nil>") {
+		t.Errorf("a job that is not metered passes it:\n%s", out)
+	}
+}
+
+// A request that was cancelled settles what it cost, as docs/go.md has it.
+func TestDocumentedGoSettlesWhenCancelled(t *testing.T) {
+	w := newDocWay(t, "docs/go.md", 1)
+	built := w.build("cancelled", `package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+)
+
+var cancelRequest context.CancelFunc
+
+func search(context.Context) (units int64, sent bool) {
+	cancelRequest()
+	return 7, len(os.Args) < 2
+}
+
+func reserve(ctx context.Context, b *budget.Budget) error {
+`+w.block("go", "reserve")+`
+}
+
+func main() {
+	b, err := open.Budget(context.Background(), "costs.toml", "youtube/key1")
+	if err == nil {
+		var ctx context.Context
+		ctx, cancelRequest = context.WithCancel(context.Background())
+		err = reserve(ctx, b)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	status, err := b.Status(context.Background())
+	fmt.Println(status.Limits[0].Used, err)
+}
+`)
+	if got := string(w.run(0, built)); got != "7 <nil>\n" {
+		t.Errorf("after a call of 7 units it has used %q", got)
+	}
+	if got := string(w.run(0, built, "not sent")); got != "7 <nil>\n" {
+		t.Errorf("after a call that was not sent, too, it has used %q", got)
+	}
+}
+
 // The fragments of docs/go.md compile.
 func TestDocumentedGoFragments(t *testing.T) {
 	w := newDocWay(t, "docs/go.md", 1)
@@ -172,7 +259,7 @@ func resume(ctx context.Context) error {
 `+w.block("go", "checkpoint")+`
 }
 
-func search() (units int64, sent bool) { return 1, true }
+func search(context.Context) (units int64, sent bool) { return 1, true }
 
 func charge(ctx context.Context, b *budget.Budget) error {
 `+w.block("go", "charge")+`
