@@ -56,7 +56,10 @@ func ExampleBudget_Reserve() {
 		return
 	}
 	fmt.Println("reserved;", r.Remaining, "units left")
-	if err := r.Settle(ctx, 37); err != nil { // or r.Release(ctx), had it not been sent
+	// In a time of its own: the call's context may have ended meanwhile.
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := r.Settle(settling, 37); err != nil { // or r.Release, had it not been sent
 		fmt.Println(err)
 		return
 	}
@@ -65,7 +68,9 @@ func ExampleBudget_Reserve() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("settled;", *status.Remaining, "units left")
+	if status.Remaining != nil { // nil: no limit counts the units of every operation
+		fmt.Println("settled;", *status.Remaining, "units left")
+	}
 	// Output:
 	// reserved; 150 units left
 	// settled; 213 units left
