@@ -26,8 +26,14 @@ func everySecret(name string) (string, bool) {
 // runAt runs the program in this process at a fixed time.
 func runAt(t *testing.T, now time.Time, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return runIn(t, noEnv, now, args...)
+}
+
+// runIn runs the program in this process, in an environment and at a fixed time.
+func runIn(t *testing.T, env func(string) (string, bool), now time.Time, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{stdout: &out, stderr: &errs, env: noEnv, now: func() time.Time { return now }}
+	a := &app{stdout: &out, stderr: &errs, env: env, now: func() time.Time { return now }}
 	code = a.execute(t.Context(), args)
 	return out.String(), errs.String(), code
 }
@@ -48,13 +54,11 @@ func TestCheckConfigs(t *testing.T) {
 			t.Run(kind+"/"+filepath.Base(file), func(t *testing.T) {
 				t.Chdir(dir)
 				now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-				var stdout, stderr bytes.Buffer
-				a := &app{stdout: &stdout, stderr: &stderr, env: everySecret, now: func() time.Time { return now }}
-				code := a.execute(t.Context(), []string{"check", "-c", filepath.Base(file)})
+				stdout, stderr, code := runIn(t, everySecret, now, "check", "-c", filepath.Base(file))
 				if code != want.code {
 					t.Errorf("exit code %d, want %d", code, want.code)
 				}
-				got := stdout.String() + stderr.String()
+				got := stdout + stderr
 				golden := strings.TrimSuffix(file, ".toml") + ".txt"
 				if *update {
 					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {

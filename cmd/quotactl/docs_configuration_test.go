@@ -23,7 +23,7 @@ func TestConfigurationPage(t *testing.T) {
 		t.Fatalf("%d configurations, want one for each kind of limit", len(blocks))
 	}
 	for _, block := range blocks {
-		stdout, stderr, code := runAt(t, time.Unix(0, 0), "check", "-c", writeConfig(t, block[1]))
+		stdout, stderr, code := runIn(t, everySecret, time.Unix(0, 0), "check", "-c", writeConfig(t, block[1]))
 		if code != exitDone || strings.Contains(stdout, "warning") {
 			t.Errorf("%s\n%s%s", block[1], stdout, stderr)
 		}
