@@ -18,7 +18,7 @@ func TestExecHasOneCtrlC(t *testing.T) {
 	p := startExec(t, shopConfig, func(p *program) {
 		p.Stdin = slave
 		p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	}, "orders.get", "--", "sh", "-c", listening)
+	}, "orders.get", "--", "sh", "-c", reportSignals)
 	p.logged(`^pid \d+\n$`)
 	if _, err := master.WriteString("\x03"); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 )
 
-// listening is a shell's program that says which signals it gets, and ends at a TERM.
-const listening = `for s in HUP INT QUIT USR1 USR2 ALRM WINCH CONT; do trap "echo got $s >&2" $s; done
+// reportSignals is a shell's program that says which signals it gets, and ends at a TERM.
+const reportSignals = `for s in HUP INT QUIT USR1 USR2 ALRM WINCH CONT; do trap "echo got $s >&2" $s; done
 trap 'echo got TERM >&2; exit 9' TERM
 echo pid $$ >&2
 while :; do sleep 0.02; done`
@@ -37,7 +37,7 @@ func TestExecHandsSignalsOn(t *testing.T) {
 	t.Parallel()
 	p := startExec(t, shopConfig, func(p *program) {
 		p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	}, "orders.get", "--", "sh", "-c", listening)
+	}, "orders.get", "--", "sh", "-c", reportSignals)
 	p.logged(`pid \d+\n`)
 	said := func() string {
 		text, err := os.ReadFile(p.log)
