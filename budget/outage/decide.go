@@ -61,20 +61,39 @@ func (s *Store) forgetful(budget string, err error) {
 	s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", budget, "error", err)
 }
 
-// maxLosses is how many losses one call recovers from.
+// decide asks the store; what it has lost is recorded first.
+func (s *Store) decide(ctx context.Context, batch budget.Batch) (decided budget.Decisions, err error) {
+	batch.Host, batch.Hosts = s.host(), s.o.Hosts
+	err = s.vouching(ctx, batch.Budget, batch.Now, batch.Limits, func(mark budget.Mark) error {
+		batch.Mark = mark
+		decided, err = s.inner.Decide(ctx, batch)
+		return err
+	})
+	return decided, err
+}
+
+// maxLosses is how many losses one call notices and recovers from.
 const maxLosses = 3
 
-// decide asks the store; what it has lost is recorded first.
-func (s *Store) decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
-	batch.Host, batch.Hosts = s.host(), s.o.Hosts
-	for losses := 0; ; losses++ {
-		if err := s.recover(ctx, batch.Budget, batch.Now, batch.Limits); err != nil {
-			return budget.Decisions{}, err
+// vouching asks the store with what the host was last told of the ledger, and asks
+// again when what the store has lost is recorded. A loss that another call or process
+// of the host has recovered meanwhile does not count as one that this call notices: its
+// next try carries the new ledger's mark, until the context ends.
+func (s *Store) vouching(ctx context.Context, name string, now int64, limits []budget.Limit, ask func(budget.Mark) error) error {
+	for losses := 0; ; {
+		if err := s.recover(ctx, name, now, limits); err != nil {
+			return err
 		}
-		batch.Mark = s.memory.mark(batch.Budget)
-		decided, err := s.inner.Decide(ctx, batch)
-		if losses == maxLosses || !s.missed(batch.Budget, batch.Mark, err) {
-			return decided, err
+		mark := s.memory.mark(name)
+		err := ask(mark)
+		if !errors.Is(err, budget.ErrLost) && !errors.Is(err, budget.ErrDamaged) {
+			return err
+		}
+		switch noticed, recoverable := s.memory.miss(name, mark); {
+		case !recoverable || noticed && losses == maxLosses:
+			return err
+		case noticed:
+			losses++
 		}
 	}
 }
@@ -88,11 +107,6 @@ func (s *Store) unknown(ctx context.Context, batch budget.Batch, decided budget.
 		}
 	}
 	return decided, nil
-}
-
-// missed reports whether the store has lost what this host can have recovered.
-func (s *Store) missed(name string, asked budget.Mark, err error) bool {
-	return (errors.Is(err, budget.ErrLost) || errors.Is(err, budget.ErrDamaged)) && s.memory.miss(name, asked)
 }
 
 // recover has what is missing of the limits recorded, where something is.

@@ -111,18 +111,14 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 }
 
 // look asks the store; what it has lost is recorded first.
-func (s *Store) look(ctx context.Context, look budget.Look) (budget.View, error) {
+func (s *Store) look(ctx context.Context, look budget.Look) (view budget.View, err error) {
 	look.Hosts = s.o.Hosts
-	for losses := 0; ; losses++ {
-		if err := s.recover(ctx, look.Budget, look.Now, look.Limits); err != nil {
-			return budget.View{}, err
-		}
-		look.Mark = s.memory.mark(look.Budget)
-		view, err := s.inner.Look(ctx, look)
-		if losses == maxLosses || !s.missed(look.Budget, look.Mark, err) {
-			return view, err
-		}
-	}
+	err = s.vouching(ctx, look.Budget, look.Now, look.Limits, func(mark budget.Mark) error {
+		look.Mark = mark
+		view, err = s.inner.Look(ctx, look)
+		return err
+	})
+	return view, err
 }
 
 // Spent implements budget.Store.

@@ -270,22 +270,25 @@ func (m *memory) charges(name string) bool {
 	return m.of(name).Charges
 }
 
-// miss notes that the ledger has lost something of what it was asked with, and
-// reports whether there is anything to recover, or another call or process of the
-// host has noted it already.
-func (m *memory) miss(name string, asked budget.Mark) bool {
+// miss notes that the ledger has lost something of what it was asked with. noticed is
+// false where another call or process of the host has recovered it already; recoverable
+// is false where this host was told nothing that it could have recovered.
+func (m *memory) miss(name string, asked budget.Mark) (noticed, recoverable bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
 	m.reread(name, r) // another process may have seen more
 	if r.Mark == (budget.Mark{}) {
-		return false
+		return true, false
+	}
+	if asked.Ledger != "" && r.Mark.Ledger != asked.Ledger && r.Mark.Ledger != unnamed && r.live(r.Mark.Ledger) {
+		return false, true
 	}
 	if r.Mark.Ledger == asked.Ledger || r.Mark.Ledger == unnamed || !r.live(r.Mark.Ledger) {
 		r.lose(r.Mark.Ledger)
 		r.sort()
 	}
-	return true
+	return true, true
 }
 
 // lost lists the recoveries that are still to be made: one for each ledger and

@@ -45,8 +45,13 @@ func (r *ruin) host(hosts int64) *outage.Store {
 }
 
 func (r *ruin) process(dir string, hosts int64) *outage.Store {
+	return r.processOn(r.store, dir, hosts)
+}
+
+// processOn is a process that reaches the store in a way of its own.
+func (r *ruin) processOn(store budget.Store, dir string, hosts int64) *outage.Store {
 	clock := func() int64 { return r.now }
-	s := outage.New(r.store, outage.Options{
+	s := outage.New(store, outage.Options{
 		Dir: dir, Allowance: 5, Hosts: hosts, Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", r.now, nil }},
 	})
