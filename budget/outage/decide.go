@@ -15,7 +15,7 @@ import (
 func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
 	var decided budget.Decisions
 	asked, err := s.reach(ctx, batch.Budget, func(ctx context.Context) (err error) {
-		if err = s.replay(ctx, batch.Budget, batch.Limits); err != nil {
+		if err = s.replay(ctx, batch.Budget, batch.Limits, asksFor(batch.Items)); err != nil {
 			return err
 		}
 		decided, err = s.decide(ctx, batch)

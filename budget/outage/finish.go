@@ -94,7 +94,7 @@ func (s *Store) keepFinish(ctx context.Context, f budget.Finish) (budget.Finishe
 func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
 	var view budget.View
 	_, err := s.reach(ctx, look.Budget, func(ctx context.Context) (err error) {
-		if err = s.replay(ctx, look.Budget, look.Limits); err != nil {
+		if err = s.replay(ctx, look.Budget, look.Limits, shows(look.Limits)); err != nil {
 			return err
 		}
 		view, err = s.look(ctx, look)

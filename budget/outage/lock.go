@@ -107,7 +107,7 @@ func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error
 func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
 	var drifted budget.Drifted
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
-		if err = s.replay(ctx, r.Budget, r.Limits); err != nil {
+		if err = s.replay(ctx, r.Budget, r.Limits, showsNothing); err != nil {
 			return err
 		}
 		if err = s.recover(ctx, r.Budget, r.Now, r.Limits); err != nil {

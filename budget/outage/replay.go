@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
 // replay has the store record what the host did on its own. An error means that
 // the store failed on the way; what is recorded by then is out of the journal.
-func (s *Store) replay(ctx context.Context, name string, limits []budget.Limit) error {
+// complete tells of which operations the limits at hand are all that the budget has.
+func (s *Store) replay(ctx context.Context, name string, limits []budget.Limit, complete func(operation string) bool) error {
 	if !s.journal.pending(name) {
 		return nil
 	}
@@ -23,13 +27,23 @@ func (s *Store) replay(ctx context.Context, name string, limits []budget.Limit) 
 	}
 	var charges, finishes []entry
 	for _, e := range list {
-		if e.Charge != nil && e.age(boot, now) >= budget.MinHeld/2 && longest(limits, e.Charge.Operation) < e.Charge.Held {
-			continue // until a decision carries the limits that make the store hold it
-		}
-		if e.Charge != nil {
-			charges = append(charges, e)
-		} else {
+		if e.Charge == nil {
 			finishes = append(finishes, e)
+			continue
+		}
+		age, held := e.age(boot, now), longest(limits, e.Charge.Operation)
+		switch {
+		case age < budget.MinHeld/2, held >= e.Charge.Held, age >= e.Charge.Held:
+			charges = append(charges, e)
+		case !complete(e.Charge.Operation): // until a decision carries the limits that make the store hold it
+		case age < held:
+			charges = append(charges, e)
+		default:
+			why := fmt.Sprintf("it is %s old, and no limit counts operation %s for that long any more: when it was spent the longest window was %s, now it is %s",
+				span(age), e.Charge.Operation, span(e.Charge.Held), span(held))
+			if err := s.aside(name, e, why); err != nil {
+				return err
+			}
 		}
 	}
 	for len(charges) > 0 {
@@ -47,6 +61,29 @@ func (s *Store) replay(ctx context.Context, name string, limits []budget.Limit) 
 	s.journal.tidy(name)
 	return blocked
 }
+
+// span is a time in µs as a person reads it.
+func span(us int64) time.Duration { return (time.Duration(us) * time.Microsecond).Round(time.Second) }
+
+// asksFor tells that the limits of a batch are complete for the operations of its items.
+func asksFor(items []budget.Item) func(string) bool {
+	return func(operation string) bool {
+		return slices.ContainsFunc(items, func(i budget.Item) bool { return i.Operation == operation })
+	}
+}
+
+// shows tells that those of a look are complete, but where limits stand for one operation
+// each: a look has them of the operations with a price alone.
+func shows(limits []budget.Limit) func(string) bool {
+	alone := func(operation string) bool {
+		return slices.ContainsFunc(limits, func(l budget.Limit) bool { return strings.HasSuffix(l.Name, ":"+operation) })
+	}
+	some := slices.ContainsFunc(limits, func(l budget.Limit) bool { return strings.Contains(l.Name, ":") })
+	return func(operation string) bool { return len(limits) > 0 && !some || alone(operation) }
+}
+
+// showsNothing tells that limits at hand may be some of the budget's.
+func showsNothing(string) bool { return false }
 
 // recordCharges has charges recorded.
 func (s *Store) recordCharges(ctx context.Context, name string, limits []budget.Limit, list []entry) error {
