@@ -120,10 +120,12 @@ type Store interface {
 	Spent(ctx context.Context, query SpentQuery) (SpentView, error)
 	// Recover records what a caller had seen and the ledger has lost; nothing when
 	// its Mark is not lost and no ledger of Gone. For each limit that is
-	// one charge under [RecoveredOperation], which counts in that limit alone: what
+	// an amount under [RecoveredOperation], which counts in that limit alone: what
 	// was used when the caller saw it less what still counts of scores up to then,
-	// at that instant. A charge that another caller recorded is raised to the more
-	// of both, amount and time. A bucket is filled by what is left of its level, at
+	// at that instant. What other callers recorded is raised to the more
+	// of both, amount and time. It is raised to the sum, too, of what hosts charged
+	// themselves: each OwnID has a charge of its own, which never falls, and one more
+	// stands for what was seen besides. A bucket is filled by what is left of its level, at
 	// most to its limit, or to that where it is above; open reservations are not recovered. A damaged ledger is
 	// begun anew for it.
 	Recover(ctx context.Context, recovery Recovery) (Recovered, error)

@@ -23,7 +23,12 @@ type Recovery struct {
 	Now    int64   // the caller's wall clock in µs, a witness
 	Limits []Limit // all of the budget, as in Batch
 	Used   []int64 // what each had used; below 0: not seen
-	At     int64   // when it was seen, µs on the store's clock
+	// Own is how much of that the caller's host charged itself and the ledger lacks, as
+	// far as the caller knows; nil: nothing. OwnID names the host and the stretch of its
+	// charges that this is of: the same again is the same charges, or more of them.
+	Own   []int64
+	OwnID string
+	At    int64 // when it was seen, µs on the store's clock
 	// Mark is what the caller was told then.
 	Mark Mark
 	// Gone are the ids of ledgers of which the caller knows that they lost
@@ -32,6 +37,15 @@ type Recovery struct {
 	// Host and Hosts are as in Batch.
 	Host  string
 	Hosts int64
+}
+
+// OwnOf is what the caller's host charged itself of a limit, and the id of the charge
+// that stands for it; 0 where nothing is told of that.
+func (r *Recovery) OwnOf(i int) (amount int64, id string) {
+	if r.OwnID == "" || i >= len(r.Own) {
+		return 0, ""
+	}
+	return r.Own[i], RecoveredID(r.Limits[i].Name) + " " + r.OwnID
 }
 
 // MaxGone is how many ids of ledgers a Recovery tells at most.

@@ -24,8 +24,9 @@
 --         empty, and how far an earlier run came with that: score:sum, or empty;
 --         to recover: when the caller saw it, what was used then (below 0: not
 --         seen), how far an earlier run came or empty, the pseudo-operation's
---         number (of a bucket its limit), the charge's id; of a report the same
---         five: not before when the upstream looked or 0, what it counts (below 0:
+--         number (of a bucket its limit), the charge's id, what of it the caller's
+--         host charged itself and the ledger lacks, the id of the charge for that; of a
+--         report the first five: not before when the upstream looked or 0, what it counts (below 0:
 --         not reported), "seen reset after", the pseudo-operation's number, the id
 --       an item: id, operation's number, units, lease µs (below 0: it is decided
 --         and not charged), deadline µs or 0, age µs of what happened already (below
@@ -167,6 +168,7 @@ for i = 1, tonumber(ARGV[6]) do
   l.name = arg()
   if looking or recovering or reporting then l.from, l.to, l.came = tonumber(arg()), tonumber(arg()), arg() end
   if recovering or reporting then l.op, l.id = tonumber(arg()), arg() end
+  if recovering then l.own, l.mine = tonumber(arg()), arg() end
   limits[i] = l
 end
 

@@ -62,6 +62,6 @@ local function drift(l, later)
   score = math.max(score, M.gone + 1, horizon(now) + 1)
   if score <= cut then return stands() end
   if had > 0 then score = math.max(score, old.score) end
-  record(l, old, missing + had, score)
+  record(l, l.id, old, missing + had, score)
   return missing, missing + had, score
 end

@@ -94,8 +94,32 @@ end
 -- cutOf is the score up to which nothing counts in a window that is up to date.
 local function cutOf(w) return math.max(w.adv, w.floor) end
 
-local survived
+local function memberOf(e, id) return int(e.units) .. ',' .. int(e.asked) .. ':' .. id end
+
+-- record puts a charge of a limit in the place of the old one.
+local function record(l, id, old, amount, score)
+  if old then
+    redis.call('ZREM', old.units == 0 and ykey(l.op) or zkey(l.op), memberOf(old, id))
+    redis.call('HDEL', keyE, id)
+    addAll(l.op, old.score, old.units, old.asked, old.units == 0, -1, 'm')
+    M.n = M.n - 1
+  end
+  if amount > 0 then
+    local e = {op = l.op, asked = 1, units = amount, state = 'm', start = score, score = score, labels = '||'}
+    if l.calls then e.asked, e.units = amount, 0 end
+    redis.call('ZADD', e.units == 0 and ykey(l.op) or zkey(l.op), int(score), memberOf(e, id))
+    redis.call('HSET', keyE, id, pack(e))
+    addAll(l.op, score, e.units, e.asked, e.units == 0, 1, 'm')
+    M.n, M.rowno = M.n + 1, math.max(M.rowno, 1)
+  end
+  M.chg, M.seq, M.emptied = M.chg + 1, M.seq + 1, true
+end
+
+local recoverAll
 do -- a block: a script has few places for local names
+  -- amountOf is what a limit counts of an entry.
+  local function amountOf(l, e) return l.calls and e.asked or e.units end
+
   -- sideOf is the side of l.from on which a limit has fewer entries: a above it, b
   -- up to it.
   local function sideOf(l)
@@ -121,7 +145,7 @@ do -- a block: a script has few places for local names
   -- The progress of an earlier run holds for the same ledger, while nothing that was
   -- taken in changed. What left the window since is taken off again with what has
   -- come back.
-  function survived(l, old)
+  local function survived(l, olds)
     local cut = cutOf(l.win)
     if l.from <= cut then return 0, '' end
     local side, pos, sum
@@ -139,69 +163,84 @@ do -- a block: a script has few places for local names
     local came = table.concat({M.lid, int(M.chg), int(M.newest), int(M.last), side, int(reached) .. ':' .. int(above and walked or walked + back(l))}, ' ')
     if score == nil then return nil, came end
     sum = above and used(l) - walked or walked
-    if old and old.score > cut and old.score <= l.from then sum = sum - (l.calls and old.asked or old.units) end
+    for i = 1, #olds do
+      if olds[i].score > cut and olds[i].score <= l.from then sum = sum - amountOf(l, olds[i]) end
+    end
     return sum, came
   end
-end
 
-local function memberOf(e, id) return int(e.units) .. ',' .. int(e.asked) .. ':' .. id end
-
--- record puts a limit's charge in the place of the old one.
-local function record(l, old, amount, score)
-  if old then
-    redis.call('ZREM', old.units == 0 and ykey(l.op) or zkey(l.op), memberOf(old, l.id))
-    redis.call('HDEL', keyE, l.id)
-    addAll(l.op, old.score, old.units, old.asked, old.units == 0, -1, 'm')
-    M.n = M.n - 1
-  end
-  if amount > 0 then
-    local e = {op = l.op, asked = 1, units = amount, state = 'm', start = score, score = score, labels = '||'}
-    if l.calls then e.asked, e.units = amount, 0 end
-    redis.call('ZADD', e.units == 0 and ykey(l.op) or zkey(l.op), int(score), memberOf(e, l.id))
-    redis.call('HSET', keyE, l.id, pack(e))
-    addAll(l.op, score, e.units, e.asked, e.units == 0, 1, 'm')
-    M.n, M.rowno = M.n + 1, math.max(M.rowno, 1)
-  end
-  M.chg, M.seq, M.emptied = M.chg + 1, M.seq + 1, true
-end
-
--- recoverAll records what is missing of each limit once all are summed; until then
--- the next run goes on with each from where it came.
-local function recoverAll(limits, lost)
-  local answers, sums, olds, done = {}, {}, {}, true
-  for i = 1, #limits do
-    local l = limits[i]
-    answers[i] = {'0', ''}
-    l.wanted = lost and l.to >= 0 and not (l.win and l.win.len == 0)
-    if l.wanted and l.win then
-      l.from = math.min(l.from, M.last)
-      olds[i] = parse(redis.call('HGET', keyE, l.id))
-      sums[i], answers[i][2] = survived(l, olds[i])
-      done = done and sums[i] ~= nil
-    end
-  end
-  for i = 1, done and #limits or 0 do
-    local l, old = limits[i], olds[i]
-    answers[i][2] = ''
-    if l.wanted and l.meter then
-      local m = l.meter
-      local left = drain(m, l.to, 0, M.last - l.from)
-      local add = math.min(left, math.max(l.op, left) - levelAt(m, M.last))
-      if add > 0 then
-        pour(m, add, 0, M.last, M.last)
-        answers[i][1] = int(add)
+  -- standing are the charges that stand for what was lost of a limit.
+  local function standing(l)
+    local list = {}
+    for _, key in ipairs({zkey(l.op), ykey(l.op)}) do
+      for _, member in ipairs(redis.call('ZRANGE', key, '0', '-1')) do
+        local e = parse(redis.call('HGET', keyE, idOf(member)))
+        if e then
+          e.id = idOf(member)
+          list[#list + 1] = e
+        end
       end
-    elseif l.wanted then
-      local amount, score = l.to - sums[i], l.from
-      if old and old.score > cutOf(l.win) then
-        amount, score = math.max(amount, l.calls and old.asked or old.units), math.max(score, old.score)
-      end
-      local over = score <= l.win.adv
-      score = math.max(score, earliest())
-      if over or score <= cutOf(l.win) then amount = 0 end
-      record(l, old, math.max(amount, 0), score)
-      answers[i][1] = int(math.max(amount, 0))
     end
+    return list
   end
-  return answers, done
+
+  -- recoverOne records what is missing of a limit: what each host has charged itself
+  -- in a charge of its own, and what else was seen in one more. All are of the latest
+  -- instant. It returns what they come to.
+  local function recoverOne(l, sum, olds)
+    local cut, score, stood, own, amounts = cutOf(l.win), l.from, 0, 0, {}
+    for i = 1, #olds do
+      local old = olds[i]
+      if old.score > cut then
+        score, stood = math.max(score, old.score), stood + amountOf(l, old)
+        if old.id ~= l.id then amounts[old.id] = amountOf(l, old) end
+      end
+    end
+    if l.own > 0 then amounts[l.mine] = math.max(l.own, amounts[l.mine] or 0) end
+    for _, amount in pairs(amounts) do own = own + amount end
+    local all = math.max(l.to - sum, stood, own)
+    amounts[l.id] = all - own
+    local over = score <= l.win.adv
+    score = math.max(score, earliest())
+    if over or score <= cut or all <= 0 then all, amounts = 0, {} end
+    for i = 1, #olds do
+      local old = olds[i]
+      record(l, old.id, old, amounts[old.id] or 0, score)
+      amounts[old.id] = nil
+    end
+    for id, amount in pairs(amounts) do record(l, id, nil, amount, score) end
+    return all
+  end
+
+  -- recoverAll records what is missing of each limit once all are summed; until then
+  -- the next run goes on with each from where it came.
+  function recoverAll(limits, lost)
+    local answers, sums, olds, done = {}, {}, {}, true
+    for i = 1, #limits do
+      local l = limits[i]
+      answers[i] = {'0', ''}
+      l.wanted = lost and l.to >= 0 and not (l.win and l.win.len == 0)
+      if l.wanted and l.win then
+        l.from, olds[i] = math.min(l.from, M.last), standing(l)
+        sums[i], answers[i][2] = survived(l, olds[i])
+        done = done and sums[i] ~= nil
+      end
+    end
+    for i = 1, done and #limits or 0 do
+      local l = limits[i]
+      answers[i][2] = ''
+      if l.wanted and l.meter then
+        local m = l.meter
+        local left = drain(m, l.to, 0, M.last - l.from)
+        local add = math.min(left, math.max(l.op, left) - levelAt(m, M.last))
+        if add > 0 then
+          pour(m, add, 0, M.last, M.last)
+          answers[i][1] = int(add)
+        end
+      elseif l.wanted then
+        answers[i][1] = int(recoverOne(l, sums[i], olds[i]))
+      end
+    end
+    return answers, done
+  end
 end

@@ -137,7 +137,8 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 	if slices.Contains(r.Gone, l.id) || l.lost(r.Mark, r.Limits, now) {
 		for i, limit := range r.Limits {
 			if r.Used[i] >= 0 {
-				answer.Amounts[i] = l.recover(limit, r.Used[i], min(r.At, now), now)
+				own, id := r.OwnOf(i)
+				answer.Amounts[i] = l.recover(limit, r.Used[i], min(r.At, now), now, own, id)
 			}
 		}
 		l.report(r, now)
@@ -147,8 +148,8 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 }
 
 // recover records what is missing of one limit, which had used so much at an
-// instant.
-func (l *ledger) recover(limit budget.Limit, used, at, now int64) int64 {
+// instant, and of which one host charged so much itself.
+func (l *ledger) recover(limit budget.Limit, used, at, now, own int64, ownID string) int64 {
 	switch limit.Window.Kind {
 	case budget.Bucket:
 		return l.meters[limit.Meter()].refill(limit.Limit, used, at, now)
@@ -156,13 +157,17 @@ func (l *ledger) recover(limit budget.Limit, used, at, now int64) int64 {
 		return 0
 	}
 	cut := max(limit.Window.Cut(now), l.floor(limit))
-	missing, had, until := used, int64(0), at
+	missing, stood, until := used, int64(0), at
+	owns := map[string]int64{}
 	kept := l.entries[:0:0]
 	for _, e := range l.entries {
 		switch {
-		case e.item.ID == budget.RecoveredID(limit.Name):
+		case e.item.Operation == budget.RecoveredOperation(limit.Name):
 			if e.score > cut {
-				had, until = e.amount(limit), max(at, e.score)
+				stood, until = stood+e.amount(limit), max(until, e.score)
+				if e.item.ID != budget.RecoveredID(limit.Name) {
+					owns[e.item.ID] = e.amount(limit)
+				}
 			}
 			continue
 		case e.score > cut && e.score <= at && e.counts(limit):
@@ -170,13 +175,25 @@ func (l *ledger) recover(limit budget.Limit, used, at, now int64) int64 {
 		}
 		kept = append(kept, e)
 	}
-	amount := max(missing, had)
+	if own > 0 {
+		owns[ownID] = max(own, owns[ownID])
+	}
+	charged := int64(0)
+	for _, amount := range owns {
+		charged += amount
+	}
+	amount := max(missing, stood, charged)
 	l.entries = kept
 	over := until <= limit.Window.Cut(now)
 	if until = max(until, l.earliest(now)); over || amount <= 0 || until <= cut {
 		return 0
 	}
-	l.record(limit, budget.RecoveredID(limit.Name), budget.RecoveredOperation(limit.Name), amount, until)
+	owns[budget.RecoveredID(limit.Name)] = amount - charged
+	for id, part := range owns {
+		if part > 0 {
+			l.record(limit, id, budget.RecoveredOperation(limit.Name), part, until)
+		}
+	}
 	return amount
 }
 

@@ -89,7 +89,8 @@ func (r *recovery) args(i int, limit budget.Limit, known registry) []any {
 	if limit.Window.Kind == budget.Bucket {
 		number = limit.Limit
 	}
-	return []any{r.At, r.Used[i], r.came[i], number, budget.RecoveredID(limit.Name)}
+	own, id := r.OwnOf(i)
+	return []any{r.At, r.Used[i], r.came[i], number, budget.RecoveredID(limit.Name), own, id}
 }
 
 // keys are those of the ledger; to recover, all that there may be: what is left of

@@ -30,6 +30,22 @@ func (v *counting) pseudo(operation string) (sum int64) {
 	return sum
 }
 
+// pseudoIDs lists the charges of a pseudo-operation.
+func (v *counting) pseudoIDs(operation string) (list []string, err error) {
+	op, known := v.l.ops[operation]
+	if !known {
+		return nil, nil
+	}
+	var id string
+	for class := range int64(classes) {
+		err := v.l.c.each("SELECT id FROM entry WHERE b = ? AND lane = ?", []any{v.l.b, op*classes + class}, func() { list = append(list, id) }, &id)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
 // pseudoAt reads the charge of a pseudo-operation, or nil.
 func (l *ledger) pseudoAt(id string) (*entry, error) {
 	e, err := l.entryAt(id)

@@ -56,7 +56,8 @@ func (d *decider) recover(c *conn, r budget.Recovery, answer *budget.Recovered) 
 		if !lost || r.Used[i] < 0 {
 			continue
 		}
-		if answer.Amounts[i], err = d.limits[i].recover(r.Used[i], min(r.At, d.l.last)); err != nil {
+		own, id := r.OwnOf(i)
+		if answer.Amounts[i], err = d.limits[i].recover(r.Used[i], min(r.At, d.l.last), own, id); err != nil {
 			return err
 		}
 	}
@@ -68,8 +69,8 @@ func (d *decider) recover(c *conn, r budget.Recovery, answer *budget.Recovered) 
 }
 
 // recover records what is missing of one limit, which had used so much at an
-// instant.
-func (v *counting) recover(used, at int64) (int64, error) {
+// instant, and of which one host charged so much itself.
+func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 	l := v.l
 	switch v.limit.Window.Kind {
 	case budget.Bucket:
@@ -78,18 +79,27 @@ func (v *counting) recover(used, at int64) (int64, error) {
 		return 0, nil
 	}
 	cut := max(v.w.cutAt(l.last), v.w.floor)
-	missing, had, until := used, int64(0), at
-	id := budget.RecoveredID(v.limit.Name)
-	old, err := l.pseudoAt(id)
+	id, operation := budget.RecoveredID(v.limit.Name), budget.RecoveredOperation(v.limit.Name)
+	missing, stood, until := used, int64(0), at
+	owns := map[string]int64{}
+	ids, err := v.pseudoIDs(operation)
 	if err != nil {
 		return 0, err
 	}
-	if old != nil {
-		if err := l.removePseudo(old); err != nil {
+	for _, one := range ids {
+		old, err := l.pseudoAt(one)
+		if err == nil && old != nil {
+			err = l.removePseudo(old)
+		}
+		if err != nil {
 			return 0, err
 		}
-		if old.score > cut {
-			had, until = v.of(old.units, old.calls), max(at, old.score)
+		if old == nil || old.score <= cut {
+			continue
+		}
+		stood, until = stood+v.of(old.units, old.calls), max(until, old.score)
+		if one != id {
+			owns[one] = v.of(old.units, old.calls)
 		}
 	}
 	for lane := range v.w.lanes {
@@ -103,12 +113,28 @@ func (v *counting) recover(used, at int64) (int64, error) {
 			return 0, err
 		}
 	}
-	amount := max(missing, had)
+	if own > 0 {
+		owns[ownID] = max(own, owns[ownID])
+	}
+	charged := int64(0)
+	for _, amount := range owns {
+		charged += amount
+	}
+	amount := max(missing, stood, charged)
 	over := until <= v.w.cutAt(l.last)
 	if until = max(until, l.earliest(l.last)); over || amount <= 0 || until <= cut {
 		return 0, nil
 	}
-	return amount, v.record(id, budget.RecoveredOperation(v.limit.Name), amount, until)
+	owns[id] = amount - charged
+	for one, part := range owns {
+		if part <= 0 {
+			continue
+		}
+		if err := v.record(one, operation, part, until); err != nil {
+			return 0, err
+		}
+	}
+	return amount, nil
 }
 
 // refillBy adds what is left of a level seen earlier, at most until the meter

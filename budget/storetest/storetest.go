@@ -65,6 +65,7 @@ func Run(t *testing.T, open Open) {
 		{"Lost", testLost},
 		{"Recover", testRecover},
 		{"RecoverBucket", testRecoverBucket},
+		{"RecoverOwn", testRecoverOwn},
 		{"Mark", testMark},
 		{"RolledBack", testRolledBack},
 		{"Recovering", testRecovering},

@@ -59,6 +59,9 @@ func (w *walker) recover(limits []budget.Limit) {
 		Budget: w.budget, Now: w.caller(), Limits: limits, At: w.now - w.age(), Host: w.host(), Hosts: w.rng.Int64N(4),
 		Mark: budget.Mark{ID: "never", At: w.now - w.age()},
 	}
+	if w.rng.IntN(2) == 0 {
+		r.OwnID = []string{"0a-1", "0a-2", "1b-1"}[w.rng.IntN(3)]
+	}
 	told := marks{r.Mark, r.Mark}
 	if w.rng.IntN(4) == 0 {
 		told = w.told()
@@ -68,7 +71,7 @@ func (w *walker) recover(limits []budget.Limit) {
 		if w.rng.IntN(4) == 0 {
 			used = -1
 		}
-		r.Used = append(r.Used, used)
+		r.Used, r.Own = append(r.Used, used), append(r.Own, max(0, w.rng.Int64N(3*l.Limit)-l.Limit))
 	}
 	inStore := r
 	r.Mark, inStore.Mark = told.model, told.store
