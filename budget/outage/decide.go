@@ -121,7 +121,17 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 		if unlocked != nil && !errors.Is(unlocked, budget.ErrDamaged) {
 			return unlocked
 		}
+		own, err := s.lacks(ctx, name, now, limits)
+		if errors.Is(err, budget.ErrDamaged) { // which it is not any more then
+			if err = s.recoverOne(ctx, list[0], now); err == nil {
+				own, err = s.lacks(ctx, name, now, limits)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("record what the store has lost: %w", err)
+		}
 		for i, recovery := range list {
+			own.tell(&recovery)
 			// With the last one the host has reported all it knows, unless it knows of limits
 			// that are not at hand.
 			if i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits) {
@@ -130,6 +140,9 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 			if err := s.recoverOne(ctx, recovery, now); err != nil {
 				return err
 			}
+		}
+		if err := s.memory.lacked(name, own); err != nil {
+			s.forgetful(name, err)
 		}
 		if unlocked != nil { // a damaged ledger takes locks once it is begun anew
 			if err := s.relock(ctx, name, now); err != nil {

@@ -18,7 +18,9 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 	err := errPending
 	if !s.journal.pending(f.Budget) {
 		_, err = s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
-			done, err = s.inner.Finish(ctx, f)
+			if done, err = s.inner.Finish(ctx, f); err == nil {
+				s.memory.ended(f.Budget, f, done)
+			}
 			return err
 		})
 	}

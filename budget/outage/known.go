@@ -200,6 +200,13 @@ func (r *remembered) merge(other *remembered) {
 			r.Told[name] = t
 		}
 	}
+	if len(other.Own) > 0 {
+		r.Own = other.Own
+	}
+	for _, g := range other.Gaps {
+		r.lacked(g)
+	}
+	r.Held = max(r.Held, other.Held)
 	r.Crowd, r.Charges = max(r.Crowd, other.Crowd), r.Charges || other.Charges
 	if other.AtWorkAt > r.AtWorkAt {
 		r.AtWork, r.AtWorkAt = other.AtWork, other.AtWorkAt

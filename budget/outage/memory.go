@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,15 @@ type remembered struct {
 	// Crowd is when it was last said that more hosts are at work than configured,
 	// µs by the wall clock.
 	Crowd int64 `json:"crowd,omitempty"`
+
+	// Own are the stretches of what the host charged itself, the oldest first, and Held
+	// is the longest window that counts any of it, in µs.
+	Own  []stretch `json:"own,omitempty"`
+	Held int64     `json:"held,omitempty"`
+	Gaps []gap     `json:"gaps,omitempty"`
+
+	fresh    []stretch // what this process added to Own and has not written
+	reserved map[string]reserved
 
 	saved int64 // µs by the wall clock
 	read  int64 // likewise
@@ -137,6 +147,9 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 			if !r.Charges {
 				r.Charges, r.dirty = true, true
 			}
+			if !d.Items[i].Replayed && m.dir != "" {
+				r.charged(batch.Limits, item, d.Items[i])
+			}
 			if item.Recorded || d.Items[i].Replayed { // no limit was asked, nor a lock
 				continue
 			}
@@ -160,6 +173,7 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 			m.tell(r, limit, t, d.Items[i].RetryAt-d.Now)
 		}
 	}
+	r.expire(d.Mark.Seen)
 	r.learn(d.Mark, batch.Limits, func(i int) (int64, bool) {
 		if i >= len(d.Used) { // not all items came to be decided
 			return 0, false
@@ -318,7 +332,18 @@ func (m *memory) save(name string, r *remembered) error {
 	if !r.dirty || m.dir == "" {
 		return nil
 	}
+	locked := false
+	if len(r.fresh) > 0 {
+		var unlock func()
+		if unlock, locked = m.lockFile(); locked {
+			defer unlock()
+		}
+	}
 	m.reread(name, r)
+	own, fresh := r.Own, r.fresh
+	if locked || m.closed {
+		r.Own, r.fresh = thin(slices.Concat(own, fresh), r.Held), nil
+	}
 	data, err := json.Marshal(r)
 	if err == nil {
 		_, err = makeDir(m.dir, "memory")
@@ -328,9 +353,10 @@ func (m *memory) save(name string, r *remembered) error {
 	}
 	r.saved = m.wall()
 	if err != nil {
+		r.Own, r.fresh = own, fresh
 		return fmt.Errorf("write down what the store said of %s: %w; make the host's directory writable, or name another with state_dir", name, err)
 	}
-	r.dirty = false
+	r.dirty = len(r.fresh) > 0
 	return nil
 }
 

@@ -129,12 +129,12 @@ func (s *Store) recordFinish(ctx context.Context, name string, e entry) error {
 	if err != nil {
 		return err
 	}
-	done, err := s.inner.Finish(ctx, budget.Finish{
-		Budget: name, Now: s.wall(), ID: e.ID, Release: e.Finish.Release, Units: e.Finish.Units, Age: e.age(boot, now),
-	})
+	f := budget.Finish{Budget: name, Now: s.wall(), ID: e.ID, Release: e.Finish.Release, Units: e.Finish.Units, Age: e.age(boot, now)}
+	done, err := s.inner.Finish(ctx, f)
 	if err != nil {
 		return err
 	}
+	s.memory.ended(name, f, done)
 	switch done.Result {
 	case budget.Settled, budget.Released:
 		return s.journal.remove(e)

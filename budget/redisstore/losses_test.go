@@ -16,11 +16,22 @@ func TestLosses(t *testing.T) { testLosses(t, 1) }
 
 func TestLossesOfThreeHosts(t *testing.T) { testLosses(t, 3) }
 
+// What was charged on both sides of a split is added up after it.
+func TestSplits(t *testing.T) {
+	t.Parallel()
+	storetest.Splits(t, lossyData(t))
+}
+
 func testLosses(t *testing.T, hosts int) {
 	t.Parallel()
+	storetest.Losses(t, lossyData(t), hosts)
+}
+
+func lossyData(t *testing.T) storetest.Lossy {
+	t.Helper()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
+	t.Cleanup(func() { _ = admin.Close() })
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +49,7 @@ func testLosses(t *testing.T, hosts int) {
 			}
 		}
 	}
-	storetest.Losses(t, storetest.Lossy{
+	return storetest.Lossy{
 		Open: func(clock func() int64) budget.Store {
 			s, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: time.Minute}, clock)
 			must(err)
@@ -63,5 +74,5 @@ func testLosses(t *testing.T, hosts int) {
 				}
 			}
 		},
-	}, hosts)
+	}
 }

@@ -17,8 +17,19 @@ func TestLosses(t *testing.T) { testLosses(t, 1) }
 
 func TestLossesOfThreeHosts(t *testing.T) { testLosses(t, 3) }
 
+// What was charged on both sides of a split is added up after it.
+func TestSplits(t *testing.T) {
+	t.Parallel()
+	storetest.Splits(t, lossyData(t))
+}
+
 func testLosses(t *testing.T, hosts int) {
 	t.Parallel()
+	storetest.Losses(t, lossyData(t), hosts)
+}
+
+func lossyData(t *testing.T) storetest.Lossy {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "q.db")
 	must := func(err error) {
 		if err != nil {
@@ -30,7 +41,7 @@ func testLosses(t *testing.T, hosts int) {
 			must(os.RemoveAll(path + suffix))
 		}
 	}
-	storetest.Losses(t, storetest.Lossy{
+	return storetest.Lossy{
 		Alone: true, // nothing may touch the file while a process uses it
 		Open: func(clock func() int64) budget.Store {
 			s, err := sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, clock)
@@ -50,5 +61,5 @@ func testLosses(t *testing.T, hosts int) {
 				}
 			}
 		},
-	}, hosts)
+	}
 }
