@@ -11,9 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -292,7 +291,7 @@ func (m *memory) lockFile() (unlock func(), ok bool) {
 		return nil, false
 	}
 	for end := time.Now().Add(ownPatience); ; {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { _ = file.Close() }, true
 		}

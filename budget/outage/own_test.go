@@ -6,10 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -89,7 +88,7 @@ func TestOwnOfSeveralProcesses(t *testing.T) {
 	}
 	held, err := os.OpenFile(filepath.Join(dir, "memory.lock"), os.O_RDWR, 0)
 	if err == nil {
-		err = unix.Flock(int(held.Fd()), unix.LOCK_EX)
+		err = syscall.Flock(int(held.Fd()), syscall.LOCK_EX)
 	}
 	if err != nil {
 		t.Fatal(err)
