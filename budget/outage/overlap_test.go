@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // the limits of its own operation alone.
 func (r *ruin) each(s budget.Store, operation string, units int64) budget.Decision {
 	r.t.Helper()
-	r.now += 1_000_000
+	atomic.AddInt64(&r.now, 1_000_000)
 	r.n++
 	d, err := s.Decide(r.t.Context(), budget.Batch{
 		Budget: "up/key1", Now: r.now, Limits: eachLimit(operation), Items: []budget.Item{{ID: fmt.Sprint("id", r.n), Operation: operation, Units: units}},
@@ -148,7 +149,7 @@ func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
 	r.spend(s, 90)
 	r.store.gone.Store(true)
 	open := func(id string) (budget.Decisions, error) {
-		r.now += 5_000_000
+		atomic.AddInt64(&r.now, 5_000_000)
 		return s.Decide(t.Context(), budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: id, Operation: "list", Units: 1, OnStoreError: budget.Open}}})
 	}
 	for i := range 5 {
@@ -165,7 +166,7 @@ func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
 	r.flush()
 	view, err := budget.View{}, errors.New("not asked")
 	for i := 0; err != nil; i++ {
-		r.now += 5_000_000
+		atomic.AddInt64(&r.now, 5_000_000)
 		if view, err = s.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); i > 100 {
 			t.Fatal(err)
 		}
@@ -268,7 +269,7 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 	r.used(s)
 	for range 5 {
 		r.flush()
-		r.now += 1_000_000
+		atomic.AddInt64(&r.now, 1_000_000)
 		view, err := s.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
 		if err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" || view.Locks[0].Until != until {
 			t.Fatalf("%+v, %v; want the lock of day until %d", view.Locks, err, until)

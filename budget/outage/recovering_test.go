@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +39,10 @@ func newRuin(t *testing.T) *ruin {
 	return r
 }
 
-func (r *ruin) flush() { r.store.Store = memstore.New(func() int64 { return r.now }) }
+// clock is read by timers too, which write what the hosts remember.
+func (r *ruin) clock() int64 { return atomic.LoadInt64(&r.now) }
+
+func (r *ruin) flush() { r.store.Store = memstore.New(r.clock) }
 
 func (r *ruin) host(hosts int64) *outage.Store {
 	return r.process(r.t.TempDir(), hosts)
@@ -50,10 +54,9 @@ func (r *ruin) process(dir string, hosts int64) *outage.Store {
 
 // processOn is a process that reaches the store in a way of its own.
 func (r *ruin) processOn(store budget.Store, dir string, hosts int64) *outage.Store {
-	clock := func() int64 { return r.now }
 	s := outage.New(store, outage.Options{
 		Dir: dir, Allowance: 5, Hosts: hosts, Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
-		Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", r.now, nil }},
+		Clocks: &sqlitestore.Clocks{Wall: r.clock, Boot: func() (string, int64, error) { return "boot", r.clock(), nil }},
 	})
 	r.t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -62,7 +65,7 @@ func (r *ruin) processOn(store budget.Store, dir string, hosts int64) *outage.St
 // decide asks for units, a second later.
 func (r *ruin) decide(s budget.Store, units int64) budget.Decision {
 	r.t.Helper()
-	r.now += 1_000_000
+	atomic.AddInt64(&r.now, 1_000_000)
 	r.n++
 	d, err := s.Decide(r.t.Context(), budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
 	if err != nil {
@@ -85,7 +88,7 @@ func (r *ruin) spend(s budget.Store, most int64) (spent int64, refusal budget.De
 
 func (r *ruin) used(s budget.Store) int64 {
 	r.t.Helper()
-	r.now += 1_000_000
+	atomic.AddInt64(&r.now, 1_000_000)
 	view, err := s.Look(r.t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
 	if err != nil {
 		r.t.Fatal(err)
@@ -202,7 +205,7 @@ func TestWhatRemains(t *testing.T) {
 		alone, _ := r.spend(busy, 1000)
 		r.flush()
 		part, refusal := r.spend(idle, 1000)
-		r.now = refusal.RetryAt - 2_000_000
+		atomic.StoreInt64(&r.now, refusal.RetryAt-2_000_000)
 		if d := r.decide(idle, 1); d.Result != budget.Refused {
 			t.Fatalf("%+v a second before the minute is over", d)
 		}
@@ -249,7 +252,7 @@ func (r *ruin) inFile(path string) {
 	}
 	s, err := sqlitestore.Open(r.t.Context(), path, sqlitestore.Options{
 		Timeout: time.Minute,
-		Clocks:  &sqlitestore.Clocks{Wall: func() int64 { return r.now }, Boot: func() (string, int64, error) { return "boot", r.now, nil }},
+		Clocks:  &sqlitestore.Clocks{Wall: r.clock, Boot: func() (string, int64, error) { return "boot", r.clock(), nil }},
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -272,7 +275,7 @@ func TestUncountedHost(t *testing.T) {
 	if n := strings.Count(r.log.String(), "more state directories are at work on this budget than [store] hosts says"); n != 2 {
 		t.Fatalf("it was said %d times, want once by each host:\n%s", n, r.log.String())
 	}
-	r.now += budget.HostNoted
+	atomic.AddInt64(&r.now, budget.HostNoted)
 	r.log.Reset()
 	r.spend(first, 5)
 	if r.log.Len() > 0 {
@@ -344,7 +347,7 @@ func TestRolledBackUnderACall(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.inFile(path)
-	r.now += 1_000_000
+	atomic.AddInt64(&r.now, 1_000_000)
 	slow.Store = r.store.Store
 	close(slow.goes)
 	if d := <-done; d.Result != budget.Granted {
