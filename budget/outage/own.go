@@ -202,7 +202,9 @@ func (m *memory) lacked(name string, own lacking) error {
 	defer m.mu.Unlock()
 	r := m.of(name)
 	r.lacked(gap{own.stretches[0].From, own.stretches[len(own.stretches)-1].At})
-	return m.save(name, r)
+	err := m.save(name, r)
+	r.saved = 0 // as after a recovery, which this is part of
+	return err
 }
 
 // lacking is what the host charged itself and the ledger lacks.
