@@ -85,6 +85,7 @@ type followed struct {
 	job   *Job
 	next  time.Time // its next tick; zero: none comes
 	since time.Time // since when it is followed by its schedule
+	known time.Time // since when it is followed
 	// looking: a look is under way; again: another is to follow it.
 	looking, again bool
 	// later: a look is to come that nothing but time brings about.
@@ -100,7 +101,7 @@ func (d *daemon) follow() {
 	for _, j := range d.list() {
 		f := before[j.Name]
 		if f == nil {
-			f = &followed{since: now}
+			f = &followed{since: now, known: now}
 		}
 		if f.job != nil && f.job.counts() != j.counts() {
 			f.since = now
@@ -238,17 +239,16 @@ func (d *daemon) reconsider(name string, wait time.Duration) {
 	})
 }
 
-// read is a job as it is configured now, and since when it is followed by that
-// schedule.
-func (d *daemon) read(f *followed) (*Job, time.Time) {
+// read is a job as it is configured now, and who looks at it.
+func (d *daemon) read(f *followed) (*Job, claimant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return f.job, f.since
+	return f.job, claimant{hold: d.hold(), since: f.since, known: f.known}
 }
 
 // lookAt does what is due for a job, and starts the passes that it claims.
-func (d *daemon) lookAt(j *Job, since time.Time) {
-	me := claimant{holder: newHolder(), hold: d.hold(), since: since}
+func (d *daemon) lookAt(j *Job, me claimant) {
+	me.holder = newHolder()
 	slot := ""                          // the holder of the slot for a pass that is caught up
 	giveUp := d.now().Add(d.hold() / 2) // then a claim of which it is not known whether it was made falls
 	for again := true; again && !stopped(d.ctx, d.drain); {
@@ -263,7 +263,7 @@ func (d *daemon) lookAt(j *Job, since time.Time) {
 			if done.claim.Kind == CaughtUp {
 				slot = "" // the pass has it
 			}
-			me = claimant{holder: newHolder(), hold: d.hold(), since: since, catchUp: slot != ""}
+			me.holder, me.reap, me.catchUp = newHolder(), nil, slot != ""
 			cancel()
 			continue
 		}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,53 +12,47 @@ import (
 // One that was wrong by more must not stop it for years.
 const longestBack = 2 * time.Hour
 
-// account accounts for the ticks that have come since the last time, and returns the
-// newest where it is on time: what becomes of that is the caller's. The others are
-// recorded as missed, or wait to be caught up.
-func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due time.Time) {
+// maxDue is above the ticks of any schedule in the time for which a tick is on time.
+const maxDue = int(onTime/time.Second) + 2
+
+// account accounts for the ticks that have come since the last time and are overdue:
+// they are recorded as missed, or wait to be caught up. Those on time are returned, the
+// oldest first: what becomes of each is the caller's, who notes that in Until.
+func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due []time.Time) {
 	wall := at.wall
 	if s.Until-at.store > longestBack.Microseconds() {
 		s.Until, done.changed = wall.UnixMicro(), true
 	}
 	if schedule := j.counts(); s.Schedule != schedule { // seen for the first time, or of another schedule so far
-		s.leave(wall, me.since, done)
+		j.leave(s, wall, me, done)
 		s.Until, s.Schedule, done.changed = max(s.Until, me.since.UnixMicro()), schedule, true
 	}
 	from := time.UnixMicro(max(s.Until, s.begun(wall)))
-	count, first, newest := j.Schedule.Between(from, wall, 1)
+	older := wall.Add(-onTime - time.Microsecond) // ticks up to then are overdue
+	if older.Before(from) {
+		older = from
+	}
+	_, _, due = j.Schedule.Between(older, wall, maxDue)
+	due = slices.DeleteFunc(due, func(tick time.Time) bool { // the clock was set back, and it was run before
+		return slices.Contains(s.Recent, tick.UnixMicro())
+	})
+	if len(due) > 0 && j.CatchUp == CatchUpLast { // the last is among them: what waits is behind it
+		s.shorten(0, at, done)
+	}
+	count, first, newest := j.Schedule.Between(from, older, 1)
 	if count == 0 {
 		return due
 	}
-	last := newest[0]
-	s.Until = last.UnixMicro()
-	older := wall
-	if wall.Sub(last) <= onTime {
-		older = last.Add(-time.Microsecond)
-		if !slices.Contains(s.Recent, last.UnixMicro()) { // else the clock was set back, and it was run before
-			due = last
-		}
-		count--
-		if j.CatchUp == CatchUpLast { // it is the last: what waits is behind it
-			s.shorten(0, done)
-		}
-	}
-	done.changed = true
-	if count == 0 {
-		return due
-	}
+	s.Until, done.changed = newest[0].UnixMicro(), true
 	if j.CatchUp == CatchUpNone {
-		_, _, newest = j.Schedule.Between(from, older, 1)
 		done.miss(first, newest[0], count, ReasonDown)
 		return due
 	}
 	most := j.CatchUpLimit
-	if !due.IsZero() && j.CatchUp == CatchUpLast { // that is the last
+	if len(due) > 0 && j.CatchUp == CatchUpLast { // that is the last
 		most = 0
 	}
 	edge := wall.Add(-j.MaxLate - time.Microsecond) // what is as late as that is not later
-	if edge.After(older) {
-		edge = older
-	}
 	if late, first, newest := j.Schedule.Between(from, edge, 1); late > 0 {
 		done.miss(first, newest[0], late, ReasonLate)
 	}
@@ -75,16 +70,17 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due time
 	for _, tick := range newest {
 		s.Waiting = append(s.Waiting, waiting{tick.UnixMicro(), CaughtUp})
 	}
-	s.shorten(most, done)
+	s.shorten(most, at, done)
 	return due
 }
 
 // counts is the schedule that the ticks of a state are counted by.
 func (j *Job) counts() string { return j.Schedule.String() + " " + j.Schedule.Zone().String() }
 
-// leave accounts for the ticks of the schedule that a job had before, which came while
-// no daemon was there and until one followed the new one.
-func (s *state) leave(wall, since time.Time, done *stepped) {
+// leave accounts for the ticks of the schedule that a job had before, which came until
+// one followed the new one. A daemon that lived then takes those that are on time for
+// due: the first is run, the others are skipped; the rest are missed.
+func (j *Job) leave(s *state, wall time.Time, me claimant, done *stepped) {
 	at := strings.LastIndexByte(s.Schedule, ' ')
 	if at < 0 {
 		return // it had none
@@ -93,11 +89,33 @@ func (s *state) leave(wall, since time.Time, done *stepped) {
 	if err != nil {
 		return // of another version
 	}
+	since := me.since
 	if since.After(wall) {
 		since = wall
 	}
-	if count, first, newest := before.Between(time.UnixMicro(max(s.Until, s.begun(since))), since, 1); count > 0 {
+	from := time.UnixMicro(max(s.Until, s.begun(since)))
+	older := wall.Add(-onTime - time.Microsecond)
+	for _, edge := range []time.Time{me.known, from} {
+		if older.Before(edge) {
+			older = edge
+		}
+	}
+	if older.After(since) {
+		older = since
+	}
+	if count, first, newest := before.Between(from, older, 1); count > 0 {
 		done.miss(first, newest[0], count, ReasonDown)
+	}
+	_, _, due := before.Between(older, since, maxDue)
+	for i, tick := range due {
+		switch {
+		case s.Pause != nil:
+			done.skip(tick, ReasonPaused, pausedText(*s.Pause))
+		case i == 0 && j.free(s):
+			s.Waiting = append(s.Waiting, waiting{tick.UnixMicro(), Scheduled})
+		default:
+			done.skip(tick, ReasonOverlap, "the job's schedule was changed before it was begun, and another tick was due")
+		}
 	}
 }
 
@@ -112,8 +130,9 @@ func (s *state) begun(wall time.Time) (newest int64) {
 	return newest
 }
 
-// shorten leaves so many ticks to be caught up, the newest.
-func (s *state) shorten(most int, done *stepped) {
+// shorten leaves so many ticks to be caught up, the newest. Of the others those that are
+// on time still are skipped, as newer ones of the job have their place.
+func (s *state) shorten(most int, at clocks, done *stepped) {
 	count := 0
 	for _, w := range s.Waiting {
 		if w.Kind == CaughtUp {
@@ -126,6 +145,10 @@ func (s *state) shorten(most int, done *stepped) {
 		}
 		count--
 		tick := time.UnixMicro(w.Tick)
+		if at.wall.Sub(tick) <= onTime {
+			done.skip(tick, ReasonOverlap, fmt.Sprintf("newer ticks of the job wait to be caught up, as many as catch_up_limit says: %d", most))
+			return true
+		}
 		done.miss(tick, tick, 1, ReasonCatchUp)
 		return true
 	})

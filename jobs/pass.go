@@ -54,11 +54,16 @@ func (r *Runner) manual(ctx context.Context, drain <-chan struct{}, j *Job, once
 	return r.pass(ctx, drain, j, *claimed, next, once)
 }
 
-// notStarted tells of a tick that no pass is started for.
+// notStarted tells of a tick, or of several, that no pass is started for.
 func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
-	r.log.Log(ctx, max(level(record.Outcome), slog.LevelWarn), "pass not started", "job", j.Name, "budget", j.Budget,
-		"tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason, "error", record.Error)
-	r.options.Observe.PassEnded(j, record.Outcome)
+	fields := []any{"job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason, "error", record.Error}
+	if record.Until != nil {
+		fields = append(fields, "until", formatTick(record.Until.Time), "ticks", record.Ticks)
+	}
+	r.log.Log(ctx, max(level(record.Outcome), slog.LevelWarn), "pass not started", fields...)
+	for range max(record.Ticks, 1) {
+		r.options.Observe.PassEnded(j, record.Outcome)
+	}
 }
 
 // pass runs a pass that is claimed, to its record.

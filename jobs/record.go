@@ -92,11 +92,12 @@ func InstantOf(micros int64) Instant { return Instant{time.UnixMicro(micros).UTC
 // maxHistory is how many records of a job are kept at most.
 const maxHistory = 20_000
 
-// Record is what became of a tick, or of several that were missed. Its JSON is
+// Record is what became of a tick, or of several that no pass was started for. Its JSON is
 // what a [State] keeps in the history.
 type Record struct {
 	Tick Instant `json:"tick"`
-	// Until is the last of several ticks that were missed, and Ticks how many.
+	// Until is the last of several ticks that were missed, or skipped at once, and
+	// Ticks how many.
 	Until *Instant `json:"until,omitempty"`
 	Ticks int      `json:"ticks,omitempty"`
 	Kind  Kind     `json:"kind"`

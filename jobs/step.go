@@ -14,6 +14,7 @@ type claimant struct {
 	holder string        // of the claim that it would make; unique
 	hold   time.Duration // for which that stands
 	since  time.Time     // when it began to follow the job's schedule
+	known  time.Time     // when it began to follow the job, by whatever schedule
 	// reap has the claims that may be taken for dead: they are fenced off, or the
 	// error says why not.
 	reap map[string]error
@@ -43,25 +44,38 @@ func (j *Job) step(s *state, at clocks, me claimant) stepped {
 	}
 	j.reap(s, at, me, &done)
 	due := j.account(s, at, me, &done)
+	done.changed = done.changed || len(due) > 0
 	j.expire(s, at, &done)
-	switch {
-	case !due.IsZero() && s.Pause != nil:
-		done.skip(due, ReasonPaused, "paused by "+s.Pause.By+": "+s.Pause.Note)
-	case !due.IsZero() && j.inLine(s):
-		s.Waiting = append(s.Waiting, waiting{due.UnixMicro(), CaughtUp})
-		s.shorten(j.CatchUpLimit, &done)
-	case !due.IsZero() && !j.free(s) && j.Overlap == Queue && !slices.ContainsFunc(s.Waiting, isQueued):
-		s.Waiting = append(s.Waiting, waiting{due.UnixMicro(), Queued})
-	case !due.IsZero() && !j.free(s):
-		done.skip(due, ReasonOverlap, overlapText(s.Active[0]))
-	case !due.IsZero():
-		done.claim = s.claim(claim{Tick: due.UnixMicro(), Kind: Scheduled, Budget: j.Budget}, at, me)
+	for _, tick := range due {
+		s.Until = tick.UnixMicro()
+		if done.claim = j.take(s, tick, len(due), at, me, &done); done.claim != nil {
+			break // the next step goes on with the others
+		}
 	}
 	if done.claim == nil && j.free(s) {
 		done.claim = j.next(s, at, me, &done)
 	}
-	done.changed = done.changed || done.claim != nil || !due.IsZero() || len(done.records) > 0
+	done.changed = done.changed || done.claim != nil || len(done.records) > 0
 	return done
+}
+
+// take does with a tick that is on time, of so many, what is to be done: it is claimed,
+// waits, or is skipped. More than one at a time come where the daemon was held up.
+func (j *Job) take(s *state, tick time.Time, of int, at clocks, me claimant, done *stepped) *claim {
+	switch {
+	case s.Pause != nil:
+		done.skip(tick, ReasonPaused, pausedText(*s.Pause))
+	case j.inLine(s), j.CatchUp == CatchUpAll && of > 1:
+		s.Waiting = append(s.Waiting, waiting{tick.UnixMicro(), CaughtUp})
+		s.shorten(j.CatchUpLimit, at, done)
+	case j.free(s):
+		return s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled, Budget: j.Budget}, at, me)
+	case j.Overlap == Queue && !slices.ContainsFunc(s.Waiting, isQueued):
+		s.Waiting = append(s.Waiting, waiting{tick.UnixMicro(), Queued})
+	default:
+		done.skip(tick, ReasonOverlap, overlapText(s.Active[0]))
+	}
+	return nil
 }
 
 // free reports whether a pass of the job may begin.
@@ -197,13 +211,22 @@ func overlapText(c claim) string {
 	return fmt.Sprintf("another pass of the job is under way, %s, of %s", placeOf(c.Holder), formatTick(time.UnixMicro(c.Tick)))
 }
 
+func pausedText(p Pause) string { return "paused by " + p.By + ": " + p.Note }
+
 // record adds one to what the step came to.
 func (d *stepped) record(id string, record Record) {
 	d.ids, d.records = append(d.ids, id), append(d.records, record)
 }
 
-// skip records a tick that no pass is started for.
+// skip records a tick that no pass is started for; one more that is skipped for the same
+// reason in one step goes into the same record.
 func (d *stepped) skip(tick time.Time, reason, why string) {
+	if n := len(d.records) - 1; n >= 0 {
+		if last := &d.records[n]; last.Outcome == Skipped && last.Reason == reason && last.Error == why {
+			last.Until, last.Ticks = &Instant{tick}, max(last.Ticks, 1)+1
+			return
+		}
+	}
 	d.record(fmt.Sprintf("skipped/%d", tick.UnixMicro()), Record{
 		Tick: Instant{tick}, Kind: Scheduled, Outcome: Skipped, Reason: reason, Error: why, Runs: []Run{},
 	})

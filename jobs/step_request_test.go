@@ -35,6 +35,7 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.job.Schedule, b.job.CatchUp = every, CatchUpNone
+	b.state.Schedule, b.state.Until = b.job.counts(), b.at.Add(-time.Second).UnixMicro()
 	b.look("16:30 schedule")
 	b.end()
 	b.state.Requests = []Request{{ID: "z"}}
