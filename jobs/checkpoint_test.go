@@ -30,7 +30,7 @@ func TestACutRunIsGoneOnWith(t *testing.T) {
 			r.options.Transport = direct{slow(4*time.Second, r.upstream)}
 			drain := make(chan struct{})
 			time.AfterFunc(7*time.Second, func() { close(drain) })
-			if p := r.runner().Once(r.t.Context(), drain)[0]; p.Outcome != Skipped || p.Runs[0].Pages != 2 {
+			if p := r.runner().Once(r.t.Context(), drain)[0]; p.Outcome != Drained || p.Runs[0].Pages != 2 {
 				r.t.Fatalf("%+v", p.Runs)
 			}
 			r.options.Transport = direct{r.upstream}

@@ -28,6 +28,20 @@ func (e *ending) Error() string {
 
 func (e *ending) Unwrap() error { return e.err }
 
+// of is the ending of a run: what was told to stop after it had spent is drained, not
+// skipped.
+func (e *ending) of(run Run) *ending {
+	if e == nil || e.outcome != Skipped || run.Units == 0 && run.Calls == 0 {
+		return e
+	}
+	drained := *e
+	drained.outcome = Drained
+	if drained.reason == ReasonDrained {
+		drained.reason = ReasonStop
+	}
+	return &drained
+}
+
 func failed(reason string, err error) *ending {
 	return &ending{outcome: Failed, reason: reason, err: err}
 }

@@ -78,6 +78,6 @@ func TestAPassThatWasStartedIsNotGivenBack(t *testing.T) {
 		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 0 {
 			t.Errorf("state %+v", s)
 		}
-		equal(t, "history", w.history(), []string{"3h0m0s skipped drained"})
+		equal(t, "history", w.history(), []string{"3h0m0s drained stop"})
 	})
 }

@@ -244,7 +244,7 @@ func level(o Outcome) slog.Level {
 	switch o {
 	case Failed, TimedOut, Lost:
 		return slog.LevelError
-	case Exhausted, Missed:
+	case Drained, Exhausted, Missed:
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

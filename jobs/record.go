@@ -18,7 +18,9 @@ const (
 	Exhausted Outcome = "exhausted"
 	Failed    Outcome = "failed"
 	TimedOut  Outcome = "timed_out"
-	// Skipped: not started, or cut at a page boundary, because others were
+	// Drained: cut by a stop, or by a person, after it had spent.
+	Drained Outcome = "drained"
+	// Skipped: not started, or cut before it had spent, because others were
 	// exhausted, the daemon drains, or the tick is another pass's.
 	Skipped Outcome = "skipped"
 	// Missed: no daemon took the tick in time.
@@ -55,7 +57,8 @@ const (
 	ReasonFenced      = "fenced"      // lost: another daemon has taken it for dead
 	ReasonUnchanged   = "unchanged"   // succeeded: the upstream has nothing that is not in an earlier file
 	ReasonDrained     = "drained"     // skipped: the daemon was told to stop
-	ReasonInterrupted = "interrupted" // skipped: the daemon was told to stop at once
+	ReasonStop        = "stop"        // drained: the daemon was told to stop
+	ReasonInterrupted = "interrupted" // drained, skipped: the daemon was told to stop at once
 	ReasonTimeout     = "timeout"     // timed out: the run's own timeout
 	ReasonStore       = "store"       // failed: the store did not or could not answer
 	ReasonClock       = "clock"       // failed: the store's clock and this machine's do not agree
@@ -72,7 +75,7 @@ const (
 
 // severity is the order in which a pass takes its outcome from its runs, the
 // most telling first.
-var severity = []Outcome{Lost, Failed, TimedOut, Exhausted, Missed, Skipped, Succeeded}
+var severity = []Outcome{Lost, Failed, TimedOut, Drained, Exhausted, Missed, Skipped, Succeeded}
 
 // Instant is a time that stands in JSON as RFC 3339, UTC, with microseconds.
 type Instant struct{ time.Time }

@@ -79,7 +79,7 @@ func (p *pass) runOne(run *Run) (end *ending) {
 		end = p.run(run, log)
 	}
 	run.Log = log.tail.lines()
-	return end
+	return end.of(*run)
 }
 
 // spent tells the regions still to be started that one before them was

@@ -188,7 +188,7 @@ func TestADrainEndsAWaitForATry(t *testing.T) {
 		drain := make(chan struct{})
 		time.AfterFunc(7*time.Second, func() { close(drain) })
 		p := w.runner().Once(t.Context(), drain)[0]
-		if run := p.Runs[0]; run.Outcome != Skipped || run.Reason != ReasonDrained || !strings.Contains(run.Error, "answered 503") {
+		if run := p.Runs[0]; run.Outcome != Drained || run.Reason != ReasonStop || !strings.Contains(run.Error, "answered 503") {
 			t.Errorf("run %+v", run)
 		}
 		if took := time.Since(upstream.began); took != 7*time.Second || len(upstream.asked) != 1 {

@@ -94,9 +94,9 @@ func TestARunEndsAtItsTimeout(t *testing.T) {
 func TestADrainEndsAtAPageBoundary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p, took := stopping{slow: 4 * time.Second, drain: 21 * time.Second}.run(t)
-		equal(t, "runs", outcomes(p), []string{"US succeeded", "GB skipped drained", "DE skipped drained"})
-		if p.Outcome != Skipped || p.Reason != ReasonDrained || took != 24*time.Second {
-			t.Errorf("%s (%s) after %s, want skipped (drained) after 24s", p.Outcome, p.Reason, took)
+		equal(t, "runs", outcomes(p), []string{"US succeeded", "GB drained stop", "DE skipped drained"})
+		if p.Outcome != Drained || p.Reason != ReasonStop || took != 24*time.Second {
+			t.Errorf("%s (%s) after %s, want drained (stop) after 24s", p.Outcome, p.Reason, took)
 		}
 		if run := p.Runs[1]; run.Pages != 2 || run.Units != 2 || !strings.HasSuffix(run.Output, partialSuffix) {
 			t.Errorf("the run that was cut: %+v", run)
@@ -113,7 +113,7 @@ func TestADrainEndsAtAPageBoundary(t *testing.T) {
 func TestAPageThatOutlivesTheGraceIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p, took := stopping{job: "grace = \"5s\"\ntimeout = \"10m\"", slow: 2 * time.Minute, drain: 30 * time.Second}.run(t)
-		equal(t, "runs", outcomes(p), []string{"US skipped drained", "GB skipped drained", "DE skipped drained"})
+		equal(t, "runs", outcomes(p), []string{"US drained stop", "GB skipped drained", "DE skipped drained"})
 		if took != 35*time.Second {
 			t.Errorf("took %s, want the drain and the grace, 35s", took)
 		}
@@ -123,7 +123,7 @@ func TestAPageThatOutlivesTheGraceIsGivenUp(t *testing.T) {
 func TestASecondSignalStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p, took := stopping{slow: time.Minute, drain: 30 * time.Second, halt: 31 * time.Second}.run(t)
-		equal(t, "runs", outcomes(p), []string{"US skipped interrupted", "GB skipped drained", "DE skipped drained"})
+		equal(t, "runs", outcomes(p), []string{"US drained interrupted", "GB skipped drained", "DE skipped drained"})
 		if took != 31*time.Second {
 			t.Errorf("took %s, want 31s", took)
 		}
@@ -140,7 +140,7 @@ func TestADrainEndsAWaitForUnits(t *testing.T) {
 			began := time.Now()
 			time.AfterFunc(7*time.Second, func() { close(drain) })
 			p := first.Once(t.Context(), drain)[0]
-			if run := p.Runs[0]; run.Outcome != Skipped || run.Reason != ReasonDrained || run.Pages != 2 {
+			if run := p.Runs[0]; run.Outcome != Drained || run.Reason != ReasonStop || run.Pages != 2 {
 				t.Errorf("run %+v", run)
 			}
 			if took := time.Since(began); took != 7*time.Second {

@@ -21,8 +21,8 @@ const (
 
 // outcomes are all that runs shows, wrong those of runs that went wrong.
 var (
-	outcomes = []jobs.Outcome{running, waiting, jobs.Succeeded, jobs.Exhausted, jobs.Failed, jobs.TimedOut, jobs.Skipped, jobs.Missed, jobs.Lost}
-	wrong    = []jobs.Outcome{jobs.Failed, jobs.TimedOut, jobs.Missed, jobs.Lost}
+	outcomes = []jobs.Outcome{running, waiting, jobs.Succeeded, jobs.Exhausted, jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Skipped, jobs.Missed, jobs.Lost}
+	wrong    = []jobs.Outcome{jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Missed, jobs.Lost}
 )
 
 // runsFlags are the flags of runs.
@@ -81,7 +81,8 @@ A tick that no pass was started for is shown too: skipped, or missed, with how
 many others. A job that is not in the configuration any more may be named.
 
 Outcomes: running and waiting (of a pass under way), succeeded, exhausted,
-failed, timed_out, skipped, missed, lost (its daemon died).`,
+failed, timed_out, drained (told to stop after it had spent), skipped, missed,
+lost (its daemon died).`,
 		Example: `  quotactl runs trending
   quotactl runs --errors --since 24h --log
   quotactl runs trending --region US -n 100 --json`,

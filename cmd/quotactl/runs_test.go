@@ -46,6 +46,9 @@ func pastOf(t *testing.T) (state jobs.State, list []*jobs.Job) {
 			{Region: "DE", Outcome: jobs.Exhausted, Reason: jobs.ReasonLimit, Started: ago(time.Hour), Ended: ago(time.Hour - 1500*time.Millisecond), Units: 3, Pages: 3},
 			{Region: "FR", Outcome: jobs.Skipped, Reason: jobs.ReasonExhausted},
 		}},
+		jobs.Record{Tick: ago(12 * time.Hour), Kind: jobs.Scheduled, Outcome: jobs.Drained, Reason: jobs.ReasonStop, Runs: []jobs.Run{
+			{Region: "US", Outcome: jobs.Drained, Reason: jobs.ReasonStop, Started: ago(12 * time.Hour), Ended: ago(12*time.Hour - time.Second), Units: 2, Pages: 2},
+		}},
 		jobs.Record{Tick: ago(2 * time.Hour), Kind: jobs.Triggered, Outcome: jobs.Succeeded, Request: "ABC", Note: "asked for by ann@web1: a try", Runs: []jobs.Run{
 			{Region: "US", Outcome: jobs.Succeeded, Started: ago(2 * time.Hour), Ended: ago(2*time.Hour - 300*time.Millisecond), Units: 4, Pages: 4},
 		}},
@@ -100,6 +103,7 @@ TICK                  REGION  OUTCOME              UNITS  PAGES   TOOK
   asked for by ann@web1: a try
 2026-11-20 03:00:00Z  -       missed (down)            -      -      -
   12 ticks, until 2026-11-20 07:00:00Z
+2026-11-20 00:00:00Z  US      drained (stop)           2      2     1s
 `},
 		{"several", runsFlags{n: 8, outcomes: []string{"running", "succeeded", "lost", "skipped"}}, list, `
 TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
@@ -142,7 +146,7 @@ func TestRunsChosen(t *testing.T) {
 	}{
 		{runsFlags{n: 2}, "pull 11:59 US succeeded; pull 11:59 DE running"},
 		{runsFlags{n: 5}, "pull 11:59 US succeeded; pull 11:59 DE running; pull 11:59 FR waiting; push 00:00  running; pull 11:00 US failed"},
-		{runsFlags{errors: true}, "pull 11:00 US failed; push 10:30  lost; pull 03:00  missed"},
+		{runsFlags{errors: true}, "pull 11:00 US failed; push 10:30  lost; pull 03:00  missed; pull 00:00 US drained"},
 		{runsFlags{outcomes: []string{"waiting", "exhausted"}}, "pull 11:59 FR waiting; pull 11:00 DE exhausted"},
 		{runsFlags{regions: []string{"DE", "FR"}}, "pull 11:59 DE running; pull 11:59 FR waiting; pull 11:00 DE exhausted; pull 11:00 FR skipped"},
 		{runsFlags{since: time.Hour}, "pull 11:59 US succeeded; pull 11:59 DE running; pull 11:59 FR waiting; pull 11:00 US failed; pull 11:00 DE exhausted; pull 11:00 FR skipped"},

@@ -10,7 +10,7 @@ import (
 )
 
 // outcomes are those of ticks, in the order in which they are shown.
-var outcomes = []jobs.Outcome{jobs.Succeeded, jobs.Exhausted, jobs.Skipped, jobs.Failed, jobs.TimedOut, jobs.Missed, jobs.Lost}
+var outcomes = []jobs.Outcome{jobs.Succeeded, jobs.Exhausted, jobs.Drained, jobs.Skipped, jobs.Failed, jobs.TimedOut, jobs.Missed, jobs.Lost}
 
 // outcomes tells how many ticks came to what.
 func (d *day) outcomes() string {
