@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // read takes a body apart.
@@ -15,11 +16,29 @@ func (f *Fetch) read(body []byte) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkUTF8(body); err != nil {
+		return nil, err
+	}
 	next, err := f.nextToken(body)
 	if err != nil {
 		return nil, err
 	}
 	return &page{lines: lines, next: next}, nil
+}
+
+// checkUTF8 fails with the place of the first byte that is not UTF-8, which JSON has to
+// be: whoever reads the output could not take it apart.
+func checkUTF8(body []byte) error {
+	for at := 0; at < len(body); {
+		r, size := utf8.DecodeRune(body[at:])
+		if r == utf8.RuneError && size == 1 {
+			line := 1 + bytes.Count(body[:at], []byte("\n"))
+			return fmt.Errorf("the body is not UTF-8: byte 0x%02x at offset %d (line %d, byte %d of it); nothing of this page is written: have the upstream send UTF-8",
+				body[at], at, line, at-bytes.LastIndexByte(body[:at], '\n'))
+		}
+		at += size
+	}
+	return nil
 }
 
 // isCut reports whether a body is the beginning of a JSON value: where nothing tells

@@ -65,7 +65,7 @@ func (p *pass) attempt(ctx context.Context, run *Run, label string, log *runLog,
 	}
 	c, err := p.start(run.Region, label, log, file)
 	if err != nil {
-		return failed(ReasonCommand, fmt.Errorf("start the command: %w; is it there, may it be run, and is there what its first line names?", err))
+		return failed(ReasonCommand, fmt.Errorf("start the command: %w", err))
 	}
 	soFar := *run
 	defer p.onBeat(func(ctx context.Context) {
@@ -108,6 +108,9 @@ func (p *pass) start(region, label string, log *runLog, file *keptFile) (*comman
 	c.reap = sync.OnceValue(c.cmd.Wait)
 	var err error
 	if c.cmd.Dir, err = filepath.Abs(filepath.Dir(p.job.config)); err != nil {
+		return nil, explainGone(p.job.config, err)
+	}
+	if err := checkFolder(c.cmd.Dir); err != nil {
 		return nil, err
 	}
 	if c.cmd.Env, err = p.environ(c.cmd.Dir, region, label, file.path()); err != nil {
@@ -124,7 +127,7 @@ func (p *pass) start(region, label string, log *runLog, file *keptFile) (*comman
 	if err != nil {
 		c.output.Wait()
 		c.closePipes()
-		return nil, err
+		return nil, fmt.Errorf("%w; is it there, may it be run, and is there what its first line names?", err)
 	}
 	log.Debug("command started", "pid", c.cmd.Process.Pid)
 	go c.await()

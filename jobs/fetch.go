@@ -150,6 +150,9 @@ func (f *fetching) number() int { return f.before + f.run.Pages + f.run.Unchange
 func (f *fetching) pages(ctx context.Context, token string) *ending {
 	seen := map[[sha256.Size]byte]bool{sha256.Sum256([]byte(token)): true} // the tokens so far; a body may name a long one
 	for {
+		if err := f.output.gone(); err != nil { // before more is charged for nothing
+			return failed(ReasonOutput, err)
+		}
 		got, end := f.page(ctx, token)
 		if end != nil {
 			return end

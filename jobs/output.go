@@ -61,7 +61,7 @@ func createOutput(folder, name string) (*output, error) {
 		return nil, fmt.Errorf("%s is not in %s: take what leads out of the folder out of output", final, folder)
 	}
 	if err := os.MkdirAll(folder, outputFolderMode); err != nil {
-		return nil, fmt.Errorf("make the folder of %s: %w", final, err)
+		return nil, fmt.Errorf("make the folder of %s: %w", final, explainGone(folder, err))
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -102,6 +102,9 @@ func (o *output) write(lines []byte) error {
 // finish makes the file safe on disk and gives it its final name, unless a
 // file has that name by now.
 func (o *output) finish() error {
+	if err := o.gone(); err != nil {
+		return err
+	}
 	if err := o.close(); err != nil {
 		return err
 	}
@@ -125,15 +128,18 @@ func (o *output) finish() error {
 
 // keep closes a file that was cut and returns the name it has, which is the
 // partial one unless finish came to give it the final; a file without a page
-// is removed.
+// is removed, and one that others have removed has none.
 func (o *output) keep() (string, error) {
 	if o.named {
 		return o.final, nil
 	}
-	partial := o.final + partialSuffix
+	gone := o.gone()
 	err := o.close()
-	if o.size > 0 {
-		return partial, err
+	switch {
+	case o.size > 0 && gone != nil:
+		return "", errors.Join(err, gone)
+	case o.size > 0:
+		return o.final + partialSuffix, err
 	}
 	if removed := o.folder.Remove(o.name + partialSuffix); removed != nil && !errors.Is(removed, fs.ErrNotExist) {
 		err = errors.Join(err, fmt.Errorf("remove an empty file: %w", removed))

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +65,7 @@ func (o *output) flush() error {
 		return nil
 	}
 	if err := o.sync(o.folder, filepath.Dir(o.name)); err != nil {
-		return err
+		return cmp.Or(o.gone(), err)
 	}
 	o.listed = true
 	return nil

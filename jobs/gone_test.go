@@ -1,0 +1,133 @@
+package jobs
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// An output's folder that is deleted, or replaced, while a run writes to it: the run
+// fails and names it, no further page is charged, and no file is told of that is not
+// there. The next run makes the folder again.
+func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
+	remove := func(parts ...string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			if err := os.RemoveAll(filepath.Join(append([]string{dir}, parts...)...)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		spoil func(t *testing.T, dir string)
+		at    int // while this page is on its way
+		pages int
+		says  string
+	}{
+		"the outermost":      {remove("data"), 2, 2, "DIR/data was deleted or moved"},
+		"the region's":       {remove("data", "trending", "US"), 2, 2, "DIR/data/trending/US was deleted or moved"},
+		"with the last page": {remove("data"), 4, 4, "DIR/data was deleted or moved"},
+		"moved": {func(t *testing.T, dir string) {
+			if err := os.Rename(filepath.Join(dir, "data"), filepath.Join(dir, "moved")); err != nil {
+				t.Error(err)
+			}
+		}, 2, 2, "DIR/data was deleted or moved"},
+		"the file alone": {func(t *testing.T, dir string) {
+			files, err := filepath.Glob(filepath.Join(dir, "data", "trending", "US", "*"))
+			if err != nil || len(files) != 1 || os.Remove(files[0]) != nil {
+				t.Error(files, err)
+			}
+		}, 2, 2, ".ndjson.partial was deleted or moved"},
+		"another in its place": {func(t *testing.T, dir string) {
+			files, err := filepath.Glob(filepath.Join(dir, "data", "trending", "US", "*"))
+			if err != nil || len(files) != 1 || os.Remove(files[0]) != nil || os.WriteFile(files[0], []byte("theirs"), 0o600) != nil {
+				t.Error(files, err)
+			}
+		}, 2, 2, "is another file than the one that the run writes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				var w *world
+				w = newWorld(t, setup{job: oneRegion, upstream: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+					if asked++; asked == test.at {
+						test.spoil(t, w.dir)
+					}
+					w.sandbox.ServeHTTP(out, r)
+				})})
+				run := w.once().Runs[0]
+				says := strings.ReplaceAll(test.says, "DIR", w.dir)
+				if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, says) || run.Pages != test.pages || run.Output != "" {
+					t.Errorf("run %+v, want %q after %d pages", run, says, test.pages)
+				}
+				if w.used() != int64(test.pages) {
+					t.Errorf("%d units for %d pages", w.used(), test.pages)
+				}
+				if run := w.once().Runs[0]; run.Outcome != Succeeded || run.Pages != 4 {
+					t.Errorf("the next run: %+v", run)
+				}
+			})
+		})
+	}
+}
+
+// A command whose folder is gone is not said to be missing itself.
+func TestACommandWhoseFolderIsGone(t *testing.T) {
+	w := commandWorld(t, "", "exit 0")
+	if err := os.RemoveAll(w.dir); err != nil {
+		t.Fatal(err)
+	}
+	run := w.onlyRun()
+	if run.Outcome != Failed || run.Reason != ReasonCommand || !strings.Contains(run.Error, w.dir+" is gone") || strings.Contains(run.Error, "may it be run") {
+		t.Errorf("run %+v", run)
+	}
+}
+
+// Where the folder that the daemon was started in is gone, relative paths lead
+// nowhere: that is said of commands and of outputs.
+func TestADaemonWhoseFolderIsGone(t *testing.T) {
+	here := t.TempDir()
+	t.Chdir(here)
+	t.Setenv("PWD", here)
+	if err := os.RemoveAll(here); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Getwd(); err == nil {
+		t.Skip("this system names a folder that is gone")
+	}
+	const says = "the folder that this program was started in is gone"
+	w := commandWorld(t, "", "exit 0")
+	w.list[0].config = "costs.toml"
+	if run := w.onlyRun(); run.Reason != ReasonCommand || !strings.Contains(run.Error, says) {
+		t.Errorf("a command: %+v", run)
+	}
+	w = newWorld(t, setup{job: oneRegion})
+	w.list[0].Fetch.Output = "data/{region}/{tick}.ndjson"
+	if run := w.onlyRun(); run.Reason != ReasonOutput || !strings.Contains(run.Error, says) || w.used() != 0 {
+		t.Errorf("an output: %+v, %d units", run, w.used())
+	}
+}
+
+// A page with a byte that is not UTF-8 fails with its place, and nothing of it is
+// written: JSON that is not UTF-8 cannot be taken apart by whoever reads the file.
+func TestAPageThatIsNotUTF8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w := newWorld(t, setup{job: oneRegion, fetch: `items = "items"`, upstream: http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+			if asked++; asked == 1 {
+				_, _ = out.Write([]byte(`{"items":["caf\u00e9","café"],"nextPageToken":"2"}`))
+				return
+			}
+			_, _ = out.Write([]byte("{\"items\":[\"one\",\n\"caf\xe9\"]}"))
+		})})
+		run := w.once().Runs[0]
+		if run.Outcome != Failed || run.Reason != ReasonBody || run.Pages != 1 || !strings.HasPrefix(run.Error, "page 2: the body is not UTF-8: byte 0xe9 at offset 21 (line 2, byte 5 of it)") {
+			t.Errorf("run %+v", run)
+		}
+		if text, err := os.ReadFile(run.Output); err != nil || string(text) != "\"caf\\u00e9\"\n\"café\"\n" || !strings.HasSuffix(run.Output, partialSuffix) {
+			t.Errorf("%s holds %q: %v", run.Output, text, err)
+		}
+	})
+}
