@@ -37,6 +37,9 @@ func (r *Runner) look(ctx context.Context, j *Job, me claimant) (done stepped, s
 		}
 		return edit{records: done.kept()}, nil
 	})
+	if err == nil {
+		r.endCancelled(s.Active)
+	}
 	return done, s, lapsed, err
 }
 
@@ -106,9 +109,12 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]er
 	return reap, nil
 }
 
-// renew keeps a claim standing, with the record so far; false when it is gone.
+// renew keeps a claim standing, with the record so far; false when it is gone. A pass
+// that a person has ended ends by it.
 func (p *pass) renew(ctx context.Context, progress json.RawMessage) (mine bool, err error) {
+	var active []claim
 	err = p.change(ctx, p.job, func(s *state, at clocks) (edit, error) {
+		active = s.Active
 		c := s.claimOf(p.claim.Holder)
 		if mine = c != nil; !mine {
 			return edit{}, errStays
@@ -116,6 +122,9 @@ func (p *pass) renew(ctx context.Context, progress json.RawMessage) (mine bool, 
 		c.Until, c.Progress = at.now+p.hold().Microseconds(), progress
 		return edit{}, nil
 	})
+	if err == nil {
+		p.endCancelled(active)
+	}
 	return mine, err
 }
 

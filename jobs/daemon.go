@@ -38,6 +38,7 @@ const (
 func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) error {
 	d := &daemon{Runner: r, ctx: ctx, drain: drain, jobs: map[string]*followed{}, found: map[string]document{}, slots: make(chan struct{}, lookers)}
 	d.follow()
+	d.working.Go(d.live)
 	if startNow {
 		for _, j := range r.list() {
 			d.working.Go(func() {

@@ -56,7 +56,10 @@ var (
 // cut is the ending that a context's cause stands for.
 func cut(ctx context.Context) *ending {
 	cause := context.Cause(ctx)
+	var byPerson *cancelled
 	switch {
+	case errors.As(cause, &byPerson):
+		return &ending{outcome: Skipped, reason: ReasonCancelled, err: byPerson}
 	case errors.Is(cause, errDrained):
 		return &ending{outcome: Skipped, reason: ReasonDrained}
 	case errors.Is(cause, errLost):

@@ -45,6 +45,16 @@ type ActivePass struct {
 	Note    string `json:"note,omitempty"`
 	// Progress is its record so far; nil at first.
 	Progress json.RawMessage `json:"progress"`
+	// Cancelled: a person has ended it, and it is to end soon; nil: nobody has.
+	Cancelled *Cancel `json:"cancelled,omitempty"`
+}
+
+// pass is a claim for those who look at it, at an instant of the store's clock (µs).
+func (c *claim) pass(now int64) ActivePass {
+	return ActivePass{
+		Tick: InstantOf(c.Tick), Kind: c.Kind, Since: InstantOf(c.Since), Host: placeOf(c.Holder),
+		Silent: c.Until <= now, Request: c.request(), Note: c.note(), Progress: c.Progress, Cancelled: c.Cancel,
+	}
 }
 
 // WaitingTick is a tick that is to be run.
@@ -81,10 +91,7 @@ func (s *state) overview(j *Job, document budget.JobDocument) Overview {
 		view.LastSuccess = time.UnixMicro(s.LastSuccess).UTC()
 	}
 	for _, c := range s.Active {
-		view.Active = append(view.Active, ActivePass{
-			Tick: InstantOf(c.Tick), Kind: c.Kind, Since: InstantOf(c.Since), Host: placeOf(c.Holder),
-			Silent: c.Until <= document.Now, Request: c.request(), Note: c.note(), Progress: c.Progress,
-		})
+		view.Active = append(view.Active, c.pass(document.Now))
 	}
 	for _, w := range s.Waiting {
 		view.Waiting = append(view.Waiting, WaitingTick{InstantOf(w.Tick), w.Kind})

@@ -81,6 +81,7 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 	soft, cutSoft := context.WithCancelCause(ctx)
 	hard, cutHard := context.WithCancelCause(ctx)
 	p.soft, p.hard = soft, hard
+	defer r.mayCancel(claimed.Holder, func(by Cancel) { cutSoft(&cancelled{by}) })()
 	var helpers sync.WaitGroup
 	helpers.Go(func() { p.obey(drain, cutSoft, cutHard) })
 	begun := record

@@ -58,6 +58,7 @@ const (
 	ReasonUnchanged   = "unchanged"   // succeeded: the upstream has nothing that is not in an earlier file
 	ReasonDrained     = "drained"     // skipped: the daemon was told to stop
 	ReasonStop        = "stop"        // drained: the daemon was told to stop
+	ReasonCancelled   = "cancelled"   // drained, skipped: a person has ended the pass, or taken back the request for it
 	ReasonInterrupted = "interrupted" // drained, skipped: the daemon was told to stop at once
 	ReasonTimeout     = "timeout"     // timed out: the run's own timeout
 	ReasonStore       = "store"       // failed: the store did not or could not answer

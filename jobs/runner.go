@@ -61,10 +61,12 @@ type Options struct {
 
 // Runner runs the passes of jobs. Use New; its verbs are Run and Once.
 type Runner struct {
-	mu      sync.Mutex // guards jobs and budgets
+	mu      sync.Mutex // guards jobs, budgets and underWay
 	jobs    []*Job
 	budgets map[string]*budget.Budget
 	changed chan struct{} // a reload has brought other jobs
+	// underWay are what ends the passes of this process, by their claims' holders.
+	underWay map[string]func(Cancel)
 
 	options Options
 	state   *turns
@@ -108,7 +110,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 		options.Transport = oneRequestTransport()
 	}
 	return &Runner{
-		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1),
+		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1), underWay: map[string]func(Cancel){},
 		options: options, state: newTurns(options.State, lookers), watch: watch{patience: 2 * options.Heartbeat, gap: 3 * max(options.Heartbeat, options.Poll)}, log: options.Log,
 		maxBody: maxBody, maxLogged: maxLogged, flush: (*os.File).Sync,
 	}, nil

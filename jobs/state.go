@@ -59,6 +59,7 @@ type claim struct {
 	Request *Request `json:"request,omitempty"` // of a pass that a person asked for
 	// Progress is the record so far.
 	Progress json.RawMessage `json:"progress,omitempty"`
+	Cancel   *Cancel         `json:"cancel,omitempty"` // a person has ended it; nil: nobody has
 
 	// silent is for how long it had been past its end when that was looked at.
 	silent time.Duration

@@ -67,6 +67,7 @@ command = ["true"]
 		{[]string{"trigger", ""}, "pull\npush\n:4\n"},
 		{[]string{"trigger", "pull", ""}, ":4\n"},
 		{[]string{"trigger", "pull", "--region", ""}, "DE\nUS\n:4\n"},
+		{[]string{"cancel", ""}, "pull\npush\n:4\n"},
 		{[]string{"pause", ""}, "pull\npush\n:4\n"},
 		{[]string{"pause", "pull", ""}, ":4\n"},
 		{[]string{"resume", "pu"}, "pull\npush\n:4\n"},

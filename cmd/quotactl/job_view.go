@@ -127,6 +127,12 @@ func activeText(active jobs.ActivePass, progress *jobs.Record) string {
 	if why := beganText(active.Kind, active.Note); why != "" {
 		text += "; " + why
 	}
+	if c := active.Cancelled; c != nil {
+		text += fmt.Sprintf("; told to end by %s at %s", c.By, showTime(c.At.Time))
+		if c.Note != "" {
+			text += ": " + c.Note
+		}
+	}
 	if active.Silent {
 		text += "; its daemon is not heard of any more"
 	}

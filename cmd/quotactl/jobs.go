@@ -24,8 +24,9 @@ func newJobsCommand(a *app) *cobra.Command {
 		Long: `Show all jobs, or those named, by budget: when each runs next, whether it
 runs, waits or is paused, and how its last pass went, how long ago and for how
 many units. Below stand what is under way and on which host, what waits, who
-paused the job and why, and ticks that no daemon has taken. All of it is read
-from the store, so it is the same on every machine.`,
+paused the job and why, ticks that no daemon has taken, and that no daemon lives
+where it is so: one that follows jobs is heard of twice a minute. All of it is
+read from the store, so it is the same on every machine.`,
 		Example: `  quotactl jobs
   quotactl jobs trending --json`,
 		ValidArgsFunction: a.completeJob,
@@ -36,13 +37,17 @@ from the store, so it is the same on every machine.`,
 					return err
 				}
 				views, err := a.lookAtJobs(ctx, store, list)
+				if err != nil {
+					return err
+				}
+				daemons, err := jobs.Daemons(ctx, store)
 				switch {
 				case err != nil:
 					return err
 				case asJSON:
-					return writeJSON(a.stdout, newJobsAnswer(a.now(), redact(a.storeAt(cfg)), views))
+					return writeJSON(a.stdout, newJobsAnswer(a.now(), redact(a.storeAt(cfg)), daemons, views))
 				}
-				return writeJobs(a.stdout, a.now(), views)
+				return writeJobs(a.stdout, a.now(), daemons, views)
 			})
 		},
 	}
@@ -53,9 +58,10 @@ from the store, so it is the same on every machine.`,
 
 // jobsAnswer is the JSON answer of jobs.
 type jobsAnswer struct {
-	At    instant        `json:"at"`
-	Store string         `json:"store"`
-	Jobs  []jobStateJSON `json:"jobs"`
+	At      instant        `json:"at"`
+	Store   string         `json:"store"`
+	Daemons []jobs.Daemon  `json:"daemons"` // those that live
+	Jobs    []jobStateJSON `json:"jobs"`
 }
 
 type jobStateJSON struct {
@@ -83,8 +89,8 @@ func newJobNowJSON(v jobView) jobNowJSON {
 	return jobNowJSON{v.Pause, append([]jobs.ActivePass{}, v.Active...)}
 }
 
-func newJobsAnswer(at time.Time, store string, views []jobView) jobsAnswer {
-	answer := jobsAnswer{At: instant(at.UTC()), Store: store, Jobs: []jobStateJSON{}}
+func newJobsAnswer(at time.Time, store string, daemons []jobs.Daemon, views []jobView) jobsAnswer {
+	answer := jobsAnswer{At: instant(at.UTC()), Store: store, Daemons: daemons, Jobs: []jobStateJSON{}}
 	for _, v := range views {
 		answer.Jobs = append(answer.Jobs, jobStateJSON{
 			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: instant(v.next),
@@ -96,8 +102,9 @@ func newJobsAnswer(at time.Time, store string, views []jobView) jobsAnswer {
 	return answer
 }
 
-// writeJobs shows a table for each budget that the jobs spend.
-func writeJobs(w io.Writer, at time.Time, views []jobView) error {
+// writeJobs shows a table for each budget that the jobs spend, and that no daemon
+// lives.
+func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []jobView) error {
 	var budgets, parts []string
 	tables := map[string]*table{}
 	for _, v := range views {
@@ -110,6 +117,9 @@ func writeJobs(w io.Writer, at time.Time, views []jobView) error {
 	}
 	for _, name := range budgets {
 		parts = append(parts, wrap("", name)+tables[name].String())
+	}
+	if len(daemons) == 0 && len(views) > 0 {
+		parts = append(parts, wrap("", "no daemon lives on this store: no tick is taken until one is started (quotactl run)"))
 	}
 	if _, err := io.WriteString(w, strings.Join(parts, "\n")); err != nil {
 		return fmt.Errorf("write the answer: %w", err)

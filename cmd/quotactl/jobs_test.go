@@ -97,13 +97,23 @@ other   -        idle         -                      -  0 * * * * UTC
 shop/any
 JOB   NEXT IN  STATE  LAST PASS       UNITS  SCHEDULE
 star  1m30s    idle   missed 24h ago      0  @every 90s UTC
+
+no daemon lives on this store: no tick is taken until one is started (quotactl
+run)
 `
 	var b strings.Builder
-	if err := writeJobs(&b, noon, allStates(t)); err != nil {
+	if err := writeJobs(&b, noon, nil, allStates(t)); err != nil {
 		t.Fatal(err)
 	}
 	if b.String() != want {
 		t.Errorf("jobs\n%swant\n%s", b.String(), want)
+	}
+	var living strings.Builder
+	if err := writeJobs(&living, noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, allStates(t)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(living.String(), "no daemon lives") {
+		t.Errorf("jobs\n%s", living.String())
 	}
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if utf8.RuneCountInString(line) > tableWidth {
@@ -116,6 +126,12 @@ func TestJobsJSON(t *testing.T) {
 	const want = `{
   "at": "2026-11-20T12:00:00.000000Z",
   "store": "redis://h:1",
+  "daemons": [
+    {
+      "host": "in process 7 on web1",
+      "since": "2026-11-20T11:00:00.000000Z"
+    }
+  ],
   "jobs": [
     {
       "job": "idle",
@@ -195,7 +211,7 @@ func TestJobsJSON(t *testing.T) {
 	paused.Requests = []jobs.Request{{ID: "DEF", By: "bob@web2", At: ago(time.Minute), Note: "a try", Regions: []string{"US"}}}
 	paused.Followed, paused.Untaken = "", ago(time.Hour).Time
 	var b strings.Builder
-	if err := writeJSON(&b, newJobsAnswer(noon, "redis://h:1", []jobView{idle, paused})); err != nil {
+	if err := writeJSON(&b, newJobsAnswer(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, []jobView{idle, paused})); err != nil {
 		t.Fatal(err)
 	}
 	if b.String() != want {

@@ -80,6 +80,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newJobsCommand(a),
 		newRunsCommand(a),
 		newTriggerCommand(a),
+		newCancelCommand(a),
 		newPauseCommand(a),
 		newResumeCommand(a),
 		newInitCommand(a),

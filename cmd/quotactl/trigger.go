@@ -23,7 +23,19 @@ type triggerFlags struct {
 	regions       []string
 	note          string
 	wait          time.Duration
+	cancel        bool
 	sandbox, json bool
+}
+
+// check finds wrong usage of the flags.
+func (f *triggerFlags) check(changed func(string) bool) error {
+	switch {
+	case changed("wait") && f.wait < time.Second:
+		return usage("--wait %s: use 1s or more, or leave it out", f.wait)
+	case f.cancel && (changed("wait") || changed("region") || changed("note")):
+		return usage("--cancel takes back what was asked for: leave --region, --note and --wait out")
+	}
+	return nil
 }
 
 func newTriggerCommand(a *app) *cobra.Command {
@@ -39,16 +51,23 @@ process instead.
 
 With --wait the result is shown when the pass has ended, and the exit code is
 that of run --once: 1 when a run failed, 0 when it succeeded or was exhausted; 1
-too when it has not ended by then.`,
+too when it has not ended by then.
+
+With --cancel all requests of the job that no daemon has begun are taken back,
+and recorded as skipped. A pass under way goes on: quotactl cancel ends it.`,
 		Example: `  quotactl trigger trending
+  quotactl trigger trending --cancel
   quotactl trigger trending --region US,GB --note "they were empty" --wait 10m`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("wait") && f.wait < time.Second {
-				return usage("--wait %s: use 1s or more, or leave it out", f.wait)
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
 			}
 			return a.onJob(cmd.Context(), args[0], f.sandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
+				if f.cancel {
+					return a.takeBack(ctx, store, job, f.json)
+				}
 				return a.trigger(ctx, store, job, f)
 			})
 		},
@@ -57,6 +76,7 @@ too when it has not ended by then.`,
 	flags.StringSliceVar(&f.regions, "region", nil, "a pass of these `REGIONS`, separated by commas (else of all)")
 	flags.StringVar(&f.note, "note", "", "`TEXT` that the pass's record tells; no secret")
 	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` until the pass has ended")
+	flags.BoolVar(&f.cancel, "cancel", false, "take back what was asked for and has not begun")
 	sandboxFlag(cmd, &f.sandbox)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	completeFlag(cmd, "region", a.completeRegion)
@@ -67,6 +87,8 @@ too when it has not ended by then.`,
 type triggerAnswer struct {
 	Job     string       `json:"job"`
 	Request jobs.Request `json:"request"`
+	// Daemons are those that live; none: the request waits until one is started.
+	Daemons []jobs.Daemon `json:"daemons"`
 	// Pass is its record; null when it was not waited for, or had not ended by then.
 	Pass *jobs.Record `json:"pass"`
 }
@@ -74,6 +96,10 @@ type triggerAnswer struct {
 // trigger asks for a pass, and waits for it if that is wanted.
 func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f triggerFlags) error {
 	views, err := a.lookAtJobs(ctx, store, []*jobs.Job{job})
+	if err != nil {
+		return err
+	}
+	daemons, err := jobs.Daemons(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -86,11 +112,11 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 		return untold
 	}
 	if !f.json {
-		if err := askedTable(views[0], asked, untold).write(a.stdout); err != nil {
+		if err := askedTable(views[0], asked, daemons, untold).write(a.stdout); err != nil {
 			return err
 		}
 	}
-	answer := triggerAnswer{Job: job.Name, Request: asked}
+	answer := triggerAnswer{Job: job.Name, Request: asked, Daemons: daemons}
 	if f.wait > 0 {
 		answer.Pass, err = a.awaitPass(ctx, store, job, asked, f.wait)
 	}
@@ -111,7 +137,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 }
 
 // askedTable says what was asked for, and what the job was doing before.
-func askedTable(before jobView, asked jobs.Request, untold error) *table {
+func askedTable(before jobView, asked jobs.Request, daemons []jobs.Daemon, untold error) *table {
 	t := newTable("JOB", "REGIONS", "DONE")
 	t.add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is asked for")
 	for _, note := range before.nowNotes() {
@@ -126,6 +152,9 @@ func askedTable(before jobView, asked jobs.Request, untold error) *table {
 	}
 	for _, note := range before.daemonNotes() {
 		t.below("", note)
+	}
+	if len(daemons) == 0 {
+		t.below("", "no daemon lives on this store: the pass waits until one is started (quotactl run)")
 	}
 	if untold != nil {
 		t.below("", untoldText(untold))

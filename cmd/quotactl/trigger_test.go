@@ -96,7 +96,7 @@ func TestTriggerWaits(t *testing.T) {
 			if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+waitLook {
 				t.Errorf("%s: it was waited for %s", outcome, took)
 			}
-			want := "JOB   REGIONS  DONE\npull  US       a pass is asked for\n  no daemon has looked at it on this store yet\n\nTICK "
+			want := "JOB   REGIONS  DONE\npull  US       a pass is asked for\n  no daemon has looked at it on this store yet\n  no daemon lives on this store: the pass waits until one is started (quotactl\n  run)\n\nTICK "
 			if !strings.HasPrefix(p.out.String(), want) || !strings.Contains(p.out.String(), fmt.Sprintf("US      %s ", outcome)) || !strings.Contains(p.out.String(), ": a try\n") {
 				t.Errorf("%s:\n%s", outcome, p.out.String())
 			}
@@ -230,6 +230,8 @@ pull  all      a pass is asked for
   skipped, the next at 2000-01-01 01:00:00Z
   another request waits before it
   no daemon has taken its tick of 1999-12-31 22:00:00Z: is one running?
+  no daemon lives on this store: the pass waits until one is started (quotactl
+  run)
 `
 		if p.out.String() != want {
 			t.Errorf("it said\n%swant\n%s", p.out.String(), want)

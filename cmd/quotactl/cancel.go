@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// cancelAnswer is the JSON answer of cancel.
+type cancelAnswer struct {
+	Job string `json:"job"`
+	// Cancelled are the passes that are to end; none: nothing was under way.
+	Cancelled []jobs.ActivePass `json:"cancelled"`
+}
+
+func newCancelCommand(a *app) *cobra.Command {
+	var note string
+	var inSandbox, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "cancel JOB",
+		Short: "End the pass of a job that is under way",
+		Long: `End the passes of a job that are under way, on whatever machine, as a stop of
+their daemon would: no further page is asked for, those under way have the job's
+grace, commands are told to end, and what was spent stays spent. A daemon does
+so within seconds; a run --once within 15 seconds. The record says who ended the
+pass; the next tick is run as ever, beginning with the first region that was not
+started. Ticks and requests that wait go on waiting: trigger --cancel takes
+requests back, pause skips ticks. A job that is not in the configuration any more
+may be named.`,
+		Example: `  quotactl cancel trending
+  quotactl cancel trending --note "the upstream asks us to stop"`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeOneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, _ *budget.Config, list []*jobs.Job, store open.Backend) error {
+				chosen, err := jobsOrKept(ctx, store, list, args)
+				if err != nil {
+					return err
+				}
+				return a.cancel(ctx, store, chosen[0], note, asJSON)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&note, "note", "", "`TEXT` that the pass's record tells; no secret")
+	sandboxFlag(cmd, &inSandbox)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+// cancel has the passes of a job end.
+func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note string, asJSON bool) error {
+	ended, untold := jobs.CancelPasses(ctx, store, job, note)
+	if untold != nil && !errors.Is(untold, jobs.ErrUntold) {
+		return untold
+	}
+	if asJSON {
+		return writeJSON(a.stdout, cancelAnswer{job.Name, append([]jobs.ActivePass{}, ended...)})
+	}
+	t := newTable("JOB", "DONE")
+	if len(ended) == 0 {
+		t.add(job.Name, "nothing is under way")
+		return t.write(a.stdout)
+	}
+	t.add(job.Name, "told to end")
+	for _, pass := range ended {
+		progress, err := readRecord(pass.Progress)
+		if err != nil {
+			return fmt.Errorf("job %s: the record of its pass under way: %w", job.Name, err)
+		}
+		t.below("", activeText(pass, progress))
+	}
+	if untold != nil {
+		t.below("", untold.Error()+"; the passes end within 15 seconds")
+	}
+	return t.write(a.stdout)
+}
+
+// takenBackAnswer is the JSON answer of trigger --cancel.
+type takenBackAnswer struct {
+	Job string `json:"job"`
+	// TakenBack are the requests that no daemon had begun.
+	TakenBack []jobs.Request `json:"taken_back"`
+	// Active are the passes under way, which go on.
+	Active []jobs.ActivePass `json:"active"`
+}
+
+// takeBack takes the requests of a job back that wait.
+func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJSON bool) error {
+	taken, err := jobs.TakeBack(ctx, store, job)
+	if err != nil {
+		return err
+	}
+	views, err := a.lookAtJobs(ctx, store, []*jobs.Job{job})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(a.stdout, takenBackAnswer{job.Name, append([]jobs.Request{}, taken...), append([]jobs.ActivePass{}, views[0].Active...)})
+	}
+	t := newTable("JOB", "DONE")
+	if len(taken) == 0 {
+		t.add(job.Name, "no request waits")
+	} else {
+		t.add(job.Name, "taken back")
+	}
+	for _, r := range taken {
+		t.below("", requestText(r))
+	}
+	for i, active := range views[0].Active {
+		t.below("", activeText(active, views[0].progress[i])+"; quotactl cancel "+job.Name+" ends it")
+	}
+	return t.write(a.stdout)
+}

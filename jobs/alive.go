@@ -1,0 +1,94 @@
+package jobs
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// aliveName is the document of the daemons that follow jobs.
+const aliveName = "@daemons"
+
+// alive is that document.
+type alive struct {
+	Daemons []living `json:"daemons"`
+}
+
+// living is a daemon that lives until an instant (µs, the store's clock) unless it
+// renews that.
+type living struct {
+	Holder string `json:"holder"`
+	Since  int64  `json:"since"` // µs, by the store's wall clock
+	Until  int64  `json:"until"`
+}
+
+// Daemon is a daemon that lives: it was heard of a short while ago, and follows jobs.
+type Daemon struct {
+	Host  string  `json:"host"` // "in process P on HOST"
+	Since Instant `json:"since"`
+}
+
+// Daemons reads which daemons live, in the order in which they began. One that crashed
+// is named for about a minute.
+func Daemons(ctx context.Context, in State) ([]Daemon, error) {
+	found, err := in.Job(ctx, aliveName)
+	if err != nil {
+		return nil, err
+	}
+	a, err := readDocument[alive](aliveName, found)
+	if err != nil {
+		return nil, err
+	}
+	list := []Daemon{}
+	at := clocks{now: found.Now}
+	for _, l := range a.Daemons {
+		if !at.past(l.Until, 4*DefaultHeartbeat) {
+			list = append(list, Daemon{placeOf(l.Holder), InstantOf(l.Since)})
+		}
+	}
+	return list, nil
+}
+
+// live makes known that the daemon lives, until it is told to stop.
+func (d *daemon) live() {
+	me := newHolder()
+	for {
+		if len(d.list()) > 0 { // else it only decides charges
+			ctx, cancel := context.WithTimeout(d.ctx, d.options.Heartbeat)
+			d.tellAlive(ctx, me, d.hold())
+			cancel()
+		}
+		if waitFor(d.ctx, d.drain, d.hold()/2) != nil {
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), lastWords)
+	defer cancel()
+	d.tellAlive(ctx, me, 0)
+}
+
+// tellAlive has the daemon live for a while from now on; for none: no longer.
+func (d *daemon) tellAlive(ctx context.Context, me string, hold time.Duration) {
+	err := changeDocument(ctx, d.state, aliveName, d.now, 0, func(a *alive, at clocks) (edit, error) {
+		mine := living{Holder: me, Since: at.store}
+		before := len(a.Daemons)
+		a.Daemons = slices.DeleteFunc(a.Daemons, func(l living) bool {
+			if l.Holder == me {
+				mine.Since = l.Since
+			}
+			return l.Holder == me || at.past(l.Until, d.hold())
+		})
+		if hold == 0 && len(a.Daemons) == before {
+			return edit{}, errStays
+		}
+		if hold > 0 {
+			mine.Until = at.now + hold.Microseconds()
+			a.Daemons = append(a.Daemons, mine)
+			slices.SortStableFunc(a.Daemons, func(a, b living) int { return int(a.Since - b.Since) })
+		}
+		return edit{}, nil
+	})
+	if err != nil {
+		d.log.Debug("it was not made known that this daemon lives", "error", err)
+	}
+}

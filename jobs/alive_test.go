@@ -1,0 +1,60 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Which daemons live is known of those that follow jobs, until they stop, and for a
+// minute of those that died.
+func TestWhichDaemonsLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		live := func(want ...time.Duration) {
+			t.Helper()
+			list, err := Daemons(t.Context(), w.store)
+			if err != nil || list == nil {
+				t.Fatal(list, err)
+			}
+			var got []time.Duration
+			for _, d := range list {
+				got = append(got, d.Since.Sub(midnight))
+				if !strings.HasPrefix(d.Host, "in process ") {
+					t.Errorf("%+v", d)
+				}
+			}
+			equal(t, "daemons since", got, want)
+		}
+		live()
+		stopFirst := w.daemon(false)
+		after(time.Hour)
+		stopSecond := w.daemon(false)
+		after(time.Second)
+		live(0, time.Hour)
+		stopFirst()
+		live(time.Hour)
+		away := true
+		w.options.State = failing{w.store, func() bool { return away }}
+		stopThird := w.daemon(false)
+		after(time.Millisecond)
+		away = false
+		after(time.Minute)
+		live(time.Hour, time.Hour+31*time.Second) // the first word was not heard
+		stopSecond()
+		away = true // it dies: nothing is heard of it any more
+		after(time.Minute + time.Second)
+		live()
+		stopThird()
+
+		list := w.list
+		w.list = nil // it decides charges, and follows no jobs
+		w.options.State = w.store
+		stop := w.daemon(false)
+		after(time.Minute)
+		live()
+		stop()
+		w.list = list
+	})
+}
