@@ -31,8 +31,8 @@ grace, commands are told to end, and what was spent stays spent. A daemon does
 so within seconds; a run --once within 15 seconds. The record says who ended the
 pass; the next tick is run as ever, beginning with the first region that was not
 started. Ticks and requests that wait go on waiting: trigger --cancel takes
-requests back, pause skips ticks. A job that is not in the configuration any more
-may be named.`,
+requests back, pause skips ticks. A job that is not in the configuration any
+more may be named.`,
 		Example: `  quotactl cancel trending
   quotactl cancel trending --note "the upstream asks us to stop"`,
 		Args:              arguments(cobra.ExactArgs(1)),
