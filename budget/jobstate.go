@@ -50,6 +50,10 @@ type JobSwap struct {
 	// not 0, the oldest beyond so many; both when Records are added.
 	Forget int64
 	Most   int
+	// Remove forgets the job instead: its document, its values and its history. The
+	// fields above but Job and Version are not looked at; where there is no document any
+	// more, as after an answer that was lost, Version neither.
+	Remove bool
 }
 
 // JobRecord is a record of a job's history.

@@ -3,7 +3,7 @@
 --
 -- KEYS  s, k, h, r, as job_read.lua tells
 -- ARGV  1 version that was read   2 id of this swap, as long as all ids   3 deadline,
---       µs   4 1 with a new text, else 0   5 the text   6 how many values are set
+--       µs   4 1 with a new text, 2 to forget the job, else 0   5 the text   6 how many values are set
 --       7 how many are removed   8 how many records are added   9 before which
 --       instant records are forgotten, µs   10 how many records are kept at most,
 --       or 0; then key, value of each that is set; key of each that is removed; at,
@@ -42,6 +42,10 @@ if now > tonumber(ARGV[3]) then return answer(2, 0) end
 local f = redis.call('HMGET', KEYS[1], 'version', 'swaps')
 local version, swaps = f[1] or '0', f[2] or ''
 if string.find(swaps, ARGV[2], 1, true) then return answer(1, forget()) end
+if ARGV[4] == '2' and (version == '0' or version == ARGV[1]) then
+  redis.call('DEL', KEYS[1], KEYS[2], history, texts)
+  return answer(1, 0)
+end
 if version ~= ARGV[1] then return answer(0, 0) end
 
 -- A key of another type must not show in the midst of writing, nor a permission

@@ -55,8 +55,12 @@ func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) 
 	if j == nil {
 		j = &job{values: map[string][]byte{}}
 	}
-	if j.version != swap.Version {
+	if j.version != swap.Version && (!swap.Remove || j.version != 0) {
 		return false, nil
+	}
+	if swap.Remove {
+		delete(s.jobs, swap.Job)
+		return true, nil
 	}
 	s.jobs[swap.Job] = j
 	if swap.Text != nil {

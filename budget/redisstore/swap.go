@@ -85,6 +85,9 @@ func swapArgs(swap budget.JobSwap) []any {
 		}
 		sets = append(sets, key, value)
 	}
+	if swap.Remove {
+		return []any{2, "", 0, 0, 0, 0, 0}
+	}
 	args := []any{flagged(swap.Text != nil), swap.Text, len(sets) / 2, len(removes), len(swap.Records), swap.Forget, swap.Most}
 	args = append(append(args, sets...), removes...)
 	for _, record := range swap.Records {

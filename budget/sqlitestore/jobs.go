@@ -84,7 +84,7 @@ func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) 
 	defer cancel()
 	swapped, more := false, false
 	err := s.write(bounded, func(c *conn) (err error) {
-		if swapped, err = s.swap(c, swap); err != nil || !swapped || len(swap.Records) == 0 {
+		if swapped, err = s.swap(c, swap); err != nil || !swapped || swap.Remove || len(swap.Records) == 0 {
 			return err
 		}
 		more, err = s.pruneHistory(c, swap)
@@ -108,8 +108,14 @@ func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) 
 // swap is SwapJob within a transaction, but for what is forgotten.
 func (s *Store) swap(c *conn, swap budget.JobSwap) (bool, error) {
 	var version int64
-	if _, err := c.first("SELECT version FROM job WHERE name = ?", []any{swap.Job}, &version); err != nil || version != swap.Version {
+	_, err := c.first("SELECT version FROM job WHERE name = ?", []any{swap.Job}, &version)
+	switch {
+	case err != nil:
 		return false, err
+	case swap.Remove && (version == 0 || version == swap.Version):
+		return true, removeJob(c, swap.Job)
+	case version != swap.Version:
+		return false, nil
 	}
 	if swap.Text != nil {
 		if err := s.putDocument(c, swap); err != nil {
@@ -128,6 +134,16 @@ func (s *Store) swap(c *conn, swap budget.JobSwap) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// removeJob forgets all that is kept of a job.
+func removeJob(c *conn, job string) error {
+	for _, statement := range []string{"DELETE FROM job WHERE name = ?", "DELETE FROM job_value WHERE job = ?", "DELETE FROM job_record WHERE job = ?"} {
+		if err := c.exec(statement, job); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // putDocument writes a job's next document, and when that was.

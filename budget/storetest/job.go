@@ -134,6 +134,37 @@ func testJobHistory(_ *testing.T, w *world) {
 	w.wantHistory(all, "6 f {6}", "5 e {5}", "4 b {4}")
 }
 
+// testJobRemove: what is kept of a job is forgotten in one step, by whoever read its
+// version; other jobs stay, and one of the same name begins anew.
+func testJobRemove(_ *testing.T, w *world) {
+	keep := func(job, text string) {
+		w.swap(budget.JobSwap{Job: job, Text: []byte(text), Values: map[string][]byte{"x": []byte(text)},
+			Records: []budget.JobRecord{{At: noon, ID: "r", Text: []byte(text)}}}, true)
+	}
+	all := budget.JobHistoryQuery{Job: "a", Most: 100}
+	w.swap(budget.JobSwap{Job: "a", Remove: true}, true) // there is nothing
+	w.wantDocument("a", 0, "")
+	keep("a", "{1}")
+	keep("b", "{2}")
+	w.swap(budget.JobSwap{Job: "a", Remove: true}, false)
+	w.swap(budget.JobSwap{Job: "a", Version: 2, Remove: true}, false)
+	w.wantDocument("a", 1, "{1}")
+	w.wantHistory(all, "0 r {1}")
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Remove: true, Text: []byte("no"), Values: map[string][]byte{"x": []byte("no")},
+		Records: []budget.JobRecord{{At: noon, ID: "no"}}}, true)
+	w.swap(budget.JobSwap{Job: "a", Version: 1, Remove: true}, true) // the answer was lost
+	w.wantDocument("a", 0, "")
+	w.wantValue("a", "x", "")
+	w.wantHistory(all)
+	w.wantDocument("b", 1, "{2}")
+	w.wantValue("b", "x", "{2}")
+	w.wantHistory(budget.JobHistoryQuery{Job: "b", Most: 9}, "0 r {2}")
+	keep("a", "{3}")
+	w.wantDocument("a", 1, "{3}")
+	w.wantValue("a", "x", "{3}")
+	w.wantHistory(all, "0 r {3}")
+}
+
 // testJobTogether: of many who count up a document, none is lost.
 func testJobTogether(t *testing.T, w *world) {
 	const counters, each = 8, 20

@@ -103,6 +103,7 @@ func Run(t *testing.T, open Open) {
 		{"JobClock", testJobClock},
 		{"JobValues", testJobValues},
 		{"JobHistory", testJobHistory},
+		{"JobRemove", testJobRemove},
 		{"JobTogether", testJobTogether},
 		{"JobWalk", testJobWalk},
 	} {

@@ -73,6 +73,7 @@ func (w *jobWalk) swap() budget.JobSwap {
 	if w.rng.IntN(3) == 0 {
 		s.Forget = w.instant() - 15*second
 	}
+	s.Remove = w.rng.IntN(25) == 0
 	return s
 }
 

@@ -83,6 +83,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newCancelCommand(a),
 		newPauseCommand(a),
 		newResumeCommand(a),
+		newForgetCommand(a),
 		newInitCommand(a),
 		newCheckCommand(a),
 		newSandboxCommand(a),

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// forgetAnswer is the JSON answer of forget.
+type forgetAnswer struct {
+	Job       string `json:"job"`
+	Forgotten bool   `json:"forgotten"`
+}
+
+func newForgetCommand(a *app) *cobra.Command {
+	var yes, inSandbox, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "forget JOB --yes",
+		Short: "Remove what is kept of a job that is configured no more",
+		Long: `Remove what the store keeps of a job that is not in the configuration any more:
+its history, its pause, what waits, and where its runs would go on. What it has
+charged stays in the ledger, and its files stay. A job that is configured is not
+forgotten, nor one of which a pass is under way. Make sure that no daemon on the
+store has the job in its configuration: it would begin it anew.`,
+		Example: `  quotactl forget trending --yes`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes {
+				return usage("forget %s removes the job's history and all else that is kept of it: say --yes if that is wanted", args[0])
+			}
+			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *budget.Config, list []*jobs.Job, store open.Backend) error {
+				if slices.ContainsFunc(list, func(job *jobs.Job) bool { return job.Name == args[0] }) {
+					return usage("forget %s: %s has this job: take it out there, and in all daemons' configurations, first; quotactl pause keeps it from running", args[0], cfg.File)
+				}
+				if _, err := jobsOrKept(ctx, store, list, args); err != nil {
+					return err
+				}
+				if err := jobs.Forget(ctx, store, args[0]); err != nil {
+					return err
+				}
+				if asJSON {
+					return writeJSON(a.stdout, forgetAnswer{args[0], true})
+				}
+				t := newTable("JOB", "DONE")
+				t.add(args[0], "forgotten")
+				return t.write(a.stdout)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "it is wanted")
+	sandboxFlag(cmd, &inSandbox)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
