@@ -81,9 +81,10 @@ const unfencedAfter = time.Hour
 // than the job's is here, or not be configured here at all. A pass that comes back to
 // life ends by that. What is returned are the claims that may be recorded as lost,
 // each with the error that kept it from being shut out, if any: only one whose budget
-// this configuration has not, and that cannot be shut out by waiting.
-func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]error, error) {
-	reap := map[string]error{}
+// this configuration has not, and that cannot be shut out by waiting. What they have
+// spent is final then.
+func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]reaped, error) {
+	reap := map[string]reaped{}
 	for _, c := range dead {
 		log := r.log.With("job", j.Name, "budget", c.Budget, "tick", formatTick(time.UnixMicro(c.Tick)))
 		spends := r.budget(c.Budget)
@@ -104,7 +105,11 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]er
 			r.watch.forget(j.Name)
 			return reap, err
 		}
-		reap[c.Holder] = err
+		found := reaped{unfenced: err}
+		if !elsewhere {
+			found.spent = j.spentOf(ctx, spends, c, r.now(), log)
+		}
+		reap[c.Holder] = found
 	}
 	return reap, nil
 }

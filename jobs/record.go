@@ -166,9 +166,9 @@ func (r *Record) conclude() {
 }
 
 // firstNotStarted is the region that the next pass begins with: the first that was
-// neither started nor failed before that; empty where there is none.
+// neither started nor failed nor lost before that; empty where there is none.
 func (r *Record) firstNotStarted() string {
-	i := slices.IndexFunc(r.Runs, func(run Run) bool { return run.Started.IsZero() && run.Outcome != Failed })
+	i := slices.IndexFunc(r.Runs, func(run Run) bool { return run.Started.IsZero() && run.Outcome != Failed && run.Outcome != Lost })
 	if i < 0 {
 		return ""
 	}

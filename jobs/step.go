@@ -11,13 +11,11 @@ const onTime = time.Minute
 
 // claimant is a daemon that looks at a job, and what it may do.
 type claimant struct {
-	holder string        // of the claim that it would make; unique
-	hold   time.Duration // for which that stands
-	since  time.Time     // when it began to follow the job's schedule
-	known  time.Time     // when it began to follow the job, by whatever schedule
-	// reap has the claims that may be taken for dead: they are fenced off, or the
-	// error says why not.
-	reap map[string]error
+	holder string            // of the claim that it would make; unique
+	hold   time.Duration     // for which that stands
+	since  time.Time         // when it began to follow the job's schedule
+	known  time.Time         // when it began to follow the job, by whatever schedule
+	reap   map[string]reaped // the claims that may be taken for dead, by their holders
 	// catchUp: a caught-up pass may begin.
 	catchUp bool
 }
@@ -162,15 +160,16 @@ func (s *state) lapsed(at clocks, hold time.Duration) []claim {
 // reap records the claims that are dead.
 func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 	for _, c := range s.lapsed(at, me.hold) {
-		unfenced, dead := me.reap[c.Holder]
+		found, dead := me.reap[c.Holder]
 		if !dead {
 			continue
 		}
 		s.drop(c.Holder)
 		s.Reaped = remember(s.Reaped, c.Holder, keptReaped)
 		record := c.lost(at)
-		if unfenced != nil {
-			record.Error += fmt.Sprintf("; it was not shut out of %s, where it may still charge: %v", c.Budget, unfenced)
+		j.addSpent(&record, &c, j.Order(s.NextRegion), found.spent)
+		if found.unfenced != nil {
+			record.Error += fmt.Sprintf("; it was not shut out of %s, where it may still charge: %v", c.Budget, found.unfenced)
 		}
 		if len(record.Runs) > 0 && c.regions() == nil {
 			s.NextRegion = record.firstNotStarted()
@@ -181,7 +180,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 	}
 }
 
-// lost is the record of a pass whose daemon is gone, as far as it had come.
+// lost is the record of a pass whose daemon is gone, as far as that had told.
 func (c *claim) lost(at clocks) Record {
 	record, err := readRecord(c.Progress)
 	if err != nil || c.Progress == nil {
@@ -190,18 +189,6 @@ func (c *claim) lost(at clocks) Record {
 	record.Tick, record.Kind, record.Host, record.Note = InstantOf(c.Tick), c.Kind, placeOf(c.Holder), c.note()
 	record.Request = c.request()
 	record.Started, record.Ended = InstantOf(c.Since), Instant{at.wall}
-	for i := range record.Runs {
-		run := &record.Runs[i]
-		switch {
-		case run.Outcome != "":
-		case run.Started.IsZero():
-			run.Outcome, run.Reason = Skipped, ReasonCrashed
-		default:
-			run.Outcome, run.Reason = Lost, ReasonCrashed
-		}
-	}
-	record.conclude()
-	record.Outcome, record.Reason = Lost, ReasonCrashed
 	record.Error = fmt.Sprintf("the daemon that ran it, %s, was not heard of any more", record.Host)
 	return record
 }

@@ -47,9 +47,9 @@ func (b *book) clocks() clocks {
 func (b *book) look(want string) *claim {
 	b.t.Helper()
 	b.claims++
-	me := claimant{holder: fmt.Sprintf("host/1/%d", b.claims), hold: time.Minute, since: noon, catchUp: true, reap: map[string]error{}}
+	me := claimant{holder: fmt.Sprintf("host/1/%d", b.claims), hold: time.Minute, since: noon, catchUp: true, reap: map[string]reaped{}}
 	for _, c := range b.state.lapsed(b.clocks(), 24*time.Hour) { // so long do those stand that live
-		me.reap[c.Holder] = nil
+		me.reap[c.Holder] = reaped{}
 	}
 	done := b.job.step(b.state, b.clocks(), me)
 	for _, r := range done.records {

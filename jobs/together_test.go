@@ -243,7 +243,7 @@ func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		reap, err := r.fence(t.Context(), &moved, []claim{dead})
-		if unfenced, dead := reap["x/1/dead"]; err != nil || !dead || unfenced != nil {
+		if found, dead := reap["x/1/dead"]; err != nil || !dead || found.unfenced != nil || found.spent == nil {
 			t.Fatal(reap, err)
 		}
 		call := budget.Call{Operation: "videos.list", Labels: budget.Labels{Job: "trending"}, Fence: dead.Fence}

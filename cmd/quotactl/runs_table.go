@@ -99,6 +99,9 @@ func (r runRow) addTo(t *table, at time.Time, oneJob, first bool) {
 		}
 		units, pages, took = number(r.Units), number(int64(r.Pages)), roughly(max(0, end.Sub(r.Started.Time)))
 	}
+	if r.Started.IsZero() && r.Units > 0 { // of a lost run the ledger alone knows
+		units = number(r.Units)
+	}
 	region := cmp.Or(r.Region, "-")
 	if oneJob {
 		t.add(showTime(r.Tick.Time), region, outcome, units, pages, took)

@@ -138,6 +138,27 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
 }
 
 // The flags choose runs, and no more than that many.
+// What a lost run spent is shown where the ledger alone knows that it had begun.
+func TestRunsShowWhatALostRunSpent(t *testing.T) {
+	store := memstore.New(noon.UnixMicro)
+	keep(t, store, "pull", "", jobs.Record{Tick: ago(time.Hour), Kind: jobs.Scheduled, Outcome: jobs.Lost, Reason: jobs.ReasonCrashed, Runs: []jobs.Run{
+		{Region: "JP", Outcome: jobs.Lost, Reason: jobs.ReasonCrashed, Units: 3, Calls: 3},
+		{Region: "KR", Outcome: jobs.Skipped, Reason: jobs.ReasonCrashed},
+	}})
+	var b strings.Builder
+	list := []*jobs.Job{{Name: "pull"}}
+	if err := writeRuns(&b, noon, shownRuns(t, runsFlags{}, list, store), true); err != nil {
+		t.Fatal(err)
+	}
+	const want = `TICK                  REGION  OUTCOME            UNITS  PAGES  TOOK
+2026-11-20 11:00:00Z  JP      lost (crashed)         3      -     -
+2026-11-20 11:00:00Z  KR      skipped (crashed)      -      -     -
+`
+	if b.String() != want {
+		t.Errorf("runs\n%swant\n%s", b.String(), want)
+	}
+}
+
 func TestRunsChosen(t *testing.T) {
 	state, list := pastOf(t)
 	for _, test := range []struct {
