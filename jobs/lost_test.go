@@ -46,7 +46,9 @@ func TestALostPassTellsWhatItSpent(t *testing.T) {
 				after(6*time.Hour + max(test.crash, time.Second))
 				deaf.Store(true)
 				crash()
-				<-crashed
+				if err := <-crashed; err == nil {
+					t.Error("a daemon that was cut returned nil")
+				}
 				w.options.State, w.list[0].BudgetParallel = sound, 0
 				stop := w.daemon(false)
 				after(5 * time.Minute)
