@@ -18,7 +18,7 @@
 // [Runner] of them on a [State], and then one of its verbs: [Runner.Run] is
 // the daemon, which follows the schedules until it is drained; [Runner.Reload]
 // gives it other jobs; [Runner.Once] runs one pass of each job and returns what
-// became of them. [Look], [History], [Trigger], [SetPause] and [EndPause] are for
-// whoever looks after jobs, from any machine. [Job.Next] tells when a job ticks
-// next without running anything.
+// became of them. [Look], [Daemons], [History], [Trigger], [TakeBack], [CancelPasses],
+// [SetPause], [EndPause] and [Forget] are for whoever looks after jobs, from any
+// machine. [Job.Next] tells when a job ticks next without running anything.
 package jobs
