@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,15 +36,16 @@ func TestWhichDaemonsLive(t *testing.T) {
 		live(0, time.Hour)
 		stopFirst()
 		live(time.Hour)
-		away := true
-		w.options.State = failing{w.store, func() bool { return away }}
+		var away atomic.Bool
+		away.Store(true)
+		w.options.State = failing{w.store, away.Load}
 		stopThird := w.daemon(false)
 		after(time.Millisecond)
-		away = false
+		away.Store(false)
 		after(time.Minute)
 		live(time.Hour, time.Hour+31*time.Second) // the first word was not heard
 		stopSecond()
-		away = true // it dies: nothing is heard of it any more
+		away.Store(true) // it dies: nothing is heard of it any more
 		after(time.Minute + time.Second)
 		live()
 		stopThird()

@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,17 +60,17 @@ func TestAJobIsForgotten(t *testing.T) {
 func TestAJobWithASilentPassIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion, upstream: slow(time.Hour, nil)})
-		silent := false
-		w.options.State = failing{w.store, func() bool { return silent }}
+		var silent atomic.Bool
+		w.options.State = failing{w.store, silent.Load}
 		ended := make(chan Pass, 1)
 		go func() { ended <- w.runner().Once(t.Context(), nil)[0] }()
 		after(time.Second)
-		silent = true
+		silent.Store(true)
 		after(time.Minute + time.Second)
 		if err := Forget(t.Context(), w.store, "trending"); err != nil {
 			t.Fatal(err)
 		}
-		silent = false
+		silent.Store(false)
 		if p := <-ended; p.Outcome != Lost {
 			t.Errorf("%+v", p)
 		}

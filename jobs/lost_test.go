@@ -36,19 +36,22 @@ func TestALostPassTellsWhatItSpent(t *testing.T) {
 				ctx, crash := context.WithCancel(t.Context())
 				crashed := make(chan error, 1)
 				r := w.runner()
-				go func() { crashed <- r.Run(ctx, nil, false) }()
+				free := func() {}
 				if test.crash == 0 {
 					w.list[0].BudgetParallel = 1 // held by another
 					if taken, err := r.takeSlot(ctx, runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 						t.Fatal(taken, err)
 					}
+					free = r.keepSlot(ctx, w.options.Log, runSlots("youtube/key1"), "busy")
 				}
+				go func() { crashed <- r.Run(ctx, nil, false) }()
 				after(6*time.Hour + max(test.crash, time.Second))
 				deaf.Store(true)
 				crash()
 				if err := <-crashed; err == nil {
 					t.Error("a daemon that was cut returned nil")
 				}
+				free()
 				w.options.State, w.list[0].BudgetParallel = sound, 0
 				stop := w.daemon(false)
 				after(5 * time.Minute)
