@@ -63,7 +63,7 @@ command = ["true"]
 		{[]string{"jobs", ""}, "pull\npush\n:4\n"},
 		{[]string{"runs", "push", ""}, "pull\n:4\n"},
 		{[]string{"runs", "--region", ""}, "DE\nGB\nUS\n:4\n"},
-		{[]string{"runs", "--outcome", ""}, "running\nwaiting\nsucceeded\nexhausted\nfailed\ntimed_out\nskipped\nmissed\nlost\n:4\n"},
+		{[]string{"runs", "--outcome", ""}, "running\nwaiting\nsucceeded\nexhausted\nfailed\ntimed_out\ndrained\nskipped\nmissed\nlost\n:4\n"},
 		{[]string{"trigger", ""}, "pull\npush\n:4\n"},
 		{[]string{"trigger", "pull", ""}, ":4\n"},
 		{[]string{"trigger", "pull", "--region", ""}, "DE\nUS\n:4\n"},
