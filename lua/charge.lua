@@ -305,7 +305,7 @@ local function decide(item)
   end
   local closed = {}
   if not recorded and M.locks ~= '' then observed = askLocks(limits, item, ARGV[12] == '1', closed, observed) end
-  if holds and not recorded then
+  if holds and holds > M.last and not recorded then -- it may end within the batch
     if ARGV[12] ~= '1' then
       closed[#closed + 1] = '-1 ' .. int(holds) .. ' '
     else

@@ -171,6 +171,18 @@ func testRecovering(t *testing.T, w *world) {
 	free("when that is all hosts", func(b *budget.Batch) { b.Hosts = 2 })
 	w.now = noticed + budget.RecoveryWait - 1
 	held("a microsecond before the minute is over", as)
+	within, err := w.store.Decide(context.Background(), budget.Batch{
+		Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3, Host: "0a", Observe: true,
+		Items: []budget.Item{item("x", "op", 1), item("y", "op", 1), item("z", "op", 1)},
+	})
+	if err != nil { // each charge moves the ledger's time on
+		t.Fatal(err)
+	}
+	for i, want := range []string{budget.ObservedLock, budget.ObservedLock, ""} {
+		if got := within.Items[i].Observed; got != want {
+			t.Fatalf("item %d of a batch in which the minute ends: observed %q, want %q", i, got, want)
+		}
+	}
 	w.now++
 	free("a minute after the notice", as)
 	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{90}, Host: "2c", Hosts: 3})
