@@ -34,14 +34,21 @@ func (l *fileLock) sign() {
 	}
 }
 
-// holder names the process that has the lock, or had it last: another one that
-// lives, or none ("").
+// holder names the process that has the lock: another one that lives, or none ("").
+// Linux knows it; elsewhere it is the last one that signed.
 func (l *fileLock) holder() string {
 	was := make([]byte, signatureSize)
 	n, _ := l.lock.ReadAt(was, 0)
 	number, program, _ := strings.Cut(strings.TrimSpace(string(was[:n])), " ")
 	pid, err := strconv.Atoi(number)
-	if err != nil || pid <= 0 || pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+	if err != nil {
+		pid = 0
+	}
+	if known := l.flockedBy(); known > 0 && known != pid {
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", known))
+		pid, program = known, strings.TrimSpace(string(comm))
+	}
+	if pid <= 0 || pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return ""
 	}
 	who := fmt.Sprintf("process %d (%s)", pid, program)
@@ -49,6 +56,26 @@ func (l *fileLock) holder() string {
 		who = "the stopped " + who
 	}
 	return who
+}
+
+// flockedBy is the pid of the process that has the lock, where /proc/locks lists it,
+// else 0. A line is "1: FLOCK ADVISORY WRITE pid device:inode 0 EOF", and has an arrow
+// before FLOCK for those that wait. The device may be another than stat's.
+func (l *fileLock) flockedBy() int {
+	var file unix.Stat_t
+	if unix.Fstat(int(l.lock.Fd()), &file) != nil {
+		return 0
+	}
+	list, _ := os.ReadFile("/proc/locks")
+	inode := fmt.Sprintf(":%d", file.Ino)
+	for line := range strings.Lines(string(list)) {
+		f := strings.Fields(line)
+		if len(f) > 5 && f[1] == "FLOCK" && f[3] == "WRITE" && strings.HasSuffix(f[5], inode) {
+			pid, _ := strconv.Atoi(f[4])
+			return pid
+		}
+	}
+	return 0
 }
 
 // isStopped reports whether a process was stopped (SIGSTOP), where /proc tells.

@@ -93,6 +93,19 @@ func (q *inQueue) signal(s syscall.Signal) {
 	}
 }
 
+// stop stops the process, and returns once each of its threads has stopped: one that
+// waits for the lock has left the queue by then.
+func (q *inQueue) stop() {
+	q.t.Helper()
+	q.signal(syscall.SIGSTOP)
+	var status unix.WaitStatus
+	for !status.Stopped() {
+		if _, err := unix.Wait4(q.cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			q.t.Fatal(err)
+		}
+	}
+}
+
 // waits returns once the process waits for the lock.
 func (q *inQueue) waits(path string) {
 	q.t.Helper()
@@ -118,7 +131,7 @@ func TestStoppedWaiter(t *testing.T) {
 	release := hold(t, b.path+".lock")
 	stopped := startInQueue(t, b.path)
 	stopped.waits(b.path)
-	stopped.signal(syscall.SIGSTOP)
+	stopped.stop()
 	done := make(chan error, 1)
 	sqlitestore.EndSlice(b.store)
 	go func() {
@@ -153,8 +166,16 @@ func TestHolderIsNamed(t *testing.T) {
 	}
 	refused("")
 	if runtime.GOOS == "linux" {
-		holder.signal(syscall.SIGSTOP)
+		holder.stop()
 		refused("the stopped ")
+		if err := os.WriteFile(b.path+".lock", []byte("1 init\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("the stopped process %d (", holder.cmd.Process.Pid)
+		sqlitestore.EndSlice(b.store)
+		if _, err := b.try(name, item("b", 1)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("stopped before it could sign: %v, want %q", err, want)
+		}
 		holder.signal(syscall.SIGCONT)
 	}
 	sqlitestore.SetTimeout(b.store, time.Minute)
