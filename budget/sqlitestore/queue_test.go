@@ -194,7 +194,10 @@ func TestHolderIsNamed(t *testing.T) {
 	if err := errors.Join(holder.end(), holder.cmd.Wait()); err != nil {
 		t.Fatal(err)
 	}
-	release := hold(t, b.path+".lock") // by a program that does not say who it is
+	if err := os.WriteFile(b.path+".lock", fmt.Appendf(nil, "%d ended\n", holder.cmd.Process.Pid), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	release := hold(t, b.path+".next") // nobody has the lock, and the one that signed has ended
 	defer release()
 	sqlitestore.EndSlice(b.store)
 	sqlitestore.SetTimeout(b.store, 50*time.Millisecond)
