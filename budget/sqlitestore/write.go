@@ -21,8 +21,12 @@ var errRedo = errors.New("run the transaction again")
 // stands.
 var errCommit = errors.New("commit")
 
-// bound gives a call its time.
+// bound bounds a call by the store's timeout. A context that ends sooner serves as it
+// is: one made of it would end a moment later.
 func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= s.timeout {
+		return ctx, func() {}
+	}
 	return context.WithTimeout(ctx, s.timeout)
 }
 
