@@ -88,7 +88,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 		jitter, again := b.jitter(refused)
 		soonest := b.Soonest(refused)
 		if deadline, ok := patience.Deadline(); ok && soonest > time.Until(deadline) {
-			refused.Cause = errWaitTooLong
+			refused.Cause = waitTooLong{}
 			return Receipt{}, asked, refused
 		} else if ok {
 			jitter = max(0, min(jitter, time.Until(deadline)-soonest))
@@ -197,8 +197,12 @@ func sleepUntil(ctx context.Context, d time.Duration, sooner <-chan struct{}, li
 	}
 }
 
-// errWaitTooLong tells callers what they test for without having waited.
-var errWaitTooLong = fmt.Errorf("the deadline comes before the units: %w", context.DeadlineExceeded)
+// waitTooLong is the cause of a refusal of a call that would wait past its deadline.
+// It is a context.DeadlineExceeded, for those that test for it.
+type waitTooLong struct{}
+
+func (waitTooLong) Error() string { return "the deadline comes before the units" }
+func (waitTooLong) Unwrap() error { return context.DeadlineExceeded }
 
 // checking lists the limits that an item is checked against.
 func (b *Budget) checking(item Item) []Limit {

@@ -265,7 +265,7 @@ func (q *waitQueue) tooLate(l *line) {
 	for l.ahead != nil && len(l.late) > 0 && l.late[0].deadline.Before(l.ahead.soonest) {
 		p := l.late[0]
 		q.remove(p)
-		p.turns <- turn{ahead: l.ahead, err: errWaitTooLong}
+		p.turns <- turn{ahead: l.ahead, err: waitTooLong{}}
 	}
 }
 
