@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // body is a response's body on its way to the caller: what the caller reads is
@@ -43,13 +44,24 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		<-b.finish(whole)
+		b.await(b.finish(whole))
 	case err != nil && b.attempt.request.Context().Err() != nil: // the caller has ended it
 		b.finish(dropped)
 	case err != nil:
-		<-b.finish(broken)
+		b.await(b.finish(broken))
 	}
 	return n, err
+}
+
+// await waits until the store has been told, for its timeout at most: others may be told
+// of before.
+func (b *body) await(recorded <-chan struct{}) {
+	timer := time.NewTimer(b.attempt.spec.Timeout)
+	defer timer.Stop()
+	select {
+	case <-recorded:
+	case <-timer.C:
+	}
 }
 
 // Close closes the body and finishes the request. It does not wait for the store.

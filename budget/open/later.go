@@ -72,7 +72,11 @@ func with[T any](ctx context.Context, l *later, do func(Backend) (T, error)) (T,
 }
 
 func (l *later) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
-	return with(ctx, l, func(b Backend) (budget.Decisions, error) { return b.Decide(ctx, batch) })
+	store, err := l.get(ctx)
+	if err != nil { // it was not asked
+		return budget.Decisions{}, fmt.Errorf("%w; %w", err, budget.ErrNotCharged)
+	}
+	return store.Decide(ctx, batch)
 }
 
 func (l *later) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +55,8 @@ type remembered struct {
 
 	// Own are the stretches of what the host charged itself, the oldest first, and Held
 	// is the longest window that counts any of it, in µs.
-	Own  []stretch `json:"own,omitempty"`
+	// Own lies in a file of its own.
+	Own  []stretch `json:"-"`
 	Held int64     `json:"held,omitempty"`
 	Gaps []gap     `json:"gaps,omitempty"`
 
@@ -118,6 +118,7 @@ func (m *memory) load(name string) *remembered {
 		if data, err := os.ReadFile(m.file(name)); err != nil || json.Unmarshal(data, &r) != nil {
 			r = remembered{}
 		}
+		r.Own = m.loadOwn(name)
 	}
 	if r.Limits == nil {
 		r.Limits = map[string]usage{}
@@ -320,8 +321,10 @@ func (m *memory) forget(name string) error {
 	if m.dir == "" {
 		return nil
 	}
-	if err := os.Remove(m.file(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("forget what the host remembers of %s: %w", name, err)
+	for _, path := range []string{m.file(name), m.ownFile(name)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("forget what the host remembers of %s: %w", name, err)
+		}
 	}
 	return nil
 }
@@ -332,19 +335,12 @@ func (m *memory) save(name string, r *remembered) error {
 	if !r.dirty || m.dir == "" {
 		return nil
 	}
-	locked := false
-	if len(r.fresh) > 0 {
-		var unlock func()
-		if unlock, locked = m.lockFile(); locked {
-			defer unlock()
-		}
-	}
 	m.reread(name, r)
-	own, fresh := r.Own, r.fresh
-	if locked || m.closed {
-		r.Own, r.fresh = thin(slices.Concat(own, fresh), r.Held), nil
+	err := m.saveOwn(name, r)
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(r)
 	}
-	data, err := json.Marshal(r)
 	if err == nil {
 		_, err = makeDir(m.dir, "memory")
 	}
@@ -353,7 +349,6 @@ func (m *memory) save(name string, r *remembered) error {
 	}
 	r.saved = m.wall()
 	if err != nil {
-		r.Own, r.fresh = own, fresh
 		return fmt.Errorf("write down what the store said of %s: %w; make the host's directory writable, or name another with state_dir", name, err)
 	}
 	r.dirty = len(r.fresh) > 0

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -276,6 +277,45 @@ func (l lacking) tell(r *budget.Recovery) {
 		}
 		r.Own[i] = max(0, min(r.Own[i], r.Used[i]))
 	}
+}
+
+// ownFile holds the host's own charges. It is written under the lock alone, unlike what
+// any process may write that looked.
+func (m *memory) ownFile(budget string) string { return filepath.Join(m.dir, "own", fileName(budget)) }
+
+// loadOwn is what lies in it; nothing when that cannot be read.
+func (m *memory) loadOwn(name string) (list []stretch) {
+	if data, err := os.ReadFile(m.ownFile(name)); err != nil || json.Unmarshal(data, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// saveOwn adds what this process charged, unless another one is writing: then it keeps
+// that for the next time.
+func (m *memory) saveOwn(name string, r *remembered) error {
+	if len(r.fresh) == 0 {
+		return nil
+	}
+	unlock, ok := m.lockFile()
+	if !ok && !m.closed {
+		return nil
+	}
+	if ok {
+		defer unlock()
+	}
+	own := thin(slices.Concat(m.loadOwn(name), r.fresh), r.Held)
+	data, err := json.Marshal(own)
+	if err == nil {
+		_, err = makeDir(m.dir, "own")
+	}
+	if err == nil {
+		err = writeFile(m.ownFile(name), data, false)
+	}
+	if err == nil {
+		r.Own, r.fresh = own, nil
+	}
+	return err
 }
 
 // ownPatience is for how long the last write of a process waits for others that write.

@@ -315,3 +315,29 @@ func TestCloseEndsLooks(t *testing.T) {
 	}
 	close(sentinel.hold)
 }
+func TestLeaderIsSilent(t *testing.T) { // in follow_test.go
+	t.Parallel()
+	old, fresh := redistest.Start(t), redistest.Start(t)
+	oldAdmin, newAdmin := old.Client(), fresh.Client()
+	defer func() { _, _ = oldAdmin.Close(), newAdmin.Close() }()
+	n := 0
+	ids := func() string { n++; return fmt.Sprint(n) }
+	left, right, third := startFakeSentinel(t, old.Addr), startFakeSentinel(t, old.Addr), startFakeSentinel(t, old.Addr)
+	left.says(old.Addr, 3, right.Addr().String(), third.Addr().String())
+	right.says(old.Addr, 3, left.Addr().String(), third.Addr().String())
+	third.says(old.Addr, 3, left.Addr().String(), right.Addr().String())
+	store := openStore(t, "redis+sentinel://"+left.Addr().String()+"/mymaster", redisstore.Options{})
+	chargesOn(t, "old", store, oldAdmin, ids)
+	right.says(fresh.Addr, 4)
+	chargesOn(t, "new", store, newAdmin, ids)
+	right.Close()
+	before := left.looks()
+	redistest.Await(t, "looks", func() bool {
+		id := ids()
+		chargeNothing(t, store, id)
+		if held, _ := oldAdmin.HExists(t.Context(), "quotactl:v1:{"+name+"}:e", id).Result(); held {
+			t.Fatalf("charge %s went back to the old master at epoch 3", id)
+		}
+		return left.looks() > before+3
+	})
+}

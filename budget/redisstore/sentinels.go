@@ -23,6 +23,10 @@ const (
 	// Once one sentinel has answered, a look waits so long for the others; and calls
 	// that know no master yet wait so long before they believe those that answered.
 	hearing, firstHearing = 500 * time.Millisecond, 50 * time.Millisecond
+	// After a failover the sentinels that did not lead it name the old master, of an
+	// earlier epoch, until they are told (every two seconds). Who names one for longer
+	// was set up anew.
+	setUpAnew = 10 * time.Second
 )
 
 var (
@@ -51,6 +55,7 @@ type sentinels struct {
 	ready   chan struct{}            // closed when a master is known
 	err     error                    // of the last look, when it found none
 	closed  bool
+	older   time.Time // since when most name an earlier epoch; zero: they do not
 }
 
 func newSentinels(name string, seeds []string, options, quiet func(address string) *redis.Options) *sentinels {
@@ -245,7 +250,15 @@ func (s *sentinels) believe(heard []word, most bool) {
 		return
 	}
 	best := slices.MaxFunc(heard, func(a, b word) int { return cmp.Compare(a.epoch, b.epoch) })
-	if s.master != nil && best.epoch <= s.epoch && !most {
+	switch {
+	case s.master == nil || best.epoch > s.epoch || most && best.epoch == s.epoch:
+		s.older = time.Time{}
+	case !most:
+		return
+	case s.older.IsZero():
+		s.older = time.Now()
+		return
+	case time.Since(s.older) < setUpAnew:
 		return
 	}
 	s.epoch, s.err = best.epoch, nil

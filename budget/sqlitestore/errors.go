@@ -35,7 +35,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if isTimeUp(err) {
 		held := &heldError{}
 		if errors.As(err, &held) && held.by != "" {
-			return fmt.Errorf("sqlite store %s: %s: %w: waited in vain for %s.lock, which %s has; resume or end that process",
+			return fmt.Errorf("sqlite store %s: %s: %w: waited in vain for %s.lock, %s",
 				s.path, what, budget.ErrUnavailable, s.path, held.by)
 		}
 		return fmt.Errorf("sqlite store %s: %s: %w: waited %s for its turn; is another process holding %s.lock or the file?",

@@ -58,3 +58,6 @@ func DropLock(s *Store) { s.lock.drop() }
 
 // EndSlice makes the store wait behind others that wait.
 func EndSlice(s *Store) { s.lock.since = time.Time{} }
+
+// Holder says who has the lock, or had it last.
+func Holder(s *Store) string { return s.lock.holder() }

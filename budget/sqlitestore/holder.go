@@ -34,28 +34,27 @@ func (l *fileLock) sign() {
 	}
 }
 
-// holder names the process that has the lock: another one that lives, or none ("").
-// Linux knows it; elsewhere it is the last one that signed.
+// holder says which other process has the lock, as Linux knows it, and what to do; else
+// which living one signed last; else nothing.
 func (l *fileLock) holder() string {
+	if pid := l.flockedBy(); pid > 0 {
+		program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		switch {
+		case pid == os.Getpid():
+			return ""
+		case isStopped(pid):
+			return fmt.Sprintf("which the stopped process %d (%s) has: resume it (kill -CONT %d) or end it", pid, bytes.TrimSpace(program), pid)
+		}
+		return fmt.Sprintf("which process %d (%s) has: try again, or end it if it hangs", pid, bytes.TrimSpace(program))
+	}
 	was := make([]byte, signatureSize)
 	n, _ := l.lock.ReadAt(was, 0)
 	number, program, _ := strings.Cut(strings.TrimSpace(string(was[:n])), " ")
 	pid, err := strconv.Atoi(number)
-	if err != nil {
-		pid = 0
-	}
-	if known := l.flockedBy(); known > 0 && known != pid {
-		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", known))
-		pid, program = known, strings.TrimSpace(string(comm))
-	}
-	if pid <= 0 || pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+	if err != nil || pid <= 0 || pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return ""
 	}
-	who := fmt.Sprintf("process %d (%s)", pid, program)
-	if isStopped(pid) {
-		who = "the stopped " + who
-	}
-	return who
+	return fmt.Sprintf("which process %d (%s) had last: is it stopped?", pid, program)
 }
 
 // flockedBy is the pid of the process that has the lock, where /proc/locks lists it,
@@ -87,7 +86,7 @@ func isStopped(pid int) bool {
 
 // heldError says that the lock did not become free in time.
 type heldError struct {
-	by    string // who has it; empty: not known
+	by    string // what holder says
 	cause error  // the context's
 }
 
@@ -95,7 +94,7 @@ func (e *heldError) Error() string {
 	if e.by == "" {
 		return e.cause.Error()
 	}
-	return e.by + " has the lock: " + e.cause.Error()
+	return "the lock, " + e.by + ": " + e.cause.Error()
 }
 
 func (e *heldError) Unwrap() error { return e.cause }

@@ -178,11 +178,12 @@ func (l *fileLock) wait(ctx context.Context) error {
 // ask waits for the lock, however long that takes, and hands it to the call that
 // waits for it then. If none does, it drops the lock.
 func (l *fileLock) ask() {
-	err := lockFile(l.next, unix.LOCK_SH)
+	l.mark()
+	err := lockFile(l.lock)
 	if err == nil {
-		err = lockFile(l.lock, unix.LOCK_EX)
-		dropFile(l.next)
+		l.sign()
 	}
+	dropFile(l.next)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asking = false
@@ -194,6 +195,17 @@ func (l *fileLock) ask() {
 		l.caller = nil
 	case err == nil:
 		dropFile(l.lock)
+	}
+}
+
+// mark shows others that this process waits. A process that was stopped within awaited
+// keeps it from that for as long as it is stopped: then this one waits unseen.
+func (l *fileLock) mark() {
+	for range 10 {
+		if unix.Flock(int(l.next.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+			return
+		}
+		<-time.After(aside / 10)
 	}
 }
 
@@ -220,9 +232,9 @@ func (l *fileLock) close() error {
 func (l *fileLock) closeFiles() error { return errors.Join(l.lock.Close(), l.next.Close()) }
 
 // lockFile waits for the lock on a file in the kernel's queue.
-func lockFile(file *os.File, how int) error {
+func lockFile(file *os.File) error {
 	for {
-		if err := unix.Flock(int(file.Fd()), how); !errors.Is(err, unix.EINTR) {
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

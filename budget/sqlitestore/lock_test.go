@@ -33,41 +33,37 @@ func hold(t *testing.T, path string) (release func()) {
 }
 
 func TestWaitsForTheLockOnlySoLong(t *testing.T) {
-	for _, suffix := range []string{".lock", ".next"} {
-		t.Run(suffix, func(t *testing.T) {
-			b := newBench(t, rolling(10, hour))
-			b.granted(item("a", 1))
-			sqlitestore.EndSlice(b.store)
-			release := hold(t, b.path+suffix)
-			batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}}
+	b := newBench(t, rolling(10, hour))
+	b.granted(item("a", 1))
+	sqlitestore.EndSlice(b.store)
+	release := hold(t, b.path+".lock")
+	batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}}
 
-			ctx, cancel := context.WithCancelCause(t.Context())
-			go cancel(errors.New("gave up"))
-			if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.Canceled) {
-				t.Errorf("cancelled: %v", err)
-			}
-			ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			defer stop()
-			if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, budget.ErrUnavailable) {
-				t.Errorf("past the context's deadline: %v, want its error", err)
-			}
-			sqlitestore.SetTimeout(b.store, 20*time.Millisecond)
-			_, err := b.store.Decide(t.Context(), batch)
-			if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "20ms") {
-				t.Errorf("past the store's timeout: %v, want ErrUnavailable that names it", err)
-			}
-			sqlitestore.SetTimeout(b.store, 10*time.Second)
-			if got := b.used(); got != 1 { // looking waits for nobody
-				t.Errorf("used %d while the lock is held, want 1", got)
-			}
-			if _, err := b.store.Job(t.Context(), "trending"); err != nil {
-				t.Errorf("reading a job: %v", err)
-			}
-			release()
-			sqlitestore.SetTimeout(b.store, time.Minute)
-			b.granted(item("b", 1)) // none of the tries was charged late
-		})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go cancel(errors.New("gave up"))
+	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
 	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, budget.ErrUnavailable) {
+		t.Errorf("past the context's deadline: %v, want its error", err)
+	}
+	sqlitestore.SetTimeout(b.store, 20*time.Millisecond)
+	_, err := b.store.Decide(t.Context(), batch)
+	if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "20ms") {
+		t.Errorf("past the store's timeout: %v, want ErrUnavailable that names it", err)
+	}
+	sqlitestore.SetTimeout(b.store, 10*time.Second)
+	if got := b.used(); got != 1 { // looking waits for nobody
+		t.Errorf("used %d while the lock is held, want 1", got)
+	}
+	if _, err := b.store.Job(t.Context(), "trending"); err != nil {
+		t.Errorf("reading a job: %v", err)
+	}
+	release()
+	sqlitestore.SetTimeout(b.store, time.Minute)
+	b.granted(item("b", 1)) // none of the tries was charged late
 }
 
 // An item whose deadline passes while others hold the lock is not charged.
