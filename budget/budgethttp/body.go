@@ -53,8 +53,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// await waits until the store has been told, for its timeout at most: others may be told
-// of before.
+// await waits until the store has recorded what the body told, or for the store's
+// timeout: many other bodies may be recorded before.
 func (b *body) await(recorded <-chan struct{}) {
 	timer := time.NewTimer(b.attempt.spec.Timeout)
 	defer timer.Stop()
@@ -113,7 +113,8 @@ func (b *body) record(how howEnded) <-chan struct{} {
 		return atOnce()
 	}
 	if told.refusal != nil {
-		a.verdict.comes.Store(&recorded)
+		await := func() { b.await(recorded) }
+		a.verdict.await.Store(&await)
 	}
 	return recorded
 }

@@ -34,8 +34,8 @@ func Told(resp *http.Response) (Verdict, bool) {
 	if v == nil {
 		return Verdict{}, false
 	}
-	if comes := v.comes.Load(); comes != nil {
-		<-*comes
+	if await := v.await.Load(); await != nil {
+		(*await)()
 	}
 	told := v.told.Load()
 	if told == nil {
@@ -48,7 +48,7 @@ func Told(resp *http.Response) (Verdict, bool) {
 // response's request, since clients wrap the body.
 type verdict struct {
 	told  atomic.Pointer[Verdict]
-	comes atomic.Pointer[<-chan struct{}] // closed when it is told; nil: nothing is to be waited for
+	await atomic.Pointer[func()] // waits until it is told, for the store's timeout at most; nil: it is
 }
 
 type verdictKey struct{}

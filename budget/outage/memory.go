@@ -53,9 +53,8 @@ type remembered struct {
 	// µs by the wall clock.
 	Crowd int64 `json:"crowd,omitempty"`
 
-	// Own are the stretches of what the host charged itself, the oldest first, and Held
-	// is the longest window that counts any of it, in µs.
-	// Own lies in a file of its own.
+	// Own are the stretches of what the host charged itself, the oldest first, in a file
+	// of their own; Held is the longest window that counts any of it, in µs.
 	Own  []stretch `json:"-"`
 	Held int64     `json:"held,omitempty"`
 	Gaps []gap     `json:"gaps,omitempty"`

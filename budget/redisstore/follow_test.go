@@ -315,7 +315,10 @@ func TestCloseEndsLooks(t *testing.T) {
 	}
 	close(sentinel.hold)
 }
-func TestLeaderIsSilent(t *testing.T) { // in follow_test.go
+
+// Sentinels that do not know of a failover yet lead no call back to the old master, also
+// where the one that led it falls silent.
+func TestLeaderIsSilent(t *testing.T) {
 	t.Parallel()
 	old, fresh := redistest.Start(t), redistest.Start(t)
 	oldAdmin, newAdmin := old.Client(), fresh.Client()
