@@ -90,8 +90,18 @@ func TestFirstCallIsToldOfTheOpening(t *testing.T) {
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Job(t.Context(), "j"); !errors.Is(err, budget.ErrUnavailable) {
-		t.Errorf("the first call: %v, want what the opening said", err)
+	spec, err := config.Spec("youtube/key1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := budget.New(store, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Charge(t.Context(), budget.Call{Operation: "search.list"})
+	told := &budget.RefusedError{}
+	if !errors.As(err, &told) || !errors.Is(err, budget.ErrUnavailable) || !told.NotCharged {
+		t.Errorf("the first call: %v, want what the opening said, and nothing charged", err)
 	}
 	if _, err := store.Job(t.Context(), "j"); err != nil {
 		t.Errorf("the second call: %v", err)
