@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
@@ -42,9 +43,10 @@ func (r *remembered) live(ledger string) bool {
 	return ledger != "" && !slices.Contains(r.Gone, ledger)
 }
 
-// owe notes what is to be recovered, unless it was.
-func (u *usage) owe(ledger string, seen sight) {
-	if seen == (sight{}) || u.Done[ledger] >= seen.At || u.Owed[ledger].At >= seen.At {
+// owe notes what is to be recovered, unless it was, or was by another process while this
+// one has not told of its charges.
+func (u *usage) owe(ledger string, seen sight, untold bool) {
+	if seen == (sight{}) || u.Done[ledger] >= seen.At && !untold || u.Owed[ledger].At >= seen.At {
 		return
 	}
 	if u.Owed == nil {
@@ -78,7 +80,7 @@ func (r *remembered) sort() {
 		if u.Ledger != r.Mark.Ledger || !r.live(u.Ledger) {
 			if u.Ledger != "" {
 				r.lose(u.Ledger)
-				u.owe(u.Ledger, u.sight)
+				u.owe(u.Ledger, u.sight, r.untold[u.Ledger])
 			}
 			u.sight, u.Ledger = sight{}, ""
 		}
@@ -115,7 +117,7 @@ func (r *remembered) learn(mark budget.Mark, limits []budget.Limit, used func(i 
 			} else if ok { // it may have been rolled back in between
 				seen.Used = max(seen.Used, owed.Used)
 			}
-			u.owe(mark.Ledger, seen)
+			u.owe(mark.Ledger, seen, false)
 			r.Limits[l.Name], r.dirty = u, true
 		case u.Ledger == "" || seen != u.sight && seen.after(u.sight):
 			u.sight, u.Ledger = seen, mark.Ledger
@@ -178,18 +180,18 @@ func (r *remembered) merge(other *remembered) {
 			}
 		}
 		for ledger, at := range mine.Done {
-			if owed, ok := mine.Owed[ledger]; ok && owed.At <= at {
+			if owed, ok := mine.Owed[ledger]; ok && owed.At <= at && !r.untold[ledger] {
 				delete(mine.Owed, ledger)
 			}
 		}
 		for ledger, seen := range theirs.Owed {
-			mine.owe(ledger, seen)
+			mine.owe(ledger, seen, false)
 		}
 		switch {
 		case theirs.Ledger == "":
 		case theirs.Ledger != r.Mark.Ledger || !r.live(theirs.Ledger):
 			r.lose(theirs.Ledger)
-			mine.owe(theirs.Ledger, theirs.sight)
+			mine.owe(theirs.Ledger, theirs.sight, false)
 		case mine.Ledger == "" || theirs.after(mine.sight):
 			mine.sight, mine.Ledger = theirs.sight, theirs.Ledger
 		}
@@ -217,6 +219,12 @@ func (r *remembered) merge(other *remembered) {
 func (r *remembered) lose(id string) {
 	if slices.Contains(r.Gone, id) {
 		return
+	}
+	if slices.ContainsFunc(r.fresh, func(s stretch) bool { return s.ledger == id }) {
+		if r.untold == nil {
+			r.untold = map[string]bool{}
+		}
+		r.untold[id] = true
 	}
 	gone := append(slices.Clone(r.Gone), id)
 	r.Gone, r.dirty = gone[max(0, len(gone)-budget.MaxGone):], true
@@ -346,6 +354,9 @@ func (m *memory) recovered(recovery budget.Recovery, mark budget.Mark) error {
 		}
 		u.done(ledger, recovery.At)
 		r.Limits[l.Name] = u
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(r.Limits)), func(u usage) bool { _, owed := u.Owed[ledger]; return owed }) {
+		delete(r.untold, ledger)
 	}
 	r.tell(mark)
 	for i, l := range recovery.Limits { // until the store tells more, that much it holds

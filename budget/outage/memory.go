@@ -59,7 +59,10 @@ type remembered struct {
 	Held int64     `json:"held,omitempty"`
 	Gaps []gap     `json:"gaps,omitempty"`
 
-	fresh    []stretch // what this process added to Own and has not written
+	fresh []stretch // what this process added to Own and has not written
+	// untold are the lost ledgers that this process charged to and has not reported on:
+	// what another process of the host recovered before lacks those charges.
+	untold   map[string]bool
 	reserved map[string]reserved
 
 	saved int64 // µs by the wall clock
@@ -148,7 +151,7 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 				r.Charges, r.dirty = true, true
 			}
 			if !d.Items[i].Replayed && m.dir != "" {
-				r.charged(batch.Limits, item, d.Items[i])
+				r.charged(d.Mark.Ledger, batch.Limits, item, d.Items[i])
 			}
 			if item.Recorded || d.Items[i].Replayed { // no limit was asked, nor a lock
 				continue

@@ -25,6 +25,7 @@ type stretch struct {
 	At   int64  `json:"at"`   // when the last one was
 	// Amounts are what they come to, by the limit's name, in what that counts.
 	Amounts map[string]int64 `json:"amounts"`
+	ledger  string           // the last one's, while this process has not written it down
 }
 
 // reserved is a reservation of this process that it has not seen the end of.
@@ -52,7 +53,7 @@ const maxReserved = 4096
 
 // charged takes in what the host charged itself. A reservation counts once it has
 // ended: what it came to is not known before.
-func (r *remembered) charged(limits []budget.Limit, item budget.Item, d budget.Decision) {
+func (r *remembered) charged(ledger string, limits []budget.Limit, item budget.Item, d budget.Decision) {
 	one := reserved{until: d.At + item.Lease, units: d.Units}
 	for _, l := range limits {
 		switch {
@@ -74,12 +75,12 @@ func (r *remembered) charged(limits []budget.Limit, item budget.Item, d budget.D
 		r.reserved[item.ID] = one
 		return
 	}
-	r.spent(item.ID, d.At, one.amounts(d.Units))
+	r.spent(ledger, item.ID, d.At, one.amounts(d.Units))
 }
 
 // spent notes a charge that has its amount, to be written down.
-func (r *remembered) spent(id string, at int64, amounts map[string]int64) {
-	r.fresh, r.dirty = append(r.fresh, stretch{ID: id, From: at, At: at, Amounts: amounts}), true
+func (r *remembered) spent(ledger, id string, at int64, amounts map[string]int64) {
+	r.fresh, r.dirty = append(r.fresh, stretch{ID: id, From: at, At: at, Amounts: amounts, ledger: ledger}), true
 	if n := len(r.fresh); n >= maxFresh && n%maxFresh == 0 {
 		r.fresh = thin(r.fresh, r.Held)
 	}
@@ -100,9 +101,9 @@ func (m *memory) ended(name string, f budget.Finish, done budget.Finished) {
 	}
 	switch done.Result {
 	case budget.Settled:
-		r.spent(f.ID, done.At, one.amounts(f.Units))
+		r.spent(r.Mark.Ledger, f.ID, done.At, one.amounts(f.Units))
 	case budget.FinishExpired: // it stays as reserved
-		r.spent(f.ID, one.until, one.amounts(one.units))
+		r.spent(r.Mark.Ledger, f.ID, one.until, one.amounts(one.units))
 	case budget.Released:
 	default:
 		return
@@ -118,7 +119,7 @@ func (m *memory) ended(name string, f budget.Finish, done budget.Finished) {
 func (r *remembered) expire(now int64) {
 	for id, one := range r.reserved {
 		if one.until <= now {
-			r.spent(id, one.until, one.amounts(one.units))
+			r.spent(r.Mark.Ledger, id, one.until, one.amounts(one.units))
 			delete(r.reserved, id)
 		}
 	}
@@ -174,6 +175,18 @@ func (m *memory) own(name string) (list []stretch, inGap func(stretch) bool) {
 	}
 }
 
+// used is what each limit has used on the ledger that is there now, as far as the host
+// knows: another process may have seen more used before the loss, and recorded that.
+func (m *memory) used(name string) map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := map[string]int64{}
+	for limit, u := range m.of(name).Limits {
+		list[limit] = u.Used
+	}
+	return list
+}
+
 // gap is a time of which a ledger had lost the host's charges, and was told of them: their
 // ids are in none.
 type gap struct {
@@ -212,6 +225,7 @@ func (m *memory) lacked(name string, own lacking) error {
 type lacking struct {
 	stretches []stretch
 	id        string
+	used      map[string]int64 // what the host knows to be used since, by limit
 }
 
 // lacks asks the store up to which of its own charges it has them: a split or a
@@ -255,7 +269,7 @@ func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budg
 		last = list[from-1].ID
 	}
 	sum := sha256.Sum256([]byte(last))
-	return lacking{list[from:], host + "-" + hex.EncodeToString(sum[:hostBytes])}, failed
+	return lacking{list[from:], host + "-" + hex.EncodeToString(sum[:hostBytes]), s.memory.used(name)}, failed
 }
 
 // tell adds it to a recovery. A host has seen what it charged itself: more than it has
@@ -275,7 +289,7 @@ func (l lacking) tell(r *budget.Recovery) {
 				r.Own[i] += one.Amounts[limit.Name]
 			}
 		}
-		r.Own[i] = max(0, min(r.Own[i], r.Used[i]))
+		r.Own[i] = max(0, min(r.Own[i], max(r.Used[i], l.used[limit.Name])))
 	}
 }
 
