@@ -130,19 +130,28 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 		if err != nil {
 			return fmt.Errorf("record what the store has lost: %w", err)
 		}
-		for i, recovery := range list {
-			own.tell(&recovery)
-			// With the last one the host has reported all it knows, unless it knows of limits
-			// that are not at hand.
-			if i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits) {
-				recovery.Host = s.host()
+		for more := true; more; {
+			for i, recovery := range list {
+				own.tell(&recovery)
+				// With the last one the host has reported all it knows, unless it knows of limits
+				// that are not at hand.
+				if i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits) {
+					recovery.Host = s.host()
+				}
+				if err := s.recoverOne(ctx, recovery, now); err != nil {
+					return err
+				}
 			}
-			if err := s.recoverOne(ctx, recovery, now); err != nil {
-				return err
+			if err := s.memory.lacked(name, own); err != nil {
+				s.forgetful(name, err)
 			}
-		}
-		if err := s.memory.lacked(name, own); err != nil {
-			s.forgetful(name, err)
+			// Another process may have written down meanwhile what it charged, without knowing
+			// of the loss: it will not report that.
+			before := own
+			if own, err = s.lacks(ctx, name, now, limits); err != nil {
+				return fmt.Errorf("record what the store has lost: %w", err)
+			}
+			more = own.exceeds(before)
 		}
 		if unlocked != nil { // a damaged ledger takes locks once it is begun anew
 			if err := s.relock(ctx, name, now); err != nil {

@@ -220,7 +220,7 @@ func (r *remembered) lose(id string) {
 	if slices.Contains(r.Gone, id) {
 		return
 	}
-	if slices.ContainsFunc(r.fresh, func(s stretch) bool { return s.ledger == id }) {
+	if slices.ContainsFunc(r.fresh, func(s stretch) bool { return s.Ledger == id }) {
 		if r.untold == nil {
 			r.untold = map[string]bool{}
 		}

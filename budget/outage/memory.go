@@ -337,8 +337,7 @@ func (m *memory) save(name string, r *remembered) error {
 	if !r.dirty || m.dir == "" {
 		return nil
 	}
-	m.reread(name, r)
-	err := m.saveOwn(name, r)
+	err := m.saveOwn(name, r, m.closed)
 	var data []byte
 	if err == nil {
 		data, err = json.Marshal(r)

@@ -25,7 +25,9 @@ type stretch struct {
 	At   int64  `json:"at"`   // when the last one was
 	// Amounts are what they come to, by the limit's name, in what that counts.
 	Amounts map[string]int64 `json:"amounts"`
-	ledger  string           // the last one's, while this process has not written it down
+	// Ledger is the id of the one that they were charged to; empty: an older version did
+	// not note it.
+	Ledger string `json:"ledger,omitempty"`
 }
 
 // reserved is a reservation of this process that it has not seen the end of.
@@ -80,7 +82,7 @@ func (r *remembered) charged(ledger string, limits []budget.Limit, item budget.I
 
 // spent notes a charge that has its amount, to be written down.
 func (r *remembered) spent(ledger, id string, at int64, amounts map[string]int64) {
-	r.fresh, r.dirty = append(r.fresh, stretch{ID: id, From: at, At: at, Amounts: amounts, ledger: ledger}), true
+	r.fresh, r.dirty = append(r.fresh, stretch{ID: id, From: at, At: at, Amounts: amounts, Ledger: ledger}), true
 	if n := len(r.fresh); n >= maxFresh && n%maxFresh == 0 {
 		r.fresh = thin(r.fresh, r.Held)
 	}
@@ -148,7 +150,7 @@ func thin(list []stretch, held int64) []stretch {
 		if s.At <= newest-held {
 			break
 		}
-		if n := len(kept) - 1; n >= keptApart && kept[n].At-s.From <= max(finestStretch, (newest-kept[n].At)/stretchAge) {
+		if n := len(kept) - 1; n >= keptApart && kept[n].Ledger == s.Ledger && kept[n].At-s.From <= max(finestStretch, (newest-kept[n].At)/stretchAge) {
 			sum := maps.Clone(kept[n].Amounts)
 			for name, amount := range s.Amounts {
 				sum[name] += amount
@@ -162,15 +164,21 @@ func thin(list []stretch, held int64) []stretch {
 	return kept
 }
 
-// own are the stretches of the host's own charges, the oldest first, and which of them
-// lie in a gap.
+// own are the stretches of the host's own charges, the oldest first, but for those that
+// the ledger of now has acknowledged itself; and which of them lie in a gap.
 func (m *memory) own(name string) (list []stretch, inGap func(stretch) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	m.reread(name, r)
+	// Processes that notice a loss together each report what the others had written.
+	if err := m.saveOwn(name, r, true); err != nil {
+		m.warn(name, err)
+	}
 	gaps := slices.Clone(r.Gaps)
-	return thin(slices.Concat(r.Own, r.fresh), r.Held), func(s stretch) bool {
+	list = slices.DeleteFunc(thin(slices.Concat(r.Own, r.fresh), r.Held), func(s stretch) bool {
+		return s.Ledger != "" && s.Ledger == r.Mark.Ledger && r.live(s.Ledger)
+	})
+	return list, func(s stretch) bool {
 		return slices.ContainsFunc(gaps, func(g gap) bool { return s.At >= g.From && s.At <= g.To })
 	}
 }
@@ -226,6 +234,26 @@ type lacking struct {
 	stretches []stretch
 	id        string
 	used      map[string]int64 // what the host knows to be used since, by limit
+}
+
+// exceeds reports whether it is more of some limit than it was before.
+func (l lacking) exceeds(before lacking) bool {
+	sum := func(l lacking) map[string]int64 {
+		list := map[string]int64{}
+		for _, one := range l.stretches {
+			for name, amount := range one.Amounts {
+				list[name] += amount
+			}
+		}
+		return list
+	}
+	was := sum(before)
+	for name, amount := range sum(l) {
+		if amount > was[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // lacks asks the store up to which of its own charges it has them: a split or a
@@ -305,18 +333,21 @@ func (m *memory) loadOwn(name string) (list []stretch) {
 	return list
 }
 
-// saveOwn adds what this process charged, unless another one is writing: then it keeps
-// that for the next time.
-func (m *memory) saveOwn(name string, r *remembered) error {
-	if len(r.fresh) == 0 {
-		return nil
+// saveOwn takes over what lies in the directory, and adds what this process charged
+// unless another one is writing, which it waits for a little where it is patient: then
+// it keeps that for the next time. Under the lock, so that who has recovered a loss
+// finds here what those that did not know of it had charged.
+func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
+	unlock, ok := func() {}, false
+	if patient && !m.closed || len(r.fresh) > 0 {
+		if release, got := m.lockFile(patient); got {
+			unlock, ok = release, true
+		}
 	}
-	unlock, ok := m.lockFile()
-	if !ok && !m.closed {
+	defer unlock()
+	m.reread(name, r)
+	if len(r.fresh) == 0 || !ok && !m.closed {
 		return nil
-	}
-	if ok {
-		defer unlock()
 	}
 	own := thin(slices.Concat(m.loadOwn(name), r.fresh), r.Held)
 	data, err := json.Marshal(own)
@@ -332,13 +363,14 @@ func (m *memory) saveOwn(name string, r *remembered) error {
 	return err
 }
 
-// ownPatience is for how long the last write of a process waits for others that write.
+// ownPatience is for how long a process waits for others that write where it must not
+// put off its own write.
 const ownPatience = 100 * time.Millisecond
 
 // lockFile keeps the host's other processes from writing what it remembers, until
 // unlock: what they add to the host's own charges must not be lost. It does not wait
 // for long, as a process that has it may be stopped.
-func (m *memory) lockFile() (unlock func(), ok bool) {
+func (m *memory) lockFile(patient bool) (unlock func(), ok bool) {
 	if _, err := makeDir(m.dir); err != nil {
 		return nil, false
 	}
@@ -351,7 +383,7 @@ func (m *memory) lockFile() (unlock func(), ok bool) {
 		if err == nil {
 			return func() { _ = file.Close() }, true
 		}
-		if !m.closed || !time.Now().Before(end) {
+		if !patient || !time.Now().Before(end) {
 			_ = file.Close()
 			return nil, false
 		}
