@@ -38,17 +38,20 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 		return s.unreached(ctx, err)
 	}
 	add("connection", budget.OK, "", "answers, and runs scripts, after %s", time.Since(began).Round(10*time.Microsecond))
-	failed, clock, err := s.tryCommands(ctx)
+	tried, err := s.tryCommands(ctx)
 	if err != nil {
 		return s.unreached(ctx, err)
 	}
-	if len(failed) > 0 {
-		add("permissions", budget.Fault, "grant the user "+strings.Join(failed, " "), "the user may not run %s on keys of the prefix %s", strings.Join(failed, " "), s.prefix)
-	} else {
-		add("permissions", budget.OK, "", "every command that is needed may be run")
+	clock, latency := clockFinding(tried.clock-time.Now().UnixMicro()), s.latency(ctx)
+	servers := s.servers(ctx)
+	if tried.lacksReplicas() && !slices.ContainsFunc(servers, tellsRefusal) {
+		// A replica came back between the two questions.
+		if tried, err = s.tryCommands(ctx); err != nil {
+			return s.unreached(ctx, err)
+		}
 	}
-	list = append(list, clockFinding(clock-time.Now().UnixMicro()), s.latency(ctx))
-	return append(list, s.servers(ctx)...)
+	list = append(list, s.permissionFindings(tried, slices.ContainsFunc(servers, tellsRefusal))...)
+	return append(append(list, clock, latency), servers...)
 }
 
 // unreached is what there is to say when the server that was asked does not serve:
@@ -69,23 +72,65 @@ func (s *Store) unreached(ctx context.Context, err error) []budget.Finding {
 	return []budget.Finding{f}
 }
 
-// tryCommands lists the commands that may not be run, with a plus before each, as
-// ACL rules have it; and tells the server's clock.
-func (s *Store) tryCommands(ctx context.Context) (failed []string, clock int64, err error) {
+// trial is what came of trying every command.
+type trial struct {
+	denied  []string // commands, with a plus before each, as ACL rules have it
+	refused string   // why the server takes no writes, from anybody; empty where it does
+	clock   int64    // the server's
+}
+
+// refusals are the codes with which a server refuses a write whoever the user is.
+var refusals = []string{"NOREPLICAS", "READONLY", "MISCONF", "OOM"}
+
+// lacksReplicas reports whether writes are refused as too few replicas keep up.
+func (t trial) lacksReplicas() bool { return strings.HasPrefix(t.refused, "NOREPLICAS") }
+
+// tryCommands runs every command once.
+func (s *Store) tryCommands(ctx context.Context) (t trial, err error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return nil, 0, err
+		return t, err
 	}
 	defer cancel()
 	of := "doctor/" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	reply, err := s.run(ctx, s.scripts.doctor, []string{s.key(of, "m"), s.key(of, "z")}).Slice()
 	if err != nil {
-		return nil, 0, s.fault("try the commands", err)
+		return t, s.fault("try the commands", err)
 	}
+	t.clock = numberAt(reply, 0)
 	for i := 1; i+1 < len(reply); i += 2 {
-		failed = append(failed, "+"+text(reply, i))
+		why := strings.TrimPrefix(text(reply, i+1), "-")
+		if code, _, _ := strings.Cut(why, " "); slices.Contains(refusals, code) {
+			t.refused = why
+		} else {
+			t.denied = append(t.denied, "+"+text(reply, i))
+		}
 	}
-	return failed, numberAt(reply, 0), nil
+	return t, nil
+}
+
+// permissionFindings are what came of trying the commands. A master whose replicas
+// do not keep up has been reported already where it told so itself.
+func (s *Store) permissionFindings(t trial, told bool) []budget.Finding {
+	f := budget.Finding{Check: "permissions", Level: budget.OK, Says: "every command that is needed may be run"}
+	switch {
+	case len(t.denied) > 0:
+		f.Level, f.Advice = budget.Fault, "grant the user "+strings.Join(t.denied, " ")
+		f.Says = fmt.Sprintf("the user may not run %s on keys of the prefix %s", strings.Join(t.denied, " "), s.prefix)
+	case t.refused != "":
+		f.Level, f.Says = budget.Warning, "not every command could be tried, as the server refuses writes"
+		f.Advice = "run doctor again once it takes them"
+	}
+	refused := budget.Finding{Check: "writes", Level: budget.Fault, Says: "the server refuses writes: " + t.refused, Advice: "mend what it says"}
+	switch {
+	case t.refused == "", t.lacksReplicas() && told:
+		return []budget.Finding{f}
+	case t.lacksReplicas():
+		refused.Says, refused.Advice = "the master refuses writes: fewer replicas keep up than min-replicas-to-write asks for", startReplica
+	case strings.HasPrefix(t.refused, "READONLY"):
+		refused.Advice = "name the master in the URL, or its sentinels by redis+sentinel://"
+	}
+	return []budget.Finding{f, refused}
 }
 
 // clockFinding is what a difference in µs between the clocks means.

@@ -16,10 +16,6 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// mostLag is how far the replicas of a master may fall behind while it writes, at
-// most, in seconds: what Redis takes where nothing is set.
-const mostLag = 10
-
 // asSomebody is how what a user may not see is seen.
 const asSomebody = "run doctor once as a user with +info and +config|get, or look at the provider's settings"
 
@@ -89,18 +85,18 @@ func (s *Store) masterFindings(ctx context.Context, c *redis.Client, at place) [
 			at.replaced = time.Duration(ms) * time.Millisecond
 		}
 	}
-	list := append(dataFindings(ctx, c, addr, field),
-		replicaFinding(addr, field, configOf(ctx, c, "min-replicas-to-write"), configOf(ctx, c, "min-replicas-max-lag"), at))
+	list := append(dataFindings(ctx, c, addr, field), replicaFinding(addr, field, guardOf(ctx, c), at))
 	if at.mode == cluster {
 		list = append(list, coverageFinding(addr, configOf(ctx, c, "cluster-require-full-coverage")))
 	}
-	for _, replica := range replicasOf(field) {
+	replicas := replicasOf(field)
+	for _, replica := range replicas {
 		r := redis.NewClient(s.options(replica))
 		addr := "the replica " + replica
 		if field, f := infoOf(ctx, r, addr, budget.Warning, ofReplica); f != nil {
 			list = append(list, *f)
 		} else {
-			list = append(list, dataFindings(ctx, r, addr, field)...)
+			list = append(append(list, dataFindings(ctx, r, addr, field)...), promotedFinding(addr, len(replicas), guardOf(ctx, r), at))
 		}
 		_ = r.Close() // nothing is under way
 	}
@@ -229,35 +225,6 @@ func evictionFinding(addr string, field map[string]string) budget.Finding {
 		f.Level, f.Advice = budget.Fault, "set maxmemory-policy noeviction: ledgers expire, so that they are evicted first"
 	}
 	return f
-}
-
-func replicaFinding(addr string, field map[string]string, least, lag string, at place) budget.Finding {
-	replicas, most := field["connected_slaves"], lagBefore(at.replaced)
-	f := budget.Finding{Check: "replicas", Level: budget.OK, Says: fmt.Sprintf("%s has %s, and writes when %s of them keep up within %s s", addr, plural(replicas, "replica"), least, lag)}
-	behind, _ := strconv.Atoi(lag)
-	switch {
-	case replicas == "0" || replicas == "":
-		f.Says = addr + " has no replica"
-		if at.mode == sentinel || at.mode == cluster {
-			f.Level, f.Advice = budget.Warning, "add one, on another machine: nothing can take this server's place, so that its budgets are out of reach until it is back"
-		}
-	case least == "" || lag == "":
-		f.Level, f.Says, f.Advice = budget.Warning, fmt.Sprintf("%s has %s, and does not tell min-replicas-to-write and min-replicas-max-lag", addr, plural(replicas, "replica")), asSomebody+": they should be 1 and "+strconv.Itoa(most)
-	case least == "0":
-		f.Level, f.Advice = budget.Warning, fmt.Sprintf("set min-replicas-to-write 1 and min-replicas-max-lag %d: or a master that was cut off and the one that took its place both spend what is left, and a failover may lose the newest charges", most)
-	case behind == 0 || behind > most:
-		f.Level, f.Advice = budget.Warning, fmt.Sprintf("set min-replicas-max-lag %d, and not 0, which is no bound: a master that was cut off spends beside the one that takes its place until it notices", most)
-	}
-	return f
-}
-
-// lagBefore is the longest lag, in whole seconds, with which a master that is cut
-// off stops writing before it is replaced; it looks once a second.
-func lagBefore(replaced time.Duration) int {
-	if replaced == 0 {
-		return mostLag
-	}
-	return min(mostLag, max(1, int(replaced/time.Second)-1))
 }
 
 func coverageFinding(addr, needed string) budget.Finding {

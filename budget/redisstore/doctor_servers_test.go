@@ -52,7 +52,7 @@ func TestDiagnoseReplicas(t *testing.T) {
 		wants{"version", budget.OK, of, ""},
 		wants{"persistence", budget.Warning, of, "appendonly yes"},
 		wants{"eviction", budget.OK, of, ""},
-		wants{"replicas", budget.Warning, server.Addr + " has 1 replica, and writes when 0", "min-replicas-to-write 1 and min-replicas-max-lag 10"})
+		wants{"replicas", budget.Warning, server.Addr + " has 1 replica, and writes when 0", "set min-replicas-to-write 1 and min-replicas-max-lag 10"})
 	configure(t, replica, "appendonly", "yes", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
 	configure(t, server, "min-replicas-to-write", "1", "min-replicas-max-lag", "0")
 	expectFindings(t, "a replica that evicts, and no bound", store.Diagnose(t.Context()),
