@@ -28,6 +28,7 @@ type answer struct {
 	now    int64
 	rest   []any
 	unsure bool // an earlier attempt, not answered, may have been applied
+	unrun  bool // beside an error: no attempt can have been run
 }
 
 // ask runs a script on a ledger. Where the script only wants to be asked again
@@ -37,7 +38,7 @@ func (s *Store) ask(ctx context.Context, doing, name string, sc script, keys []s
 	cmd, unsure := s.attempts(ctx, sc, keys, args)
 	reply, err := cmd.Slice()
 	if err != nil {
-		return answer{}, s.fault(doing+" "+name, err)
+		return answer{unrun: !unsure && notRun(cmd.Err())}, s.fault(doing+" "+name, err)
 	}
 	a, err := s.read(doing, name, reply)
 	a.unsure = unsure

@@ -25,6 +25,7 @@ type batch struct {
 	open     []int       // items without a decision yet
 	progress []string
 	unsure   bool // an attempt for what is open, not answered, may have been applied
+	unrun    bool // no attempt of the last run, which failed, can have been run
 	decided  budget.Decisions
 
 	mode   purpose
@@ -48,7 +49,7 @@ func (s *Store) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, e
 	}
 	defer cancel()
 	if err := s.needClock(ctx, b.Budget); err != nil {
-		return budget.Decisions{}, err
+		return budget.Decisions{}, notCharged{err}
 	}
 	run := s.newBatch(ctx, b, began)
 	for {
@@ -59,6 +60,9 @@ func (s *Store) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, e
 		case err == nil && ctx.Err() == nil:
 			continue
 		case len(run.open) == len(b.Items) && err != nil:
+			if run.unrun && !run.unsure {
+				err = notCharged{err}
+			}
 			return budget.Decisions{}, err
 		case len(run.open) == len(b.Items) && errors.Is(ctx.Err(), context.Canceled):
 			return budget.Decisions{}, ctx.Err()
@@ -116,6 +120,7 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 		return b.args(had, r, added, attempt)
 	})
 	if err != nil {
+		b.unrun = a.unrun
 		return false, err
 	}
 	done, err := b.read(a)

@@ -52,7 +52,7 @@ func TestDiagnoseRefusedWritesNoMore(t *testing.T) {
 	server := redistest.Start(t)
 	configure(t, server, "min-replicas-to-write", "1")
 	mended := sync.OnceFunc(func() { configure(t, server, "min-replicas-to-write", "0") })
-	through := before(t, server.Addr, func(sent []byte) {
+	through, _ := before(t, server.Addr, func(sent []byte) {
 		if bytes.Contains(sent, []byte("\r\ninfo\r\n")) {
 			mended()
 		}
@@ -65,7 +65,8 @@ func TestDiagnoseRefusedWritesNoMore(t *testing.T) {
 }
 
 // before forwards connections to a server, and shows what is sent there beforehand.
-func before(t *testing.T, target string, show func(sent []byte)) (address string) {
+// Once it is ended it takes no more of them.
+func before(t *testing.T, target string, show func(sent []byte)) (address string, end func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -105,7 +106,7 @@ func before(t *testing.T, target string, show func(sent []byte)) (address string
 			})
 		}
 	})
-	return listener.Addr().String()
+	return listener.Addr().String(), func() { _ = listener.Close() }
 }
 
 // The settings are not replicated, so that a replica is looked at for them too. A

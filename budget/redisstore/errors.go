@@ -40,6 +40,8 @@ func (s *Store) fault(doing string, err error) error {
 		}
 	}
 	switch {
+	case isAnswer(err) && strings.Contains(err.Error(), "unauthenticated"): // to a call that is longer than NOAUTH is for
+		return wrap(budget.ErrStoreConfig, "give the password, by password_env or password_file")
 	case isAnswer(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), "No permission") || strings.Contains(err.Error(), "permissions to")):
 		return wrap(budget.ErrStoreConfig, "the user lacks a permission; grant it the commands and keys that docs/redis.md lists")
 	case isAnswer(err) && (strings.Contains(err.Error(), "DB index") || strings.Contains(err.Error(), "SELECT is not allowed")):
@@ -74,6 +76,12 @@ func wrongServer(err error) string {
 func lostAnswer(doing string) error {
 	return fmt.Errorf("%s in Redis: %w: an answer was lost, and the time was over before another came; send the same id again to know the outcome", doing, budget.ErrUnavailable)
 }
+
+// notCharged is an error of a decision that has charged nothing, in the same words.
+type notCharged struct{ error }
+
+// Unwrap lets errors.Is see budget.ErrNotCharged beside the error.
+func (e notCharged) Unwrap() []error { return []error{e.error, budget.ErrNotCharged} }
 
 // isAnswer reports whether the server said it, not the network.
 func isAnswer(err error) bool {

@@ -178,6 +178,13 @@ var moving = []string{"MOVED", "ASK"}
 // mayBeApplied reports whether a command that failed so may have been run.
 func mayBeApplied(err error) bool { return err != nil && !isAnswer(err) && !notConnected(err) }
 
+// What servers answer that run nothing of a script. A script may have written before
+// it is refused anything else.
+var runNothing = slices.Concat([]string{"NOREPLICAS", "NOAUTH", "WRONGPASS"}, passing, moving)
+
+// notRun reports whether a command that failed so cannot have been run.
+func notRun(err error) bool { return notConnected(err) || hasAnyCode(err, runNothing) }
+
 func notConnected(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, errNoMaster)

@@ -31,3 +31,24 @@ func TestWrongKindsOfServers(t *testing.T) {
 		}
 	}
 }
+
+// A server gets a password while it runs. It answers a call that is longer than what
+// it reads from strangers in words of its own.
+func TestWrongPasswordOfARunningServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := openStore(t, server.URL(0), redisstore.Options{})
+	charge(t, store, "before")
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	if err := admin.ConfigSet(t.Context(), "requirepass", "secret").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := decide(t.Context(), store, budget.Item{ID: "after", Operation: "op", Units: 1})
+	if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), "give the password") || !strings.Contains(err.Error(), "unauthenticated") {
+		t.Errorf("%v, want ErrStoreConfig that asks for the password", err)
+	}
+}

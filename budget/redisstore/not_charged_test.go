@@ -1,0 +1,89 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+)
+
+// refusedAway charges a unit of a store that is out of reach, and reports whether it is known
+// that nothing was charged.
+func refusedAway(t *testing.T, store *redisstore.Store, id string) (certain bool) {
+	t.Helper()
+	got, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op", Units: 1})
+	if !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatalf("%s: %+v, %v; want ErrUnavailable", id, got, err)
+	}
+	return errors.Is(err, budget.ErrNotCharged)
+}
+
+// What cannot have been sent, or was refused as a whole, has charged nothing, and
+// the caller is told so.
+func TestNotChargedIsTold(t *testing.T) {
+	t.Parallel()
+	if !refusedAway(t, openStore(t, "redis://"+redistest.FreeAddress(t), redisstore.Options{}), "first") {
+		t.Error("the first call, to nobody, may have been charged")
+	}
+
+	server := redistest.Start(t)
+	store := openStore(t, server.URL(0), redisstore.Options{})
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	charge(t, store, "before")
+	configure(t, server, "min-replicas-to-write", "1")
+	for _, s := range []*redisstore.Store{store, openStore(t, server.URL(0), redisstore.Options{})} {
+		if !refusedAway(t, s, "refused") {
+			t.Error("what was answered with NOREPLICAS may have been charged")
+		}
+	}
+	if held := ledgerOf(t, admin, name); len(held) != 1 {
+		t.Errorf("the ledger holds %v", held)
+	}
+	upstream, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *budget.RefusedError
+	if _, err := upstream.Charge(t.Context(), budget.Call{Operation: "op"}); !errors.As(err, &refused) || !refused.NotCharged || strings.Contains(err.Error(), "not known") {
+		t.Errorf("a call: %v; want it told that nothing was charged", err)
+	}
+
+	server.Kill()
+	server.Ended()
+	if !refusedAway(t, store, "gone") {
+		t.Error("a later call, to nobody, may have been charged")
+	}
+}
+
+// The first attempt arrives, its connection breaks, and nobody is there for the
+// second: what became of the first is not known.
+func TestNotChargedIsNotToldOfLostAnswers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var lose func()
+	arrived := sync.OnceFunc(func() { lose() })
+	through, end := before(t, server.Addr, func(sent []byte) {
+		if bytes.Contains(sent, []byte("lost-with-its-answer")) {
+			arrived()
+		}
+	})
+	lose = func() {
+		end()
+		server.Kill()
+		server.Ended()
+	}
+	store := openStore(t, "redis://"+through, redisstore.Options{})
+	charge(t, store, "before")
+	if refusedAway(t, store, "lost-with-its-answer") {
+		t.Error("it is told that nothing was charged, and nobody knows")
+	}
+	if !refusedAway(t, store, "after") {
+		t.Error("the call after it, to nobody, may have been charged")
+	}
+}
