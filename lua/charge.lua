@@ -100,6 +100,9 @@ if looking and not M.v then
   local lower = now - HELD
   for i = 1, #asked do lower = math.min(lower, lowerOf(asked[i], now)) end
   if newestID ~= '' and newestAt > lower or toldLedger ~= '' and toldAt > lower - WEEK then return {7, int(raw)} end
+  -- A write that changes nothing: a server that refuses writes refuses this look as
+  -- it would a charge, or each look would report that the store serves again.
+  redis.call('PEXPIREAT', keyE, '0')
   return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0}}
 end
 if M.lid == '' then M.lid = ARGV[13] end

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
@@ -85,5 +86,27 @@ func TestNotChargedIsNotToldOfLostAnswers(t *testing.T) {
 	}
 	if !refusedAway(t, store, "after") {
 		t.Error("the call after it, to nobody, may have been charged")
+	}
+}
+
+// A server that refuses writes refuses to look at a budget too, be it charged or not.
+// A look tells processes that held the store for out of reach whether it is back.
+func TestLookIsRefusedAsACharge(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := openStore(t, server.URL(0), redisstore.Options{})
+	charge(t, store, "before")
+	look := func(of string) error {
+		_, err := store.Look(t.Context(), budget.Look{Budget: of, Now: time.Now().UnixMicro(), Limits: hourly})
+		return err
+	}
+	for _, refusing := range []bool{false, true, false} {
+		least := map[bool]string{false: "0", true: "1"}[refusing]
+		configure(t, server, "min-replicas-to-write", least)
+		for _, of := range []string{name, "up/never-charged"} {
+			if err := look(of); errors.Is(err, budget.ErrUnavailable) != refusing {
+				t.Errorf("look at %s with min-replicas-to-write %s: %v", of, least, err)
+			}
+		}
 	}
 }
