@@ -19,7 +19,7 @@ const (
 )
 
 // ProblemPage documents the other problem types: each is a heading of it.
-const ProblemPage = "https://github.com/quotactl/quotactl/blob/master/docs/http.md#"
+const ProblemPage = "https://github.com/quotactl/quotactl/blob/main/docs/http.md#"
 
 // kind is a problem as its reason has it.
 type kind struct {

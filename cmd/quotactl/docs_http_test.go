@@ -2,14 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -95,6 +99,64 @@ func TestDocumentedHTTP(t *testing.T) {
 	d.exits(exitDone)
 }
 
+// The Python program asks again, under the same id, when an answer is lost: when the
+// connection ends before it, or within it, be it a decision or a problem.
+func TestDocumentedHTTPLosesAnswers(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	asked := map[string][]string{} // ids by operation
+	answered := 0
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var charge struct{ Operation, ID string }
+		if err := json.NewDecoder(r.Body).Decode(&charge); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		status, body := http.StatusOK, `{"allowed": true, "remaining": 1}`
+		if charge.Operation == "geocod" {
+			status, body = http.StatusUnprocessableEntity, `{"detail": "unknown"}`
+		}
+		ids := append(asked[charge.Operation], charge.ID)
+		if asked[charge.Operation] = ids; answered == 0 && len(ids) == 1 {
+			panic(http.ErrAbortHandler) // it ends before the answer
+		}
+		half := answered == 0 && len(ids) == 2 || status != http.StatusOK && len(ids) == 1
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(status)
+		if half {
+			_, _ = io.WriteString(w, body[:5])
+			panic(http.ErrAbortHandler)
+		}
+		answered++
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(daemon.Close)
+	program := filepath.Join(t.TempDir(), "charge.py")
+	text := strings.ReplaceAll(httpBlock(t, "python", "charge.py"), "127.0.0.1:"+docPort, daemon.Listener.Addr().String())
+	if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "python3", program)
+	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "http_proxy=")
+	const want = "geocode charged, 1 left\nroute charged, 1 left\ngeocode charged, 1 left\nunknown\n"
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != want {
+		t.Errorf("it said\n%s\n%v, want\n%s", out, err, want)
+	}
+	for operation, calls := range map[string][]int{"geocode": {3, 1}, "route": {1}, "geocod": {2}} {
+		ids, next := asked[operation], 0
+		for _, tries := range calls {
+			if len(ids) < next+tries || len(slices.Compact(slices.Clone(ids[next:next+tries]))) != 1 {
+				t.Fatalf("%s was asked for under the ids %q, want calls of %v requests", operation, ids, calls)
+			}
+			next += tries
+		}
+		if len(ids) != next {
+			t.Errorf("%s was asked for under the ids %q, want calls of %v requests", operation, ids, calls)
+		}
+	}
+}
+
 // Each problem has a heading of its own, where its type leads.
 func TestDocumentedProblems(t *testing.T) {
 	page := documents(t)["docs/http.md"]
@@ -121,7 +183,9 @@ func TestDocumentedProblems(t *testing.T) {
 			t.Errorf("docs/http.md has no heading for %s", reason)
 		}
 	}
-	if !strings.HasSuffix(serve.ProblemPage, "/docs/http.md#") {
-		t.Errorf("types lead to %s", serve.ProblemPage)
+	// The unit file links to the same branch of the repository.
+	branch, isDocs := strings.CutSuffix(serve.ProblemPage, "docs/http.md#")
+	if unit := unitFile(t)["[Unit]Documentation"]; !isDocs || len(unit) != 1 || !strings.HasPrefix(unit[0], branch+"docs/") {
+		t.Errorf("types lead to %s, the unit file to %q", serve.ProblemPage, unit)
 	}
 }
