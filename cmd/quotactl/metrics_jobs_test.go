@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +27,33 @@ func (w *watched) succeeded() (at time.Time, again func()) {
 	c := newJobCollector(w.metered, func() []*jobs.Job { return list }, watchTimeout)
 	w.m.follow(c)
 	return at, func() { c.at = time.Time{} }
+}
+
+// An alert on how often something came of a job hears of the first time too: its series
+// begin at 0. One hears of passes without room, one of a job that has no success to grow old.
+func TestAlertsHearOfTheFirstTime(t *testing.T) {
+	w := watch(t, nil)
+	w.m.expect([]*jobs.Job{{Name: "pull", Regions: []string{"US"}}})
+	_, page := w.get("/metrics")
+	heard := map[string]bool{}
+	for _, expr := range alertExprs(t) {
+		for _, found := range regexp.MustCompile(`increase\(quotactl_(passes|runs)_total\{outcome=~?"([a-z_|]+)"`).FindAllStringSubmatch(expr, -1) {
+			for outcome := range strings.SplitSeq(found[2], "|") {
+				heard[found[1]+" "+outcome] = true
+				first := regexp.MustCompile(`(?m)^quotactl_` + found[1] + `_total\{job="pull",outcome="` + outcome + `"(,region="US")?\} 0$`)
+				if !first.MatchString(page) {
+					t.Errorf("no 0 of what %s hears of:\n%s", expr, grep(page, "quotactl_"))
+				}
+			}
+		}
+		heard["never"] = heard["never"] || strings.HasPrefix(expr, "min by (job) (quotactl_job_paused) == 0 unless on (job) ") &&
+			strings.HasSuffix(expr, "(quotactl_job_last_success_timestamp_seconds)")
+	}
+	for _, what := range []string{"passes exhausted", "runs failed", "never"} {
+		if !heard[what] {
+			t.Errorf("no alert hears of %s: %v", what, heard)
+		}
+	}
 }
 
 // What is scraped of the jobs is what the store says, whoever ran them.

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/jobs"
 )
 
 // admit makes the priced operations of budgets known, by which they are labelled, and
@@ -36,6 +37,19 @@ func (m *metrics) take(budgets map[string]*budget.Budget) {
 	m.limits.follow(budgets)
 	if m.jobs != nil {
 		m.jobs.again()
+	}
+}
+
+// expect shows a 0 of what alerts hear of: an increase to the first needs the 0 before
+// it.
+func (m *metrics) expect(list []*jobs.Job) {
+	for _, job := range list {
+		m.passes.WithLabelValues(job.Name, string(jobs.Exhausted))
+		for _, region := range job.Regions {
+			for _, outcome := range []jobs.Outcome{jobs.Failed, jobs.TimedOut, jobs.Lost} {
+				m.runs.WithLabelValues(job.Name, region, string(outcome))
+			}
+		}
 	}
 }
 

@@ -122,6 +122,7 @@ func (l *live) takeOver(g *generation) {
 	l.stop.Store(max(l.stop.Load(), int64(stopTakes(grace, l.timeout))))
 	l.current.Store(g)
 	l.metrics.take(g.budgets)
+	l.metrics.expect(g.jobs)
 	if l.servers != nil {
 		l.servers.swap(l.decisions(g))
 	}

@@ -82,8 +82,8 @@ func TestReload(t *testing.T) {
 	d.answers(http.StatusUnprocessableEntity, http.MethodPost, "/v1/charge", chargeOf("shop/main", "list"))
 	d.answers(http.StatusNotFound, http.MethodPost, "/v1/charge", chargeOf("shop/extra", "get"))
 	if page := d.answers(http.StatusOK, http.MethodGet, "/metrics", ""); !strings.Contains(page, `quotactl_limit_used_units{budget="shop/spare",limit="daily"} 1`) ||
-		!strings.Contains(page, `quotactl_decisions_total{budget="shop/spare"`) {
-		t.Errorf("before:\n%s", grep(page, "shop/spare"))
+		!strings.Contains(page, `quotactl_decisions_total{budget="shop/spare"`) || !strings.Contains(page, `quotactl_passes_total{job="goes",outcome="exhausted"} 0`) {
+		t.Errorf("before:\n%s%s", grep(page, "shop/spare"), grep(page, "quotactl_passes_total"))
 	}
 
 	d.rewrite(reloadConfig, `"get" = 1`, "\"get\" = 1\n\"list\" = 5", `= 100`, `= 200`, "credential.spare", "credential.extra",
@@ -102,13 +102,15 @@ func TestReload(t *testing.T) {
 		`quotactl_units_total{budget="shop/main",operation="list"} 5`,
 		`quotactl_config_reloads_total{outcome="succeeded"} 1`,
 		`quotactl_config_reloads_total{outcome="failed"} 0`,
+		`quotactl_passes_total{job="comes",outcome="exhausted"} 0`,
+		`quotactl_runs_total{job="comes",outcome="failed",region=""} 0`,
 	} {
 		if !strings.Contains(page, line+"\n") {
 			t.Errorf("no line %s among\n%s", line, grep(page, "quotactl_"))
 		}
 	}
-	if strings.Contains(page, "shop/spare") {
-		t.Errorf("a budget that is gone is still measured:\n%s", grep(page, "shop/spare"))
+	if strings.Contains(page, "shop/spare") || strings.Contains(page, `job="goes"`) {
+		t.Errorf("what is gone is still measured:\n%s%s", grep(page, "shop/spare"), grep(page, `job="goes"`))
 	}
 	d.signal(syscall.SIGTERM)
 	d.exits(exitDone)
