@@ -14,6 +14,8 @@ var (
 	shortNumber   = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMG])$`)
 	shortInside   = regexp.MustCompile(`[=\[{,]\s*([0-9.]+[kKMG])\s*[,}\]]`)
 	groupedNumber = regexp.MustCompile(`^[0-9]{1,3}([,' .][0-9]{3})+$`)
+	tomlNumber    = regexp.MustCompile(`^[0-9]+(_[0-9]+)*$`) // as it is written without quotes
+	bareShare     = regexp.MustCompile(`^[0-9.]+ ?%$`)
 	bareSpan      = regexp.MustCompile(`^([0-9.]+(ns|us|µs|ms|s|m|h|d))+$`)
 	bareWord      = regexp.MustCompile(`^[A-Za-z_./~-]`)
 	openValue     = regexp.MustCompile(`[=\[{,]\s*("""|''')`)
@@ -50,6 +52,8 @@ func syntaxAdvice(line string) string {
 		return "; a quote is missing in this line: a text, and a key with dots, begins and ends with one, \"…\""
 	case bareSpan.MatchString(value) && !secret:
 		return fmt.Sprintf("; write the span in quotes: %q", value)
+	case bareShare.MatchString(value) && !secret:
+		return fmt.Sprintf("; write the percentage in quotes: %q", strings.ReplaceAll(value, " ", ""))
 	case bareWord.MatchString(value) || secret && value != "" && !strings.Contains(line, `"`):
 		return "; write the text in quotes, \"…\""
 	}

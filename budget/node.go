@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -274,8 +275,16 @@ func (n Node) Number(least, most int64) (int64, bool) {
 	i, ok := n.value.(int64)
 	if !ok {
 		text, _ := n.value.(string)
-		if number, isNumber := plainNumber(text); isNumber {
+		number, isNumber := plainNumber(text)
+		if tomlNumber.MatchString(text) {
+			number, isNumber = text, true
+		}
+		if isNumber {
 			n.Fail("%s = %q is a text: write %s, a number from %d to %d, without quotes", n.key, text, number, least, most)
+			return 0, false
+		}
+		if f, isFloat := n.value.(float64); isFloat && f == math.Trunc(f) && math.Abs(f) <= float64(MaxUnits) { // 1e4, 10000.0
+			n.Fail("%s has a fraction or an exponent: write %d, a whole number from %d to %d", n.key, int64(f), least, most)
 			return 0, false
 		}
 		n.Fail("%s is %s: write a whole number from %d to %d", n.key, n.typeName(), least, most)

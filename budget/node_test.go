@@ -92,7 +92,7 @@ func TestNodeReaders(t *testing.T) {
 		{"oneof", `"d"`, `k = "d": use "a", "b" or "c"`},
 		{"number", `9`, ""},
 		{"number", `10`, `k = 10: use 1 to 9`},
-		{"number", `"9"`, `k is a text: write a whole number from 1 to 9`},
+		{"number", `"9"`, `k = "9" is a text: write 9, a number from 1 to 9, without quotes`},
 		{"units", `1_000_000_000_000_000`, ""},
 		{"units", `1_000_000_000_000_001`, `k = 1000000000000001: use 0 to 1000000000000000`},
 		{"bool", `true`, ""},

@@ -20,7 +20,9 @@ func newCheckCommand(a *app) *cobra.Command {
 		Use:   "check",
 		Short: "Check the configuration, all errors at once",
 		Long: `Check the configuration and show all of its errors at once, each with its file
-and line. Exit code 2 when there are any; warnings alone are exit code 0.`,
+and line. Exit code 2 when there are any; warnings alone are exit code 0. Of lines
+that are not TOML (a missing quote) it shows the first alone, as the rest cannot
+be read.`,
 		Example: `  quotactl check
   quotactl check -c team/costs.toml --json`,
 		Args: arguments(cobra.NoArgs),
