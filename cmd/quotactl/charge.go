@@ -28,8 +28,9 @@ same --id again to know whether it was charged.
 With --reserve the units are kept open for a while: settle them with what the
 call cost, hand the upstream's response over (quotactl feedback), or release
 them, all by the charge's id, which --print-id prints alone. With --wait it is
-charged as soon as it fits, or refused at once when that is too late. With
---dry-run it is only decided and not charged.
+charged as soon as it fits, or refused at once when that is too late; beside
+open reservations only when it is too late even if they are finished now, as
+they may be. With --dry-run it is only decided and not charged.
 
 Without --id a new id is made. Only the same call sent again takes the id of
 before: where an id was most likely used for another call, a warning says so.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -101,6 +102,54 @@ func TestDocumentedShellExec(t *testing.T) {
 	w.spent(1)
 }
 
+// The crontab of docs/shell.md, with the variables that cron gives: the call is made and
+// charged, no units are no reason to write, and all else is told with its exit code.
+func TestDocumentedShellCrontab(t *testing.T) {
+	w := newDocWay(t, "docs/shell.md", 10_000)
+	w.write("videos.sh", w.block("sh", "videos.sh"))
+	w.write("youtube.key", testKey+"\n")
+	program, err := exec.LookPath("quotactl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crontab := strings.NewReplacer("/home/ann/videos", w.dir, "PATH=", "PATH="+filepath.Dir(program)+":").Replace(w.block("crontab"))
+	w.env = []string{"HOME=" + t.TempDir(), "YOUTUBE_API=" + w.upstream.URL(), "GORACE=atexit_sleep_ms=0", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1"}
+	var command string
+	for line := range strings.Lines(crontab) {
+		line = strings.TrimSpace(line)
+		if _, after, fires := strings.Cut(line, "*/15 * * * * "); fires {
+			command = after
+			continue
+		}
+		w.env = append(w.env, line)
+	}
+	if len(w.env) != 7 || command == "" || strings.Contains(command, "%") { // which cron takes for the end of the line
+		t.Fatalf("the crontab has the variables %q and the command %q", w.env[5:], command)
+	}
+	fires := func(code int, want string) {
+		t.Helper()
+		if said := string(w.run(code, "/bin/sh", "-c", command)); !strings.HasPrefix(said, want) || (want == "") != (said == "") {
+			t.Errorf("it said %q, want %q", said, want)
+		}
+	}
+	fires(0, "")
+	w.spent(1)
+	if page, err := os.ReadFile(filepath.Join(w.dir, "videos.json")); err != nil || !strings.HasPrefix(strings.TrimSpace(string(page)), "{") {
+		t.Errorf("the file: %q, %v", page, err)
+	}
+	w.run(0, "quotactl", "lock", "youtube/key1", "--for", "1h")
+	fires(0, "")
+	w.spent(1)
+	w.run(0, "quotactl", "unlock", "youtube/key1")
+	path := w.env
+	w.env = append(slices.Clone(path), "PATH=/nowhere:/bin:/usr/bin")
+	fires(127, "quotactl or curl was not found: see PATH in the crontab: ")
+	w.env = append(slices.Clone(path), "QUOTACTL_STORE=redis://127.0.0.1:1")
+	fires(exitUnavailable, "the store did not answer, nothing was called: ")
+	w.env = append(slices.Clone(path), "YOUTUBE_API="+w.upstream.URL()+"/nothing")
+	fires(22, "exit code 22: ")
+}
+
 // Two searches at once hand over each its own response, and leave no file behind.
 func TestDocumentedShellTwoAtOnce(t *testing.T) {
 	w := newDocWay(t, "docs/shell.md", 10_000)
@@ -166,7 +215,7 @@ func TestDocumentedGoTest(t *testing.T) {
 	passes := func(text string) (string, bool) {
 		w.write("main_test.go", text)
 		test := exec.CommandContext(t.Context(), "go", "test", "-count=1", filepath.Join(w.dir, "main.go"), filepath.Join(w.dir, "main_test.go"))
-		test.Dir = filepath.Join("..", "..")
+		test.Dir, test.Env = filepath.Join("..", ".."), append(os.Environ(), "YOUTUBE_API="+w.upstream.URL()) // as a shell may have it
 		out, err := test.CombinedOutput()
 		return string(out), err == nil
 	}
