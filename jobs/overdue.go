@@ -17,7 +17,8 @@ const maxDue = int(onTime/time.Second) + 2
 
 // account accounts for the ticks that have come since the last time and are overdue:
 // they are recorded as missed, or wait to be caught up. Those on time are returned, the
-// oldest first: what becomes of each is the caller's, who notes that in Until.
+// oldest first: what becomes of each is the caller's, who notes that in Until. Of the ticks
+// from before this daemon followed the job, the newest alone may be on time.
 func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due []time.Time) {
 	wall := at.wall
 	if s.Until-at.store > longestBack.Microseconds() {
@@ -36,6 +37,13 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due []ti
 	due = slices.DeleteFunc(due, func(tick time.Time) bool { // the clock was set back, and it was run before
 		return slices.Contains(s.Recent, tick.UnixMicro())
 	})
+	early := slices.IndexFunc(due, func(tick time.Time) bool { return !tick.Before(me.known) })
+	if early < 0 {
+		early = len(due)
+	}
+	if early > 1 { // of those from before this daemon followed the job the newest alone is on time
+		older, due = due[early-2], due[early-1:]
+	}
 	if len(due) > 0 && j.CatchUp == CatchUpLast { // the last is among them: what waits is behind it
 		s.shorten(0, at, done)
 	}

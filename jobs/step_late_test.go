@@ -97,6 +97,23 @@ func TestADaemonThatWasHeldUpMissesNothing(t *testing.T) {
 	})
 }
 
+// Of the ticks that came while no daemon was there the newest alone is run, though others
+// are not a minute old: a restart starts no crowd of passes.
+func TestARestartRunsOneTickOfThoseBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\nschedule = \"@every 1s\"\noverlap = \"allow\""})
+		stop := w.daemon(false)
+		after(10*time.Second + 500*time.Millisecond)
+		stop()
+		before := len(w.history())
+		after(130 * time.Second)
+		stop = w.daemon(false)
+		after(2 * time.Second)
+		stop()
+		equal(t, "history", w.history()[before:], []string{"11s missed down, 129 until 2m19s", "2m20s succeeded", "2m21s succeeded", "2m22s succeeded"})
+	})
+}
+
 // A reload that changes a job's schedule just as it ticks loses no tick: a daemon that
 // lived runs it. One that did not live then records it as missed.
 func TestATickAtTheReloadIsRun(t *testing.T) {
