@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -104,14 +105,15 @@ func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []st
 		return notStarted(command[0], err)
 	}
 	f.call.ID, f.call.NewID = rand.Text(), true
-	interruptible, stop := signal.NotifyContext(ctx, ending()...)
-	defer stop()
-	receipt, err := a.chargeOnce(interruptible, cfg, name, f)
-	if err != nil {
+	var receipt budget.Receipt
+	ended, err := interruptibly(ctx, func(ctx context.Context) (err error) {
+		receipt, err = a.chargeOnce(ctx, cfg, name, f)
+		return err
+	})
+	if err != nil && receipt.ID == "" {
 		return withoutID(err)
 	}
-	if err = interruptible.Err(); err == nil {
-		stop() // what comes from now on is the command's
+	if err = cmp.Or(err, ended); err == nil { // else the store was not closed, or a signal came
 		err = notStarted(command[0], become(path, command))
 	}
 	if receipt.Source == budget.SourceNone {
@@ -124,6 +126,23 @@ func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []st
 		released = fmt.Errorf("the command was not started, but its units stay charged: %w", released)
 	}
 	return errors.Join(err, released)
+}
+
+// interruptibly does something whose context a signal ends. That one came is the first
+// error, also where it came too late to end anything; those that come after that are
+// whoever's is next.
+func interruptibly(ctx context.Context, do func(context.Context) error) (ended, err error) {
+	late := make(chan os.Signal, 1) // has what the context is not told in time
+	signal.Notify(late, ending()...)
+	interruptible, stop := signal.NotifyContext(ctx, ending()...)
+	err = do(interruptible)
+	ended = interruptible.Err()
+	stop()
+	signal.Stop(late)
+	if len(late) > 0 {
+		ended = context.Canceled
+	}
+	return ended, err
 }
 
 // ending are the signals that end a command which has not started: those that nobody

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -11,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // reportSignals is a shell's program that says which signals it gets, and ends at a TERM.
@@ -67,6 +71,29 @@ func TestExecHandsSignalsOn(t *testing.T) {
 	}
 }
 
+// A signal that comes just as the charge is answered is not lost: the command is not
+// started. Not parallel: it is the test's process that gets the signals.
+func TestExecLosesNoSignal(t *testing.T) {
+	arrived := make(chan os.Signal, 1)
+	signal.Notify(arrived, syscall.SIGHUP)
+	defer signal.Stop(arrived)
+	for i := range effort.Of(500, 5000) {
+		ended, err := interruptibly(t.Context(), func(context.Context) error {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+				return err
+			}
+			<-arrived
+			return nil
+		})
+		if err != nil || !errors.Is(ended, context.Canceled) {
+			t.Fatalf("the signal of time %d: %v, %v", i, ended, err)
+		}
+	}
+	if ended, err := interruptibly(t.Context(), func(context.Context) error { return nil }); ended != nil || err != nil {
+		t.Errorf("no signal came: %v, %v", ended, err)
+	}
+}
+
 // decisions counts how often a server was asked to decide.
 func decisions(t *testing.T, server *redistest.Server) func() int {
 	client := server.Client()
@@ -88,9 +115,10 @@ func decisions(t *testing.T, server *redistest.Server) func() int {
 	}
 }
 
-// slowly is a budget of two calls, each of which comes back in half an hour.
+// slowly is a budget of two calls, each of which comes back in half an hour. Its store
+// is there, though the machine may be busy.
 func slowly(server *redistest.Server) string {
-	return strings.NewReplacer("sqlite:q.db", server.URL(0), `window = "24h"`, `refill = "2/h"`).Replace(shopConfig)
+	return strings.NewReplacer(`"sqlite:q.db"`, fmt.Sprintf("%q\ntimeout = \"30s\"", server.URL(0)), `window = "24h"`, `refill = "2/h"`).Replace(shopConfig)
 }
 
 // A signal ends what has not started yet: the command is not run, and nothing is
