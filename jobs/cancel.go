@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -87,6 +88,17 @@ func TakeBack(ctx context.Context, in State, j *Job) ([]Request, error) {
 		return nil, err
 	}
 	return taken, nil
+}
+
+// cancel makes of the record of a pass of which nothing was started that of one which a
+// person has ended.
+func (r *Record) cancel(by Cancel) {
+	r.Runs = slices.Clone(r.Runs)
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		run.Outcome, run.Reason, run.Error = Skipped, ReasonCancelled, by.text()
+	}
+	r.conclude()
 }
 
 // mayCancel lets a pass be ended by a person until the returned function is called.

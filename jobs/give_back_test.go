@@ -1,9 +1,12 @@
 package jobs
 
 import (
+	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/budget"
 )
 
 // A pass of which nothing was started when its daemon is told to stop is another's.
@@ -64,6 +67,70 @@ func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 			t.Errorf("state %+v, history %s", s, w.history())
 		}
 	})
+}
+
+// A pass that a person has ended is given to nobody, though its daemon is told to stop
+// before it hears of that: its tick or request ends in a record.
+func TestACancelledPassIsNotGivenBack(t *testing.T) {
+	for name, asked := range map[string]bool{"a tick": false, "a request": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
+				job := w.list[0]
+				job.BudgetParallel = 1
+				busy := w.runner()
+				if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+					t.Fatal(taken, err)
+				}
+				defer busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")()
+				stop := w.daemon(false)
+				var request Request
+				if asked {
+					var err error
+					if request, err = Trigger(t.Context(), w.store, job, []string{"GB"}, "to try"); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					after(time.Hour)
+				}
+				after(10 * time.Second)
+				document, err := w.store.Job(t.Context(), job.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var s state
+				if err := json.Unmarshal(document.Text, &s); err != nil || len(s.Active) != 1 {
+					t.Fatalf("state %s, %v", document.Text, err)
+				}
+				s.Active[0].Cancel = &Cancel{By: "ann@web1", Note: "too much"} // nobody tells the daemon
+				text, err := json.Marshal(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if swapped, err := w.store.SwapJob(t.Context(), budget.JobSwap{Job: job.Name, Version: document.Version, Text: text}); err != nil || !swapped {
+					t.Fatal(swapped, err)
+				}
+				stop()
+				w.logged("pass cancelled: nothing of it was started", "by=ann@web1")
+				if s := w.state(); len(s.Active)+len(s.Waiting)+len(s.Requests) != 0 {
+					t.Errorf("state %+v", s)
+				}
+				records, err := History(t.Context(), w.store, job.Name, time.Time{}, time.Time{}, 9)
+				if err != nil || len(records) != 1 {
+					t.Fatal(records, err)
+				}
+				record := records[0]
+				if record.Outcome != Skipped || record.Reason != ReasonCancelled || record.Request != request.ID || len(record.Runs) == 0 {
+					t.Errorf("recorded %+v", record)
+				}
+				for _, run := range record.Runs {
+					if run.Outcome != Skipped || run.Reason != ReasonCancelled || run.Error != "cancelled by ann@web1: too much" {
+						t.Errorf("run %+v", run)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A pass of which anything was started is over when its daemon is told to stop: its

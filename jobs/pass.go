@@ -105,7 +105,10 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 	record.Ended = Instant{r.now()}
 	record.conclude()
 	if p.unstarted(record) {
-		p.giveBack(ctx)
+		if by := p.giveBack(ctx, record); by != nil {
+			record.cancel(*by)
+			r.options.Observe.PassEnded(j, record.Outcome)
+		}
 		return Pass{j.Name, record}
 	}
 	p.end(ctx, drain, record)
@@ -175,16 +178,26 @@ func (p *pass) unstarted(record Record) bool {
 	})
 }
 
-// giveBack gives the tick back for others to take.
-func (p *pass) giveBack(ctx context.Context) {
+// giveBack gives the tick back for others to take. One that a person has ended, of which
+// this daemon did not hear before it was told to stop, is nobody's: it is recorded as
+// skipped, and who ended it is returned.
+func (p *pass) giveBack(ctx context.Context, record Record) (by *Cancel) {
 	words, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
 	err := p.insist(words, func(bool) error {
 		return p.change(words, p.job, func(s *state, _ clocks) (edit, error) {
-			if s.claimOf(p.claim.Holder) == nil {
+			c := s.claimOf(p.claim.Holder)
+			if c == nil {
 				return edit{}, errStays
 			}
+			by = c.Cancel
 			s.drop(p.claim.Holder)
+			if by != nil {
+				skipped := record
+				skipped.cancel(*by)
+				s.Last = skipped.brief().json()
+				return edit{records: []budget.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: skipped.json()}}}, nil
+			}
 			if p.claim.Request != nil {
 				s.Requests = slices.Insert(s.Requests, 0, *p.claim.Request)
 			} else {
@@ -196,11 +209,17 @@ func (p *pass) giveBack(ctx context.Context) {
 	if err == nil {
 		err = tellDaemons(words, p.state, p.job.Name)
 	}
-	if err != nil {
-		p.log.Error("the pass was not started, and not given back: it is taken for dead in about two minutes", "tick", formatTick(p.tick), "error", err)
-		return
+	log := p.log.With("tick", formatTick(p.tick))
+	switch {
+	case err != nil:
+		log.Error("the pass was not started, and not given back: it is taken for dead in about two minutes", "error", err)
+		return nil
+	case by != nil:
+		log.Info("pass cancelled: nothing of it was started", "by", by.By)
+	default:
+		log.Info("pass given back: nothing of it was started")
 	}
-	p.log.Info("pass given back: nothing of it was started", "tick", formatTick(p.tick))
+	return by
 }
 
 // untilLastWords ends lastWords after the daemon is told to stop: a store that is away
