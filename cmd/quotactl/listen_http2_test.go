@@ -21,21 +21,21 @@ func TestHeldConnectionsHTTP2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := watch(t, nil)
+	w := watch(t, nil, budget.Limit{Name: "at-once", Limit: 1, Counts: budget.CountCalls, Window: budget.Window{Kind: budget.Concurrent}})
 	w.l.connections = 2
 	a := &app{stderr: io.Discard, logLevel: "info", logFormat: "text"}
 	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true, secure: secure}, a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: 50 * time.Second}, ByHand: true}); err != nil {
+	if _, err := w.b.Reserve(t.Context(), budget.Call{Operation: "get"}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a test's own certificate
 	defer transport.CloseIdleConnections()
 	answered := make(chan string, 1)
 	go func() {
-		body := strings.NewReader(`{"budget":"shop/main","operation":"get","wait_seconds":60}`)
+		body := strings.NewReader(`{"budget":"shop/main","operation":"get","lease_seconds":60,"wait_seconds":60}`)
 		resp, err := (&http.Client{Transport: transport}).Post(under.called+"/v1/charge", "application/json", body)
 		if err != nil {
 			answered <- err.Error()
@@ -46,7 +46,7 @@ func TestHeldConnectionsHTTP2(t *testing.T) {
 	}()
 	for waits := false; !waits; { // it was refused once, and waits
 		_, text := w.get("/metrics")
-		waits = strings.Contains(text, `result="locked"`)
+		waits = strings.Contains(text, `result="exhausted"`)
 	}
 	for range 8 {
 		var dialer net.Dialer

@@ -31,7 +31,7 @@ type watched struct {
 	metered *meteredStore
 }
 
-func watch(t *testing.T, store budget.Store) *watched {
+func watch(t *testing.T, store budget.Store, more ...budget.Limit) *watched {
 	t.Helper()
 	metered := &meteredStore{log: slog.New(slog.DiscardHandler)}
 	if store == nil {
@@ -44,7 +44,7 @@ func watch(t *testing.T, store budget.Store) *watched {
 	}
 	b, err := budget.New(metered, budget.Spec{
 		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}}, Unknown: budget.Unknown{Allowed: true, Units: 1},
-		Limits:  []budget.Limit{{Name: "daily", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)}},
+		Limits:  append([]budget.Limit{{Name: "daily", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)}}, more...),
 		Timeout: watchTimeout,
 	})
 	if err != nil {
