@@ -185,7 +185,7 @@ func TestHeldConnections(t *testing.T) {
 				if took := time.Since(start); took != 0 {
 					t.Errorf("it took %s", took)
 				}
-				w.has(fmt.Sprintf("quotactl_http_connections_open %d", heldBound))
+				w.has(fmt.Sprintf("quotactl_http_open_connections %d", heldBound))
 				stopped := make(chan error)
 				go func() { stopped <- under.stop() }()
 				for _, conn := range waiting {

@@ -230,7 +230,7 @@ func TestServeAlone(t *testing.T) {
 		`quotactl_http_requests_total{route="/v1/charge",status="200"} 5`,
 		`quotactl_http_requests_total{route="/v1/charge",status="429"} 1`,
 		`quotactl_http_requests_total{route="/metrics",status="403"} 1`,
-		`quotactl_http_connections_open 1`,
+		`quotactl_http_open_connections 1`,
 		`quotactl_http_evicted_connections_total 0`,
 	} {
 		if !strings.Contains(metrics, line+"\n") {

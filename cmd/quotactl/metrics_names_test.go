@@ -21,7 +21,7 @@ var (
 	labelName  = regexp.MustCompile(`([a-z]+)\s*(?:=~|!~|!=|=)`)
 	byLabels   = regexp.MustCompile(`by \(([^)]*)\)`)
 	// A unit, a count, or what is 1 or 0, which has no unit.
-	unitName = regexp.MustCompile(`_(units|seconds|bytes|ratio|total|info|open|paused)$`)
+	unitName = regexp.MustCompile(`_(units|seconds|bytes|ratio|total|info|breaker_open|job_paused|connections)$`)
 	// What counts the charges of one process alone.
 	ownCharges = regexp.MustCompile(`quotactl_(decisions|units|near_misses|observed|drift_units)_total`)
 )
