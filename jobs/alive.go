@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -84,7 +85,7 @@ func (d *daemon) tellAlive(ctx context.Context, me string, hold time.Duration) {
 		if hold > 0 {
 			mine.Until = at.now + hold.Microseconds()
 			a.Daemons = append(a.Daemons, mine)
-			slices.SortStableFunc(a.Daemons, func(a, b living) int { return int(a.Since - b.Since) })
+			slices.SortStableFunc(a.Daemons, func(a, b living) int { return cmp.Compare(a.Since, b.Since) })
 		}
 		return edit{}, nil
 	})

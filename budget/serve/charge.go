@@ -82,8 +82,8 @@ func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budg
 	return receipt, err
 }
 
-// logRefusal says what did not fit, for whom, and when it will.
-func (s *Server) logRefusal(asked *Asked, answer ChargeAnswer) {
+// logRefusal says what did not fit, or else was not granted, for whom, and when it will fit.
+func (s *Server) logRefusal(what string, asked *Asked, answer ChargeAnswer) {
 	labels := asked.Call.Labels
 	fields := []slog.Attr{
 		slog.String("budget", answer.Budget), slog.String("operation", answer.Operation), slog.String("id", answer.ID),
@@ -105,7 +105,7 @@ func (s *Server) logRefusal(asked *Asked, answer ChargeAnswer) {
 	if !answer.RetryAt.IsZero() {
 		fields = append(fields, slog.String("retry_at", answer.RetryAt.UTC().Format(InstantFormat)))
 	}
-	s.log.LogAttrs(context.Background(), slog.LevelInfo, "refused", fields...)
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, what, fields...)
 }
 
 // charge charges or reserves, in one of the two ways.
@@ -131,7 +131,11 @@ func (s *Server) notCharged(w http.ResponseWriter, b *opened, q *request, answer
 		return
 	}
 	if !q.asked.DryRun {
-		s.logRefusal(&q.asked, answer)
+		what := "not granted" // the id stands for another call, the client is gone, or the like
+		if errors.Is(err, budget.ErrExhausted) || errors.Is(err, budget.ErrNeverFits) || errors.Is(err, budget.ErrUnavailable) {
+			what = "refused"
+		}
+		s.logRefusal(what, &q.asked, answer)
 	}
 	if errors.Is(err, budget.ErrExhausted) {
 		setRateLimit(w.Header(), &b.policies, &answer)

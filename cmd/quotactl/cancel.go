@@ -17,6 +17,8 @@ type cancelAnswer struct {
 	Job string `json:"job"`
 	// Cancelled are the passes that are to end; none: nothing was under way.
 	Cancelled []jobs.ActivePass `json:"cancelled"`
+	// Untold is why their daemons could not be told; empty: they are.
+	Untold string `json:"untold,omitempty"`
 }
 
 func newCancelCommand(a *app) *cobra.Command {
@@ -27,9 +29,9 @@ func newCancelCommand(a *app) *cobra.Command {
 		Short: "End the pass of a job that is under way",
 		Long: `End the passes of a job that are under way, on whatever machine, as a stop of
 their daemon would: no further page is asked for, those under way have the job's
-grace, commands are told to end, and what was spent stays spent. A daemon does
+grace, commands are asked to stop, and what was spent stays spent. A daemon does
 so within seconds; a run --once within 15 seconds. The record says who ended the
-pass; the next tick is run as ever, beginning with the first region that was not
+pass; the next tick runs as usual, beginning with the first region that was not
 started. Ticks and requests that wait go on waiting: trigger --cancel takes
 requests back, pause skips ticks. A job that is not in the configuration any
 more may be named.`,
@@ -60,14 +62,18 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 		return untold
 	}
 	if asJSON {
-		return writeJSON(a.stdout, cancelAnswer{job.Name, append([]jobs.ActivePass{}, ended...)})
+		answer := cancelAnswer{Job: job.Name, Cancelled: append([]jobs.ActivePass{}, ended...)}
+		if untold != nil {
+			answer.Untold = untold.Error() + "; the passes end within 15 seconds"
+		}
+		return writeJSON(a.stdout, answer)
 	}
 	t := newTable("JOB", "DONE")
 	if len(ended) == 0 {
 		t.add(job.Name, "nothing is under way")
 		return t.write(a.stdout)
 	}
-	t.add(job.Name, "told to end")
+	t.add(job.Name, "asked to stop")
 	for _, pass := range ended {
 		progress, err := readRecord(pass.Progress)
 		if err != nil {

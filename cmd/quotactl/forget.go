@@ -21,7 +21,7 @@ func newForgetCommand(a *app) *cobra.Command {
 	var yes, inSandbox, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "forget JOB --yes",
-		Short: "Remove what is kept of a job that is configured no more",
+		Short: "Remove what is kept of a job that is no longer configured",
 		Long: `Remove what the store keeps of a job that is not in the configuration any more:
 its history, its pause, what waits, and where its runs would go on. What it has
 charged stays in the ledger, and its files stay. A job that is configured is not

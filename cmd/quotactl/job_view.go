@@ -128,7 +128,7 @@ func activeText(active jobs.ActivePass, progress *jobs.Record) string {
 		text += "; " + why
 	}
 	if c := active.Cancelled; c != nil {
-		text += fmt.Sprintf("; told to end by %s at %s", c.By, showTime(c.At.Time))
+		text += fmt.Sprintf("; asked to stop by %s at %s", c.By, showTime(c.At.Time))
 		if c.Note != "" {
 			text += ": " + c.Note
 		}

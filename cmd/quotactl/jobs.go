@@ -24,9 +24,9 @@ func newJobsCommand(a *app) *cobra.Command {
 		Long: `Show all jobs, or those named, by budget: when each runs next, whether it
 runs, waits or is paused, and how its last pass went, how long ago and for how
 many units. Below stand what is under way and on which host, what waits, who
-paused the job and why, ticks that no daemon has taken, and that no daemon lives
-where it is so: one that follows jobs is heard of twice a minute. All of it is
-read from the store, so it is the same on every machine.`,
+paused the job and why, ticks that no daemon has taken, and whether a daemon is
+running: one that follows jobs is heard of twice a minute. All of it is read
+from the store, so it is the same on every machine.`,
 		Example: `  quotactl jobs
   quotactl jobs trending --json`,
 		ValidArgsFunction: a.completeJob,
@@ -119,7 +119,7 @@ func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []jobView
 		parts = append(parts, wrap("", name)+tables[name].String())
 	}
 	if len(daemons) == 0 && len(views) > 0 {
-		parts = append(parts, wrap("", "no daemon lives on this store: no tick is taken until one is started (quotactl run)"))
+		parts = append(parts, wrap("", "no daemon is running on this store: nothing runs until you start one (quotactl run)"))
 	}
 	if _, err := io.WriteString(w, strings.Join(parts, "\n")); err != nil {
 		return fmt.Errorf("write the answer: %w", err)

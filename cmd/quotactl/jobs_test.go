@@ -98,7 +98,7 @@ shop/any
 JOB   NEXT IN  STATE  LAST PASS       UNITS  SCHEDULE
 star  1m30s    idle   missed 24h ago      0  @every 90s UTC
 
-no daemon lives on this store: no tick is taken until one is started (quotactl
+no daemon is running on this store: nothing runs until you start one (quotactl
 run)
 `
 	var b strings.Builder
@@ -112,7 +112,7 @@ run)
 	if err := writeJobs(&living, noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, allStates(t)); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(living.String(), "no daemon lives") {
+	if strings.Contains(living.String(), "no daemon is running") {
 		t.Errorf("jobs\n%s", living.String())
 	}
 	for line := range strings.SplitSeq(b.String(), "\n") {

@@ -84,7 +84,7 @@ type boundConn struct {
 	ended    bool
 }
 
-// stand puts a connection behind the idle ones, if it is one.
+// stand moves an idle connection to the back of the idle list.
 func (c *boundConn) stand() {
 	if c.place != nil {
 		c.bound.idle.Remove(c.place)

@@ -176,7 +176,7 @@ func (l *live) run(ctx context.Context, drain <-chan struct{}, hangups <-chan os
 }
 
 // drainWith is closed with drain, and when nothing is listened on any more: a daemon
-// that nobody can ask ends as if it were told to, so that it is started anew.
+// that cannot be reached drains, so that its supervisor restarts it.
 func (l *live) drainWith(ctx context.Context, drain, over <-chan struct{}, helpers *sync.WaitGroup) <-chan struct{} {
 	ending := make(chan struct{})
 	helpers.Go(func() {

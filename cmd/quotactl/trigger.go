@@ -51,7 +51,7 @@ process instead.
 
 With --wait the result is shown when the pass has ended, and the exit code is
 that of run --once: 1 when a run failed, 0 when it succeeded or was exhausted; 1
-too when it has not ended by then.
+too when it was cancelled or taken back, or has not ended by then.
 
 With --cancel all requests of the job that no daemon has begun are taken back,
 and recorded as skipped. A pass under way goes on: quotactl cancel ends it.`,
@@ -130,7 +130,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 	case answer.Pass != nil:
 		err = a.writePass(pass)
 	}
-	if err == nil && anyFailed([]jobs.Pass{pass}) {
+	if err == nil && (pass.Reason == jobs.ReasonCancelled || anyFailed([]jobs.Pass{pass})) {
 		return &exitError{code: exitFailed}
 	}
 	return err
@@ -154,7 +154,7 @@ func askedTable(before jobView, asked jobs.Request, daemons []jobs.Daemon, untol
 		t.below("", note)
 	}
 	if len(daemons) == 0 {
-		t.below("", "no daemon lives on this store: the pass waits until one is started (quotactl run)")
+		t.below("", "no daemon is running on this store: the pass waits until you start one (quotactl run)")
 	}
 	if untold != nil {
 		t.below("", untoldText(untold))

@@ -72,6 +72,7 @@ func underWayText() string {
 func TestTriggerWaits(t *testing.T) {
 	for outcome, code := range map[jobs.Outcome]int{
 		jobs.Succeeded: exitDone, jobs.Exhausted: exitDone, jobs.Skipped: exitDone, jobs.Failed: exitFailed, jobs.TimedOut: exitFailed, jobs.Lost: exitFailed,
+		jobs.Drained: exitFailed, // as a person has ended it
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPatient(t)
@@ -87,6 +88,9 @@ func TestTriggerWaits(t *testing.T) {
 				record := jobs.Record{Tick: now, Kind: jobs.Triggered, Outcome: outcome, Request: views[0].Active[0].Request, Note: views[0].Active[0].Note, Units: 3, Runs: []jobs.Run{
 					{Region: "US", Outcome: outcome, Started: now, Ended: now, Units: 3, Pages: 3},
 				}}
+				if outcome == jobs.Drained {
+					record.Reason = jobs.ReasonCancelled
+				}
 				p.document(`{}`, budget.JobRecord{At: now.UnixMicro(), ID: "x", Text: compact(t, record)})
 			})
 			err := p.trigger(t.Context(), triggerFlags{note: "a try", regions: []string{"US"}, wait: time.Minute})
@@ -96,7 +100,7 @@ func TestTriggerWaits(t *testing.T) {
 			if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+waitLook {
 				t.Errorf("%s: it was waited for %s", outcome, took)
 			}
-			want := "JOB   REGIONS  DONE\npull  US       a pass is asked for\n  no daemon has looked at it on this store yet\n  no daemon lives on this store: the pass waits until one is started (quotactl\n  run)\n\nTICK "
+			want := "JOB   REGIONS  DONE\npull  US       a pass is asked for\n  no daemon has looked at it on this store yet\n  no daemon is running on this store: the pass waits until you start one\n  (quotactl run)\n\nTICK "
 			if !strings.HasPrefix(p.out.String(), want) || !strings.Contains(p.out.String(), fmt.Sprintf("US      %s ", outcome)) || !strings.Contains(p.out.String(), ": a try\n") {
 				t.Errorf("%s:\n%s", outcome, p.out.String())
 			}
@@ -230,8 +234,8 @@ pull  all      a pass is asked for
   skipped, the next at 2000-01-01 01:00:00Z
   another request waits before it
   no daemon has taken its tick of 1999-12-31 22:00:00Z: is one running?
-  no daemon lives on this store: the pass waits until one is started (quotactl
-  run)
+  no daemon is running on this store: the pass waits until you start one
+  (quotactl run)
 `
 		if p.out.String() != want {
 			t.Errorf("it said\n%swant\n%s", p.out.String(), want)
