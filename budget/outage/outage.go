@@ -136,10 +136,12 @@ func impatient(ctx context.Context) bool {
 func (s *Store) reach(ctx context.Context, name string, ask func(context.Context) error) (asked bool, err error) {
 	switch probe := s.breaker(name).allow(); probe {
 	case keepAway:
-		return false, s.away(name)
+		if err := s.away(name); err != nil {
+			return false, err
+		}
 	case probeBeside:
-		if s.probeBeside(ctx, name) {
-			return false, s.away(name)
+		if err := s.away(name); err != nil && s.probeBeside(ctx, name) {
+			return false, err
 		}
 	}
 	began := time.Now()
@@ -148,9 +150,13 @@ func (s *Store) reach(ctx context.Context, name string, ask func(context.Context
 	return true, err
 }
 
-// away is why the store was not asked.
+// away is why the store is not asked; nil where another process has found it there
+// since.
 func (s *Store) away(name string) error {
-	state, _ := s.breaker(name).read()
+	state, open := s.breaker(name).read()
+	if !open {
+		return nil
+	}
 	return fmt.Errorf("%w since %s, and asked once in %s until it is there: %s", budget.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
 }
 
