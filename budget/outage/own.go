@@ -166,7 +166,7 @@ func thin(list []stretch, held int64) []stretch {
 
 // own are the stretches of the host's own charges, the oldest first, but for those that
 // the ledger of now has acknowledged itself; and which of them lie in a gap.
-func (m *memory) own(name string) (list []stretch, inGap func(stretch) bool) {
+func (m *memory) own(name string) (list []stretch, inGap func(stretch) (gap, bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
@@ -178,8 +178,12 @@ func (m *memory) own(name string) (list []stretch, inGap func(stretch) bool) {
 	list = slices.DeleteFunc(thin(slices.Concat(r.Own, r.fresh), r.Held), func(s stretch) bool {
 		return s.Ledger != "" && s.Ledger == r.Mark.Ledger && r.live(s.Ledger)
 	})
-	return list, func(s stretch) bool {
-		return slices.ContainsFunc(gaps, func(g gap) bool { return s.At >= g.From && s.At <= g.To })
+	return list, func(s stretch) (gap, bool) {
+		i := slices.IndexFunc(gaps, func(g gap) bool { return g.holds(s) })
+		if i < 0 {
+			return gap{}, false
+		}
+		return gaps[i], true
 	}
 }
 
@@ -200,7 +204,13 @@ func (m *memory) used(name string) map[string]int64 {
 type gap struct {
 	From int64 `json:"from"` // µs on the store's clock
 	To   int64 `json:"to"`
+	// ID is the one under which the ledger was told; empty: an older version did not note
+	// it. Processes that know of different charges go by the first one's.
+	ID string `json:"id,omitempty"`
 }
+
+// holds reports whether a stretch lies in the gap.
+func (g gap) holds(s stretch) bool { return s.At >= g.From && s.At <= g.To }
 
 // maxGaps is how many of them are kept.
 const maxGaps = 64
@@ -223,7 +233,7 @@ func (m *memory) lacked(name string, own lacking) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	r.lacked(gap{own.stretches[0].From, own.stretches[len(own.stretches)-1].At})
+	r.lacked(gap{own.stretches[0].From, own.stretches[len(own.stretches)-1].At, own.id})
 	err := m.save(name, r)
 	r.saved = 0 // as after a recovery, which this is part of
 	return err
@@ -279,7 +289,7 @@ func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budg
 	}
 	var others, inGaps []int
 	for i := range list {
-		if inGap(list[i]) {
+		if _, in := inGap(list[i]); in {
 			inGaps = append(inGaps, i)
 		} else {
 			others = append(others, i)
@@ -297,7 +307,14 @@ func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budg
 		last = list[from-1].ID
 	}
 	sum := sha256.Sum256([]byte(last))
-	return lacking{list[from:], host + "-" + hex.EncodeToString(sum[:hostBytes]), s.memory.used(name)}, failed
+	own := lacking{list[from:], host + "-" + hex.EncodeToString(sum[:hostBytes]), s.memory.used(name)}
+	for _, one := range own.stretches {
+		if g, in := inGap(one); in && g.ID != "" { // another process has told of it already
+			own.id = g.ID
+			break
+		}
+	}
+	return own, failed
 }
 
 // tell adds it to a recovery. A host has seen what it charged itself: more than it has

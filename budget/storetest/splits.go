@@ -86,7 +86,14 @@ func (s *splitWalk) spend(h *lossHost) {
 		item.Lease = minute
 	}
 	process := s.process(h)
-	got, err := process.Decide(context.Background(), budget.Batch{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits, Items: []budget.Item{item}})
+	ask := func() (budget.Decisions, error) {
+		return process.Decide(context.Background(), budget.Batch{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits, Items: []budget.Item{item}})
+	}
+	got, err := ask()
+	if err == nil && got.Items[0].Recovering { // not all hosts have reported
+		s.clock.Add(budget.RecoveryWait)
+		got, err = ask()
+	}
 	s.did("host %s charges %+v: %+v, %v", filepath.Base(h.dir), item, got, err)
 	if err != nil || got.Items[0].Result != budget.Granted {
 		s.fail("charge: %+v, %v", got, err)
