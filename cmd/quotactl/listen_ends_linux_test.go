@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,6 +31,33 @@ grace    = "1m"
 	s.logged(`level=ERROR msg="listening has ended: the daemon stops`)
 	s.logged(`listening has ended before the daemon: accept tcp .*; start it again`)
 	s.logged(`msg="run ended" .*reason=drained`)
+}
+
+// The same goes for a Unix socket, though its accept reports nothing: for one that is
+// shut down, that is removed, and whose place another has taken.
+func TestServeUnixEndsEarly(t *testing.T) {
+	t.Parallel()
+	for said, end := range map[string]func(s *serving, path string) error{
+		"was shut down": func(s *serving, _ string) error { shutListener(t, s.Process.Pid); return nil },
+		"was removed":   func(_ *serving, path string) error { return os.Remove(path) },
+		"another file has taken the place": func(_ *serving, path string) error {
+			return errors.Join(os.WriteFile(path+".next", []byte("mine"), 0o600), os.Rename(path+".next", path))
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "q.sock")
+		s := startServing(t, serveConfig, "run", "--listen", "unix:"+path)
+		s.onUnix(path)
+		s.answers(http.StatusOK, http.MethodGet, "/healthz", "")
+		if err := end(s, path); err != nil {
+			t.Fatal(err)
+		}
+		s.exits(exitFailed)
+		s.logged(`level=ERROR msg="listening has ended: the daemon stops`)
+		s.logged(`listening has ended before the daemon: .*` + said + `.*; start it again`)
+		if text, err := os.ReadFile(path); strings.HasPrefix(said, "another") && string(text) != "mine" {
+			t.Errorf("the other file is %q, %v", text, err)
+		}
+	}
 }
 
 // shutListener ends, from outside, the one socket that a process listens on.
