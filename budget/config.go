@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -118,9 +119,12 @@ func (c *Config) StoreFault(err error) {
 
 // Warnings are what is legal but odd, in the order of their lines.
 func (c *Config) Warnings() ConfigErrors {
-	list := make(ConfigErrors, len(c.doc.warnings))
-	for i, w := range c.doc.warnings {
-		list[i] = ConfigError{c.doc.file, w.at.Line(), w.message}
+	var list ConfigErrors
+	for _, w := range c.doc.warnings[:min(maxFaults, len(c.doc.warnings))] {
+		list = append(list, ConfigError{c.doc.file, w.at.Line(), w.message})
+	}
+	if len(c.doc.warnings) > maxFaults {
+		list = append(list, ConfigError{c.doc.file, c.doc.lines, "there are more warnings than the first " + strconv.Itoa(maxFaults)})
 	}
 	return sorted(list)
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +35,8 @@ type document struct {
 	file     string
 	text     string
 	meta     toml.MetaData
-	order    map[string]int // of the keys that are written out, by place
+	lines    int            // how many it has
+	order    map[string]int // of the keys, by place
 	errors   ConfigErrors
 	warnings []warning
 }
@@ -55,6 +57,9 @@ func parseDocument(path string) (Node, error) {
 }
 
 func parseText(path, text string) (Node, error) {
+	if err := checkDepth(path, text); err != nil {
+		return Node{}, err
+	}
 	doc := &document{file: path, text: text}
 	var root map[string]toml.Primitive
 	meta, err := toml.Decode(text, &root)
@@ -67,11 +72,29 @@ func parseText(path, text string) (Node, error) {
 	if err != nil {
 		return Node{}, ConfigErrors{{File: path, Line: 1, Message: "not TOML: " + err.Error()}}
 	}
-	doc.order = make(map[string]int, len(meta.Keys()))
-	for i, key := range meta.Keys() {
-		doc.order[placeOf(key...)] = i
-	}
+	doc.lines = 1 + strings.Count(strings.TrimSuffix(text, "\n"), "\n")
+	doc.order = orderOf(meta.Keys())
 	return Node{doc: doc, value: rootTable(root)}, nil
+}
+
+// orderOf is the place of each key among those of the file; that of a table that is
+// only implied by a longer key is its first child's.
+func orderOf(keys []toml.Key) map[string]int {
+	order := make(map[string]int, len(keys))
+	for i, key := range keys {
+		place := placeOf(key...)
+		for _, part := range slices.Backward(key) {
+			place = place[:len(place)-len(placeOf(part))]
+			if _, known := order[place]; known {
+				break
+			}
+			order[place] = i
+		}
+	}
+	for i, key := range keys {
+		order[placeOf(key...)] = i
+	}
+	return order
 }
 
 // placeOf is where a key with all that stand above it is in a file.
@@ -149,7 +172,7 @@ func (n Node) children() []Node {
 		if n.inArray || key == "" { // of which the parser tells no line
 			child.holder, child.inArray = &n, n.inArray
 		} else {
-			order[key] = child.order()
+			order[key] = n.doc.order[child.place]
 		}
 		list = append(list, child)
 	}
@@ -157,18 +180,6 @@ func (n Node) children() []Node {
 		return cmp.Or(cmp.Compare(order[a.key], order[b.key]), cmp.Compare(a.key, b.key))
 	})
 	return list
-}
-
-// order is the node's place among the keys of the file; that of a table that is
-// only implied by a longer key is its first child's.
-func (n Node) order() int {
-	if at, written := n.doc.order[n.place]; written {
-		return at
-	}
-	if children := n.children(); len(children) > 0 {
-		return children[0].order()
-	}
-	return 0
 }
 
 // Key is the last part of the node's key.
@@ -199,9 +210,17 @@ func (n Node) Line() int {
 // Exists reports whether the key is in the file.
 func (n Node) Exists() bool { return n.doc != nil }
 
+// maxFaults is how many errors and warnings are listed of a file. To find the line of
+// each, the parser goes through the whole file.
+const maxFaults = 100
+
 // Fail notes an error at the node's line.
 func (n Node) Fail(format string, args ...any) {
-	n.doc.errors = append(n.doc.errors, ConfigError{n.doc.file, n.Line(), fmt.Sprintf(format, args...)})
+	fault := ConfigError{n.doc.file, n.doc.lines, "there are more errors than the first " + strconv.Itoa(maxFaults) + ": mend those, and check again"}
+	if len(n.doc.errors) < maxFaults {
+		fault.Line, fault.Message = n.Line(), fmt.Sprintf(format, args...)
+	}
+	n.doc.errors = append(n.doc.errors, fault)
 }
 
 // Warn notes something legal but odd at the node's line.
