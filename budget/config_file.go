@@ -10,35 +10,57 @@ import (
 	"syscall"
 )
 
-// maxConfigFile is the most bytes that a configuration may have.
-const maxConfigFile = 16 << 20
+// How many bytes a configuration, and a file with a secret, may have.
+const (
+	maxConfigFile = 16 << 20
+	maxSecretFile = 64 << 10
+)
 
 // ReadConfigFile reads the text of a configuration: a regular file, or a link to one,
 // of at most 16 MiB. It does not wait for a named pipe's writer, and reads no device.
 // A pipe that the caller has opened is read under its name, /dev/stdin or /dev/fd/N.
 func ReadConfigFile(path string) ([]byte, error) {
-	const advice = "name a regular file with --config or QUOTACTL_CONFIG"
+	text, err := readRegular(path, maxConfigFile)
+	var fault *fs.PathError
+	switch {
+	case errors.As(err, &fault):
+		return nil, fmt.Errorf("read the configuration: %w; write one, or name it with --config or QUOTACTL_CONFIG", err)
+	case err != nil:
+		return nil, fmt.Errorf("read the configuration: %w; name a regular file with --config or QUOTACTL_CONFIG", err)
+	}
+	return text, nil
+}
+
+// ReadSecretFile reads a file with a secret, a key or a certificate, as
+// [ReadConfigFile] reads a configuration; it has at most 64 KiB.
+func ReadSecretFile(path string) ([]byte, error) { return readRegular(path, maxSecretFile) }
+
+// readRegular reads a regular file of at most so many bytes. The error is an
+// *fs.PathError where the system says what is wrong with it.
+func readRegular(path string, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // else a named pipe waits for its writer
 	if errors.Is(err, syscall.ENXIO) {                                // a socket, or a device that is not there
-		return nil, fmt.Errorf("read the configuration: %s is no regular file; %s", path, advice)
+		return nil, fmt.Errorf("%s is no regular file", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w; write one, or name it with --config or QUOTACTL_CONFIG", err)
+		return nil, err
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, err
 	}
 	if !info.Mode().IsRegular() && !isOpenPipe(path, info.Mode()) {
-		return nil, fmt.Errorf("read the configuration: %s is %s, not a regular file; %s", path, fileKind(info.Mode()), advice)
+		return nil, fmt.Errorf("%s is %s, not a regular file", path, fileKind(info.Mode()))
 	}
-	text, err := io.ReadAll(io.LimitReader(file, maxConfigFile+1))
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	case len(text) > maxConfigFile:
-		return nil, fmt.Errorf("read the configuration: %s has more than %d MiB, too much for a configuration; %s", path, maxConfigFile>>20, advice)
+		return nil, err
+	case int64(len(text)) > most && most < 1<<20:
+		return nil, fmt.Errorf("%s has more than %d KiB", path, most>>10)
+	case int64(len(text)) > most:
+		return nil, fmt.Errorf("%s has more than %d MiB", path, most>>20)
 	}
 	return text, nil
 }

@@ -60,3 +60,42 @@ func TestConfigFileIsRegular(t *testing.T) {
 		t.Errorf("the most there may be: %d bytes, %v", len(got), err)
 	}
 }
+
+// A file with a secret is regular too, and small; one with blanks alone is empty.
+func TestSecretFileIsRegular(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, err := range []error{
+		syscall.Mkfifo(in("pipe"), 0o600),
+		os.Symlink("/dev/zero", in("endless")),
+		os.WriteFile(in("large"), make([]byte, 64<<10+1), 0o600),
+		os.WriteFile(in("blank"), []byte(" \n"), 0o600),
+		os.WriteFile(in("key"), []byte("s3cret\n"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"pipe": "is a pipe, not a regular file", "endless": "is a device, not a regular file", "large": "has more than 64 KiB",
+		"blank": "is empty; write the secret into it", "none": "no such file or directory; write the file", ".": "is a directory, not a regular file; name the file", "key": "",
+	} {
+		text := "[upstream.shop.costs]\nget = 1\n[upstream.shop.limit.day]\nlimit = 1\nwindow = \"24h\"\n[upstream.shop.credential.main]\nsecret_file = \"" + name + "\"\n"
+		if err := os.WriteFile(in("costs.toml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := budget.LoadConfig(in("costs.toml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing := c.MissingSecrets(os.LookupEnv)
+		if want == "" && len(missing) > 0 || want != "" && (len(missing) != 1 || missing[0].Line != 7 || !strings.Contains(missing[0].Message, want)) {
+			t.Errorf("%s: %v, want %q", name, missing, want)
+		}
+		_, err = budget.ReadSecretFile(in(name))
+		if readable := want == "" || name == "blank"; (err == nil) != readable {
+			t.Errorf("read %s: %v", name, err)
+		}
+	}
+}

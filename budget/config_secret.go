@@ -49,15 +49,23 @@ func (p secretPlace) missing(env func(string) (string, bool)) string {
 		}
 		return ""
 	}
-	info, err := os.Stat(p.file)
+	info, err := os.Stat(p.file) // what a pipe holds is not taken from the daemon
+	var text []byte
+	if err == nil && info.Mode()&fs.ModeNamedPipe == 0 {
+		text, err = ReadSecretFile(p.file)
+	}
 	var fault *fs.PathError
 	switch {
+	case errors.As(err, &fault) && fault.Op != "stat" && errors.Is(err, fs.ErrPermission):
+		return "" // the daemon may be another user
 	case errors.As(err, &fault):
 		return fmt.Sprintf("%s: %s; write the file, or name another", p.file, fault.Err)
-	case err == nil && info.Mode().IsRegular() && info.Size() == 0:
+	case err != nil:
+		return err.Error() + "; name the file that holds the secret"
+	case info.Mode()&fs.ModeNamedPipe != 0:
+		return p.file + " is a pipe, not a regular file; name the file that holds the secret"
+	case strings.TrimSpace(string(text)) == "":
 		return p.file + " is empty; write the secret into it"
-	case err == nil && info.IsDir():
-		return p.file + " is a directory; name the file that holds the secret"
 	}
 	return ""
 }

@@ -3,7 +3,6 @@ package jobs
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/quotactl/quotactl/budget"
@@ -46,7 +45,7 @@ func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 		}
 		return "", fmt.Errorf("job %s: the environment has no %s, the secret of %s: set it, %s", j.Name, budget.VariableText(name), j.Budget, advice)
 	}
-	value, err := os.ReadFile(j.credential.SecretFile)
+	value, err := budget.ReadSecretFile(j.credential.SecretFile)
 	if err != nil {
 		return "", fmt.Errorf("job %s: read the secret of %s: %w: write the file, %s", j.Name, j.Budget, err, advice)
 	}
@@ -101,7 +100,7 @@ func knownSecret(credential budget.Credential, env func(string) (string, bool)) 
 	if credential.SecretFile == "" {
 		return ""
 	}
-	value, err := os.ReadFile(credential.SecretFile)
+	value, err := budget.ReadSecretFile(credential.SecretFile)
 	if err != nil {
 		return "" // the command cannot have read it either, or not as we would
 	}

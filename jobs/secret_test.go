@@ -1,12 +1,18 @@
 package jobs
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
+
+	"github.com/quotactl/quotactl/budget"
 )
 
 // A sandbox takes every job, however it sends its secret, if it has one.
@@ -125,6 +131,25 @@ func TestAnAnswerThatIsCutKeepsTheSecret(t *testing.T) {
 		server.Close()
 		if run.Reason != "status 403" || run.Error != "page 1: the upstream answered 403 Forbidden" {
 			t.Errorf("cut after %d bytes of the secret: %+v", keep, run)
+		}
+	}
+}
+
+// No writer of a named pipe is waited for, and a secret that is only a line's end is none.
+func TestASecretsFileIsRegular(t *testing.T) {
+	t.Parallel()
+	blank, pipe := filepath.Join(t.TempDir(), "blank"), filepath.Join(t.TempDir(), "pipe")
+	if err := errors.Join(os.WriteFile(blank, []byte("\n"), 0o600), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{blank: " is empty: write it", pipe: " is a pipe, not a regular file"} {
+		credential := budget.Credential{SecretFile: file}
+		j := &Job{Name: "pull", Budget: "shop/main", Fetch: &Fetch{SecretHeader: "X-Key"}, credential: credential}
+		if err := CheckSecrets([]*Job{j}, os.LookupEnv); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if known := knownSecret(credential, os.LookupEnv); known != "" {
+			t.Errorf("known: %q", known)
 		}
 	}
 }

@@ -172,11 +172,15 @@ func password(settings budget.StoreConfig) (string, error) {
 		}
 		return value, nil
 	case settings.PasswordFile != "":
-		value, err := os.ReadFile(settings.PasswordFile)
+		value, err := budget.ReadSecretFile(settings.PasswordFile)
 		if err != nil {
 			return "", fmt.Errorf("open the store: %w: read [store] password_file: %w", budget.ErrStoreConfig, err)
 		}
-		return strings.TrimRight(string(value), "\r\n"), nil
+		password := strings.TrimRight(string(value), "\r\n")
+		if password == "" {
+			return "", fmt.Errorf("open the store: %w: [store] password_file: %s is empty; write the password into it", budget.ErrStoreConfig, settings.PasswordFile)
+		}
+		return password, nil
 	}
 	return "", nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,6 +146,24 @@ func TestPasswordFile(t *testing.T) {
 	defer func() { _ = store.Close() }()
 	if _, err := store.Job(t.Context(), "any"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A password that is only a line's end is none, and a pipe's writer is not waited for.
+func TestPasswordFileHasNoPassword(t *testing.T) {
+	t.Parallel()
+	blank, pipe := filepath.Join(t.TempDir(), "blank"), filepath.Join(t.TempDir(), "pipe")
+	if err := errors.Join(os.WriteFile(blank, []byte("\r\n"), 0o600), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		blank: "[store] password_file: " + blank + " is empty; write the password into it",
+		pipe:  "read [store] password_file: " + pipe + " is a pipe, not a regular file",
+	} {
+		store, err := open.Store(t.Context(), "redis://127.0.0.1:1", budget.StoreConfig{PasswordFile: file})
+		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v; want %q", store, err, want)
+		}
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/serve"
 )
 
@@ -108,7 +108,7 @@ func (f *listenFlags) token(env func(string) (string, bool)) (string, error) {
 		}
 		token = value
 	case f.tokenFile != "":
-		value, err := os.ReadFile(f.tokenFile)
+		value, err := budget.ReadSecretFile(f.tokenFile)
 		if err != nil {
 			return "", usage("--listen-token-file: %w", err)
 		}
@@ -132,7 +132,15 @@ func (f *listenFlags) tls(network string) (*tls.Config, error) {
 	case network == "unix":
 		return nil, usage("--listen-cert: a Unix socket needs none")
 	}
-	certificate, err := tls.LoadX509KeyPair(f.cert, f.key)
+	cert, err := budget.ReadSecretFile(f.cert)
+	if err != nil {
+		return nil, usage("--listen-cert: %w", err)
+	}
+	key, err := budget.ReadSecretFile(f.key)
+	if err != nil {
+		return nil, usage("--listen-key: %w", err)
+	}
+	certificate, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, usage("--listen-cert, --listen-key: %w", err)
 	}

@@ -142,6 +142,10 @@ func TestListenFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	pipe := filepath.Join(dir, "pipe") // whose writer never comes
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	env := func(name string) (string, bool) { return listenToken, name == "TOKEN" }
 	secure := listenFlags{cert: cert, key: key, tokenFile: token}
 	with := func(f listenFlags, at string) listenFlags { f.at = at; return f }
@@ -166,6 +170,9 @@ func TestListenFlags(t *testing.T) {
 		{listenFlags{at: "1", tokenEnv: "OTHER"}, "no such variable"},
 		{listenFlags{at: "1", tokenFile: filepath.Join(dir, "none")}, "no such file"},
 		{listenFlags{at: "1", tokenFile: short}, "16 to 512"},
+		{listenFlags{at: "1", tokenFile: pipe}, "--listen-token-file: " + pipe + " is a pipe, not a regular file"},
+		{listenFlags{at: "1", cert: pipe, key: key}, "--listen-cert: " + pipe + " is a pipe"},
+		{listenFlags{at: "1", cert: cert, key: "/dev/zero"}, "--listen-key: /dev/zero is a device"},
 		{listenFlags{at: "1", tokenFile: token, tokenEnv: "TOKEN"}, "both given"},
 		{listenFlags{tokenEnv: "TOKEN"}, "give --listen too"},
 	} {
