@@ -93,11 +93,13 @@ func (r runRow) addTo(t *table, at time.Time, oneJob, first bool) {
 		outcome += " (" + r.Reason + ")"
 	}
 	if !r.Started.IsZero() {
-		end := r.Ended.Time
-		if end.IsZero() {
-			end = at
+		units, pages = number(r.Units), number(int64(r.Pages))
+		switch {
+		case !r.Ended.IsZero():
+			took = roughly(max(0, r.Ended.Sub(r.Started.Time)))
+		case r.Outcome == running: // of a lost one nobody knows when it ended
+			took = roughly(max(0, at.Sub(r.Started.Time)))
 		}
-		units, pages, took = number(r.Units), number(int64(r.Pages)), roughly(max(0, end.Sub(r.Started.Time)))
 	}
 	if r.Started.IsZero() && r.Units > 0 { // of a lost run the ledger alone knows
 		units = number(r.Units)

@@ -112,7 +112,7 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
 1970-01-01 00:00:01Z  push  -       running (silent)         0  20777d12h
   a manual pass
 2026-11-20 11:00:00Z  pull  FR      skipped (exhausted)      -          -
-2026-11-20 10:30:00Z  push  -       lost (crashed)           0      1h20m
+2026-11-20 10:30:00Z  push  -       lost (crashed)           0          -
   caught up: nobody took its tick in time
   the daemon that ran it was not heard of any more
 2026-11-20 10:00:00Z  pull  US      succeeded                4      300ms
