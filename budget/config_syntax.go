@@ -43,8 +43,8 @@ func syntaxAdvice(line string) string {
 	switch {
 	case isNumber && !secret:
 		return "; write the number out: " + number
-	case strings.ContainsAny(value, "“”„‟‘’«»"):
-		return "; a text stands between plain quotes, \"…\""
+	case strings.ContainsAny(before, "“”„‟‘’«»"):
+		return "; a text, and a key with dots, stands between plain quotes, \"…\""
 	case openValue.MatchString(line): // of several lines
 		return ""
 	case strings.Count(strings.ReplaceAll(line, `\"`, ""), `"`)%2 == 1,

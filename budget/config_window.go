@@ -97,6 +97,10 @@ func readRefill(node Node) Window {
 			cut = false
 		}
 	}
+	if short, isShort := plainNumber(strings.TrimSpace(number)); cut && err != nil && isShort {
+		node.Fail("refill = %q is no rate: write the number out: \"%s/%s\"", text, short, per)
+		return Window{}
+	}
 	if !cut || err != nil {
 		node.Fail("refill = %q is no rate: write units and the time they come in, such as \"50/s\", \"1000/h\" or \"7/30s\"", text)
 		return Window{}

@@ -338,6 +338,10 @@ func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
 	}
 	s, isText := n.value.(string)
 	d, err := ParseSpan(s)
+	if isText && err != nil && !errors.Is(err, errSpan) {
+		n.Fail("%s = %q is no span of time: %s", n.key, s, err)
+		return 0, false
+	}
 	if !isText || err != nil {
 		n.Fail("%s = %s is no span of time: write a number and a unit in quotes, such as \"7d\", \"24h\", \"8m\" or \"30s\"", n.key, n.show())
 		return 0, false

@@ -2,13 +2,34 @@ package budget
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 )
 
 // errSpan is the error of a text that is no span.
 var errSpan = errors.New("write a number and a unit, such as 30s, 8m, 24h or 7d")
+
+// spanWithDaysLast is a span whose days do not stand in front, such as 12h1d.
+var spanWithDaysLast = regexp.MustCompile(`^([0-9.]+[a-zµ][0-9a-zµ.]*?)([0-9.]+d)([0-9a-zµ.]*)$`)
+
+// daysFirst is the error of a text that is no span, which says what to write where the
+// days alone stand in the wrong place.
+func daysFirst(text string) error {
+	if part := spanWithDaysLast.FindStringSubmatch(text); part != nil {
+		if first := part[2] + part[1] + part[3]; isSpan(first) {
+			return fmt.Errorf("days come first: write %s", first)
+		}
+	}
+	return errSpan
+}
+
+func isSpan(text string) bool {
+	_, err := ParseSpan(text)
+	return err == nil
+}
 
 // ParseSpan reads a span of time as configurations and flags write it: as Go's
 // durations are, and with days of 24 hours in front, such as 7d, 1d12h or 1.5d.
@@ -23,7 +44,7 @@ func ParseSpan(text string) (time.Duration, error) {
 	}
 	number := unsigned(days)
 	if number == "" || strings.Trim(number, "0123456789.") != "" {
-		return 0, errSpan
+		return 0, daysFirst(text)
 	}
 	hours, err := time.ParseDuration(number + "h")
 	if err != nil || hours > math.MaxInt64/24 {
