@@ -57,7 +57,11 @@ func (p *pass) run(run *Run, log *runLog) *ending {
 	if err != nil {
 		return failed(ReasonCharge, err)
 	}
-	if f.output, err = createOutput(p.job.outputPlace(p.tick, run.Region)); err != nil {
+	folder, name := p.job.outputPlace(p.tick, run.Region)
+	if err := p.job.checkOutputFolder(folder); err != nil {
+		return failed(ReasonOutput, err)
+	}
+	if f.output, err = createOutput(folder, name); err != nil {
 		return failed(ReasonOutput, err)
 	}
 	defer func() { _ = f.output.folder.Close() }() // nothing is written by it alone

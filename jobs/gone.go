@@ -34,6 +34,19 @@ func checkFolder(path string) error {
 	return nil
 }
 
+// checkOutputFolder fails where an output would stand below the configuration's folder,
+// and that is gone: made again, it would hold the output alone.
+func (j *Job) checkOutputFolder(folder string) error {
+	home := filepath.Dir(j.config)
+	if below, err := filepath.Rel(home, folder); err != nil || !filepath.IsLocal(below) {
+		return nil
+	}
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("make the folder %s: %s is gone, the folder of the configuration: put it back, or start the daemon with a configuration that is there", folder, home)
+	}
+	return nil
+}
+
 // gone says what has become of a partial file that is not in its place any more; nil
 // while it is there.
 func (o *output) gone() error {

@@ -85,6 +85,24 @@ func TestACommandWhoseFolderIsGone(t *testing.T) {
 	}
 }
 
+// No output makes the configuration's folder again, which would hide that it is gone.
+func TestAnOutputWhoseConfigurationIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		w.list[0].config = filepath.Join(w.dir, "costs.toml")
+		if err := os.RemoveAll(w.dir); err != nil {
+			t.Fatal(err)
+		}
+		run := w.once().Runs[0]
+		if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, w.dir+" is gone, the folder of the configuration") || w.used() != 0 {
+			t.Errorf("run %+v, %d units", run, w.used())
+		}
+		if _, err := os.Stat(w.dir); !os.IsNotExist(err) {
+			t.Errorf("the folder is there again: %v", err)
+		}
+	})
+}
+
 // Where the folder that the daemon was started in is gone, relative paths lead
 // nowhere: that is said of commands and of outputs.
 func TestADaemonWhoseFolderIsGone(t *testing.T) {

@@ -95,7 +95,7 @@ func HostDir(config *budget.Config, url string) string {
 		state = os.Getenv("STATE_DIRECTORY")
 	}
 	if state == "" {
-		state = filepath.Join(filepath.Dir(config.File), ".quotactl")
+		state = filepath.Join(filepath.Dir(config.File), outage.DefaultDir)
 	}
 	sum := sha256.Sum256([]byte(config.Store.Prefix + " " + place(url)))
 	return filepath.Join(state, "outage", hex.EncodeToString(sum[:6]))

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -196,9 +198,20 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 	return true
 }
 
+// DefaultDir is the name of the directory beside a configuration in which a host keeps
+// its files. The configuration's folder is not made again when it is gone: that would
+// hide that it is.
+const DefaultDir = ".quotactl"
+
 // makeDir makes a directory of the host's own.
 func makeDir(path ...string) (string, error) {
 	dir := filepath.Join(path...)
+	if at := strings.LastIndex(dir, string(filepath.Separator)+DefaultDir+string(filepath.Separator)); at > 0 {
+		before := dir[:at]
+		if _, err := os.Stat(before); errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("%s is gone, the folder of the configuration, in which the host keeps its files: put it back, or start the program with a configuration that is there", before)
+		}
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make the host's directory: %w; make it writable for this user, or name another with state_dir", err)
 	}
