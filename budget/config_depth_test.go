@@ -1,6 +1,7 @@
 package budget_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,7 +70,8 @@ func TestConfigListsSomeFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		errs, _ := c.Err().(budget.ConfigErrors)
+		var errs budget.ConfigErrors
+		errors.As(c.Err(), &errs)
 		return errs, c.Warnings()
 	}
 	errs, _ := list(faults.String())
