@@ -257,6 +257,6 @@ func TestTheFirstProcessHasOneCtrlC(t *testing.T) {
 		p.logged("told to stop")
 		close(upstream.open)
 		p.exits(exitDone)
-		p.logged(`outcome=skipped reason=drained`)
+		p.logged(`outcome=drained reason=stop`)
 	})
 }

@@ -84,7 +84,7 @@ func TestADaemonToldToStopFinishesItsPages(t *testing.T) {
 		t.Errorf("the upstream counted %+v, want the two pages that were under way", counted)
 	}
 	p.wholePages(".ndjson.partial", 2)
-	p.logged(`msg="pass ended".* outcome=skipped reason=drained units=2`)
+	p.logged(`msg="pass ended".* outcome=drained reason=stop units=2`)
 }
 
 // Ctrl-C stops the reader of a pipe as well, and first. The log then goes
