@@ -123,7 +123,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 		}
 		own, err := s.lacks(ctx, name, now, limits)
 		if errors.Is(err, budget.ErrDamaged) { // which it is not any more then
-			if err = s.recoverOne(ctx, list[0], now); err == nil {
+			if err = s.recoverOne(ctx, list[0], nil, false, now); err == nil {
 				own, err = s.lacks(ctx, name, now, limits)
 			}
 		}
@@ -132,18 +132,12 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 		}
 		for more := true; more; {
 			for i, recovery := range list {
-				own.tell(&recovery)
 				// With the last one the host has reported all it knows, unless it knows of limits
 				// that are not at hand.
-				if i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits) {
-					recovery.Host = s.host()
-				}
-				if err := s.recoverOne(ctx, recovery, now); err != nil {
+				reports := i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits)
+				if err := s.recoverOne(ctx, recovery, own, reports, now); err != nil {
 					return err
 				}
-			}
-			if err := s.memory.lacked(name, own); err != nil {
-				s.forgetful(name, err)
 			}
 			// Another process may have written down meanwhile what it charged, without knowing
 			// of the loss: it will not report that.
@@ -151,7 +145,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 			if own, err = s.lacks(ctx, name, now, limits); err != nil {
 				return fmt.Errorf("record what the store has lost: %w", err)
 			}
-			more = own.exceeds(before)
+			more = exceeds(own, before, limits)
 		}
 		if unlocked != nil { // a damaged ledger takes locks once it is begun anew
 			if err := s.relock(ctx, name, now); err != nil {
@@ -162,20 +156,28 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 	return nil
 }
 
-// recoverOne has one sight recorded.
-func (s *Store) recoverOne(ctx context.Context, recovery budget.Recovery, now int64) error {
-	recovery.Now, recovery.Hosts = now, s.o.Hosts
-	recovered, err := s.inner.Recover(ctx, recovery)
-	if err != nil {
-		return fmt.Errorf("record what the store has lost: %w", err)
-	}
-	if err := s.memory.recovered(recovery, recovered.Mark); err != nil {
-		s.log.Warn("a recovery cannot be noted, and may be made again", "budget", recovery.Budget, "error", err)
-	}
-	for i, limit := range recovery.Limits {
-		if recovery.Used[i] > 0 && recovered.Amounts[i] > 0 {
-			s.log.Warn("the store has lost charges; what is missing was recorded", "budget", recovery.Budget, "limit", limit.Name,
-				"recovered", recovered.Amounts[i], "seen", recovery.Used[i], "begun_anew", recovered.Anew)
+// recoverOne has one sight recorded, and what the host charged itself. Where that fails
+// on the way, the sight is still owed.
+func (s *Store) recoverOne(ctx context.Context, sight budget.Recovery, own []lacking, reports bool, now int64) error {
+	sight.Now, sight.Hosts = now, s.o.Hosts
+	tellings := telling(sight, own, s.memory.used(sight.Budget))
+	for i, recovery := range tellings {
+		last := i == len(tellings)-1
+		if last && reports {
+			recovery.Host = s.host()
+		}
+		recovered, err := s.inner.Recover(ctx, recovery)
+		if err != nil {
+			return fmt.Errorf("record what the store has lost: %w", err)
+		}
+		if err := s.memory.recovered(recovery, last, recovered.Mark); err != nil {
+			s.log.Warn("a recovery cannot be noted, and may be made again", "budget", recovery.Budget, "error", err)
+		}
+		for i, limit := range recovery.Limits {
+			if recovery.Used[i] > 0 && recovered.Amounts[i] > 0 {
+				s.log.Warn("the store has lost charges; what is missing was recorded", "budget", recovery.Budget, "limit", limit.Name,
+					"recovered", recovered.Amounts[i], "seen", recovery.Used[i], "begun_anew", recovered.Anew)
+			}
 		}
 	}
 	return nil

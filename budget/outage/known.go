@@ -205,9 +205,6 @@ func (r *remembered) merge(other *remembered) {
 	if len(other.Own) > 0 {
 		r.Own = other.Own
 	}
-	for _, g := range other.Gaps {
-		r.lacked(g)
-	}
 	r.Held = max(r.Held, other.Held)
 	r.Crowd, r.Charges = max(r.Crowd, other.Crowd), r.Charges || other.Charges
 	if other.AtWorkAt > r.AtWorkAt {
@@ -338,15 +335,16 @@ func (m *memory) lost(name string, limits []budget.Limit) (list []budget.Recover
 	return list
 }
 
-// recovered notes that a recovery was made, and what the store said of the ledger.
-func (m *memory) recovered(recovery budget.Recovery, mark budget.Mark) error {
+// recovered notes what the store said of the ledger when it recovered something, and
+// where the recovery told what was seen that this is owed no more.
+func (m *memory) recovered(recovery budget.Recovery, told bool, mark budget.Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(recovery.Budget)
 	ledger := recovery.Mark.Ledger
 	for i, l := range recovery.Limits {
 		u := r.Limits[l.Name]
-		if recovery.Used[i] < 0 {
+		if recovery.Used[i] < 0 || !told {
 			continue
 		}
 		if seen, ok := u.Owed[ledger]; ok && seen.At <= recovery.At {
@@ -355,13 +353,13 @@ func (m *memory) recovered(recovery budget.Recovery, mark budget.Mark) error {
 		u.done(ledger, recovery.At)
 		r.Limits[l.Name] = u
 	}
-	if !slices.ContainsFunc(slices.Collect(maps.Values(r.Limits)), func(u usage) bool { _, owed := u.Owed[ledger]; return owed }) {
+	if told && !slices.ContainsFunc(slices.Collect(maps.Values(r.Limits)), func(u usage) bool { _, owed := u.Owed[ledger]; return owed }) {
 		delete(r.untold, ledger)
 	}
 	r.tell(mark)
 	for i, l := range recovery.Limits { // until the store tells more, that much it holds
 		u := r.Limits[l.Name]
-		if recovery.Used[i] >= 0 && (u.Ledger == "" || recovery.Used[i] > u.Used) && mark.Ledger == r.Mark.Ledger {
+		if told && recovery.Used[i] >= 0 && (u.Ledger == "" || recovery.Used[i] > u.Used) && mark.Ledger == r.Mark.Ledger {
 			u.sight, u.Ledger = sight{recovery.Used[i], min(max(recovery.At, u.At), mark.Seen), mark.Changes}, mark.Ledger
 			r.Limits[l.Name] = u
 		}

@@ -57,7 +57,6 @@ type remembered struct {
 	// of their own; Held is the longest window that counts any of it, in µs.
 	Own  []stretch `json:"-"`
 	Held int64     `json:"held,omitempty"`
-	Gaps []gap     `json:"gaps,omitempty"`
 
 	fresh []stretch // what this process added to Own and has not written
 	// untold are the lost ledgers that this process charged to and has not reported on:

@@ -127,7 +127,7 @@ func (r *remembered) expire(now int64) {
 	}
 }
 
-// keptApart is how many of the newest charges are kept apart.
+// keptApart is how many of the newest charges to each ledger are kept apart.
 const keptApart = 64
 
 // finestStretch is how long a stretch of others may be however new it is, in µs.
@@ -146,11 +146,16 @@ func thin(list []stretch, held int64) []stretch {
 	slices.SortStableFunc(list, func(a, b stretch) int { return cmp.Compare(b.At, a.At) }) // the newest first
 	newest := list[0].At
 	var kept []stretch
+	apart := map[string]int{} // by ledger
 	for _, s := range list {
 		if s.At <= newest-held {
 			break
 		}
-		if n := len(kept) - 1; n >= keptApart && kept[n].Ledger == s.Ledger && kept[n].At-s.From <= max(finestStretch, (newest-kept[n].At)/stretchAge) {
+		if apart[s.Ledger]++; apart[s.Ledger] <= keptApart {
+			kept = append(kept, s)
+			continue
+		}
+		if n := len(kept) - 1; apart[s.Ledger] > keptApart+1 && kept[n].Ledger == s.Ledger && kept[n].At-s.From <= max(finestStretch, (newest-kept[n].At)/stretchAge) {
 			sum := maps.Clone(kept[n].Amounts)
 			for name, amount := range s.Amounts {
 				sum[name] += amount
@@ -165,8 +170,8 @@ func thin(list []stretch, held int64) []stretch {
 }
 
 // own are the stretches of the host's own charges, the oldest first, but for those that
-// the ledger of now has acknowledged itself; and which of them lie in a gap.
-func (m *memory) own(name string) (list []stretch, inGap func(stretch) (gap, bool)) {
+// the ledger of now has acknowledged itself.
+func (m *memory) own(name string) []stretch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
@@ -174,17 +179,9 @@ func (m *memory) own(name string) (list []stretch, inGap func(stretch) (gap, boo
 	if err := m.saveOwn(name, r, true); err != nil {
 		m.warn(name, err)
 	}
-	gaps := slices.Clone(r.Gaps)
-	list = slices.DeleteFunc(thin(slices.Concat(r.Own, r.fresh), r.Held), func(s stretch) bool {
-		return s.Ledger != "" && s.Ledger == r.Mark.Ledger && r.live(s.Ledger)
+	return slices.DeleteFunc(thin(slices.Concat(r.Own, r.fresh), r.Held), func(s stretch) bool {
+		return s.Ledger == r.Mark.Ledger && r.live(s.Ledger)
 	})
-	return list, func(s stretch) (gap, bool) {
-		i := slices.IndexFunc(gaps, func(g gap) bool { return g.holds(s) })
-		if i < 0 {
-			return gap{}, false
-		}
-		return gaps[i], true
-	}
 }
 
 // used is what each limit has used on the ledger that is there now, as far as the host
@@ -199,143 +196,110 @@ func (m *memory) used(name string) map[string]int64 {
 	return list
 }
 
-// gap is a time of which a ledger had lost the host's charges, and was told of them: their
-// ids are in none.
-type gap struct {
-	From int64 `json:"from"` // µs on the store's clock
-	To   int64 `json:"to"`
-	// ID is the one under which the ledger was told; empty: an older version did not note
-	// it. Processes that know of different charges go by the first one's.
-	ID string `json:"id,omitempty"`
-}
-
-// holds reports whether a stretch lies in the gap.
-func (g gap) holds(s stretch) bool { return s.At >= g.From && s.At <= g.To }
-
-// maxGaps is how many of them are kept.
-const maxGaps = 64
-
-// lacked notes that the store was told of charges that it lacked.
-func (r *remembered) lacked(g gap) {
-	if slices.Contains(r.Gaps, g) {
-		return
-	}
-	gaps := append(slices.Clone(r.Gaps), g)
-	slices.SortFunc(gaps, func(a, b gap) int { return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From)) })
-	r.Gaps, r.dirty = gaps[max(0, len(gaps)-maxGaps):], true
-}
-
-// lacked notes it in the directory too.
-func (m *memory) lacked(name string, own lacking) error {
-	if len(own.stretches) == 0 {
-		return nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(name)
-	r.lacked(gap{own.stretches[0].From, own.stretches[len(own.stretches)-1].At, own.id})
-	err := m.save(name, r)
-	r.saved = 0 // as after a recovery, which this is part of
-	return err
-}
-
-// lacking is what the host charged itself and the ledger lacks.
+// lacking is what the host charged to one ledger that has lost something, and the ledger
+// of now does not hold.
 type lacking struct {
-	stretches []stretch
-	id        string
-	used      map[string]int64 // what the host knows to be used since, by limit
+	stretches []stretch // the oldest first
+	id        string    // the same for all of the host's processes
+}
+
+// amount is what it comes to after an instant, in what a limit counts.
+func (l lacking) amount(limit string, after int64) (sum int64) {
+	for _, one := range l.stretches {
+		if one.At > after {
+			sum += one.Amounts[limit]
+		}
+	}
+	return sum
 }
 
 // exceeds reports whether it is more of some limit than it was before.
-func (l lacking) exceeds(before lacking) bool {
-	sum := func(l lacking) map[string]int64 {
-		list := map[string]int64{}
-		for _, one := range l.stretches {
-			for name, amount := range one.Amounts {
-				list[name] += amount
+func exceeds(now, before []lacking, limits []budget.Limit) bool {
+	sum := func(list []lacking, limit string) (amount int64) {
+		for _, l := range list {
+			amount += l.amount(limit, 0)
+		}
+		return amount
+	}
+	return slices.ContainsFunc(limits, func(l budget.Limit) bool { return sum(now, l.Name) > sum(before, l.Name) })
+}
+
+// lacks asks the store which of the host's own charges it does not hold, ledger by
+// ledger, the one charged to last first: a split or a snapshot takes away the newest, a
+// flush all. Up to a rollback that nobody has noticed yet, one process may have charged
+// what is gone before another charges what is not: so each of the newest is asked for.
+func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budget.Limit) (list []lacking, err error) {
+	host, own := s.host(), s.memory.own(name)
+	if host == "" {
+		return nil, nil
+	}
+	gone := func(one stretch) bool {
+		if err != nil {
+			return true
+		}
+		look := budget.Look{Budget: name, Now: now, Limits: limits, Mark: budget.Mark{ID: one.ID, At: one.At}}
+		_, failed := s.inner.Look(ctx, look)
+		if failed != nil && !errors.Is(failed, budget.ErrLost) {
+			err = failed
+		}
+		return failed != nil
+	}
+	for len(own) > 0 {
+		ledger := own[len(own)-1].Ledger
+		var charged []stretch
+		for _, one := range own {
+			if one.Ledger == ledger {
+				charged = append(charged, one)
 			}
 		}
-		return list
-	}
-	was := sum(before)
-	for name, amount := range sum(l) {
-		if amount > was[name] {
-			return true
+		own = slices.DeleteFunc(own, func(one stretch) bool { return one.Ledger == ledger })
+		old := max(0, len(charged)-keptApart)
+		l := lacking{stretches: slices.Clone(charged[sort.Search(old, func(i int) bool { return gone(charged[i]) }):old])}
+		for _, one := range charged[old:] {
+			if gone(one) {
+				l.stretches = append(l.stretches, one)
+			}
+		}
+		sum := sha256.Sum256([]byte(ledger))
+		if l.id = host + "-" + hex.EncodeToString(sum[:hostBytes]); len(l.stretches) > 0 {
+			list = append(list, l)
 		}
 	}
-	return false
+	return list, err
 }
 
-// lacks asks the store up to which of its own charges it has them: a split or a
-// snapshot takes away the newest, a flush all. Those that are in a gap are in no ledger
-// but one that was put back.
-func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budget.Limit) (lacking, error) {
-	host := s.host()
-	list, inGap := s.memory.own(name)
-	if host == "" || len(list) == 0 {
-		return lacking{}, nil
-	}
-	var failed error
-	gone := func(i int) bool {
-		if failed != nil {
-			return true
-		}
-		look := budget.Look{Budget: name, Now: now, Limits: limits, Mark: budget.Mark{ID: list[i].ID, At: list[i].At}}
-		_, err := s.inner.Look(ctx, look)
-		if err != nil && !errors.Is(err, budget.ErrLost) {
-			failed = err
-		}
-		return err != nil
-	}
-	var others, inGaps []int
-	for i := range list {
-		if _, in := inGap(list[i]); in {
-			inGaps = append(inGaps, i)
-		} else {
-			others = append(others, i)
-		}
-	}
-	from := 0 // of those that are lacking
-	if n := sort.Search(len(others), func(n int) bool { return gone(others[n]) }); n > 0 {
-		from = others[n-1] + 1
-	}
-	if n := len(inGaps); n > 0 && inGaps[n-1] >= from && !gone(inGaps[n-1]) {
-		from = inGaps[n-1] + 1
-	}
-	last := ""
-	if from > 0 {
-		last = list[from-1].ID
-	}
-	sum := sha256.Sum256([]byte(last))
-	own := lacking{list[from:], host + "-" + hex.EncodeToString(sum[:hostBytes]), s.memory.used(name)}
-	for _, one := range own.stretches {
-		if g, in := inGap(one); in && g.ID != "" { // another process has told of it already
-			own.id = g.ID
-			break
-		}
-	}
-	return own, failed
-}
-
-// tell adds it to a recovery. A host has seen what it charged itself: more than it has
-// seen used there was another reset, or a window's end within a stretch.
-func (l lacking) tell(r *budget.Recovery) {
-	if len(l.stretches) == 0 {
-		return
-	}
-	r.OwnID, r.Own = l.id, make([]int64, len(r.Limits))
+// telling is a recovery with what the host charged itself: the last one tells what was
+// seen, and of the ledger charged to last; those before tell of one ledger more each. A
+// host has seen what it charged itself: where that is more than it has seen used, there
+// was another reset, or a window's end within a stretch, and the newest counts.
+func telling(r budget.Recovery, own []lacking, used map[string]int64) []budget.Recovery {
+	var list []budget.Recovery
+	left := make([]int64, len(r.Limits))
 	for i, limit := range r.Limits {
-		if limit.Window.Kind == budget.Bucket || limit.Window.Kind == budget.Concurrent {
+		left[i] = max(r.Used[i], used[limit.Name])
+	}
+	for n, l := range own {
+		one := r
+		one.OwnID, one.Own = l.id, make([]int64, len(r.Limits))
+		for i, limit := range r.Limits {
+			if limit.Window.Kind != budget.Bucket && limit.Window.Kind != budget.Concurrent {
+				one.Own[i] = min(l.amount(limit.Name, limit.Window.Cut(r.At)), left[i])
+				left[i] -= one.Own[i]
+			}
+		}
+		if n == 0 {
+			r = one
 			continue
 		}
-		cut := limit.Window.Cut(r.At)
-		for _, one := range l.stretches {
-			if one.At > cut {
-				r.Own[i] += one.Amounts[limit.Name]
-			}
+		one.Used = make([]int64, len(r.Limits))
+		for i, seen := range r.Used {
+			one.Used[i] = min(seen, 0)
 		}
-		r.Own[i] = max(0, min(r.Own[i], max(r.Used[i], l.used[limit.Name])))
+		if slices.Max(one.Own) > 0 {
+			list = append(list, one)
+		}
 	}
+	return append(list, r)
 }
 
 // ownFile holds the host's own charges. It is written under the lock alone, unlike what

@@ -197,6 +197,9 @@ func (s *splitWalk) heal() {
 					s.fail("look: %v", err)
 				}
 			}
+			if round == 0 && s.rng.IntN(3) == 0 { // while others have not noticed yet
+				s.spend(h)
+			}
 		}
 		if view.Recovering > 0 && round == 0 { // a host that has charged nothing yet is waited for
 			s.clock.Add(budget.RecoveryWait)
