@@ -62,7 +62,7 @@ import "context"
 // Last seen stays, and what adds to a meter adds at now.
 //
 // Lost data. A batch and a look carry the caller's Mark. Something is lost, and
-// nothing is decided but ErrLost answered, when its charge is missing (no entry has
+// nothing is decided but ErrLost answered, when its charge is missing, or one of the Others' of a batch (no entry has
 // its id, and its time is above what is forgotten at now and what is merged), or
 // when the ledger has another id or fewer Changes than the mark, and the mark was
 // Seen after the last reset and less than LedgerIdle before what is forgotten at

@@ -14,6 +14,9 @@ type Batch struct {
 	Items  []Item
 	// Mark is what the caller was last told of the ledger; zero: nothing.
 	Mark Mark
+	// Others are marks that other calls or processes of the caller's host were told of
+	// the same ledger; their charges are looked for too. At most MaxOthers.
+	Others []Mark
 	// Host is the id of the caller's state directory, hexadecimal; empty: it has
 	// none. Hosts is how many hosts share the store; 0 means 1.
 	Host  string

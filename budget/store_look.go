@@ -5,8 +5,9 @@ type Look struct {
 	Budget string
 	Now    int64 // the caller's wall clock in µs, a witness
 	Limits []Limit
-	Mark   Mark  // as in Batch
-	Hosts  int64 // as in Batch
+	Mark   Mark   // as in Batch
+	Others []Mark // likewise, but what is missing of them is told in the View
+	Hosts  int64  // as in Batch
 }
 
 // View is the answer to a Look, limit by limit.
@@ -16,6 +17,8 @@ type View struct {
 	Locks  []LockView // those that stand, in the order of their limits' names
 	Mark   Mark       // the ledger's; zero where there is none
 	AtWork int        // as in Decisions
+	// Missing are the ids of the Others' charges that the ledger lacks.
+	Missing []string
 	// Recovering is the instant (µs) up to which a loss holds charges back; 0 when
 	// it holds none back.
 	Recovering int64

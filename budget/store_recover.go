@@ -17,6 +17,9 @@ type Mark struct {
 	Seen int64
 }
 
+// MaxOthers is how many marks a caller gives back at most besides the newest.
+const MaxOthers = 256
+
 // Recovery is what a caller saw of a budget before data was lost.
 type Recovery struct {
 	Budget string
@@ -24,8 +27,8 @@ type Recovery struct {
 	Limits []Limit // all of the budget, as in Batch
 	Used   []int64 // what each had used; below 0: not seen
 	// Own is how much of that the caller's host charged itself and the ledger lacks, as
-	// far as the caller knows; nil: nothing. OwnID names the host and the stretch of its
-	// charges that this is of: the same again is the same charges, or more of them.
+	// far as the caller knows; nil: nothing. OwnID is the host's id: told again, it is of
+	// the same charges, or more of them.
 	Own   []int64
 	OwnID string
 	At    int64 // when it was seen, µs on the store's clock

@@ -13,7 +13,8 @@
 --         what else it was told: the ledger's id or empty, its changes, and when
 --         17 the caller's host or empty   18 how many hosts share the store, 1 where
 --         no loss holds the items back   19 ledgers' ids by comma: those that the
---         caller knows to have lost something, to recover
+--         caller knows to have lost something, to recover   20 how many charges
+--         more the caller knows of: id and time of each come next
 --       a window: key, longest µs, p0, p1, p2 (between which a calendar's cut
 --         stays the same, around now), c0, c1 (its cuts there); 0 for a rolling
 --         window
@@ -35,7 +36,8 @@
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
 --     has them, for a look, {the ledger's id, its changes, the newest charge's id,
---     its time, hosts as m has them, until when a loss holds back or 0}}: an item is {result, replayed, units, at, limit,
+--     its time, hosts as m has them, until when a loss holds back or 0}, which of the
+--     charges more are missing, for a look}: an item is {result, replayed, units, at, limit,
 --     progress, used and score per limit}; result as budget.Result, or 100: again,
 --     101: its totals say more than there are entries;
 --     of what is granted the limit is the first in observe mode that would have
@@ -56,7 +58,7 @@
 local raw = clock()
 local problem = load()
 if problem then return {6, int(raw), M.v} end
-local argn = 19
+local argn = 20
 local function arg()
   argn = argn + 1
   return ARGV[argn]
@@ -85,6 +87,8 @@ limitSteps = tonumber(ARGV[3])
 local now, later = moment(raw, caller)
 local drains = drainsFrom(now, later)
 if ARGV[8] == '4' and M.v then now = M.last end -- no v: the ledger was lost between two runs
+local told = {{id = ARGV[10], at = tonumber(ARGV[11])}} -- charges
+for i = 2, 1 + tonumber(ARGV[20]) do told[i] = {id = arg(), at = tonumber(arg())} end
 local asked = {}
 for i = 1, tonumber(ARGV[5]) do
   local a = {key = arg(), longest = tonumber(arg()), p0 = tonumber(arg()), p1 = tonumber(arg()), p2 = tonumber(arg()),
@@ -93,17 +97,20 @@ for i = 1, tonumber(ARGV[5]) do
   asked[i] = a
 end
 
-local newestID, newestAt = ARGV[10], tonumber(ARGV[11])
 local toldLedger, toldChanges, toldAt = ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16])
 local hosts = tonumber(ARGV[18])
 if looking and not M.v then
   local lower = now - HELD
   for i = 1, #asked do lower = math.min(lower, lowerOf(asked[i], now)) end
-  if newestID ~= '' and newestAt > lower or toldLedger ~= '' and toldAt > lower - WEEK then return {7, int(raw)} end
+  if told[1].id ~= '' and told[1].at > lower or toldLedger ~= '' and toldAt > lower - WEEK then return {7, int(raw)} end
+  local missing = {}
+  for i = 2, #told do
+    if told[i].at > lower then missing[#missing + 1] = i - 1 end
+  end
   -- A write that changes nothing: a server that refuses writes refuses this look as
   -- it would a charge, or each look would report that the store serves again.
   redis.call('PEXPIREAT', keyE, '0')
-  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0}}
+  return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0}, missing}
 end
 if M.lid == '' then M.lid = ARGV[13] end
 
@@ -195,12 +202,18 @@ end
 preload(wanted)
 
 local entries, written = {}, {}
-ids[#ids + 1] = newestID
+for i = 1, #told do ids[#ids + 1] = told[i].id end
 local found = redis.call('HMGET', keyE, unpack(ids))
-for i = 1, #ids - 1 do entries[ids[i]] = parse(found[i]) end
-local newestEntry = parse(found[#ids])
-local newestHeld = newestEntry and newestEntry.score > M.gone -- else it is forgotten, and not removed yet
-local lost = newestID ~= '' and newestAt > math.max(M.gone, M.merged) and not newestHeld
+for i = 1, #items do entries[ids[i]] = parse(found[i]) end
+local lost, missing = false, {}
+for i = 1, #told do
+  local e = parse(found[#items + i])
+  local held = e and e.score > M.gone -- else it is forgotten, and not removed yet
+  if told[i].id ~= '' and told[i].at > math.max(M.gone, M.merged) and not held then
+    lost = lost or i == 1 or not looking
+    if i > 1 then missing[#missing + 1] = i - 1 end
+  end
+end
 lost = lost or toldLedger ~= '' and toldAt > math.max(M.reset, M.gone - WEEK) and (M.lid ~= toldLedger or M.seq < toldChanges)
 if recovering then
   local fresh = born or ARGV[2] ~= ''
@@ -208,7 +221,7 @@ if recovering then
   local recovered, done = recoverAll(limits, lost)
   if lost and done then report(ARGV[17], ARGV[19], ARGV[13]) end
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, '', mark()}
+  return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, '', mark(), {}}
 end
 if reporting then
   local fresh, reported = born or ARGV[2] ~= '', {}
@@ -218,7 +231,7 @@ if reporting then
     reported[i] = {int(added), int(total), int(score)}
   end
   save(fresh)
-  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark()}
+  return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark(), {}}
 end
 if not looking then note(ARGV[17]) end
 if lost then
@@ -404,4 +417,4 @@ if bringAll() then
   total[#limits + 1] = 0
 end
 save(fresh)
-return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or '', mark()}
+return {0, int(raw), answers, int(M.born), int(M.last), looks, total, looking and M.locks or '', mark(), looking and missing or {}}

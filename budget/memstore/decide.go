@@ -17,7 +17,7 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 		return budget.Decisions{}, err
 	}
 	l.note(batch.Host)
-	if l.lost(batch.Mark, batch.Limits, when.now) {
+	if l.lost(batch.Mark, batch.Limits, when.now) || len(l.missing(batch.Others, batch.Limits, when.now)) > 0 {
 		return budget.Decisions{}, lost(batch.Budget)
 	}
 	answer := budget.Decisions{Now: when.clock}
@@ -243,7 +243,7 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 	if l.lost(look.Mark, look.Limits, now) {
 		return budget.View{}, lost(look.Budget)
 	}
-	view := budget.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now)}
+	view := budget.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Missing: l.missing(look.Others, look.Limits, now)}
 	if until := l.recovering(look.Hosts); until > now {
 		view.Recovering = until
 	}

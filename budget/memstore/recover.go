@@ -24,21 +24,34 @@ func (l *ledger) mark(now int64) budget.Mark {
 
 // lost reports whether the ledger has lost something of what a caller was told.
 func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) bool {
+	lower := l.lower(limits, now)
+	other := mark.Ledger != l.id || mark.Changes > l.changes
+	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
+		return true
+	}
+	return len(l.missing([]budget.Mark{mark}, limits, now)) > 0
+}
+
+// lower is the instant up to which nothing is missed.
+func (l *ledger) lower(limits []budget.Limit, now int64) int64 {
 	lower := l.horizon(now)
 	for _, limit := range limits {
 		if limit.Window.Kind != budget.Bucket {
 			lower = min(lower, limit.Window.Cut(now))
 		}
 	}
-	lower = max(lower, l.gone)
-	other := mark.Ledger != l.id || mark.Changes > l.changes
-	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
-		return true
+	return max(lower, l.gone)
+}
+
+// missing are the ids of the marks' charges that the ledger lacks.
+func (l *ledger) missing(marks []budget.Mark, limits []budget.Limit, now int64) (ids []string) {
+	lower := max(l.merged, l.lower(limits, now))
+	for _, mark := range marks {
+		if mark.ID != "" && mark.At > lower && !slices.ContainsFunc(l.entries, func(e *entry) bool { return e.item.ID == mark.ID && !e.noID }) {
+			ids = append(ids, mark.ID)
+		}
 	}
-	if mark.ID == "" || mark.At <= max(l.merged, lower) {
-		return false
-	}
-	return !slices.ContainsFunc(l.entries, func(e *entry) bool { return e.item.ID == mark.ID && !e.noID })
+	return ids
 }
 
 // report notes that a caller reports a loss. The first report on a ledger begins

@@ -64,8 +64,8 @@ func (s *Store) forgetful(budget string, err error) {
 // decide asks the store; what it has lost is recorded first.
 func (s *Store) decide(ctx context.Context, batch budget.Batch) (decided budget.Decisions, err error) {
 	batch.Host, batch.Hosts = s.host(), s.o.Hosts
-	err = s.vouching(ctx, batch.Budget, batch.Now, batch.Limits, func(mark budget.Mark) error {
-		batch.Mark = mark
+	err = s.vouching(ctx, batch.Budget, batch.Now, batch.Limits, func(mark budget.Mark, others []budget.Mark) error {
+		batch.Mark, batch.Others = mark, others
 		decided, err = s.inner.Decide(ctx, batch)
 		return err
 	})
@@ -79,13 +79,16 @@ const maxLosses = 3
 // again when what the store has lost is recorded. A loss that another call or process
 // of the host has recovered meanwhile does not count as one that this call notices: its
 // next try carries the new ledger's mark, until the context ends.
-func (s *Store) vouching(ctx context.Context, name string, now int64, limits []budget.Limit, ask func(budget.Mark) error) error {
+func (s *Store) vouching(ctx context.Context, name string, now int64, limits []budget.Limit, ask func(mark budget.Mark, others []budget.Mark) error) error {
 	for losses := 0; ; {
 		if err := s.recover(ctx, name, now, limits); err != nil {
 			return err
 		}
-		mark := s.memory.mark(name)
-		err := ask(mark)
+		mark, others := s.memory.mark(name)
+		err := ask(mark, others)
+		if err == nil {
+			s.memory.held(name, mark, others)
+		}
 		if !errors.Is(err, budget.ErrLost) && !errors.Is(err, budget.ErrDamaged) {
 			return err
 		}
@@ -123,7 +126,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 		}
 		own, err := s.lacks(ctx, name, now, limits)
 		if errors.Is(err, budget.ErrDamaged) { // which it is not any more then
-			if err = s.recoverOne(ctx, list[0], nil, false, now); err == nil {
+			if err = s.recoverOne(ctx, list[0], now); err == nil {
 				own, err = s.lacks(ctx, name, now, limits)
 			}
 		}
@@ -132,10 +135,13 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 		}
 		for more := true; more; {
 			for i, recovery := range list {
+				s.tell(&recovery, own)
 				// With the last one the host has reported all it knows, unless it knows of limits
 				// that are not at hand.
-				reports := i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits)
-				if err := s.recoverOne(ctx, recovery, own, reports, now); err != nil {
+				if i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits) {
+					recovery.Host = s.host()
+				}
+				if err := s.recoverOne(ctx, recovery, now); err != nil {
 					return err
 				}
 			}
@@ -156,28 +162,20 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []bu
 	return nil
 }
 
-// recoverOne has one sight recorded, and what the host charged itself. Where that fails
-// on the way, the sight is still owed.
-func (s *Store) recoverOne(ctx context.Context, sight budget.Recovery, own []lacking, reports bool, now int64) error {
-	sight.Now, sight.Hosts = now, s.o.Hosts
-	tellings := telling(sight, own, s.memory.used(sight.Budget))
-	for i, recovery := range tellings {
-		last := i == len(tellings)-1
-		if last && reports {
-			recovery.Host = s.host()
-		}
-		recovered, err := s.inner.Recover(ctx, recovery)
-		if err != nil {
-			return fmt.Errorf("record what the store has lost: %w", err)
-		}
-		if err := s.memory.recovered(recovery, last, recovered.Mark); err != nil {
-			s.log.Warn("a recovery cannot be noted, and may be made again", "budget", recovery.Budget, "error", err)
-		}
-		for i, limit := range recovery.Limits {
-			if recovery.Used[i] > 0 && recovered.Amounts[i] > 0 {
-				s.log.Warn("the store has lost charges; what is missing was recorded", "budget", recovery.Budget, "limit", limit.Name,
-					"recovered", recovered.Amounts[i], "seen", recovery.Used[i], "begun_anew", recovered.Anew)
-			}
+// recoverOne has one sight recorded.
+func (s *Store) recoverOne(ctx context.Context, recovery budget.Recovery, now int64) error {
+	recovery.Now, recovery.Hosts = now, s.o.Hosts
+	recovered, err := s.inner.Recover(ctx, recovery)
+	if err != nil {
+		return fmt.Errorf("record what the store has lost: %w", err)
+	}
+	if err := s.memory.recovered(recovery, recovered.Mark); err != nil {
+		s.log.Warn("a recovery cannot be noted, and may be made again", "budget", recovery.Budget, "error", err)
+	}
+	for i, limit := range recovery.Limits {
+		if recovery.Used[i] > 0 && recovered.Amounts[i] > 0 {
+			s.log.Warn("the store has lost charges; what is missing was recorded", "budget", recovery.Budget, "limit", limit.Name,
+				"recovered", recovered.Amounts[i], "seen", recovery.Used[i], "begun_anew", recovered.Anew)
 		}
 	}
 	return nil

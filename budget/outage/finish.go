@@ -115,11 +115,20 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 // look asks the store; what it has lost is recorded first.
 func (s *Store) look(ctx context.Context, look budget.Look) (view budget.View, err error) {
 	look.Hosts = s.o.Hosts
-	err = s.vouching(ctx, look.Budget, look.Now, look.Limits, func(mark budget.Mark) error {
-		look.Mark = mark
-		view, err = s.inner.Look(ctx, look)
+	err = s.vouching(ctx, look.Budget, look.Now, look.Limits, func(mark budget.Mark, others []budget.Mark) error {
+		look.Mark, look.Others = mark, others
+		view, err = s.lookWith(ctx, look)
 		return err
 	})
+	return view, err
+}
+
+// lookWith asks the store; a charge that is missing of any of the marks is a loss.
+func (s *Store) lookWith(ctx context.Context, look budget.Look) (budget.View, error) {
+	view, err := s.inner.Look(ctx, look)
+	if err == nil && len(view.Missing) > 0 {
+		err = fmt.Errorf("look at %s: %w", look.Budget, budget.ErrLost)
+	}
 	return view, err
 }
 

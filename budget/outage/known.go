@@ -33,6 +33,8 @@ type usage struct {
 	Owed map[string]sight `json:"owed,omitempty"`
 	// Done is of what sight of each lost ledger this was done, by its id.
 	Done map[string]int64 `json:"recovered,omitempty"`
+	// most is the most that was told of the mark's ledger while there were doubts.
+	most int64
 }
 
 // unnamed stands for the id of a ledger that was seen before ledgers had ids.
@@ -80,9 +82,10 @@ func (r *remembered) sort() {
 		if u.Ledger != r.Mark.Ledger || !r.live(u.Ledger) {
 			if u.Ledger != "" {
 				r.lose(u.Ledger)
+				u.Used = max(u.Used, u.most)
 				u.owe(u.Ledger, u.sight, r.untold[u.Ledger])
 			}
-			u.sight, u.Ledger = sight{}, ""
+			u.sight, u.Ledger, u.most = sight{}, "", 0
 		}
 		for ledger := range u.Done {
 			if r.live(ledger) { // lost so long ago that it is forgotten
@@ -109,6 +112,10 @@ func (r *remembered) learn(mark budget.Mark, limits []budget.Limit, used func(i 
 		amount, told := used(i)
 		seen := sight{amount, mark.Seen, mark.Changes}
 		u := r.Limits[l.Name]
+		if told && !lost && len(r.doubts) > 0 {
+			u.doubt(seen)
+			r.Limits[l.Name] = u
+		}
 		switch {
 		case !told:
 		case lost:
@@ -136,10 +143,13 @@ func (r *remembered) tell(mark budget.Mark) {
 	case r.live(r.Mark.Ledger) && mark.Seen > r.Mark.Seen:
 		next = mark // restored, so long after it was lost that the store did not see it: it is to be recovered
 	}
+	before := r.Mark
 	if next != r.Mark {
 		r.Mark, r.dirty = next, true
 		r.sort()
 	}
+	r.doubt(before)
+	r.doubt(mark)
 }
 
 // newer is the one of two marks that the next call is to carry.
@@ -169,11 +179,17 @@ func (r *remembered) merge(other *remembered) {
 	for _, id := range other.Gone {
 		r.lose(id)
 	}
+	before := r.Mark
 	r.Mark = r.newer(other.Mark, r.Mark)
 	r.sort()
+	r.doubt(before)
+	r.doubt(other.Mark)
 	for name, theirs := range other.Limits {
 		mine := r.Limits[name]
 		theirs.Ledger = r.named(theirs.Ledger)
+		if theirs.Ledger == mine.Ledger && len(r.doubts) > 0 {
+			mine.doubt(theirs.sight)
+		}
 		for ledger, at := range theirs.Done {
 			if !r.live(ledger) {
 				mine.done(ledger, at)
@@ -227,19 +243,19 @@ func (r *remembered) lose(id string) {
 	r.Gone, r.dirty = gone[max(0, len(gone)-budget.MaxGone):], true
 }
 
-// mark is what the store is to be asked with.
-func (m *memory) mark(name string) budget.Mark {
+// mark is what the store is to be asked with, and others are more of the same ledger.
+func (m *memory) mark(name string) (mark budget.Mark, others []budget.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	mark := r.Mark
+	mark = r.Mark
 	switch {
 	case mark.Ledger == unnamed:
 		mark.Ledger = ""
 	case !r.live(mark.Ledger): // it is not recovered yet
-		return budget.Mark{}
+		return budget.Mark{}, nil
 	}
-	return mark
+	return mark, r.others()
 }
 
 // owesMore reports whether anything is to be recovered of other limits than those.
@@ -335,16 +351,15 @@ func (m *memory) lost(name string, limits []budget.Limit) (list []budget.Recover
 	return list
 }
 
-// recovered notes what the store said of the ledger when it recovered something, and
-// where the recovery told what was seen that this is owed no more.
-func (m *memory) recovered(recovery budget.Recovery, told bool, mark budget.Mark) error {
+// recovered notes that a recovery was made, and what the store said of the ledger.
+func (m *memory) recovered(recovery budget.Recovery, mark budget.Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(recovery.Budget)
 	ledger := recovery.Mark.Ledger
 	for i, l := range recovery.Limits {
 		u := r.Limits[l.Name]
-		if recovery.Used[i] < 0 || !told {
+		if recovery.Used[i] < 0 {
 			continue
 		}
 		if seen, ok := u.Owed[ledger]; ok && seen.At <= recovery.At {
@@ -353,13 +368,13 @@ func (m *memory) recovered(recovery budget.Recovery, told bool, mark budget.Mark
 		u.done(ledger, recovery.At)
 		r.Limits[l.Name] = u
 	}
-	if told && !slices.ContainsFunc(slices.Collect(maps.Values(r.Limits)), func(u usage) bool { _, owed := u.Owed[ledger]; return owed }) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(r.Limits)), func(u usage) bool { _, owed := u.Owed[ledger]; return owed }) {
 		delete(r.untold, ledger)
 	}
 	r.tell(mark)
 	for i, l := range recovery.Limits { // until the store tells more, that much it holds
 		u := r.Limits[l.Name]
-		if told && recovery.Used[i] >= 0 && (u.Ledger == "" || recovery.Used[i] > u.Used) && mark.Ledger == r.Mark.Ledger {
+		if recovery.Used[i] >= 0 && (u.Ledger == "" || recovery.Used[i] > u.Used) && mark.Ledger == r.Mark.Ledger {
 			u.sight, u.Ledger = sight{recovery.Used[i], min(max(recovery.At, u.At), mark.Seen), mark.Changes}, mark.Ledger
 			r.Limits[l.Name] = u
 		}

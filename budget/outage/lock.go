@@ -34,9 +34,11 @@ func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, 
 // see looks at what a change has made of the ledger: its answer does not tell, and a
 // loss of the change is noticed by that alone. Where it fails, the next call tells.
 func (s *Store) see(ctx context.Context, name string, limits []budget.Limit) {
-	look := budget.Look{Budget: name, Now: s.wall(), Limits: limits, Mark: s.memory.mark(name), Hosts: s.o.Hosts}
-	view, err := s.inner.Look(ctx, look)
+	mark, others := s.memory.mark(name)
+	look := budget.Look{Budget: name, Now: s.wall(), Limits: limits, Mark: mark, Others: others, Hosts: s.o.Hosts}
+	view, err := s.lookWith(ctx, look)
 	if err == nil {
+		s.memory.held(name, mark, others)
 		err = s.memory.looked(look, view)
 	}
 	if err != nil {

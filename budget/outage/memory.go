@@ -58,6 +58,9 @@ type remembered struct {
 	Own  []stretch `json:"-"`
 	Held int64     `json:"held,omitempty"`
 
+	doubts  []budget.Mark // that another took the place of, and no call has carried
+	carried []budget.Mark // by the last call that the store answered
+
 	fresh []stretch // what this process added to Own and has not written
 	// untold are the lost ledgers that this process charged to and has not reported on:
 	// what another process of the host recovered before lacks those charges.

@@ -32,7 +32,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			if len(m.budgets) > maxRemembered {
 				t.Fatalf("%d budgets are in memory, want %d at most", len(m.budgets), maxRemembered)
 			}
-			if got := m.mark(fmt.Sprint("shop/v", i)); got.ID != fmt.Sprint("id", i) {
+			if got, _ := m.mark(fmt.Sprint("shop/v", i)); got.ID != fmt.Sprint("id", i) {
 				t.Fatalf("of budget %d the newest charge is %q", i, got.ID)
 			}
 		}

@@ -3,15 +3,11 @@ package outage
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"syscall"
 	"time"
 
@@ -196,16 +192,34 @@ func (m *memory) used(name string) map[string]int64 {
 	return list
 }
 
-// lacking is what the host charged to one ledger that has lost something, and the ledger
-// of now does not hold.
-type lacking struct {
-	stretches []stretch // the oldest first
-	id        string    // the same for all of the host's processes
+// lacks are those of the host's own charges that the store does not hold: a split or a
+// snapshot takes away the newest, a flush all.
+func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budget.Limit) (list []stretch, err error) {
+	if s.host() == "" {
+		return nil, nil
+	}
+	own := s.memory.own(name)
+	for part := range slices.Chunk(own, budget.MaxOthers) {
+		look := budget.Look{Budget: name, Now: now, Limits: limits}
+		for _, one := range part {
+			look.Others = append(look.Others, budget.Mark{ID: one.ID, At: one.At})
+		}
+		view, err := s.inner.Look(ctx, look)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range part {
+			if slices.Contains(view.Missing, one.ID) {
+				list = append(list, one)
+			}
+		}
+	}
+	return list, nil
 }
 
-// amount is what it comes to after an instant, in what a limit counts.
-func (l lacking) amount(limit string, after int64) (sum int64) {
-	for _, one := range l.stretches {
+// charged is what stretches come to after an instant, in what a limit counts.
+func charged(list []stretch, limit string, after int64) (sum int64) {
+	for _, one := range list {
 		if one.At > after {
 			sum += one.Amounts[limit]
 		}
@@ -213,93 +227,25 @@ func (l lacking) amount(limit string, after int64) (sum int64) {
 	return sum
 }
 
-// exceeds reports whether it is more of some limit than it was before.
-func exceeds(now, before []lacking, limits []budget.Limit) bool {
-	sum := func(list []lacking, limit string) (amount int64) {
-		for _, l := range list {
-			amount += l.amount(limit, 0)
-		}
-		return amount
-	}
-	return slices.ContainsFunc(limits, func(l budget.Limit) bool { return sum(now, l.Name) > sum(before, l.Name) })
+// exceeds reports whether stretches come to more of some limit than others.
+func exceeds(list, others []stretch, limits []budget.Limit) bool {
+	return slices.ContainsFunc(limits, func(l budget.Limit) bool { return charged(list, l.Name, 0) > charged(others, l.Name, 0) })
 }
 
-// lacks asks the store which of the host's own charges it does not hold, ledger by
-// ledger, the one charged to last first: a split or a snapshot takes away the newest, a
-// flush all. Up to a rollback that nobody has noticed yet, one process may have charged
-// what is gone before another charges what is not: so each of the newest is asked for.
-func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budget.Limit) (list []lacking, err error) {
-	host, own := s.host(), s.memory.own(name)
-	if host == "" {
-		return nil, nil
+// tell adds to a recovery what the host charged itself and the ledger lacks. It has seen
+// that: more than it has seen used there was another reset, or a window's end within a
+// stretch. All of a host's processes tell all of it, under the host's id.
+func (s *Store) tell(r *budget.Recovery, lacking []stretch) {
+	if len(lacking) == 0 {
+		return
 	}
-	gone := func(one stretch) bool {
-		if err != nil {
-			return true
-		}
-		look := budget.Look{Budget: name, Now: now, Limits: limits, Mark: budget.Mark{ID: one.ID, At: one.At}}
-		_, failed := s.inner.Look(ctx, look)
-		if failed != nil && !errors.Is(failed, budget.ErrLost) {
-			err = failed
-		}
-		return failed != nil
-	}
-	for len(own) > 0 {
-		ledger := own[len(own)-1].Ledger
-		var charged []stretch
-		for _, one := range own {
-			if one.Ledger == ledger {
-				charged = append(charged, one)
-			}
-		}
-		own = slices.DeleteFunc(own, func(one stretch) bool { return one.Ledger == ledger })
-		old := max(0, len(charged)-keptApart)
-		l := lacking{stretches: slices.Clone(charged[sort.Search(old, func(i int) bool { return gone(charged[i]) }):old])}
-		for _, one := range charged[old:] {
-			if gone(one) {
-				l.stretches = append(l.stretches, one)
-			}
-		}
-		sum := sha256.Sum256([]byte(ledger))
-		if l.id = host + "-" + hex.EncodeToString(sum[:hostBytes]); len(l.stretches) > 0 {
-			list = append(list, l)
-		}
-	}
-	return list, err
-}
-
-// telling is a recovery with what the host charged itself: the last one tells what was
-// seen, and of the ledger charged to last; those before tell of one ledger more each. A
-// host has seen what it charged itself: where that is more than it has seen used, there
-// was another reset, or a window's end within a stretch, and the newest counts.
-func telling(r budget.Recovery, own []lacking, used map[string]int64) []budget.Recovery {
-	var list []budget.Recovery
-	left := make([]int64, len(r.Limits))
+	used := s.memory.used(r.Budget)
+	r.OwnID, r.Own = s.host(), make([]int64, len(r.Limits))
 	for i, limit := range r.Limits {
-		left[i] = max(r.Used[i], used[limit.Name])
-	}
-	for n, l := range own {
-		one := r
-		one.OwnID, one.Own = l.id, make([]int64, len(r.Limits))
-		for i, limit := range r.Limits {
-			if limit.Window.Kind != budget.Bucket && limit.Window.Kind != budget.Concurrent {
-				one.Own[i] = min(l.amount(limit.Name, limit.Window.Cut(r.At)), left[i])
-				left[i] -= one.Own[i]
-			}
-		}
-		if n == 0 {
-			r = one
-			continue
-		}
-		one.Used = make([]int64, len(r.Limits))
-		for i, seen := range r.Used {
-			one.Used[i] = min(seen, 0)
-		}
-		if slices.Max(one.Own) > 0 {
-			list = append(list, one)
+		if limit.Window.Kind != budget.Bucket && limit.Window.Kind != budget.Concurrent {
+			r.Own[i] = min(charged(lacking, limit.Name, limit.Window.Cut(r.At)), max(r.Used[i], used[limit.Name]))
 		}
 	}
-	return append(list, r)
 }
 
 // ownFile holds the host's own charges. It is written under the lock alone, unlike what

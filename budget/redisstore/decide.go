@@ -37,6 +37,7 @@ type batch struct {
 	born   int64  // when the ledger began
 	seen   int64  // the instant decided at, the clamped clock
 	looks  [][]any
+	lacks  []any // of a look: which of the Others, from 1
 	told   ledgerTold
 }
 
@@ -144,7 +145,7 @@ func (b *batch) read(a answer) (bool, error) {
 		return false, b.store.strange(b.doing()+" "+b.Budget, a.rest)
 	}
 	b.born, b.seen, b.looks, b.locks = numberAt(a.rest, 1), numberAt(a.rest, 2), lists(a.rest, 3), text(a.rest, 5)
-	b.told = readTold(list(a.rest, 6), b.seen)
+	b.told, b.lacks = readTold(list(a.rest, 6), b.seen), list(a.rest, 7)
 	b.decided.Mark, b.decided.AtWork = b.told.mark, b.told.atWork
 	answers := lists(a.rest, 0)
 	var open []int
@@ -264,7 +265,10 @@ func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 		mode = goingOn
 	}
 	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Mark.ID, b.Mark.At, flagged(b.Observe),
-		rand.Text(), b.Mark.Ledger, b.Mark.Changes, b.Mark.Seen, b.Host, b.holding(), b.gone()}
+		rand.Text(), b.Mark.Ledger, b.Mark.Changes, b.Mark.Seen, b.Host, b.holding(), b.gone(), len(b.Others)}
+	for _, other := range b.Others {
+		args = append(args, other.ID, other.At)
+	}
 	args = append(append(args, shapes.windows...), shapes.meters...)
 	for i, limit := range b.Limits {
 		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit), limit.Name)

@@ -16,7 +16,7 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 		return budget.View{}, err
 	}
 	defer cancel()
-	run := s.newBatch(ctx, budget.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits, Mark: look.Mark, Hosts: look.Hosts}, time.Now())
+	run := s.newBatch(ctx, budget.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits, Mark: look.Mark, Others: look.Others, Hosts: look.Hosts}, time.Now())
 	run.mode, run.sums = looking, make([]sum, len(look.Limits))
 	for {
 		done, err := run.step(ctx)
@@ -84,6 +84,9 @@ func (b *batch) summed() bool {
 // view puts the script's looks into the caller's terms.
 func (b *batch) view() budget.View {
 	view := budget.View{Now: b.decided.Now, Limits: make([]budget.LimitView, len(b.Limits)), Locks: standing(b.locks, b.seen), Mark: b.told.mark, AtWork: b.told.atWork, Recovering: b.told.until}
+	for i := range b.lacks {
+		view.Missing = append(view.Missing, b.Others[numberAt(b.lacks, i)-1].ID)
+	}
 	for i, seen := range b.looks {
 		v, limit := &view.Limits[i], b.Limits[i]
 		v.Used = numberAt(seen, 0)

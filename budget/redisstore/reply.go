@@ -143,7 +143,7 @@ func isRecords(reply []any, most int) bool { return len(reply) <= most && listOf
 
 // isAnswered reports whether charge.lua answered what the batch asks.
 func (b *batch) isAnswered(rest []any) bool {
-	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks, isTold)(any(rest)) {
+	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks, isTold, listOf(within(1, int64(len(b.Others)))))(any(rest)) {
 		return false
 	}
 	answers := lists(rest, 0)

@@ -101,6 +101,11 @@ func (d *decider) transaction(c *conn) error {
 		if d.lost, err = d.l.lost(d.batch.Mark, d.batch.Limits, d.l.last); err != nil {
 			return err
 		}
+		missing, err := d.l.missing(d.batch.Others, d.batch.Limits, d.l.last)
+		if err != nil {
+			return err
+		}
+		d.lost = d.lost || len(missing) > 0
 	}
 	from := len(answer.Items)
 	for current && !d.lost && len(answer.Items) < len(d.batch.Items) {

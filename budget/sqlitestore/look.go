@@ -53,6 +53,9 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 	if lost, err := l.lost(look.Mark, look.Limits, now); err != nil || lost {
 		return view, errors.Join(err, errLost(lost))
 	}
+	if view.Missing, err = l.missing(look.Others, look.Limits, now); err != nil {
+		return view, err
+	}
 	for _, limit := range look.Limits {
 		if err := ctx.Err(); err != nil {
 			return view, err

@@ -141,24 +141,46 @@ func (l *ledger) mark(now int64) budget.Mark {
 
 // lost reports whether the ledger has lost something of what a caller was told.
 func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) (bool, error) {
+	lower := l.lower(limits, now)
+	other := mark.Ledger != l.id || mark.Changes > l.changes
+	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
+		return true, nil
+	}
+	if mark.ID == l.witness {
+		return false, nil
+	}
+	ids, err := l.missing([]budget.Mark{mark}, limits, now)
+	if err == nil && len(ids) == 0 {
+		l.witness = mark.ID
+	}
+	return len(ids) > 0, err
+}
+
+// lower is the instant up to which nothing is missed.
+func (l *ledger) lower(limits []budget.Limit, now int64) int64 {
 	lower := l.horizon(now)
 	for _, limit := range limits {
 		if limit.Window.Kind != budget.Bucket {
 			lower = min(lower, limit.Window.Cut(now))
 		}
 	}
-	lower = max(lower, l.gone)
-	other := mark.Ledger != l.id || mark.Changes > l.changes
-	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
-		return true, nil
+	return max(lower, l.gone)
+}
+
+// missing are the ids of the marks' charges that the ledger lacks.
+func (l *ledger) missing(marks []budget.Mark, limits []budget.Limit, now int64) (ids []string, err error) {
+	lower := max(l.merged, l.lower(limits, now))
+	for _, mark := range marks {
+		if mark.ID == "" || mark.At <= lower {
+			continue
+		}
+		e, err := l.entryAt(mark.ID)
+		if err != nil {
+			return nil, err
+		}
+		if e == nil || e.score <= l.gone { // it is forgotten, and not removed yet
+			ids = append(ids, mark.ID)
+		}
 	}
-	if mark.ID == "" || mark.ID == l.witness || mark.At <= max(l.merged, lower) {
-		return false, nil
-	}
-	e, err := l.entryAt(mark.ID)
-	there := e != nil && e.score > l.gone // else it is forgotten, and not removed yet
-	if there {
-		l.witness = mark.ID
-	}
-	return !there, err
+	return ids, nil
 }
