@@ -18,21 +18,29 @@ const maxDoubts = 16
 // doubt notes a mark that no call has carried.
 func (r *remembered) doubt(mark budget.Mark) {
 	same := func(other budget.Mark) bool { return other.ID == mark.ID }
-	if mark.ID == "" || mark.Ledger != r.Mark.Ledger || same(r.Mark) || slices.ContainsFunc(r.doubts, same) || slices.ContainsFunc(r.carried, same) {
+	if mark.ID == "" || mark.Ledger != r.Mark.Ledger || same(r.Mark) || slices.ContainsFunc(r.Doubts, same) || slices.ContainsFunc(r.carried, same) {
 		return
 	}
-	r.doubts = append(r.doubts, mark)
-	r.doubts = r.doubts[max(0, len(r.doubts)-maxDoubts):]
+	doubts := append(slices.Clone(r.Doubts), mark)
+	r.Doubts = doubts[max(0, len(doubts)-maxDoubts):]
+}
+
+// doubtUsed takes in what was told of a limit while there are doubts: the latest may be of
+// the history that lacks some.
+func (r *remembered) doubtUsed(limit string, used int64) {
+	if len(r.Doubts) == 0 {
+		return
+	}
+	if r.Most == nil {
+		r.Most = map[string]int64{}
+	}
+	r.Most[limit] = max(r.Most[limit], used)
 }
 
 // others are the doubts about the ledger of the mark.
 func (r *remembered) others() []budget.Mark {
-	return slices.DeleteFunc(slices.Clone(r.doubts), func(doubt budget.Mark) bool { return doubt.Ledger != r.Mark.Ledger })
+	return slices.DeleteFunc(slices.Clone(r.Doubts), func(doubt budget.Mark) bool { return doubt.Ledger != r.Mark.Ledger })
 }
-
-// doubt takes in what was told of a limit while there are doubts: the latest may be of the
-// history that lacks some.
-func (u *usage) doubt(other sight) { u.most = max(u.most, u.Used, other.Used) }
 
 // held notes that the ledger holds what a call carried.
 func (m *memory) held(name string, mark budget.Mark, others []budget.Mark) {
@@ -40,12 +48,8 @@ func (m *memory) held(name string, mark budget.Mark, others []budget.Mark) {
 	defer m.mu.Unlock()
 	r := m.of(name)
 	r.carried = append(others, mark)
-	r.doubts = slices.DeleteFunc(r.others(), func(doubt budget.Mark) bool { return slices.Contains(others, doubt) })
-	if len(r.doubts) > 0 {
-		return
-	}
-	for limit, u := range r.Limits {
-		u.most = 0
-		r.Limits[limit] = u
+	r.Doubts = slices.DeleteFunc(r.others(), func(doubt budget.Mark) bool { return slices.Contains(others, doubt) })
+	if len(r.Doubts) == 0 {
+		r.Most = nil
 	}
 }

@@ -33,8 +33,6 @@ type usage struct {
 	Owed map[string]sight `json:"owed,omitempty"`
 	// Done is of what sight of each lost ledger this was done, by its id.
 	Done map[string]int64 `json:"recovered,omitempty"`
-	// most is the most that was told of the mark's ledger while there were doubts.
-	most int64
 }
 
 // unnamed stands for the id of a ledger that was seen before ledgers had ids.
@@ -82,10 +80,10 @@ func (r *remembered) sort() {
 		if u.Ledger != r.Mark.Ledger || !r.live(u.Ledger) {
 			if u.Ledger != "" {
 				r.lose(u.Ledger)
-				u.Used = max(u.Used, u.most)
+				u.Used = max(u.Used, r.Most[name])
 				u.owe(u.Ledger, u.sight, r.untold[u.Ledger])
 			}
-			u.sight, u.Ledger, u.most = sight{}, "", 0
+			u.sight, u.Ledger = sight{}, ""
 		}
 		for ledger := range u.Done {
 			if r.live(ledger) { // lost so long ago that it is forgotten
@@ -112,9 +110,8 @@ func (r *remembered) learn(mark budget.Mark, limits []budget.Limit, used func(i 
 		amount, told := used(i)
 		seen := sight{amount, mark.Seen, mark.Changes}
 		u := r.Limits[l.Name]
-		if told && !lost && len(r.doubts) > 0 {
-			u.doubt(seen)
-			r.Limits[l.Name] = u
+		if told && !lost {
+			r.doubtUsed(l.Name, max(u.Used, seen.Used))
 		}
 		switch {
 		case !told:
@@ -182,13 +179,17 @@ func (r *remembered) merge(other *remembered) {
 	before := r.Mark
 	r.Mark = r.newer(other.Mark, r.Mark)
 	r.sort()
-	r.doubt(before)
-	r.doubt(other.Mark)
+	for _, mark := range append(other.Doubts, before, other.Mark) {
+		r.doubt(mark)
+	}
+	for name, used := range other.Most {
+		r.doubtUsed(name, used)
+	}
 	for name, theirs := range other.Limits {
 		mine := r.Limits[name]
 		theirs.Ledger = r.named(theirs.Ledger)
-		if theirs.Ledger == mine.Ledger && len(r.doubts) > 0 {
-			mine.doubt(theirs.sight)
+		if theirs.Ledger == mine.Ledger {
+			r.doubtUsed(name, max(mine.Used, theirs.Used))
 		}
 		for ledger, at := range theirs.Done {
 			if !r.live(ledger) {

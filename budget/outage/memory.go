@@ -58,8 +58,12 @@ type remembered struct {
 	Own  []stretch `json:"-"`
 	Held int64     `json:"held,omitempty"`
 
-	doubts  []budget.Mark // that another took the place of, and no call has carried
-	carried []budget.Mark // by the last call that the store answered
+	// Doubts are marks that another took the place of and no call has carried, Most the most
+	// that was told of each limit of their ledger meanwhile, by its name. They are written
+	// by a process that ends, for the next one.
+	Doubts  []budget.Mark    `json:"doubts,omitempty"`
+	Most    map[string]int64 `json:"most,omitempty"`
+	carried []budget.Mark    // by the last call that the store answered
 
 	fresh []stretch // what this process added to Own and has not written
 	// untold are the lost ledgers that this process charged to and has not reported on:
@@ -342,7 +346,11 @@ func (m *memory) save(name string, r *remembered) error {
 	err := m.saveOwn(name, r, m.closed)
 	var data []byte
 	if err == nil {
-		data, err = json.Marshal(r)
+		written := *r
+		if !m.closed {
+			written.Doubts, written.Most = nil, nil
+		}
+		data, err = json.Marshal(written)
 	}
 	if err == nil {
 		_, err = makeDir(m.dir, "memory")

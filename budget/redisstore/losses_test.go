@@ -22,6 +22,13 @@ func TestSplits(t *testing.T) {
 	storetest.Splits(t, lossyData(t))
 }
 
+// What a process of a host charged to the side of a split that is dropped is missed,
+// whatever the host's other process was told of the other side.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	storetest.Histories(t, lossyData)
+}
+
 func testLosses(t *testing.T, hosts int) {
 	t.Parallel()
 	storetest.Losses(t, lossyData(t), hosts)

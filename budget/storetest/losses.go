@@ -131,13 +131,18 @@ func lossLimits(t *testing.T) []budget.Limit {
 func (w *lossWalk) process(h *lossHost) budget.Store {
 	n := w.rng.IntN(len(h.processes))
 	if h.processes[n] == nil {
-		clock := w.clock.Load
-		h.processes[n] = outage.New(w.data.Open(clock), outage.Options{
-			Dir: h.dir, Allowance: lossAllowance, Hosts: int64(len(w.hosts)), Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
-			Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", clock() - noon + 1, nil }},
-		})
+		h.processes[n] = w.open(h)
 	}
 	return h.processes[n]
+}
+
+// open is one more process of a host.
+func (w *lossWalk) open(h *lossHost) budget.Store {
+	clock := w.clock.Load
+	return outage.New(w.data.Open(clock), outage.Options{
+		Dir: h.dir, Allowance: lossAllowance, Hosts: int64(len(w.hosts)), Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Clocks: &sqlitestore.Clocks{Wall: clock, Boot: func() (string, int64, error) { return "boot", clock() - noon + 1, nil }},
+	})
 }
 
 func (w *lossWalk) stop(h *lossHost) {

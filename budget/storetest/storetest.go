@@ -67,6 +67,7 @@ func Run(t *testing.T, open Open) {
 		{"RecoverBucket", testRecoverBucket},
 		{"RecoverOwn", testRecoverOwn},
 		{"Mark", testMark},
+		{"Others", testOthers},
 		{"RolledBack", testRolledBack},
 		{"Recovering", testRecovering},
 		{"Hosts", testHosts},

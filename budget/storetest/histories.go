@@ -1,0 +1,76 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Histories has two processes of one host charge to two histories of a ledger, as a split
+// makes them. Of these the one that stays has changed more often, so that its mark is the
+// newest: the process that knows of it must not forget what the other was told.
+func Histories(t *testing.T, open func(t *testing.T) Lossy) {
+	t.Helper()
+	for _, ends := range []bool{false, true} {
+		t.Run(fmt.Sprint("the first process has ended: ", ends), func(t *testing.T) {
+			data := open(t)
+			w := &lossWalk{t: t, data: data, limits: []budget.Limit{rolling("day", 1000, 24*time.Hour)}}
+			w.clock.Store(noon)
+			h := &lossHost{dir: t.TempDir()}
+			w.hosts = []*lossHost{h}
+			one, other := w.open(h), w.open(h)
+			n := 0
+			charge := func(process budget.Store, units int64) {
+				t.Helper()
+				n++
+				d, err := process.Decide(t.Context(), budget.Batch{
+					Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits, Items: []budget.Item{{ID: fmt.Sprint("id", n), Operation: "list", Units: units}},
+				})
+				if err != nil || d.Items[0].Result != budget.Granted {
+					t.Fatalf("charge: %+v, %v", d, err)
+				}
+				w.clock.Add(1000)
+			}
+			look := func(process budget.Store) int64 {
+				t.Helper()
+				w.clock.Add(2 * second)
+				view, err := process.Look(context.Background(), budget.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return view.Limits[0].Used
+			}
+			charge(one, 1)
+			charge(other, 1)
+			look(one)
+			look(other)
+			both := data.Keep()
+			charge(one, 30)
+			if ends {
+				if err := one.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			both()
+			for range 5 { // within the second, so that it has not heard of the 30
+				charge(other, 1)
+			}
+			if err := other.Close(); err != nil { // and writes what it was told
+				t.Fatal(err)
+			}
+			if ends {
+				one = w.open(h)
+			}
+			look(one)
+			if used := look(one); used != 37 {
+				t.Fatalf("%d are used, and 37 were charged", used)
+			}
+			if err := one.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
