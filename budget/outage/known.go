@@ -43,10 +43,9 @@ func (r *remembered) live(ledger string) bool {
 	return ledger != "" && !slices.Contains(r.Gone, ledger)
 }
 
-// owe notes what is to be recovered, unless it was, or was by another process while this
-// one has not told of its charges.
-func (u *usage) owe(ledger string, seen sight, untold bool) {
-	if seen == (sight{}) || u.Done[ledger] >= seen.At && !untold || u.Owed[ledger].At >= seen.At {
+// owe notes what is to be recovered, unless it was.
+func (u *usage) owe(ledger string, seen sight) {
+	if seen == (sight{}) || u.Done[ledger] >= seen.At || u.Owed[ledger].At >= seen.At {
 		return
 	}
 	if u.Owed == nil {
@@ -81,7 +80,7 @@ func (r *remembered) sort() {
 			if u.Ledger != "" {
 				r.lose(u.Ledger)
 				u.Used = max(u.Used, r.Most[name])
-				u.owe(u.Ledger, u.sight, r.untold[u.Ledger])
+				u.owe(u.Ledger, u.sight)
 			}
 			u.sight, u.Ledger = sight{}, ""
 		}
@@ -121,7 +120,7 @@ func (r *remembered) learn(mark budget.Mark, limits []budget.Limit, used func(i 
 			} else if ok { // it may have been rolled back in between
 				seen.Used = max(seen.Used, owed.Used)
 			}
-			u.owe(mark.Ledger, seen, false)
+			u.owe(mark.Ledger, seen)
 			r.Limits[l.Name], r.dirty = u, true
 		case u.Ledger == "" || seen != u.sight && seen.after(u.sight):
 			u.sight, u.Ledger = seen, mark.Ledger
@@ -202,13 +201,13 @@ func (r *remembered) merge(other *remembered) {
 			}
 		}
 		for ledger, seen := range theirs.Owed {
-			mine.owe(ledger, seen, false)
+			mine.owe(ledger, seen)
 		}
 		switch {
 		case theirs.Ledger == "":
 		case theirs.Ledger != r.Mark.Ledger || !r.live(theirs.Ledger):
 			r.lose(theirs.Ledger)
-			mine.owe(theirs.Ledger, theirs.sight, false)
+			mine.owe(theirs.Ledger, theirs.sight)
 		case mine.Ledger == "" || theirs.after(mine.sight):
 			mine.sight, mine.Ledger = theirs.sight, theirs.Ledger
 		}

@@ -165,8 +165,7 @@ func thin(list []stretch, held int64) []stretch {
 	return kept
 }
 
-// own are the stretches of the host's own charges, the oldest first, but for those that
-// the ledger of now has acknowledged itself.
+// own are the stretches of the host's own charges, the oldest first.
 func (m *memory) own(name string) []stretch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,9 +174,7 @@ func (m *memory) own(name string) []stretch {
 	if err := m.saveOwn(name, r, true); err != nil {
 		m.warn(name, err)
 	}
-	return slices.DeleteFunc(thin(slices.Concat(r.Own, r.fresh), r.Held), func(s stretch) bool {
-		return s.Ledger == r.Mark.Ledger && r.live(s.Ledger)
-	})
+	return thin(slices.Concat(r.Own, r.fresh), r.Held)
 }
 
 // used is what each limit has used on the ledger that is there now, as far as the host

@@ -1,0 +1,69 @@
+package outage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// What a process was told is carried until the ledger was found to hold it, beside the mark
+// of another process that has taken its place.
+func TestDoubtsEnd(t *testing.T) {
+	now, dir := int64(1), t.TempDir()
+	open := func() *memory {
+		return &memory{
+			dir: dir, wall: func() int64 { return now }, boot: func() (string, int64, error) { return "boot", now, nil },
+			budgets: map[string]*remembered{}, warn: func(_ string, err error) { t.Error(err) },
+		}
+	}
+	told := func(m *memory, id string, changes, used int64) budget.Mark {
+		t.Helper()
+		now += 2_000_000
+		mark := budget.Mark{Ledger: "l", Changes: changes, ID: id, At: now, Seen: now}
+		batch := budget.Batch{Budget: up, Limits: []budget.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: used}}}
+		err := m.saw(batch, budget.Decisions{Now: now, Items: []budget.Decision{{Result: budget.Granted, Units: used, At: now}}, Used: []int64{used}, Mark: mark})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mark
+	}
+	one, other := open(), open()
+	mine := told(one, "mine", 1, 50)
+	now -= 2_000_000 // so that the other process does not read what the first one wrote before
+	theirs := told(other, "theirs", 9, 7)
+	now += 2_000_000
+	one.freshen(up)
+	mark, others := one.mark(up)
+	if mark != theirs || len(others) != 1 || others[0] != mine {
+		t.Fatalf("it carries %+v and %+v, want %+v and %+v", mark, others, theirs, mine)
+	}
+	if most := one.of(up).Most["day"]; most != 50 {
+		t.Errorf("the most that was used is %d, want 50", most)
+	}
+	one.held(up, mark, others)
+	if mark, others := one.mark(up); mark != theirs || len(others) > 0 || len(one.of(up).Most) > 0 {
+		t.Errorf("then it carries %+v and %+v, and holds %v for used", mark, others, one.of(up).Most)
+	}
+}
+
+// The newest charges to each ledger are kept apart, however many came after to the next:
+// a loss takes away the newest.
+func TestNewestOfEachLedger(t *testing.T) {
+	var list []stretch
+	for n := range int64(400) {
+		list = append(list, stretch{ID: fmt.Sprint(n), From: n, At: n, Amounts: map[string]int64{"day": 1}, Ledger: fmt.Sprint("ledger", n/200)})
+	}
+	apart := map[string]int64{}
+	for _, s := range thin(list, int64(24*time.Hour/time.Microsecond)) {
+		if s.From == s.At {
+			apart[s.Ledger]++
+		}
+	}
+	for _, ledger := range []string{"ledger0", "ledger1"} {
+		if apart[ledger] < keptApart {
+			t.Errorf("of %s %d charges are apart, want %d", ledger, apart[ledger], keptApart)
+		}
+	}
+}

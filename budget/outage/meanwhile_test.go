@@ -1,0 +1,60 @@
+package outage_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// onRecovery is a store that has something happen before its first recovery.
+type onRecovery struct {
+	budget.Store
+	first sync.Once
+	do    func()
+}
+
+func (s *onRecovery) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+	s.first.Do(s.do)
+	return s.Store.Recover(ctx, r)
+}
+
+// What a process writes down of its charges while another one recovers a loss that it has
+// not heard of is recovered too.
+func TestChargedDuringRecovery(t *testing.T) {
+	r := newRuin(t)
+	dir := t.TempDir()
+	hook := &onRecovery{Store: r.store}
+	one, other := r.processOn(hook, dir, 1), r.process(dir, 1)
+	hook.do = func() {
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	r.decide(other, 10)
+	r.decide(one, 1)
+	charge := func(units int64) { // within the second, so that it is not written
+		t.Helper()
+		r.n++
+		d, err := other.Decide(t.Context(), budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
+		if err != nil || d.Items[0].Result != budget.Granted {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	charge(5)
+	charge(15)
+	if used := r.used(one); used != 31 {
+		t.Fatalf("%d are used", used)
+	}
+	// The other side of a split stays, on which another host has charged meanwhile.
+	r.flush()
+	atomic.AddInt64(&r.now, -3_000_000)
+	r.decide(r.host(1), 40)
+	atomic.AddInt64(&r.now, 2_000_000)
+	if used := r.used(one); used != 71 {
+		t.Fatalf("%d are used, and the hosts have charged 40 and 31", used)
+	}
+}
