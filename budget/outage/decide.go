@@ -24,7 +24,6 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	switch {
 	case err == nil:
 		decided = s.withinPart(ctx, batch, decided)
-		s.remember(batch, decided)
 		s.crowded(batch.Budget, decided.AtWork)
 		return s.unknown(ctx, batch, decided)
 	case !unreached(ctx, err):
@@ -49,19 +48,12 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 	return s.withoutStore(ctx, batch, decided)
 }
 
-// remember takes in what the store decided.
-func (s *Store) remember(batch budget.Batch, decided budget.Decisions) {
-	if err := s.memory.saw(batch, decided); err != nil {
-		s.forgetful(batch.Budget, err)
-	}
-}
-
 // forgetful tells that the memory could not be written.
 func (s *Store) forgetful(budget string, err error) {
 	s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", budget, "error", err)
 }
 
-// decide asks the store; what it has lost is recorded first.
+// decide asks the store, and remembers what it says; what it has lost is recorded first.
 func (s *Store) decide(ctx context.Context, batch budget.Batch) (decided budget.Decisions, err error) {
 	batch.Host, batch.Hosts = s.host(), s.o.Hosts
 	err = s.vouching(ctx, batch.Budget, batch.Now, batch.Limits, func(mark budget.Mark, others []budget.Mark) error {
@@ -69,6 +61,11 @@ func (s *Store) decide(ctx context.Context, batch budget.Batch) (decided budget.
 		decided, err = s.inner.Decide(ctx, batch)
 		return err
 	})
+	if err == nil {
+		if err := s.memory.saw(batch, decided); err != nil {
+			s.forgetful(batch.Budget, err)
+		}
+	}
 	return decided, err
 }
 
@@ -86,8 +83,8 @@ func (s *Store) vouching(ctx context.Context, name string, now int64, limits []b
 		}
 		mark, others := s.memory.mark(name)
 		err := ask(mark, others)
-		if err == nil {
-			s.memory.held(name, mark, others)
+		if err != nil {
+			s.memory.unanswered(name, others)
 		}
 		if !errors.Is(err, budget.ErrLost) && !errors.Is(err, budget.ErrDamaged) {
 			return err

@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
@@ -8,48 +9,101 @@ import (
 
 // A call carries one mark, the newest that the host's processes and calls were told. Two
 // of them may have been told of one ledger's two histories, as a split or a snapshot
-// leaves them: the mark of the one that did not last is never the newest again, and its
-// charges would never be missed. So each mark that another takes the place of without a
-// call having carried it is a doubt, until one has.
+// leaves them: the mark of the one that did not stay may never be the newest again, and
+// its charges would not be missed. So a mark is in doubt from when another takes its
+// place, unless the answer that brought the other was to a call that carried it. The next
+// call carries what is in doubt too.
 
-// maxDoubts is how many there are of a budget at most.
-const maxDoubts = 16
+// doubt is a mark, and what each limit had used as of it, by its name.
+type doubt struct {
+	Mark  budget.Mark      `json:"mark"`
+	Used  map[string]int64 `json:"used,omitempty"`
+	asked bool             // by a call under way
+}
 
-// doubt notes a mark that no call has carried.
-func (r *remembered) doubt(mark budget.Mark) {
-	same := func(other budget.Mark) bool { return other.ID == mark.ID }
-	if mark.ID == "" || mark.Ledger != r.Mark.Ledger || same(r.Mark) || slices.ContainsFunc(r.Doubts, same) || slices.ContainsFunc(r.carried, same) {
+// maxDoubts is how many there are of a budget at most; more are not noted.
+const maxDoubts = 64
+
+// doubt notes a mark that another is newer than.
+func (r *remembered) doubt(mark budget.Mark, used map[string]int64) {
+	same := func(d doubt) bool { return d.Mark.ID == mark.ID }
+	if mark.ID == "" || mark.ID == r.Mark.ID || mark.Ledger != r.Mark.Ledger || slices.ContainsFunc(r.Doubts, same) {
 		return
 	}
-	doubts := append(slices.Clone(r.Doubts), mark)
-	r.Doubts = doubts[max(0, len(doubts)-maxDoubts):]
+	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return d.Mark.Ledger != r.Mark.Ledger })
+	if len(r.Doubts) < maxDoubts {
+		r.Doubts, r.dirty = append(r.Doubts, doubt{Mark: mark, Used: used}), true
+	}
 }
 
-// doubtUsed takes in what was told of a limit while there are doubts: the latest may be of
-// the history that lacks some.
-func (r *remembered) doubtUsed(limit string, used int64) {
-	if len(r.Doubts) == 0 {
+// ask is what is in doubt of the mark's ledger and no call under way carries.
+func (r *remembered) ask() (marks []budget.Mark) {
+	for i, d := range r.Doubts {
+		if d.Mark.Ledger == r.Mark.Ledger && !d.asked {
+			r.Doubts[i].asked = true
+			marks = append(marks, d.Mark)
+		}
+	}
+	return marks
+}
+
+// answered notes whether the ledger was found to hold what a call carried.
+func (r *remembered) answered(marks []budget.Mark, held bool) {
+	if len(marks) == 0 {
 		return
 	}
-	if r.Most == nil {
-		r.Most = map[string]int64{}
+	r.Doubts = slices.DeleteFunc(r.Doubts, func(d doubt) bool { return held && slices.Contains(marks, d.Mark) })
+	for i, d := range r.Doubts {
+		r.Doubts[i].asked = d.asked && !slices.Contains(marks, d.Mark)
 	}
-	r.Most[limit] = max(r.Most[limit], used)
 }
 
-// others are the doubts about the ledger of the mark.
-func (r *remembered) others() []budget.Mark {
-	return slices.DeleteFunc(slices.Clone(r.Doubts), func(doubt budget.Mark) bool { return doubt.Ledger != r.Mark.Ledger })
-}
-
-// held notes that the ledger holds what a call carried.
-func (m *memory) held(name string, mark budget.Mark, others []budget.Mark) {
+// unanswered notes that a call did not tell whether the ledger holds what it carried.
+func (m *memory) unanswered(name string, marks []budget.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.of(name)
-	r.carried = append(others, mark)
-	r.Doubts = slices.DeleteFunc(r.others(), func(doubt budget.Mark) bool { return slices.Contains(others, doubt) })
-	if len(r.Doubts) == 0 {
-		r.Most = nil
+	m.of(name).answered(marks, false)
+}
+
+// used is what each limit has used on the mark's ledger.
+func (r *remembered) used() map[string]int64 {
+	list := map[string]int64{}
+	for name, u := range r.Limits {
+		if u.Ledger == r.Mark.Ledger {
+			list[name] = u.Used
+		}
+	}
+	return list
+}
+
+// inDoubt is the most that a limit had used on a ledger as of what is in doubt: what was
+// told last may be of the history that lacks some.
+func (r *remembered) inDoubt(ledger, limit string) (used int64) {
+	for _, d := range r.Doubts {
+		if d.Mark.Ledger == ledger {
+			used = max(used, d.Used[limit])
+		}
+	}
+	return used
+}
+
+// leave is what a process writes that goes on: what is in doubt it asks itself.
+func (r *remembered) leave(ends bool) remembered {
+	written := *r
+	if !ends {
+		written.Doubts, written.Untold = nil, nil
+	}
+	return written
+}
+
+// takeOver adds what a process has left that ended.
+func (r *remembered) takeOver(other *remembered) {
+	for _, d := range other.Doubts {
+		r.doubt(d.Mark, d.Used)
+	}
+	if len(other.Untold) > 0 {
+		untold := maps.Clone(other.Untold)
+		maps.Copy(untold, r.Untold)
+		r.Untold = untold
 	}
 }

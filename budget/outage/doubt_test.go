@@ -22,7 +22,8 @@ func TestDoubtsEnd(t *testing.T) {
 		t.Helper()
 		now += 2_000_000
 		mark := budget.Mark{Ledger: "l", Changes: changes, ID: id, At: now, Seen: now}
-		batch := budget.Batch{Budget: up, Limits: []budget.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: used}}}
+		carried, others := m.mark(up)
+		batch := budget.Batch{Budget: up, Mark: carried, Others: others, Limits: []budget.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: used}}}
 		err := m.saw(batch, budget.Decisions{Now: now, Items: []budget.Decision{{Result: budget.Granted, Units: used, At: now}}, Used: []int64{used}, Mark: mark})
 		if err != nil {
 			t.Fatal(err)
@@ -39,12 +40,22 @@ func TestDoubtsEnd(t *testing.T) {
 	if mark != theirs || len(others) != 1 || others[0] != mine {
 		t.Fatalf("it carries %+v and %+v, want %+v and %+v", mark, others, theirs, mine)
 	}
-	if most := one.of(up).Most["day"]; most != 50 {
+	if most := one.of(up).inDoubt("l", "day"); most != 50 {
 		t.Errorf("the most that was used is %d, want 50", most)
 	}
-	one.held(up, mark, others)
-	if mark, others := one.mark(up); mark != theirs || len(others) > 0 || len(one.of(up).Most) > 0 {
-		t.Errorf("then it carries %+v and %+v, and holds %v for used", mark, others, one.of(up).Most)
+	if _, others := one.mark(up); len(others) > 0 {
+		t.Errorf("another call carries %+v while one does", others)
+	}
+	one.unanswered(up, others)
+	if last, others := one.mark(up); last != theirs || len(others) != 1 {
+		t.Errorf("after no answer it carries %+v and %+v", last, others)
+	}
+	view := budget.View{Now: now, Limits: []budget.LimitView{{Used: 7}}, Mark: budget.Mark{Ledger: "l", Changes: 9, ID: "theirs", At: theirs.At, Seen: now}}
+	if err := one.looked(budget.Look{Budget: up, Limits: []budget.Limit{dayOf("day")}, Mark: mark, Others: others}, view); err != nil {
+		t.Fatal(err)
+	}
+	if last, others := one.mark(up); last.ID != theirs.ID || len(others) > 0 {
+		t.Errorf("then it carries %+v and %+v", last, others)
 	}
 }
 

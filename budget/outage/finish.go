@@ -105,14 +105,11 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 	if err != nil {
 		return view, err
 	}
-	if err := s.memory.looked(look, view); err != nil {
-		s.forgetful(look.Budget, err)
-	}
 	s.crowded(look.Budget, view.AtWork)
 	return view, nil
 }
 
-// look asks the store; what it has lost is recorded first.
+// look asks the store, and remembers what it shows; what it has lost is recorded first.
 func (s *Store) look(ctx context.Context, look budget.Look) (view budget.View, err error) {
 	look.Hosts = s.o.Hosts
 	err = s.vouching(ctx, look.Budget, look.Now, look.Limits, func(mark budget.Mark, others []budget.Mark) error {
@@ -120,6 +117,11 @@ func (s *Store) look(ctx context.Context, look budget.Look) (view budget.View, e
 		view, err = s.lookWith(ctx, look)
 		return err
 	})
+	if err == nil {
+		if err := s.memory.looked(look, view); err != nil {
+			s.forgetful(look.Budget, err)
+		}
+	}
 	return view, err
 }
 

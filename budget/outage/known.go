@@ -10,7 +10,7 @@ import (
 // sight is what a limit had used when a store told of it.
 type sight struct {
 	Used int64 `json:"used"`
-	At   int64 `json:"at"` // µs on the store's clock
+	At   int64 `json:"at"` // µs on the store's clock, no earlier than what is used
 	// Changes is how many the ledger had made then; 0 where an older version wrote it.
 	Changes int64 `json:"changes,omitempty"`
 }
@@ -43,9 +43,10 @@ func (r *remembered) live(ledger string) bool {
 	return ledger != "" && !slices.Contains(r.Gone, ledger)
 }
 
-// owe notes what is to be recovered, unless it was.
-func (u *usage) owe(ledger string, seen sight) {
-	if seen == (sight{}) || u.Done[ledger] >= seen.At || u.Owed[ledger].At >= seen.At {
+// owe notes what is to be recovered, unless it was: by a process that had not heard of
+// what another has yet to tell it is done again.
+func (u *usage) owe(ledger string, seen sight, untold bool) {
+	if seen == (sight{}) || u.Done[ledger] >= seen.At && !untold || u.Owed[ledger].At >= seen.At {
 		return
 	}
 	if u.Owed == nil {
@@ -79,8 +80,8 @@ func (r *remembered) sort() {
 		if u.Ledger != r.Mark.Ledger || !r.live(u.Ledger) {
 			if u.Ledger != "" {
 				r.lose(u.Ledger)
-				u.Used = max(u.Used, r.Most[name])
-				u.owe(u.Ledger, u.sight)
+				u.Used = max(u.Used, r.inDoubt(u.Ledger, name))
+				u.owe(u.Ledger, u.sight, false)
 			}
 			u.sight, u.Ledger = sight{}, ""
 		}
@@ -93,13 +94,28 @@ func (r *remembered) sort() {
 	}
 }
 
-// learn takes in a mark, and what limits had used as of it. Answers may come in
+// learn takes in the mark of an answer, which marks the call carried, and what limits had
+// used as of it. Answers may come in
 // another order than the store gave them: of each limit the latest holds, and what a
 // ledger told before it was lost is to be recovered.
-func (r *remembered) learn(mark budget.Mark, limits []budget.Limit, used func(i int) (amount int64, told bool)) {
+func (r *remembered) learn(mark budget.Mark, carried []budget.Mark, limits []budget.Limit, used func(i int) (amount int64, told bool)) {
+	before := r.Mark
+	r.answered(carried, mark.Ledger != "") // else it was not looked for
 	r.tell(mark)
 	if mark.Ledger == "" {
 		return
+	}
+	if !slices.ContainsFunc(carried, func(one budget.Mark) bool { return one.ID == before.ID }) {
+		r.doubt(before, r.used())
+	}
+	if r.Mark.ID != mark.ID {
+		told := map[string]int64{}
+		for i, l := range limits {
+			if amount, ok := used(i); ok {
+				told[l.Name] = amount
+			}
+		}
+		r.doubt(mark, told)
 	}
 	lost := mark.Ledger != r.Mark.Ledger || !r.live(mark.Ledger)
 	if lost {
@@ -107,11 +123,8 @@ func (r *remembered) learn(mark budget.Mark, limits []budget.Limit, used func(i 
 	}
 	for i, l := range limits {
 		amount, told := used(i)
-		seen := sight{amount, mark.Seen, mark.Changes}
+		seen := sight{amount, max(mark.Seen, mark.At), mark.Changes} // a charge may be later than the clock that frees
 		u := r.Limits[l.Name]
-		if told && !lost {
-			r.doubtUsed(l.Name, max(u.Used, seen.Used))
-		}
 		switch {
 		case !told:
 		case lost:
@@ -120,7 +133,7 @@ func (r *remembered) learn(mark budget.Mark, limits []budget.Limit, used func(i 
 			} else if ok { // it may have been rolled back in between
 				seen.Used = max(seen.Used, owed.Used)
 			}
-			u.owe(mark.Ledger, seen)
+			u.owe(mark.Ledger, seen, false)
 			r.Limits[l.Name], r.dirty = u, true
 		case u.Ledger == "" || seen != u.sight && seen.after(u.sight):
 			u.sight, u.Ledger = seen, mark.Ledger
@@ -139,13 +152,10 @@ func (r *remembered) tell(mark budget.Mark) {
 	case r.live(r.Mark.Ledger) && mark.Seen > r.Mark.Seen:
 		next = mark // restored, so long after it was lost that the store did not see it: it is to be recovered
 	}
-	before := r.Mark
 	if next != r.Mark {
 		r.Mark, r.dirty = next, true
 		r.sort()
 	}
-	r.doubt(before)
-	r.doubt(mark)
 }
 
 // newer is the one of two marks that the next call is to carry.
@@ -175,40 +185,37 @@ func (r *remembered) merge(other *remembered) {
 	for _, id := range other.Gone {
 		r.lose(id)
 	}
-	before := r.Mark
+	before, used := r.Mark, r.used()
 	r.Mark = r.newer(other.Mark, r.Mark)
 	r.sort()
-	for _, mark := range append(other.Doubts, before, other.Mark) {
-		r.doubt(mark)
-	}
-	for name, used := range other.Most {
-		r.doubtUsed(name, used)
+	r.takeOver(other)
+	r.doubt(before, used)
+	if other.Mark != r.file { // else it is known already
+		r.doubt(other.Mark, other.used())
+		r.file = other.Mark
 	}
 	for name, theirs := range other.Limits {
 		mine := r.Limits[name]
 		theirs.Ledger = r.named(theirs.Ledger)
-		if theirs.Ledger == mine.Ledger {
-			r.doubtUsed(name, max(mine.Used, theirs.Used))
-		}
 		for ledger, at := range theirs.Done {
 			if !r.live(ledger) {
 				mine.done(ledger, at)
 			}
 		}
 		for ledger, at := range mine.Done {
-			if owed, ok := mine.Owed[ledger]; ok && owed.At <= at && !r.untold[ledger] {
+			if owed, ok := mine.Owed[ledger]; ok && owed.At <= at && !r.Untold[ledger] {
 				delete(mine.Owed, ledger)
 			}
 		}
 		for ledger, seen := range theirs.Owed {
-			mine.owe(ledger, seen)
+			mine.owe(ledger, seen, r.Untold[ledger])
 		}
 		switch {
 		case theirs.Ledger == "":
 		case theirs.Ledger != r.Mark.Ledger || !r.live(theirs.Ledger):
 			r.lose(theirs.Ledger)
-			mine.owe(theirs.Ledger, theirs.sight)
-		case mine.Ledger == "" || theirs.after(mine.sight):
+			mine.owe(theirs.Ledger, theirs.sight, false)
+		case mine.Ledger == "" || !mine.after(theirs.sight):
 			mine.sight, mine.Ledger = theirs.sight, theirs.Ledger
 		}
 		r.Limits[name] = mine
@@ -234,16 +241,17 @@ func (r *remembered) lose(id string) {
 		return
 	}
 	if slices.ContainsFunc(r.fresh, func(s stretch) bool { return s.Ledger == id }) {
-		if r.untold == nil {
-			r.untold = map[string]bool{}
+		if r.Untold == nil {
+			r.Untold = map[string]bool{}
 		}
-		r.untold[id] = true
+		r.Untold[id] = true
 	}
 	gone := append(slices.Clone(r.Gone), id)
 	r.Gone, r.dirty = gone[max(0, len(gone)-budget.MaxGone):], true
 }
 
-// mark is what the store is to be asked with, and others are more of the same ledger.
+// mark is what the store is to be asked with, and others are more of the same ledger; an
+// answer, or unanswered, tells what became of them.
 func (m *memory) mark(name string) (mark budget.Mark, others []budget.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -255,7 +263,7 @@ func (m *memory) mark(name string) (mark budget.Mark, others []budget.Mark) {
 	case !r.live(mark.Ledger): // it is not recovered yet
 		return budget.Mark{}, nil
 	}
-	return mark, r.others()
+	return mark, r.ask()
 }
 
 // owesMore reports whether anything is to be recovered of other limits than those.
@@ -369,7 +377,7 @@ func (m *memory) recovered(recovery budget.Recovery, mark budget.Mark) error {
 		r.Limits[l.Name] = u
 	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(r.Limits)), func(u usage) bool { _, owed := u.Owed[ledger]; return owed }) {
-		delete(r.untold, ledger)
+		delete(r.Untold, ledger)
 	}
 	r.tell(mark)
 	for i, l := range recovery.Limits { // until the store tells more, that much it holds

@@ -38,8 +38,9 @@ func (s *Store) see(ctx context.Context, name string, limits []budget.Limit) {
 	look := budget.Look{Budget: name, Now: s.wall(), Limits: limits, Mark: mark, Others: others, Hosts: s.o.Hosts}
 	view, err := s.lookWith(ctx, look)
 	if err == nil {
-		s.memory.held(name, mark, others)
 		err = s.memory.looked(look, view)
+	} else {
+		s.memory.unanswered(name, others)
 	}
 	if err != nil {
 		s.log.Debug("what a lock or a report changed is not remembered yet", "budget", name, "error", err)

@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type memory struct {
 
 	mu      sync.Mutex // guards all below
 	budgets map[string]*remembered
+	id      string // names this process in its stretches
 	closed  bool
 }
 
@@ -58,17 +60,18 @@ type remembered struct {
 	Own  []stretch `json:"-"`
 	Held int64     `json:"held,omitempty"`
 
-	// Doubts are marks that another took the place of and no call has carried, Most the most
-	// that was told of each limit of their ledger meanwhile, by its name. They are written
-	// by a process that ends, for the next one.
-	Doubts  []budget.Mark    `json:"doubts,omitempty"`
-	Most    map[string]int64 `json:"most,omitempty"`
-	carried []budget.Mark    // by the last call that the store answered
+	// Doubts are in doubt, and Untold are the lost ledgers that this process charged to and
+	// has not reported on: what another process of the host recovered before lacks those
+	// charges. Both are written by a process that ends alone, for the next one.
+	Doubts []doubt         `json:"doubts,omitempty"`
+	Untold map[string]bool `json:"untold,omitempty"`
+	file   budget.Mark     // what the directory had when it was last read or written
+	by     string          // names this process in its stretches
 
 	fresh []stretch // what this process added to Own and has not written
-	// untold are the lost ledgers that this process charged to and has not reported on:
-	// what another process of the host recovered before lacks those charges.
-	untold   map[string]bool
+	// asked tells of the host's charges, by their ids, whether the store was found to lack
+	// them; until that is written.
+	asked    map[string]bool
 	reserved map[string]reserved
 
 	saved int64 // µs by the wall clock
@@ -98,6 +101,10 @@ func (m *memory) of(name string) *remembered {
 	if r == nil {
 		m.makeRoom()
 		r = m.load(name)
+		if m.id == "" {
+			m.id = rand.Text()[:8]
+		}
+		r.file, r.by = r.Mark, m.id
 		m.budgets[name] = r
 	}
 	return r
@@ -113,7 +120,7 @@ func (m *memory) makeRoom() {
 		if len(m.budgets) < maxRemembered {
 			return
 		}
-		if !r.dirty && r.timer == nil {
+		if !r.dirty && r.timer == nil && len(r.Doubts) == 0 {
 			delete(m.budgets, name)
 		}
 	}
@@ -144,7 +151,7 @@ func (m *memory) load(name string) *remembered {
 	return &r
 }
 
-// saw takes in what the store decided.
+// saw takes in what the store decided, asked with a batch.
 func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +190,7 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 		}
 	}
 	r.expire(d.Mark.Seen)
-	r.learn(d.Mark, batch.Limits, func(i int) (int64, bool) {
+	r.learn(d.Mark, append(batch.Others, batch.Mark), batch.Limits, func(i int) (int64, bool) {
 		if i >= len(d.Used) { // not all items came to be decided
 			return 0, false
 		}
@@ -192,12 +199,13 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 	return m.saveSoon(batch.Budget, r)
 }
 
-// looked takes in what the store showed.
+// looked takes in what the store showed, asked with a look.
 func (m *memory) looked(look budget.Look, view budget.View) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(look.Budget)
-	r.learn(view.Mark, look.Limits, func(i int) (int64, bool) { return view.Limits[i].Used, true })
+	r.expire(view.Mark.Seen)
+	r.learn(view.Mark, append(look.Others, look.Mark), look.Limits, func(i int) (int64, bool) { return view.Limits[i].Used, true })
 	m.lookedAtLocks(r, view)
 	return m.saveSoon(look.Budget, r)
 }
@@ -346,11 +354,7 @@ func (m *memory) save(name string, r *remembered) error {
 	err := m.saveOwn(name, r, m.closed)
 	var data []byte
 	if err == nil {
-		written := *r
-		if !m.closed {
-			written.Doubts, written.Most = nil, nil
-		}
-		data, err = json.Marshal(written)
+		data, err = json.Marshal(r.leave(m.closed))
 	}
 	if err == nil {
 		_, err = makeDir(m.dir, "memory")
@@ -358,7 +362,7 @@ func (m *memory) save(name string, r *remembered) error {
 	if err == nil {
 		err = writeFile(m.file(name), data, false)
 	}
-	r.saved = m.wall()
+	r.saved, r.file = m.wall(), r.Mark
 	if err != nil {
 		return fmt.Errorf("write down what the store said of %s: %w; make the host's directory writable, or name another with state_dir", name, err)
 	}
@@ -376,6 +380,7 @@ func (m *memory) close() error {
 		if r.timer != nil {
 			r.timer.Stop()
 		}
+		r.dirty = r.dirty || len(r.Doubts) > 0 || len(r.Untold) > 0 // which is written now only
 		errs = append(errs, m.save(name, r))
 	}
 	return errors.Join(errs...)

@@ -21,14 +21,19 @@ type stretch struct {
 	At   int64  `json:"at"`   // when the last one was
 	// Amounts are what they come to, by the limit's name, in what that counts.
 	Amounts map[string]int64 `json:"amounts"`
-	// Ledger is the id of the one that they were charged to; empty: an older version did
-	// not note it.
+	// Ledger is the id of the one that they were charged to, By names the process that
+	// charged them; empty: several did.
 	Ledger string `json:"ledger,omitempty"`
+	By     string `json:"by,omitempty"`
+	// Lacked: the ledger did not hold them when the host last asked.
+	Lacked bool `json:"lacked,omitempty"`
+	joined bool // it is none of those that are kept apart
 }
 
 // reserved is a reservation of this process that it has not seen the end of.
 type reserved struct {
-	until   int64 // its lease's end, µs on the store's clock
+	ledger  string // that it was charged to
+	until   int64  // its lease's end, µs on the store's clock
 	units   int64
 	inUnits []string // the limits that count its units
 	inCalls []string // the limits that count it as a call
@@ -52,7 +57,7 @@ const maxReserved = 4096
 // charged takes in what the host charged itself. A reservation counts once it has
 // ended: what it came to is not known before.
 func (r *remembered) charged(ledger string, limits []budget.Limit, item budget.Item, d budget.Decision) {
-	one := reserved{until: d.At + item.Lease, units: d.Units}
+	one := reserved{ledger: ledger, until: d.At + item.Lease, units: d.Units}
 	for _, l := range limits {
 		switch {
 		case !l.Covers(item.Operation) || l.Window.Kind == budget.Bucket || l.Window.Kind == budget.Concurrent:
@@ -78,7 +83,7 @@ func (r *remembered) charged(ledger string, limits []budget.Limit, item budget.I
 
 // spent notes a charge that has its amount, to be written down.
 func (r *remembered) spent(ledger, id string, at int64, amounts map[string]int64) {
-	r.fresh, r.dirty = append(r.fresh, stretch{ID: id, From: at, At: at, Amounts: amounts, Ledger: ledger}), true
+	r.fresh, r.dirty = append(r.fresh, stretch{ID: id, From: at, At: at, Amounts: amounts, Ledger: ledger, By: r.by}), true
 	if n := len(r.fresh); n >= maxFresh && n%maxFresh == 0 {
 		r.fresh = thin(r.fresh, r.Held)
 	}
@@ -99,9 +104,9 @@ func (m *memory) ended(name string, f budget.Finish, done budget.Finished) {
 	}
 	switch done.Result {
 	case budget.Settled:
-		r.spent(r.Mark.Ledger, f.ID, done.At, one.amounts(f.Units))
+		r.spent(one.ledger, f.ID, done.At, one.amounts(f.Units))
 	case budget.FinishExpired: // it stays as reserved
-		r.spent(r.Mark.Ledger, f.ID, one.until, one.amounts(one.units))
+		r.spent(one.ledger, f.ID, one.until, one.amounts(one.units))
 	case budget.Released:
 	default:
 		return
@@ -117,20 +122,29 @@ func (m *memory) ended(name string, f budget.Finish, done budget.Finished) {
 func (r *remembered) expire(now int64) {
 	for id, one := range r.reserved {
 		if one.until <= now {
-			r.spent(r.Mark.Ledger, id, one.until, one.amounts(one.units))
+			r.spent(one.ledger, id, one.until, one.amounts(one.units))
 			delete(r.reserved, id)
 		}
 	}
 }
 
-// keptApart is how many of the newest charges to each ledger are kept apart.
-const keptApart = 64
+// keptApart is how many of the newest charges are kept apart, to each of the keptLedgers
+// charged to last: of what a loss takes they are the newest, or were.
+const (
+	keptApart   = 64
+	keptLedgers = 8
+)
 
 // finestStretch is how long a stretch of others may be however new it is, in µs.
 const finestStretch = int64(time.Second / time.Microsecond)
 
 // stretchAge is by how much the age of a stretch is more than its length at least.
 const stretchAge = 16
+
+// settled is the age in µs up to which charges of several processes are not joined: one
+// may have charged what a loss took and another, after it, what it did not. By then a
+// process that charges has found out.
+const settled = int64(2 * saveEvery / time.Microsecond)
 
 // thin joins neighbours where they are short beside their age, and forgets those that
 // no window counts any more. So there are few, and the newest are exact.
@@ -147,25 +161,43 @@ func thin(list []stretch, held int64) []stretch {
 		if s.At <= newest-held {
 			break
 		}
-		if apart[s.Ledger]++; apart[s.Ledger] <= keptApart {
+		if n, known := apart[s.Ledger]; n < keptApart && (known || len(apart) < keptLedgers) {
+			apart[s.Ledger], s.joined = n+1, false
 			kept = append(kept, s)
 			continue
 		}
-		if n := len(kept) - 1; apart[s.Ledger] > keptApart+1 && kept[n].Ledger == s.Ledger && kept[n].At-s.From <= max(finestStretch, (newest-kept[n].At)/stretchAge) {
-			sum := maps.Clone(kept[n].Amounts)
-			for name, amount := range s.Amounts {
-				sum[name] += amount
-			}
-			kept[n].Amounts, kept[n].From = sum, min(kept[n].From, s.From)
+		if n := len(kept) - 1; n >= 0 && kept[n].joins(s, newest) {
+			kept[n] = kept[n].join(s)
 			continue
 		}
+		s.joined = true
 		kept = append(kept, s)
 	}
 	slices.Reverse(kept)
 	return kept
 }
 
-// own are the stretches of the host's own charges, the oldest first.
+// joins reports whether an older stretch may become part of this one.
+func (s stretch) joins(older stretch, newest int64) bool {
+	age := newest - s.At
+	return s.joined && s.Ledger == older.Ledger && s.Lacked == older.Lacked && s.At-older.From <= max(finestStretch, age/stretchAge) &&
+		(s.By == older.By || age >= settled)
+}
+
+// join is both.
+func (s stretch) join(older stretch) stretch {
+	sum := maps.Clone(s.Amounts)
+	for name, amount := range older.Amounts {
+		sum[name] += amount
+	}
+	s.Amounts, s.From = sum, min(s.From, older.From)
+	if s.By != older.By {
+		s.By = ""
+	}
+	return s
+}
+
+// own are the stretches of the host's own charges: what is reserved counts as it is.
 func (m *memory) own(name string) []stretch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +206,11 @@ func (m *memory) own(name string) []stretch {
 	if err := m.saveOwn(name, r, true); err != nil {
 		m.warn(name, err)
 	}
-	return thin(slices.Concat(r.Own, r.fresh), r.Held)
+	list := slices.Concat(r.Own, r.fresh)
+	for id, one := range r.reserved {
+		list = append(list, stretch{ID: id, From: one.until, At: one.until, Amounts: one.amounts(one.units)})
+	}
+	return list
 }
 
 // used is what each limit has used on the ledger that is there now, as far as the host
@@ -206,12 +242,27 @@ func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budg
 			return nil, err
 		}
 		for _, one := range part {
-			if slices.Contains(view.Missing, one.ID) {
+			if one.Lacked = slices.Contains(view.Missing, one.ID); one.Lacked {
 				list = append(list, one)
 			}
 		}
 	}
+	s.memory.asked(name, own, list)
 	return list, nil
+}
+
+// asked notes which of the host's charges the store holds, to be written down.
+func (m *memory) asked(name string, own, lacking []stretch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.of(name)
+	r.asked = map[string]bool{}
+	for _, one := range own {
+		r.asked[one.ID] = false
+	}
+	for _, one := range lacking {
+		r.asked[one.ID] = true
+	}
 }
 
 // charged is what stretches come to after an instant, in what a limit counts.
@@ -263,17 +314,24 @@ func (m *memory) loadOwn(name string) (list []stretch) {
 // finds here what those that did not know of it had charged.
 func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 	unlock, ok := func() {}, false
-	if patient && !m.closed || len(r.fresh) > 0 {
+	news := len(r.fresh) > 0 || len(r.asked) > 0
+	if patient && !m.closed || news {
 		if release, got := m.lockFile(patient); got {
 			unlock, ok = release, true
 		}
 	}
 	defer unlock()
 	m.reread(name, r)
-	if len(r.fresh) == 0 || !ok && !m.closed {
+	if !news || !ok && !m.closed {
 		return nil
 	}
-	own := thin(slices.Concat(m.loadOwn(name), r.fresh), r.Held)
+	own := slices.Concat(m.loadOwn(name), r.fresh)
+	for i, one := range own {
+		if lacked, known := r.asked[one.ID]; known {
+			own[i].Lacked = lacked
+		}
+	}
+	own = thin(own, r.Held)
 	data, err := json.Marshal(own)
 	if err == nil {
 		_, err = makeDir(m.dir, "own")
@@ -282,7 +340,7 @@ func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 		err = writeFile(m.ownFile(name), data, false)
 	}
 	if err == nil {
-		r.Own, r.fresh = own, nil
+		r.Own, r.fresh, r.asked = own, nil, nil
 	}
 	return err
 }

@@ -99,7 +99,6 @@ func (s *Store) recordCharges(ctx context.Context, name string, limits []budget.
 	if err != nil {
 		return err
 	}
-	s.remember(batch, decided)
 	units := int64(0)
 	for i, d := range decided.Items {
 		switch d.Result {

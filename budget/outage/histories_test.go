@@ -1,0 +1,277 @@
+package outage_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
+)
+
+// What a process charged is missed also where it looked before the loss, and another
+// process of its host was told of the other history.
+func TestMissedThoughCarriedBefore(t *testing.T) {
+	for _, looks := range []bool{false, true} {
+		t.Run(fmt.Sprint("it looked: ", looks), func(t *testing.T) {
+			s := newSides(t)
+			dir := t.TempDir()
+			one, two, other := s.process(dir), s.process(dir), s.host()
+			s.charge(one, "a0", 1)
+			s.used(two)
+			s.used(other)
+			s.tick(2 * time.Second)
+			s.used(one)
+			s.used(two) // both have read the directory now
+			restore := s.keep()
+			s.tick(10 * time.Millisecond)
+			s.charge(one, "a1", 100)
+			if looks {
+				s.tick(10 * time.Millisecond)
+				s.used(one)
+			}
+			restore()
+			for i := range 2 {
+				s.charge(other, fmt.Sprint("b", i), 3)
+				s.tick(time.Millisecond)
+			}
+			s.charge(two, "b3", 3) // it has not read of a1
+			s.settles(110, one, two, other)
+		})
+	}
+}
+
+// Answers of one process may cross: a slow call is answered by the history that stays,
+// after a quick one by that which does not.
+func TestMissedThoughAnswersCross(t *testing.T) {
+	for _, interrupted := range []bool{false, true} {
+		t.Run(fmt.Sprint("the next call was interrupted: ", interrupted), func(t *testing.T) {
+			s := newSides(t)
+			one, other := s.host(), s.host()
+			s.charge(one, "a0", 1)
+			s.used(other)
+			restore := s.keep()
+			s.before = func(batch budget.Batch) *budget.Decisions {
+				if batch.Items[0].ID != "slow" {
+					return nil
+				}
+				s.before = nil
+				s.charge(one, "a1", 100)
+				s.used(one)
+				restore()
+				for i := range 3 {
+					s.tick(time.Millisecond)
+					s.charge(other, fmt.Sprint("b", i), 3)
+				}
+				return nil
+			}
+			s.charge(one, "slow", 1)
+			if interrupted { // its answer tells nothing of the ledger
+				s.before = func(batch budget.Batch) *budget.Decisions {
+					return &budget.Decisions{Now: batch.Now, Items: []budget.Decision{{Result: budget.Interrupted, Limit: -1}}}
+				}
+				_, err := one.Decide(context.Background(), budget.Batch{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits, Items: []budget.Item{{ID: "x", Operation: "list", Units: 1}}})
+				s.must(err)
+				s.before = nil
+			}
+			s.settles(111, one, other)
+		})
+	}
+}
+
+// A process that ends leaves to the next what it had no call to ask for.
+func TestMissedThoughTheProcessesEnded(t *testing.T) {
+	s := newSides(t)
+	dir := t.TempDir()
+	one, two, other := s.process(dir), s.process(dir), s.host()
+	s.charge(one, "a0", 1)
+	s.used(two)
+	s.used(other)
+	restore := s.keep()
+	s.tick(10 * time.Millisecond)
+	s.charge(one, "a1", 100)
+	s.must(one.Close())
+	restore()
+	for i := range 3 {
+		s.tick(time.Millisecond)
+		s.charge(other, fmt.Sprint("b", i), 3)
+	}
+	s.charge(two, "b9", 1)
+	s.must(two.Close())
+	s.settles(111, s.process(dir), other)
+}
+
+// A process that ends with charges that it had not written leaves to the next to tell of
+// them, once another has recovered.
+func TestToldThoughTheProcessEnded(t *testing.T) {
+	s := newSides(t)
+	dir := t.TempDir()
+	one, two, other := s.process(dir), s.process(dir), s.host()
+	s.charge(two, "p0", 1)
+	s.charge(other, "o0", 1)
+	s.charge(one, "a0", 1)
+	s.tick(2 * time.Second)
+	s.used(one)
+	s.used(two)
+	s.used(other)
+	s.charge(one, "a00", 1) // it is written
+	split := s.keep()
+	s.tick(200 * time.Millisecond)
+	s.charge(one, "a1", 100) // it is not
+	s.tick(100 * time.Millisecond)
+	first := s.keep()
+	split()
+	s.charge(other, "b1", 50)
+	second := s.keep()
+	first()
+	s.tick(100 * time.Millisecond)
+	s.used(two) // it sees a1
+	second()
+	s.tick(100 * time.Millisecond)
+	s.used(two) // and notices
+	s.must(one.Close())
+	s.settles(154, two, other)
+}
+
+// What one process charged to the side that is dropped is told however much another one
+// of its host charged to the side that stays before either noticed.
+func TestToldThoughManyCame(t *testing.T) {
+	for _, n := range []int64{60, 70, 150} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			s := newSides(t)
+			dir := t.TempDir()
+			one, two := s.process(dir), s.process(dir)
+			s.charge(one, "a0", 1)
+			s.used(two)
+			s.tick(2 * time.Second)
+			restore := s.keep()
+			s.used(one)
+			s.used(two)
+			burst := func(process *outage.Store, name string) {
+				for i := range n {
+					s.tick(time.Millisecond)
+					s.charge(process, fmt.Sprint(name, i), 1)
+				}
+			}
+			burst(one, "x")
+			restore()
+			burst(two, "b")
+			s.settles(1+2*n, two, one)
+		})
+	}
+}
+
+// A reservation that was open when its side was dropped counts as reserved.
+func TestOpenReservationIsTold(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		t.Run(fmt.Sprint("settled: ", settled), func(t *testing.T) {
+			s := newSides(t)
+			one, other := s.host(), s.host()
+			s.charge(one, "a0", 1)
+			s.charge(other, "o0", 1)
+			s.tick(2 * time.Second)
+			s.used(one)
+			split := s.keep()
+			s.item(one, budget.Item{ID: "r1", Operation: "list", Units: 100, Lease: time.Minute.Microseconds()})
+			split()
+			s.charge(other, "b0", 50)
+			s.settles(152, one, other)
+			if settled {
+				_, err := one.Finish(context.Background(), budget.Finish{Budget: "up/key1", Now: s.clock.Load(), ID: "r1", Units: 100})
+				s.must(err)
+			}
+			s.tick(2 * time.Minute)
+			s.settles(152, one, other)
+			s.flush()
+			s.settles(152, one, other)
+		})
+	}
+}
+
+// What was used before a window's end is not held against the next, however calls overlap.
+func TestOverlappingCallsForget(t *testing.T) {
+	s := newSides(t)
+	s.limits[0].Window = budget.RollingWindow(time.Minute)
+	process := s.host()
+	s.charge(process, "first", 1)
+	var mu sync.Mutex
+	gates := map[string]chan struct{}{}
+	gate := func(name string) chan struct{} {
+		mu.Lock()
+		defer mu.Unlock()
+		if gates[name] == nil {
+			gates[name] = make(chan struct{})
+		}
+		return gates[name]
+	}
+	s.before = func(batch budget.Batch) *budget.Decisions {
+		close(gate("begun " + batch.Items[0].ID))
+		<-gate("goes on " + batch.Items[0].ID)
+		return nil
+	}
+	begin := func(i int, units int64) {
+		go func() {
+			s.charge(process, fmt.Sprint("c", i), units)
+			close(gate(fmt.Sprint("done c", i)))
+		}()
+		<-gate(fmt.Sprint("begun c", i))
+	}
+	end := func(i int) {
+		close(gate(fmt.Sprint("goes on c", i)))
+		<-gate(fmt.Sprint("done c", i))
+	}
+	// There are always two under way.
+	begin(0, 1000)
+	const all = 300
+	for i := 1; i < all; i++ {
+		begin(i, 1)
+		s.tick(500 * time.Millisecond)
+		end(i - 1)
+	}
+	end(all - 1)
+	s.before = nil
+	s.flush()
+	if used := s.used(process); used < 119 || used > 125 {
+		t.Errorf("%d are used, and about 120 were charged in the last minute", used)
+	}
+}
+
+// What is in doubt costs a call little: each is carried once.
+func TestDoubtsAreFew(t *testing.T) {
+	s := newSides(t)
+	process := s.host()
+	var calls sync.WaitGroup
+	for n := range 16 {
+		calls.Go(func() {
+			for i := range 25 {
+				s.charge(process, fmt.Sprint(n, "-", i), 1)
+			}
+		})
+	}
+	calls.Wait()
+	if calls, others := s.calls.Load(), s.others.Load(); others > calls {
+		t.Errorf("%d calls carried %d marks besides", calls, others)
+	}
+}
+
+// The charge that a host made last before another one noticed a loss counts once where the
+// ledger has it.
+func TestNewestCountsOnce(t *testing.T) {
+	s := newSides(t)
+	s.ahead = 5000 // so that a charge is later than the store's clock
+	one, other := s.host(), s.host()
+	s.charge(one, "a0", 10)
+	s.charge(other, "b0", 10)
+	s.tick(2 * time.Second)
+	s.used(one)
+	s.used(other)
+	restore := s.keep()
+	s.tick(2 * time.Second)
+	s.charge(other, "b1", 1)
+	restore()
+	s.tick(2 * time.Second)
+	s.charge(one, "a1", 500) // it cannot notice
+	s.settles(521, other, one)
+}

@@ -1,0 +1,150 @@
+package outage_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
+)
+
+// sides is a store whose data can be kept and put back under processes of several hosts
+// that go on, as a split or a snapshot does. Its clock stands still but for tick.
+type sides struct {
+	budget.Store // on the data of now
+	t            *testing.T
+	path         string
+	clock        atomic.Int64 // µs
+	ahead        int64        // by how much the callers' clocks are, in µs
+	limits       []budget.Limit
+
+	before        func(batch budget.Batch) (answer *budget.Decisions) // a decision; nil: nothing
+	calls, others atomic.Int64                                        // decisions, and the marks that they carried besides
+}
+
+func newSides(t *testing.T) *sides {
+	t.Helper()
+	s := &sides{t: t, path: filepath.Join(t.TempDir(), "q.db"), limits: []budget.Limit{
+		{Name: "day", Quota: 1_000_000, Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+	}}
+	s.clock.Store(time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC).UnixMicro())
+	s.open()
+	t.Cleanup(func() { s.must(s.Store.Close()) })
+	return s
+}
+
+func (s *sides) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *sides) open() {
+	s.t.Helper()
+	store, err := sqlitestore.Open(s.t.Context(), s.path, sqlitestore.Options{Timeout: time.Minute, Clocks: s.clocks()})
+	s.must(err)
+	s.Store = store
+}
+
+func (s *sides) clocks() *sqlitestore.Clocks {
+	return &sqlitestore.Clocks{Wall: s.clock.Load, Boot: func() (string, int64, error) { return "boot", s.clock.Load(), nil }}
+}
+
+// flush loses all data.
+func (s *sides) flush() {
+	s.t.Helper()
+	s.must(s.Store.Close())
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		s.must(os.RemoveAll(s.path + suffix))
+	}
+	s.open()
+}
+
+// keep returns what puts the data back to what it is now.
+func (s *sides) keep() (restore func()) {
+	s.t.Helper()
+	s.must(s.Store.Close())
+	data, err := os.ReadFile(s.path)
+	s.must(err)
+	s.open()
+	return func() {
+		s.t.Helper()
+		s.flush()
+		s.must(s.Store.Close())
+		s.must(os.WriteFile(s.path, data, 0o600))
+		s.open()
+	}
+}
+
+// seen is how a process reaches it.
+type seen struct{ *sides }
+
+func (s seen) Close() error { return nil }
+
+func (s seen) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+	s.calls.Add(1)
+	s.others.Add(int64(len(batch.Others)))
+	if s.before != nil {
+		if answer := s.before(batch); answer != nil {
+			return *answer, nil
+		}
+	}
+	return s.Store.Decide(ctx, batch)
+}
+
+// process is one more process of the host with this directory.
+func (s *sides) process(dir string) *outage.Store {
+	return outage.New(seen{s}, outage.Options{
+		Dir: dir, Hosts: 1, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Clocks: s.clocks(),
+	})
+}
+
+// host is the first process of a host of its own.
+func (s *sides) host() *outage.Store { return s.process(s.t.TempDir()) }
+
+func (s *sides) tick(d time.Duration) { s.clock.Add(d.Microseconds()) }
+
+func (s *sides) charge(process budget.Store, id string, units int64) {
+	s.t.Helper()
+	s.item(process, budget.Item{ID: id, Operation: "list", Units: units})
+}
+
+func (s *sides) item(process budget.Store, item budget.Item) {
+	s.t.Helper()
+	d, err := process.Decide(context.Background(), budget.Batch{Budget: "up/key1", Now: s.clock.Load() + s.ahead, Limits: s.limits, Items: []budget.Item{item}})
+	if err != nil || d.Items[0].Result != budget.Granted {
+		s.t.Errorf("%+v: %+v, %v", item, d, err)
+	}
+}
+
+// used is what a process is shown of the first limit.
+func (s *sides) used(process budget.Store) int64 {
+	s.t.Helper()
+	view, err := process.Look(context.Background(), budget.Look{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits})
+	s.must(err)
+	return view.Limits[0].Used
+}
+
+// settles has all processes look until nothing is to be recovered, and holds what is
+// used to what was charged.
+func (s *sides) settles(want int64, processes ...*outage.Store) {
+	s.t.Helper()
+	var got int64
+	for range 3 {
+		for _, process := range processes {
+			s.tick(2 * time.Second)
+			got = s.used(process)
+		}
+	}
+	if got != want {
+		s.t.Errorf("%d are used, and %d were charged", got, want)
+	}
+}
