@@ -255,23 +255,3 @@ func TestDoubtsAreFew(t *testing.T) {
 		t.Errorf("%d calls carried %d marks besides", calls, others)
 	}
 }
-
-// The charge that a host made last before another one noticed a loss counts once where the
-// ledger has it.
-func TestNewestCountsOnce(t *testing.T) {
-	s := newSides(t)
-	s.ahead = 5000 // so that a charge is later than the store's clock
-	one, other := s.host(), s.host()
-	s.charge(one, "a0", 10)
-	s.charge(other, "b0", 10)
-	s.tick(2 * time.Second)
-	s.used(one)
-	s.used(other)
-	restore := s.keep()
-	s.tick(2 * time.Second)
-	s.charge(other, "b1", 1)
-	restore()
-	s.tick(2 * time.Second)
-	s.charge(one, "a1", 500) // it cannot notice
-	s.settles(521, other, one)
-}

@@ -21,7 +21,6 @@ type sides struct {
 	t            *testing.T
 	path         string
 	clock        atomic.Int64 // µs
-	ahead        int64        // by how much the callers' clocks are, in µs
 	limits       []budget.Limit
 
 	before        func(batch budget.Batch) (answer *budget.Decisions) // a decision; nil: nothing
@@ -119,7 +118,7 @@ func (s *sides) charge(process budget.Store, id string, units int64) {
 
 func (s *sides) item(process budget.Store, item budget.Item) {
 	s.t.Helper()
-	d, err := process.Decide(context.Background(), budget.Batch{Budget: "up/key1", Now: s.clock.Load() + s.ahead, Limits: s.limits, Items: []budget.Item{item}})
+	d, err := process.Decide(context.Background(), budget.Batch{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits, Items: []budget.Item{item}})
 	if err != nil || d.Items[0].Result != budget.Granted {
 		s.t.Errorf("%+v: %+v, %v", item, d, err)
 	}

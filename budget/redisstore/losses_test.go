@@ -29,6 +29,11 @@ func TestHistories(t *testing.T) {
 	storetest.Histories(t, lossyData)
 }
 
+func TestNewestOnce(t *testing.T) {
+	t.Parallel()
+	storetest.NewestOnce(t, lossyData(t))
+}
+
 func testLosses(t *testing.T, hosts int) {
 	t.Parallel()
 	storetest.Losses(t, lossyData(t), hosts)

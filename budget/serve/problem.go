@@ -109,7 +109,10 @@ func problemType(reason string) string {
 // ProblemMedia is the media type of a problem.
 const ProblemMedia = "application/problem+json"
 
-var problemMedia = []string{ProblemMedia}
+var (
+	problemMedia = []string{ProblemMedia}
+	bearer       = []string{`Bearer realm="quotactl"`}
+)
 
 // maxProblem is how much is said of a problem, in bytes: errors tell what was
 // asked for, and the configuration's names.
@@ -148,6 +151,9 @@ func refuse(w http.ResponseWriter, p problem) {
 	}
 	header := w.Header()
 	header["Content-Type"] = problemMedia
+	if p.reason == "no_token" {
+		header["Www-Authenticate"] = bearer
+	}
 	switch status := kinds[p.reason].status; {
 	case p.charge != nil && !p.charge.RetryAt.IsZero():
 		header["Retry-After"] = []string{strconv.FormatInt(wholeSeconds(p.charge.RetryAfter), 10)}

@@ -173,9 +173,6 @@ func (s *Server) keepsOut(w http.ResponseWriter, r *http.Request) bool {
 	if reason == "" {
 		return false
 	}
-	if reason == "no_token" {
-		w.Header()["Www-Authenticate"] = []string{`Bearer realm="quotactl"`}
-	}
 	refuse(w, problem{reason: reason, detail: detail})
 	return true
 }

@@ -74,3 +74,52 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 		})
 	}
 }
+
+// NewestOnce has a host charge to a ledger that was rolled back, which it cannot know: its
+// charge is in the ledger, and is later than the store's clock, as its own is ahead. Once
+// another host has noticed the loss, that charge counts once.
+func NewestOnce(t *testing.T, data Lossy) {
+	t.Helper()
+	w := &lossWalk{t: t, data: data, limits: []budget.Limit{rolling("day", 1000, 24*time.Hour)}}
+	w.clock.Store(noon)
+	one, other := w.open(&lossHost{dir: t.TempDir()}), w.open(&lossHost{dir: t.TempDir()})
+	n := 0
+	charge := func(process budget.Store, units int64) {
+		t.Helper()
+		n++
+		d, err := process.Decide(t.Context(), budget.Batch{
+			Budget: lossBudget, Now: w.clock.Load() + 5000, Limits: w.limits, Items: []budget.Item{{ID: fmt.Sprint("id", n), Operation: "list", Units: units}},
+		})
+		if err != nil || d.Items[0].Result != budget.Granted {
+			t.Fatalf("charge: %+v, %v", d, err)
+		}
+	}
+	look := func(process budget.Store) int64 {
+		t.Helper()
+		w.clock.Add(2 * second)
+		view, err := process.Look(t.Context(), budget.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return view.Limits[0].Used
+	}
+	charge(one, 10)
+	charge(other, 10)
+	look(one)
+	look(other)
+	restore := data.Keep()
+	charge(other, 1)
+	restore()
+	w.clock.Add(2 * second)
+	charge(one, 500)
+	look(other)
+	look(one)
+	if used := look(other); used != 521 {
+		t.Errorf("%d are used, and 521 were charged", used)
+	}
+	for _, process := range []budget.Store{one, other} {
+		if err := process.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

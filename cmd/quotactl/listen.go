@@ -81,6 +81,7 @@ type listener struct {
 // The bounds of what a connection may send and take.
 const (
 	maxHeader   = 16 << 10
+	headerSlack = 4 << 10 // what the HTTP server reads beyond its own bound
 	headerTime  = 5 * time.Second
 	requestTime = 10 * time.Second // for its header and body
 	answerTime  = 30 * time.Second
@@ -115,7 +116,7 @@ func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (*listening, 
 func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Config, log *slog.Logger) *listening {
 	socket = boundConnections(socket, cmp.Or(l.connections, openAtOnce()), l.metrics.http)
 	server := &http.Server{
-		Handler: l.handler(), TLSConfig: secure, MaxHeaderBytes: maxHeader, ConnContext: withConnection, DisableGeneralOptionsHandler: true,
+		Handler: l.handler(), TLSConfig: secure, MaxHeaderBytes: maxHeader - headerSlack, ConnContext: withConnection, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}

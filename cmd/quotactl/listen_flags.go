@@ -83,8 +83,11 @@ func listenAddress(text string) (string, error) {
 		text = ":" + text
 	}
 	host, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	if err != nil || port == "" {
-		return "", usage("--listen %q: write a port, host:port or unix:/path", text)
+		return "", usage("--listen %q: write a port of 0 to 65535, host:port or unix:/path", text)
 	}
 	if host == "" {
 		host = "127.0.0.1"

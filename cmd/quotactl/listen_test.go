@@ -164,6 +164,8 @@ func TestListenFlags(t *testing.T) {
 		{listenFlags{at: "[::]:1", tokenEnv: "TOKEN"}, "whoever reaches it could spend"},
 		{listenFlags{at: "example.com:1", cert: cert, key: key}, "whoever reaches it could spend"},
 		{listenFlags{at: "unix:"}, "write a path"},
+		{listenFlags{at: "99999"}, "write a port of 0 to 65535"},
+		{listenFlags{at: "-1"}, "write a port of 0 to 65535"},
 		{listenFlags{at: "1", cert: cert}, "give both"},
 		{listenFlags{at: "1", cert: cert, key: cert}, "--listen-cert, --listen-key: tls:"},
 		{listenFlags{at: "unix:/s", cert: cert, key: key}, "needs none"},
