@@ -94,10 +94,9 @@ func (r *remembered) sort() {
 	}
 }
 
-// learn takes in the mark of an answer, which marks the call carried, and what limits had
-// used as of it. Answers may come in
-// another order than the store gave them: of each limit the latest holds, and what a
-// ledger told before it was lost is to be recovered.
+// learn takes in the mark of an answer, which marks its call carried, and what limits had
+// used as of it. Answers may come in another order than the store gave them: of each limit
+// the latest holds, and what a ledger told before it was lost is to be recovered.
 func (r *remembered) learn(mark budget.Mark, carried []budget.Mark, limits []budget.Limit, used func(i int) (amount int64, told bool)) {
 	before := r.Mark
 	r.answered(carried, mark.Ledger != "") // else it was not looked for
