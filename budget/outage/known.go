@@ -224,9 +224,6 @@ func (r *remembered) merge(other *remembered) {
 			r.Told[name] = t
 		}
 	}
-	if len(other.Own) > 0 {
-		r.Own = other.Own
-	}
 	r.Held = max(r.Held, other.Held)
 	r.Crowd, r.Charges = max(r.Crowd, other.Crowd), r.Charges || other.Charges
 	if other.AtWorkAt > r.AtWorkAt {

@@ -55,10 +55,8 @@ type remembered struct {
 	// µs by the wall clock.
 	Crowd int64 `json:"crowd,omitempty"`
 
-	// Own are the stretches of what the host charged itself, the oldest first, in a file
-	// of their own; Held is the longest window that counts any of it, in µs.
-	Own  []stretch `json:"-"`
-	Held int64     `json:"held,omitempty"`
+	// Held is the longest window that counts any of what the host charged itself, in µs.
+	Held int64 `json:"held,omitempty"`
 
 	// Doubts are in doubt, and Untold are the lost ledgers that this process charged to and
 	// has not reported on: what another process of the host recovered before lacks those
@@ -68,7 +66,7 @@ type remembered struct {
 	file   budget.Mark     // what the directory had when it was last read or written
 	by     string          // names this process in its stretches
 
-	fresh []stretch // what this process added to Own and has not written
+	fresh []stretch // what this process charged and has not written to the host's own charges
 	// asked tells of the host's charges, by their ids, whether the store was found to lack
 	// them; until that is written.
 	asked    map[string]bool
@@ -133,7 +131,6 @@ func (m *memory) load(name string) *remembered {
 		if data, err := os.ReadFile(m.file(name)); err != nil || json.Unmarshal(data, &r) != nil {
 			r = remembered{}
 		}
-		r.Own = m.loadOwn(name)
 	}
 	if r.Limits == nil {
 		r.Limits = map[string]usage{}

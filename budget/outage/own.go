@@ -206,7 +206,7 @@ func (m *memory) own(name string) []stretch {
 	if err := m.saveOwn(name, r, true); err != nil {
 		m.warn(name, err)
 	}
-	list := slices.Concat(r.Own, r.fresh)
+	list := slices.Concat(m.loadOwn(name), r.fresh)
 	for id, one := range r.reserved {
 		list = append(list, stretch{ID: id, From: one.until, At: one.until, Amounts: one.amounts(one.units)})
 	}
@@ -340,7 +340,7 @@ func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 		err = writeFile(m.ownFile(name), data, false)
 	}
 	if err == nil {
-		r.Own, r.fresh, r.asked = own, nil, nil
+		r.fresh, r.asked = nil, nil
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func TestLookerWritesOverNothing(t *testing.T) {
 		}
 	}
 	sum := func() (units int64) {
-		for _, s := range open().of(up).Own {
+		for _, s := range open().loadOwn(up) {
 			units += s.Amounts["day"]
 		}
 		return units

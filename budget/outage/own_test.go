@@ -75,7 +75,7 @@ func TestOwnOfSeveralProcesses(t *testing.T) {
 		}
 	}
 	sum := func() (units int64) {
-		for _, s := range open().of(up).Own {
+		for _, s := range open().loadOwn(up) {
 			units += s.Amounts["day"]
 		}
 		return units
