@@ -21,6 +21,11 @@ const slice = 3 * time.Millisecond
 // must then be quicker than the process that has just dropped it.
 const aside = time.Millisecond
 
+// linger is for how long a process keeps the lock after a call in its slice that came as
+// soon after the one before: else the first waiter, woken each time, takes over in the
+// midst of the slice.
+const linger = 500 * time.Microsecond
+
 // fileLock is the lock by which processes take turns to write. SQLite's own
 // lock keeps the file right without it, but polls in a way that lets one
 // process wait for seconds while others go on.
@@ -40,12 +45,14 @@ type fileLock struct {
 	next  *os.File
 	name  []byte    // this process's signature
 	since time.Time // when the slice began
-	left  time.Time // when the lock was dropped
+	left  time.Time // when the last call was done with the lock
+	quick bool      // the call that has the lock came within linger of the one before
 
 	mu     sync.Mutex // guards all below
 	asking bool       // a thread waits for the lock, or has it and hands it on
 	caller chan error // of the call that waits for the thread; nil: none does
 	closed bool       // the thread closes the files
+	kept   bool       // the lock lingers
 }
 
 // ownerOnly is the mode of the files that a store makes: what was spent is private.
@@ -72,7 +79,11 @@ func (l *fileLock) take(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	free, err := l.try(ctx)
+	l.quick = time.Since(l.left) < linger
+	free, err := l.lingers(), error(nil)
+	if !free {
+		free, err = l.try(ctx)
+	}
 	if err == nil && !free {
 		err = l.wait(ctx)
 	}
@@ -209,10 +220,35 @@ func (l *fileLock) mark() {
 	}
 }
 
-// drop lets others in.
+// drop lets others in, or lingers.
 func (l *fileLock) drop() {
-	dropFile(l.lock)
 	l.left = time.Now()
+	if !l.quick || time.Since(l.since) >= slice {
+		dropFile(l.lock)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = true
+	time.AfterFunc(linger, l.letGo)
+}
+
+// letGo drops the lock if it lingers.
+func (l *fileLock) letGo() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept && !l.closed {
+		l.kept = false
+		dropFile(l.lock)
+	}
+}
+
+// lingers reports whether the lock was kept, and is the caller's now.
+func (l *fileLock) lingers() (kept bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept, l.kept = l.kept, false
+	return kept
 }
 
 // close closes the files, or leaves that to the thread that waits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -153,5 +154,38 @@ func TestAnotherProgramWrites(t *testing.T) {
 	b.granted(item("b", 1))
 	if got := b.used(); got != 2 {
 		t.Fatalf("used %d, want 2", got)
+	}
+}
+
+// A process keeps the lock for a moment after calls that come at once, and lets go of it
+// though no further call comes.
+func TestLingeringLockIsLeft(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rolling(1000, hour))
+	file, err := os.OpenFile(b.path+".lock", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	tick, limit := time.NewTicker(time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	kept := 0
+	for n := range 200 {
+		b.granted(item(fmt.Sprint("a", n), 1))
+		if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+			kept++
+			continue
+		}
+		_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
+	}
+	if kept == 0 {
+		t.Error("it never kept the lock")
+	}
+	for unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("it never lets go of the lock")
+		}
 	}
 }
