@@ -34,7 +34,7 @@ func newSides(t *testing.T) *sides {
 	}}
 	s.clock.Store(time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC).UnixMicro())
 	s.open()
-	t.Cleanup(func() { s.must(s.Store.Close()) })
+	t.Cleanup(func() { s.must(s.Close()) })
 	return s
 }
 
@@ -59,7 +59,7 @@ func (s *sides) clocks() *sqlitestore.Clocks {
 // flush loses all data.
 func (s *sides) flush() {
 	s.t.Helper()
-	s.must(s.Store.Close())
+	s.must(s.Close())
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		s.must(os.RemoveAll(s.path + suffix))
 	}
@@ -69,14 +69,14 @@ func (s *sides) flush() {
 // keep returns what puts the data back to what it is now.
 func (s *sides) keep() (restore func()) {
 	s.t.Helper()
-	s.must(s.Store.Close())
+	s.must(s.Close())
 	data, err := os.ReadFile(s.path)
 	s.must(err)
 	s.open()
 	return func() {
 		s.t.Helper()
 		s.flush()
-		s.must(s.Store.Close())
+		s.must(s.Close())
 		s.must(os.WriteFile(s.path, data, 0o600))
 		s.open()
 	}
