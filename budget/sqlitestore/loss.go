@@ -146,8 +146,8 @@ func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) (bool,
 	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
 		return true, nil
 	}
-	if mark.ID == l.witness {
-		return false, nil
+	if mark.ID == "" || mark.ID == l.witness || mark.At <= max(l.merged, lower) {
+		return false, nil // what other limits' windows count may be missed all the same
 	}
 	ids, err := l.missing([]budget.Mark{mark}, limits, now)
 	if err == nil && len(ids) == 0 {
