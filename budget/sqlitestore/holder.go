@@ -57,6 +57,10 @@ func (l *fileLock) holder() string {
 	return fmt.Sprintf("which process %d (%s) had last: is it stopped?", pid, program)
 }
 
+// lockReads is how often /proc/locks is read before a lock is held to be nobody's: it is
+// told page by page, and a line is left out when an earlier one goes meanwhile.
+const lockReads = 5
+
 // flockedBy is the pid of the process that has the lock, where /proc/locks lists it,
 // else 0. A line is "1: FLOCK ADVISORY WRITE pid device:inode 0 EOF", and has an arrow
 // before FLOCK for those that wait. The device may be another than stat's.
@@ -65,13 +69,15 @@ func (l *fileLock) flockedBy() int {
 	if unix.Fstat(int(l.lock.Fd()), &file) != nil {
 		return 0
 	}
-	list, _ := os.ReadFile("/proc/locks")
 	inode := fmt.Sprintf(":%d", file.Ino)
-	for line := range strings.Lines(string(list)) {
-		f := strings.Fields(line)
-		if len(f) > 5 && f[1] == "FLOCK" && f[3] == "WRITE" && strings.HasSuffix(f[5], inode) {
-			pid, _ := strconv.Atoi(f[4])
-			return pid
+	for range lockReads {
+		list, _ := os.ReadFile("/proc/locks")
+		for line := range strings.Lines(string(list)) {
+			f := strings.Fields(line)
+			if len(f) > 5 && f[1] == "FLOCK" && f[3] == "WRITE" && strings.HasSuffix(f[5], inode) {
+				pid, _ := strconv.Atoi(f[4])
+				return pid
+			}
 		}
 	}
 	return 0

@@ -21,7 +21,7 @@ import (
 func Splits(t *testing.T, data Lossy) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
-	rounds := int(effort.Number(t, "QUOTACTL_WALK_STEPS", effort.Of[uint64](15, 300)))
+	rounds := int(effort.Number(t, "QUOTACTL_SPLITS", effort.Of[uint64](15, 300)))
 	s := &splitWalk{lossWalk: lossWalk{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), data: data, counts: map[string]int{},
 		limits: []budget.Limit{
