@@ -58,3 +58,21 @@ func TestChargedDuringRecovery(t *testing.T) {
 		t.Fatalf("%d are used, and the hosts have charged 40 and 31", used)
 	}
 }
+
+// What a process charged to its part while a loss was made good is known to the host's
+// other process at once.
+func TestPartIsWrittenAtOnce(t *testing.T) {
+	r := newRuin(t)
+	dir := t.TempDir()
+	one, two := r.process(dir, 2), r.process(dir, 2)
+	r.decide(one, 10)
+	r.used(two)
+	r.flush()
+	if d := r.decide(one, 3); d.Result != budget.Granted {
+		t.Fatalf("%+v within the part", d)
+	}
+	r.flush()
+	if used := r.used(two); used != 13 {
+		t.Fatalf("%d are used of 13", used)
+	}
+}

@@ -241,6 +241,13 @@ func (m *memory) saveSoon(name string, r *remembered) error {
 	return nil
 }
 
+// writesNext has what the store tells next of a budget written at once.
+func (m *memory) writesNext(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(name).saved = 0
+}
+
 // saveLater writes what was put off.
 func (m *memory) saveLater(name string, r *remembered) {
 	m.mu.Lock()

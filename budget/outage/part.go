@@ -58,6 +58,7 @@ func (s *Store) withinPart(ctx context.Context, batch budget.Batch, decided budg
 	if again.Items = fits; len(fits) == 0 {
 		return decided
 	}
+	s.memory.writesNext(batch.Budget) // not only what the refusals told
 	answers, err := s.decide(ctx, again)
 	if err != nil {
 		s.log.Warn("what the host's own part has room for cannot be charged", "budget", batch.Budget, "error", err)
