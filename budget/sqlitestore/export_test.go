@@ -57,7 +57,10 @@ func TakeLock(ctx context.Context, s *Store) error { return s.lock.take(ctx) }
 func DropLock(s *Store) { s.lock.drop() }
 
 // EndSlice makes the store wait behind others that wait.
-func EndSlice(s *Store) { s.lock.since = time.Time{} }
+func EndSlice(s *Store) {
+	s.lock.since = time.Time{}
+	s.lock.letGo()
+}
 
 // Holder says who has the lock, or had it last.
 func Holder(s *Store) string { return s.lock.holder() }

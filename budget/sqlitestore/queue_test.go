@@ -81,8 +81,21 @@ func startInQueue(t *testing.T, path string) *inQueue {
 
 func (q *inQueue) says(want string) {
 	q.t.Helper()
-	if line, err := q.said.ReadString('\n'); err != nil || strings.TrimSpace(line) != want {
-		q.t.Fatalf("the process says %q, %v, want %q", line, err, want)
+	said := make(chan string, 1)
+	go func() {
+		line, err := q.said.ReadString('\n')
+		if err != nil {
+			line = err.Error()
+		}
+		said <- strings.TrimSpace(line)
+	}()
+	select {
+	case got := <-said:
+		if got != want {
+			q.t.Fatalf("the process says %q, want %q", got, want)
+		}
+	case <-time.After(time.Minute):
+		q.t.Fatalf("the process says nothing, want %q", want)
 	}
 }
 
