@@ -50,7 +50,7 @@ func TestExecKeepsWhatIsIgnored(t *testing.T) {
 		}
 		return mask & both
 	}
-	p := startExec(t, config, nohup, "orders.get", "--units", "2", "--", "sh", "-c", "echo pid $$ >&2; trap 'exit 9' TERM; while :; do sleep 0.02; done")
+	p := startExec(t, config, nohup, "orders.get", "--units", "2", "--", "sh", "-c", "trap 'exit 9' TERM; echo pid $$ >&2; while :; do sleep 0.02; done")
 	p.logged(`pid \d+\n`)
 	if got := ignored(p); got != both {
 		t.Errorf("the command ignores %b, want %b", got, both)
