@@ -3,12 +3,8 @@ package outage
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
@@ -293,82 +289,5 @@ func (s *Store) tell(r *budget.Recovery, lacking []stretch) {
 		if limit.Window.Kind != budget.Bucket && limit.Window.Kind != budget.Concurrent {
 			r.Own[i] = min(charged(lacking, limit.Name, limit.Window.Cut(r.At)), max(r.Used[i], used[limit.Name]))
 		}
-	}
-}
-
-// ownFile holds the host's own charges. It is written under the lock alone, unlike what
-// any process may write that looked.
-func (m *memory) ownFile(budget string) string { return filepath.Join(m.dir, "own", fileName(budget)) }
-
-// loadOwn is what lies in it; nothing when that cannot be read.
-func (m *memory) loadOwn(name string) (list []stretch) {
-	if data, err := os.ReadFile(m.ownFile(name)); err != nil || json.Unmarshal(data, &list) != nil {
-		return nil
-	}
-	return list
-}
-
-// saveOwn takes over what lies in the directory, and adds what this process charged
-// unless another one is writing, which it waits for a little where it is patient: then
-// it keeps that for the next time. Under the lock, so that who has recovered a loss
-// finds here what those that did not know of it had charged.
-func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
-	unlock, ok := func() {}, false
-	news := len(r.fresh) > 0 || len(r.asked) > 0
-	if patient && !m.closed || news {
-		if release, got := m.lockFile(patient); got {
-			unlock, ok = release, true
-		}
-	}
-	defer unlock()
-	m.reread(name, r)
-	if !news || !ok && !m.closed {
-		return nil
-	}
-	own := slices.Concat(m.loadOwn(name), r.fresh)
-	for i, one := range own {
-		if lacked, known := r.asked[one.ID]; known {
-			own[i].Lacked = lacked
-		}
-	}
-	own = thin(own, r.Held)
-	data, err := json.Marshal(own)
-	if err == nil {
-		_, err = makeDir(m.dir, "own")
-	}
-	if err == nil {
-		err = writeFile(m.ownFile(name), data, false)
-	}
-	if err == nil {
-		r.fresh, r.asked = nil, nil
-	}
-	return err
-}
-
-// ownPatience is for how long a process waits for others that write where it must not
-// put off its own write.
-const ownPatience = 100 * time.Millisecond
-
-// lockFile keeps the host's other processes from writing what it remembers, until
-// unlock: what they add to the host's own charges must not be lost. It does not wait
-// for long, as a process that has it may be stopped.
-func (m *memory) lockFile(patient bool) (unlock func(), ok bool) {
-	if _, err := makeDir(m.dir); err != nil {
-		return nil, false
-	}
-	file, err := os.OpenFile(filepath.Join(m.dir, "memory.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, false
-	}
-	for end := time.Now().Add(ownPatience); ; {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, true
-		}
-		if !patient || !time.Now().Before(end) {
-			_ = file.Close()
-			return nil, false
-		}
-		<-time.After(time.Millisecond)
 	}
 }

@@ -2,66 +2,129 @@ package outage
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
-// A process that only looks writes over nothing that another one charged meanwhile.
-func TestLookerWritesOverNothing(t *testing.T) {
-	dir := t.TempDir()
-	open := func() *memory {
-		return &memory{
-			dir: dir, wall: wallClock, boot: func() (string, int64, error) { return "boot", 1, nil },
-			budgets: map[string]*remembered{}, warn: func(_ string, err error) { t.Error(err) },
+// hostMemory is what a host's processes remember, each in a memory of its own.
+type hostMemory struct {
+	t   *testing.T
+	dir string
+	n   int // charges made
+}
+
+func (h *hostMemory) open() *memory {
+	return &memory{
+		dir: h.dir, wall: wallClock, boot: func() (string, int64, error) { return "boot", 1, nil },
+		budgets: map[string]*remembered{}, warn: func(_ string, err error) { h.t.Error(err) },
+	}
+}
+
+// charge has a process be granted 2 units.
+func (h *hostMemory) charge(m *memory) {
+	h.t.Helper()
+	h.n++
+	at, id := time.Now().UnixMicro(), fmt.Sprint("id", h.n)
+	batch := budget.Batch{Budget: up, Limits: []budget.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: 2}}}
+	err := m.saw(batch, budget.Decisions{
+		Now: at, Items: []budget.Decision{{Result: budget.Granted, Units: 2, At: at}}, Used: []int64{int64(2 * h.n)},
+		Mark: budget.Mark{Ledger: "l", Changes: int64(h.n), ID: id, At: at, Seen: at},
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// written is what the directory holds of the host's own charges, in units.
+func (h *hostMemory) written() (units int64) {
+	for _, s := range h.open().loadOwn(up) {
+		units += s.Amounts["day"]
+	}
+	return units
+}
+
+func (h *hostMemory) close(processes ...*memory) {
+	h.t.Helper()
+	for _, m := range processes {
+		if err := m.close(); err != nil {
+			h.t.Fatal(err)
 		}
 	}
-	n := 0
-	charge := func(m *memory) {
-		t.Helper()
-		n++
-		at, id := time.Now().UnixMicro(), fmt.Sprint("id", n)
-		batch := budget.Batch{Budget: up, Limits: []budget.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: 2}}}
-		err := m.saw(batch, budget.Decisions{
-			Now: at, Items: []budget.Decision{{Result: budget.Granted, Units: 2, At: at}}, Used: []int64{int64(2 * n)},
-			Mark: budget.Mark{Ledger: "l", Changes: int64(n), ID: id, At: at, Seen: at},
-		})
+}
+
+// Processes of a host that write at one time lose nothing of what each of them charged:
+// one that finds another writing keeps its own for the next time.
+func TestOwnOfSeveralProcesses(t *testing.T) {
+	h := &hostMemory{t: t, dir: t.TempDir()}
+	one, other := h.open(), h.open()
+	h.charge(one)
+	h.charge(other)
+	if got := h.written(); got != 4 {
+		t.Fatalf("the directory has %d of the 4 that two processes charged", got)
+	}
+	held, err := os.OpenFile(filepath.Join(h.dir, "memory.lock"), os.O_RDWR, 0)
+	if err == nil {
+		err = syscall.Flock(int(held.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := h.open() // which writes at once
+	h.charge(third)
+	if got := h.written(); got != 4 {
+		t.Fatalf("the directory has %d while a third process writes", got)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*memory{one, other, third} {
+		h.charge(m)
+		h.close(m)
+	}
+	if got := h.written(); got != 12 {
+		t.Fatalf("the directory has %d of the 12 that three processes charged", got)
+	}
+}
+
+// A line that a process died in takes nothing else along, and the file stays small
+// however often it is written.
+func TestOwnFileIsAppendedTo(t *testing.T) {
+	h := &hostMemory{t: t, dir: t.TempDir()}
+	most := int64(0)
+	for n := range 60 { // 60 processes, of which some die as they write
+		m := h.open()
+		for range 200 {
+			h.charge(m)
+		}
+		h.close(m)
+		info, err := os.Stat(m.ownFile(up))
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	sum := func() (units int64) {
-		for _, s := range open().loadOwn(up) {
-			units += s.Amounts["day"]
+		most = max(most, info.Size())
+		if n%3 > 0 {
+			continue
 		}
-		return units
-	}
-	one, other, looker := open(), open(), open()
-	charge(one)
-	between := false
-	looker.wall = func() int64 { // which save calls between reading and writing
-		if between {
-			between = false
-			charge(other)
+		file, err := os.OpenFile(m.ownFile(up), os.O_WRONLY|os.O_APPEND, 0)
+		if err == nil {
+			_, err = file.WriteString(`{"id":"cut","amounts":{"day":9`)
 		}
-		return wallClock()
-	}
-	looker.mu.Lock()
-	r := looker.of(up)
-	r.dirty, between = true, true
-	err := looker.save(up, r)
-	looker.mu.Unlock()
-	if err != nil || between {
-		t.Fatal(err, between)
-	}
-	charge(one)
-	for _, m := range []*memory{one, other} {
-		if err := m.close(); err != nil {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := sum(); got != 6 {
-		t.Errorf("the directory has %d of the 6 that were charged", got)
+	if got, want := h.written(), int64(2*h.n); got != want {
+		t.Errorf("the directory has %d of the %d that were charged", got, want)
+	}
+	if most < 20_000 || most > 2*maxAppended {
+		t.Errorf("the file had up to %d bytes", most)
 	}
 }
