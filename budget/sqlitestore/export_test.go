@@ -58,7 +58,9 @@ func DropLock(s *Store) { s.lock.drop() }
 
 // EndSlice makes the store wait behind others that wait.
 func EndSlice(s *Store) {
-	s.lock.since = time.Time{}
+	s.lock.mu.Lock()
+	s.lock.since, s.lock.left = time.Time{}, time.Time{}
+	s.lock.mu.Unlock()
 	s.lock.letGo()
 }
 

@@ -45,14 +45,15 @@ type fileLock struct {
 	next  *os.File
 	name  []byte    // this process's signature
 	since time.Time // when the slice began
-	left  time.Time // when the last call was done with the lock
-	quick bool      // the call that has the lock came within linger of the one before
+	left  time.Time // when the last call was done with the lock; written with mu
 
-	mu     sync.Mutex // guards all below
-	asking bool       // a thread waits for the lock, or has it and hands it on
-	caller chan error // of the call that waits for the thread; nil: none does
-	closed bool       // the thread closes the files
-	kept   bool       // the lock lingers
+	mu     sync.Mutex  // guards all below
+	asking bool        // a thread waits for the lock, or has it and hands it on
+	caller chan error  // of the call that waits for the thread; nil: none does
+	closed bool        // the thread closes the files
+	quick  bool        // calls came within linger of each other, and none since was waited for in vain
+	kept   bool        // the lock lingers
+	ends   *time.Timer // calls letGo; nil: it is not to be called
 }
 
 // ownerOnly is the mode of the files that a store makes: what was spent is private.
@@ -79,11 +80,10 @@ func (l *fileLock) take(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	l.quick = time.Since(l.left) < linger
-	free, err := l.lingers(), error(nil)
-	if !free {
-		free, err = l.try(ctx)
+	if l.lingers() {
+		return nil
 	}
+	free, err := l.try(ctx)
 	if err == nil && !free {
 		err = l.wait(ctx)
 	}
@@ -222,23 +222,32 @@ func (l *fileLock) mark() {
 
 // drop lets others in, or lingers.
 func (l *fileLock) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.left = time.Now()
 	if !l.quick || time.Since(l.since) >= slice {
 		dropFile(l.lock)
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.kept = true
-	time.AfterFunc(linger, l.letGo)
+	if l.ends == nil {
+		l.ends = time.AfterFunc(linger, l.letGo)
+	}
 }
 
-// letGo drops the lock if it lingers.
+// letGo drops the lock if it has lingered for long enough. A timer for each call would
+// wake a thread for each.
 func (l *fileLock) letGo() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	rest := linger - time.Since(l.left)
+	if l.kept && !l.closed && rest > 0 {
+		l.ends.Reset(rest)
+		return
+	}
+	l.ends = nil
 	if l.kept && !l.closed {
-		l.kept = false
+		l.kept, l.quick = false, false
 		dropFile(l.lock)
 	}
 }
@@ -247,6 +256,9 @@ func (l *fileLock) letGo() {
 func (l *fileLock) lingers() (kept bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if time.Since(l.left) < linger {
+		l.quick = true
+	}
 	kept, l.kept = l.kept, false
 	return kept
 }
