@@ -17,8 +17,8 @@ const sweepBudgets = 16
 const sweepTime = 100 * time.Millisecond
 
 // sweep deletes idle budgets, in one transaction of bounded size, when it is
-// time to look for them again. The budget just decided on is not among them.
-// now is its clock and caller the caller's.
+// time to look for them again and there are some. The budget just decided on is
+// not among them. now is its clock and caller the caller's.
 func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
 	s.mu.Lock()
 	due := s.swept == 0 || now-s.swept >= sweepEvery
@@ -28,11 +28,19 @@ func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	left := false
-	err := s.write(ctx, func(c *conn) (err error) {
-		left, err = s.sweepSome(c, except, min(now, caller+budget.ClockTolerance))
+	until := min(now, caller+budget.ClockTolerance)
+	found, left := false, false
+	err := s.read(ctx, func(c *conn) (err error) { // which takes no turn of the writers
+		var one int64
+		found, err = c.first("SELECT 1 FROM budget WHERE idle_at < ? AND name IS NOT ? LIMIT 1", []any{until, except}, &one)
 		return err
 	})
+	if err == nil && found {
+		err = s.write(ctx, func(c *conn) (err error) {
+			left, err = s.sweepSome(c, except, until)
+			return err
+		})
+	}
 	// The caller has its answer and waits for this no longer than sweepTime. What
 	// fails here is tried again by the next writer, and a file that is out of
 	// order fails the next decision.
