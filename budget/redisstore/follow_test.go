@@ -173,16 +173,64 @@ func chargeNothing(t *testing.T, store *redisstore.Store, id string) {
 	}
 }
 
-// chargesOn charges until a server holds a charge. Every call must be granted,
-// wherever.
-func chargesOn(t *testing.T, what string, store *redisstore.Store, admin *redis.Client, ids func() string) {
+// twoMasters are an old master and the new one that only one of three sentinels tells
+// of, and a store that was led from one to the other.
+type twoMasters struct {
+	t                  *testing.T
+	old, fresh         *redistest.Server
+	oldAdmin, newAdmin *redis.Client
+	left, right, third *fakeSentinel
+	store              *redisstore.Store
+	n                  int // charges made
+}
+
+func newTwoMasters(t *testing.T) *twoMasters {
 	t.Helper()
-	t.Helper()
-	redistest.Await(t, what, func() bool {
-		id := ids()
-		chargeNothing(t, store, id)
-		held, err := admin.HExists(t.Context(), "quotactl:v1:{"+name+"}:e", id).Result()
-		return err == nil && held
+	m := &twoMasters{t: t, old: redistest.Start(t), fresh: redistest.Start(t)}
+	m.oldAdmin, m.newAdmin = m.old.Client(), m.fresh.Client()
+	t.Cleanup(func() { _, _ = m.oldAdmin.Close(), m.newAdmin.Close() })
+	m.left, m.right, m.third = startFakeSentinel(t, m.old.Addr), startFakeSentinel(t, m.old.Addr), startFakeSentinel(t, m.old.Addr)
+	m.left.says(m.old.Addr, 3, m.right.Addr().String(), m.third.Addr().String())
+	m.right.says(m.old.Addr, 3, m.left.Addr().String(), m.third.Addr().String())
+	m.third.says(m.old.Addr, 3, m.left.Addr().String(), m.right.Addr().String())
+	m.store = openStore(t, "redis+sentinel://"+m.left.Addr().String()+"/mymaster", redisstore.Options{})
+	m.chargesOn("the store charges on the old master", m.oldAdmin)
+	m.right.says(m.fresh.Addr, 4)
+	m.chargesOn("the store charges on the new master", m.newAdmin)
+	return m
+}
+
+// charge reports whether a charge, which must be granted, is on a server.
+func (m *twoMasters) charge(admin *redis.Client) (on bool, id string) {
+	m.t.Helper()
+	m.n++
+	id = fmt.Sprint(m.n)
+	chargeNothing(m.t, m.store, id)
+	on, err := admin.HExists(m.t.Context(), "quotactl:v1:{"+name+"}:e", id).Result()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return on, id
+}
+
+// chargesOn charges until a server holds a charge.
+func (m *twoMasters) chargesOn(what string, admin *redis.Client) {
+	m.t.Helper()
+	redistest.Await(m.t, what, func() bool {
+		on, _ := m.charge(admin)
+		return on
+	})
+}
+
+// stays charges until the left sentinel was asked a few times more: all on the new master.
+func (m *twoMasters) stays(what string) {
+	m.t.Helper()
+	before := m.left.looks()
+	redistest.Await(m.t, what, func() bool {
+		if on, id := m.charge(m.newAdmin); !on {
+			m.t.Fatalf("charge %s went back to the old master", id)
+		}
+		return m.left.looks() > before+3
 	})
 }
 
@@ -192,42 +240,17 @@ func chargesOn(t *testing.T, what string, store *redisstore.Store, admin *redis.
 // URL names the first one alone. One sentinel alone does not lead it back.
 func TestStoreFollowsTheSentinels(t *testing.T) {
 	t.Parallel()
-	old, fresh := redistest.Start(t), redistest.Start(t)
-	oldAdmin, newAdmin := old.Client(), fresh.Client()
-	defer func() { _, _ = oldAdmin.Close(), newAdmin.Close() }()
-	n := 0
-	ids := func() string { n++; return fmt.Sprint(n) }
-
-	left, right, third := startFakeSentinel(t, old.Addr), startFakeSentinel(t, old.Addr), startFakeSentinel(t, old.Addr)
-	left.says(old.Addr, 3, right.Addr().String(), third.Addr().String())
-	right.says(old.Addr, 3, left.Addr().String(), third.Addr().String())
-	third.says(old.Addr, 3, left.Addr().String(), right.Addr().String())
-	store := openStore(t, "redis+sentinel://"+left.Addr().String()+"/mymaster", redisstore.Options{})
-	chargesOn(t, "the store charges on the old master", store, oldAdmin, ids)
-	right.says(fresh.Addr, 4)
-	chargesOn(t, "the store charges on the new master", store, newAdmin, ids)
-	stays := func(what string) {
-		t.Helper()
-		before := left.looks()
-		redistest.Await(t, what, func() bool {
-			id := ids()
-			chargeNothing(t, store, id)
-			if held, err := newAdmin.HExists(t.Context(), "quotactl:v1:{"+name+"}:e", id).Result(); err != nil || !held {
-				t.Fatalf("charge %s went back to the old master: %v", id, err)
-			}
-			return left.looks() > before+1
-		})
-	}
-	stays("the store hears again of both")
+	m := newTwoMasters(t)
+	m.stays("the store hears again of both")
 	// One is gone; the others were set up anew, and agree.
-	right.Close()
-	left.says(old.Addr, 0)
-	third.says(old.Addr, 0)
-	chargesOn(t, "the store believes most of the sentinels", store, oldAdmin, ids)
-	third.says(fresh.Addr, 5)
-	chargesOn(t, "the store charges on the new master again", store, newAdmin, ids)
-	third.Close()
-	stays("the store hears one of three")
+	m.right.Close()
+	m.left.says(m.old.Addr, 0)
+	m.third.says(m.old.Addr, 0)
+	m.chargesOn("the store believes most of the sentinels", m.oldAdmin)
+	m.third.says(m.fresh.Addr, 5)
+	m.chargesOn("the store charges on the new master again", m.newAdmin)
+	m.third.Close()
+	m.stays("the store hears one of three")
 }
 
 // A call that waits for an old master is sent to the new one when the sentinels
@@ -320,27 +343,7 @@ func TestCloseEndsLooks(t *testing.T) {
 // where the one that led it falls silent.
 func TestLeaderIsSilent(t *testing.T) {
 	t.Parallel()
-	old, fresh := redistest.Start(t), redistest.Start(t)
-	oldAdmin, newAdmin := old.Client(), fresh.Client()
-	defer func() { _, _ = oldAdmin.Close(), newAdmin.Close() }()
-	n := 0
-	ids := func() string { n++; return fmt.Sprint(n) }
-	left, right, third := startFakeSentinel(t, old.Addr), startFakeSentinel(t, old.Addr), startFakeSentinel(t, old.Addr)
-	left.says(old.Addr, 3, right.Addr().String(), third.Addr().String())
-	right.says(old.Addr, 3, left.Addr().String(), third.Addr().String())
-	third.says(old.Addr, 3, left.Addr().String(), right.Addr().String())
-	store := openStore(t, "redis+sentinel://"+left.Addr().String()+"/mymaster", redisstore.Options{})
-	chargesOn(t, "old", store, oldAdmin, ids)
-	right.says(fresh.Addr, 4)
-	chargesOn(t, "new", store, newAdmin, ids)
-	right.Close()
-	before := left.looks()
-	redistest.Await(t, "looks", func() bool {
-		id := ids()
-		chargeNothing(t, store, id)
-		if held, _ := oldAdmin.HExists(t.Context(), "quotactl:v1:{"+name+"}:e", id).Result(); held {
-			t.Fatalf("charge %s went back to the old master at epoch 3", id)
-		}
-		return left.looks() > before+3
-	})
+	m := newTwoMasters(t)
+	m.right.Close()
+	m.stays("the store hears of the old master alone")
 }
