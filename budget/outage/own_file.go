@@ -3,7 +3,6 @@ package outage
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,33 +48,39 @@ func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 	if !news || !ok && !m.closed {
 		return nil
 	}
-	write := m.rewriteOwn
-	if info, err := os.Stat(m.ownFile(name)); err == nil && info.Size() < maxAppended && len(r.asked) == 0 {
-		write = m.appendOwn
-	}
 	if _, err := makeDir(m.dir, "own"); err != nil {
 		return err
 	}
-	if err := write(name, r); err != nil {
-		return err
+	if !m.appendOwn(name, r) {
+		if err := m.rewriteOwn(name, r); err != nil {
+			return err
+		}
 	}
 	r.fresh, r.asked = nil, nil
 	return nil
 }
 
-// appendOwn adds what this process charged to the file. It begins a line of its own: the
-// last one may have been cut.
-func (m *memory) appendOwn(name string, r *remembered) error {
-	text, err := lines(thin(r.fresh, r.Held))
-	if err != nil {
-		return err
-	}
+// appendOwn adds what this process charged to the file, unless that is to be written anew:
+// it is not there, is too large, cannot be appended to, or lines in it have changed. What
+// is added begins a line of its own, since the last one may have been cut.
+func (m *memory) appendOwn(name string, r *remembered) (added bool) {
 	file, err := os.OpenFile(m.ownFile(name), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
-		return err
+		return false
 	}
-	_, err = file.Write(append([]byte("\n"), text...))
-	return errors.Join(err, file.Close())
+	defer func() { _ = file.Close() }() // what was written can be read already
+	info, err := file.Stat()
+	if err != nil || info.Size() >= maxAppended || len(r.asked) > 0 {
+		return false
+	}
+	text, err := lines(thin(r.fresh, r.Held))
+	if err == nil {
+		_, err = file.Write(append([]byte("\n"), text...))
+	}
+	if err != nil {
+		_ = file.Truncate(info.Size()) // if it cannot, these charges count twice when the ledger has lost them
+	}
+	return err == nil
 }
 
 // rewriteOwn writes the file anew, with what this process charged and has found out.

@@ -3,6 +3,7 @@ package outage
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -126,5 +127,48 @@ func TestOwnFileIsAppendedTo(t *testing.T) {
 	}
 	if most < 20_000 || most > 2*maxAppended {
 		t.Errorf("the file had up to %d bytes", most)
+	}
+}
+
+// What could be written in part alone is written whole the next time, and counts once; a
+// file that cannot be written to is replaced.
+func TestOwnFileIsNotWritable(t *testing.T) {
+	h := &hostMemory{t: t, dir: t.TempDir()}
+	m := h.open()
+	h.charge(m)
+	path := m.ownFile(up)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	r := m.of(up)
+	r.fresh = []stretch{{ID: "a", Amounts: map[string]int64{"day": 2}}, {ID: "b", Amounts: map[string]int64{"day": 2}}}
+	full := was
+	full.Cur = uint64(len(before)) + 60 // room for one of the lines
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full); err != nil {
+		t.Fatal(err)
+	}
+	added := m.appendOwn(up, r)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || added || string(after) != string(before) {
+		t.Fatalf("%v, %v: the file was %q and is %q", added, err, before, after)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(h.dir, "gone"), path); err != nil { // which nobody can open
+		t.Fatal(err)
+	}
+	if err := m.saveOwn(up, r, false); err != nil || h.written() != 4 {
+		t.Fatalf("%v, and %d units are written, want the 4 since", err, h.written())
 	}
 }

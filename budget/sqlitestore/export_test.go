@@ -66,3 +66,6 @@ func EndSlice(s *Store) {
 
 // Holder says who has the lock, or had it last.
 func Holder(s *Store) string { return s.lock.holder() }
+
+// WaitForLock waits for the lock by which processes take turns, and keeps it.
+func WaitForLock(ctx context.Context, s *Store) error { return s.lock.wait(ctx) }

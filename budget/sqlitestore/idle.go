@@ -23,7 +23,7 @@ func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
 	s.mu.Lock()
 	due := s.swept == 0 || now-s.swept >= sweepEvery
 	s.mu.Unlock()
-	if !due {
+	if !due || len(s.looks) > 0 { // the next one does it
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)

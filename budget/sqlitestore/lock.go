@@ -179,7 +179,7 @@ func (l *fileLock) wait(ctx context.Context) error {
 	select {
 	case err := <-got: // at the last moment
 		if err == nil {
-			l.drop()
+			dropFile(l.lock)
 		}
 	default:
 	}

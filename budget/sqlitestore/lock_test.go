@@ -189,3 +189,19 @@ func TestLingeringLockIsLeft(t *testing.T) {
 		}
 	}
 }
+
+// A call that gives up in the moment that it gets the lock leaves it to the next.
+func TestLockComesAsTheCallGivesUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rolling(10, hour))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	hangs := time.AfterFunc(time.Minute, func() { panic("a call that gave up hangs") }) // as closing the store would
+	defer hangs.Stop()
+	for range 2000 {
+		if err := sqlitestore.WaitForLock(ended, b.store); err == nil { // it came first
+			sqlitestore.DropLock(b.store)
+		}
+	}
+	b.granted(item("a", 1))
+}
