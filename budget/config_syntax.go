@@ -6,7 +6,32 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/BurntSushi/toml"
 )
+
+// quotedWord and hugeNumber are what the parser shows of a value.
+var (
+	quotedWord = regexp.MustCompile(`(['"])\S{4,}['"]`)
+	hugeNumber = regexp.MustCompile(`^\S{4,} is out of`)
+)
+
+// syntaxText is the parser's message without the values it shows: one without
+// quotes may be a secret. Keys it may show.
+func syntaxText(message string) string {
+	message = strings.TrimSuffix(message, ".")
+	if strings.HasPrefix(message, "Key '") {
+		return message
+	}
+	return hugeNumber.ReplaceAllString(quotedWord.ReplaceAllString(message, "$1…$1"), "a number is out of")
+}
+
+// syntaxLine is the line of a fault of syntax. It is counted from the offset,
+// since the parser's own line is one too far when the fault is a line's end.
+func syntaxLine(text string, at toml.Position) int {
+	start := min(max(0, at.Start), len(text))
+	return 1 + strings.Count(text[:start], "\n")
+}
 
 // What people write that TOML has otherwise. The value is what stands behind a key's
 // '=', or behind the '[', ',' or '{' before it.

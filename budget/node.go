@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,29 +98,6 @@ func orderOf(keys []toml.Key) map[string]int {
 
 // placeOf is where a key with all that stand above it is in a file.
 func placeOf(keys ...string) string { return "\x00" + strings.Join(keys, "\x00") }
-
-// quotedWord and hugeNumber are what the parser shows of a value.
-var (
-	quotedWord = regexp.MustCompile(`(['"])\S{4,}['"]`)
-	hugeNumber = regexp.MustCompile(`^\S{4,} is out of`)
-)
-
-// syntaxText is the parser's message without the values it shows: one without
-// quotes may be a secret. Keys it may show.
-func syntaxText(message string) string {
-	message = strings.TrimSuffix(message, ".")
-	if strings.HasPrefix(message, "Key '") {
-		return message
-	}
-	return hugeNumber.ReplaceAllString(quotedWord.ReplaceAllString(message, "$1…$1"), "a number is out of")
-}
-
-// syntaxLine is the line of a fault of syntax. It is counted from the offset,
-// since the parser's own line is one too far when the fault is a line's end.
-func syntaxLine(text string, at toml.Position) int {
-	start := min(max(0, at.Start), len(text))
-	return 1 + strings.Count(text[:start], "\n")
-}
 
 // rootTable carries the children of the document itself, which has no key.
 type rootTable map[string]toml.Primitive

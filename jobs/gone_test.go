@@ -103,31 +103,6 @@ func TestAnOutputWhoseConfigurationIsGone(t *testing.T) {
 	})
 }
 
-// Where the folder that the daemon was started in is gone, relative paths lead
-// nowhere: that is said of commands and of outputs.
-func TestADaemonWhoseFolderIsGone(t *testing.T) {
-	here := t.TempDir()
-	t.Chdir(here)
-	t.Setenv("PWD", here)
-	if err := os.RemoveAll(here); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Getwd(); err == nil {
-		t.Skip("this system names a folder that is gone")
-	}
-	const says = "the folder that this program was started in is gone"
-	w := commandWorld(t, "", "exit 0")
-	w.list[0].config = "costs.toml"
-	if run := w.onlyRun(); run.Reason != ReasonCommand || !strings.Contains(run.Error, says) {
-		t.Errorf("a command: %+v", run)
-	}
-	w = newWorld(t, setup{job: oneRegion})
-	w.list[0].Fetch.Output = "data/{region}/{tick}.ndjson"
-	if run := w.onlyRun(); run.Reason != ReasonOutput || !strings.Contains(run.Error, says) || w.used() != 0 {
-		t.Errorf("an output: %+v, %d units", run, w.used())
-	}
-}
-
 // A page with a byte that is not UTF-8 fails with its place, and nothing of it is
 // written: JSON that is not UTF-8 cannot be taken apart by whoever reads the file.
 func TestAPageThatIsNotUTF8(t *testing.T) {

@@ -1,0 +1,32 @@
+package jobs
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Where the folder that the daemon was started in is gone, relative paths lead
+// nowhere: that is said of commands and of outputs.
+func TestADaemonWhoseFolderIsGone(t *testing.T) {
+	here := t.TempDir()
+	t.Chdir(here)
+	t.Setenv("PWD", here)
+	if err := os.RemoveAll(here); err != nil {
+		t.Fatal(err)
+	}
+	if where, err := os.Getwd(); err == nil {
+		t.Fatalf("the folder is gone, and the system names it %s", where)
+	}
+	const says = "the folder that this program was started in is gone"
+	w := commandWorld(t, "", "exit 0")
+	w.list[0].config = "costs.toml"
+	if run := w.onlyRun(); run.Reason != ReasonCommand || !strings.Contains(run.Error, says) {
+		t.Errorf("a command: %+v", run)
+	}
+	w = newWorld(t, setup{job: oneRegion})
+	w.list[0].Fetch.Output = "data/{region}/{tick}.ndjson"
+	if run := w.onlyRun(); run.Reason != ReasonOutput || !strings.Contains(run.Error, says) || w.used() != 0 {
+		t.Errorf("an output: %+v, %d units", run, w.used())
+	}
+}
