@@ -81,7 +81,7 @@ func (t target) client(timeout time.Duration) (client, *follower) {
 		})
 		return s, s.follow
 	case cluster:
-		c := redis.NewClusterClient(&redis.ClusterOptions{
+		c := newCluster(&redis.ClusterOptions{
 			Addrs: t.addresses, Username: t.username, Password: t.password,
 			Protocol: protocol, MaxRetries: noRetries, MaxRedirects: maxRedirects, DialerRetries: oneDial, DialTimeout: dialTimeout,
 			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,

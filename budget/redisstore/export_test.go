@@ -39,6 +39,12 @@ func VersionFinding(addr, info string) budget.Finding { return versionFinding(ad
 // ClockFinding tells what a difference of the clocks in µs means.
 func ClockFinding(ahead int64) budget.Finding { return clockFinding(ahead) }
 
+// NewCluster and Reload are a store's client of a cluster, and a look of it.
+var (
+	NewCluster = newCluster
+	Reload     = reload
+)
+
 // Looking reports whether a look for the servers is under way.
 func (s *Store) Looking() bool {
 	s.follow.mu.Lock()

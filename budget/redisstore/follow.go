@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -120,21 +118,5 @@ func (f *follower) stop() {
 func (f *follower) wait() {
 	if f != nil {
 		f.looks.Wait()
-	}
-}
-
-// reload has the client of a cluster ask a node who serves which slots. The client
-// chooses the node, which may be the one that does not answer; so it is asked again
-// soon. It does not tell whether it was answered, but the time does.
-func reload(ctx context.Context, c *redis.ClusterClient) {
-	for round := firstRound; ctx.Err() == nil; round *= 2 {
-		asked, cancel := context.WithTimeout(ctx, round)
-		// Its visits begin with a reload.
-		_ = c.ForEachMaster(asked, func(context.Context, *redis.Client) error { return nil })
-		late := asked.Err() != nil
-		cancel()
-		if !late {
-			return
-		}
 	}
 }

@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
@@ -45,6 +50,41 @@ func TestClusterMasterIsReplaced(t *testing.T) {
 				t.Fatalf("used %d, want 3", got)
 			}
 			charge(t, idle, "d")
+		})
+	}
+}
+
+// A look of a cluster asks again when no node answered in time, also where the
+// connection says so before the look's own time has ended; a cluster that is gone
+// is known at once.
+func TestClusterIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	node := miniredis.RunT(t)
+	for what, c := range map[string]struct {
+		fault error
+		dials int64
+	}{
+		"too slow twice": {os.ErrDeadlineExceeded, 5}, // each look of a client that knows nothing tries two
+		"gone":           {syscall.ECONNREFUSED, 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var dials atomic.Int64
+			client := redisstore.NewCluster(&redis.ClusterOptions{
+				Addrs: []string{node.Addr()}, MaxRetries: -1, DialerRetries: 1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+				Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if dials.Add(1) <= 4 {
+						return nil, &net.OpError{Op: "dial", Net: network, Err: c.fault}
+					}
+					var dialer net.Dialer
+					return dialer.DialContext(ctx, network, addr)
+				},
+			})
+			defer func() { _ = client.Close() }()
+			redisstore.Reload(t.Context(), client)
+			if got := dials.Load(); got != c.dials {
+				t.Errorf("%d connections were tried, want %d", got, c.dials)
+			}
 		})
 	}
 }
