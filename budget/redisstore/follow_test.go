@@ -54,36 +54,66 @@ func TestClusterMasterIsReplaced(t *testing.T) {
 	}
 }
 
+// silentConn is a connection on which the answer to the first command comes, and no
+// other: what waits for one times out, earlier than it said.
+type silentConn struct {
+	net.Conn
+	answered bool
+}
+
+func (c *silentConn) Read(b []byte) (int, error) {
+	if c.answered {
+		return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	}
+	c.answered = true
+	return c.Conn.Read(b)
+}
+
 // A look of a cluster asks again when no node answered in time, also where the
-// connection says so before the look's own time has ended; a cluster that is gone
-// is known at once.
+// connection says so long before the look's own time has ended; nodes that are known
+// to be out of reach are not asked again.
 func TestClusterIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	node := miniredis.RunT(t)
+	silent := func(conn net.Conn) (net.Conn, error) { return &silentConn{Conn: conn}, nil }
+	fails := func(fault error) func(net.Conn) (net.Conn, error) {
+		return func(conn net.Conn) (net.Conn, error) {
+			return nil, errors.Join(&net.OpError{Op: "dial", Net: "tcp", Err: fault}, conn.Close())
+		}
+	}
 	for what, c := range map[string]struct {
-		fault error
-		dials int64
+		fault func(conn net.Conn) (net.Conn, error)
+		heals int64 // connections without the fault begin after so many; 0: none
+		time  time.Duration
+		least int64 // connections: a client that knows nothing tries two in a round
+		most  int64
 	}{
-		"too slow twice": {os.ErrDeadlineExceeded, 5}, // each look of a client that knows nothing tries two
-		"gone":           {syscall.ECONNREFUSED, 2},
+		"silent for two rounds": {fault: silent, heals: 4, time: time.Minute, least: 5, most: 10},
+		"silent":                {fault: silent, time: 300 * time.Millisecond, least: 1, most: 20},
+		"refused":               {fault: fails(syscall.ECONNREFUSED), time: 2 * time.Second, least: 2, most: 8},
+		"out of reach":          {fault: fails(os.ErrDeadlineExceeded), time: 2 * time.Second, least: 2, most: 8},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			var dials atomic.Int64
 			client := redisstore.NewCluster(&redis.ClusterOptions{
-				Addrs: []string{node.Addr()}, MaxRetries: -1, DialerRetries: 1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+				Addrs: []string{node.Addr()}, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+				DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 				Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-					if dials.Add(1) <= 4 {
-						return nil, &net.OpError{Op: "dial", Net: network, Err: c.fault}
-					}
 					var dialer net.Dialer
-					return dialer.DialContext(ctx, network, addr)
+					conn, err := dialer.DialContext(ctx, network, addr)
+					if n := dials.Add(1); err != nil || c.heals > 0 && n > c.heals {
+						return conn, err
+					}
+					return c.fault(conn)
 				},
 			})
 			defer func() { _ = client.Close() }()
-			redisstore.Reload(t.Context(), client)
-			if got := dials.Load(); got != c.dials {
-				t.Errorf("%d connections were tried, want %d", got, c.dials)
+			ctx, cancel := context.WithTimeout(t.Context(), c.time)
+			defer cancel()
+			redisstore.Reload(ctx, client)
+			if got := dials.Load(); got < c.least || got > c.most {
+				t.Errorf("%d connections were made, want %d to %d", got, c.least, c.most)
 			}
 		})
 	}

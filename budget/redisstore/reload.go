@@ -14,8 +14,8 @@ func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 }
 
 // reload has a client of [newCluster] ask a node who serves which slots. The client
-// chooses the node, which may be the one that does not answer; so it is asked again
-// soon, unless every node that did not tell was known at once to be out of reach.
+// chooses the nodes, and may begin with one that does not answer; so it is asked again
+// soon, unless no node was late: they would say the same at once.
 func reload(ctx context.Context, c *redis.ClusterClient) {
 	for round := firstRound; ctx.Err() == nil; round *= 2 {
 		asked, cancel := context.WithTimeout(ctx, round)
@@ -23,7 +23,7 @@ func reload(ctx context.Context, c *redis.ClusterClient) {
 		// Its visits begin with a reload.
 		_ = c.ForEachMaster(context.WithValue(asked, heardKey{}, &h), func(context.Context, *redis.Client) error { return nil })
 		if !h.told && h.late {
-			<-asked.Done() // a connection's timeout may come before it
+			<-asked.Done() // a connection's timeout may come long before it
 		}
 		cancel()
 		if h.told || !h.late {
@@ -35,13 +35,13 @@ func reload(ctx context.Context, c *redis.ClusterClient) {
 // heard is what nodes said to one reload; the client does not tell.
 type heard struct {
 	told bool // one told who serves which slots
-	late bool // one did not answer in time
+	late bool // one was reached, or being reached, and did not answer in time
 }
 
 // heardKey is the context's key of a [*heard].
 type heardKey struct{}
 
-// reloadHook fills in what a context's [heard] wants to know.
+// reloadHook notes what nodes said in the [heard] of a context.
 type reloadHook struct{}
 
 func (reloadHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -55,7 +55,8 @@ func (reloadHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		err := next(ctx, cmd)
 		if h, _ := ctx.Value(heardKey{}).(*heard); h != nil && cmd.Name() == "cluster" {
 			h.told = h.told || err == nil
-			h.late = h.late || timedOut(err)
+			// A node that could not be reached lately is not tried anew: known at once.
+			h.late = h.late || timedOut(err) && !notConnected(err)
 		}
 		return err
 	}
