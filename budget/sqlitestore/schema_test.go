@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -230,7 +231,7 @@ func TestOpenTogether(t *testing.T) {
 		all.Go(func() {
 			n := 0
 			defer func() { granted <- n }()
-			s, err := sqlitestore.OpenWithClock(context.Background(), path, sqlitestore.Options{}, func() int64 { return noon })
+			s, err := sqlitestore.OpenWithClock(context.Background(), path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return noon })
 			if err != nil {
 				t.Errorf("open: %v", err)
 				return

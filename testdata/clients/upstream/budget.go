@@ -44,10 +44,19 @@ func Budget(t testing.TB, preset, name string) *budget.Budget {
 	return b
 }
 
+// Flush waits until what responses say is recorded.
+func Flush(t testing.TB, b *budget.Budget) {
+	t.Helper()
+	if err := b.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Ledger is what the ledger of a budget holds, by operation, but for drift. The test
 // fails if a reservation is open.
 func Ledger(t testing.TB, b *budget.Budget) map[string]Row {
 	t.Helper()
+	Flush(t, b)
 	spent, err := b.Spent(t.Context(), budget.ByOperation, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +85,7 @@ func SameAs(t testing.TB, b *budget.Budget, counted *Tally) {
 // Locks are those that stand.
 func Locks(t testing.TB, b *budget.Budget) []budget.Lock {
 	t.Helper()
+	Flush(t, b)
 	status, err := b.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)

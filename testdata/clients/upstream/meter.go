@@ -44,5 +44,6 @@ func Walk(t *testing.T, b *budget.Budget, faults *Faults, steps int, isRefusal f
 		})
 	}
 	all.Wait()
+	Flush(t, b)
 	return refusals
 }
