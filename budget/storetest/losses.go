@@ -75,6 +75,7 @@ type fact struct{ used, at int64 }
 
 // lossHost is a host with its processes.
 type lossHost struct {
+	met       bool // it was told of the ledger
 	dir       string
 	processes [2]budget.Store // nil: not running
 	known     []fact

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -98,6 +99,7 @@ func (s *splitWalk) spend(h *lossHost) {
 	if err != nil || got.Items[0].Result != budget.Granted {
 		s.fail("charge: %+v, %v", got, err)
 	}
+	h.met = true
 	calls := int64(1)
 	if reserves {
 		f := budget.Finish{Budget: lossBudget, Now: s.clock.Load(), ID: item.ID, Release: s.rng.IntN(3) == 0, Units: s.rng.Int64N(20)}
@@ -187,6 +189,7 @@ func (s *splitWalk) heal() {
 	s.t.Helper()
 	var view budget.View
 	for round := range 2 {
+	hosts:
 		for _, at := range s.rng.Perm(len(s.hosts)) {
 			h := s.hosts[at]
 			looking := slices.DeleteFunc([]budget.Store{s.process(h), h.processes[0], h.processes[1]}, func(p budget.Store) bool { return p == nil })
@@ -195,9 +198,13 @@ func (s *splitWalk) heal() {
 				var err error
 				view, err = process.Look(context.Background(), budget.Look{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits})
 				s.did("host %s looks: %+v, %v", filepath.Base(h.dir), view.Limits, err)
+				if errors.Is(err, budget.ErrDamaged) && !h.met && round == 0 { // it knows nothing to begin the ledger anew with
+					continue hosts
+				}
 				if err != nil {
 					s.fail("look: %v", err)
 				}
+				h.met = true
 			}
 			if round == 0 && s.rng.IntN(3) == 0 { // while others have not noticed yet
 				s.spend(h)
