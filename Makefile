@@ -39,7 +39,7 @@ SMALL := -p 4 -parallel 8
 FULL := -p 2 -parallel 4
 # The race detector takes these in make test: they build without SQLite, which takes
 # minutes to build for it. make test-full takes everything.
-CONCURRENT := ./budget ./budget/budgethttp ./budget/presets ./budget/serve ./jobs/sandbox
+CONCURRENT := ./budget ./budget/budgethttp ./internal/presets ./internal/serve ./jobs/sandbox
 # openai-go alone takes a minute and more to compile: make test-full has it.
 CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 
@@ -102,7 +102,7 @@ soak: needs
 	done
 
 simulate:
-	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 $(GO) test -count=1 -v -run '^TestSimulate$$' -timeout 15m ./jobs/simulate
+	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 $(GO) test -count=1 -v -run '^TestSimulate$$' -timeout 15m ./internal/simulate
 
 # A minute for each parser, or for those that FUZZ names (a regular expression);
 # go test runs their seeds every time.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
-	"github.com/quotactl/quotactl/budget/budgethttp/pipetest"
+	"github.com/quotactl/quotactl/internal/pipetest"
 )
 
 // dying answers the first request of each connection, and closes it when it has read

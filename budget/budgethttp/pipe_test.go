@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget/budgethttp/pipetest"
+	"github.com/quotactl/quotactl/internal/pipetest"
 )
 
 // serve runs a server on a network in memory; its base is the clients' side. All

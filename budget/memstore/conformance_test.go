@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/memstore"
-	"github.com/quotactl/quotactl/budget/storetest"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 func TestConformance(t *testing.T) {

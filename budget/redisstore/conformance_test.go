@@ -10,9 +10,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/quotactl/quotactl/budget/redisstore"
-	"github.com/quotactl/quotactl/budget/redisstore/redistest"
-	"github.com/quotactl/quotactl/budget/storetest"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 func TestMain(m *testing.M) {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
-	"github.com/quotactl/quotactl/budget/redisstore/redistest"
-	"github.com/quotactl/quotactl/budget/storetest"
+	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 const name = "up/key1"

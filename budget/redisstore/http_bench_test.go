@@ -16,9 +16,9 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
-	"github.com/quotactl/quotactl/budget/redisstore/redistest"
-	"github.com/quotactl/quotactl/budget/serve"
-	"github.com/quotactl/quotactl/budget/storetest"
+	"github.com/quotactl/quotactl/internal/redistest"
+	"github.com/quotactl/quotactl/internal/serve"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 // keptAlive are connections to a server, each for one request at a time.

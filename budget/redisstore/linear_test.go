@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/internal/linear"
 	"github.com/quotactl/quotactl/budget/redisstore"
-	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/internal/linear"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // linearTimeout is short: a swallowed reply costs its client as much. It doubles with

@@ -12,8 +12,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
-	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // The charges of a run on which answers are lost, and the time one may take.

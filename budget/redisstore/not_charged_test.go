@@ -10,7 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/redisstore"
-	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // refusedAway charges a unit of a store that is out of reach, and reports whether it is known

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
-	"github.com/quotactl/quotactl/budget/storetest"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 // BenchmarkCharge charges one unit at a time, each acknowledged only when it is

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/sqlitestore"
-	"github.com/quotactl/quotactl/budget/storetest"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 func TestConformance(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
-	"github.com/quotactl/quotactl/budget/storetest"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 // What a host knew to be used is never granted anew, however often the file is

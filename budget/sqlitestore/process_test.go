@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/sqlitestore"
-	"github.com/quotactl/quotactl/budget/storetest"
+	"github.com/quotactl/quotactl/internal/storetest"
 )
 
 // shared is a file that several processes open.

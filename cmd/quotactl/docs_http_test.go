@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // httpBlock is the one block of docs/http.md of a language and a name.

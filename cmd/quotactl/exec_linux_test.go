@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget/redisstore/redistest"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // Ctrl-C in a terminal is one signal to the command.

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget/redisstore/redistest"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // reportSignals is a shell's program that says which signals it gets, and ends at a TERM.

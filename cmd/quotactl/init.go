@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/presets"
+	"github.com/quotactl/quotactl/internal/presets"
 )
 
 func newInitCommand(a *app) *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // listenFlags are the flags of run that say where it listens, and for whom. They

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // What net/http answers by itself when a request is so wrong that no handler gets it

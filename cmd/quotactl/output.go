@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // writeJSON writes one value and a line's end. What JSON would escape for the

@@ -3,7 +3,7 @@ package main
 import (
 	"encoding/json"
 
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // statusAnswer is the JSON answer of status.

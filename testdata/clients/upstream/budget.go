@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/memstore"
-	"github.com/quotactl/quotactl/budget/presets"
+	"github.com/quotactl/quotactl/internal/presets"
 )
 
 // Budget is a budget of a preset as it is written out, in memory.

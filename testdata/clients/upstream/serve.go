@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget/budgethttp/pipetest"
+	"github.com/quotactl/quotactl/internal/pipetest"
 )
 
 // Network is what lies between a client and the server.

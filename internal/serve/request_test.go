@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // Every fault of a body is named, with the member that has it.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/presets"
+	"github.com/quotactl/quotactl/internal/presets"
 )
 
 // load reads a preset as it is written out.

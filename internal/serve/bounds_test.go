@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 func TestUnknownPath(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // description is the OpenAPI file as it is served.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/quotactl/quotactl/budget/serve"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // Each charge that is refused is a line of the log, with what it was for and when it

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
-	"github.com/quotactl/quotactl/budget/presets"
+	"github.com/quotactl/quotactl/internal/presets"
 )
 
 // No preset charges what it does not know: a name that is mistyped, and a request that
