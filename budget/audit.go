@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // audits is how often sums are taken again when they differ: others charge
@@ -40,7 +42,7 @@ func (b *Budget) audit(ctx context.Context) (checked int, wrong string, err erro
 		return 0, "", fmt.Errorf("audit %s: %w", b.spec.Name, err)
 	}
 	for i, l := range limits {
-		if l.Window.Kind != Rolling || l.Window.Precision > 0 {
+		if l.Window.Kind != limit.Rolling || l.Window.Precision > 0 {
 			continue // a slot, a period and a meter are no span of time
 		}
 		// However long that takes: it is no decision, and delays none.
@@ -52,7 +54,7 @@ func (b *Budget) audit(ctx context.Context) (checked int, wrong string, err erro
 		for _, row := range spent.Rows {
 			switch {
 			case !l.Covers(row.Name):
-			case l.Counts == CountCalls:
+			case l.Counts == limit.CountCalls:
 				sum += row.Calls
 			default:
 				sum += row.Units

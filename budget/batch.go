@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // batcher decides the charges of a process together: a charge that finds the
 // store idle goes at once; those that come while a step is under way go
 // together in the next one. Nothing waits for company.
 type batcher struct {
-	decide func(context.Context, []Item) (Decisions, []Limit, error)
+	decide func(context.Context, []Item) (Decisions, []limit.Limit, error)
 
 	mu     sync.Mutex // guards queue and flying
 	queue  []*pending

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Budget spends the units of one credential at one upstream. It is safe for
@@ -190,8 +192,8 @@ func (b *Budget) covers(operation string) bool {
 }
 
 // covering lists the limits that cover an operation, as they stand for it.
-func (b *Budget) covering(operation string) []Limit {
-	var list []Limit
+func (b *Budget) covering(operation string) []limit.Limit {
+	var list []limit.Limit
 	for _, l := range b.spec.Limits {
 		if l.Covers(operation) {
 			list = append(list, l.For(operation))
@@ -202,8 +204,8 @@ func (b *Budget) covering(operation string) []Limit {
 
 // limits are those of the whole budget, and those of one operation each for the
 // given ones, in the order of the spec.
-func (b *Budget) limits(operations []string) []Limit {
-	var list []Limit
+func (b *Budget) limits(operations []string) []limit.Limit {
+	var list []limit.Limit
 	for _, l := range b.spec.Limits {
 		if !l.PerOperation {
 			list = append(list, l)
@@ -220,7 +222,7 @@ func (b *Budget) limits(operations []string) []Limit {
 
 // decideBatch asks the store, bounded by its timeout, and tells by which limits
 // it was decided.
-func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []Limit, error) {
+func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []limit.Limit, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
 	limits := b.spec.Limits
@@ -239,20 +241,20 @@ func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []Li
 
 // receipt turns a decision into what the caller sees.
 func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) {
-	d, limit := done.Decision, done.limit
+	d, named := done.Decision, done.limit
 	switch d.Result {
 	case Granted:
 		return Receipt{
 			Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: d.Units,
-			At: time.UnixMicro(d.At).UTC(), Limit: limit, Remaining: d.Remaining,
+			At: time.UnixMicro(d.At).UTC(), Limit: named, Remaining: d.Remaining,
 			Replayed: d.Replayed, Ended: d.Ended, Warning: replayWarning(call, d),
 			Source: source(d), Observed: d.Observed, seen: done.seen,
 		}, nil
 	case Refused, NeverFits:
 		refused := b.refuse(call, units, ErrExhausted, nil)
-		refused.Limit, refused.Remaining, refused.Source = limit, d.Remaining, source(d)
+		refused.Limit, refused.Remaining, refused.Source = named, d.Remaining, source(d)
 		refused.NotCharged = !d.Allowance || call.NewID && !d.Unsure // the store looks for the id first
-		if l, known := b.limitNamed(limit); known && !d.Locked && !d.Allowance {
+		if l, known := b.limitNamed(named); known && !d.Locked && !d.Allowance {
 			b.nameFloor(refused, call, l)
 		}
 		if d.Result == NeverFits {
@@ -275,7 +277,7 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 	case Conflict:
 		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q stands for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
 	case Overflow:
-		refused := b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", MaxUnits))
+		refused := b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", limit.MaxUnits))
 		refused.NotCharged = true
 		return Receipt{}, refused
 	case OutcomeUnknown:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -19,12 +20,12 @@ func clock() int64 { return time.Now().UnixMicro() }
 func units(n int64) *int64 { return &n }
 
 // videoSpec is a budget of limit units a minute with a search at 100.
-func videoSpec(limit int64) budget.Spec {
+func videoSpec(most int64) budget.Spec {
 	return budget.Spec{
 		Name: "youtube/key1",
-		Limits: []budget.Limit{
-			{Name: "minute", Limit: limit, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)},
-			{Name: "search", Limit: limit, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"search.list"}},
+		Limits: []limit.Limit{
+			{Name: "minute", Limit: most, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)},
+			{Name: "search", Limit: most, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{"search.list"}},
 		},
 		Costs: map[string]budget.Cost{"videos.list": {Units: 1}, "search.list": {Units: 100, OnStoreError: budget.Open}},
 	}
@@ -82,7 +83,7 @@ func TestBadCalls(t *testing.T) {
 		"unpriced":          {budget.Call{Operation: "videos.insert"}, budget.ErrUnknownOperation},
 		"unpriced, units":   {budget.Call{Operation: "videos.insert", Units: units(1)}, budget.ErrUnknownOperation},
 		"negative units":    {budget.Call{Operation: "videos.list", Units: units(-1)}, budget.ErrTooManyUnits},
-		"too many units":    {budget.Call{Operation: "videos.list", Units: units(budget.MaxUnits + 1)}, budget.ErrTooManyUnits},
+		"too many units":    {budget.Call{Operation: "videos.list", Units: units(limit.MaxUnits + 1)}, budget.ErrTooManyUnits},
 		"negative floor":    {budget.Call{Operation: "videos.list", Floor: -1}, budget.ErrTooManyUnits},
 		"id with a space":   {budget.Call{Operation: "videos.list", ID: "a b"}, budget.ErrInvalid},
 		"id too long":       {budget.Call{Operation: "videos.list", ID: strings.Repeat("x", 129)}, budget.ErrInvalid},

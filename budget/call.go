@@ -6,10 +6,9 @@ import (
 	"math"
 	"strings"
 	"time"
-)
 
-// MaxUnits is the largest cost, quota or sum, in units.
-const MaxUnits int64 = 1e15
+	"github.com/quotactl/quotactl/budget/limit"
+)
 
 // MaxLease is the longest a reservation may stay open.
 const MaxLease = 24 * time.Hour
@@ -120,7 +119,7 @@ type Receipt struct {
 
 // seen is what limits had used.
 type seen struct {
-	limits []Limit
+	limits []limit.Limit
 	used   []int64
 }
 
@@ -212,10 +211,10 @@ func (c Call) validate() error {
 		return invalid("operation %q: use letters, digits, '.', '_' and '-', at most 63", c.Operation)
 	case c.ID != "" && !validID(c.ID):
 		return invalid("id %q: use 1 to 128 printable ASCII characters without spaces", c.ID)
-	case c.Units != nil && (*c.Units < 0 || *c.Units > MaxUnits):
-		return fmt.Errorf("%w: %d units: use 0 to %d", ErrTooManyUnits, *c.Units, MaxUnits)
-	case c.Floor != NoFloor && (c.Floor < 0 || c.Floor > MaxUnits):
-		return fmt.Errorf("%w: a floor of %d units: use 0 to %d", ErrTooManyUnits, c.Floor, MaxUnits)
+	case c.Units != nil && (*c.Units < 0 || *c.Units > limit.MaxUnits):
+		return fmt.Errorf("%w: %d units: use 0 to %d", ErrTooManyUnits, *c.Units, limit.MaxUnits)
+	case c.Floor != NoFloor && (c.Floor < 0 || c.Floor > limit.MaxUnits):
+		return fmt.Errorf("%w: a floor of %d units: use 0 to %d", ErrTooManyUnits, c.Floor, limit.MaxUnits)
 	case c.Labels.Job != "" && !ValidName(c.Labels.Job):
 		return invalid("job label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Job)
 	case c.Labels.Region != "" && !ValidName(c.Labels.Region):

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Config is a costs.toml: the store, the upstreams with their costs, limits
@@ -58,7 +60,7 @@ type Upstream struct {
 	Unknown      Unknown
 	OnStoreError Policy
 	Costs        map[string]Cost
-	Limits       []Limit // in the order of the file
+	Limits       []limit.Limit // in the order of the file
 	Credentials  []Credential
 	// Parallel is how many runs of each of its budgets go at once, over all jobs and
 	// daemons; 0 for all.

@@ -3,6 +3,8 @@ package budget
 import (
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // How long a refusal may lock where no reset is stated or computed.
@@ -84,7 +86,7 @@ func (f *feedbackReader) readRefusal(node Node) RefusalRule {
 		}
 	}
 	if r.Means == Exhausted && !t["reset"].Exists() && !t["lock"].Exists() && t["limit"].Exists() == (r.Limit != "") && !f.isCalendar(r.Limit) {
-		node.Warn("refusal %s states no reset and names no limit with a calendar: it locks for %s at a time; write reset, limit or lock", r.Name, SpanText(defaultLock))
+		node.Warn("refusal %s states no reset and names no limit with a calendar: it locks for %s at a time; write reset, limit or lock", r.Name, limit.SpanText(defaultLock))
 	}
 	return r
 }
@@ -100,13 +102,13 @@ func (f *feedbackReader) readReport(node Node) ReportRule {
 	t := node.Table("limit", "status", "header", "json", "text", "operations", "remaining", "used", "reset")
 	r.Condition = f.readCondition(t)
 	r.Limit = f.readLimitName(t["limit"])
-	switch limit, known := f.limit(r.Limit); {
+	switch l, known := f.limit(r.Limit); {
 	case !t["limit"].Exists():
 		node.Fail("report %s names no limit: write limit = \"…\"", r.Name)
-	case known && limit.Window.Kind == Concurrent:
-		t["limit"].Fail("limit %s counts open reservations, of which no upstream reports how many are left: name another", limit.Name)
-	case known && limit.Quota == 0:
-		t["limit"].Fail("limit %s has no quota, with which what is reported is compared: write its quota, with headroom, instead of a limit of its own", limit.Name)
+	case known && l.Window.Kind == limit.Concurrent:
+		t["limit"].Fail("limit %s counts open reservations, of which no upstream reports how many are left: name another", l.Name)
+	case known && l.Quota == 0:
+		t["limit"].Fail("limit %s has no quota, with which what is reported is compared: write its quota, with headroom, instead of a limit of its own", l.Name)
 	}
 	switch {
 	case t["remaining"].Exists() && t["used"].Exists():
@@ -184,10 +186,10 @@ func (f *feedbackReader) readLimitName(node Node) string {
 }
 
 // limit is a limit by its name; false where it could not be read.
-func (f *feedbackReader) limit(name string) (Limit, bool) {
-	i := slices.IndexFunc(f.upstream.Limits, func(l Limit) bool { return l.Name == name })
+func (f *feedbackReader) limit(name string) (limit.Limit, bool) {
+	i := slices.IndexFunc(f.upstream.Limits, func(l limit.Limit) bool { return l.Name == name })
 	if i < 0 {
-		return Limit{}, false
+		return limit.Limit{}, false
 	}
 	return f.upstream.Limits[i], true
 }
@@ -195,6 +197,6 @@ func (f *feedbackReader) limit(name string) (Limit, bool) {
 // isCalendar reports whether a limit has a calendar, of which the next reset is
 // computed, or could not be read.
 func (f *feedbackReader) isCalendar(name string) bool {
-	limit, known := f.limit(name)
-	return name != "" && (!known || limit.Window.Kind == CalendarKind)
+	l, known := f.limit(name)
+	return name != "" && (!known || l.Window.Kind == limit.CalendarKind)
 }

@@ -5,50 +5,52 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // readLimit reads one limit; false when something is wrong with it.
-func (c *Config) readLimit(node Node, u Upstream) (Limit, bool) {
+func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 	before := len(node.doc.errors)
 	checkName(node, "limit")
 	if !node.IsTable() {
 		node.List() // notes it
-		return Limit{}, false
+		return limit.Limit{}, false
 	}
 	t := node.Table("mode", "quota", "headroom", "limit", "counts", "operations", "per",
 		"window", "precision", "calendar", "timezone", "starts", "guard", "refill", "concurrent")
-	limit := Limit{Name: node.Key(), Counts: CountUnits, Observe: readMode(t["mode"])}
-	if t["mode"].Exists() && u.Observe && !limit.Observe {
+	l := limit.Limit{Name: node.Key(), Counts: limit.CountUnits, Observe: readMode(t["mode"])}
+	if t["mode"].Exists() && u.Observe && !l.Observe {
 		t["mode"].Warn("mode = %s does not hold: upstream %s observes, and so do all its limits", t["mode"].show(), u.Name)
 	}
-	if counts, ok := t["counts"].OneOf(string(CountUnits), string(CountCalls)); ok {
-		limit.Counts = Counts(counts)
+	if counts, ok := t["counts"].OneOf(string(limit.CountUnits), string(limit.CountCalls)); ok {
+		l.Counts = limit.Counts(counts)
 	}
-	c.readQuota(node, t, &limit)
-	limit.Operations = readOperations(t["operations"], u)
+	c.readQuota(node, t, &l)
+	l.Operations = readOperations(t["operations"], u)
 	if _, ok := t["per"].OneOf("operation"); ok {
-		limit.PerOperation = true
+		l.PerOperation = true
 	}
-	limit.Window = readWindow(node, t)
-	if limit.Window.Kind == Bucket && c.Store.Hosts > 1 {
-		limit.OutagePart = 0 // what one host takes the others refill
+	l.Window = readWindow(node, t)
+	if l.Window.Kind == limit.Bucket && c.Store.Hosts > 1 {
+		l.OutagePart = 0 // what one host takes the others refill
 	}
-	if limit.Window.Kind == Concurrent {
-		if t["counts"].Exists() && limit.Counts != CountCalls {
+	if l.Window.Kind == limit.Concurrent {
+		if t["counts"].Exists() && l.Counts != limit.CountCalls {
 			t["counts"].Fail("counts = \"units\": a concurrent limit counts open reservations; leave counts out")
 		}
-		limit.Counts = CountCalls
+		l.Counts = limit.CountCalls
 	}
-	if limit.Window.Kind == Bucket && len(node.doc.errors) == before {
-		if err := limit.checkBucket(); err != nil {
+	if l.Window.Kind == limit.Bucket && len(node.doc.errors) == before {
+		if err := l.CheckBucket(); err != nil {
 			t["refill"].Fail("refill = %s: %s", t["refill"].show(), err)
 		}
 	}
-	return limit, len(node.doc.errors) == before
+	return l, len(node.doc.errors) == before
 }
 
 // readQuota reads quota and headroom, or a limit of our own.
-func (c *Config) readQuota(node Node, t map[string]Node, limit *Limit) {
+func (c *Config) readQuota(node Node, t map[string]Node, limit *limit.Limit) {
 	quota, hasQuota := t["quota"].Units(1)
 	own, hasOwn := t["limit"].Units(0)
 	switch {
@@ -111,7 +113,7 @@ func readOperations(node Node, u Upstream) []string {
 		}
 		matched := false
 		for operation := range u.Costs {
-			matched = matched || matchOperation(name, operation)
+			matched = matched || limit.MatchOperation(name, operation)
 		}
 		if !matched {
 			node.Fail("operations: %q has no price: add it to [upstream.%s.costs], or mend the name%s", pattern, u.Name,

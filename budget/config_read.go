@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // readConfig reads all tables but the jobs'.
@@ -150,12 +152,12 @@ func (c *Config) OpenIsClosed(u Upstream) string {
 	if c.Store.OutageAllowance == 0 {
 		return "on_store_error = \"open\" without [store] outage_allowance is the same as \"closed\""
 	}
-	for _, limit := range u.Limits {
-		if limit.Quota > 0 && limit.Window.Kind == Bucket && c.Store.Hosts > 1 {
-			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s is a bucket, which no host knows how full the %d hosts have made", limit.Name, c.Store.Hosts)
+	for _, l := range u.Limits {
+		if l.Quota > 0 && l.Window.Kind == limit.Bucket && c.Store.Hosts > 1 {
+			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s is a bucket, which no host knows how full the %d hosts have made", l.Name, c.Store.Hosts)
 		}
-		if limit.Quota > 0 && limit.OutagePart == 0 {
-			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s keeps back no headroom that %d hosts could spend", limit.Name, c.Store.Hosts)
+		if l.Quota > 0 && l.OutagePart == 0 {
+			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s keeps back no headroom that %d hosts could spend", l.Name, c.Store.Hosts)
 		}
 	}
 	return ""
@@ -228,18 +230,18 @@ func readCosts(node Node, u *Upstream) []Node {
 func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 	for _, cost := range costs {
 		units, covered := u.Costs[cost.Key()].Units, false
-		for _, limit := range u.Limits {
-			if !limit.Covers(cost.Key()) {
+		for _, l := range u.Limits {
+			if !l.Covers(cost.Key()) {
 				continue
 			}
-			covered = covered || limit.Window.Kind != Concurrent
-			switch above := limit.Amount(units) > limit.Limit; {
-			case above && (u.Observe || limit.Observe):
+			covered = covered || l.Window.Kind != limit.Concurrent
+			switch above := l.Amount(units) > l.Limit; {
+			case above && (u.Observe || l.Observe):
 				cost.Warn("operation %q costs %d, more than limit %s allows (%d): it observes; once it does not, such a call could never be made",
-					cost.Key(), units, limit.Name, limit.Limit)
+					cost.Key(), units, l.Name, l.Limit)
 			case above:
 				cost.Fail("operation %q costs %d, more than limit %s allows (%d): it could never be called; raise the limit or lower the cost",
-					cost.Key(), units, limit.Name, limit.Limit)
+					cost.Key(), units, l.Name, l.Limit)
 			}
 		}
 		if !covered && allLimits {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // quotedWord and hugeNumber are what the parser shows of a value.
@@ -96,7 +98,7 @@ func plainNumber(text string) (string, bool) {
 		return "", false
 	}
 	n, ok := new(big.Rat).SetString(found[1])
-	if !ok || !n.Mul(n, new(big.Rat).SetInt64(powers[found[2]])).IsInt() || n.Cmp(new(big.Rat).SetInt64(MaxUnits)) > 0 {
+	if !ok || !n.Mul(n, new(big.Rat).SetInt64(powers[found[2]])).IsInt() || n.Cmp(new(big.Rat).SetInt64(limit.MaxUnits)) > 0 {
 		return "", false
 	}
 	return groups(n.Num().String()), true

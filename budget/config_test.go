@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // fullConfig has every key but those of jobs.
@@ -103,23 +106,23 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 	if want := (Credential{Label: "key2", SecretFile: filepath.Join(dir, "key2.txt")}); key2 != want {
 		t.Errorf("credential %+v, want %+v", key2, want)
 	}
-	calendar, err := NewCalendar(Month, "America/Los_Angeles", 6*time.Hour+30*time.Minute)
+	calendar, err := limit.NewCalendar(limit.Month, "America/Los_Angeles", 6*time.Hour+30*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantLimits := []Limit{
+	wantLimits := []limit.Limit{
 		{
 			// A host may spend 30 of the headroom while the store is away, four hosts 120.
 			Name: "daily", Quota: 10_000, Headroom: 500, Limit: 9_500, OutagePart: 120,
-			Counts: CountUnits, Window: RollingWindow(24 * time.Hour),
+			Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour),
 		},
 		{
 			// 0.015% of 10,000 is 1.5, kept back as 2: too little for four hosts.
 			Name: "pacific", Quota: 10_000, Headroom: 2, Limit: 9_998,
-			Counts: CountUnits, Window: CalendarWindow(calendar),
+			Counts: limit.CountUnits, Window: limit.CalendarWindow(calendar),
 		},
 		{
-			Name: "search", Limit: 4_000, Counts: CountCalls, Window: RollingWindow(90 * time.Minute),
+			Name: "search", Limit: 4_000, Counts: limit.CountCalls, Window: limit.RollingWindow(90 * time.Minute),
 			Operations: []string{"search.*", "!search.other"},
 		},
 	}
@@ -149,7 +152,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	if c.Store != want || c.StateDir != "" {
 		t.Errorf("store %+v and state_dir %q, want %+v and none", c.Store, c.StateDir, want)
 	}
-	if u := c.Upstreams[0]; u.Unknown.Allowed || u.OnStoreError != "" || u.Limits[0].Counts != CountUnits {
+	if u := c.Upstreams[0]; u.Unknown.Allowed || u.OnStoreError != "" || u.Limits[0].Counts != limit.CountUnits {
 		t.Errorf("upstream %+v, want unknown operations refused, no policy, units counted", u)
 	}
 }
@@ -209,7 +212,7 @@ func TestParseConfigTooManyOperations(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("[upstream.u.limit.l]\nlimit = 10\nwindow = \"1h\"\n[upstream.u.credential.k]\n[upstream.u.costs]\n")
 	for i := range MaxOperations {
-		text.WriteString("op" + formatInt(int64(i)) + " = 1\n")
+		text.WriteString("op" + strconv.Itoa(i) + " = 1\n")
 	}
 	var faults ConfigErrors
 	if c := parse(t, text.String()); !errors.As(c.Err(), &faults) || len(faults) != 1 || faults[0].Line != 5+MaxOperations {

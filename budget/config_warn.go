@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // dayUpstreams are upstreams known to grant a quota by the calendar, by what
@@ -26,12 +28,12 @@ func (u *Upstream) warnLimits(tables []Node) {
 			node.Warn("limit %s is one for each operation, and there is only one: leave per out", l.Name)
 		}
 		for _, known := range dayUpstreams {
-			if strings.Contains(strings.ToLower(u.Name), known.name) && l.Quota > 0 && l.isRollingDay() && !u.hasCalendar(Day) {
+			if strings.Contains(strings.ToLower(u.Name), known.name) && l.Quota > 0 && isRollingDay(l) && !u.hasCalendar(limit.Day) {
 				node.Warn("limit %s trails 24 hours, but %s grants its quota by the calendar: rolling days may let two of them fall into one of the upstream's; add a limit with %s", l.Name, u.Name, known.write)
 			}
 		}
 		for _, other := range u.Limits {
-			if l.neverBinds(other) {
+			if neverBinds(l, other) {
 				node.Warn("limit %s never binds: limit %s counts the same over the same time and allows no more", l.Name, other.Name)
 				break
 			}
@@ -55,18 +57,18 @@ func (u *Upstream) warnNotModified(costs []Node) {
 	}
 }
 
-func (l Limit) isRollingDay() bool {
-	return l.Window.Kind == Rolling && l.Window.Length == 86_400_000_000
+func isRollingDay(l limit.Limit) bool {
+	return l.Window.Kind == limit.Rolling && l.Window.Length == 86_400_000_000
 }
 
 func (u *Upstream) hasCalendar(length string) bool {
-	return slices.ContainsFunc(u.Limits, func(l Limit) bool {
-		return l.Window.Kind == CalendarKind && l.Window.Calendar.Length() == length
+	return slices.ContainsFunc(u.Limits, func(l limit.Limit) bool {
+		return l.Window.Kind == limit.CalendarKind && l.Window.Calendar.Length() == length
 	})
 }
 
 // neverBinds reports whether another limit refuses whatever this one would.
-func (l Limit) neverBinds(other Limit) bool {
+func neverBinds(l, other limit.Limit) bool {
 	if l.Name == other.Name || other.Observe && !l.Observe || l.Counts != other.Counts || l.PerOperation != other.PerOperation || l.Window.Kind != other.Window.Kind ||
 		!slices.Equal(l.Operations, other.Operations) || l.Window.Key() != other.Window.Key() || l.Window.Refill != other.Window.Refill {
 		return false

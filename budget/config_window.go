@@ -4,10 +4,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// maxWindow is the longest rolling window.
-const maxWindow = 366 * 24 * time.Hour
+	"github.com/quotactl/quotactl/budget/limit"
+)
 
 // windowKeys are the keys that say what a limit counts over, one of which each
 // limit has, and the keys that belong to each.
@@ -22,7 +21,7 @@ var windowKeys = []struct {
 }
 
 // readWindow reads what a limit counts over.
-func readWindow(node Node, t map[string]Node) Window {
+func readWindow(node Node, t map[string]Node) limit.Window {
 	before := len(node.doc.errors)
 	kind := ""
 	var examples []string
@@ -33,13 +32,13 @@ func readWindow(node Node, t map[string]Node) Window {
 		}
 		if kind != "" {
 			t[k.key].Fail("%s and %s are both given: write two limits, one of each", kind, k.key)
-			return Window{}
+			return limit.Window{}
 		}
 		kind = k.key
 	}
 	if kind == "" {
 		node.Fail("limit %s has no window: write %s", node.Key(), strings.Join(examples[:len(examples)-1], ", ")+" or "+examples[len(examples)-1])
-		return Window{}
+		return limit.Window{}
 	}
 	for _, k := range windowKeys {
 		for _, key := range k.own {
@@ -48,7 +47,7 @@ func readWindow(node Node, t map[string]Node) Window {
 			}
 		}
 	}
-	var window Window
+	var window limit.Window
 	switch kind {
 	case "window":
 		window = readRolling(t)
@@ -60,32 +59,32 @@ func readWindow(node Node, t map[string]Node) Window {
 		if on, ok := t["concurrent"].Bool(); ok && !on {
 			t["concurrent"].Fail("concurrent = false bounds nothing: write concurrent = true, or another window")
 		}
-		window = ConcurrentWindow()
+		window = limit.ConcurrentWindow()
 	}
 	if len(node.doc.errors) > before {
-		return Window{}
+		return limit.Window{}
 	}
 	return window
 }
 
 // readRolling reads a window and its precision.
-func readRolling(t map[string]Node) Window {
-	length, ok := t["window"].Duration(time.Millisecond, maxWindow)
+func readRolling(t map[string]Node) limit.Window {
+	length, ok := t["window"].Duration(time.Millisecond, limit.MaxWindow)
 	if !ok || !t["precision"].Exists() {
-		return RollingWindow(length)
+		return limit.RollingWindow(length)
 	}
-	precision, _ := t["precision"].Duration(time.Duration(MinPrecision)*time.Microsecond, length)
-	return CoarseWindow(length, precision)
+	precision, _ := t["precision"].Duration(time.Duration(limit.MinPrecision)*time.Microsecond, length)
+	return limit.CoarseWindow(length, precision)
 }
 
 // periods are the units that a refill may name without a number.
 var periods = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
 // readRefill reads "50/s" or "40000/24h": an amount and the period it comes in.
-func readRefill(node Node) Window {
+func readRefill(node Node) limit.Window {
 	text, ok := node.Text()
 	if !ok {
-		return Window{}
+		return limit.Window{}
 	}
 	number, per, cut := strings.Cut(text, "/")
 	amount, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(number), "_", ""), 10, 64)
@@ -93,51 +92,51 @@ func readRefill(node Node) Window {
 	period, named := periods[per]
 	if !named {
 		var bad error
-		if period, bad = ParseSpan(per); bad != nil {
+		if period, bad = limit.ParseSpan(per); bad != nil {
 			cut = false
 		}
 	}
 	if short, isShort := plainNumber(strings.TrimSpace(number)); cut && err != nil && isShort {
 		node.Fail("refill = %q is no rate: write the number out: \"%s/%s\"", text, short, per)
-		return Window{}
+		return limit.Window{}
 	}
 	if !cut || err != nil {
 		node.Fail("refill = %q is no rate: write units and the time they come in, such as \"50/s\", \"1000/h\" or \"7/30s\"", text)
-		return Window{}
+		return limit.Window{}
 	}
-	refill, err := NewRefill(amount, period)
+	refill, err := limit.NewRefill(amount, period)
 	if err != nil {
 		node.Fail("refill = %q: %s", text, err)
-		return Window{}
+		return limit.Window{}
 	}
-	return BucketWindow(refill)
+	return limit.BucketWindow(refill)
 }
 
 // readCalendar reads all keys of a calendar, so that each fault is found.
-func readCalendar(t map[string]Node) Window {
+func readCalendar(t map[string]Node) limit.Window {
 	before := len(t["calendar"].doc.errors)
-	length, _ := t["calendar"].OneOf(Quarter, Hour, Day, Month)
+	length, _ := t["calendar"].OneOf(limit.Quarter, limit.Hour, limit.Day, limit.Month)
 	zone := "UTC"
 	if text, ok := t["timezone"].Text(); ok {
 		zone = text
-		if _, err := NewCalendar(Day, zone, 0); err != nil {
+		if _, err := limit.NewCalendar(limit.Day, zone, 0); err != nil {
 			t["timezone"].Fail("%s", err)
 		}
 	}
 	starts, hasStart := readTimeOfDay(t["starts"])
-	if hasStart && (length == Quarter || length == Hour) {
+	if hasStart && (length == limit.Quarter || length == limit.Hour) {
 		t["starts"].Fail("starts: only a day or a month has a start of its own, not %q", length)
 	}
-	guard, _ := t["guard"].Duration(time.Microsecond, time.Duration(MaxGuard)*time.Microsecond)
+	guard, _ := t["guard"].Duration(time.Microsecond, time.Duration(limit.MaxGuard)*time.Microsecond)
 	if len(t["calendar"].doc.errors) > before {
-		return Window{}
+		return limit.Window{}
 	}
-	calendar, err := NewCalendar(length, zone, starts)
+	calendar, err := limit.NewCalendar(length, zone, starts)
 	if err != nil {
 		t["calendar"].Fail("%s", err)
-		return Window{}
+		return limit.Window{}
 	}
-	window := CalendarWindow(calendar)
+	window := limit.CalendarWindow(calendar)
 	window.Guard = guard.Microseconds()
 	return window
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // UpstreamReport is what an upstream says of a limit of its own, in what that limit
@@ -64,7 +66,7 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	case r.Used != nil:
 		report.Used = *r.Used
 	default:
-		report.Used = l.Quota - max(*r.Remaining, -MaxUnits)
+		report.Used = l.Quota - max(*r.Remaining, -limit.MaxUnits)
 	}
 	report.Used = min(max(report.Used, 0), mostReported(l))
 	report.Seen = r.Receipt.seen.of(l.Name)
@@ -76,7 +78,7 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 		report.Reset = resetOf(l.Window, r.Reset.At.UnixMicro(), b.now().UnixMicro())
 	case r.Reset.After > 0:
 		report.After = max(1, r.Reset.After.Microseconds())
-		if l.Window.Kind == CalendarKind {
+		if l.Window.Kind == limit.CalendarKind {
 			now := b.now().UnixMicro()
 			if reset := resetOf(l.Window, now+report.After, now); reset != now+report.After {
 				report.Reset, report.After = reset, 0
@@ -101,20 +103,20 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 // mostReported is the most that an upstream is believed to have counted: a bucket
 // filled without bound would not drain in a lifetime, and sums must not pass MaxUnits,
 // which would refuse what other limits of the same window cover.
-func mostReported(l Limit) int64 {
+func mostReported(l limit.Limit) int64 {
 	times := int64(1000)
-	if l.Window.Kind == Bucket {
+	if l.Window.Kind == limit.Bucket {
 		times = 2
 	}
-	return min(l.Quota, MaxUnits/times) * times
+	return min(l.Quota, limit.MaxUnits/times) * times
 }
 
 // resetOf is the reset that an upstream tells, in µs, by the limit's own calendar:
 // what lies less than ClockTolerance past one of its resets is that reset, told by a
 // clock that is behind. Else what was counted until then would count for all of the
 // period that follows.
-func resetOf(w Window, reset, now int64) int64 {
-	if w.Kind != CalendarKind || reset < now-MaxLock || reset > now+MaxLock { // which is no calendar's
+func resetOf(w limit.Window, reset, now int64) int64 {
+	if w.Kind != limit.CalendarKind || reset < now-MaxLock || reset > now+MaxLock { // which is no calendar's
 		return reset
 	}
 	if start, _ := w.Calendar.Period(reset); reset-start < ClockTolerance {
@@ -124,7 +126,7 @@ func resetOf(w Window, reset, now int64) int64 {
 }
 
 // reported is the limit that a report is about.
-func (b *Budget) reported(r UpstreamReport) (Limit, error) {
+func (b *Budget) reported(r UpstreamReport) (limit.Limit, error) {
 	for _, l := range b.spec.Limits {
 		if l.Name != r.Limit {
 			continue
@@ -132,22 +134,22 @@ func (b *Budget) reported(r UpstreamReport) (Limit, error) {
 		switch {
 		case l.Quota == 0:
 			return l, fmt.Errorf("%w: it has no quota to hold the report against", ErrInvalid)
-		case l.Window.Kind == Concurrent:
+		case l.Window.Kind == limit.Concurrent:
 			return l, fmt.Errorf("%w: it counts open reservations, which the upstream does not tell", ErrInvalid)
 		case l.PerOperation && (!ValidName(r.Operation) || !l.Covers(r.Operation)):
 			return l, fmt.Errorf("%w: it is one for each operation, and %q is none of them", ErrInvalid, r.Operation)
 		}
 		return l.For(r.Operation), nil
 	}
-	return Limit{}, b.checkLimitName(r.Limit)
+	return limit.Limit{}, b.checkLimitName(r.Limit)
 }
 
 // Report tells a store what an upstream counts as used.
 type Report struct {
 	Budget string
-	Now    int64   // the caller's wall clock in µs, a witness
-	Limits []Limit // all of the budget, as in Batch
-	Limit  string  // the name of one of them
+	Now    int64         // the caller's wall clock in µs, a witness
+	Limits []limit.Limit // all of the budget, as in Batch
+	Limit  string        // the name of one of them
 	// Used is what the upstream counts, 0 to MaxUnits.
 	Used int64
 	// At is the instant (µs on the store's clock) before which the upstream did

@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // driftWorld is a budget of one limit.
-func driftWorld(t *testing.T, l budget.Limit) *budget.Budget {
+func driftWorld(t *testing.T, l limit.Limit) *budget.Budget {
 	t.Helper()
-	l.Name, l.Quota, l.Limit, l.Counts = "all", 100, 100, budget.CountUnits
+	l.Name, l.Quota, l.Limit, l.Counts = "all", 100, 100, limit.CountUnits
 	b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
-		Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []budget.Limit{l},
+		Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []limit.Limit{l},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -26,11 +27,11 @@ func driftWorld(t *testing.T, l budget.Limit) *budget.Budget {
 // Whatever an upstream says, a bucket drains in twice the time of its quota.
 func TestReportIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refill, err := budget.NewRefill(1, time.Second)
+		refill, err := limit.NewRefill(1, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := driftWorld(t, budget.Limit{Window: budget.BucketWindow(refill)})
+		b := driftWorld(t, limit.Limit{Window: limit.BucketWindow(refill)})
 		for _, n := range []int64{-1 << 63, -1 << 50, -101} {
 			if _, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Remaining: &n}); err != nil {
 				t.Fatal(err)
@@ -54,11 +55,11 @@ func TestReportIsBounded(t *testing.T) {
 // begun a new one: its reset says so.
 func TestReportOfTheDayBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		day, err := budget.NewCalendar(budget.Day, "UTC", 0)
+		day, err := limit.NewCalendar(limit.Day, "UTC", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := driftWorld(t, budget.Limit{Window: budget.CalendarWindow(day)})
+		b := driftWorld(t, limit.Limit{Window: limit.CalendarWindow(day)})
 		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		report := func(reset budget.Until, want int64) {
 			t.Helper()

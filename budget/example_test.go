@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -15,7 +16,7 @@ func example() *budget.Budget {
 	noon := time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
 	b, err := budget.New(memstore.New(noon.UnixMicro), budget.Spec{
 		Name:   "youtube/key1",
-		Limits: []budget.Limit{{Name: "hourly", Limit: 250, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}},
+		Limits: []limit.Limit{{Name: "hourly", Limit: 250, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
 		Costs:  map[string]budget.Cost{"search.list": {Units: 100}, "videos.list": {Units: 1}},
 	}, budget.WithNow(func() time.Time { return noon }))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -192,13 +193,13 @@ func TestSpecsByHandAreChecked(t *testing.T) {
 		"no limits":         func(s *budget.Spec) { s.Limits = nil },
 		"no name":           func(s *budget.Spec) { s.Limits[0].Name = "" },
 		"a name twice":      func(s *budget.Spec) { s.Limits[1].Name = s.Limits[0].Name },
-		"no window":         func(s *budget.Spec) { s.Limits[0].Window = budget.Window{} },
-		"no length":         func(s *budget.Spec) { s.Limits[0].Window = budget.RollingWindow(0) },
-		"no calendar":       func(s *budget.Spec) { s.Limits[0].Window = budget.CalendarWindow(nil) },
+		"no window":         func(s *budget.Spec) { s.Limits[0].Window = limit.Window{} },
+		"no length":         func(s *budget.Spec) { s.Limits[0].Window = limit.RollingWindow(0) },
+		"no calendar":       func(s *budget.Spec) { s.Limits[0].Window = limit.CalendarWindow(nil) },
 		"no counts":         func(s *budget.Spec) { s.Limits[0].Counts = "" },
 		"negative limit":    func(s *budget.Spec) { s.Limits[0].Limit = -1 },
 		"limit past quota":  func(s *budget.Spec) { s.Limits[0].Quota = 1 },
-		"too large":         func(s *budget.Spec) { s.Limits[0].Limit = budget.MaxUnits + 1 },
+		"too large":         func(s *budget.Spec) { s.Limits[0].Limit = limit.MaxUnits + 1 },
 		"negative cost":     func(s *budget.Spec) { s.Costs["videos.list"] = budget.Cost{Units: -1} },
 		"negative unknown":  func(s *budget.Spec) { s.Unknown = budget.Unknown{Allowed: true, Units: -1} },
 		"negative time out": func(s *budget.Spec) { s.Timeout = -1 },

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -16,7 +17,7 @@ func TestFencedCalls(t *testing.T) {
 	for _, observe := range []bool{false, true} {
 		b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 			Name: "shop/main", Observe: observe, Costs: map[string]budget.Cost{"get": {Units: 1}},
-			Limits: []budget.Limit{{Name: "daily", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}},
+			Limits: []limit.Limit{{Name: "daily", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
 		})
 		if err != nil {
 			t.Fatal(err)

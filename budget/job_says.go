@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // JobSays is what a job's table says of every charge that carries the job's label,
@@ -97,8 +99,8 @@ func (s *Spec) floor(c Call) (units int64, job string) {
 }
 
 // nameFloor tells in a refusal by a limit which floor the limit was held to.
-func (b *Budget) nameFloor(refused *RefusedError, call Call, l Limit) {
-	if l.Counts != CountCalls {
+func (b *Budget) nameFloor(refused *RefusedError, call Call, l limit.Limit) {
+	if l.Counts != limit.CountCalls {
 		refused.Floor, refused.FloorJob = b.spec.floor(call)
 	}
 }

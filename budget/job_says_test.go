@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -69,7 +70,7 @@ func TestWaitAsTheJobSays(t *testing.T) {
 		b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 			Name:   "a/one",
 			Costs:  map[string]budget.Cost{"get": {Units: 10}},
-			Limits: []budget.Limit{{Name: "all", Limit: 10, Counts: budget.CountUnits, Window: budget.Window{Kind: budget.Rolling, Length: time.Minute.Microseconds()}}},
+			Limits: []limit.Limit{{Name: "all", Limit: 10, Counts: limit.CountUnits, Window: limit.Window{Kind: limit.Rolling, Length: time.Minute.Microseconds()}}},
 			Jobs:   map[string]budget.JobSays{"backfill": {MaxWait: &wait}},
 		})
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // MaxLock is the longest that anything is locked, in µs.
@@ -62,7 +64,7 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	case !u.At.IsZero():
 		l.Until = u.At.UnixMicro()
 	case u.After < time.Microsecond:
-		return fail(fmt.Errorf("%w: a span of %s: use 1µs to %s", ErrInvalid, u.After, SpanText(time.Duration(MaxLock)*time.Microsecond)))
+		return fail(fmt.Errorf("%w: a span of %s: use 1µs to %s", ErrInvalid, u.After, limit.SpanText(time.Duration(MaxLock)*time.Microsecond)))
 	default:
 		l.After = u.After.Microseconds()
 	}
@@ -103,9 +105,9 @@ func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 
 // NextReset is the first reset after an instant of the limit named, where it is a
 // calendar; false where none can be computed.
-func (b *Budget) NextReset(limit string, after time.Time) (time.Time, bool) {
-	l, known := b.limitNamed(limit)
-	if !known || l.Window.Kind != CalendarKind {
+func (b *Budget) NextReset(named string, after time.Time) (time.Time, bool) {
+	l, known := b.limitNamed(named)
+	if !known || l.Window.Kind != limit.CalendarKind {
 		return time.Time{}, false
 	}
 	_, next := l.Window.Calendar.Period(after.UnixMicro())
@@ -114,7 +116,7 @@ func (b *Budget) NextReset(limit string, after time.Time) (time.Time, bool) {
 
 // limitNamed is a limit as it is told by name: "name", or "name:operation" of one
 // that is one for each operation.
-func (b *Budget) limitNamed(name string) (Limit, bool) {
+func (b *Budget) limitNamed(name string) (limit.Limit, bool) {
 	for _, l := range b.spec.Limits {
 		if !l.PerOperation {
 			if l.Name == name {
@@ -126,7 +128,7 @@ func (b *Budget) limitNamed(name string) (Limit, bool) {
 			return l.For(operation), true
 		}
 	}
-	return Limit{}, false
+	return limit.Limit{}, false
 }
 
 // limitFor is the name of a limit as it stands for an operation.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Node is a value of a configuration file that knows its place. Its readers
@@ -278,7 +280,7 @@ func (n Node) Number(least, most int64) (int64, bool) {
 			n.Fail("%s = %q is a text: write %s, a number from %d to %d, without quotes", n.key, text, number, least, most)
 			return 0, false
 		}
-		if f, isFloat := n.value.(float64); isFloat && f == math.Trunc(f) && math.Abs(f) <= float64(MaxUnits) { // 1e4, 10000.0
+		if f, isFloat := n.value.(float64); isFloat && f == math.Trunc(f) && math.Abs(f) <= float64(limit.MaxUnits) { // 1e4, 10000.0
 			n.Fail("%s has a fraction or an exponent: write %d, a whole number from %d to %d", n.key, int64(f), least, most)
 			return 0, false
 		}
@@ -293,7 +295,7 @@ func (n Node) Number(least, most int64) (int64, bool) {
 }
 
 // Units reads units, least to MaxUnits.
-func (n Node) Units(least int64) (int64, bool) { return n.Number(least, MaxUnits) }
+func (n Node) Units(least int64) (int64, bool) { return n.Number(least, limit.MaxUnits) }
 
 // Bool reads true or false.
 func (n Node) Bool() (value, ok bool) {
@@ -313,8 +315,8 @@ func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	s, isText := n.value.(string)
-	d, err := ParseSpan(s)
-	if isText && err != nil && !errors.Is(err, errSpan) {
+	d, err := limit.ParseSpan(s)
+	if isText && err != nil && !errors.Is(err, limit.ErrSpan) {
 		n.Fail("%s = %q is no span of time: %s", n.key, s, err)
 		return 0, false
 	}
@@ -323,7 +325,7 @@ func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	if d < least || d > most {
-		n.Fail("%s = %q: use %s to %s", n.key, s, SpanText(least), SpanText(most))
+		n.Fail("%s = %q: use %s to %s", n.key, s, limit.SpanText(least), limit.SpanText(most))
 		return 0, false
 	}
 	return d, true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -16,10 +17,10 @@ func perOperation(t *testing.T) *budget.Budget {
 	t.Helper()
 	b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 		Name: "chat/team", Costs: map[string]budget.Cost{"post": {Units: 1}, "read": {Units: 1}}, Unknown: budget.Unknown{Allowed: true, Units: 1},
-		Limits: []budget.Limit{
-			{Name: "all", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
-			{Name: "each", Limit: 2, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Minute), PerOperation: true},
-			{Name: "open", Limit: 1, Counts: budget.CountCalls, Window: budget.ConcurrentWindow()},
+		Limits: []limit.Limit{
+			{Name: "all", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+			{Name: "each", Limit: 2, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Minute), PerOperation: true},
+			{Name: "open", Limit: 1, Counts: limit.CountCalls, Window: limit.ConcurrentWindow()},
 		},
 	})
 	if err != nil {

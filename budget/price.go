@@ -1,6 +1,10 @@
 package budget
 
-import "time"
+import (
+	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
+)
 
 // Cost is the price of an operation.
 type Cost struct {
@@ -31,7 +35,7 @@ type Unknown struct {
 type Spec struct {
 	// Name is upstream/credential.
 	Name    string
-	Limits  []Limit
+	Limits  []limit.Limit
 	Costs   map[string]Cost
 	Unknown Unknown
 	// OnStoreError is the upstream's policy; the first that is set counts: call,

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Reservation is a charge that is still open. It counts in full until it is
@@ -72,8 +74,8 @@ func (r *Reservation) Release(ctx context.Context) error {
 
 // Settle settles the reservation with this id; see [Reservation.Settle].
 func (b *Budget) Settle(ctx context.Context, id string, units int64) error {
-	if units < 0 || units > MaxUnits {
-		return fmt.Errorf("settle %s: %w: %d units: use 0 to %d", b.spec.Name, ErrTooManyUnits, units, MaxUnits)
+	if units < 0 || units > limit.MaxUnits {
+		return fmt.Errorf("settle %s: %w: %d units: use 0 to %d", b.spec.Name, ErrTooManyUnits, units, limit.MaxUnits)
 	}
 	return b.finish(ctx, "settle", Finish{ID: id, Units: units})
 }
@@ -111,7 +113,7 @@ func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
 	case FinishExpired:
 		return fail(ErrExpired, "its lease is over, or the id is not held any more")
 	case FinishOverflow:
-		return fail(ErrTooManyUnits, fmt.Sprintf("the ledger's sum would pass %d", MaxUnits))
+		return fail(ErrTooManyUnits, fmt.Sprintf("the ledger's sum would pass %d", limit.MaxUnits))
 	case FinishLate:
 		return fail(ErrUnavailable, "the store came to it past the deadline; nothing was recorded, try again")
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Needs says how many calls of which operations are about to be made. The
@@ -56,7 +58,7 @@ func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 		return refused
 	}
 	for _, l := range status.Limits {
-		if l.Observe || l.Window.Kind == Concurrent { // a plain charge is never open
+		if l.Observe || l.Window.Kind == limit.Concurrent { // a plain charge is never open
 			continue
 		}
 		amount, last, err := b.needed(l.Limit, needs)
@@ -87,7 +89,7 @@ func (b *Budget) lockedOut(status Status, needs Needs) *RefusedError {
 	for _, lock := range status.Locks {
 		l, known := b.limitNamed(lock.Limit)
 		for name := range needs {
-			bears := known && !l.Observe && (l.Covers(name) || name == "" && l.CoversAll() && l.Counts != CountCalls)
+			bears := known && !l.Observe && (l.Covers(name) || name == "" && l.CoversAll() && l.Counts != limit.CountCalls)
 			if lock.Limit == "" {
 				bears = !b.spec.Observe
 			}
@@ -102,12 +104,12 @@ func (b *Budget) lockedOut(status Status, needs Needs) *RefusedError {
 
 // needed is what a limit would count for all the needs, and one operation of
 // them to name.
-func (b *Budget) needed(l Limit, needs Needs) (amount int64, operation string, err error) {
+func (b *Budget) needed(l limit.Limit, needs Needs) (amount int64, operation string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
 		calls := needs[name]
 		var units int64
 		switch {
-		case name == "" && (l.Counts == CountCalls || !l.CoversAll()):
+		case name == "" && (l.Counts == limit.CountCalls || !l.CoversAll()):
 			continue
 		case name == "":
 			units = 1
@@ -117,8 +119,8 @@ func (b *Budget) needed(l Limit, needs Needs) (amount int64, operation string, e
 			units, _ = b.spec.price(Call{Operation: name}) // checked
 		}
 		each := l.Amount(units)
-		if calls < 0 || each > 0 && calls > (MaxUnits-amount)/each {
-			return 0, "", b.refuse(Call{Operation: name}, units, ErrTooManyUnits, fmt.Errorf("%d calls: use 0 to %d units in all", calls, MaxUnits))
+		if calls < 0 || each > 0 && calls > (limit.MaxUnits-amount)/each {
+			return 0, "", b.refuse(Call{Operation: name}, units, ErrTooManyUnits, fmt.Errorf("%d calls: use 0 to %d units in all", calls, limit.MaxUnits))
 		}
 		amount += calls * each
 		operation = name

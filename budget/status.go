@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Status is what a budget has left.
@@ -38,7 +40,7 @@ func (s Status) LockOf(limit string) (Lock, bool) {
 
 // LimitStatus is what one limit has used and left, in what it counts.
 type LimitStatus struct {
-	Limit
+	limit.Limit
 	Used      int64
 	Remaining int64 // 0 or more
 	// Over is the debt: what was recorded above the limit, 0 or more.
@@ -82,7 +84,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		if seen.NextAt > 0 {
 			ls.NextReturn = time.UnixMicro(seen.NextAt).UTC()
 		}
-		if l.Counts != CountCalls && l.CoversAll() && !l.Observe && (status.Remaining == nil || ls.Remaining < *status.Remaining) {
+		if l.Counts != limit.CountCalls && l.CoversAll() && !l.Observe && (status.Remaining == nil || ls.Remaining < *status.Remaining) {
 			left := ls.Remaining
 			status.Remaining = &left
 		}

@@ -25,7 +25,7 @@ import "context"
 // The ledger. An entry's score is the instant it finishes: its time for a
 // plain charge, its lease's end while a reservation is open, and once that is
 // finished the later clock's time or the lease's end, whichever is first. A window counts the entries whose score is above
-// [Window.Cut] of now, released ones never; a window of kind Concurrent is one
+// [limit.Window.Cut] of now, released ones never; a window of kind Concurrent is one
 // of length 0 that counts the calls of open reservations.
 //
 // Ids. An entry is held while its score is above now − 1 h or above the cut of
@@ -42,10 +42,10 @@ import "context"
 // operation, job and region become one entry, or few. Released ones go. No id of
 // a score up to the highest B so far is held, even when merging has ended since.
 //
-// Buckets. A meter of the shape [Limit.Meter] begins with the first decision
-// that carries it and is dropped as a window is, for [Limit.Longest]. From then
+// Buckets. A meter of the shape [limit.Limit.Meter] begins with the first decision
+// that carries it and is dropped as a window is, for [limit.Limit.Longest]. From then
 // on every new charge it covers adds to it, whatever limits the charge's own
-// batch carries: [Refill.Add] at now; so does a settlement,
+// batch carries: [limit.Refill.Add] at now; so does a settlement,
 // with what it adds, or what it returns and the age of the reservation (now −
 // its start); a release returns all units, or the one call. It begins with what
 // is held and adds something, in order of min(score, now): where nothing is, it is empty; else it
@@ -93,10 +93,10 @@ import "context"
 // charged and marked.
 //
 // Drift. A report on a limit whose window is rolling counts when its At is above
-// the window's cut at now, on a calendar when it lies in the [Window.Span] of now,
+// the window's cut at now, on a calendar when it lies in the [limit.Window.Span] of now,
 // and when its reset is above now; on a concurrent limit never. What it says is used
 // above the more of what is used now and what Seen says is added to the limit's
-// charge under [DriftOperation], which counts in that limit alone. Of a rolling
+// charge under [limit.DriftOperation], which counts in that limit alone. Of a rolling
 // window the charge's score is the reset less the window's Length, at most now,
 // which it is without a reset; of a calendar the first that counts; never below that
 // of the charge that stands, nor below what is forgotten; it is never merged. A bucket is
@@ -120,7 +120,7 @@ type Store interface {
 	Spent(ctx context.Context, query SpentQuery) (SpentView, error)
 	// Recover records what a caller had seen and the ledger has lost; nothing when
 	// its Mark is not lost and no ledger of Gone. For each limit that is
-	// an amount under [RecoveredOperation], which counts in that limit alone: what
+	// an amount under [limit.RecoveredOperation], which counts in that limit alone: what
 	// was used when the caller saw it less what still counts of scores up to then,
 	// at that instant. What other callers recorded is raised to the more
 	// of both, amount and time. It is raised to the sum, too, of what hosts charged

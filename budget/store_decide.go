@@ -1,6 +1,10 @@
 package budget
 
-import "time"
+import (
+	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
+)
 
 // Batch asks for decisions on one budget.
 type Batch struct {
@@ -8,9 +12,9 @@ type Batch struct {
 	// Now is the caller's wall clock in µs: a witness, never the decider.
 	Now int64
 	// Limits are all limits of the budget, those of one operation only where an
-	// item is of it. Each item is checked against those that [Limit.Checks]
+	// item is of it. Each item is checked against those that [limit.Limit.Checks]
 	// tells; all of their windows and meters are made live.
-	Limits []Limit
+	Limits []limit.Limit
 	Items  []Item
 	// Mark is what the caller was last told of the ledger; zero: nothing.
 	Mark Mark

@@ -1,10 +1,12 @@
 package budget
 
+import "github.com/quotactl/quotactl/budget/limit"
+
 // Look asks what limits have used.
 type Look struct {
 	Budget string
 	Now    int64 // the caller's wall clock in µs, a witness
-	Limits []Limit
+	Limits []limit.Limit
 	Mark   Mark   // as in Batch
 	Others []Mark // likewise, but what is missing of them is told in the View
 	Hosts  int64  // as in Batch

@@ -1,5 +1,7 @@
 package budget
 
+import "github.com/quotactl/quotactl/budget/limit"
+
 // Mark is what a caller was last told of a ledger. Given back, it lets the store
 // notice what the ledger has lost since.
 type Mark struct {
@@ -23,9 +25,9 @@ const MaxOthers = 256
 // Recovery is what a caller saw of a budget before data was lost.
 type Recovery struct {
 	Budget string
-	Now    int64   // the caller's wall clock in µs, a witness
-	Limits []Limit // all of the budget, as in Batch
-	Used   []int64 // what each had used; below 0: not seen
+	Now    int64         // the caller's wall clock in µs, a witness
+	Limits []limit.Limit // all of the budget, as in Batch
+	Used   []int64       // what each had used; below 0: not seen
 	// Own is how much of that the caller's host charged itself and the ledger lacks, as
 	// far as the caller knows; nil: nothing. OwnID is the host's id: told again, it is of
 	// the same charges, or more of them.
@@ -48,7 +50,7 @@ func (r *Recovery) OwnOf(i int) (amount int64, id string) {
 	if r.OwnID == "" || i >= len(r.Own) {
 		return 0, ""
 	}
-	return r.Own[i], RecoveredID(r.Limits[i].Name) + " " + r.OwnID
+	return r.Own[i], limit.RecoveredID(r.Limits[i].Name) + " " + r.OwnID
 }
 
 // MaxGone is how many ids of ledgers a Recovery tells at most.

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // waitJitter is the most a waiter sleeps past the instant its call fits, so
@@ -115,11 +117,11 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 func (b *Budget) jitter(refused *RefusedError) (late, again time.Duration) {
 	most := waitJitter
 	l, known := b.limitNamed(refused.Limit)
-	if known && l.Window.Kind != Concurrent {
+	if known && l.Window.Kind != limit.Concurrent {
 		most = min(most, max(1, time.Duration(l.Longest())*time.Microsecond/waitPart))
 	}
 	late = rand.N(most) //nolint:gosec // spreading, not secrecy
-	if known && l.Window.Kind == Concurrent {
+	if known && l.Window.Kind == limit.Concurrent {
 		return late, 0
 	}
 	return late, late
@@ -141,7 +143,7 @@ func (b *Budget) askTogether(group []*place) []*pending {
 	return list
 }
 
-func limitNames(limits []Limit) []string {
+func limitNames(limits []limit.Limit) []string {
 	names := make([]string, len(limits))
 	for i, l := range limits {
 		names[i] = l.Name
@@ -172,7 +174,7 @@ func (b *Budget) Soonest(refused *RefusedError) time.Duration {
 		return min(refused.RetryAfter, recoveryLook)
 	}
 	l, known := b.limitNamed(refused.Limit)
-	if !known || l.Window.Kind == Bucket || refused.RetryAt.IsZero() || errors.Is(refused, ErrLocked) {
+	if !known || l.Window.Kind == limit.Bucket || refused.RetryAt.IsZero() || errors.Is(refused, ErrLocked) {
 		return refused.RetryAfter
 	}
 	now := refused.RetryAt.Add(-refused.RetryAfter).UnixMicro()
@@ -202,15 +204,16 @@ func sleepUntil(ctx context.Context, d time.Duration, sooner <-chan struct{}, li
 type waitTooLong struct{}
 
 func (waitTooLong) Error() string { return "the deadline comes before the units" }
+
 func (waitTooLong) Unwrap() error { return context.DeadlineExceeded }
 
 // checking lists the limits that an item is checked against.
-func (b *Budget) checking(item Item) []Limit {
-	return slices.DeleteFunc(b.covering(item.Operation), func(l Limit) bool { return !l.Checks(item) })
+func (b *Budget) checking(item Item) []limit.Limit {
+	return slices.DeleteFunc(b.covering(item.Operation), func(l limit.Limit) bool { return !item.CheckedBy(l) })
 }
 
 // neverFits is the refusal of a new call that no wait helps, by the limits alone.
-func (b *Budget) neverFits(call Call, units int64, limits []Limit) *RefusedError {
+func (b *Budget) neverFits(call Call, units int64, limits []limit.Limit) *RefusedError {
 	floor, _ := b.spec.floor(call)
 	for _, l := range limits {
 		if !l.Observe && l.Amount(units) > l.Bound(floor, call.UseHeadroom) {

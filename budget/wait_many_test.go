@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -76,30 +77,30 @@ func (w watched) Done() <-chan struct{} {
 // for a step, and what the store and the process do is linear in their number.
 func TestManyWaiters(t *testing.T) {
 	t.Parallel()
-	refill, err := budget.NewRefill(500, time.Second)
+	refill, err := limit.NewRefill(500, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow, err := budget.NewRefill(100, time.Second)
+	slow, err := limit.NewRefill(100, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := effort.Of(1500, 5000)
 	for name, c := range map[string]struct {
 		takes  time.Duration
-		limits []budget.Limit
+		limits []limit.Limit
 		n      int
 		ideal  time.Duration
 		lease  time.Duration // of reservations, each settled at its middle; 0: plain charges
 	}{
-		"window": {5 * time.Millisecond, []budget.Limit{{Limit: 500, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Second)}}, n, time.Duration((n-1)/500) * time.Second, 0},
-		"calls and units": {5 * time.Millisecond, []budget.Limit{
-			{Limit: 500, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Second)}, {Limit: 100_000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
+		"window": {5 * time.Millisecond, []limit.Limit{{Limit: 500, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)}}, n, time.Duration((n-1)/500) * time.Second, 0},
+		"calls and units": {5 * time.Millisecond, []limit.Limit{
+			{Limit: 500, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Second)}, {Limit: 100_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
 		}, n, time.Duration((n-1)/500) * time.Second, 0},
-		"bucket":      {5 * time.Millisecond, []budget.Limit{{Limit: 50, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)}}, n, time.Duration(n-50) * 2 * time.Millisecond, 0},
-		"no burst":    {500 * time.Microsecond, []budget.Limit{{Limit: 1, Counts: budget.CountUnits, Window: budget.BucketWindow(slow)}}, n / 10, time.Duration(n/10-1) * 10 * time.Millisecond, 0},
-		"short leash": {time.Millisecond, []budget.Limit{{Limit: 5, Counts: budget.CountUnits, Window: budget.RollingWindow(50 * time.Millisecond)}}, n, time.Duration((n-1)/5) * 50 * time.Millisecond, 0},
-		"open ones":   {500 * time.Microsecond, []budget.Limit{{Limit: 10, Counts: budget.CountCalls, Window: budget.ConcurrentWindow()}}, n, time.Duration((n-1)/10) * 10 * time.Millisecond, 20 * time.Millisecond},
+		"bucket":      {5 * time.Millisecond, []limit.Limit{{Limit: 50, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)}}, n, time.Duration(n-50) * 2 * time.Millisecond, 0},
+		"no burst":    {500 * time.Microsecond, []limit.Limit{{Limit: 1, Counts: limit.CountUnits, Window: limit.BucketWindow(slow)}}, n / 10, time.Duration(n/10-1) * 10 * time.Millisecond, 0},
+		"short leash": {time.Millisecond, []limit.Limit{{Limit: 5, Counts: limit.CountUnits, Window: limit.RollingWindow(50 * time.Millisecond)}}, n, time.Duration((n-1)/5) * 50 * time.Millisecond, 0},
+		"open ones":   {500 * time.Microsecond, []limit.Limit{{Limit: 10, Counts: limit.CountCalls, Window: limit.ConcurrentWindow()}}, n, time.Duration((n-1)/10) * 10 * time.Millisecond, 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,10 +1,14 @@
 package budget
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/quotactl/quotactl/budget/limit"
+)
 
 // waitRoom is what is left of a budget's limits, for several calls.
 type waitRoom struct {
-	limits []Limit
+	limits []limit.Limit
 	used   []int64
 }
 
@@ -19,12 +23,12 @@ func (s *seen) room() waitRoom {
 // take takes an item's part, where that fits.
 func (r waitRoom) take(item Item) bool {
 	for i, l := range r.limits {
-		if l.Checks(item) && !l.Observe && r.used[i] > l.Bound(item.Floor, item.UseHeadroom)-l.Amount(item.Units) {
+		if item.CheckedBy(l) && !l.Observe && r.used[i] > l.Bound(item.Floor, item.UseHeadroom)-l.Amount(item.Units) {
 			return false
 		}
 	}
 	for i, l := range r.limits {
-		if l.Checks(item) {
+		if item.CheckedBy(l) {
 			r.used[i] += l.Amount(item.Units)
 		}
 	}

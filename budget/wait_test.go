@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -293,11 +294,11 @@ func TestWaitersWakeWhenReservationsFinishEarly(t *testing.T) {
 
 // A wait is not given up because of leases that may end before the deadline.
 func TestWaitForWhatIsOpen(t *testing.T) {
-	for _, l := range []budget.Limit{{Window: budget.ConcurrentWindow()}, {Window: budget.RollingWindow(time.Second)}} {
+	for _, l := range []limit.Limit{{Window: limit.ConcurrentWindow()}, {Window: limit.RollingWindow(time.Second)}} {
 		synctest.Test(t, func(t *testing.T) {
-			l.Name, l.Limit, l.Counts = "few", 1, budget.CountCalls
+			l.Name, l.Limit, l.Counts = "few", 1, limit.CountCalls
 			b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
-				Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []budget.Limit{l},
+				Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []limit.Limit{l},
 			})
 			if err != nil {
 				t.Fatal(err)

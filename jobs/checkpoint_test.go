@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // A run that was cut is gone on with where it was: what was fetched is not fetched
@@ -91,7 +92,7 @@ func TestACutRunIsGoneOnWith(t *testing.T) {
 func (w *world) limited(units int64) *budget.Budget {
 	w.t.Helper()
 	spec := w.options.Budgets["youtube/key1"].Spec()
-	spec.Limits = append([]budget.Limit(nil), spec.Limits...)
+	spec.Limits = append([]limit.Limit(nil), spec.Limits...)
 	spec.Limits[0].Limit = units
 	b, err := budget.New(w.store, spec)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // The spans of a job that sets none.
@@ -157,8 +158,8 @@ func checkOperation(node budget.Node, name string, upstream budget.Upstream, kno
 			budget.DidYouMean(name, slices.Collect(maps.Keys(upstream.Costs))))
 		return false
 	}
-	if !slices.ContainsFunc(upstream.Limits, func(limit budget.Limit) bool {
-		return limit.Covers(name) && limit.Window.Kind != budget.Concurrent
+	if !slices.ContainsFunc(upstream.Limits, func(l limit.Limit) bool {
+		return l.Covers(name) && l.Window.Kind != limit.Concurrent
 	}) {
 		node.Fail("no limit covers operation %q: add it to a limit's operations in [upstream.%s.limit]", name, upstream.Name)
 		return false

@@ -1,6 +1,9 @@
 package jobs
 
-import "github.com/quotactl/quotactl/budget"
+import (
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
+)
 
 // needs reads what is looked at before a run: the job's needs, else its one
 // operation, else a unit. What stands above a limit with the job's floor could
@@ -11,7 +14,7 @@ func (l *loader) needs(job budget.Node, t map[string]budget.Node, j *Job, operat
 		if node.FailUnquotedDots() {
 			continue
 		}
-		calls, ok := node.Number(1, budget.MaxUnits)
+		calls, ok := node.Number(1, limit.MaxUnits)
 		if ok && checkOperation(node, node.Key(), upstream, known) {
 			j.Needs[node.Key()] = calls
 		}
@@ -41,22 +44,22 @@ func (l *loader) needs(job budget.Node, t map[string]budget.Node, j *Job, operat
 
 // checkFits notes a job whose needs and floor stand above a limit.
 func checkFits(node budget.Node, j *Job, upstream budget.Upstream) {
-	for _, limit := range upstream.Limits {
-		if limit.Window.Kind == budget.Concurrent { // a plain charge is never open
+	for _, l := range upstream.Limits {
+		if l.Window.Kind == limit.Concurrent { // a plain charge is never open
 			continue
 		}
-		left := limit.Bound(j.Floor, false)
+		left := l.Bound(j.Floor, false)
 		covered := false
 		for operation, calls := range j.Needs {
 			units := int64(1)
 			if operation != "" {
 				units = price(upstream, operation)
 			}
-			if operation == "" && !limit.CoversAll() || operation != "" && !limit.Covers(operation) {
+			if operation == "" && !l.CoversAll() || operation != "" && !l.Covers(operation) {
 				continue
 			}
 			covered = true
-			if each := limit.Amount(units); each > 0 && (left < 0 || calls > left/each) {
+			if each := l.Amount(units); each > 0 && (left < 0 || calls > left/each) {
 				left = -1
 			} else {
 				left -= calls * each
@@ -64,7 +67,7 @@ func checkFits(node budget.Node, j *Job, upstream budget.Upstream) {
 		}
 		if covered && left < 0 {
 			node.Fail("job %s could never start: what it needs and its floor of %d stand above limit %s (%d); lower needs or floor, or raise the limit",
-				j.Name, j.Floor, limit.Name, limit.Limit)
+				j.Name, j.Floor, l.Name, l.Limit)
 			return
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones on machines that have none
+	_ "time/tzdata"
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Schedule says when a job ticks. Ticks are whole seconds.
@@ -90,7 +90,7 @@ func (e *zoneError) Error() string {
 
 // parseEvery reads the span of an "@every".
 func parseEvery(span string) (time.Duration, error) {
-	every, err := budget.ParseSpan(strings.TrimSpace(span))
+	every, err := limit.ParseSpan(strings.TrimSpace(span))
 	if err != nil {
 		return 0, fmt.Errorf("%q is no span of time: write \"@every 90m\"", strings.TrimSpace(span))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/pipetest"
 )
 
@@ -92,7 +93,7 @@ func TestWhatTheBaseSendsAgainIsRefused(t *testing.T) {
 	url, counted := dying(t)
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
-	b := open(t, budget.Spec{Limits: []budget.Limit{hourly(10)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
+	b := open(t, budget.Spec{Limits: []limit.Limit{hourly(10)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
 	o := &observer{}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o})}
 	read(t, client, url)
@@ -157,8 +158,8 @@ func TestWhatTheBaseSendsAgainWaits(t *testing.T) {
 				counted := die(t, p)
 				base := &http.Transport{DialContext: p.Dial}
 				defer base.CloseIdleConnections()
-				minute := budget.Limit{Name: "minute", Quota: 10, Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}
-				b := open(t, budget.Spec{Limits: []budget.Limit{minute, hourly(1000)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
+				minute := limit.Limit{Name: "minute", Quota: 10, Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}
+				b := open(t, budget.Spec{Limits: []limit.Limit{minute, hourly(1000)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
 				o := &observer{}
 				client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 					Base: base, Operation: "read", Observer: o, Refused: budgethttp.Wait, MaxWait: c.maxWait,

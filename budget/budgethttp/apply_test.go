@@ -14,20 +14,21 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // upstream is one whose responses say much.
 func upstream(t *testing.T) budget.Spec {
 	t.Helper()
-	day, err := budget.NewCalendar(budget.Day, "UTC", 0)
+	day, err := limit.NewCalendar(limit.Day, "UTC", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	retryAfter := []budget.Source{{Header: "retry-after", As: budget.AsRetryAfter}}
 	return budget.Spec{
-		Limits: []budget.Limit{
-			{Name: "day", Quota: 1000, Limit: 900, Headroom: 100, Counts: budget.CountUnits, Window: budget.CalendarWindow(day)},
-			{Name: "method", Quota: 100, Limit: 100, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Hour), PerOperation: true, Operations: []string{"get"}},
+		Limits: []limit.Limit{
+			{Name: "day", Quota: 1000, Limit: 900, Headroom: 100, Counts: limit.CountUnits, Window: limit.CalendarWindow(day)},
+			{Name: "method", Quota: 100, Limit: 100, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour), PerOperation: true, Operations: []string{"get"}},
 		},
 		Costs: map[string]budget.Cost{
 			"get": {Units: 10, Actual: []budget.Source{{Header: "x-cost", As: budget.AsNumber}, {JSON: "usage", As: budget.AsNumber}, {JSON: "total", As: budget.AsNumber}}},

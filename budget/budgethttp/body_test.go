@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // usageCost reserves 50 units and settles with what the response says.
@@ -98,7 +99,7 @@ func TestActualCost(t *testing.T) {
 				way, wrap = "half by half", iotest.HalfReader
 			}
 			t.Run(name+" "+way, func(t *testing.T) {
-				b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Limits: []budget.Limit{hourly(budget.MaxUnits)}})
+				b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Limits: []limit.Limit{hourly(limit.MaxUnits)}})
 				o := &observer{}
 				client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 					Base: answers(200, c.header, wrap(strings.NewReader(c.body))), Operation: "ask", Observer: o,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -62,7 +63,7 @@ func (s *silent) Lock(ctx context.Context, l budget.LockRequest) (budget.Locked,
 // askSpec is a call that costs what its response says, which may be a refusal.
 func askSpec(timeout time.Duration) budget.Spec {
 	return budget.Spec{
-		Name: "video/key1", Timeout: timeout, Limits: []budget.Limit{hourly(budget.MaxUnits)}, Costs: map[string]budget.Cost{"ask": usageCost},
+		Name: "video/key1", Timeout: timeout, Limits: []limit.Limit{hourly(limit.MaxUnits)}, Costs: map[string]budget.Cost{"ask": usageCost},
 		Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{
 			Name: "spent", Means: budget.Throttled, Condition: budget.Condition{JSON: map[string][]string{"error": {"spent"}}}, Lock: time.Hour,
 		}}},

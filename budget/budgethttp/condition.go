@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // anyValue stands for any value in a condition.
@@ -13,7 +14,7 @@ const anyValue = "*"
 
 // condition is a [budget.Condition] made ready to be looked at.
 type condition struct {
-	operations budget.Limit // whose filter is the condition's
+	operations limit.Limit // whose filter is the condition's
 	status     []int
 	header     map[string][]string
 	json       map[string][]string
@@ -21,7 +22,7 @@ type condition struct {
 }
 
 func newCondition(c budget.Condition) condition {
-	ready := condition{operations: budget.Limit{Operations: c.Operations}, status: c.Status, header: c.Header, json: c.JSON}
+	ready := condition{operations: limit.Limit{Operations: c.Operations}, status: c.Status, header: c.Header, json: c.JSON}
 	for _, text := range c.Text {
 		ready.text = append(ready.text, strings.ToLower(text))
 	}

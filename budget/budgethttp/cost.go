@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // costSaid is what a response says that its call has cost.
@@ -123,7 +124,7 @@ func (c *content) cost(place *budget.Source) (units int64, found bool, err error
 		return 0, false, err
 	}
 	for _, text := range texts {
-		one, wrong := budget.ParseUnits(text)
+		one, wrong := limit.ParseUnits(text)
 		if wrong != nil {
 			err = wrong
 			continue

@@ -11,6 +11,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // farthest is the longest time until a reset that is believed: what is told to
@@ -27,7 +28,7 @@ func roundDown(n *big.Rat) int64 {
 }
 
 // roundUp is a reported number as a whole one, more rather than less.
-func roundUp(n *big.Rat) int64 { return clamp(budget.RoundUp(n)) }
+func roundUp(n *big.Rat) int64 { return clamp(limit.RoundUp(n)) }
 
 func clamp(n *big.Int) int64 {
 	switch {
@@ -61,7 +62,7 @@ func readUntil(as budget.Encoding, text string) (budget.Until, error) {
 	case budget.AsMinutes:
 		return span(text, time.Minute)
 	case budget.AsDuration:
-		after, err := budget.ParseSpan(text)
+		after, err := limit.ParseSpan(text)
 		return budget.Until{After: after}, err
 	case budget.AsRFC3339:
 		at, err := time.Parse(time.RFC3339, text)
@@ -70,7 +71,7 @@ func readUntil(as budget.Encoding, text string) (budget.Until, error) {
 		at, err := http.ParseTime(text)
 		return budget.Until{At: at.UTC()}, err
 	case budget.AsRetryAfter:
-		if _, isNumber := budget.ParseDecimal(text); isNumber {
+		if _, isNumber := limit.ParseDecimal(text); isNumber {
 			return span(text, time.Second)
 		}
 		return readUntil(budget.AsHTTPDate, text)
@@ -111,7 +112,7 @@ func epoch(text string, unit time.Duration) (budget.Until, error) {
 // micros reads a number of units of time as microseconds, rounded up, so that
 // nobody comes back too soon.
 func micros(text string, unit time.Duration) (int64, error) {
-	n, ok := budget.ParseDecimal(text)
+	n, ok := limit.ParseDecimal(text)
 	if !ok {
 		return 0, errNoNumber
 	}

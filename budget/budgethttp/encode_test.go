@@ -14,6 +14,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // noon is when the tests' responses come.
@@ -28,7 +29,7 @@ func TestRounding(t *testing.T) {
 		"9223372036854775807": {math.MaxInt64, math.MaxInt64}, "9223372036854775806.5": {math.MaxInt64 - 1, math.MaxInt64},
 		"-9223372036854775808": {math.MinInt64, math.MinInt64}, "99999999999999999999": {math.MaxInt64, math.MaxInt64},
 	} {
-		n, ok := budget.ParseDecimal(text)
+		n, ok := limit.ParseDecimal(text)
 		if !ok || roundDown(n) != want[0] || roundUp(n) != want[1] {
 			t.Errorf("%q is %v, %t; want %v", text, n, ok, want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -23,7 +24,7 @@ func Example() {
 	store := memstore.New(func() int64 { return time.Now().UnixMicro() })
 	b, err := budget.New(store, budget.Spec{
 		Name:   "youtube/key1",
-		Limits: []budget.Limit{{Name: "daily", Limit: 250, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)}},
+		Limits: []limit.Limit{{Name: "daily", Limit: 250, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}},
 		Costs:  map[string]budget.Cost{"search.list": {Units: 100, Match: []string{"GET 127.0.0.1/youtube/v3/search"}}},
 	})
 	if err != nil {

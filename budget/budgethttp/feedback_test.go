@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // told is an upstream's answers, one after the other.
@@ -50,13 +51,13 @@ func locks(t *testing.T, b *budget.Budget) []budget.Lock {
 	return s.Locks
 }
 
-func dayIn(t *testing.T, zone string) budget.Window {
+func dayIn(t *testing.T, zone string) limit.Window {
 	t.Helper()
-	c, err := budget.NewCalendar(budget.Day, zone, 0)
+	c, err := limit.NewCalendar(limit.Day, zone, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return budget.CalendarWindow(c)
+	return limit.CalendarWindow(c)
 }
 
 // What is locked by a refusal, and until when.
@@ -92,10 +93,10 @@ func TestRefusalsLock(t *testing.T) {
 				c.rule.Name = "rule"
 				o := &observer{}
 				b, client := upstreamSays(t, budget.Spec{
-					Limits: []budget.Limit{
+					Limits: []limit.Limit{
 						hourly(100),
-						{Name: "day", Limit: 100, Counts: budget.CountUnits, Window: dayIn(t, "America/Los_Angeles")},
-						{Name: "each", Limit: 100, Counts: budget.CountUnits, Window: dayIn(t, "America/Los_Angeles"), PerOperation: true},
+						{Name: "day", Limit: 100, Counts: limit.CountUnits, Window: dayIn(t, "America/Los_Angeles")},
+						{Name: "each", Limit: 100, Counts: limit.CountUnits, Window: dayIn(t, "America/Los_Angeles"), PerOperation: true},
 					},
 					Costs:    map[string]budget.Cost{"read": {Units: 5}},
 					Feedback: budget.Feedback{Refusals: []budget.RefusalRule{c.rule}},
@@ -153,7 +154,7 @@ func TestARefusalAcrossAResetLocksNothing(t *testing.T) {
 			w.WriteHeader(403)
 		})
 		b := open(t, budget.Spec{
-			Limits:   []budget.Limit{{Name: "day", Limit: 100, Counts: budget.CountUnits, Window: dayIn(t, "UTC")}},
+			Limits:   []limit.Limit{{Name: "day", Limit: 100, Counts: limit.CountUnits, Window: dayIn(t, "UTC")}},
 			Costs:    map[string]budget.Cost{"read": {Units: 5}},
 			Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{Name: "rule", Means: budget.Exhausted, Limit: "day"}}},
 		})
@@ -238,7 +239,7 @@ func TestReports(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &observer{}
 				b, client := upstreamSays(t, budget.Spec{
-					Limits: []budget.Limit{hourly(100)}, Costs: cost,
+					Limits: []limit.Limit{hourly(100)}, Costs: cost,
 					Feedback: budget.Feedback{Reports: []budget.ReportRule{
 						{Name: "header", Limit: "hourly", Remaining: &budget.Source{Header: "X-Remaining", As: budget.AsNumber}},
 						{Name: "body", Limit: "hourly", Remaining: &budget.Source{JSON: "quota.remaining", As: budget.AsNumber}},

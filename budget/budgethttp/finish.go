@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // within is what the ledger's side of a request gets, also when the request's own
@@ -57,7 +58,7 @@ func (a *attempt) settle(units int64) {
 	for i, r := range charges {
 		cost := r.Units
 		if i == len(charges)-1 {
-			cost = min(units+unbooked*r.Units, budget.MaxUnits)
+			cost = min(units+unbooked*r.Units, limit.MaxUnits)
 		}
 		ctx, cancel := a.within()
 		if err := r.Settle(ctx, cost); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // What the upstream says is used has no request in it that it does not count: after
@@ -40,7 +41,7 @@ func TestTheReportOfAFreeRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := hourly(100)
-				calls.Name, calls.Counts = "calls", budget.CountCalls
+				calls.Name, calls.Counts = "calls", limit.CountCalls
 				var reports []budget.ReportRule
 				for _, limit := range []string{"hourly", "calls"} {
 					reports = append(reports,
@@ -48,7 +49,7 @@ func TestTheReportOfAFreeRequest(t *testing.T) {
 						budget.ReportRule{Name: limit + "-body", Limit: limit, Used: &budget.Source{JSON: "used", As: budget.AsNumber}})
 				}
 				spec := budget.Spec{
-					Limits: []budget.Limit{hourly(100), calls}, Costs: map[string]budget.Cost{"read": {Units: 5}, "other": {Units: 10}},
+					Limits: []limit.Limit{hourly(100), calls}, Costs: map[string]budget.Cost{"read": {Units: 5}, "other": {Units: 10}},
 					Feedback: budget.Feedback{Refusals: c.rules, Reports: reports},
 				}
 				header := map[string]string{}

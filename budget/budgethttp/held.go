@@ -3,7 +3,7 @@ package budgethttp
 import (
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // held are reports on limits that count units, of a request whose cost is not known
@@ -38,10 +38,10 @@ func (h held) release() []reported {
 	return h.reports
 }
 
-func (a *attempt) countsUnits(limit string) bool {
+func (a *attempt) countsUnits(named string) bool {
 	for _, l := range a.spec.Limits {
-		if l.Name == limit {
-			return l.Counts != budget.CountCalls
+		if l.Name == named {
+			return l.Counts != limit.CountCalls
 		}
 	}
 	return false

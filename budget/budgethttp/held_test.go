@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // An upstream that tells what is used has the request in it, at what it cost, or at
@@ -41,9 +42,9 @@ func TestTheRequestsOwnCostIsNoDrift(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			calls := hourly(1000)
-			calls.Name, calls.Counts = "calls", budget.CountCalls
+			calls.Name, calls.Counts = "calls", limit.CountCalls
 			spec := budget.Spec{
-				Limits: []budget.Limit{hourly(1000), calls},
+				Limits: []limit.Limit{hourly(1000), calls},
 				Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []budget.Source{c.cost}}},
 				Feedback: budget.Feedback{Reports: []budget.ReportRule{
 					{Name: "units", Limit: "hourly", Used: &c.used}, {Name: "calls", Limit: "calls", Used: &c.used},
@@ -89,11 +90,11 @@ func TestTheRequestsOwnCostIsNoDrift(t *testing.T) {
 func TestHeldReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := hourly(1000)
-		calls.Name, calls.Counts = "calls", budget.CountCalls
+		calls.Name, calls.Counts = "calls", limit.CountCalls
 		number := budget.Source{Header: "X-Used", As: budget.AsNumber}
 		seconds := budget.Source{Header: "X-Reset", As: budget.AsSeconds}
 		b := open(t, budget.Spec{
-			Limits: []budget.Limit{hourly(1000), calls},
+			Limits: []limit.Limit{hourly(1000), calls},
 			Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []budget.Source{{JSON: "cost", As: budget.AsNumber}}}},
 			Feedback: budget.Feedback{Reports: []budget.ReportRule{
 				{Name: "units", Limit: "hourly", Used: &number, Reset: &seconds}, {Name: "calls", Limit: "calls", Used: &number, Reset: &seconds},

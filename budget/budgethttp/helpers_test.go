@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -20,7 +21,7 @@ func open(t *testing.T, spec budget.Spec) *budget.Budget {
 	store := memstore.New(func() int64 { return time.Now().UnixMicro() })
 	spec.Name = "video/key1"
 	if spec.Limits == nil {
-		spec.Limits = []budget.Limit{hourly(1000)}
+		spec.Limits = []limit.Limit{hourly(1000)}
 	}
 	b, err := budget.New(store, spec, budget.WithClosers(store))
 	if err != nil {
@@ -29,8 +30,8 @@ func open(t *testing.T, spec budget.Spec) *budget.Budget {
 	return b
 }
 
-func hourly(units int64) budget.Limit {
-	return budget.Limit{Name: "hourly", Quota: units, Limit: units, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}
+func hourly(units int64) limit.Limit {
+	return limit.Limit{Name: "hourly", Quota: units, Limit: units, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}
 }
 
 func meter(t *testing.T, b *budget.Budget, o budgethttp.Options) *budgethttp.Transport {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // A request without a response is cancelled as its lease ends, and counts until what
@@ -75,7 +76,7 @@ func TestTheLeaseDoesNotCutTheBody(t *testing.T) {
 func TestTheLeaseBeginsAfterTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := serve(t, func(w http.ResponseWriter, r *http.Request) { time.Sleep(30 * time.Second) })
-		b := open(t, budget.Spec{Limits: []budget.Limit{hourly(5)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
+		b := open(t, budget.Spec{Limits: []limit.Limit{hourly(5)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
 		if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := open(t, budget.Spec{
-					Limits: []budget.Limit{{Name: "short", Limit: 5, Counts: budget.CountUnits, Window: budget.RollingWindow(phase)}, hourly(100)},
+					Limits: []limit.Limit{{Name: "short", Limit: 5, Counts: limit.CountUnits, Window: limit.RollingWindow(phase)}, hourly(100)},
 					Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []budget.Source{{JSON: "cost", As: budget.AsNumber}}}},
 				})
 				if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {

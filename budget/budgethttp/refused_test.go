@@ -13,6 +13,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // quiet is a base that must not be called.
@@ -26,7 +27,7 @@ func quiet(t *testing.T) http.RoundTripper {
 // fullSpec is a budget of 5 units in a window, for calls of 5.
 func fullSpec(window time.Duration) budget.Spec {
 	return budget.Spec{
-		Limits: []budget.Limit{{Name: "window", Limit: 5, Counts: budget.CountUnits, Window: budget.RollingWindow(window)}},
+		Limits: []limit.Limit{{Name: "window", Limit: 5, Counts: limit.CountUnits, Window: limit.RollingWindow(window)}},
 		Costs:  map[string]budget.Cost{"read": {Units: 5}, "dear": {Units: 6}},
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // refusedAddress is one at which nobody listens.
@@ -150,7 +151,7 @@ func TestWhatIsReleased(t *testing.T) {
 // it is charged is given back. Its body is closed.
 func TestContextsThatHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := open(t, budget.Spec{Limits: []budget.Limit{hourly(5)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
+		b := open(t, budget.Spec{Limits: []limit.Limit{hourly(5)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
 		base := roundTrip(func(*http.Request) (*http.Response, error) {
 			t.Error("the base was called")
 			return nil, errors.New("called")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -20,7 +21,7 @@ func uploads(t *testing.T, store budget.Store, key budget.Key) *budget.Budget {
 	t.Helper()
 	b, err := budget.New(store, budget.Spec{
 		Name:   "video/key1",
-		Limits: []budget.Limit{hourly(1000)},
+		Limits: []limit.Limit{hourly(1000)},
 		Costs: map[string]budget.Cost{
 			"upload": {Units: 50, Once: &key, Match: []string{"upstream/upload"}},
 			"update": {Units: 30, Once: &key, Match: []string{"PUT upstream/upload"}},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
@@ -143,10 +144,10 @@ func slowRun(t *testing.T, seed uint64, make func(*budget.Budget, http.RoundTrip
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, budget.Spec{
-			Limits: []budget.Limit{
-				{Name: "window", Limit: slowQuota, Counts: budget.CountUnits, Window: budget.RollingWindow(slowWindow)},
-				{Name: "hour", Limit: slowHour, Counts: budget.CountUnits, Window: slowCalendar(t, budget.Hour)},
-				{Name: "day", Limit: slowDay, Counts: budget.CountUnits, Window: slowCalendar(t, budget.Day)},
+			Limits: []limit.Limit{
+				{Name: "window", Limit: slowQuota, Counts: limit.CountUnits, Window: limit.RollingWindow(slowWindow)},
+				{Name: "hour", Limit: slowHour, Counts: limit.CountUnits, Window: slowCalendar(t, limit.Hour)},
+				{Name: "day", Limit: slowDay, Counts: limit.CountUnits, Window: slowCalendar(t, limit.Day)},
 			},
 			Costs: map[string]budget.Cost{"small": {Units: 1, Match: []string{"upstream/small"}}, "large": {Units: 5, Match: []string{"upstream/large"}}},
 		})
@@ -172,13 +173,13 @@ func slowRun(t *testing.T, seed uint64, make func(*budget.Budget, http.RoundTrip
 }
 
 // slowCalendar is a window with a guard, since the upstream's clock is another.
-func slowCalendar(t *testing.T, length string) budget.Window {
+func slowCalendar(t *testing.T, length string) limit.Window {
 	t.Helper()
-	calendar, err := budget.NewCalendar(length, slowZone, 0)
+	calendar, err := limit.NewCalendar(length, slowZone, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := budget.CalendarWindow(calendar)
+	w := limit.CalendarWindow(calendar)
 	w.Guard = (5 * time.Second).Microseconds()
 	return w
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // throttled locks the budget for what a 429 says.
@@ -22,7 +23,7 @@ func TestTransportsUponTransports(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			t.Run(name+" "+method, func(t *testing.T) {
 				server := newCounting(t)
-				below := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Limits: []budget.Limit{hourly(1)}})
+				below := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Limits: []limit.Limit{hourly(1)}})
 				above := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: throttled})
 				o := &observer{}
 				inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: refused, Base: server.Client().Transport})
@@ -73,7 +74,7 @@ func (a again) RoundTrip(req *http.Request) (*http.Response, error) {
 // With a client between the two that has sent it before, it stays charged.
 func TestTransportsUponARetry(t *testing.T) {
 	server := newCounting(t)
-	below := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Limits: []budget.Limit{hourly(1)}})
+	below := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Limits: []limit.Limit{hourly(1)}})
 	above := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: throttled})
 	inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: budgethttp.Answer429, Base: server.Client().Transport})
 	client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: again{inner}})}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // What stands where a cost should, and is none, is told, once for a response; where
@@ -88,7 +89,7 @@ func TestUnreadCosts(t *testing.T) {
 func TestUnreadIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, log := &observer{}, &bytes.Buffer{}
-		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Limits: []budget.Limit{hourly(10_000)}})
+		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Limits: []limit.Limit{hourly(10_000)}})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
 				return answers(200, nil, strings.NewReader(`{"usage":{"total":"secret"}}`)).RoundTrip(req)
@@ -141,7 +142,7 @@ func TestUnreadReports(t *testing.T) {
 			other := hourly(1000)
 			other.Name, other.Operations = "other", []string{"put"}
 			b := open(t, budget.Spec{
-				Costs: map[string]budget.Cost{"get": {Units: 1}}, Limits: []budget.Limit{hourly(1000), other},
+				Costs: map[string]budget.Cost{"get": {Units: 1}}, Limits: []limit.Limit{hourly(1000), other},
 				Feedback: budget.Feedback{Reports: []budget.ReportRule{
 					{Name: "left", Limit: "hourly", Remaining: number("X-Left"), Reset: &budget.Source{Header: "X-Reset", As: budget.AsSeconds}},
 					{Name: "used", Limit: "hourly", Used: &budget.Source{JSON: "used", As: budget.AsNumber}},

@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // maxBody is how much of a body is looked at, in bytes. A JSON document that is
@@ -60,7 +61,7 @@ func (c *content) number(s *budget.Source) (*big.Rat, error) {
 	}
 	texts, err := c.texts(s)
 	for _, text := range texts {
-		if n, ok := budget.ParseDecimal(text); ok {
+		if n, ok := limit.ParseDecimal(text); ok {
 			return n, nil
 		}
 		err = errNoNumber

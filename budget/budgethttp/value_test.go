@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // pathsRead are paths as costs.toml may have them.
@@ -163,7 +164,7 @@ func FuzzResponseBody(f *testing.F) {
 			}
 		}
 		n, _ := seen.number(&budget.Source{JSON: path, As: budget.AsNumber})
-		if isOne := slices.ContainsFunc(texts, func(s string) bool { m, ok := budget.ParseDecimal(s); return ok && n != nil && m.Cmp(n) == 0 }); isOne != (n != nil) {
+		if isOne := slices.ContainsFunc(texts, func(s string) bool { m, ok := limit.ParseDecimal(s); return ok && n != nil && m.Cmp(n) == 0 }); isOne != (n != nil) {
 			t.Fatalf("%q at %s is %v, of %q", body, path, n, texts)
 		}
 		_, _ = seen.jsonTexts(text) // a path of any kind; it does no harm

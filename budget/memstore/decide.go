@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Decide implements budget.Store.
@@ -61,13 +62,13 @@ func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budge
 		limits = nil
 	}
 	for i, limit := range limits {
-		if !limit.Observe && limit.Checks(item) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
+		if !limit.Observe && item.CheckedBy(limit) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
 			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now))}
 		}
 	}
 	refusal, refused, observed := budget.Decision{Result: budget.Refused, Limit: -1}, false, ""
 	for i, limit := range limits {
-		if !limit.Checks(item) {
+		if !item.CheckedBy(limit) {
 			continue
 		}
 		used, room := l.used(limit, now), limit.Bound(item.Floor, item.UseHeadroom)-limit.Amount(item.Units)
@@ -90,11 +91,11 @@ func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budge
 	if refused {
 		return refusal
 	}
-	for _, limit := range all {
-		if limit.Window.Kind == budget.Bucket {
+	for _, lim := range all {
+		if lim.Window.Kind == limit.Bucket {
 			continue // its level stays below the limit
 		}
-		if l.used(budget.Limit{Window: limit.Window}, now)+item.Units > budget.MaxUnits {
+		if l.used(limit.Limit{Window: lim.Window}, now)+item.Units > limit.MaxUnits {
 			return budget.Decision{Result: budget.Overflow, Limit: -1}
 		}
 	}
@@ -139,14 +140,14 @@ func late(deadline time.Time, caller int64) bool {
 }
 
 // granted tells what is left after a charge.
-func (l *ledger) granted(limits []budget.Limit, item budget.Item, now int64) budget.Decision {
+func (l *ledger) granted(limits []limit.Limit, item budget.Item, now int64) budget.Decision {
 	d := budget.Decision{Result: budget.Granted, Units: item.Units, Limit: -1}
-	for _, counts := range []budget.Counts{budget.CountUnits, budget.CountCalls} {
-		for i, limit := range limits {
-			if (limit.Counts == budget.CountCalls) != (counts == budget.CountCalls) || !limit.Checks(item) {
+	for _, counts := range []limit.Counts{limit.CountUnits, limit.CountCalls} {
+		for i, lim := range limits {
+			if (lim.Counts == limit.CountCalls) != (counts == limit.CountCalls) || !item.CheckedBy(lim) {
 				continue
 			}
-			if left := limit.Remaining(l.used(limit, now)); d.Limit < 0 || left < d.Remaining {
+			if left := lim.Remaining(l.used(lim, now)); d.Limit < 0 || left < d.Remaining {
 				d.Limit, d.Remaining = i, left
 			}
 		}
@@ -158,7 +159,7 @@ func (l *ledger) granted(limits []budget.Limit, item budget.Item, now int64) bud
 }
 
 // maxSum is the largest total a settle upwards may lead to.
-const maxSum = 9 * budget.MaxUnits
+const maxSum = 9 * limit.MaxUnits
 
 // Finish implements budget.Store.
 func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
@@ -247,17 +248,17 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 	if until := l.recovering(look.Hosts); until > now {
 		view.Recovering = until
 	}
-	for _, limit := range look.Limits {
-		v := budget.LimitView{Used: l.used(limit, now), Recovered: l.pseudo(limit, budget.RecoveredOperation(limit.Name), now), Drift: l.pseudo(limit, budget.DriftOperation(limit.Name), now)}
+	for _, lim := range look.Limits {
+		v := budget.LimitView{Used: l.used(lim, now), Recovered: l.pseudo(lim, limit.RecoveredOperation(lim.Name), now), Drift: l.pseudo(lim, limit.DriftOperation(lim.Name), now)}
 		if v.Used > 0 {
-			v.NextAt = l.fitsAt(limit, now, v.Used-1)
-			v.NextAmount = v.Used - l.used(limit, v.NextAt)
+			v.NextAt = l.fitsAt(lim, now, v.Used-1)
+			v.NextAmount = v.Used - l.used(lim, v.NextAt)
 		}
-		if limit.Window.Kind == budget.Bucket {
+		if lim.Window.Kind == limit.Bucket {
 			view.Limits = append(view.Limits, v)
 			continue
 		}
-		if floor := l.floor(limit); floor > limit.Window.Cut(now) && l.born > 0 && l.born <= floor {
+		if floor := l.floor(lim); floor > lim.Window.Cut(now) && l.born > 0 && l.born <= floor {
 			v.Since = floor + 1
 		}
 		view.Limits = append(view.Limits, v)

@@ -5,6 +5,7 @@ import (
 	"math/big"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Report implements budget.Store.
@@ -25,20 +26,20 @@ func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, er
 	if reset == 0 && r.After > 0 {
 		reset = when.later + r.After
 	}
-	for _, limit := range r.Limits {
+	for _, lim := range r.Limits {
 		switch {
-		case limit.Name != r.Limit || limit.Window.Kind == budget.Concurrent:
-		case limit.Window.Kind == budget.Bucket:
-			answer.Added = l.meters[limit.Meter()].raise(r.Used, min(at, now), now)
+		case lim.Name != r.Limit || lim.Window.Kind == limit.Concurrent:
+		case lim.Window.Kind == limit.Bucket:
+			answer.Added = l.meters[lim.Meter()].raise(r.Used, min(at, now), now)
 			answer.Total = answer.Added
 			if answer.Added > 0 {
 				l.changes++
 			}
 		default:
-			answer.Added = l.drift(limit, r, at, reset, now)
+			answer.Added = l.drift(lim, r, at, reset, now)
 			for _, e := range l.entries {
-				if e.item.ID == budget.DriftID(limit.Name) && e.amount(limit) > 0 && e.score > max(limit.Window.Cut(now), l.floor(limit)) {
-					answer.Total, answer.Until = e.amount(limit), limit.Window.Returns(e.score)
+				if e.item.ID == limit.DriftID(lim.Name) && e.amount(lim) > 0 && e.score > max(lim.Window.Cut(now), l.floor(lim)) {
+					answer.Total, answer.Until = e.amount(lim), lim.Window.Returns(e.score)
 				}
 			}
 		}
@@ -47,22 +48,22 @@ func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, er
 }
 
 // drift records what a report says is used and is not known, and is how much.
-func (l *ledger) drift(limit budget.Limit, r budget.Report, at, reset, now int64) int64 {
-	cut := max(limit.Window.Cut(now), l.floor(limit))
-	from := limit.Window.Cut(now) + 1
-	if limit.Window.Kind == budget.CalendarKind {
-		from, _ = limit.Window.Span(now)
+func (l *ledger) drift(lim limit.Limit, r budget.Report, at, reset, now int64) int64 {
+	cut := max(lim.Window.Cut(now), l.floor(lim))
+	from := lim.Window.Cut(now) + 1
+	if lim.Window.Kind == limit.CalendarKind {
+		from, _ = lim.Window.Span(now)
 	}
-	missing := r.Used - max(l.used(limit, now), r.Seen)
+	missing := r.Used - max(l.used(lim, now), r.Seen)
 	if at < from || reset != 0 && reset <= now || missing <= 0 {
 		return 0
 	}
 	score := now
 	switch {
-	case limit.Window.Kind == budget.CalendarKind:
-		score = limit.Window.Cut(now) + 1
+	case lim.Window.Kind == limit.CalendarKind:
+		score = lim.Window.Cut(now) + 1
 	case reset != 0:
-		score = min(now, reset-limit.Window.Length)
+		score = min(now, reset-lim.Window.Length)
 	}
 	score = max(score, l.gone+1, l.horizon(now)+1)
 	if score <= cut {
@@ -70,16 +71,16 @@ func (l *ledger) drift(limit budget.Limit, r budget.Report, at, reset, now int64
 	}
 	amount, kept := missing, l.entries[:0:0]
 	for _, e := range l.entries {
-		if e.item.ID != budget.DriftID(limit.Name) {
+		if e.item.ID != limit.DriftID(lim.Name) {
 			kept = append(kept, e)
 			continue
 		}
-		if e.score > cut && e.amount(limit) > 0 {
-			amount, score = amount+e.amount(limit), max(score, e.score)
+		if e.score > cut && e.amount(lim) > 0 {
+			amount, score = amount+e.amount(lim), max(score, e.score)
 		}
 	}
 	l.entries = kept
-	l.record(limit, budget.DriftID(limit.Name), budget.DriftOperation(limit.Name), amount, score)
+	l.record(lim, limit.DriftID(lim.Name), limit.DriftOperation(lim.Name), amount, score)
 	return missing
 }
 

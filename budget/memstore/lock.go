@@ -90,7 +90,7 @@ func (l *ledger) askLocks(batch budget.Batch, item budget.Item, refusal *budget.
 		observed = budget.ObservedLock
 	}
 	for i, limit := range batch.Limits {
-		if limit.Checks(item) && ask(i, limit.Name, limit.Observe, limit.Remaining(l.used(limit, l.last))) && observed == "" {
+		if item.CheckedBy(limit) && ask(i, limit.Name, limit.Observe, limit.Remaining(l.used(limit, l.last))) && observed == "" {
 			observed = limit.Name
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Store is a budget.Store and keeps the jobs' state, in memory. Use New.
@@ -90,8 +91,8 @@ type entry struct {
 }
 
 // amount is what the entry counts for in a limit that counts it.
-func (e *entry) amount(limit budget.Limit) int64 {
-	if limit.Counts == budget.CountCalls {
+func (e *entry) amount(l limit.Limit) int64 {
+	if l.Counts == limit.CountCalls {
 		return e.calls
 	}
 	return e.units
@@ -99,16 +100,16 @@ func (e *entry) amount(limit budget.Limit) int64 {
 
 // counts reports whether a limit counts the entry, while its score is above the
 // limit's cut.
-func (e *entry) counts(limit budget.Limit) bool {
-	if limit.Window.Kind == budget.Concurrent && e.state != open {
+func (e *entry) counts(l limit.Limit) bool {
+	if l.Window.Kind == limit.Concurrent && e.state != open {
 		return false
 	}
-	return e.state != released && limit.Covers(e.item.Operation)
+	return e.state != released && l.Covers(e.item.Operation)
 }
 
 // window is a live window.
 type window struct {
-	shape  budget.Window
+	shape  limit.Window
 	usedAt int64
 	cut    int64 // a calendar's, as of its last use
 	floor  int64 // what finished up to here was not known when it began
@@ -116,7 +117,7 @@ type window struct {
 
 // lower is the instant up to which finished entries do not count at now.
 func (w *window) lower(now int64) int64 {
-	if w.shape.Kind == budget.CalendarKind {
+	if w.shape.Kind == limit.CalendarKind {
 		return w.cut
 	}
 	return w.shape.Cut(now)
@@ -190,45 +191,45 @@ func (m moment) drains() int64 {
 }
 
 // use makes the windows of the limits live.
-func (l *ledger) use(limits []budget.Limit, now int64) {
+func (l *ledger) use(limits []limit.Limit, now int64) {
 	for key, w := range l.windows {
 		if now > w.usedAt+w.shape.Longest()+budget.WindowIdle {
 			delete(l.windows, key)
 		}
 	}
-	for _, limit := range limits {
-		if limit.Window.Kind == budget.Bucket {
+	for _, lim := range limits {
+		if lim.Window.Kind == limit.Bucket {
 			continue
 		}
-		key := limit.Window.Key()
+		key := lim.Window.Key()
 		w := l.windows[key]
 		if w == nil {
-			w = &window{shape: limit.Window, usedAt: now, floor: l.gone}
+			w = &window{shape: lim.Window, usedAt: now, floor: l.gone}
 			l.windows[key] = w
 		}
 		if now-w.usedAt >= budget.WindowUseNoted {
 			w.usedAt = now
 		}
-		w.cut = limit.Window.Cut(now)
+		w.cut = lim.Window.Cut(now)
 	}
 }
 
 // used sums what the limit counts at the instant at, of the entries there are.
-func (l *ledger) used(limit budget.Limit, at int64) (units int64) {
-	if limit.Window.Kind == budget.Bucket {
-		return l.meter(limit, at).used(at)
+func (l *ledger) used(lim limit.Limit, at int64) (units int64) {
+	if lim.Window.Kind == limit.Bucket {
+		return l.meter(lim, at).used(at)
 	}
-	cut := max(limit.Window.Cut(at), l.floor(limit))
+	cut := max(lim.Window.Cut(at), l.floor(lim))
 	for _, e := range l.entries {
-		if e.score > cut && e.counts(limit) {
-			units += e.amount(limit)
+		if e.score > cut && e.counts(lim) {
+			units += e.amount(lim)
 		}
 	}
 	return units
 }
 
 // floor is up to where a window knows nothing.
-func (l *ledger) floor(limit budget.Limit) int64 {
+func (l *ledger) floor(limit limit.Limit) int64 {
 	if w := l.windows[limit.Window.Key()]; w != nil {
 		return w.floor
 	}
@@ -236,21 +237,21 @@ func (l *ledger) floor(limit budget.Limit) int64 {
 }
 
 // fitsAt is the first instant after now at which use falls to room or below.
-func (l *ledger) fitsAt(limit budget.Limit, now, room int64) int64 {
-	if limit.Window.Kind == budget.Bucket {
-		return l.meter(limit, now).reaches(now, room)
+func (l *ledger) fitsAt(lim limit.Limit, now, room int64) int64 {
+	if lim.Window.Kind == limit.Bucket {
+		return l.meter(lim, now).reaches(now, room)
 	}
-	used, cut := l.used(limit, now), max(limit.Window.Cut(now), l.floor(limit))
+	used, cut := l.used(lim, now), max(lim.Window.Cut(now), l.floor(lim))
 	var counted []*entry
 	for _, e := range l.entries {
-		if e.score > cut && e.counts(limit) {
+		if e.score > cut && e.counts(lim) {
 			counted = append(counted, e)
 		}
 	}
 	slices.SortFunc(counted, func(a, b *entry) int { return cmp.Compare(a.score, b.score) })
 	for _, e := range counted {
-		if used -= e.amount(limit); used <= room {
-			return limit.Window.Returns(e.score)
+		if used -= e.amount(lim); used <= room {
+			return lim.Window.Returns(e.score)
 		}
 	}
 	return 0
@@ -288,7 +289,7 @@ func (s *Store) begin(ctx context.Context, name string, caller int64) (*ledger, 
 }
 
 // bring begins likewise and brings the ledger up to now for the limits.
-func (s *Store) bring(ctx context.Context, name string, caller int64, limits []budget.Limit) (*ledger, moment, error) {
+func (s *Store) bring(ctx context.Context, name string, caller int64, limits []limit.Limit) (*ledger, moment, error) {
 	l, when, err := s.begin(ctx, name, caller)
 	if err != nil {
 		return nil, moment{}, err

@@ -1,6 +1,9 @@
 package memstore
 
-import "github.com/quotactl/quotactl/budget"
+import (
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
+)
 
 // merge gives up the ids of entries that only coarse windows can still count,
 // and moves them to the ends of their slots.
@@ -23,9 +26,9 @@ func (l *ledger) merge(now int64) {
 		if e.state == released {
 			continue
 		}
-		end := budget.SlotEnd(e.score, precisions[0])
+		end := limit.SlotEnd(e.score, precisions[0])
 		for _, p := range precisions {
-			end = min(end, budget.SlotEnd(e.score, p))
+			end = min(end, limit.SlotEnd(e.score, p))
 		}
 		e.score, e.noID, e.item.Labels.Run = end, true, ""
 		kept = append(kept, e)
@@ -39,7 +42,7 @@ func (l *ledger) merge(now int64) {
 func (l *ledger) precisions() (list []int64, ok bool) {
 	for _, w := range l.windows {
 		switch {
-		case w.shape.Kind == budget.CalendarKind:
+		case w.shape.Kind == limit.CalendarKind:
 			return nil, false
 		case w.shape.Precision > 0:
 			list = append(list, w.shape.Precision)

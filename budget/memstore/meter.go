@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // meter is a live bucket. Its level is kept as a fraction, by definition.
 type meter struct {
-	limit   budget.Limit // which operations, and what of them
+	limit   limit.Limit // which operations, and what of them
 	level   *big.Rat
 	at      int64
 	usedAt  int64
@@ -84,7 +85,7 @@ func (m *meter) change(e *entry, units int64, release bool, now int64) *big.Rat 
 	change := int64(0)
 	switch {
 	case !m.limit.Covers(e.item.Operation):
-	case m.limit.Counts == budget.CountUnits:
+	case m.limit.Counts == limit.CountUnits:
 		change = units - e.units
 	case release:
 		change = -1
@@ -113,25 +114,25 @@ func (m *meter) over(e *entry, units, now int64) bool {
 }
 
 // useMeters makes the meters of the limits live and drops those long unused.
-func (l *ledger) useMeters(limits []budget.Limit, now int64) {
+func (l *ledger) useMeters(limits []limit.Limit, now int64) {
 	for key, m := range l.meters {
 		if now > m.usedAt+m.longest+budget.WindowIdle {
 			delete(l.meters, key)
 		}
 	}
 	seen := map[string]bool{}
-	for _, limit := range limits {
-		if limit.Window.Kind != budget.Bucket || seen[limit.Meter()] {
+	for _, lim := range limits {
+		if lim.Window.Kind != limit.Bucket || seen[lim.Meter()] {
 			continue
 		}
-		key := limit.Meter()
+		key := lim.Meter()
 		seen[key] = true
 		m := l.meters[key]
 		if m == nil {
-			m = l.begin(limit, now)
+			m = l.begin(lim, now)
 			l.meters[key] = m
 		}
-		m.longest = limit.Longest()
+		m.longest = lim.Longest()
 		if now-m.usedAt >= budget.WindowUseNoted {
 			m.usedAt = now
 		}
@@ -139,7 +140,7 @@ func (l *ledger) useMeters(limits []budget.Limit, now int64) {
 }
 
 // meter is the live meter of a limit, or the one it would begin with.
-func (l *ledger) meter(limit budget.Limit, now int64) *meter {
+func (l *ledger) meter(limit limit.Limit, now int64) *meter {
 	if m := l.meters[limit.Meter()]; m != nil {
 		return m
 	}
@@ -147,7 +148,7 @@ func (l *ledger) meter(limit budget.Limit, now int64) *meter {
 }
 
 // begin replays what is held: the oldest finds the meter full.
-func (l *ledger) begin(limit budget.Limit, now int64) *meter {
+func (l *ledger) begin(limit limit.Limit, now int64) *meter {
 	m := &meter{limit: limit, level: rat(0), at: now, usedAt: now, longest: limit.Longest()}
 	when := func(e *entry) int64 { return min(e.score, now) }
 	var held []*entry

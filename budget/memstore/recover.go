@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // mark is what a caller is told of the ledger at an instant.
@@ -23,7 +24,7 @@ func (l *ledger) mark(now int64) budget.Mark {
 }
 
 // lost reports whether the ledger has lost something of what a caller was told.
-func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) bool {
+func (l *ledger) lost(mark budget.Mark, limits []limit.Limit, now int64) bool {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
 	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
@@ -33,18 +34,18 @@ func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) bool {
 }
 
 // lower is the instant up to which nothing is missed.
-func (l *ledger) lower(limits []budget.Limit, now int64) int64 {
+func (l *ledger) lower(limits []limit.Limit, now int64) int64 {
 	lower := l.horizon(now)
-	for _, limit := range limits {
-		if limit.Window.Kind != budget.Bucket {
-			lower = min(lower, limit.Window.Cut(now))
+	for _, lim := range limits {
+		if lim.Window.Kind != limit.Bucket {
+			lower = min(lower, lim.Window.Cut(now))
 		}
 	}
 	return max(lower, l.gone)
 }
 
 // missing are the ids of the marks' charges that the ledger lacks.
-func (l *ledger) missing(marks []budget.Mark, limits []budget.Limit, now int64) (ids []string) {
+func (l *ledger) missing(marks []budget.Mark, limits []limit.Limit, now int64) (ids []string) {
 	lower := max(l.merged, l.lower(limits, now))
 	for _, mark := range marks {
 		if mark.ID != "" && mark.At > lower && !slices.ContainsFunc(l.entries, func(e *entry) bool { return e.item.ID == mark.ID && !e.noID }) {
@@ -125,13 +126,13 @@ func lost(name string) error {
 }
 
 // pseudo is how much of what a limit has used stands under a pseudo-operation.
-func (l *ledger) pseudo(limit budget.Limit, operation string, now int64) (amount int64) {
-	if limit.Window.Kind == budget.Bucket {
+func (l *ledger) pseudo(lim limit.Limit, operation string, now int64) (amount int64) {
+	if lim.Window.Kind == limit.Bucket {
 		return 0
 	}
 	for _, e := range l.entries {
-		if e.item.Operation == operation && e.score > max(limit.Window.Cut(now), l.floor(limit)) && e.counts(limit) {
-			amount += e.amount(limit)
+		if e.item.Operation == operation && e.score > max(lim.Window.Cut(now), l.floor(lim)) && e.counts(lim) {
+			amount += e.amount(lim)
 		}
 	}
 	return amount
@@ -162,29 +163,29 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 
 // recover records what is missing of one limit, which had used so much at an
 // instant, and of which one host charged so much itself.
-func (l *ledger) recover(limit budget.Limit, used, at, now, own int64, ownID string) int64 {
-	switch limit.Window.Kind {
-	case budget.Bucket:
-		return l.meters[limit.Meter()].refill(limit.Limit, used, at, now)
-	case budget.Concurrent:
+func (l *ledger) recover(lim limit.Limit, used, at, now, own int64, ownID string) int64 {
+	switch lim.Window.Kind {
+	case limit.Bucket:
+		return l.meters[lim.Meter()].refill(lim.Limit, used, at, now)
+	case limit.Concurrent:
 		return 0
 	}
-	cut := max(limit.Window.Cut(now), l.floor(limit))
+	cut := max(lim.Window.Cut(now), l.floor(lim))
 	missing, stood, until := used, int64(0), at
 	owns := map[string]int64{}
 	kept := l.entries[:0:0]
 	for _, e := range l.entries {
 		switch {
-		case e.item.Operation == budget.RecoveredOperation(limit.Name):
+		case e.item.Operation == limit.RecoveredOperation(lim.Name):
 			if e.score > cut {
-				stood, until = stood+e.amount(limit), max(until, e.score)
-				if e.item.ID != budget.RecoveredID(limit.Name) {
-					owns[e.item.ID] = e.amount(limit)
+				stood, until = stood+e.amount(lim), max(until, e.score)
+				if e.item.ID != limit.RecoveredID(lim.Name) {
+					owns[e.item.ID] = e.amount(lim)
 				}
 			}
 			continue
-		case e.score > cut && e.score <= at && e.counts(limit):
-			missing -= e.amount(limit)
+		case e.score > cut && e.score <= at && e.counts(lim):
+			missing -= e.amount(lim)
 		}
 		kept = append(kept, e)
 	}
@@ -197,23 +198,23 @@ func (l *ledger) recover(limit budget.Limit, used, at, now, own int64, ownID str
 	}
 	amount := max(missing, stood, charged)
 	l.entries = kept
-	over := until <= limit.Window.Cut(now)
+	over := until <= lim.Window.Cut(now)
 	if until = max(until, l.earliest(now)); over || amount <= 0 || until <= cut {
 		return 0
 	}
-	owns[budget.RecoveredID(limit.Name)] = amount - charged
+	owns[limit.RecoveredID(lim.Name)] = amount - charged
 	for id, part := range owns {
 		if part > 0 {
-			l.record(limit, id, budget.RecoveredOperation(limit.Name), part, until)
+			l.record(lim, id, limit.RecoveredOperation(lim.Name), part, until)
 		}
 	}
 	return amount
 }
 
 // record adds a charge that counts in one limit alone.
-func (l *ledger) record(limit budget.Limit, id, operation string, amount, at int64) {
+func (l *ledger) record(lim limit.Limit, id, operation string, amount, at int64) {
 	e := &entry{item: budget.Item{ID: id, Operation: operation}, start: at, score: at, calls: 1, row: true}
-	if e.units = amount; limit.Counts == budget.CountCalls {
+	if e.units = amount; lim.Counts == limit.CountCalls {
 		e.units, e.calls = 0, amount
 	}
 	l.entries = append(l.entries, e)

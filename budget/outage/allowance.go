@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -35,12 +36,12 @@ func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 // part is the limit as the host may spend of it while the store is out of reach.
 // Of a bucket that several hosts fill it is nothing: each part would refill at the
 // whole bucket's rate, which the others use too.
-func (s *Store) part(l budget.Limit) budget.Limit {
+func (s *Store) part(l limit.Limit) limit.Limit {
 	share := s.o.Allowance
 	switch {
 	case l.Quota == 0:
 		share = min(share, l.Limit)
-	case l.Window.Kind == budget.Bucket && s.o.Hosts > 1:
+	case l.Window.Kind == limit.Bucket && s.o.Hosts > 1:
 		share = 0
 	default:
 		share = min(share, l.Headroom/s.o.Hosts)
@@ -124,7 +125,7 @@ func (s *Store) exhausted(batch budget.Batch, item budget.Item) (limit int, wait
 		wait, how = s.memory.refusedFor(batch.Budget, "")
 	}
 	for i, l := range batch.Limits {
-		if l.Observe || !l.Checks(item) {
+		if l.Observe || !item.CheckedBy(l) {
 			continue
 		}
 		if left, t := s.memory.refusedFor(batch.Budget, l.Name); left > wait {
@@ -135,9 +136,9 @@ func (s *Store) exhausted(batch budget.Batch, item budget.Item) (limit int, wait
 }
 
 // nothing names a limit that leaves nothing to spend, where one does.
-func (s *Store) nothing(limits []budget.Limit, item budget.Item) string {
+func (s *Store) nothing(limits []limit.Limit, item budget.Item) string {
 	for _, l := range limits {
-		if l.Checks(item) && l.Limit <= 0 && !l.Observe {
+		if item.CheckedBy(l) && l.Limit <= 0 && !l.Observe {
 			return l.Name
 		}
 	}
@@ -145,7 +146,7 @@ func (s *Store) nothing(limits []budget.Limit, item budget.Item) string {
 }
 
 // longest is the longest window that counts an operation, in µs.
-func longest(limits []budget.Limit, operation string) (held int64) {
+func longest(limits []limit.Limit, operation string) (held int64) {
 	for _, l := range limits {
 		if l.Covers(operation) {
 			held = max(held, l.Longest())

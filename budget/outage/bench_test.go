@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -65,8 +66,8 @@ func BenchmarkMemory(b *testing.B) {
 func benchBudget(b *testing.B, name string, store budget.Store, limits int) *budget.Budget {
 	spec := budget.Spec{Name: name, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute}
 	for i := range limits {
-		spec.Limits = append(spec.Limits, budget.Limit{
-			Name: fmt.Sprint("l", i), Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Duration(i+1) * time.Hour),
+		spec.Limits = append(spec.Limits, limit.Limit{
+			Name: fmt.Sprint("l", i), Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Duration(i+1) * time.Hour),
 		})
 	}
 	bud, err := budget.New(store, spec, budget.WithClosers(store))

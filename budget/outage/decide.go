@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Decide implements budget.Store. What the host has still to record comes before
@@ -76,7 +77,7 @@ const maxLosses = 3
 // again when what the store has lost is recorded. A loss that another call or process
 // of the host has recovered meanwhile does not count as one that this call notices: its
 // next try carries the new ledger's mark, until the context ends.
-func (s *Store) vouching(ctx context.Context, name string, now int64, limits []budget.Limit, ask func(mark budget.Mark, others []budget.Mark) error) error {
+func (s *Store) vouching(ctx context.Context, name string, now int64, limits []limit.Limit, ask func(mark budget.Mark, others []budget.Mark) error) error {
 	for losses := 0; ; {
 		if err := s.recover(ctx, name, now, limits); err != nil {
 			return err
@@ -110,7 +111,7 @@ func (s *Store) unknown(ctx context.Context, batch budget.Batch, decided budget.
 }
 
 // recover has what is missing of the limits recorded, where something is.
-func (s *Store) recover(ctx context.Context, name string, now int64, limits []budget.Limit) error {
+func (s *Store) recover(ctx context.Context, name string, now int64, limits []limit.Limit) error {
 	s.memory.freshen(name)
 	for range maxLosses { // what is recorded may show that more is missing
 		list := s.memory.lost(name, limits)

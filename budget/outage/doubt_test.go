@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // What a process was told is carried until the ledger was found to hold it, beside the mark
@@ -23,7 +24,7 @@ func TestDoubtsEnd(t *testing.T) {
 		now += 2_000_000
 		mark := budget.Mark{Ledger: "l", Changes: changes, ID: id, At: now, Seen: now}
 		carried, others := m.mark(up)
-		batch := budget.Batch{Budget: up, Mark: carried, Others: others, Limits: []budget.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: used}}}
+		batch := budget.Batch{Budget: up, Mark: carried, Others: others, Limits: []limit.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: used}}}
 		err := m.saw(batch, budget.Decisions{Now: now, Items: []budget.Decision{{Result: budget.Granted, Units: used, At: now}}, Used: []int64{used}, Mark: mark})
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +52,7 @@ func TestDoubtsEnd(t *testing.T) {
 		t.Errorf("after no answer it carries %+v and %+v", last, others)
 	}
 	view := budget.View{Now: now, Limits: []budget.LimitView{{Used: 7}}, Mark: budget.Mark{Ledger: "l", Changes: 9, ID: "theirs", At: theirs.At, Seen: now}}
-	if err := one.looked(budget.Look{Budget: up, Limits: []budget.Limit{dayOf("day")}, Mark: mark, Others: others}, view); err != nil {
+	if err := one.looked(budget.Look{Budget: up, Limits: []limit.Limit{dayOf("day")}, Mark: mark, Others: others}, view); err != nil {
 		t.Fatal(err)
 	}
 	if last, others := one.mark(up); last.ID != theirs.ID || len(others) > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 )
 
@@ -193,7 +194,7 @@ func TestOpenReservationIsTold(t *testing.T) {
 // What was used before a window's end is not held against the next, however calls overlap.
 func TestOverlappingCallsForget(t *testing.T) {
 	s := newSides(t)
-	s.limits[0].Window = budget.RollingWindow(time.Minute)
+	s.limits[0].Window = limit.RollingWindow(time.Minute)
 	process := s.host()
 	s.charge(process, "first", 1)
 	var mu sync.Mutex

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -50,8 +51,8 @@ const sharedWindow = 5 * time.Second
 // kept back, and of those each host may spend its half without the store.
 var shared = budget.Spec{
 	Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, OnStoreError: budget.Open,
-	Limits: []budget.Limit{
-		{Name: "burst", Quota: 200, Headroom: 80, OutagePart: 80, Limit: 120, Counts: budget.CountUnits, Window: budget.RollingWindow(sharedWindow)},
+	Limits: []limit.Limit{
+		{Name: "burst", Quota: 200, Headroom: 80, OutagePart: 80, Limit: 120, Counts: limit.CountUnits, Window: limit.RollingWindow(sharedWindow)},
 	},
 }
 

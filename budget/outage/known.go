@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // sight is what a limit had used when a store told of it.
@@ -97,7 +98,7 @@ func (r *remembered) sort() {
 // learn takes in the mark of an answer, which marks its call carried, and what limits had
 // used as of it. Answers may come in another order than the store gave them: of each limit
 // the latest holds, and what a ledger told before it was lost is to be recovered.
-func (r *remembered) learn(mark budget.Mark, carried []budget.Mark, limits []budget.Limit, used func(i int) (amount int64, told bool)) {
+func (r *remembered) learn(mark budget.Mark, carried []budget.Mark, limits []limit.Limit, used func(i int) (amount int64, told bool)) {
 	before := r.Mark
 	r.answered(carried, mark.Ledger != "") // else it was not looked for
 	r.tell(mark)
@@ -263,11 +264,11 @@ func (m *memory) mark(name string) (mark budget.Mark, others []budget.Mark) {
 }
 
 // owesMore reports whether anything is to be recovered of other limits than those.
-func (m *memory) owesMore(name string, limits []budget.Limit) bool {
+func (m *memory) owesMore(name string, limits []limit.Limit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for other, u := range m.of(name).Limits {
-		if len(u.Owed) > 0 && !slices.ContainsFunc(limits, func(l budget.Limit) bool { return l.Name == other }) {
+		if len(u.Owed) > 0 && !slices.ContainsFunc(limits, func(l limit.Limit) bool { return l.Name == other }) {
 			return true
 		}
 	}
@@ -326,7 +327,7 @@ func (m *memory) miss(name string, asked budget.Mark) (noticed, recoverable bool
 // lost lists the recoveries that are still to be made: one for each ledger and
 // instant at which some of the limits were seen, the oldest first, or where none was, one that
 // tells of the loss alone.
-func (m *memory) lost(name string, limits []budget.Limit) (list []budget.Recovery) {
+func (m *memory) lost(name string, limits []limit.Limit) (list []budget.Recovery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)

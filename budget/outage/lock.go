@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Lock implements budget.Store. While the store is out of reach the host's own
@@ -33,7 +34,7 @@ func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, 
 
 // see looks at what a change has made of the ledger: its answer does not tell, and a
 // loss of the change is noticed by that alone. Where it fails, the next call tells.
-func (s *Store) see(ctx context.Context, name string, limits []budget.Limit) {
+func (s *Store) see(ctx context.Context, name string, limits []limit.Limit) {
 	mark, others := s.memory.mark(name)
 	look := budget.Look{Budget: name, Now: s.wall(), Limits: limits, Mark: mark, Others: others, Hosts: s.o.Hosts}
 	view, err := s.lookWith(ctx, look)

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -163,9 +164,9 @@ func TestLostData(t *testing.T) {
 	t.Parallel()
 	spec := budget.Spec{
 		Name: lossBudget, Costs: map[string]budget.Cost{"list": {Units: 1}, "search": {Units: 50}},
-		Limits: []budget.Limit{
-			{Name: "day", Quota: 1100, Headroom: 100, Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
-			{Name: "search", Limit: 600, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour), Operations: []string{"search"}},
+		Limits: []limit.Limit{
+			{Name: "day", Quota: 1100, Headroom: 100, Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
+			{Name: "search", Limit: 600, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour), Operations: []string{"search"}},
 		},
 	}
 	for name, loss := range losses {

@@ -167,7 +167,7 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 				continue
 			}
 			for _, l := range batch.Limits {
-				if r.Told[l.Name].Until > 0 && l.Checks(item) && !l.Observe {
+				if r.Told[l.Name].Until > 0 && item.CheckedBy(l) && !l.Observe {
 					m.tell(r, l.Name, told{}, 0)
 				}
 			}

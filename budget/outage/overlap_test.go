@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -30,10 +31,10 @@ func (r *ruin) each(s budget.Store, operation string, units int64) budget.Decisi
 	return d.Items[0]
 }
 
-func eachLimit(operation string) []budget.Limit {
-	return []budget.Limit{{
+func eachLimit(operation string) []limit.Limit {
+	return []limit.Limit{{
 		Name: "each:" + operation, Operations: []string{operation}, Quota: 110, Headroom: 10, Limit: 100,
-		Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour),
+		Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour),
 	}}
 }
 
@@ -184,8 +185,8 @@ func TestDamagedBehindALock(t *testing.T) {
 		server := redistest.Start(t)
 		admin := server.Client()
 		defer func() { _ = admin.Close() }()
-		spec := budget.Spec{Name: lossBudget, Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []budget.Limit{
-			{Name: "day", Quota: 1100, Headroom: 100, Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+		spec := budget.Spec{Name: lossBudget, Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []limit.Limit{
+			{Name: "day", Quota: 1100, Headroom: 100, Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 		}}
 		b, _ := redisHost(t, "redis://"+server.Addr, t.TempDir(), spec, patient)
 		for range 10 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // stretch is what the host charged itself from one of its charges to another.
@@ -52,13 +53,13 @@ const maxReserved = 4096
 
 // charged takes in what the host charged itself. A reservation counts once it has
 // ended: what it came to is not known before.
-func (r *remembered) charged(ledger string, limits []budget.Limit, item budget.Item, d budget.Decision) {
+func (r *remembered) charged(ledger string, limits []limit.Limit, item budget.Item, d budget.Decision) {
 	one := reserved{ledger: ledger, until: d.At + item.Lease, units: d.Units}
 	for _, l := range limits {
 		switch {
-		case !l.Covers(item.Operation) || l.Window.Kind == budget.Bucket || l.Window.Kind == budget.Concurrent:
+		case !l.Covers(item.Operation) || l.Window.Kind == limit.Bucket || l.Window.Kind == limit.Concurrent:
 			continue
-		case l.Counts == budget.CountCalls:
+		case l.Counts == limit.CountCalls:
 			one.inCalls = append(one.inCalls, l.Name)
 		default:
 			one.inUnits = append(one.inUnits, l.Name)
@@ -223,7 +224,7 @@ func (m *memory) used(name string) map[string]int64 {
 
 // lacks are those of the host's own charges that the store does not hold: a split or a
 // snapshot takes away the newest, a flush all.
-func (s *Store) lacks(ctx context.Context, name string, now int64, limits []budget.Limit) (list []stretch, err error) {
+func (s *Store) lacks(ctx context.Context, name string, now int64, limits []limit.Limit) (list []stretch, err error) {
 	if s.host() == "" {
 		return nil, nil
 	}
@@ -272,8 +273,8 @@ func charged(list []stretch, limit string, after int64) (sum int64) {
 }
 
 // exceeds reports whether stretches come to more of some limit than others.
-func exceeds(list, others []stretch, limits []budget.Limit) bool {
-	return slices.ContainsFunc(limits, func(l budget.Limit) bool { return charged(list, l.Name, 0) > charged(others, l.Name, 0) })
+func exceeds(list, others []stretch, limits []limit.Limit) bool {
+	return slices.ContainsFunc(limits, func(l limit.Limit) bool { return charged(list, l.Name, 0) > charged(others, l.Name, 0) })
 }
 
 // tell adds to a recovery what the host charged itself and the ledger lacks. It has seen
@@ -285,9 +286,9 @@ func (s *Store) tell(r *budget.Recovery, lacking []stretch) {
 	}
 	used := s.memory.used(r.Budget)
 	r.OwnID, r.Own = s.host(), make([]int64, len(r.Limits))
-	for i, limit := range r.Limits {
-		if limit.Window.Kind != budget.Bucket && limit.Window.Kind != budget.Concurrent {
-			r.Own[i] = min(charged(lacking, limit.Name, limit.Window.Cut(r.At)), max(r.Used[i], used[limit.Name]))
+	for i, l := range r.Limits {
+		if l.Window.Kind != limit.Bucket && l.Window.Kind != limit.Concurrent {
+			r.Own[i] = min(charged(lacking, l.Name, l.Window.Cut(r.At)), max(r.Used[i], used[l.Name]))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // hostMemory is what a host's processes remember, each in a memory of its own.
@@ -31,7 +32,7 @@ func (h *hostMemory) charge(m *memory) {
 	h.t.Helper()
 	h.n++
 	at, id := time.Now().UnixMicro(), fmt.Sprint("id", h.n)
-	batch := budget.Batch{Budget: up, Limits: []budget.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: 2}}}
+	batch := budget.Batch{Budget: up, Limits: []limit.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: 2}}}
 	err := m.saw(batch, budget.Decisions{
 		Now: at, Items: []budget.Decision{{Result: budget.Granted, Units: 2, At: at}}, Used: []int64{int64(2 * h.n)},
 		Mark: budget.Mark{Ledger: "l", Changes: int64(h.n), ID: id, At: at, Seen: at},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 )
 
@@ -98,7 +99,7 @@ func TestNothingToSpendIsClosed(t *testing.T) {
 func TestExhaustedStaysExhausted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.spec.Limits = append(w.spec.Limits, budget.Limit{Name: "burst", Limit: 2, Counts: budget.CountUnits, Window: budget.RollingWindow(5 * time.Second)})
+	w.spec.Limits = append(w.spec.Limits, limit.Limit{Name: "burst", Limit: 2, Counts: limit.CountUnits, Window: limit.RollingWindow(5 * time.Second)})
 	b := w.host(t.TempDir())
 	w.charged(b, "a", budget.SourceStore)
 	w.charged(b, "b", budget.SourceStore)

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // recordVersion is that of the journal's records.
@@ -99,7 +100,7 @@ func (r *record) check() error {
 		return errors.New("it has no id")
 	}
 	if f := r.Finish; f != nil {
-		if f.Units < 0 || f.Units > budget.MaxUnits {
+		if f.Units < 0 || f.Units > limit.MaxUnits {
 			return fmt.Errorf("%d units", f.Units)
 		}
 		return budget.Call{Operation: "any", ID: r.ID}.Validate(0)

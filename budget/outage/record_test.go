@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // What parses is a record that this program could have written: it is written
@@ -41,7 +42,7 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%+v is written as %s and read as %+v, %v", r, written, again, err)
 		}
 		if r.Charge != nil {
-			if item := r.item(3); !item.Recorded || item.Units < 0 || item.Units > budget.MaxUnits || item.Lease < 0 {
+			if item := r.item(3); !item.Recorded || item.Units < 0 || item.Units > limit.MaxUnits || item.Lease < 0 {
 				t.Fatalf("%+v", item)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -25,15 +26,15 @@ type ruin struct {
 	t      *testing.T
 	now    int64
 	store  *flaky
-	limits []budget.Limit
+	limits []limit.Limit
 	log    bytes.Buffer
 	n      int
 }
 
 // The quota is 110, of which 10 are kept back; each of two hosts has a part of 5.
 func newRuin(t *testing.T) *ruin {
-	r := &ruin{t: t, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), store: &flaky{}, limits: []budget.Limit{
-		{Name: "day", Quota: 110, Headroom: 10, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+	r := &ruin{t: t, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), store: &flaky{}, limits: []limit.Limit{
+		{Name: "day", Quota: 110, Headroom: 10, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 	}}
 	r.flush()
 	return r

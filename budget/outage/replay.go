@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // replay has the store record what the host did on its own. An error means that
 // the store failed on the way; what is recorded by then is out of the journal.
 // complete tells of which operations the limits at hand are all that the budget has.
-func (s *Store) replay(ctx context.Context, name string, limits []budget.Limit, complete func(operation string) bool) error {
+func (s *Store) replay(ctx context.Context, name string, limits []limit.Limit, complete func(operation string) bool) error {
 	if !s.journal.pending(name) {
 		return nil
 	}
@@ -74,11 +75,11 @@ func asksFor(items []budget.Item) func(string) bool {
 
 // shows tells that those of a look are complete, but where limits stand for one operation
 // each: a look has them of the operations with a price alone.
-func shows(limits []budget.Limit) func(string) bool {
+func shows(limits []limit.Limit) func(string) bool {
 	alone := func(operation string) bool {
-		return slices.ContainsFunc(limits, func(l budget.Limit) bool { return strings.HasSuffix(l.Name, ":"+operation) })
+		return slices.ContainsFunc(limits, func(l limit.Limit) bool { return strings.HasSuffix(l.Name, ":"+operation) })
 	}
-	some := slices.ContainsFunc(limits, func(l budget.Limit) bool { return strings.Contains(l.Name, ":") })
+	some := slices.ContainsFunc(limits, func(l limit.Limit) bool { return strings.Contains(l.Name, ":") })
 	return func(operation string) bool { return len(limits) > 0 && !some || alone(operation) }
 }
 
@@ -86,7 +87,7 @@ func shows(limits []budget.Limit) func(string) bool {
 func showsNothing(string) bool { return false }
 
 // recordCharges has charges recorded.
-func (s *Store) recordCharges(ctx context.Context, name string, limits []budget.Limit, list []entry) error {
+func (s *Store) recordCharges(ctx context.Context, name string, limits []limit.Limit, list []entry) error {
 	boot, now, err := s.boot()
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // A record whose window was shortened meanwhile is recorded while the new one counts
@@ -18,9 +19,9 @@ import (
 func TestWindowsThatWereShortened(t *testing.T) {
 	t.Parallel()
 	const hour = 3_600_000_000
-	hours := func(n int, name string, operations ...string) budget.Limit {
+	hours := func(n int, name string, operations ...string) limit.Limit {
 		l := dayOf(name, operations...)
-		l.Window = budget.RollingWindow(time.Duration(n) * time.Hour)
+		l.Window = limit.RollingWindow(time.Duration(n) * time.Hour)
 		return l
 	}
 	for name, c := range map[string]struct {
@@ -60,7 +61,7 @@ func TestWindowsThatWereShortened(t *testing.T) {
 			if left := s.journal.pending(up); left != c.left {
 				t.Fatalf("it is left in the journal: %v, want %v", left, c.left)
 			}
-			view, err := h.store.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []budget.Limit{dayOf("day", "list")}})
+			view, err := h.store.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day", "list")}})
 			if err != nil || view.Limits[0].Used >= 77 != c.recorded {
 				t.Fatalf("%+v, %v: want its 77 units there: %v", view.Limits, err, c.recorded)
 			}
@@ -82,7 +83,7 @@ func TestWindowsThatWereShortened(t *testing.T) {
 }
 
 // asks is a charge of an operation with these limits.
-func asks(operation string, limits ...budget.Limit) func(*testing.T, *Store) {
+func asks(operation string, limits ...limit.Limit) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
 		batch := budget.Batch{Budget: up, Now: wallClock(), Limits: limits, Items: []budget.Item{{ID: "asked", Operation: operation, Units: 1}}}
@@ -92,7 +93,7 @@ func asks(operation string, limits ...budget.Limit) func(*testing.T, *Store) {
 	}
 }
 
-func looks(limits ...budget.Limit) func(*testing.T, *Store) {
+func looks(limits ...limit.Limit) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
 		if _, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: limits}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -21,7 +22,7 @@ type sides struct {
 	t            *testing.T
 	path         string
 	clock        atomic.Int64 // µs
-	limits       []budget.Limit
+	limits       []limit.Limit
 
 	before        func(batch budget.Batch) (answer *budget.Decisions) // a decision; nil: nothing
 	calls, others atomic.Int64                                        // decisions, and the marks that they carried besides
@@ -29,8 +30,8 @@ type sides struct {
 
 func newSides(t *testing.T) *sides {
 	t.Helper()
-	s := &sides{t: t, path: filepath.Join(t.TempDir(), "q.db"), limits: []budget.Limit{
-		{Name: "day", Quota: 1_000_000, Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+	s := &sides{t: t, path: filepath.Join(t.TempDir(), "q.db"), limits: []limit.Limit{
+		{Name: "day", Quota: 1_000_000, Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 	}}
 	s.clock.Store(time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC).UnixMicro())
 	s.open()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -18,7 +19,7 @@ func TestLostThenExhausted(t *testing.T) {
 		Wall: func() int64 { return now },
 		Boot: func() (string, int64, error) { return "boot", now, nil },
 	}
-	w.spec.Limits = append(w.spec.Limits, budget.Limit{Name: "burst", Limit: 2, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)})
+	w.spec.Limits = append(w.spec.Limits, limit.Limit{Name: "burst", Limit: 2, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)})
 	b := w.host(t.TempDir())
 	w.charged(b, "a", budget.SourceStore)
 	two := int64(2)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -64,14 +65,14 @@ func newHost(t *testing.T, o Options) *host {
 	return &host{t, newShared(), o}
 }
 
-func dayOf(name string, operations ...string) budget.Limit {
-	return budget.Limit{Name: name, Quota: 1000, Headroom: 900, Limit: 100, Operations: operations, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)}
+func dayOf(name string, operations ...string) limit.Limit {
+	return limit.Limit{Name: name, Quota: 1000, Headroom: 900, Limit: 100, Operations: operations, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}
 }
 
 const up = "up/key1"
 
 // charge is one process that charges once.
-func (h *host) charge(limit budget.Limit, operation, id string, units int64) (budget.Decision, error) {
+func (h *host) charge(limit limit.Limit, operation, id string, units int64) (budget.Decision, error) {
 	h.t.Helper()
 	s := New(h.store, h.options)
 	defer func() {
@@ -82,9 +83,9 @@ func (h *host) charge(limit budget.Limit, operation, id string, units int64) (bu
 	return chargeOn(s, up, limit, operation, id, units)
 }
 
-func chargeOn(s *Store, name string, limit budget.Limit, operation, id string, units int64) (budget.Decision, error) {
+func chargeOn(s *Store, name string, l limit.Limit, operation, id string, units int64) (budget.Decision, error) {
 	d, err := s.Decide(context.Background(), budget.Batch{
-		Budget: name, Now: wallClock(), Limits: []budget.Limit{limit},
+		Budget: name, Now: wallClock(), Limits: []limit.Limit{l},
 		Items: []budget.Item{{ID: id, Operation: operation, Units: units, OnStoreError: budget.Open}},
 	})
 	if err != nil {
@@ -94,7 +95,7 @@ func chargeOn(s *Store, name string, limit budget.Limit, operation, id string, u
 }
 
 // result charges and wants this result.
-func (h *host) result(want budget.Result, limit budget.Limit, operation, id string, units int64) {
+func (h *host) result(want budget.Result, limit limit.Limit, operation, id string, units int64) {
 	h.t.Helper()
 	if d, err := h.charge(limit, operation, id, units); err != nil || d.Result != want {
 		h.t.Fatalf("%s: %+v, %v; want %v", id, d, err, want)
@@ -161,7 +162,7 @@ func TestRecordsWaitForTheirWindows(t *testing.T) {
 	if !s.journal.pending(up) {
 		t.Fatal("it is recorded by a call that does not know its window")
 	}
-	view, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []budget.Limit{dayOf("day")}})
+	view, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day")}})
 	if err != nil || view.Limits[0].Used != 78 || s.journal.pending(up) {
 		t.Fatalf("%+v, %v: want 77 of two hours ago and 1", view, err)
 	}
@@ -170,11 +171,11 @@ func TestRecordsWaitForTheirWindows(t *testing.T) {
 // A bucket that several hosts fill has no part for one of them.
 func TestBucketsOfSeveralHostsAreClosed(t *testing.T) {
 	t.Parallel()
-	refill, err := budget.NewRefill(50, time.Second)
+	refill, err := limit.NewRefill(50, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket := budget.Limit{Name: "rate", Quota: 100, Headroom: 20, Limit: 80, Counts: budget.CountUnits, Window: budget.Window{Kind: budget.Bucket, Refill: refill}}
+	bucket := limit.Limit{Name: "rate", Quota: 100, Headroom: 20, Limit: 80, Counts: limit.CountUnits, Window: limit.Window{Kind: limit.Bucket, Refill: refill}}
 	for hosts, open := range map[int64]bool{1: true, 2: false} {
 		h := newHost(t, Options{Allowance: 10, Hosts: hosts})
 		h.store.down[up] = true
@@ -306,7 +307,7 @@ func TestALossNoticedByMany(t *testing.T) {
 		})
 	}
 	all.Wait()
-	view, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []budget.Limit{dayOf("day")}})
+	view, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day")}})
 	if err != nil || view.Limits[0].Used != 58 {
 		t.Errorf("%+v, %v", view, err)
 	}

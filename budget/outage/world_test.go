@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -87,8 +88,8 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, store: &flaky{Store: memory}, spec: budget.Spec{
 		Name: "up/key1", Timeout: timeout, OnStoreError: budget.Open,
 		Costs: map[string]budget.Cost{"list": {Units: 1}, "search": {Units: 100}, "safe": {Units: 1, OnStoreError: budget.Closed}},
-		Limits: []budget.Limit{
-			{Name: "day", Quota: 1000, Headroom: 50, Limit: 950, OutagePart: 40, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+		Limits: []limit.Limit{
+			{Name: "day", Quota: 1000, Headroom: 50, Limit: 950, OutagePart: 40, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 		},
 	}}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // The statuses that charge.lua and finish.lua answer with.
@@ -124,12 +125,12 @@ func lists(v []any, i int) [][]any {
 
 // countsLetter is how scripts name what a limit counts, in capitals where it
 // refuses nothing.
-func countsLetter(limit budget.Limit) string {
+func countsLetter(l limit.Limit) string {
 	letter := "u"
-	if limit.Counts == budget.CountCalls {
+	if l.Counts == limit.CountCalls {
 		letter = "c"
 	}
-	if limit.Observe {
+	if l.Observe {
 		return strings.ToUpper(letter)
 	}
 	return letter

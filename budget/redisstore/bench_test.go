@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
@@ -20,8 +21,8 @@ import (
 func benchBudget(b *testing.B, url string, n int) (*budget.Budget, *redisstore.Store) {
 	spec := budget.Spec{Name: name, Costs: map[string]budget.Cost{"op": {Units: 1}, "dear": {Units: 100}}, Timeout: time.Minute}
 	for i := range n {
-		spec.Limits = append(spec.Limits, budget.Limit{
-			Name: fmt.Sprint("l", i), Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Duration(i+1) * time.Hour),
+		spec.Limits = append(spec.Limits, limit.Limit{
+			Name: fmt.Sprint("l", i), Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Duration(i+1) * time.Hour),
 		})
 	}
 	store := openStore(b, url, redisstore.Options{})
@@ -133,7 +134,7 @@ func BenchmarkMillion(b *testing.B) {
 	filling := slowest(b, stores[100].Client())
 	million := budgets[1_000_000]
 	spec := million.Spec()
-	spec.Limits = append(spec.Limits, budget.Limit{Name: "rare", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"dear"}})
+	spec.Limits = append(spec.Limits, limit.Limit{Name: "rare", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{"dear"}})
 	rare, err := budget.New(stores[1_000_000], spec)
 	if err != nil {
 		b.Fatal(err)
@@ -170,7 +171,7 @@ func BenchmarkMillion(b *testing.B) {
 // longest run of a script and how long the first decision after it took.
 func BenchmarkExpiry(b *testing.B) {
 	const n = 100_000
-	for kind, window := range map[string]budget.Window{"rolling": budget.RollingWindow(time.Hour), "coarse": budget.CoarseWindow(24*time.Hour, time.Minute)} {
+	for kind, window := range map[string]limit.Window{"rolling": limit.RollingWindow(time.Hour), "coarse": limit.CoarseWindow(24*time.Hour, time.Minute)} {
 		b.Run(kind, func(b *testing.B) {
 			server := redistest.Start(b, "--slowlog-log-slower-than", "1000", "--slowlog-max-len", "100000")
 			longest, first := 0.0, time.Duration(0)
@@ -181,7 +182,7 @@ func BenchmarkExpiry(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				spec := budget.Spec{Name: name, Limits: []budget.Limit{{Name: "l", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: window}}}
+				spec := budget.Spec{Name: name, Limits: []limit.Limit{{Name: "l", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: window}}}
 				fillLedger(b, store, spec, n)
 				skew.Store(2 * time.Hour.Microseconds())
 				slowest(b, store.Client())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // What charge.lua answers on an item beyond the results of a decision.
@@ -238,13 +239,13 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 
 // returnsAt is when a limit fits an item that it refused: found is the score that
 // must return for it, or of a bucket the part and the time of its level.
-func returnsAt(item budget.Item, limit budget.Limit, used int64, found string) int64 {
-	if limit.Window.Kind != budget.Bucket {
-		return limit.Window.Returns(number(found))
+func returnsAt(item budget.Item, l limit.Limit, used int64, found string) int64 {
+	if l.Window.Kind != limit.Bucket {
+		return l.Window.Returns(number(found))
 	}
 	part, at, _ := strings.Cut(found, "/")
-	level := budget.Level{Used: used, Part: number(part), At: number(at)}
-	return limit.Window.Refill.Reaches(level, limit.Bound(item.Floor, item.UseHeadroom)-limit.Amount(item.Units))
+	level := limit.Level{Used: used, Part: number(part), At: number(at)}
+	return l.Window.Refill.Reaches(level, l.Bound(item.Floor, item.UseHeadroom)-l.Amount(item.Units))
 }
 
 func (b *batch) openItems() []budget.Item {
@@ -293,7 +294,7 @@ func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 		}
 		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, serverTime(earlier(b.until[i], attempt)), age, item.Fence, labelText(item.Labels), b.progress[i])
 		for _, limit := range b.Limits {
-			if limit.Checks(item) {
+			if item.CheckedBy(limit) {
 				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))
 			} else {
 				args = append(args, "")

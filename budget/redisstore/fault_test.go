@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
@@ -20,7 +21,7 @@ import (
 
 const name = "up/key1"
 
-var hourly = []budget.Limit{{Name: "hour", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+var hourly = []limit.Limit{{Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 
 // openStore opens a store with a timeout for a busy machine, unless the test names one.
 func openStore(t testing.TB, url string, o redisstore.Options) *redisstore.Store {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/serve"
@@ -85,7 +86,7 @@ func BenchmarkHTTP(b *testing.B) {
 	b.Cleanup(func() { _ = store.Close() })
 	opened, err := budget.New(store, budget.Spec{
 		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}}, Timeout: time.Minute,
-		Limits: []budget.Limit{{Name: "hourly", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}},
+		Limits: []limit.Limit{{Name: "hourly", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -49,7 +50,7 @@ func startFake(t testing.TB) (*fakeStore, *redis.Client) {
 // charge charges n calls of one unit.
 func (f *fakeStore) charge(prefix string, n int) {
 	f.t.Helper()
-	limits := []budget.Limit{{Name: "w", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}}
+	limits := []limit.Limit{{Name: "w", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	for done := 0; done < n; {
 		var items []budget.Item
 		for ; done < n && len(items) < budget.MaxBatch; done++ {
@@ -67,7 +68,7 @@ func (f *fakeStore) charge(prefix string, n int) {
 // release reserves under an id and gives it back.
 func (f *fakeStore) release(id string) {
 	f.t.Helper()
-	limits := []budget.Limit{{Name: "w", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}}
+	limits := []limit.Limit{{Name: "w", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	if _, err := f.Decide(f.t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: id, Operation: "a", Units: 1, Lease: 1000}}}); err != nil {
 		f.t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestLostKeysAreNoticed(t *testing.T) {
 		if n, err := admin.Del(t.Context(), key).Result(); err != nil || n != 1 {
 			t.Fatalf("delete %s: %d, %v", key, n, err)
 		}
-		limits := []budget.Limit{{Name: "w", Limit: 100, Window: budget.RollingWindow(time.Minute)}}
+		limits := []limit.Limit{{Name: "w", Limit: 100, Window: limit.RollingWindow(time.Minute)}}
 		_, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: "b", Operation: "a", Units: 1}}})
 		if !errors.Is(err, budget.ErrDamaged) {
 			t.Errorf("without %s: %v, want ErrDamaged", part, err)
@@ -217,7 +218,7 @@ func TestOperationsBeyondThoseToldApart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	f := openFake(t, server.URL(0))
-	limits := []budget.Limit{{Name: "all", Limit: 1000, Window: budget.RollingWindow(time.Hour)}}
+	limits := []limit.Limit{{Name: "all", Limit: 1000, Window: limit.RollingWindow(time.Hour)}}
 	for i := range budget.MaxOperations + 20 {
 		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(i), Operation: fmt.Sprint("op", i), Units: 1}}})
 		if err != nil || got.Items[0].Result != budget.Granted || got.Items[0].Remaining != int64(999-i) {

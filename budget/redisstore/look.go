@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Look implements budget.Store. It brings the totals up to now as a decision
@@ -58,15 +59,15 @@ const toTheEnd int64 = 1 << 53
 func (b *batch) summed() bool {
 	done := true
 	for i, seen := range b.looks {
-		limit, s := b.Limits[i], &b.sums[i]
+		l, s := b.Limits[i], &b.sums[i]
 		least := numberAt(seen, 2)
-		if least == 0 || limit.Window.Kind == budget.Bucket {
+		if least == 0 || l.Window.Kind == limit.Bucket {
 			continue
 		}
 		if least != s.least { // not asked yet, or something has come back since
-			at := limit.Window.Returns(least)
-			*s = sum{least: least, from: -1, to: limit.Window.Cut(at)}
-			if limit.Window.Kind == budget.CalendarKind { // what lies beyond is less
+			at := l.Window.Returns(least)
+			*s = sum{least: least, from: -1, to: l.Window.Cut(at)}
+			if l.Window.Kind == limit.CalendarKind { // what lies beyond is less
 				s.from, s.to = s.to, toTheEnd
 			}
 			done = false
@@ -88,24 +89,24 @@ func (b *batch) view() budget.View {
 		view.Missing = append(view.Missing, b.Others[numberAt(b.lacks, i)-1].ID)
 	}
 	for i, seen := range b.looks {
-		v, limit := &view.Limits[i], b.Limits[i]
+		v, l := &view.Limits[i], b.Limits[i]
 		v.Used = numberAt(seen, 0)
-		if limit.Window.Kind == budget.Bucket {
-			if level := (budget.Level{Used: v.Used, Part: numberAt(seen, 1), At: numberAt(seen, 2)}); v.Used > 0 {
-				v.NextAt = limit.Window.Refill.Reaches(level, v.Used-1)
-				v.NextAmount = v.Used - limit.Window.Refill.Drain(level, v.NextAt).Used
+		if l.Window.Kind == limit.Bucket {
+			if level := (limit.Level{Used: v.Used, Part: numberAt(seen, 1), At: numberAt(seen, 2)}); v.Used > 0 {
+				v.NextAt = l.Window.Refill.Reaches(level, v.Used-1)
+				v.NextAmount = v.Used - l.Window.Refill.Drain(level, v.NextAt).Used
 			}
 			continue
 		}
 		v.Recovered, v.Drift = numberAt(seen, 5), numberAt(seen, 6)
 		floor, least, some := numberAt(seen, 1), numberAt(seen, 2), b.sums[i].value
 		if least != 0 {
-			v.NextAt, v.NextAmount = limit.Window.Returns(least), some
-			if limit.Window.Kind == budget.CalendarKind {
+			v.NextAt, v.NextAmount = l.Window.Returns(least), some
+			if l.Window.Kind == limit.CalendarKind {
 				v.NextAmount = v.Used - some
 			}
 		}
-		if floor > limit.Window.Cut(b.seen) && b.born <= floor {
+		if floor > l.Window.Cut(b.seen) && b.born <= floor {
 			v.Since = floor + 1
 		}
 	}

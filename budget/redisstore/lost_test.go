@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -26,7 +27,7 @@ const (
 )
 
 // wide limits refuse nothing here.
-var wide = []budget.Limit{{Name: "hour", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+var wide = []limit.Limit{{Name: "hour", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 
 // seed is QUOTACTL_FAULT_SEED, else a new one.
 func seed(t testing.TB) uint64 {

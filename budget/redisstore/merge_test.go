@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -22,9 +23,9 @@ func TestKeysExpireAfterMerging(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	coarse := budget.Limit{Name: "l", Limit: 100, Counts: budget.CountUnits, Window: budget.CoarseWindow(24*time.Hour, time.Minute)}
-	short := budget.Limit{Name: "l", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Second)}
-	for what, limit := range map[string]budget.Limit{"merged": coarse, "id used again": short} {
+	coarse := limit.Limit{Name: "l", Limit: 100, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)}
+	short := limit.Limit{Name: "l", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)}
+	for what, l := range map[string]limit.Limit{"merged": coarse, "id used again": short} {
 		if err := admin.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,7 @@ func TestKeysExpireAfterMerging(t *testing.T) {
 			{102 * time.Minute, "often", "d"}, {102 * time.Minute, "once", "b"},
 		} {
 			now = began + step.at.Microseconds()
-			batch := budget.Batch{Budget: name, Now: now, Limits: []budget.Limit{limit}, Items: []budget.Item{{ID: step.id, Operation: step.operation, Units: 1}}}
+			batch := budget.Batch{Budget: name, Now: now, Limits: []limit.Limit{l}, Items: []budget.Item{{ID: step.id, Operation: step.operation, Units: 1}}}
 			if _, err := store.Decide(t.Context(), batch); err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -22,7 +23,7 @@ func TestBatchesStayInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	limits := []budget.Limit{{Name: "w", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}}
+	limits := []limit.Limit{{Name: "w", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	for round := range 150 {
 		now += 3 * time.Hour.Microseconds() // past all deadlines that were told before
 		var all sync.WaitGroup

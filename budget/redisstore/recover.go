@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // purpose is what a run of charge.lua is for, as it takes it.
@@ -69,14 +70,14 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 // registry is what the ledger is thought to know, that with the limits'
 // pseudo-operations, and what is added. A ledger that is begun anew knows
 // nothing.
-func (r *recovery) registry(had registry, limits []budget.Limit, m purpose) (registry, registry, []string) {
+func (r *recovery) registry(had registry, limits []limit.Limit, m purpose) (registry, registry, []string) {
 	var names []string
 	if m == beginningAnew {
 		names, had = had.names, registry{}
 	}
-	for _, limit := range limits {
-		if limit.Window.Kind != budget.Bucket {
-			names = append(names, budget.RecoveredOperation(limit.Name))
+	for _, l := range limits {
+		if l.Window.Kind != limit.Bucket {
+			names = append(names, limit.RecoveredOperation(l.Name))
 		}
 	}
 	with, added := had.withNames(names)
@@ -84,13 +85,13 @@ func (r *recovery) registry(had registry, limits []budget.Limit, m purpose) (reg
 }
 
 // args are those of one limit.
-func (r *recovery) args(i int, limit budget.Limit, known registry) []any {
-	number := int64(known.number(budget.RecoveredOperation(limit.Name)))
-	if limit.Window.Kind == budget.Bucket {
-		number = limit.Limit
+func (r *recovery) args(i int, l limit.Limit, known registry) []any {
+	number := int64(known.number(limit.RecoveredOperation(l.Name)))
+	if l.Window.Kind == limit.Bucket {
+		number = l.Limit
 	}
 	own, id := r.OwnOf(i)
-	return []any{r.At, r.Used[i], r.came[i], number, budget.RecoveredID(limit.Name), own, id}
+	return []any{r.At, r.Used[i], r.came[i], number, limit.RecoveredID(l.Name), own, id}
 }
 
 // keys are those of the ledger; to recover, all that there may be: what is left of

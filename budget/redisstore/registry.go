@@ -1,13 +1,14 @@
 package redisstore
 
 import (
-	"crypto/sha1" //nolint:gosec // scripts compute the same, and it keeps no secret
+	"crypto/sha1"
 	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // registry is the names of a ledger's operations in the order of their numbers
@@ -88,7 +89,7 @@ func (r registry) with(items []budget.Item) (registry, []string) {
 func (r registry) withNames(operations []string) (registry, []string) {
 	names := slices.Clone(r.names)
 	for _, operation := range operations {
-		if !budget.IsPseudo(operation) && !slices.Contains(names, operation) && told(names) >= budget.MaxOperations-1 {
+		if !limit.IsPseudo(operation) && !slices.Contains(names, operation) && told(names) >= budget.MaxOperations-1 {
 			operation = budget.OtherOperation
 		}
 		if !slices.Contains(names, operation) {
@@ -105,7 +106,7 @@ func (r registry) withNames(operations []string) (registry, []string) {
 func told(names []string) int {
 	n := len(names)
 	for _, name := range names {
-		if budget.IsPseudo(name) {
+		if limit.IsPseudo(name) {
 			n--
 		}
 	}
@@ -124,7 +125,7 @@ func (r registry) number(operation string) int {
 // covered are the numbers of the operations a limit counts, by comma: once
 // operations are counted under OtherOperation, in every limit that may cover
 // one of them.
-func (r registry) covered(limit budget.Limit) string {
+func (r registry) covered(limit limit.Limit) string {
 	var list []byte
 	for i, name := range r.names {
 		counts := limit.Covers(name)

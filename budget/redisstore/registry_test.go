@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -17,7 +18,7 @@ import (
 func TestOperationsRegisteredAtOnce(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, redistest.Start(t).URL(0), redisstore.Options{})
-	limits := []budget.Limit{{Name: "all", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	limits := []limit.Limit{{Name: "all", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 	for round := range 20 {
 		key := fmt.Sprint("up/round", round)
 		var all sync.WaitGroup
@@ -55,9 +56,9 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	one, two := openStore(t, server.URL(0), redisstore.Options{}), openStore(t, server.URL(0), redisstore.Options{})
-	limits := []budget.Limit{
-		{Name: "all", Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
-		{Name: "search", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{"search"}},
+	limits := []limit.Limit{
+		{Name: "all", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+		{Name: "search", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{"search"}},
 	}
 	ask := func(s *redisstore.Store, id, operation string) budget.Decision {
 		t.Helper()
@@ -90,16 +91,16 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 func TestWalkUnderAMovingClock(t *testing.T) {
 	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
-	calendar, err := budget.NewCalendar(budget.Hour, "UTC", 0)
+	calendar, err := limit.NewCalendar(limit.Hour, "UTC", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 400
-	limits := []budget.Limit{
-		{Name: "rolling", Limit: n, Counts: budget.CountUnits, Window: budget.RollingWindow(30 * time.Minute)},
-		{Name: "calendar", Limit: n, Counts: budget.CountUnits, Window: budget.CalendarWindow(calendar)},
+	limits := []limit.Limit{
+		{Name: "rolling", Limit: n, Counts: limit.CountUnits, Window: limit.RollingWindow(30 * time.Minute)},
+		{Name: "calendar", Limit: n, Counts: limit.CountUnits, Window: limit.CalendarWindow(calendar)},
 	}
-	ask := func(limits []budget.Limit, item budget.Item) budget.Decision {
+	ask := func(limits []limit.Limit, item budget.Item) budget.Decision {
 		t.Helper()
 		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{item}})
 		if err != nil {
@@ -144,11 +145,11 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 func TestWalkOverAPeriodsStart(t *testing.T) {
 	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
-	calendar, err := budget.NewCalendar(budget.Hour, "UTC", 0)
+	calendar, err := limit.NewCalendar(limit.Hour, "UTC", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := []budget.Limit{{Name: "hour", Limit: 1000, Counts: budget.CountUnits, Window: budget.CalendarWindow(calendar)}}
+	limits := []limit.Limit{{Name: "hour", Limit: 1000, Counts: limit.CountUnits, Window: limit.CalendarWindow(calendar)}}
 	start := f.now
 	const hour = 3600_000_000
 	for k := range 60 {

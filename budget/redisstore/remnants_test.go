@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -25,7 +26,7 @@ func TestRemnants(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
-	limits := []budget.Limit{{Name: "hour", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	limits := []limit.Limit{{Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 	decide := func(s *redisstore.Store, mark budget.Mark, id, operation string) error {
 		_, err := s.Decide(t.Context(), budget.Batch{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Mark: mark, Items: []budget.Item{{ID: id, Operation: operation, Units: 1}}})
 		return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // What a server answers is held against what the scripts of this version answer
@@ -177,20 +178,20 @@ func (b *batch) isAnswered(rest []any) bool {
 func anything(any) bool { return true }
 
 // isLook holds what a look or a recovery tells of a limit.
-func (b *batch) isLook(w budget.Window, seen any) bool {
+func (b *batch) isLook(w limit.Window, seen any) bool {
 	switch {
 	case b.mode == reporting:
 		return reportedOf(seen)
 	case b.mode != looking:
 		return recoveredOf(seen)
-	case w.Kind != budget.Bucket:
+	case w.Kind != limit.Bucket:
 		return lookedAt(seen)
 	}
 	return lookedInto(seen) && isPart(w, list([]any{seen}, 0)[1])
 }
 
 // isPart holds a part of a bucket's level.
-func isPart(w budget.Window, v any) bool {
+func isPart(w limit.Window, v any) bool {
 	_, period := w.Refill.Rate()
 	return within(0, period-1)(v)
 }
@@ -255,8 +256,8 @@ func readReplayed(told string) (ended budget.Ended, first budget.Labels, ok bool
 }
 
 // isScore holds what must return for an item that a limit refused.
-func isScore(w budget.Window, found string) bool {
-	if w.Kind != budget.Bucket {
+func isScore(w limit.Window, found string) bool {
+	if w.Kind != limit.Bucket {
 		return count(found)
 	}
 	part, at, ok := strings.Cut(found, "/")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // replyOf makes a reply of any shape out of bytes: lists within lists, numbers,
@@ -46,13 +47,13 @@ func FuzzReply(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer func() { _ = store.Close() }()
-		refill, err := budget.NewRefill(1, time.Second)
+		refill, err := limit.NewRefill(1, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		limits := []budget.Limit{
-			{Name: "w", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
-			{Name: "b", Limit: 10, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)},
+		limits := []limit.Limit{
+			{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+			{Name: "b", Limit: 10, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)},
 		}
 		b := budget.Batch{Budget: "up/key1", Now: 1, Limits: limits}
 		for range items % 4 {

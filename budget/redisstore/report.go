@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // report is a budget.Report on its way through as many script runs as it needs.
@@ -51,22 +52,22 @@ func (b *batch) drifted() budget.Drifted {
 
 // registry is what the ledger knows with the limit's pseudo-operation, and what is
 // added.
-func (r *report) registry(had registry, limits []budget.Limit) (registry, []string) {
-	for _, limit := range limits {
-		if limit.Name == r.Limit && limit.Window.Kind != budget.Bucket && limit.Window.Kind != budget.Concurrent {
-			return had.withNames([]string{budget.DriftOperation(limit.Name)})
+func (r *report) registry(had registry, limits []limit.Limit) (registry, []string) {
+	for _, l := range limits {
+		if l.Name == r.Limit && l.Window.Kind != limit.Bucket && l.Window.Kind != limit.Concurrent {
+			return had.withNames([]string{limit.DriftOperation(l.Name)})
 		}
 	}
 	return had, nil
 }
 
 // args are those of one limit.
-func (r *report) args(limit budget.Limit, known registry) []any {
-	if limit.Name != r.Limit {
+func (r *report) args(l limit.Limit, known registry) []any {
+	if l.Name != r.Limit {
 		return []any{0, -1, "0 0 0", 0, ""}
 	}
 	return []any{
 		r.At, r.Used, fmt.Sprintf("%d %d %d", r.Seen, r.Reset, r.After),
-		known.number(budget.DriftOperation(limit.Name)), budget.DriftID(limit.Name),
+		known.number(limit.DriftOperation(l.Name)), limit.DriftID(l.Name),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/lua"
 )
 
@@ -28,7 +29,8 @@ type scripted struct {
 type answeredError string
 
 func (e answeredError) Error() string { return string(e) }
-func (answeredError) RedisError()     {}
+
+func (answeredError) RedisError() {}
 
 // Process implements redis.UniversalClient.
 func (s *scripted) Process(ctx context.Context, cmd redis.Cmder) error {
@@ -126,20 +128,20 @@ func scriptedStore(replies []any, forever bool, timeout time.Duration) *Store {
 }
 
 // scriptedLimits are one of each kind.
-func scriptedLimits(t testing.TB) []budget.Limit {
+func scriptedLimits(t testing.TB) []limit.Limit {
 	t.Helper()
-	refill, err := budget.NewRefill(1, time.Second)
+	refill, err := limit.NewRefill(1, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	month, err := budget.NewCalendar(budget.Month, "America/Los_Angeles", time.Hour)
+	month, err := limit.NewCalendar(limit.Month, "America/Los_Angeles", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []budget.Limit{
-		{Name: "w", Limit: 10, Counts: budget.CountUnits, Window: budget.CoarseWindow(time.Hour, time.Minute)},
-		{Name: "b", Limit: 10, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)},
-		{Name: "c", Limit: 10, Counts: budget.CountCalls, Window: budget.CalendarWindow(month)},
+	return []limit.Limit{
+		{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.CoarseWindow(time.Hour, time.Minute)},
+		{Name: "b", Limit: 10, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)},
+		{Name: "c", Limit: 10, Counts: limit.CountCalls, Window: limit.CalendarWindow(month)},
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // shapes are the windows and meters of a batch's limits as charge.lua takes
@@ -21,32 +21,32 @@ const (
 )
 
 // shapesOf takes calendars as they are around an instant.
-func shapesOf(limits []budget.Limit, around int64) shapes {
+func shapesOf(limits []limit.Limit, around int64) shapes {
 	var s shapes
 	seen := map[string]string{}
-	for _, limit := range limits {
-		key := limit.Window.Key()
-		if limit.Window.Kind == budget.Bucket {
-			key = limit.Meter()
+	for _, l := range limits {
+		key := l.Window.Key()
+		if l.Window.Kind == limit.Bucket {
+			key = l.Meter()
 		}
 		place, known := seen[key]
 		switch {
 		case known:
-		case limit.Window.Kind == budget.Bucket:
-			patterns := strings.Join(limit.Operations, ",")
+		case l.Window.Kind == limit.Bucket:
+			patterns := strings.Join(l.Operations, ",")
 			if patterns == "" {
 				patterns = "-"
 			}
-			s.meters = append(s.meters, key, patterns, limit.Longest(), limit.Limit)
+			s.meters = append(s.meters, key, patterns, l.Longest(), l.Limit)
 			place = "b" + strconv.Itoa(len(s.meters)/meterArgs)
 		default:
 			var p0, p1, p2, c0, c1 int64
-			if w := limit.Window; w.Kind == budget.CalendarKind {
+			if w := l.Window; w.Kind == limit.CalendarKind {
 				p0, p1 = w.Span(around)
 				_, p2 = w.Span(p1)
 				c0, c1 = w.Cut(p0), w.Cut(p1)
 			}
-			s.windows = append(s.windows, key, limit.Window.Longest(), p0, p1, p2, c0, c1)
+			s.windows = append(s.windows, key, l.Window.Longest(), p0, p1, p2, c0, c1)
 			place = strconv.Itoa(len(s.windows) / windowArgs)
 		}
 		seen[key] = place

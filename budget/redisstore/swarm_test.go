@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -44,8 +45,8 @@ type spending struct {
 	open    map[string]time.Time // when ids were first asked for whose outcome is unknown, or that were refused last
 }
 
-func swarmLimits() []budget.Limit {
-	return []budget.Limit{{Name: "second", Limit: swarmLimit, Counts: budget.CountUnits, Window: budget.RollingWindow(swarmWindow)}}
+func swarmLimits() []limit.Limit {
+	return []limit.Limit{{Name: "second", Limit: swarmLimit, Counts: limit.CountUnits, Window: limit.RollingWindow(swarmWindow)}}
 }
 
 func startSwarm(t testing.TB, url string, budgets ...string) *swarm {

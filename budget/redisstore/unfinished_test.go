@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -18,7 +19,7 @@ func TestItemAfterMuchHasLeft(t *testing.T) {
 	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
 	f.SetMaxSteps(3)
-	limits := []budget.Limit{{Name: "w", Limit: 12, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Minute)}}
+	limits := []limit.Limit{{Name: "w", Limit: 12, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	decide := func(items ...budget.Item) {
 		t.Helper()
 		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: items})
@@ -61,9 +62,9 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 		if err := admin.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		var limits []budget.Limit
+		var limits []limit.Limit
 		for _, operation := range []string{"a", "b", "c"} {
-			limits = append(limits, budget.Limit{Name: operation, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour), Operations: []string{operation}})
+			limits = append(limits, limit.Limit{Name: operation, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{operation}})
 		}
 		var at int64
 		want := []int64{5, 6, 7}
@@ -103,7 +104,7 @@ func TestRecoveryWhileTheWindowMoves(t *testing.T) {
 	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
 	f.SetMaxSteps(3)
-	limits := []budget.Limit{{Name: "w", Limit: 1000, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	limits := []limit.Limit{{Name: "w", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 	at := int64(0)
 	for i := range 59 {
 		if i == 20 {
@@ -132,10 +133,10 @@ func TestRecoveryWhileTheWindowMoves(t *testing.T) {
 func TestRecoveryOfAnIdleHost(t *testing.T) {
 	t.Parallel()
 	f, admin := startFake(t)
-	limits := []budget.Limit{
-		{Name: "day", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
-		{Name: "calls", Limit: 1_000_000, Counts: budget.CountCalls, Window: budget.RollingWindow(24 * time.Hour)},
-		{Name: "coarse", Limit: 1_000_000, Counts: budget.CountUnits, Window: budget.CoarseWindow(24*time.Hour, time.Minute)},
+	limits := []limit.Limit{
+		{Name: "day", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
+		{Name: "calls", Limit: 1_000_000, Counts: limit.CountCalls, Window: limit.RollingWindow(24 * time.Hour)},
+		{Name: "coarse", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)},
 	}
 	n := 0
 	charge := func(many int) budget.Decisions {
@@ -195,7 +196,7 @@ func TestLossAmidABatch(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	s.SetMaxSteps(3)
-	limits := []budget.Limit{{Name: "w", Limit: 10, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	limits := []limit.Limit{{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 	decide := func(item budget.Item) budget.Result {
 		t.Helper()
 		got, err := s.Decide(t.Context(), budget.Batch{Budget: name, Now: now, Limits: limits, Items: []budget.Item{item}})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // chunk is how many rows are read at once at most.
@@ -46,7 +47,7 @@ func (l *ledger) advance(w *window, at int64, steps *int) (done bool, err error)
 
 // expire takes out of a total what has a score up to cut.
 func (l *ledger) expire(w *window, lane int64, t *total, cut int64, steps *int) error {
-	if w.kind != budget.Rolling || (t.built != toTheEnd && t.built <= cut) {
+	if w.kind != limit.Rolling || (t.built != toTheEnd && t.built <= cut) {
 		// All that counted is gone, but for reservations that are still open:
 		// counting these anew reads less than taking the others out.
 		w.back(t, t.units, t.calls)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -35,9 +36,9 @@ func benchCharge(b *testing.B, goroutines int, units int64) {
 	}
 	spec := budget.Spec{
 		Name: "up/bench", Timeout: time.Minute, Costs: map[string]budget.Cost{"op": {Units: units}},
-		Limits: []budget.Limit{
-			{Name: "daily", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
-			{Name: "burst", Limit: budget.MaxUnits, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Second)},
+		Limits: []limit.Limit{
+			{Name: "daily", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
+			{Name: "burst", Limit: limit.MaxUnits, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Second)},
 		},
 	}
 	bud, err := budget.New(store, spec, budget.WithClosers(store))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -74,43 +75,43 @@ func TestWallClockStepsFreeNothingEarly(t *testing.T) {
 
 // I6: nor do reservations end, buckets drain or calendars reset early or late.
 func TestWallClockStepsOnAllKinds(t *testing.T) {
-	refill, err := budget.NewRefill(1, time.Minute)
+	refill, err := limit.NewRefill(1, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	calendar, err := budget.NewCalendar(budget.Day, "UTC", 0)
+	calendar, err := limit.NewCalendar(limit.Day, "UTC", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind, limit := range map[string]struct {
-		limit budget.Limit
+	for kind, l := range map[string]struct {
+		limit limit.Limit
 		first budget.Item
 		wait  int64 // of another of 10, when the first one is charged
 	}{
-		"coarse":     {budget.Limit{Limit: 10, Window: budget.CoarseWindow(time.Hour, time.Minute)}, item("a", 10), hour + minute - 20*second},
-		"calendar":   {budget.Limit{Limit: 10, Window: budget.CalendarWindow(calendar)}, item("a", 10), 13*hour - 20*second},
-		"bucket":     {budget.Limit{Limit: 10, Window: budget.BucketWindow(refill)}, item("a", 10), 10 * minute},
-		"concurrent": {budget.Limit{Limit: 1, Window: budget.ConcurrentWindow()}, lease(item("a", 1), 2*hour), 2 * hour},
+		"coarse":     {limit.Limit{Limit: 10, Window: limit.CoarseWindow(time.Hour, time.Minute)}, item("a", 10), hour + minute - 20*second},
+		"calendar":   {limit.Limit{Limit: 10, Window: limit.CalendarWindow(calendar)}, item("a", 10), 13*hour - 20*second},
+		"bucket":     {limit.Limit{Limit: 10, Window: limit.BucketWindow(refill)}, item("a", 10), 10 * minute},
+		"concurrent": {limit.Limit{Limit: 1, Window: limit.ConcurrentWindow()}, lease(item("a", 1), 2*hour), 2 * hour},
 		"lease":      {rolling(10, hour), lease(item("a", 10), 2*hour), 3 * hour},
 	} {
-		limit.limit.Name, limit.limit.Counts = "w", budget.CountUnits
-		other := limit.first
+		l.limit.Name, l.limit.Counts = "w", limit.CountUnits
+		other := l.first
 		other.ID = "b"
 		if kind == "concurrent" {
-			limit.limit.Counts = budget.CountCalls
+			l.limit.Counts = limit.CountCalls
 		}
 		for _, step := range []int64{-25 * hour, -hour, -second, second, hour, 25 * hour} {
 			t.Run(fmt.Sprintf("%s/%s", kind, time.Duration(step)*time.Microsecond), func(t *testing.T) {
 				m := newMachine(t)
-				m.limit = limit.limit
-				m.charge(limit.first, 0)
+				m.limit = l.limit
+				m.charge(l.first, 0)
 				m.wall += step
-				m.charge(other, limit.wait)
-				m.pass(limit.wait / 2)
-				m.charge(other, limit.wait-limit.wait/2)
+				m.charge(other, l.wait)
+				m.pass(l.wait / 2)
+				m.charge(other, l.wait-l.wait/2)
 				m.wall -= 2 * step
-				m.charge(other, limit.wait-limit.wait/2)
-				m.pass(limit.wait - limit.wait/2 - 1)
+				m.charge(other, l.wait-l.wait/2)
+				m.pass(l.wait - l.wait/2 - 1)
 				m.wall += step
 				m.charge(other, 1)
 				m.pass(1)

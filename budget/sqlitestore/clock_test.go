@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -19,7 +20,7 @@ type machine struct {
 	id    string
 	since int64 // the boot clock
 	wall  int64
-	limit budget.Limit
+	limit limit.Limit
 }
 
 func newMachine(t *testing.T) *machine {
@@ -54,7 +55,7 @@ func (m *machine) pass(d int64) {
 }
 
 func (m *machine) try(i budget.Item) (budget.Decisions, error) {
-	return m.store.Decide(context.Background(), budget.Batch{Budget: name, Now: m.wall, Limits: []budget.Limit{m.limit}, Items: []budget.Item{i}})
+	return m.store.Decide(context.Background(), budget.Batch{Budget: name, Now: m.wall, Limits: []limit.Limit{m.limit}, Items: []budget.Item{i}})
 }
 
 // charge wants the item granted, or refused for so long.
@@ -132,7 +133,7 @@ func TestRebootFarAhead(t *testing.T) {
 	m.boot("second")
 	caller := m.wall
 	m.wall += 5 * hour
-	_, err := m.store.Decide(t.Context(), budget.Batch{Budget: name, Now: caller, Limits: []budget.Limit{m.limit}})
+	_, err := m.store.Decide(t.Context(), budget.Batch{Budget: name, Now: caller, Limits: []limit.Limit{m.limit}})
 	if !errors.Is(err, budget.ErrClock) {
 		t.Fatalf("error %v, want ErrClock", err)
 	}
@@ -148,7 +149,7 @@ func TestIdleByItsOwnClock(t *testing.T) {
 	m := newMachine(t)
 	m.charge(item("a", 10), 0)
 	m.wall += 60 * day
-	batch := budget.Batch{Budget: "up/other", Now: m.wall, Limits: []budget.Limit{m.limit}, Items: []budget.Item{item("a", 1)}}
+	batch := budget.Batch{Budget: "up/other", Now: m.wall, Limits: []limit.Limit{m.limit}, Items: []budget.Item{item("a", 1)}}
 	if got, err := m.store.Decide(t.Context(), batch); err != nil || got.Now != m.wall {
 		t.Fatalf("%+v, %v, want a new budget to begin at the wall clock", got, err)
 	}

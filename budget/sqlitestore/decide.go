@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Decide implements budget.Store. Where more has expired than one transaction
@@ -241,7 +242,7 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 		return decision, true, err
 	}
 	for i, v := range d.limits {
-		if !item.Recorded && !v.limit.Observe && v.limit.Checks(item) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
+		if !item.Recorded && !v.limit.Observe && item.CheckedBy(v.limit) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
 			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
 		}
 	}
@@ -254,7 +255,7 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 		observed = refusal.Observed
 	}
 	for _, v := range d.limits {
-		if v.w != nil && v.charged()+item.Units > budget.MaxUnits {
+		if v.w != nil && v.charged()+item.Units > limit.MaxUnits {
 			return budget.Decision{Result: budget.Overflow, Limit: -1}, true, nil
 		}
 	}
@@ -292,7 +293,7 @@ func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, 
 	refusal = budget.Decision{Result: budget.Granted, Limit: -1}
 	observed := ""
 	for i, v := range d.limits {
-		if !v.limit.Checks(item) {
+		if !item.CheckedBy(v.limit) {
 			continue
 		}
 		used, room := v.used(), v.limit.Bound(item.Floor, item.UseHeadroom)-v.limit.Amount(item.Units)

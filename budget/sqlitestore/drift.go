@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Report implements budget.Store.
@@ -48,17 +49,17 @@ func (d *decider) report(c *conn, r budget.Report, answer *budget.Drifted) (err 
 func (v *counting) report(r budget.Report, answer *budget.Drifted) (err error) {
 	l := v.l
 	switch v.limit.Window.Kind {
-	case budget.Concurrent:
+	case limit.Concurrent:
 		return nil
-	case budget.Bucket:
-		answer.Added = v.m.raise(budget.Level{Used: r.Used, At: min(r.At, l.last)}, l.last)
+	case limit.Bucket:
+		answer.Added = v.m.raise(limit.Level{Used: r.Used, At: min(r.At, l.last)}, l.last)
 		answer.Total = answer.Added
 		if answer.Added > 0 {
 			l.changes++
 		}
 		return nil
 	}
-	old, err := l.pseudoAt(budget.DriftID(v.limit.Name))
+	old, err := l.pseudoAt(limit.DriftID(v.limit.Name))
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (v *counting) report(r budget.Report, answer *budget.Drifted) (err error) {
 		score = max(score, old.score)
 	}
 	answer.Added, answer.Total, answer.Until = missing, answer.Total+missing, v.limit.Window.Returns(score)
-	return v.record(budget.DriftID(v.limit.Name), budget.DriftOperation(v.limit.Name), answer.Total, score)
+	return v.record(limit.DriftID(v.limit.Name), limit.DriftOperation(v.limit.Name), answer.Total, score)
 }
 
 // drift is how much of what a report says is used is not known, and the score by
@@ -93,7 +94,7 @@ func (v *counting) drift(r budget.Report) (missing, score int64) {
 	from := cut + 1
 	score = now
 	switch {
-	case window.Kind == budget.CalendarKind:
+	case window.Kind == limit.CalendarKind:
 		from, _ = window.Span(now)
 		score = cut + 1
 	case r.Reset != 0:
@@ -109,7 +110,7 @@ func (v *counting) drift(r budget.Report) (missing, score int64) {
 
 // raise fills the meter up to a level seen earlier, less what has drained since,
 // and is by how much.
-func (m *meter) raise(seen budget.Level, now int64) int64 {
+func (m *meter) raise(seen limit.Level, now int64) int64 {
 	add := m.refill.Drain(seen, now).Used - m.levelAt(now).Used
 	if add <= 0 {
 		return 0

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // The states of an entry.
@@ -201,12 +202,12 @@ func (l *ledger) lanes() ([]int64, error) {
 
 // covered reports whether a limit counts the entries of a lane at all: released
 // ones never, and those of 0 units only where calls are counted.
-func covered(limit budget.Limit, lane int64) bool {
+func covered(l limit.Limit, lane int64) bool {
 	switch lane % classes {
 	case classUnits:
 		return true
 	case classZero:
-		return limit.Counts == budget.CountCalls
+		return l.Counts == limit.CountCalls
 	}
 	return false
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -28,7 +29,7 @@ func ExampleOpen() {
 		}
 		b, err := budget.New(store, budget.Spec{
 			Name:   "slack/workspace1",
-			Limits: []budget.Limit{{Name: "minute", Limit: 20, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Minute)}},
+			Limits: []limit.Limit{{Name: "minute", Limit: 20, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Minute)}},
 			Costs:  map[string]budget.Cost{"conversations.list": {Units: 1}},
 		}, budget.WithClosers(store))
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -24,7 +25,7 @@ func fillUntil(store *sqlitestore.Store, prefix string, most int) (granted int, 
 		id := fmt.Sprint(prefix, granted)
 		// Ids and labels take room, so that few charges fill a page.
 		i := budget.Item{ID: id, Operation: "op", Units: 1, Labels: budget.Labels{Job: strings.Repeat("j", 60), Region: id, Run: strings.Repeat("r", 50) + id}}
-		got, err := store.Decide(context.Background(), budget.Batch{Budget: name, Now: noon, Limits: []budget.Limit{rolling(budget.MaxUnits, day)}, Items: []budget.Item{i}})
+		got, err := store.Decide(context.Background(), budget.Batch{Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}, Items: []budget.Item{i}})
 		if err != nil {
 			return granted, err
 		}
@@ -37,7 +38,7 @@ func fillUntil(store *sqlitestore.Store, prefix string, most int) (granted int, 
 
 // usedOf is what the ledger has counted of them.
 func usedOf(store *sqlitestore.Store) (int64, error) {
-	view, err := store.Look(context.Background(), budget.Look{Budget: name, Now: noon, Limits: []budget.Limit{rolling(budget.MaxUnits, day)}})
+	view, err := store.Look(context.Background(), budget.Look{Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}})
 	if err != nil {
 		return 0, err
 	}
@@ -87,7 +88,7 @@ func throughFullDisk(path string, fill, empty func() error, says string) error {
 			return fmt.Errorf("round %d: once there is room again: %w", round, err)
 		}
 		late, err := store.Decide(context.Background(), budget.Batch{
-			Budget: name, Now: noon, Limits: []budget.Limit{rolling(budget.MaxUnits, day)}, Items: []budget.Item{item(fmt.Sprint(prefix, granted), 1)},
+			Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}, Items: []budget.Item{item(fmt.Sprint(prefix, granted), 1)},
 		})
 		if err != nil || late.Items[0].Result != budget.Granted || late.Items[0].Replayed {
 			return fmt.Errorf("round %d: the charge that was refused: %+v, %v", round, late, err) //nolint:errorlint // it may be nil
@@ -145,7 +146,7 @@ func chargeOnFullDisk(orders string) error {
 
 // A disk without room, as SQLite itself finds it: the file may have no more pages.
 func TestFileIsFull(t *testing.T) {
-	b := newBench(t, rolling(budget.MaxUnits, day))
+	b := newBench(t, rolling(limit.MaxUnits, day))
 	total := 0
 	for round := range 2 {
 		sqlitestore.Pragma(b.store, "max_page_count=1") // as few as there are
@@ -256,7 +257,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, path: filepath.Join(dir, "q.db"), now: noon, limits: []budget.Limit{rolling(10, hour)}}
+	b := &bench{t: t, path: filepath.Join(dir, "q.db"), now: noon, limits: []limit.Limit{rolling(10, hour)}}
 	b.open()
 	t.Cleanup(func() { b.close() })
 	b.granted(item("a", 1))

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // maxSum is the largest total of a ledger a settle upwards may lead to.
-const maxSum = 9 * budget.MaxUnits
+const maxSum = 9 * limit.MaxUnits
 
 // Finish implements budget.Store.
 func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {

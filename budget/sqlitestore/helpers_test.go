@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -30,10 +31,10 @@ type bench struct {
 	path   string
 	store  *sqlitestore.Store
 	now    int64
-	limits []budget.Limit
+	limits []limit.Limit
 }
 
-func newBench(t testing.TB, limits ...budget.Limit) *bench {
+func newBench(t testing.TB, limits ...limit.Limit) *bench {
 	b := &bench{t: t, path: filepath.Join(t.TempDir(), "q.db"), now: noon, limits: limits}
 	b.open()
 	t.Cleanup(func() { b.close() })
@@ -131,10 +132,10 @@ func execute(t testing.TB, path, text string) {
 	}
 }
 
-func rolling(limit, length int64, operations ...string) budget.Limit {
-	return budget.Limit{
-		Name: "w", Limit: limit, Counts: budget.CountUnits, Operations: operations,
-		Window: budget.RollingWindow(time.Duration(length) * time.Microsecond),
+func rolling(most, length int64, operations ...string) limit.Limit {
+	return limit.Limit{
+		Name: "w", Limit: most, Counts: limit.CountUnits, Operations: operations,
+		Window: limit.RollingWindow(time.Duration(length) * time.Microsecond),
 	}
 }
 

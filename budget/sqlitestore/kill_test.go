@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -29,10 +30,10 @@ type killOrders struct {
 
 // killLimits are what the killed processes charge against, none of it ever
 // exhausted.
-func killLimits() []budget.Limit {
-	return []budget.Limit{
-		{Name: "exact", Limit: budget.MaxUnits, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
-		{Name: "searches", Limit: budget.MaxUnits, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Hour), Operations: []string{"search"}},
+func killLimits() []limit.Limit {
+	return []limit.Limit{
+		{Name: "exact", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
+		{Name: "searches", Limit: limit.MaxUnits, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour), Operations: []string{"search"}},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // ledger is what is known of one budget within a transaction, but for its
@@ -181,7 +182,7 @@ func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.hori
 func (l *ledger) crowded() bool {
 	n := len(l.ops)
 	for operation := range l.ops {
-		if l.pseudo && budget.IsPseudo(operation) {
+		if l.pseudo && limit.IsPseudo(operation) {
 			n-- // kept apart however many there are
 		}
 	}
@@ -195,7 +196,7 @@ func (l *ledger) crowded() bool {
 // beyond MaxOperations keep no other name: an id used again for another of
 // them, of the same units, counts as the same call.
 func (l *ledger) counted(operation string) string {
-	if _, ok := l.ops[operation]; !ok && l.crowded() && !budget.IsPseudo(operation) {
+	if _, ok := l.ops[operation]; !ok && l.crowded() && !limit.IsPseudo(operation) {
 		return budget.OtherOperation
 	}
 	return operation
@@ -218,13 +219,13 @@ func (l *ledger) number(operation string) (int64, error) {
 // know notes an operation's number.
 func (l *ledger) know(no int64, operation string) {
 	l.ops[operation], l.opNames[no] = no, operation
-	l.pseudo = l.pseudo || budget.IsPseudo(operation)
+	l.pseudo = l.pseudo || limit.IsPseudo(operation)
 }
 
 // covers reports whether a limit counts what stands under an operation's number.
 // What stands under OtherOperation may be any operation that has no number:
 // limits that could cover one count it, so that none is ever passed.
-func (l *ledger) covers(limit budget.Limit, no int64) bool {
+func (l *ledger) covers(limit limit.Limit, no int64) bool {
 	name := l.opNames[no]
 	if limit.Covers(name) {
 		return true

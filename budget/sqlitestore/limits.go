@@ -1,22 +1,22 @@
 package sqlitestore
 
-import "github.com/quotactl/quotactl/budget"
+import "github.com/quotactl/quotactl/budget/limit"
 
 // counting is a limit with the totals of its window.
 type counting struct {
 	l     *ledger
-	limit budget.Limit
+	limit limit.Limit
 	w     *window        // nil for a bucket
 	m     *meter         // of a bucket; else nil
 	ops   map[int64]bool // whether it counts an operation; filled as asked
 }
 
-func newCounting(l *ledger, limit budget.Limit) *counting {
-	v := &counting{l: l, limit: limit, ops: map[int64]bool{}}
-	if limit.Window.Kind == budget.Bucket {
-		v.m = l.meters[limit.Meter()]
+func newCounting(l *ledger, lim limit.Limit) *counting {
+	v := &counting{l: l, limit: lim, ops: map[int64]bool{}}
+	if lim.Window.Kind == limit.Bucket {
+		v.m = l.meters[lim.Meter()]
 	} else {
-		v.w = l.windows[limit.Window.Key()]
+		v.w = l.windows[lim.Window.Key()]
 	}
 	return v
 }
@@ -40,7 +40,7 @@ func (v *counting) sees(lane int64) bool {
 
 // of takes from both sums the one that the limit counts.
 func (v *counting) of(units, calls int64) int64 {
-	if v.limit.Counts == budget.CountCalls {
+	if v.limit.Counts == limit.CountCalls {
 		return calls
 	}
 	return units
@@ -68,7 +68,7 @@ func (v *counting) used() int64 {
 func (v *counting) charged() int64 {
 	sum := v.w.units
 	for lane, t := range v.w.lanes {
-		if v.l.pseudo && budget.IsPseudo(v.l.opNames[lane/classes]) {
+		if v.l.pseudo && limit.IsPseudo(v.l.opNames[lane/classes]) {
 			sum -= t.units
 		}
 	}

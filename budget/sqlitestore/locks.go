@@ -150,7 +150,7 @@ func (d *decider) askLocks(item budget.Item, now int64, refusal *budget.Decision
 	}
 	for i, v := range d.limits {
 		switch k := d.l.locks[v.limit.Name]; {
-		case !k.stands(now) || !v.limit.Checks(item):
+		case !k.stands(now) || !item.CheckedBy(v.limit):
 		case v.limit.Observe:
 			observed = cmp.Or(observed, v.limit.Name)
 		default:

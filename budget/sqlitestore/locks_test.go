@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -135,11 +136,11 @@ func TestReportInSteps(t *testing.T) {
 
 // Drift of a limit takes nothing of the largest sum from what it does not cover.
 func TestDriftIsNoSum(t *testing.T) {
-	b := newBench(t, rolling(budget.MaxUnits, hour, "other"), rolling(budget.MaxUnits, hour))
+	b := newBench(t, rolling(limit.MaxUnits, hour, "other"), rolling(limit.MaxUnits, hour))
 	b.limits[0].Name = "other"
 	model := memstore.New(func() int64 { return b.now })
-	report := budget.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "other", Used: budget.MaxUnits}
-	batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("a", 1), item("b", budget.MaxUnits)}}
+	report := budget.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "other", Used: limit.MaxUnits}
+	batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("a", 1), item("b", limit.MaxUnits)}}
 	for _, ask := range []func(budget.Store) (any, error){
 		func(s budget.Store) (any, error) { return s.Report(t.Context(), report) },
 		func(s budget.Store) (any, error) { return s.Decide(t.Context(), batch) },

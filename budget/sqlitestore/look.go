@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Look implements budget.Store. It writes nothing and waits for no writer. A
@@ -70,22 +71,22 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 }
 
 // lookAt reads what one limit has used.
-func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, err error) {
-	if limit.Window.Kind == budget.Bucket {
-		return l.lookAtMeter(limit, now)
+func (l *ledger) lookAt(lim limit.Limit, now int64) (seen budget.LimitView, err error) {
+	if lim.Window.Kind == limit.Bucket {
+		return l.lookAtMeter(lim, now)
 	}
-	key := limit.Window.Key()
+	key := lim.Window.Key()
 	w, live := l.windows[key]
 	if !live {
-		if w, err = l.begin(limit.Window, now); err != nil {
+		if w, err = l.begin(lim.Window, now); err != nil {
 			return seen, err
 		}
 	}
-	v := newCounting(l, limit)
+	v := newCounting(l, lim)
 	if !live {
 		delete(l.windows, key)
 	}
-	w.shape = limit.Window
+	w.shape = lim.Window
 	for done := false; !done; {
 		steps := math.MaxInt
 		if done, err = l.advance(w, now, &steps); err != nil {
@@ -93,7 +94,7 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 		}
 	}
 	seen.Used = v.used()
-	seen.Recovered, seen.Drift = v.pseudo(budget.RecoveredOperation(limit.Name)), v.pseudo(budget.DriftOperation(limit.Name))
+	seen.Recovered, seen.Drift = v.pseudo(limit.RecoveredOperation(lim.Name)), v.pseudo(limit.DriftOperation(lim.Name))
 	if w.floor > w.cutAt(now) && l.born > 0 && l.born <= w.floor {
 		seen.Since = w.floor + 1
 	}
@@ -104,8 +105,8 @@ func (l *ledger) lookAt(limit budget.Limit, now int64) (seen budget.LimitView, e
 	if err != nil {
 		return seen, err
 	}
-	seen.NextAt = limit.Window.Returns(first)
-	seen.NextAmount, err = v.upTo(max(limit.Window.Cut(seen.NextAt), w.floor))
+	seen.NextAt = lim.Window.Returns(first)
+	seen.NextAmount, err = v.upTo(max(lim.Window.Cut(seen.NextAt), w.floor))
 	return seen, err
 }
 
@@ -137,7 +138,7 @@ func (v *counting) upTo(score int64) (int64, error) {
 		// But for a rolling window what lies beyond is less to read, else what lies below.
 		query, from := "SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?", t.cut
 		to, sign := score, int64(1)
-		if v.w.kind != budget.Rolling {
+		if v.w.kind != limit.Rolling {
 			from, to, sign = max(score, t.cut), toTheEnd, -1
 			sum += v.of(t.units, t.calls)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // loss is what a ledger knows of the last loss that was noticed on it.
@@ -140,7 +141,7 @@ func (l *ledger) mark(now int64) budget.Mark {
 }
 
 // lost reports whether the ledger has lost something of what a caller was told.
-func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) (bool, error) {
+func (l *ledger) lost(mark budget.Mark, limits []limit.Limit, now int64) (bool, error) {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
 	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
@@ -157,18 +158,18 @@ func (l *ledger) lost(mark budget.Mark, limits []budget.Limit, now int64) (bool,
 }
 
 // lower is the instant up to which nothing is missed.
-func (l *ledger) lower(limits []budget.Limit, now int64) int64 {
+func (l *ledger) lower(limits []limit.Limit, now int64) int64 {
 	lower := l.horizon(now)
-	for _, limit := range limits {
-		if limit.Window.Kind != budget.Bucket {
-			lower = min(lower, limit.Window.Cut(now))
+	for _, lim := range limits {
+		if lim.Window.Kind != limit.Bucket {
+			lower = min(lower, lim.Window.Cut(now))
 		}
 	}
 	return max(lower, l.gone)
 }
 
 // missing are the ids of the marks' charges that the ledger lacks.
-func (l *ledger) missing(marks []budget.Mark, limits []budget.Limit, now int64) (ids []string, err error) {
+func (l *ledger) missing(marks []budget.Mark, limits []limit.Limit, now int64) (ids []string, err error) {
 	lower := max(l.merged, l.lower(limits, now))
 	for _, mark := range marks {
 		if mark.ID == "" || mark.At <= lower {

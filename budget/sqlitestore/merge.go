@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // merge gives up the ids of entries that only coarse windows can still count
@@ -45,7 +46,7 @@ func (l *ledger) merge(now int64, steps *int) (done bool, err error) {
 func (l *ledger) precisions() (list []int64) {
 	for _, w := range l.windows {
 		switch {
-		case w.kind == budget.CalendarKind:
+		case w.kind == limit.CalendarKind:
 			return nil
 		case w.precise > 0:
 			list = append(list, w.precise)
@@ -137,9 +138,9 @@ func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int)
 
 // slotEnd is the first end of a slot at or after a score.
 func slotEnd(score int64, precisions []int64) int64 {
-	end := budget.SlotEnd(score, precisions[0])
+	end := limit.SlotEnd(score, precisions[0])
 	for _, p := range precisions {
-		end = min(end, budget.SlotEnd(score, p))
+		end = min(end, limit.SlotEnd(score, p))
 	}
 	return end
 }

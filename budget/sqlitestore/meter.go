@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // meter is a live bucket. While it is replayed from the ledger, what lies above
 // reached is still to be counted.
 type meter struct {
 	key     string
-	limit   budget.Limit // what of which operations it counts
-	refill  budget.Refill
-	level   budget.Level
+	limit   limit.Limit // what of which operations it counts
+	refill  limit.Refill
+	level   limit.Level
 	usedAt  int64
 	longest int64
 	fill    int64 // how full the oldest entry finds it
@@ -27,7 +28,7 @@ type meter struct {
 }
 
 // levelAt is the level at an instant, or at its last change if that is later.
-func (m *meter) levelAt(at int64) budget.Level { return m.refill.Drain(m.level, at) }
+func (m *meter) levelAt(at int64) limit.Level { return m.refill.Drain(m.level, at) }
 
 // add changes the level at an instant; an amount that is returned was charged
 // age µs before.
@@ -37,7 +38,7 @@ func (m *meter) add(amount, age, at, drains int64) {
 }
 
 // useMeters makes the meters of the limits live and drops those long unused.
-func (l *ledger) useMeters(limits []budget.Limit, now int64) error {
+func (l *ledger) useMeters(limits []limit.Limit, now int64) error {
 	for key, m := range l.meters {
 		if now > m.usedAt+m.longest+budget.WindowIdle {
 			if err := l.c.exec("DELETE FROM meter WHERE b = ? AND key = ?", l.b, key); err != nil {
@@ -47,18 +48,18 @@ func (l *ledger) useMeters(limits []budget.Limit, now int64) error {
 		}
 	}
 	var seen []string
-	for _, limit := range limits {
-		if limit.Window.Kind != budget.Bucket || slices.Contains(seen, limit.Meter()) {
+	for _, lim := range limits {
+		if lim.Window.Kind != limit.Bucket || slices.Contains(seen, lim.Meter()) {
 			continue
 		}
-		key := limit.Meter()
+		key := lim.Meter()
 		seen = append(seen, key)
 		m := l.meters[key]
 		if m == nil {
-			m = l.newMeter(limit, now)
+			m = l.newMeter(lim, now)
 			l.meters[key] = m
 		}
-		if longest := limit.Longest(); m.longest != longest {
+		if longest := lim.Longest(); m.longest != longest {
 			m.longest, m.dirty = longest, true
 		}
 		if now-m.usedAt >= budget.WindowUseNoted {
@@ -69,7 +70,7 @@ func (l *ledger) useMeters(limits []budget.Limit, now int64) error {
 }
 
 // newMeter is a meter that is still to be replayed.
-func (l *ledger) newMeter(limit budget.Limit, now int64) *meter {
+func (l *ledger) newMeter(limit limit.Limit, now int64) *meter {
 	m := &meter{key: limit.Meter(), limit: limit, refill: limit.Window.Refill, usedAt: now, longest: limit.Longest(), fill: limit.Limit}
 	l.replayAnew(m)
 	return m
@@ -77,7 +78,7 @@ func (l *ledger) newMeter(limit budget.Limit, now int64) *meter {
 
 // replayAnew has a meter replayed from the beginning.
 func (l *ledger) replayAnew(m *meter) {
-	m.level, m.oldest, m.reached, m.dirty = budget.Level{}, 0, math.MinInt64, true
+	m.level, m.oldest, m.reached, m.dirty = limit.Level{}, 0, math.MinInt64, true
 }
 
 // sees reports whether the meter counts the entries of a lane.
@@ -129,12 +130,12 @@ func (l *ledger) replay(m *meter, now int64, steps *int) (done bool, err error) 
 // count takes one entry into a replay. The oldest finds the meter full.
 func (m *meter) count(r row, at int64) {
 	amount := r.units
-	if m.limit.Counts == budget.CountCalls {
+	if m.limit.Counts == limit.CountCalls {
 		amount = r.calls
 	}
 	switch {
 	case m.oldest == 0:
-		m.oldest, m.level = at, budget.Level{Used: m.fill, At: at}
+		m.oldest, m.level = at, limit.Level{Used: m.fill, At: at}
 	case at > m.oldest:
 		m.add(amount, 0, at, at)
 	}
@@ -157,7 +158,7 @@ func (l *ledger) charge(e *entry, units int64, past bool, drains int64) {
 // change is what a finish adds to a meter, below 0 what it returns.
 func (m *meter) change(e *entry, units int64, release bool) int64 {
 	switch {
-	case m.limit.Counts == budget.CountUnits:
+	case m.limit.Counts == limit.CountUnits:
 		return units - e.units
 	case release:
 		return -1
@@ -190,7 +191,7 @@ func (l *ledger) overfull(e *entry, units, now int64) bool {
 
 // lookAtMeter reads how full a bucket is; one that is not live is replayed for
 // the occasion.
-func (l *ledger) lookAtMeter(limit budget.Limit, now int64) (seen budget.LimitView, err error) {
+func (l *ledger) lookAtMeter(limit limit.Limit, now int64) (seen budget.LimitView, err error) {
 	m := l.meters[limit.Meter()]
 	if m == nil {
 		m = l.newMeter(limit, now)
@@ -221,13 +222,13 @@ func (l *ledger) readMeters() error {
 			if operations != "" {
 				read.limit.Operations = strings.Split(operations, ",")
 			}
-			read.limit.Counts = budget.Counts(counts)
-			refill, err := budget.NewRefill(amount, time.Duration(period)*time.Microsecond)
+			read.limit.Counts = limit.Counts(counts)
+			refill, err := limit.NewRefill(amount, time.Duration(period)*time.Microsecond)
 			if err != nil {
 				bad = err
 			}
 			read.refill = refill
-			read.limit.Window = budget.BucketWindow(refill)
+			read.limit.Window = limit.BucketWindow(refill)
 			l.meters[read.key] = &read
 		}, &m.key, &counts, &operations, &amount, &period, &m.level.Used, &m.level.Part, &m.level.At, &m.usedAt, &m.longest, &m.fill, &m.oldest, &m.reached)
 	if err == nil && bad != nil {

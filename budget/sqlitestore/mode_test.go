@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -41,7 +42,7 @@ func spend(t *testing.T, path string, visit func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := []budget.Limit{rolling(10, hour)}
+	limits := []limit.Limit{rolling(10, hour)}
 	_, decided := s.Decide(context.Background(), budget.Batch{
 		Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []budget.Item{item("one", 1)},
 	})

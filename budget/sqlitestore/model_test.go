@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -15,35 +16,35 @@ import (
 // longer than all before begin while what they would have counted lies in the
 // file still, forgotten or not.
 func TestForgottenAsTheModel(t *testing.T) {
-	days, err := budget.NewCalendar(budget.Month, "UTC", 0)
+	days, err := limit.NewCalendar(limit.Month, "UTC", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	short, long, longest := rolling(100, minute), rolling(100, 7*day), rolling(100, 30*day)
-	month := budget.Limit{Name: "month", Limit: 100, Counts: budget.CountCalls, Window: budget.CalendarWindow(days)}
+	month := limit.Limit{Name: "month", Limit: 100, Counts: limit.CountCalls, Window: limit.CalendarWindow(days)}
 	type step struct {
 		wait   int64
-		limits []budget.Limit
+		limits []limit.Limit
 		items  []budget.Item
 	}
 	for what, steps := range map[string][]step{
 		"forgotten, then a longer window": {
-			{0, []budget.Limit{short}, []budget.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
-			{hour + minute, []budget.Limit{short}, []budget.Item{item("b", 1)}},
-			{0, []budget.Limit{short, longest}, []budget.Item{item("a", 20), item("b", 1)}},
-			{second, []budget.Limit{short, long, month}, []budget.Item{item("c", 1), item("r", 3)}},
+			{0, []limit.Limit{short}, []budget.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
+			{hour + minute, []limit.Limit{short}, []budget.Item{item("b", 1)}},
+			{0, []limit.Limit{short, longest}, []budget.Item{item("a", 20), item("b", 1)}},
+			{second, []limit.Limit{short, long, month}, []budget.Item{item("c", 1), item("r", 3)}},
 		},
 		"not yet forgotten, then a longer window": {
-			{0, []budget.Limit{short}, []budget.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
-			{hour + minute, []budget.Limit{short, long}, []budget.Item{item("a", 10), item("r", 4), item("b", 5)}},
-			{hour, []budget.Limit{short, month}, []budget.Item{item("a", 10), item("c", 0)}},
-			{8 * day, []budget.Limit{longest}, []budget.Item{item("a", 11), item("c", 0)}},
+			{0, []limit.Limit{short}, []budget.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
+			{hour + minute, []limit.Limit{short, long}, []budget.Item{item("a", 10), item("r", 4), item("b", 5)}},
+			{hour, []limit.Limit{short, month}, []budget.Item{item("a", 10), item("c", 0)}},
+			{8 * day, []limit.Limit{longest}, []budget.Item{item("a", 11), item("c", 0)}},
 		},
 		"dropped, then live again": {
-			{0, []budget.Limit{short, long}, []budget.Item{item("a", 10), lease(item("r", 3), day)}},
-			{6 * day, []budget.Limit{short}, []budget.Item{item("b", 1)}},
-			{9 * day, []budget.Limit{short}, []budget.Item{item("c", 1)}},
-			{hour, []budget.Limit{long, longest}, []budget.Item{item("a", 1), item("b", 2), item("c", 1)}},
+			{0, []limit.Limit{short, long}, []budget.Item{item("a", 10), lease(item("r", 3), day)}},
+			{6 * day, []limit.Limit{short}, []budget.Item{item("b", 1)}},
+			{9 * day, []limit.Limit{short}, []budget.Item{item("c", 1)}},
+			{hour, []limit.Limit{long, longest}, []budget.Item{item("a", 1), item("b", 2), item("c", 1)}},
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -61,7 +62,7 @@ func TestForgottenAsTheModel(t *testing.T) {
 				}
 				for _, on := range []time.Duration{0, 59 * time.Second} { // looked at, by windows live or not
 					b.now += on.Microseconds()
-					ask := budget.Look{Budget: name, Now: b.now, Limits: []budget.Limit{short, long, longest, month}}
+					ask := budget.Look{Budget: name, Now: b.now, Limits: []limit.Limit{short, long, longest, month}}
 					want, wantErr := model.Look(context.Background(), ask)
 					got, gotErr := b.store.Look(context.Background(), ask)
 					got.Mark.Ledger = want.Mark.Ledger // random

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -61,15 +62,15 @@ func TestForgottenIsNotReplayed(t *testing.T) {
 
 // Settling up to the largest sum counts what is held, not what still lies there.
 func TestSettleSumForgetsPruned(t *testing.T) {
-	b := newBench(t, rolling(budget.MaxUnits, second))
+	b := newBench(t, rolling(limit.MaxUnits, second))
 	for i := range 9 {
-		b.granted(item(fmt.Sprint("old", i), budget.MaxUnits))
+		b.granted(item(fmt.Sprint("old", i), limit.MaxUnits))
 		b.now += second
 	}
 	b.granted(lease(item("r", 1), second))
 	settle := func(want budget.FinishResult) {
 		t.Helper()
-		got, err := b.store.Finish(context.Background(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: budget.MaxUnits})
+		got, err := b.store.Finish(context.Background(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: limit.MaxUnits})
 		if err != nil || got.Result != want {
 			t.Fatalf("%+v, %v, want result %d", got, err, want)
 		}

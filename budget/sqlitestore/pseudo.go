@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"context"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // repeat runs a step in transactions, others in between, until it is done.
@@ -70,7 +70,7 @@ func (v *counting) record(id, operation string, amount, score int64) error {
 		return err
 	}
 	e := &entry{id: id, score: score, start: score, units: amount, state: stateMerged, calls: 1}
-	if v.limit.Counts == budget.CountCalls {
+	if v.limit.Counts == limit.CountCalls {
 		e.units, e.calls = 0, amount
 	}
 	e.asked, e.lane = e.units, laneOf(op, e.units, e.state)

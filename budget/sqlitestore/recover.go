@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // errLost is ErrLost where something is lost.
@@ -73,13 +74,13 @@ func (d *decider) recover(c *conn, r budget.Recovery, answer *budget.Recovered) 
 func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 	l := v.l
 	switch v.limit.Window.Kind {
-	case budget.Bucket:
-		return v.m.refillBy(v.limit.Limit, budget.Level{Used: used, At: at}, l.last), nil
-	case budget.Concurrent:
+	case limit.Bucket:
+		return v.m.refillBy(v.limit.Limit, limit.Level{Used: used, At: at}, l.last), nil
+	case limit.Concurrent:
 		return 0, nil
 	}
 	cut := max(v.w.cutAt(l.last), v.w.floor)
-	id, operation := budget.RecoveredID(v.limit.Name), budget.RecoveredOperation(v.limit.Name)
+	id, operation := limit.RecoveredID(v.limit.Name), limit.RecoveredOperation(v.limit.Name)
 	missing, stood, until := used, int64(0), at
 	owns := map[string]int64{}
 	ids, err := v.pseudoIDs(operation)
@@ -139,7 +140,7 @@ func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 
 // refillBy adds what is left of a level seen earlier, at most until the meter
 // is full.
-func (m *meter) refillBy(full int64, seen budget.Level, now int64) int64 {
+func (m *meter) refillBy(full int64, seen limit.Level, now int64) int64 {
 	left := m.refill.Drain(seen, now).Used
 	add := min(left, max(full, left)-m.levelAt(now).Used)
 	if add <= 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -224,7 +225,7 @@ func TestDurable(t *testing.T) {
 func TestOpenTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "q.db")
 	const stores, charges = 8, 25
-	limits := []budget.Limit{rolling(stores*charges-10, hour)}
+	limits := []limit.Limit{rolling(stores*charges-10, hour)}
 	granted := make(chan int, stores)
 	var all sync.WaitGroup
 	for i := range stores {

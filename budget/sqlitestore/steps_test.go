@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -120,11 +121,11 @@ func TestWalkOfRefusalInSteps(t *testing.T) {
 func TestCalendarWalkInSteps(t *testing.T) {
 	for steps := 1; steps <= 4; steps++ {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {
-			hours, err := budget.NewCalendar(budget.Hour, "UTC", 0)
+			hours, err := limit.NewCalendar(limit.Hour, "UTC", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := newBench(t, budget.Limit{Name: "hour", Limit: 30, Counts: budget.CountUnits, Window: budget.CalendarWindow(hours)})
+			b := newBench(t, limit.Limit{Name: "hour", Limit: 30, Counts: limit.CountUnits, Window: limit.CalendarWindow(hours)})
 			b.granted(item("p", 10))
 			for i := range int64(5) { // two of 2 units each end in each of the next hours
 				b.granted(lease(item(fmt.Sprint("a", i), 2), (i+1)*hour), lease(item(fmt.Sprint("b", i), 2), (i+1)*hour))
@@ -169,7 +170,7 @@ func TestWalkRestarts(t *testing.T) {
 		t.Run(one.name, func(t *testing.T) {
 			b := newBench(t, rolling(25, hour))
 			fill(b)
-			other := &bench{t: t, path: b.path, now: b.now, limits: []budget.Limit{rolling(100, hour)}}
+			other := &bench{t: t, path: b.path, now: b.now, limits: []limit.Limit{rolling(100, hour)}}
 			other.open()
 			defer other.close()
 			pauses := b.inSteps(2)
@@ -195,7 +196,7 @@ func TestWalkAmongReservationsRestarts(t *testing.T) {
 	for i := range int64(5) {
 		b.granted(lease(item(fmt.Sprint("r", i), 2), (i+1)*minute-i))
 	}
-	other := &bench{t: t, path: b.path, now: b.now, limits: []budget.Limit{rolling(100, hour)}}
+	other := &bench{t: t, path: b.path, now: b.now, limits: []limit.Limit{rolling(100, hour)}}
 	other.open()
 	defer other.close()
 	pauses := b.inSteps(1)
@@ -218,7 +219,7 @@ func TestFoundInstantIsNotKept(t *testing.T) {
 		b.now += second
 		b.granted(item(fmt.Sprint("e", i), 1))
 	}
-	other := &bench{t: t, path: b.path, now: b.now, limits: []budget.Limit{rolling(100, 2*hour)}}
+	other := &bench{t: t, path: b.path, now: b.now, limits: []limit.Limit{rolling(100, 2*hour)}}
 	other.open()
 	defer other.close()
 	pauses := b.inSteps(3)

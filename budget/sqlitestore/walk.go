@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // walk is how far the search for the instant at which a limit fits has come. It
@@ -46,7 +47,7 @@ func (v *counting) fitsAt(w *walk, now, room int64, steps *int) (at int64, done 
 	switch {
 	case v.m != nil:
 		return v.limit.Window.Refill.Reaches(v.m.levelAt(now), room), true, nil
-	case v.w.kind == budget.CalendarKind:
+	case v.w.kind == limit.CalendarKind:
 		w.at, w.found, err = v.fitsAfterReset(w, now, room, steps)
 	default:
 		w.at, w.found, err = v.fitsAfterReturn(w, now, room, steps)

@@ -1,19 +1,19 @@
 package sqlitestore
 
 import (
-	"strconv"
-
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // window is a live window with its totals.
 type window struct {
 	no      int64
 	key     string
-	kind    budget.Kind
+	kind    limit.Kind
 	length  int64
 	precise int64 // the precision of a coarse window; else 0
 	longest int64
@@ -28,9 +28,9 @@ type window struct {
 	next  int64 // no counted entry has a lower score
 	grows bool  // some lane is not built to its end
 
-	shape      budget.Window // a calendar's: set while a limit of it is at hand
-	start, end int64         // the calendar's span last asked for
-	spanCut    int64         // and its cut
+	shape      limit.Window // a calendar's: set while a limit of it is at hand
+	start, end int64        // the calendar's span last asked for
+	spanCut    int64        // and its cut
 }
 
 // total counts the entries of one lane whose score is above cut and not above
@@ -53,7 +53,7 @@ func (t *total) counts(score int64) bool { return score > t.cut && score <= t.bu
 
 // lower is the instant up to which finished entries do not count at now.
 func (w *window) lower(now int64) int64 {
-	if w.kind == budget.CalendarKind {
+	if w.kind == limit.CalendarKind {
 		return w.cut
 	}
 	return w.shape.Cut(now)
@@ -62,7 +62,7 @@ func (w *window) lower(now int64) int64 {
 // cutAt is the last instant that does not count at an instant, for a window
 // whose limit is at hand.
 func (w *window) cutAt(at int64) int64 {
-	if w.kind != budget.CalendarKind {
+	if w.kind != limit.CalendarKind {
 		return w.shape.Cut(at)
 	}
 	if at < w.start || at >= w.end {
@@ -102,13 +102,13 @@ func (w *window) back(t *total, units, calls int64) {
 // counts reports whether the window counts entries in this state at all: one of
 // open reservations no others.
 func (w *window) counts(state int64) bool {
-	return w.kind != budget.Concurrent || state == stateOpen
+	return w.kind != limit.Concurrent || state == stateOpen
 }
 
 // counted is what a query adds to take no entries but those that the window
 // counts. What has ended may have a score above now, where the clocks differ.
 func (w *window) counted() string {
-	if w.kind != budget.Concurrent {
+	if w.kind != limit.Concurrent {
 		return ""
 	}
 	return " AND state = " + strconv.Itoa(stateOpen)
@@ -147,7 +147,7 @@ func (l *ledger) takeBack(e *entry) {
 }
 
 // use makes the windows of the limits live and drops those long unused.
-func (l *ledger) use(limits []budget.Limit, now int64) error {
+func (l *ledger) use(limits []limit.Limit, now int64) error {
 	for key, w := range l.windows {
 		if now > w.usedAt+w.longest+budget.WindowIdle {
 			if err := l.drop(w); err != nil {
@@ -156,23 +156,23 @@ func (l *ledger) use(limits []budget.Limit, now int64) error {
 			delete(l.windows, key)
 		}
 	}
-	for _, limit := range limits {
-		if limit.Window.Kind == budget.Bucket {
+	for _, lim := range limits {
+		if lim.Window.Kind == limit.Bucket {
 			continue
 		}
-		w := l.windows[limit.Window.Key()]
+		w := l.windows[lim.Window.Key()]
 		if w == nil {
 			var err error
-			if w, err = l.begin(limit.Window, now); err != nil {
+			if w, err = l.begin(lim.Window, now); err != nil {
 				return err
 			}
 			w.dirty = true
 		}
-		w.shape = limit.Window
+		w.shape = lim.Window
 		if now-w.usedAt >= budget.WindowUseNoted {
 			w.usedAt, w.dirty = now, true
 		}
-		if w.kind == budget.CalendarKind && w.cutAt(now) != w.cut {
+		if w.kind == limit.CalendarKind && w.cutAt(now) != w.cut {
 			w.cut, w.dirty = w.cutAt(now), true
 		}
 	}
@@ -181,7 +181,7 @@ func (l *ledger) use(limits []budget.Limit, now int64) error {
 
 // begin makes a window live. Its totals are still to be built from the entries
 // that lie above its cut and are not forgotten.
-func (l *ledger) begin(shape budget.Window, now int64) (*window, error) {
+func (l *ledger) begin(shape limit.Window, now int64) (*window, error) {
 	w := &window{
 		no: 1, key: shape.Key(), kind: shape.Kind, length: shape.Length, precise: shape.Precision, longest: shape.Longest(),
 		usedAt: now, floor: l.gone, lanes: map[int64]*total{}, next: none, shape: shape,
@@ -219,7 +219,7 @@ func (l *ledger) readWindows() error {
 	err := l.c.each("SELECT no, key, kind, length, longest, used_at, cut, floor, precision FROM win WHERE b = ?", []any{l.b}, func() {
 		read := w
 		read.lanes, read.next = map[int64]*total{}, none
-		read.shape = budget.Window{Kind: read.kind, Length: read.length, Precision: read.precise}
+		read.shape = limit.Window{Kind: read.kind, Length: read.length, Precision: read.precise}
 		l.windows[read.key], numbers[read.no] = &read, &read
 	}, &w.no, &w.key, &w.kind, &w.length, &w.longest, &w.usedAt, &w.cut, &w.floor, &w.precise)
 	if err != nil {

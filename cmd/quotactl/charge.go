@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -69,7 +70,7 @@ func (f *chargeFlags) check(changed func(string) bool) error {
 	case changed("id") && f.call.ID == "":
 		return usage("--id is empty: give 1 to 128 printable ASCII characters, or leave it out for a new one")
 	case changed("reserve") && (f.reserve < time.Second || f.reserve > budget.MaxLease):
-		return usage("--reserve %s: use 1s to %s", f.reserve, budget.SpanText(budget.MaxLease))
+		return usage("--reserve %s: use 1s to %s", f.reserve, limit.SpanText(budget.MaxLease))
 	case f.wait < 0:
 		return usage("--wait %s: use 0 or more", f.wait)
 	case f.wait > 0 && f.dryRun:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -27,10 +28,10 @@ func (s *hangingStore) Decide(ctx context.Context, b budget.Batch) (budget.Decis
 // However a wait ends, its exit code says whether the units or the store were missing:
 // a wait that is over has not failed.
 func TestHowAWaitEnds(t *testing.T) {
-	rolling := budget.Limit{Name: "hourly", Limit: 1, Counts: budget.CountUnits, Window: budget.Window{Kind: budget.Rolling, Length: time.Hour.Microseconds()}}
-	open := budget.Limit{Name: "at-once", Limit: 1, Counts: budget.CountCalls, Window: budget.Window{Kind: budget.Concurrent}}
+	rolling := limit.Limit{Name: "hourly", Limit: 1, Counts: limit.CountUnits, Window: limit.Window{Kind: limit.Rolling, Length: time.Hour.Microseconds()}}
+	open := limit.Limit{Name: "at-once", Limit: 1, Counts: limit.CountCalls, Window: limit.Window{Kind: limit.Concurrent}}
 	for name, test := range map[string]struct {
-		limit      budget.Limit
+		limit      limit.Limit
 		held, wait time.Duration // held: the lease of what is charged before; 0: nothing is
 		hangs      int           // the decision that gets no answer, with what is charged before
 		interrupt  time.Duration
@@ -50,14 +51,14 @@ func TestHowAWaitEnds(t *testing.T) {
 		"no wait at all":                       {limit: open, held: time.Hour, wait: 0, code: exitExhausted},
 	} {
 		for _, lease := range []time.Duration{0, time.Minute} {
-			if lease == 0 && test.limit.Window.Kind == budget.Concurrent {
+			if lease == 0 && test.limit.Window.Kind == limit.Concurrent {
 				continue // a plain charge is none of those that it counts
 			}
 			t.Run(name+" "+lease.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &hangingStore{Store: memstore.New(func() int64 { return time.Now().UnixMicro() }), from: test.hangs}
 					b, err := budget.New(store, budget.Spec{
-						Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}}, Limits: []budget.Limit{test.limit}, Timeout: 2 * time.Second,
+						Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}}, Limits: []limit.Limit{test.limit}, Timeout: 2 * time.Second,
 					})
 					if err != nil {
 						t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -155,7 +156,7 @@ func staggerText(job *jobs.Job) string {
 	if job.Stagger == 0 || len(job.Regions) < 2 {
 		return "-"
 	}
-	return fmt.Sprintf("%s, one every %s", budget.SpanText(job.Stagger), budget.SpanText(job.Every().Round(time.Millisecond)))
+	return fmt.Sprintf("%s, one every %s", limit.SpanText(job.Stagger), limit.SpanText(job.Every().Round(time.Millisecond)))
 }
 
 func plural(n int, what string) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -24,12 +25,12 @@ func (c twoBuckets) used(minute int) int64 {
 // The table of docs/not.md is what happens: the sliding counter lets more pass
 // in one window than its limit, and a rolling limit does not.
 func TestTwoBucketsOverspend(t *testing.T) {
-	const limit = 100
+	const most = 100
 	midnight := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
 	now := midnight
 	exact, err := budget.New(memstore.New(func() int64 { return now.UnixMicro() }), budget.Spec{
 		Name:   "shop/main",
-		Limits: []budget.Limit{{Name: "hourly", Limit: limit, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}},
+		Limits: []limit.Limit{{Name: "hourly", Limit: most, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
 		Costs:  map[string]budget.Cost{"orders.get": {Units: 1}},
 	}, budget.WithNow(func() time.Time { return now }))
 	if err != nil {
@@ -40,7 +41,7 @@ func TestTwoBucketsOverspend(t *testing.T) {
 	table, worst := "", int64(0)
 	for _, minute := range []int{59, 90, 118} {
 		estimate := counter.used(minute)
-		let := limit - estimate
+		let := most - estimate
 		counter.spent[minute/60] += let
 		passed[minute] = let
 		truly := int64(0)
@@ -64,7 +65,7 @@ func TestTwoBucketsOverspend(t *testing.T) {
 			t.Errorf("minute %d: %v, want exhausted until 01:59", minute, err)
 		}
 	}
-	if worst <= limit {
+	if worst <= most {
 		t.Errorf("the counter let %d pass in an hour", worst)
 	}
 	if !strings.Contains(documents(t)["docs/not.md"], table) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -222,13 +222,13 @@ func roughly(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < time.Second:
-		return budget.SpanText(d.Round(time.Millisecond))
+		return limit.SpanText(d.Round(time.Millisecond))
 	case d < 10*time.Second:
-		return budget.SpanText(d.Round(100 * time.Millisecond))
+		return limit.SpanText(d.Round(100 * time.Millisecond))
 	case d < time.Hour:
-		return budget.SpanText(d.Round(time.Second))
+		return limit.SpanText(d.Round(time.Second))
 	case d < 2*day:
-		return budget.SpanText(d.Round(time.Minute))
+		return limit.SpanText(d.Round(time.Minute))
 	}
 	d = d.Round(time.Hour)
 	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // A charge that waits keeps its connection under HTTP/2 too.
@@ -21,7 +22,7 @@ func TestHeldConnectionsHTTP2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := watch(t, nil, budget.Limit{Name: "at-once", Limit: 1, Counts: budget.CountCalls, Window: budget.Window{Kind: budget.Concurrent}})
+	w := watch(t, nil, limit.Limit{Name: "at-once", Limit: 1, Counts: limit.CountCalls, Window: limit.Window{Kind: limit.Concurrent}})
 	w.l.connections = 2
 	a := &app{stderr: io.Discard, logLevel: "info", logFormat: "text"}
 	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true, secure: secure}, a)

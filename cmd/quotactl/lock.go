@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -23,7 +24,7 @@ type lockAnswer struct {
 }
 
 func newLockCommand(a *app) *cobra.Command {
-	var limit, until, why string
+	var named, until, why string
 	var span time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -38,12 +39,12 @@ under way may still be settled. quotactl status shows it, unlock ends it.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			order := budget.LockOrder{Limit: limit, Why: why, ByHand: true}
+			order := budget.LockOrder{Limit: named, Why: why, ByHand: true}
 			switch changed := cmd.Flags().Changed; {
 			case changed("until") == changed("for"):
 				return usage("give --until TIME or --for SPAN, one of them")
 			case changed("for") && (span < time.Second || span.Microseconds() > budget.MaxLock):
-				return usage("--for %s: use 1s to %s", span, budget.SpanText(time.Duration(budget.MaxLock)*time.Microsecond))
+				return usage("--for %s: use 1s to %s", span, limit.SpanText(time.Duration(budget.MaxLock)*time.Microsecond))
 			case changed("for"):
 				order.Until.After = span
 			default:
@@ -59,11 +60,11 @@ under way may still be settled. quotactl status shows it, unlock ends it.`,
 				return err
 			})
 			end := serve.Instant(lock.Until)
-			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: serve.Text(limit), Locked: true, Until: &end, Why: lock.Why}, lockText(lock), asJSON)
+			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: serve.Text(named), Locked: true, Until: &end, Why: lock.Why}, lockText(lock), asJSON)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&limit, "limit", "", "lock `LIMIT` alone, as status names it (else the whole budget)")
+	flags.StringVar(&named, "limit", "", "lock `LIMIT` alone, as status names it (else the whole budget)")
 	flags.StringVar(&until, "until", "", "the lock ends at `TIME`, as 2026-06-11T07:00:00Z")
 	spanVar(flags, &span, "for", 0, "the lock ends after `SPAN`")
 	flags.StringVar(&why, "why", "", "`TEXT` that every refusal tells; no secret")

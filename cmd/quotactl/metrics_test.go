@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -31,7 +32,7 @@ type watched struct {
 	metered *meteredStore
 }
 
-func watch(t *testing.T, store budget.Store, more ...budget.Limit) *watched {
+func watch(t *testing.T, store budget.Store, more ...limit.Limit) *watched {
 	t.Helper()
 	metered := &meteredStore{log: slog.New(slog.DiscardHandler)}
 	if store == nil {
@@ -44,7 +45,7 @@ func watch(t *testing.T, store budget.Store, more ...budget.Limit) *watched {
 	}
 	b, err := budget.New(metered, budget.Spec{
 		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}}, Unknown: budget.Unknown{Allowed: true, Units: 1},
-		Limits:  append([]budget.Limit{{Name: "daily", Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)}}, more...),
+		Limits:  append([]limit.Limit{{Name: "daily", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}}, more...),
 		Timeout: watchTimeout,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // truth has an upstream report more than was charged on a budget of its own, a call
@@ -15,7 +16,7 @@ func (w *watched) truth() budget.Lock {
 	w.t.Helper()
 	b, err := budget.New(w.metered, budget.Spec{
 		Name: "seen/main", Costs: map[string]budget.Cost{"get": {Units: 1}},
-		Limits: []budget.Limit{{Name: "hour", Quota: 10, Limit: 10, Observe: true, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}},
+		Limits: []limit.Limit{{Name: "hour", Quota: 10, Limit: 10, Observe: true, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
 	})
 	if err != nil {
 		w.t.Fatal(err)

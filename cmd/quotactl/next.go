@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -107,7 +108,7 @@ func nextTable(runs []nextRun) *table {
 	}
 	t := newTable(heads...)
 	for _, r := range runs {
-		row := []string{r.job, cmp.Or(r.region, "-"), showTime(r.tick), showTime(r.at), budget.SpanText(r.at.Sub(r.tick))}
+		row := []string{r.job, cmp.Or(r.region, "-"), showTime(r.tick), showTime(r.at), limit.SpanText(r.at.Sub(r.tick))}
 		switch {
 		case r.paused:
 			row = append(row, "paused")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -311,13 +312,13 @@ func TestNohup(t *testing.T) {
 // parts counts.
 func TestSameSpec(t *testing.T) {
 	spec := func(zone string, change func(*budget.Spec)) budget.Spec {
-		calendar, err := budget.NewCalendar(budget.Day, zone, 0)
+		calendar, err := limit.NewCalendar(limit.Day, zone, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := budget.Spec{
 			Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}},
-			Limits: []budget.Limit{{Name: "daily", Limit: 10, Counts: budget.CountUnits, Window: budget.CalendarWindow(calendar)}},
+			Limits: []limit.Limit{{Name: "daily", Limit: 10, Counts: limit.CountUnits, Window: limit.CalendarWindow(calendar)}},
 		}
 		change(&s)
 		if _, err := budget.New(memstore.New(func() int64 { return 0 }), s); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -24,9 +25,9 @@ another one is a conflict (exit code 1).`,
 		Args:              arguments(cobra.ExactArgs(3)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			units, err := budget.ParseUnits(args[2])
+			units, err := limit.ParseUnits(args[2])
 			if err != nil {
-				return usage("units %q: %w: use a number from 0 to %d", args[2], err, budget.MaxUnits)
+				return usage("units %q: %w: use a number from 0 to %d", args[2], err, limit.MaxUnits)
 			}
 			return a.endReservation(cmd.Context(), serve.FinishAnswer{Budget: args[0], ID: args[1], Units: &units, Settled: true}, asJSON)
 		},

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // spanFlag is a flag's span of time, written as in a configuration.
@@ -18,7 +18,7 @@ func spanVar(flags *pflag.FlagSet, value *time.Duration, name string, otherwise 
 }
 
 func (s *spanFlag) Set(text string) error {
-	d, err := budget.ParseSpan(text)
+	d, err := limit.ParseSpan(text)
 	*s = spanFlag(d)
 	return err
 }
@@ -27,7 +27,7 @@ func (s *spanFlag) String() string {
 	if *s == 0 {
 		return "" // the help then shows no default
 	}
-	return budget.SpanText(time.Duration(*s))
+	return limit.SpanText(time.Duration(*s))
 }
 
 func (*spanFlag) Type() string { return "span" }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // write shows the overview as tables.
@@ -70,7 +71,7 @@ func limitTable(limits []budget.LimitStatus) *table {
 	indebted, callsToo := false, false
 	for _, l := range limits {
 		indebted = indebted || l.Over > 0
-		callsToo = callsToo || l.Counts == budget.CountCalls
+		callsToo = callsToo || l.Counts == limit.CountCalls
 	}
 	heads := []string{"LIMIT", "KIND"}
 	if callsToo {
@@ -117,12 +118,12 @@ func notes(l budget.LimitStatus) []string {
 }
 
 // kindText is "rolling 24h" or "calendar day".
-func kindText(w budget.Window) string {
-	text := func(us int64) string { return budget.SpanText(time.Duration(us) * time.Microsecond) }
+func kindText(w limit.Window) string {
+	text := func(us int64) string { return limit.SpanText(time.Duration(us) * time.Microsecond) }
 	switch {
-	case w.Kind == budget.Bucket:
+	case w.Kind == limit.Bucket:
 		return "bucket " + w.Refill.String()
-	case w.Kind == budget.Concurrent:
+	case w.Kind == limit.Concurrent:
 		return "open at once"
 	case w.Guard > 0:
 		return "calendar " + w.Calendar.Length() + " + " + text(w.Guard)

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/jobs"
 )
 
 // day is a calendar day in Berlin.
-func day(t *testing.T) budget.Window {
+func day(t *testing.T) limit.Window {
 	t.Helper()
-	c, err := budget.NewCalendar(budget.Day, "Europe/Berlin", 0)
+	c, err := limit.NewCalendar(limit.Day, "Europe/Berlin", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return budget.CalendarWindow(c)
+	return limit.CalendarWindow(c)
 }
 
 // everything is an overview in which all that can be shown is shown.
@@ -27,11 +28,11 @@ func everything(t *testing.T) overview {
 	left := int64(0)
 	status := budget.Status{Budget: "shop/main", At: at, Remaining: &left, Limits: []budget.LimitStatus{
 		{
-			Limit: budget.Limit{Name: "daily", Quota: 1000, Headroom: 100, Limit: 900, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
+			Limit: limit.Limit{Name: "daily", Quota: 1000, Headroom: 100, Limit: 900, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 			Used:  950, Over: 50, NextReturn: at.Add(90 * time.Minute), NextAmount: 40,
 		},
 		{
-			Limit: budget.Limit{Name: "calls", Limit: 10, Counts: budget.CountCalls, Window: day(t), Operations: []string{"a.*", "!a.b"}},
+			Limit: limit.Limit{Name: "calls", Limit: 10, Counts: limit.CountCalls, Window: day(t), Operations: []string{"a.*", "!a.b"}},
 			Used:  3, Remaining: 7, Since: at.Add(-time.Hour), NextReturn: at.Add(11 * time.Hour).Truncate(time.Hour), NextAmount: 3,
 		},
 	}}
@@ -217,7 +218,7 @@ func TestSpanText(t *testing.T) {
 		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", time.Minute: "1m", 10 * time.Second: "10s",
 		time.Hour + time.Second: "1h0m1s", 20 * time.Minute: "20m", 5 * time.Millisecond: "5ms",
 	} {
-		if got := budget.SpanText(d); got != want {
+		if got := limit.SpanText(d); got != want {
 			t.Errorf("%v is shown as %q, want %q", d, got, want)
 		}
 	}

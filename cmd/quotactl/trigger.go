@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -193,13 +194,13 @@ func notOver(job *jobs.Job, wait time.Duration, answer jobs.Answer, err error) e
 	case err != nil:
 		return fmt.Errorf("trigger %s: what was asked for stands; what became of it is not known: %w", job.Name, err)
 	case answer.Waiting:
-		return fmt.Errorf("trigger %s: no daemon has begun the pass in %s; is one running on this store? What was asked for stands until one begins it", job.Name, budget.SpanText(wait))
+		return fmt.Errorf("trigger %s: no daemon has begun the pass in %s; is one running on this store? What was asked for stands until one begins it", job.Name, limit.SpanText(wait))
 	}
 	progress, err := readRecord(answer.Active.Progress)
 	if err != nil {
 		return fmt.Errorf("trigger %s: the record of the pass under way: %w", job.Name, err)
 	}
-	return fmt.Errorf("trigger %s: not over in %s: %s; quotactl runs %s tells how it goes on", job.Name, budget.SpanText(wait), activeText(*answer.Active, progress), job.Name)
+	return fmt.Errorf("trigger %s: not over in %s: %s; quotactl runs %s tells how it goes on", job.Name, limit.SpanText(wait), activeText(*answer.Active, progress), job.Name)
 }
 
 // writePass shows what became of a pass that was waited for.

@@ -8,6 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // asked is an Op with its id's place among those of its budget.
@@ -56,7 +57,7 @@ func (l ledger) equal(o ledger) bool {
 }
 
 // model is the sequential specification; limits are those of [Limits].
-func model(limits []budget.Limit) porcupine.Model {
+func model(limits []limit.Limit) porcupine.Model {
 	most, mostOpen := limits[0].Limit, limits[2].Limit
 	seed := maphash.MakeSeed()
 	return porcupine.Model{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Kind is what an Op does.
@@ -54,11 +55,11 @@ type Answer struct {
 
 // Limits are those that all clients of a history use: units and calls over a
 // day, and open reservations.
-func Limits(units, open int64) []budget.Limit {
-	return []budget.Limit{
-		{Name: "units", Limit: units, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
-		{Name: "calls", Limit: budget.MaxUnits, Counts: budget.CountCalls, Window: budget.RollingWindow(24 * time.Hour)},
-		{Name: "open", Limit: open, Counts: budget.CountCalls, Window: budget.ConcurrentWindow()},
+func Limits(units, open int64) []limit.Limit {
+	return []limit.Limit{
+		{Name: "units", Limit: units, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
+		{Name: "calls", Limit: limit.MaxUnits, Counts: limit.CountCalls, Window: limit.RollingWindow(24 * time.Hour)},
+		{Name: "open", Limit: open, Counts: limit.CountCalls, Window: limit.ConcurrentWindow()},
 	}
 }
 
@@ -67,7 +68,7 @@ const leaseLength = 12 * time.Hour
 
 // Ask asks a store once, with a deadline past which nothing may be charged. Its
 // error is one that no repeating mends.
-func Ask(store budget.Store, limits []budget.Limit, op Op, timeout time.Duration) (Answer, error) {
+func Ask(store budget.Store, limits []limit.Limit, op Op, timeout time.Duration) (Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	now := time.Now()
@@ -102,7 +103,7 @@ func Ask(store budget.Store, limits []budget.Limit, op Op, timeout time.Duration
 	return a, nil
 }
 
-func charge(ctx context.Context, store budget.Store, limits []budget.Limit, op Op, now time.Time) (Answer, error) {
+func charge(ctx context.Context, store budget.Store, limits []limit.Limit, op Op, now time.Time) (Answer, error) {
 	deadline, _ := ctx.Deadline()
 	item := budget.Item{ID: op.ID, Operation: "op", Units: op.Units, Deadline: deadline}
 	if op.Lease {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
@@ -21,7 +21,7 @@ type Plan struct {
 	Clients int
 	Ops     int // of all clients together
 	Budgets []string
-	Limits  []budget.Limit
+	Limits  []limit.Limit
 	// ChargesOnly: plain charges, each with an id of its own, and looks.
 	ChargesOnly bool
 	// Try sends an Op once, for a client that sent it so many times before. The outcome
@@ -46,7 +46,7 @@ func Seed(t testing.TB) uint64 {
 
 // History is what was asked and answered.
 type History struct {
-	limits []budget.Limit
+	limits []limit.Limit
 	ops    []porcupine.Operation
 	// Tries is how often Ops were sent, Unknown after how many of these the
 	// outcome was not known.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/presets"
 )
 
@@ -53,7 +54,7 @@ func TestLoads(t *testing.T) {
 			t.Errorf("%s: upstream %s, %d refusals", name, u.Name, len(u.Feedback.Refusals))
 		}
 		for _, l := range u.Limits {
-			if l.Window.Kind == budget.CalendarKind && l.Window.Guard == 0 {
+			if l.Window.Kind == limit.CalendarKind && l.Window.Guard == 0 {
 				t.Errorf("%s: limit %s trusts that clocks agree: it has no guard", name, l.Name)
 			}
 		}

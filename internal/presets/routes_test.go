@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/presets"
 )
 
@@ -186,7 +187,7 @@ func TestGitHubLimits(t *testing.T) {
 		}
 	}
 	for _, l := range spec.Limits {
-		if points := l.Name == "points" || l.Name == "graphql"; points != (l.Counts == budget.CountUnits) {
+		if points := l.Name == "points" || l.Name == "graphql"; points != (l.Counts == limit.CountUnits) {
 			t.Errorf("limit %s counts %s", l.Name, l.Counts)
 		}
 	}

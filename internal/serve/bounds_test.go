@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -131,7 +132,7 @@ func TestBudgetsKept(t *testing.T) {
 // store may be.
 func TestPatience(t *testing.T) {
 	w := newWorld(t, serve.Options{})
-	w.spec.Limits = []budget.Limit{{Name: "l", Limit: 1, Counts: budget.CountUnits, Window: budget.RollingWindow(700 * time.Millisecond)}}
+	w.spec.Limits = []limit.Limit{{Name: "l", Limit: 1, Counts: limit.CountUnits, Window: limit.RollingWindow(700 * time.Millisecond)}}
 	server := httptest.NewUnstartedServer(w)
 	server.Config.ReadTimeout, server.Config.WriteTimeout = 150*time.Millisecond, 150*time.Millisecond
 	server.Start()
@@ -174,7 +175,7 @@ func TestSlowBody(t *testing.T) {
 // one each.
 func TestTogether(t *testing.T) {
 	w := newWorld(t, serve.Options{})
-	w.spec.Limits = []budget.Limit{{Name: "l", Limit: 600, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)}}
+	w.spec.Limits = []limit.Limit{{Name: "l", Limit: 600, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 	server := httptest.NewServer(w)
 	defer server.Close()
 	var granted, replayed, refused, units atomic.Int64

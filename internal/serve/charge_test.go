@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -146,7 +147,7 @@ func TestReservation(t *testing.T) {
 func TestChargeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{Waiting: 2})
-		w.spec.Limits = []budget.Limit{{Name: "minute", Limit: 1, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Minute)}}
+		w.spec.Limits = []limit.Limit{{Name: "minute", Limit: 1, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Minute)}}
 		charge := func(ctx context.Context, body string) chan answer {
 			got := make(chan answer, 1)
 			go func() { got <- w.do(w.request(http.MethodPost, "/v1/charge", body).WithContext(ctx)) }()
@@ -188,7 +189,7 @@ func TestChargeWaitsAsItsJobSays(t *testing.T) {
 		w := newWorld(t, serve.Options{Waiting: 1})
 		hour := time.Hour
 		w.spec.Jobs = map[string]budget.JobSays{"pull": {MaxWait: &hour}}
-		w.spec.Limits = []budget.Limit{{Name: "some", Limit: 1, Counts: budget.CountCalls, Window: budget.RollingWindow(61 * time.Second)}}
+		w.spec.Limits = []limit.Limit{{Name: "some", Limit: 1, Counts: limit.CountCalls, Window: limit.RollingWindow(61 * time.Second)}}
 		const asked = `{"budget":"shop/w","operation":"get","job":"pull"}`
 		began := time.Now()
 		w.post("/v1/charge", asked).is(200)

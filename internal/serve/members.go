@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // object goes through the members of one JSON object, in their order. Its bytes
@@ -154,9 +154,9 @@ func costOf(value []byte, to *int64) string {
 	if strings.IndexByte("-0123456789", value[0]) < 0 {
 		return "write a number, without quotes"
 	}
-	n, err := budget.ParseUnits(string(value))
+	n, err := limit.ParseUnits(string(value))
 	if err != nil {
-		return fmt.Sprintf("%v: write a number from 0 to %d", err, budget.MaxUnits)
+		return fmt.Sprintf("%v: write a number from 0 to %d", err, limit.MaxUnits)
 	}
 	*to = n
 	return ""

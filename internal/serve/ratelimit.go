@@ -11,6 +11,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // The RateLimit and RateLimit-Policy fields of draft-ietf-httpapi-ratelimit-headers:
@@ -87,7 +88,7 @@ func (p *policies) field(operation string, at time.Time) []string {
 
 // makePolicy lists the limits that cover an operation. Calendars have the length
 // of the period at that instant.
-func makePolicy(limits []budget.Limit, operation string, at time.Time) (policy, error) {
+func makePolicy(limits []limit.Limit, operation string, at time.Time) (policy, error) {
 	var made policy
 	var list httpsfv.List
 	for _, l := range limits {
@@ -98,9 +99,9 @@ func makePolicy(limits []budget.Limit, operation string, at time.Time) (policy, 
 		item := httpsfv.NewItem(l.Name)
 		item.Params.Add("q", min(l.Limit, maxField))
 		switch w := l.Window; w.Kind {
-		case budget.Concurrent:
+		case limit.Concurrent:
 			item.Params.Add("qu", "concurrent-requests")
-		case budget.Bucket: // it has no window
+		case limit.Bucket: // it has no window
 		default:
 			item.Params.Add("w", wholeSeconds(windowLength(w, at)))
 			if w.Calendar == nil {

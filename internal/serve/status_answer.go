@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // BudgetStatus is a budget in the JSON answer of status.
@@ -93,9 +94,9 @@ func newLimitStatus(l budget.LimitStatus, at time.Time) LimitStatus {
 		Over: l.Over, Recovered: l.Recovered, Drift: l.Drift, Counts: string(l.Counts), Mode: budget.ModeText(l.Observe), Since: Instant(l.Since), Operations: append([]string{}, l.Operations...),
 	}
 	switch w := l.Window; w.Kind {
-	case budget.Bucket:
+	case limit.Bucket:
 		out.Refill = Text(w.Refill.String())
-	case budget.Concurrent:
+	case limit.Concurrent:
 	default:
 		length := Seconds(windowLength(w, at))
 		out.Window, out.Precision, out.Guard = &length, span(w.Precision), span(w.Guard)
@@ -122,7 +123,7 @@ func span(us int64) *Seconds {
 }
 
 // windowLength is the length of the window at an instant.
-func windowLength(w budget.Window, at time.Time) time.Duration {
+func windowLength(w limit.Window, at time.Time) time.Duration {
 	if w.Calendar == nil {
 		return time.Duration(w.Length) * time.Microsecond
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -59,9 +60,9 @@ func newWorld(t *testing.T, o serve.Options) *world {
 	w := &world{t: t, store: &rigged{Store: memstore.New(func() int64 { return time.Now().UnixMicro() })}}
 	w.spec = budget.Spec{
 		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}, "huge": {Units: 101}},
-		Limits: []budget.Limit{
-			{Name: "daily", Quota: 120, Headroom: 20, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(24 * time.Hour)},
-			{Name: "gets", Limit: 50, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Hour), Operations: []string{"get"}},
+		Limits: []limit.Limit{
+			{Name: "daily", Quota: 120, Headroom: 20, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
+			{Name: "gets", Limit: 50, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour), Operations: []string{"get"}},
 		},
 		Timeout: 2 * time.Second,
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // many is more entries than a store may go through in one step.
@@ -39,7 +40,7 @@ func (w *world) fill() (at func(i int) int64) {
 // I7: what expires at once is more than one step's work; the decision after it
 // is as exact as any.
 func testManyExpire(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", many, time.Hour), rolling("b", many, 10*time.Minute, "b")}
+	w.limits = []limit.Limit{rolling("w", many, time.Hour), rolling("b", many, 10*time.Minute, "b")}
 	at := w.fill()
 	w.refused(item("x", "a", many), 0, at(many-1)+hour)
 	w.now += 3 * hour
@@ -55,7 +56,7 @@ func testManyExpire(t *testing.T, w *world) {
 // I7: a refusal whose wait lies thousands of entries ahead is exact, whatever
 // else the ledger holds.
 func testLongWalk(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", many+10, time.Hour), rolling("b", many, 20*time.Minute, "b")}
+	w.limits = []limit.Limit{rolling("w", many+10, time.Hour), rolling("b", many, 20*time.Minute, "b")}
 	at := w.fill()
 	w.refused(item("x", "a", 11), 0, at(0)+hour)
 	w.refused(item("x", "a", 4010), 0, at(3999)+hour)
@@ -69,10 +70,10 @@ func testLongWalk(t *testing.T, w *world) {
 // I7: a window that comes later is built from the ledger, over thousands of
 // entries, and says since when it knows.
 func testNewWindow(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 2*many, 2*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 2*many, 2*time.Hour)}
 	at := w.fill()
 	w.granted(lease(item("r", "a", 5), time.Hour))
-	w.limits = append(w.limits, rolling("new", many+6, time.Hour, "a", "b"), calendar(t, "day", many+7, budget.Day, "UTC"))
+	w.limits = append(w.limits, rolling("new", many+6, time.Hour, "a", "b"), calendar(t, "day", many+7, limit.Day, "UTC"))
 	if d := w.granted(item("x", "b", 1)); d.Limit != 1 || d.Remaining != 0 {
 		t.Fatalf("on a new window: %+v, want limit 1 used up", d)
 	}
@@ -87,7 +88,7 @@ func testNewWindow(t *testing.T, w *world) {
 	}
 
 	w.budget = "up/later" // entries past a short window and the hour are not known to a longer one
-	w.limits = []budget.Limit{rolling("w", 100, time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Minute)}
 	w.granted(item("a", "op", 10))
 	w.now += 90 * minute
 	w.granted(item("b", "op", 20))
@@ -112,7 +113,7 @@ func testNewWindow(t *testing.T, w *world) {
 // I8: an idle budget is forgotten: nothing of it counts, no id is held, and it
 // begins anew.
 func testIdle(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 10, 24*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 10, 24*time.Hour)}
 	w.granted(item("a", "op", 10))
 	w.granted(lease(item("r", "op", 0), time.Hour))
 	w.now += 24*hour + budget.WindowIdle + 3*hour
@@ -127,7 +128,7 @@ func testIdle(t *testing.T, w *world) {
 // Operations beyond those a ledger tells apart still count in every limit that
 // may cover them, so that none is overspent.
 func testManyOperations(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("all", 10_000, time.Hour), rolling("late", 10, time.Hour, "late.list"), rolling("prefix", 10, time.Hour, "late.*")}
+	w.limits = []limit.Limit{rolling("all", 10_000, time.Hour), rolling("late", 10, time.Hour, "late.list"), rolling("prefix", 10, time.Hour, "late.*")}
 	for i := range budget.MaxOperations + 40 {
 		w.granted(item(fmt.Sprint("many", i), fmt.Sprint("op", i), 1))
 	}

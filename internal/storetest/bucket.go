@@ -6,20 +6,21 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
-func bucket(t testing.TB, name string, limit, amount int64, period time.Duration, operations ...string) budget.Limit {
-	refill, err := budget.NewRefill(amount, period)
+func bucket(t testing.TB, name string, most, amount int64, period time.Duration, operations ...string) limit.Limit {
+	refill, err := limit.NewRefill(amount, period)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return budget.Limit{Name: name, Limit: limit, Counts: budget.CountUnits, Window: budget.BucketWindow(refill), Operations: operations}
+	return limit.Limit{Name: name, Limit: most, Counts: limit.CountUnits, Window: limit.BucketWindow(refill), Operations: operations}
 }
 
 // I2: a bucket fits again to the microsecond, also at rates that do not divide,
 // and its remainder is kept over any number of steps.
 func testBucketInstants(t *testing.T, w *world) {
-	w.limits = []budget.Limit{bucket(t, "b", 10, 7, 3*time.Second)} // a unit every 428571.428… µs
+	w.limits = []limit.Limit{bucket(t, "b", 10, 7, 3*time.Second)} // a unit every 428571.428… µs
 	start := w.now
 	w.granted(item("a", "op", 10))
 	w.refused(item("b", "op", 11-4), 0, start+3*second) // 7 units: 3 s sharp
@@ -43,7 +44,7 @@ func testBucketInstants(t *testing.T, w *world) {
 	w.refused(item("f", "op", 1), 0, start+hour+428_572)
 
 	w.budget = "up/fast" // many units a microsecond
-	w.limits = []budget.Limit{bucket(t, "b", 1000, 33, time.Microsecond)}
+	w.limits = []limit.Limit{bucket(t, "b", 1000, 33, time.Microsecond)}
 	start = w.now
 	w.granted(item("a", "op", 1000))
 	w.refused(item("b", "op", 34), 0, start+2)
@@ -55,39 +56,39 @@ func testBucketInstants(t *testing.T, w *world) {
 // The edges of the ranges: units near the most there are, and a limit times the
 // refill's period near 2^53.
 func testBucketEdges(t *testing.T, w *world) {
-	w.limits = []budget.Limit{bucket(t, "b", budget.MaxUnits, 1, 8*time.Microsecond)}
+	w.limits = []limit.Limit{bucket(t, "b", limit.MaxUnits, 1, 8*time.Microsecond)}
 	if _, err := budget.New(w.store, budget.Spec{Name: "up/edge", Limits: w.limits}); err == nil {
 		t.Error("a bucket that takes 250 years to drain was taken")
 	}
-	w.limits = []budget.Limit{bucket(t, "b", budget.MaxUnits, 1_000_000_000, 9*time.Microsecond)}
+	w.limits = []limit.Limit{bucket(t, "b", limit.MaxUnits, 1_000_000_000, 9*time.Microsecond)}
 	if _, err := budget.New(w.store, budget.Spec{Name: "up/edge", Limits: w.limits}); err != nil {
 		t.Fatal(err)
 	}
-	w.granted(item("a", "op", budget.MaxUnits))
+	w.granted(item("a", "op", limit.MaxUnits))
 	start := w.now
 	w.refused(item("b", "op", 1), 0, start+1)
 	w.refused(item("b", "op", 111_111_112), 0, start+2)
-	w.refused(item("b", "op", budget.MaxUnits), 0, start+9_000_000)
-	w.onTime(item("b", "op", budget.MaxUnits), 0, start+9_000_000)
+	w.refused(item("b", "op", limit.MaxUnits), 0, start+9_000_000)
+	w.onTime(item("b", "op", limit.MaxUnits), 0, start+9_000_000)
 	w.decide(item("c", "op", 0))
 	w.granted(lease(item("r", "op", 0), time.Hour))
-	w.finish(budget.Finish{ID: "r", Units: budget.MaxUnits}, budget.Settled, false) // a debt
+	w.finish(budget.Finish{ID: "r", Units: limit.MaxUnits}, budget.Settled, false) // a debt
 	v := w.look().Limits[0]
-	if want := 2*budget.MaxUnits - 2*1_000_000_000/9; v.Used != want { // the last entry is 2 µs younger
+	if want := 2*limit.MaxUnits - 2*1_000_000_000/9; v.Used != want { // the last entry is 2 µs younger
 		t.Fatalf("used %d, want %d", v.Used, want)
 	}
 	w.refused(item("d", "op", 1), 0, w.now+9_000_000+1)
 
 	w.budget = "up/sums" // what is recorded adds up as far as integers are exact
-	w.limits = append(w.limits, rolling("w", budget.MaxUnits, time.Hour))
+	w.limits = append(w.limits, rolling("w", limit.MaxUnits, time.Hour))
 	for i := range 10 {
 		w.granted(lease(item(fmt.Sprint("s", i), "op", 0), time.Hour))
 	}
 	for i := range 9 {
-		w.finish(budget.Finish{ID: fmt.Sprint("s", i), Units: budget.MaxUnits}, budget.Settled, false)
+		w.finish(budget.Finish{ID: fmt.Sprint("s", i), Units: limit.MaxUnits}, budget.Settled, false)
 	}
-	w.finish(budget.Finish{ID: "s9", Units: budget.MaxUnits}, budget.FinishOverflow, false)
-	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{9 * budget.MaxUnits, 9 * budget.MaxUnits} {
+	w.finish(budget.Finish{ID: "s9", Units: limit.MaxUnits}, budget.FinishOverflow, false)
+	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{9 * limit.MaxUnits, 9 * limit.MaxUnits} {
 		t.Fatalf("used %v, want nine times the most there is", got)
 	}
 	w.refused(item("e", "op", 1), 1, w.now+9+hour) // ten entries, a microsecond each
@@ -95,7 +96,7 @@ func testBucketEdges(t *testing.T, w *world) {
 
 // Reservations and buckets: a release returns no more than cannot have drained.
 func testBucketReservations(t *testing.T, w *world) {
-	w.limits = []budget.Limit{bucket(t, "b", 100, 1, time.Second)}
+	w.limits = []limit.Limit{bucket(t, "b", 100, 1, time.Second)}
 	w.granted(lease(item("a", "op", 40), time.Hour))
 	w.now += 10 * second
 	w.finish(budget.Finish{ID: "a", Release: true}, budget.Released, false)
@@ -125,8 +126,8 @@ func testBucketReservations(t *testing.T, w *world) {
 
 	w.budget = "up/calls"
 	calls := bucket(t, "calls", 3, 1, time.Minute)
-	calls.Counts = budget.CountCalls
-	w.limits = []budget.Limit{calls}
+	calls.Counts = limit.CountCalls
+	w.limits = []limit.Limit{calls}
 	w.granted(lease(item("a", "op", 500), time.Hour))
 	w.granted(item("b", "op", 0))
 	w.granted(item("c", "op", 7))
@@ -140,8 +141,8 @@ func testBucketReservations(t *testing.T, w *world) {
 // its oldest entry.
 func testBucketMeters(t *testing.T, w *world) {
 	fast, video := bucket(t, "fast", 100, 1, time.Second), bucket(t, "video", 50, 1, time.Second, "videos.*", "!videos.rate")
-	other := []budget.Limit{rolling("w", 1000, time.Hour)}
-	w.limits = []budget.Limit{fast, video, other[0]}
+	other := []limit.Limit{rolling("w", 1000, time.Hour)}
+	w.limits = []limit.Limit{fast, video, other[0]}
 	w.granted(item("a", "videos.list", 30))
 	w.limits = other // another configuration
 	w.granted(item("b", "videos.list", 10))
@@ -150,7 +151,7 @@ func testBucketMeters(t *testing.T, w *world) {
 	w.finish(budget.Finish{ID: "r", Units: 8}, budget.Settled, false)
 	low := fast
 	low.Name, low.Limit = "low", 60
-	w.limits = []budget.Limit{fast, video, low}
+	w.limits = []limit.Limit{fast, video, low}
 	if got := [3]int64{w.used(0), w.used(1), w.used(2)}; got != [3]int64{53, 48, 53} {
 		t.Fatalf("used %v, want 53, 48 and 53", got)
 	}
@@ -164,7 +165,7 @@ func testBucketMeters(t *testing.T, w *world) {
 	w.granted(lease(item("open", "op", 7), time.Hour))
 	w.granted(item("zero", "op", 0))
 	w.now += 5 * second
-	w.limits = []budget.Limit{fast, other[0]}
+	w.limits = []limit.Limit{fast, other[0]}
 	if got := w.used(0); got != 100-10+20-5+7 { // full at the oldest; what is open as of now
 		t.Fatalf("a new bucket has used %d", got)
 	}
@@ -174,7 +175,7 @@ func testBucketMeters(t *testing.T, w *world) {
 	}
 
 	w.budget = "up/many" // more than one step replays
-	w.limits = []budget.Limit{rolling("w", 2*many, 24*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 2*many, 24*time.Hour)}
 	w.fill()
 	w.now += hour
 	hours := bucket(t, "hours", 2*many, 1000, time.Hour)
@@ -185,12 +186,12 @@ func testBucketMeters(t *testing.T, w *world) {
 	}
 
 	w.budget = "up/idle" // one long unused is forgotten
-	w.limits = []budget.Limit{fast, rolling("w", 1000, 30*24*time.Hour)}
+	w.limits = []limit.Limit{fast, rolling("w", 1000, 30*24*time.Hour)}
 	w.granted(item("a", "op", 50))
 	w.limits = w.limits[1:]
 	w.now += 8 * 24 * hour
 	w.granted(item("b", "op", 50))
-	w.limits = []budget.Limit{fast, w.limits[0]}
+	w.limits = []limit.Limit{fast, w.limits[0]}
 	if got := w.used(0); got != 50 { // replayed: full eight days ago, then 50
 		t.Fatalf("used %d", got)
 	}

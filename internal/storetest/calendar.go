@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
-func guarded(t testing.TB, name string, limit int64, length, zone string, guard time.Duration) budget.Limit {
+func guarded(t testing.TB, name string, limit int64, length, zone string, guard time.Duration) limit.Limit {
 	l := calendar(t, name, limit, length, zone)
 	l.Window.Guard = guard.Microseconds()
 	return l
@@ -25,15 +25,15 @@ func testCalendarLengths(t *testing.T, w *world) {
 		return when.UnixMicro()
 	}
 	for i, c := range []struct{ length, zone, now, reset string }{
-		{budget.Quarter, "UTC", "2026-06-10T12:14:59Z", "2026-06-10T12:15:00Z"},
-		{budget.Quarter, "Asia/Kolkata", "2026-06-10T12:16:00Z", "2026-06-10T12:30:00Z"},
-		{budget.Hour, "Asia/Kolkata", "2026-06-10T12:14:59Z", "2026-06-10T12:30:00Z"},
-		{budget.Day, "America/Los_Angeles", "2026-03-08T08:00:00Z", "2026-03-09T07:00:00Z"}, // 23 hours
-		{budget.Day, "America/Los_Angeles", "2026-11-01T07:00:00Z", "2026-11-02T08:00:00Z"}, // 25 hours
-		{budget.Month, "Europe/Berlin", "2026-02-28T22:59:59Z", "2026-02-28T23:00:00Z"},
+		{limit.Quarter, "UTC", "2026-06-10T12:14:59Z", "2026-06-10T12:15:00Z"},
+		{limit.Quarter, "Asia/Kolkata", "2026-06-10T12:16:00Z", "2026-06-10T12:30:00Z"},
+		{limit.Hour, "Asia/Kolkata", "2026-06-10T12:14:59Z", "2026-06-10T12:30:00Z"},
+		{limit.Day, "America/Los_Angeles", "2026-03-08T08:00:00Z", "2026-03-09T07:00:00Z"}, // 23 hours
+		{limit.Day, "America/Los_Angeles", "2026-11-01T07:00:00Z", "2026-11-02T08:00:00Z"}, // 25 hours
+		{limit.Month, "Europe/Berlin", "2026-02-28T22:59:59Z", "2026-02-28T23:00:00Z"},
 	} {
 		w.budget = fmt.Sprint("up/", c.length, i)
-		w.limits = []budget.Limit{calendar(t, "c", 10, c.length, c.zone)}
+		w.limits = []limit.Limit{calendar(t, "c", 10, c.length, c.zone)}
 		w.now = at(c.now)
 		w.granted(item("a", "op", 10))
 		w.onTime(item("b", "op", 1), 0, at(c.reset))
@@ -43,7 +43,7 @@ func testCalendarLengths(t *testing.T, w *world) {
 // A charge within the guard of a reset counts on both sides of it.
 func testGuard(t *testing.T, w *world) {
 	midnight := noon + 12*hour
-	w.limits = []budget.Limit{guarded(t, "day", 10, budget.Day, "UTC", 5*time.Second)}
+	w.limits = []limit.Limit{guarded(t, "day", 10, limit.Day, "UTC", 5*time.Second)}
 	w.now = midnight - 6*second
 	w.granted(item("before", "op", 3)) // not within it
 	w.now = midnight - 5*second

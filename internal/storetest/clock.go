@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
 // I6: a clock that steps back frees nothing early and gives nothing twice.
 func testClockBackwards(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 10, time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 10, time.Minute)}
 	w.granted(item("a", "op", 10))
 	w.now = noon + minute
 	at := w.granted(item("b", "op", 10)).At
@@ -35,7 +36,7 @@ func testClockBackwards(t *testing.T, w *world) {
 // nothing until it is accepted.
 func testClockForwards(t *testing.T, w *world) {
 	ctx := context.Background()
-	w.limits = []budget.Limit{rolling("w", 10, time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 10, time.Minute)}
 	w.granted(lease(item("a", "op", 10), time.Second))
 	caller := noon + second
 	for _, ahead := range []int64{61 * second, hour, 1000 * hour} {
@@ -78,7 +79,7 @@ func testClockForwards(t *testing.T, w *world) {
 // became the master, stands still; what is charged meanwhile counts from the
 // callers' clock, and so does not return early once the clock is right again.
 func testClockFarBehind(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 10, 10*time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 10, 10*time.Minute)}
 	tell := func(caller int64, result budget.Result, i budget.Item) budget.Decision {
 		t.Helper()
 		got, err := w.tryDecide(caller, i)
@@ -110,7 +111,7 @@ func testClockFarBehind(t *testing.T, w *world) {
 // I6: of two clocks that differ by up to a minute the earlier one frees, and what
 // is charged counts from the later one. Waits are told by the earlier one.
 func testClockWitness(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 10, 10*time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 10, 10*time.Minute)}
 	for _, ahead := range []int64{30 * second, -30 * second, minute, 1, -1, -minute} {
 		w.budget = fmt.Sprint("up/", ahead)
 		w.now = noon + ahead
@@ -143,13 +144,13 @@ func testClockTrueTime(t *testing.T, w *world) {
 	all := 0
 	for round := range rounds {
 		w.budget = fmt.Sprint("up/", round)
-		day, err := budget.NewCalendar("day", "America/Los_Angeles", 0)
+		day, err := limit.NewCalendar("day", "America/Los_Angeles", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.limits = []budget.Limit{
+		w.limits = []limit.Limit{
 			rolling("short", 7, time.Minute), rolling("long", 40, 5*time.Hour),
-			{Name: "day", Limit: 60, Counts: budget.CountUnits, Window: budget.CalendarWindow(day)},
+			{Name: "day", Limit: 60, Counts: limit.CountUnits, Window: limit.CalendarWindow(day)},
 		}
 		storeErrs := round%2 == 0
 		now, wrong := noon+rng.Int64N(24*hour), int64(0)
@@ -193,7 +194,7 @@ type arrival struct{ at, units int64 }
 
 // neverOver holds what the upstream saw against the limits: at each arrival
 // nothing in the window that ends there is above them.
-func neverOver(t *testing.T, limits []budget.Limit, sent []arrival) {
+func neverOver(t *testing.T, limits []limit.Limit, sent []arrival) {
 	t.Helper()
 	for _, limit := range limits {
 		for last, newest := range sent {
@@ -212,7 +213,7 @@ func neverOver(t *testing.T, limits []budget.Limit, sent []arrival) {
 
 // I6: every entry has a microsecond of its own, also where the clock stands.
 func testOwnMicrosecond(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 1000, time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 1000, time.Minute)}
 	seen := map[int64]bool{}
 	last := int64(0)
 	for round := range 5 {

@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
-func coarse(name string, limit int64, window, precision time.Duration, operations ...string) budget.Limit {
-	l := rolling(name, limit, window, operations...)
-	l.Window = budget.CoarseWindow(window, precision)
+func coarse(name string, most int64, window, precision time.Duration, operations ...string) limit.Limit {
+	l := rolling(name, most, window, operations...)
+	l.Window = limit.CoarseWindow(window, precision)
 	return l
 }
 
 // I2: a slot comes back as if all of it were charged at its end, to the
 // microsecond, and one that ends it is of it.
 func testCoarseInstants(t *testing.T, w *world) {
-	w.limits = []budget.Limit{coarse("w", 10, time.Minute, 7*time.Second)}
+	w.limits = []limit.Limit{coarse("w", 10, time.Minute, 7*time.Second)}
 	start := noon - noon%(7*second) + 7*second // a slot's end
 	w.now = start
 	w.granted(item("edge", "op", 4)) // of the slot that ends here
@@ -41,8 +42,8 @@ func testCoarseInstants(t *testing.T, w *world) {
 
 // I1: coarse windows keep the exact bound, and cost at most one precision.
 func testCoarseNeverOver(t *testing.T, w *world) {
-	const limit = 20
-	w.limits = []budget.Limit{coarse("w", limit, time.Minute, 7*time.Second)}
+	const most = 20
+	w.limits = []limit.Limit{coarse("w", most, time.Minute, 7*time.Second)}
 	var at []int64
 	for i := range 600 {
 		w.now += 400_000 + int64(i%7)*90_000
@@ -52,12 +53,12 @@ func testCoarseNeverOver(t *testing.T, w *world) {
 			t.Fatalf("a wait of %d µs", d.RetryAt-w.now)
 		}
 	}
-	for i := limit; i < len(at); i++ {
-		if at[i]-at[i-limit] < minute {
-			t.Fatalf("%d charges within a minute, at %d", limit+1, at[i])
+	for i := most; i < len(at); i++ {
+		if at[i]-at[i-most] < minute {
+			t.Fatalf("%d charges within a minute, at %d", most+1, at[i])
 		}
 	}
-	if len(at) < limit*5 { // five minutes and more went by
+	if len(at) < most*5 { // five minutes and more went by
 		t.Fatalf("only %d charges granted", len(at))
 	}
 }
@@ -65,7 +66,7 @@ func testCoarseNeverOver(t *testing.T, w *world) {
 // Where all windows are coarse, entries older than an hour give up their ids and
 // merge; what they count for stays the same.
 func testMerging(t *testing.T, w *world) {
-	w.limits = []budget.Limit{coarse("day", 2*many, 24*time.Hour, time.Minute), coarse("hours", 2*many, 3*time.Hour, 10*time.Minute, "a")}
+	w.limits = []limit.Limit{coarse("day", 2*many, 24*time.Hour, time.Minute), coarse("hours", 2*many, 3*time.Hour, 10*time.Minute, "a")}
 	w.now += 12_345 // within a slot
 	w.fill()        // thousands at once
 	reserved := lease(item("r", "a", 5), time.Hour)

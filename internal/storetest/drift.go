@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // report tells of what an upstream counts, and wants so much to be recorded.
@@ -29,7 +30,7 @@ func (w *world) wantDrift(limit int, used, drift int64) {
 // What an upstream counts above our own count is used in that limit alone, until
 // the reset that it tells, exactly; what it counts below changes nothing.
 func testDrift(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("hour", 100, time.Hour), rolling("other", 100, time.Hour), rolling("search", 80, time.Hour, "search.list")}
+	w.limits = []limit.Limit{rolling("hour", 100, time.Hour), rolling("other", 100, time.Hour), rolling("search", 80, time.Hour, "search.list")}
 	w.granted(item("a", "search.list", 30))
 	w.granted(lease(item("open", "op", 10), time.Minute))
 	w.now += second
@@ -53,7 +54,7 @@ func testDrift(t *testing.T, w *world) {
 	for _, row := range spent.Rows {
 		units[row.Name] = row.Units
 	}
-	if units[budget.DriftOperation("hour")] != 30 || units[budget.DriftOperation("search")] != 1 {
+	if units[limit.DriftOperation("hour")] != 30 || units[limit.DriftOperation("search")] != 1 {
 		t.Fatalf("the ledger tells %v, want the drift of hour and search", units)
 	}
 	w.onTime(item("b", "op", 31), 0, reset)
@@ -62,7 +63,7 @@ func testDrift(t *testing.T, w *world) {
 
 // Reports that are late, of another period, or past their reset do no harm.
 func testDriftOld(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("hour", 100, time.Hour), calendar(t, "day", 100, budget.Day, "UTC")}
+	w.limits = []limit.Limit{rolling("hour", 100, time.Hour), calendar(t, "day", 100, limit.Day, "UTC")}
 	w.limits[1].Window.Guard = 5 * second
 	w.granted(item("a", "op", 10))
 	w.report(budget.Report{Limit: "hour", Used: 50, Reset: w.now}, 0, 0, 0)
@@ -84,10 +85,10 @@ func testDriftOld(t *testing.T, w *world) {
 // What drifts in one limit, however much, takes nothing from operations that the
 // limit does not cover.
 func testDriftHuge(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("a", 100, time.Hour, "a"), rolling("b", 100, time.Hour, "b")}
+	w.limits = []limit.Limit{rolling("a", 100, time.Hour, "a"), rolling("b", 100, time.Hour, "b")}
 	w.granted(item("first", "b", 1))
 	w.now += second
-	w.report(budget.Report{Limit: "a", Used: budget.MaxUnits}, budget.MaxUnits, budget.MaxUnits, w.now+hour)
+	w.report(budget.Report{Limit: "a", Used: limit.MaxUnits}, limit.MaxUnits, limit.MaxUnits, w.now+hour)
 	w.granted(item("second", "b", 99))
 	w.refused(item("third", "a", 1), 0, w.now+hour)
 }
@@ -95,15 +96,15 @@ func testDriftHuge(t *testing.T, w *world) {
 // A bucket is filled up; calls are counted where the limit counts calls; open
 // reservations are nothing to report on; a coarse window returns at a slot's end.
 func testDriftKinds(t *testing.T, w *world) {
-	refill, err := budget.NewRefill(1, time.Second)
+	refill, err := limit.NewRefill(1, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.limits = []budget.Limit{
-		{Name: "bucket", Limit: 100, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)},
-		{Name: "calls", Limit: 100, Counts: budget.CountCalls, Window: budget.RollingWindow(time.Hour)},
-		{Name: "open", Limit: 5, Counts: budget.CountCalls, Window: budget.ConcurrentWindow()},
-		{Name: "coarse", Limit: 100, Counts: budget.CountUnits, Window: budget.CoarseWindow(3*time.Hour, time.Minute)},
+	w.limits = []limit.Limit{
+		{Name: "bucket", Limit: 100, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)},
+		{Name: "calls", Limit: 100, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour)},
+		{Name: "open", Limit: 5, Counts: limit.CountCalls, Window: limit.ConcurrentWindow()},
+		{Name: "coarse", Limit: 100, Counts: limit.CountUnits, Window: limit.CoarseWindow(3*time.Hour, time.Minute)},
 	}
 	w.granted(item("a", "op", 10))
 	w.report(budget.Report{Limit: "bucket", Used: 50}, 40, 40, 0)

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // testFence: what a fence shuts out is not charged, replayed or decided, and
 // nobody else is touched; what was charged before is settled.
 func testFence(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("window", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("window", 100, time.Hour)}
 	const zombie, other = "~trending/7", "~trending/8"
 	item := func(id, fence string) budget.Item {
 		return budget.Item{ID: id, Operation: "read", Units: 1, Fence: fence, Labels: budget.Labels{Job: "trending"}}

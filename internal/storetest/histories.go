@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Histories has two processes of one host charge to two histories of a ledger, as a split
@@ -17,7 +18,7 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 	for _, ends := range []bool{false, true} {
 		t.Run(fmt.Sprint("the first process has ended: ", ends), func(t *testing.T) {
 			data := open(t)
-			w := &lossWalk{t: t, data: data, limits: []budget.Limit{rolling("day", 1000, 24*time.Hour)}}
+			w := &lossWalk{t: t, data: data, limits: []limit.Limit{rolling("day", 1000, 24*time.Hour)}}
 			w.clock.Store(noon)
 			h := &lossHost{dir: t.TempDir()}
 			w.hosts = []*lossHost{h}
@@ -80,7 +81,7 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 // another host has noticed the loss, that charge counts once.
 func NewestOnce(t *testing.T, data Lossy) {
 	t.Helper()
-	w := &lossWalk{t: t, data: data, limits: []budget.Limit{rolling("day", 1000, 24*time.Hour)}}
+	w := &lossWalk{t: t, data: data, limits: []limit.Limit{rolling("day", 1000, 24*time.Hour)}}
 	w.clock.Store(noon)
 	one, other := w.open(&lossHost{dir: t.TempDir()}), w.open(&lossHost{dir: t.TempDir()})
 	n := 0

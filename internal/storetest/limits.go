@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // I1: no decision takes used above its bound, and what fits is granted.
 func testNeverOver(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Minute)}
 	for i := range int64(10) {
 		w.now = noon + i*second
 		if d := w.granted(item(fmt.Sprint("a", i), "op", 10)); d.Remaining != 100-10*(i+1) || d.Limit != 0 {
@@ -29,8 +30,8 @@ func testNeverOver(t *testing.T, w *world) {
 // I1: all limits of a call are charged together or not at all.
 func testAllOrNothing(t *testing.T, w *world) {
 	calls := rolling("calls", 3, time.Hour)
-	calls.Counts = budget.CountCalls
-	w.limits = []budget.Limit{rolling("wide", 100, time.Minute), rolling("narrow", 10, time.Minute, "b"), calls}
+	calls.Counts = limit.CountCalls
+	w.limits = []limit.Limit{rolling("wide", 100, time.Minute), rolling("narrow", 10, time.Minute, "b"), calls}
 	w.granted(item("1", "b", 8))
 	w.refused(item("2", "b", 5), 1, noon+minute)
 	w.granted(item("3", "a", 50))
@@ -45,7 +46,7 @@ func testAllOrNothing(t *testing.T, w *world) {
 func testFloorAndHeadroom(t *testing.T, w *world) {
 	l := rolling("w", 90, time.Minute)
 	l.Quota, l.Headroom, l.OutagePart = 100, 10, 4
-	w.limits = []budget.Limit{l}
+	w.limits = []limit.Limit{l}
 	floor := item("floor", "op", 1)
 	floor.Floor = 40
 	w.granted(item("a", "op", 50))
@@ -70,7 +71,7 @@ func testFloorAndHeadroom(t *testing.T, w *world) {
 // I1: what was recorded above the limit is debt, and nothing fits until it is
 // gone.
 func testDebt(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Minute)}
 	w.granted(lease(item("r", "op", 10), time.Minute))
 	w.now += second
 	w.finish(budget.Finish{ID: "r", Units: 150}, budget.Settled, false)
@@ -83,7 +84,7 @@ func testDebt(t *testing.T, w *world) {
 
 // I1: filters add up names and prefixes and take off exceptions.
 func testFilters(t *testing.T, w *world) {
-	w.limits = []budget.Limit{
+	w.limits = []limit.Limit{
 		rolling("all", 10_000, time.Minute),
 		rolling("names", 10_000, time.Minute, "a.list", "b.list"),
 		rolling("prefix", 10_000, time.Minute, "a.*"),
@@ -103,7 +104,7 @@ func testFilters(t *testing.T, w *world) {
 
 // I2: refused one microsecond early, granted on time.
 func testRollingInstants(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 60))
 	w.now = noon + 7
 	w.granted(item("b", "op", 30))
@@ -136,7 +137,7 @@ func testCalendarInstants(t *testing.T, w *world) {
 		{name: "plain", date: time.Date(2027, 1, 10, 0, 0, 0, 0, pacific), hours: 24},
 	} {
 		w.budget = "up/" + c.name
-		w.limits = []budget.Limit{calendar(t, "day", 100, budget.Day, "America/Los_Angeles")}
+		w.limits = []limit.Limit{calendar(t, "day", 100, limit.Day, "America/Los_Angeles")}
 		midnight := c.date.UnixMicro()
 		w.now = midnight - 1
 		w.granted(item("before", "op", 100))
@@ -150,8 +151,8 @@ func testCalendarInstants(t *testing.T, w *world) {
 
 // I2: the wait is the longest over the limits, and its limit binds.
 func testSeveralLimits(t *testing.T, w *world) {
-	day := calendar(t, "day", 100, budget.Day, "UTC")
-	w.limits = []budget.Limit{rolling("minute", 60, time.Minute), day, rolling("search", 30, time.Hour, "search")}
+	day := calendar(t, "day", 100, limit.Day, "UTC")
+	w.limits = []limit.Limit{rolling("minute", 60, time.Minute), day, rolling("search", 30, time.Hour, "search")}
 	midnight := noon + 12*hour
 	w.granted(item("a", "search", 30))
 	w.refused(item("b", "search", 1), 2, noon+hour)
@@ -169,7 +170,7 @@ func testSeveralLimits(t *testing.T, w *world) {
 
 // I2: an open reservation counts until it is finished, then from its finish.
 func testReservationInstants(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 10, time.Minute), calendar(t, "day", 10, budget.Day, "UTC")}
+	w.limits = []limit.Limit{rolling("w", 10, time.Minute), calendar(t, "day", 10, limit.Day, "UTC")}
 	midnight := noon + 12*hour
 	w.now = midnight - hour
 	w.granted(lease(item("r", "op", 6), 2*time.Hour)) // open across midnight
@@ -196,7 +197,7 @@ func testReservationInstants(t *testing.T, w *world) {
 
 // I2: a call that can never fit is told so, and no wait.
 func testNeverFits(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("wide", 100, time.Minute), rolling("narrow", 10, time.Minute, "op")}
+	w.limits = []limit.Limit{rolling("wide", 100, time.Minute), rolling("narrow", 10, time.Minute, "op")}
 	big := item("a", "op", 8)
 	big.Floor = 3
 	for _, i := range []budget.Item{item("a", "op", 11), big} {
@@ -212,7 +213,7 @@ func testNeverFits(t *testing.T, w *world) {
 
 // I3: a refusal charges nothing, on any limit, and its id is free.
 func testRefusalChargesNothing(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 10, time.Minute), rolling("x", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 10, time.Minute), rolling("x", 100, time.Hour)}
 	w.granted(item("a", "op", 10))
 	for range 50 {
 		w.refused(item("b", "op", 1), 0, noon+minute)
@@ -227,14 +228,14 @@ func testRefusalChargesNothing(t *testing.T, w *world) {
 // The boundary: a burst on each side of a window's edge passes a counter per
 // fixed window twice, and a trailing window once.
 func testBoundary(t *testing.T, w *world) {
-	const limit = 50
-	w.limits = []budget.Limit{rolling("w", limit, time.Minute)}
+	const most = 50
+	w.limits = []limit.Limit{rolling("w", most, time.Minute)}
 	edge := noon - noon%minute + minute
 	fixed, fixedAccepted, accepted := map[int64]int{}, 0, 0
 	for _, at := range []int64{edge - second, edge + second} {
 		w.now = at
-		for i := range 2 * limit {
-			if period := at / minute; fixed[period] < limit {
+		for i := range 2 * most {
+			if period := at / minute; fixed[period] < most {
 				fixed[period]++
 				fixedAccepted++
 			}
@@ -243,7 +244,7 @@ func testBoundary(t *testing.T, w *world) {
 			}
 		}
 	}
-	if fixedAccepted != 2*limit || accepted != limit {
-		t.Fatalf("within two seconds a fixed window accepts %d and this %d, want %d and %d", fixedAccepted, accepted, 2*limit, limit)
+	if fixedAccepted != 2*most || accepted != most {
+		t.Fatalf("within two seconds a fixed window accepts %d and this %d, want %d and %d", fixedAccepted, accepted, 2*most, most)
 	}
 }

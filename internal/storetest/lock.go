@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // lock asks for a lock at the world's instant.
@@ -42,7 +43,7 @@ func (w *world) wantLocks(want ...budget.LockView) {
 // A lock refuses everything until its end, exactly, and charges nothing; what was
 // charged before is answered and finished as ever.
 func testLock(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
 	w.granted(item("a", "op", 10))
 	w.granted(lease(item("open", "op", 10), time.Hour))
 	w.now += second // what came at one instant came a microsecond after the other
@@ -85,7 +86,7 @@ func testLock(t *testing.T, w *world) {
 // A lock that stands is never extended, nor shortened, but by force; it ends by
 // hand, at its most, and never before now.
 func testLockStands(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 10))
 	first := w.lock(budget.LockRequest{Until: w.now + minute, Why: "one"})
 	w.now += 10 * second
@@ -123,8 +124,8 @@ func testLockStands(t *testing.T, w *world) {
 // A limit's lock closes what the limit covers and nothing else, and of several the
 // one that ends last tells when. A budget that was never charged is locked too.
 func testLockLimit(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
-	w.limits[1].Counts = budget.CountCalls
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
+	w.limits[1].Counts = limit.CountCalls
 	w.lock(budget.LockRequest{Limit: "search", After: 2 * minute, Why: "search is spent"})
 	w.granted(item("a", "videos.list", 1))
 	at := w.now
@@ -148,7 +149,7 @@ func testLockLimit(t *testing.T, w *world) {
 
 // What only observes refuses nothing, and tells what it would have refused.
 func testObserve(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("seen", 10, time.Hour), rolling("w", 30, time.Hour)}
+	w.limits = []limit.Limit{rolling("seen", 10, time.Hour), rolling("w", 30, time.Hour)}
 	w.limits[0].Observe = true
 	if d := w.granted(item("a", "op", 10)); d.Observed != "" {
 		t.Fatalf("what fits: %+v", d)
@@ -178,7 +179,7 @@ func testObserve(t *testing.T, w *world) {
 		t.Fatalf("the budget's lock where all only observes: %+v, %v", got.Items, err)
 	}
 	w.now += 90 * minute // ids of coarse ledgers are gone by now; this one's are not
-	w.limits = []budget.Limit{{Name: "coarse", Limit: 1, Observe: true, Counts: budget.CountUnits, Window: budget.CoarseWindow(24*time.Hour, time.Minute)}}
+	w.limits = []limit.Limit{{Name: "coarse", Limit: 1, Observe: true, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)}}
 	w.budget = "up/coarse"
 	for _, id := range []string{"a", "b", "c"} {
 		w.granted(item(id, "op", 1))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -88,7 +89,7 @@ type lossWalk struct {
 	rng    *rand.Rand
 	data   Lossy
 	hosts  []*lossHost
-	limits []budget.Limit
+	limits []limit.Limit
 	clock  atomic.Int64 // in µs; the hosts' timers read it too
 	step   int
 	counts map[string]int
@@ -115,16 +116,16 @@ const (
 const everyCall = 2
 
 // lossLimits are one of each kind that counts over time.
-func lossLimits(t *testing.T) []budget.Limit {
-	refill, err := budget.NewRefill(1, 10*time.Second)
+func lossLimits(t *testing.T) []limit.Limit {
+	refill, err := limit.NewRefill(1, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []budget.Limit{
-		{Name: "hour", Quota: 130, Headroom: 30, Limit: 100, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Hour)},
-		calendar(t, "day", 1200, budget.Day, "America/Los_Angeles"),
-		{Name: "search", Quota: 80, Headroom: 30, Limit: 50, Counts: budget.CountUnits, Window: budget.RollingWindow(3 * time.Hour), Operations: []string{"search"}},
-		{Name: "burst", Quota: 70, Headroom: 10, Limit: 60, Counts: budget.CountUnits, Window: budget.BucketWindow(refill), Operations: []string{"search"}},
+	return []limit.Limit{
+		{Name: "hour", Quota: 130, Headroom: 30, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
+		calendar(t, "day", 1200, limit.Day, "America/Los_Angeles"),
+		{Name: "search", Quota: 80, Headroom: 30, Limit: 50, Counts: limit.CountUnits, Window: limit.RollingWindow(3 * time.Hour), Operations: []string{"search"}},
+		{Name: "burst", Quota: 70, Headroom: 10, Limit: 60, Counts: limit.CountUnits, Window: limit.BucketWindow(refill), Operations: []string{"search"}},
 	}
 }
 
@@ -322,20 +323,20 @@ func (w *lossWalk) hold(h *lossHost, i int, used, at int64) {
 
 // least is what still counts at an instant of what was used earlier. What the host
 // was not told of then may be what counts longest.
-func (w *lossWalk) least(limit budget.Limit, was fact, at int64) int64 {
+func (w *lossWalk) least(l limit.Limit, was fact, at int64) int64 {
 	if was.at == 0 {
 		return 0
 	}
-	if limit.Window.Kind == budget.Bucket {
-		level := budget.Level{Used: was.used - 1, At: was.at} // it was rounded up
-		return max(0, limit.Window.Refill.Drain(level, at).Used)
+	if l.Window.Kind == limit.Bucket {
+		level := limit.Level{Used: was.used - 1, At: was.at} // it was rounded up
+		return max(0, l.Window.Refill.Drain(level, at).Used)
 	}
-	then, still := w.spent(limit, limit.Window.Cut(was.at), was.at), w.spent(limit, limit.Window.Cut(at), was.at)
+	then, still := w.spent(l, l.Window.Cut(was.at), was.at), w.spent(l, l.Window.Cut(at), was.at)
 	return max(0, still-max(0, then-was.used))
 }
 
 // spent is what was truly spent in a limit of scores above from, up to an instant.
-func (w *lossWalk) spent(limit budget.Limit, from, to int64) (sum int64) {
+func (w *lossWalk) spent(limit limit.Limit, from, to int64) (sum int64) {
 	for _, s := range w.granted {
 		if s.at > from && s.at <= to && (len(limit.Operations) == 0 || s.search) {
 			sum += s.units
@@ -348,33 +349,33 @@ func (w *lossWalk) spent(limit budget.Limit, from, to int64) (sum int64) {
 // them, to their quotas, as what they may spend alone comes on top.
 func (w *lossWalk) within(at int64) {
 	w.t.Helper()
-	for _, limit := range w.limits {
-		bound := limit.Limit
+	for _, l := range w.limits {
+		bound := l.Limit
 		if n := int64(len(w.hosts)); n > 1 {
 			part := int64(lossAllowance)
-			if limit.Quota > 0 {
-				part = min(part, limit.Headroom/n)
+			if l.Quota > 0 {
+				part = min(part, l.Headroom/n)
 			}
 			bound += n * part
 		}
 		spent := int64(0)
 		switch {
-		case limit.Window.Kind != budget.Bucket:
-			spent = w.spent(limit, limit.Window.Cut(at), at)
+		case l.Window.Kind != limit.Bucket:
+			spent = w.spent(l, l.Window.Cut(at), at)
 		case len(w.hosts) > 1: // of which no host has a part
 			continue
 		default:
-			level := budget.Level{}
+			level := limit.Level{}
 			for _, s := range w.granted {
 				if s.search {
-					level = limit.Window.Refill.Drain(level, s.at)
+					level = l.Window.Refill.Drain(level, s.at)
 					level.Used += s.units
 				}
 			}
-			spent = limit.Window.Refill.Drain(level, at).Used
+			spent = l.Window.Refill.Drain(level, at).Used
 		}
 		if spent > bound {
-			w.fail("%d of limit %s are spent, and it has %d", spent, limit.Name, bound)
+			w.fail("%d of limit %s are spent, and it has %d", spent, l.Name, bound)
 		}
 	}
 	// What has left all windows is of no more use.

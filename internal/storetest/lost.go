@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // recorded makes an item one that happened already.
@@ -17,7 +18,7 @@ func recorded(i budget.Item, age time.Duration) budget.Item {
 // What happened while the store was out of reach is recorded once, above the
 // limit too, and leaves the window when it would have.
 func testRecorded(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour), rolling("short", 1000, time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("short", 1000, time.Minute)}
 	w.granted(item("a", "op", 90))
 	w.now += 10 * minute
 	d := w.granted(recorded(item("b", "op", 60), 5*time.Minute))
@@ -49,7 +50,7 @@ func testRecorded(t *testing.T, w *world) {
 // A reservation that ended while the store was out of reach ends at that
 // instant, and no earlier than it began.
 func testFinishedEarlier(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	at := w.granted(lease(item("a", "op", 40), 30*time.Minute)).At
 	w.granted(lease(item("b", "op", 40), 30*time.Minute))
 	w.now += 20 * minute
@@ -79,7 +80,7 @@ func (w *world) lost(newest budget.Mark, want error) {
 // A charge that was acknowledged and is not there is missed as long as it would
 // be held; nothing is decided then.
 func testLost(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, 2*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
 	d := w.granted(item("a", "op", 10))
 	w.lost(budget.Mark{ID: "a", At: d.At}, nil)
 	w.lost(budget.Mark{ID: "b", At: d.At}, budget.ErrLost)
@@ -121,8 +122,8 @@ func (w *world) wantRecovered(got []int64, want ...int64) {
 // was seen less what survived, at the time it was seen. A later caller raises it.
 func testRecover(t *testing.T, w *world) {
 	search := rolling("search", 4000, 2*time.Hour, "search.list")
-	calls := budget.Limit{Name: "calls", Limit: 1000, Counts: budget.CountCalls, Window: budget.RollingWindow(2 * time.Hour)}
-	w.limits = []budget.Limit{rolling("day", 10_000, 24*time.Hour), search, calls, calendar(t, "pacific", 10_000, budget.Day, "America/Los_Angeles")}
+	calls := limit.Limit{Name: "calls", Limit: 1000, Counts: limit.CountCalls, Window: limit.RollingWindow(2 * time.Hour)}
+	w.limits = []limit.Limit{rolling("day", 10_000, 24*time.Hour), search, calls, calendar(t, "pacific", 10_000, limit.Day, "America/Los_Angeles")}
 	w.granted(item("survivor", "search.list", 100))
 	seen := w.now + minute
 	w.now += 5 * minute
@@ -149,7 +150,7 @@ func testRecover(t *testing.T, w *world) {
 	for _, row := range rows.Rows {
 		found[row.Name] = row.Units
 	}
-	if found[budget.RecoveredOperation("day")] != 900 || found["search.list"] != 100 || found[budget.RecoveredOperation("search")] != 250 {
+	if found[limit.RecoveredOperation("day")] != 900 || found["search.list"] != 100 || found[limit.RecoveredOperation("search")] != 250 {
 		t.Fatalf("the ledger shows %v", found)
 	}
 	// It leaves the window like a charge of the instant it was seen at.
@@ -162,7 +163,7 @@ func testRecover(t *testing.T, w *world) {
 		t.Fatalf("used %d after a day, want what was charged since", used)
 	}
 	// What is over by now is not recovered, nor what came to an end just then.
-	w.budget, w.limits = "up/short", []budget.Limit{rolling("hour", 100, time.Hour)}
+	w.budget, w.limits = "up/short", []limit.Limit{rolling("hour", 100, time.Hour)}
 	for _, at := range []int64{w.now - hour - minute, w.now - hour} {
 		r := budget.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{100}, At: at, Mark: budget.Mark{Ledger: "other", Seen: at}}
 		got, err := w.store.Recover(context.Background(), r)
@@ -182,12 +183,12 @@ func testRecover(t *testing.T, w *world) {
 
 // A bucket is filled by what is left of what was seen, at most to its limit.
 func testRecoverBucket(t *testing.T, w *world) {
-	refill, err := budget.NewRefill(1, time.Second)
+	refill, err := limit.NewRefill(1, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.limits = []budget.Limit{
-		{Name: "burst", Limit: 50, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)},
+	w.limits = []limit.Limit{
+		{Name: "burst", Limit: 50, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)},
 		rolling("w", 1000, time.Hour),
 	}
 	w.granted(item("a", "op", 10))
@@ -210,7 +211,7 @@ func testRecoverBucket(t *testing.T, w *world) {
 // A ledger that was reset is empty, and what was acknowledged before is not
 // missed.
 func testReset(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, 24*time.Hour), rolling("other", 100, 24*time.Hour, "op")}
+	w.limits = []limit.Limit{rolling("w", 100, 24*time.Hour), rolling("other", 100, 24*time.Hour, "op")}
 	d := w.granted(item("a", "op", 90))
 	w.granted(lease(item("r", "op", 5), time.Hour))
 	w.now += minute

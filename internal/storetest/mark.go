@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // vouch decides on an item and looks, with a mark.
@@ -42,11 +43,11 @@ func (w *world) reportLoss(r budget.Recovery) budget.Mark {
 // A ledger has an id of its own, which every answer tells; one with another id, or
 // with fewer changes, has lost something.
 func testMark(t *testing.T, w *world) {
-	refill, err := budget.NewRefill(1, time.Hour)
+	refill, err := limit.NewRefill(1, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour), {Name: "b", Limit: 100, Counts: budget.CountUnits, Window: budget.BucketWindow(refill)}}
+	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour), {Name: "b", Limit: 100, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)}}
 	if none := w.tells(); none.Ledger != "" {
 		t.Fatalf("before the first charge a look tells %+v", none)
 	}
@@ -106,7 +107,7 @@ func testMark(t *testing.T, w *world) {
 
 // A ledger that turns out to be rolled back gets a new id, once.
 func testRolledBack(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour)}
 	w.granted(item("a", "op", 10))
 	was := w.tells()
 	w.now += minute
@@ -124,7 +125,7 @@ func testRolledBack(t *testing.T, w *world) {
 // After a loss hosts that share a store are held back until all have reported, or a
 // minute has passed.
 func testRecovering(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour)}
 	lost := budget.Mark{Ledger: "lost", Seen: w.now}
 	noticed := w.now + minute
 	w.now = noticed
@@ -191,7 +192,7 @@ func testRecovering(t *testing.T, w *world) {
 
 // A ledger tells how many hosts decided on the budget within a day.
 func testHosts(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, 6*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour)}
 	decide := func(host string, want int) {
 		t.Helper()
 		d, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Host: host})

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // I4: the same id again is the first answer, and charges nothing more.
 func testReplay(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	first := w.granted(item("a", "op", 60))
 	w.now += minute
 	again := w.decide(item("a", "op", 60))[0]
@@ -59,7 +60,7 @@ func testReplay(t *testing.T, w *world) {
 
 // I4: the second of an id in one batch is a replay.
 func testReplayInBatch(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	got := w.decide(item("a", "op", 60), item("a", "op", 60), item("a", "op", 1), item("b", "op", 60), item("c", "op", 40))
 	if got[0].Result != budget.Granted || got[0].Replayed || !got[1].Replayed || got[1].At != got[0].At ||
 		got[2].Result != budget.Conflict || got[3].Result != budget.Refused || got[4].Result != budget.Granted || got[4].At != got[0].At+1 {
@@ -72,7 +73,7 @@ func testReplayInBatch(t *testing.T, w *world) {
 
 // I4: ids are held for an hour at least, and for the longest window.
 func testHeld(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("short", 10, time.Minute)}
+	w.limits = []limit.Limit{rolling("short", 10, time.Minute)}
 	at := w.granted(item("a", "op", 1)).At
 	w.now = at + hour - 1
 	if d := w.decide(item("a", "op", 1))[0]; !d.Replayed {
@@ -95,7 +96,7 @@ func testHeld(t *testing.T, w *world) {
 
 // I4: a reservation is finished once.
 func testFinish(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	settle := func(id string, units int64) budget.Finish { return budget.Finish{ID: id, Units: units} }
 	release := func(id string) budget.Finish { return budget.Finish{ID: id, Release: true} }
 	w.granted(item("plain", "op", 1))
@@ -132,7 +133,7 @@ func testFinish(t *testing.T, w *world) {
 // I4: past its lease a release is expired, and a settle is still recorded, with
 // the lease's end as its finish.
 func testLease(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, 2*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
 	start := w.now
 	w.granted(lease(item("a", "op", 10), time.Minute))
 	w.granted(lease(item("b", "op", 10), time.Minute))

@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
-func concurrent(name string, limit int64, operations ...string) budget.Limit {
-	return budget.Limit{Name: name, Limit: limit, Counts: budget.CountCalls, Window: budget.ConcurrentWindow(), Operations: operations}
+func concurrent(name string, most int64, operations ...string) limit.Limit {
+	return limit.Limit{Name: name, Limit: most, Counts: limit.CountCalls, Window: limit.ConcurrentWindow(), Operations: operations}
 }
 
 // A concurrent limit counts open reservations, and nothing else.
 func testConcurrent(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 1000, time.Hour), concurrent("open", 2), concurrent("videos", 1, "videos.*")}
+	w.limits = []limit.Limit{rolling("w", 1000, time.Hour), concurrent("open", 2), concurrent("videos", 1, "videos.*")}
 	w.granted(item("plain", "op", 5))
 	w.granted(lease(item("a", "op", 5), time.Minute))
 	w.granted(lease(item("b", "op", 0), 2*time.Minute)) // of 0 units too
@@ -54,7 +55,7 @@ func testConcurrent(t *testing.T, w *world) {
 
 // Thousands of open reservations, and a limit that comes when they are there.
 func testManyOpen(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 10*many, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 10*many, time.Hour)}
 	for i := 0; i < many; i += budget.MaxBatch {
 		var items []budget.Item
 		for j := range budget.MaxBatch {
@@ -85,9 +86,9 @@ func testManyOpen(t *testing.T, w *world) {
 // All kinds on one budget are decided together: all or nothing, and the last
 // instant binds.
 func testMixedKinds(t *testing.T, w *world) {
-	w.limits = []budget.Limit{
-		rolling("exact", 100, time.Minute), coarse("coarse", 100, time.Hour, time.Minute), calendar(t, "day", 100, budget.Day, "UTC"),
-		guarded(t, "guarded", 100, budget.Hour, "UTC", 5*time.Second), bucket(t, "bucket", 100, 1, time.Second), concurrent("open", 1),
+	w.limits = []limit.Limit{
+		rolling("exact", 100, time.Minute), coarse("coarse", 100, time.Hour, time.Minute), calendar(t, "day", 100, limit.Day, "UTC"),
+		guarded(t, "guarded", 100, limit.Hour, "UTC", 5*time.Second), bucket(t, "bucket", 100, 1, time.Second), concurrent("open", 1),
 	}
 	w.now += 30 * minute
 	w.granted(lease(item("r", "op", 60), 2*time.Hour))
@@ -119,8 +120,8 @@ func testMixedKinds(t *testing.T, w *world) {
 // Two configurations on one ledger, turn by turn: each counts what both spend,
 // and a lowered limit is a debt.
 func testTwoConfigurations(t *testing.T, w *world) {
-	first := []budget.Limit{rolling("w", 100, time.Minute), rolling("search", 50, time.Hour, "search.*")}
-	second := []budget.Limit{rolling("w", 80, 2*time.Minute), coarse("c", 100, time.Hour, time.Minute, "!videos.list"), bucket(t, "b", 100, 1, time.Minute)}
+	first := []limit.Limit{rolling("w", 100, time.Minute), rolling("search", 50, time.Hour, "search.*")}
+	second := []limit.Limit{rolling("w", 80, 2*time.Minute), coarse("c", 100, time.Hour, time.Minute, "!videos.list"), bucket(t, "b", 100, 1, time.Minute)}
 	w.limits = second
 	w.granted(item("first", "op", 0)) // a bucket that begins later is full
 	for i := range 20 {
@@ -138,7 +139,7 @@ func testTwoConfigurations(t *testing.T, w *world) {
 	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{40, 20} {
 		t.Errorf("the second counts %v, want 40 and 20", got)
 	}
-	w.limits = []budget.Limit{rolling("w", 30, time.Minute)}
+	w.limits = []limit.Limit{rolling("w", 30, time.Minute)}
 	d := w.decide(item("x", "op", 1))[0]
 	if v := w.look().Limits[0]; d.Result != budget.Refused || d.Remaining != 0 || v.Used != 40 || v.Since != 0 {
 		t.Errorf("a lowered limit: %+v, %+v", d, v)
@@ -148,7 +149,7 @@ func testTwoConfigurations(t *testing.T, w *world) {
 // Who spent what: by each label, over all that is held and over a span, more than
 // one step's worth.
 func testSpent(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 10*many, 3*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 10*many, 3*time.Hour)}
 	w.fill() // on a and b in turn, without labels
 	w.now += 10 * minute
 	for i, labels := range []budget.Labels{{Job: "j1", Region: "US", Run: "r1"}, {Job: "j1", Region: "DE", Run: "r1"}, {Job: "j2", Region: "US", Run: "r2"}} {

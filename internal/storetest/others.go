@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Besides its mark a caller may give charges that others were told of: a decision finds a
 // loss where one is missing, and a look tells which are.
 func testOthers(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, 2*time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
 	a := w.granted(item("a", "op", 1))
 	b := w.granted(item("b", "op", 1))
 	there := []budget.Mark{{ID: "a", At: a.At}, {ID: "b", At: b.At}}

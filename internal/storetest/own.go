@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // After a split each of two hosts tells of charges that the other never saw: what hosts
 // charged themselves is added up, once each. What each of them saw is not.
 func testRecoverOwn(t *testing.T, w *world) {
-	calls := budget.Limit{Name: "calls", Limit: 1000, Counts: budget.CountCalls, Window: budget.RollingWindow(2 * time.Hour)}
-	w.limits = []budget.Limit{rolling("day", 1000, 24*time.Hour), calls, calendar(t, "pacific", 1000, budget.Day, "America/Los_Angeles")}
+	calls := limit.Limit{Name: "calls", Limit: 1000, Counts: limit.CountCalls, Window: limit.RollingWindow(2 * time.Hour)}
+	w.limits = []limit.Limit{rolling("day", 1000, 24*time.Hour), calls, calendar(t, "pacific", 1000, limit.Day, "America/Los_Angeles")}
 	w.granted(item("survivor", "op", 100))
 	seen := w.now + minute
 	w.now += 5 * minute

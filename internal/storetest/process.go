@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
@@ -53,9 +54,9 @@ func Main(m *testing.M, shared Shared) {
 
 const sharedBudget = "up/shared"
 
-func sharedSpec(limit int64) budget.Spec {
+func sharedSpec(most int64) budget.Spec {
 	return budget.Spec{
-		Name: sharedBudget, Limits: []budget.Limit{rolling("w", limit, time.Hour)},
+		Name: sharedBudget, Limits: []limit.Limit{rolling("w", most, time.Hour)},
 		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // NoSecret holds stores that cannot serve, each opened with a secret, to I9:
@@ -15,7 +16,7 @@ import (
 func NoSecret(t *testing.T, secret string, stores map[string]Store) {
 	t.Helper()
 	ctx := context.Background()
-	limits := []budget.Limit{rolling("w", 10, time.Hour)}
+	limits := []limit.Limit{rolling("w", 10, time.Hour)}
 	for what, store := range stores {
 		t.Run("I9NoSecret/"+what, func(t *testing.T) {
 			_, decided := store.Decide(ctx, budget.Batch{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Items: []budget.Item{item("a", "op", 1)}})

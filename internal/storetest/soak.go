@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
@@ -76,7 +77,7 @@ type soakLane struct {
 
 	now     int64
 	budget  string
-	limits  []budget.Limit
+	limits  []limit.Limit
 	lengths []int64 // spans that a step of time may be around
 	ledger  *soakLedger
 	recent  []budget.Item // charged or refused lately

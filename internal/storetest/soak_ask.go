@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // soakProbe is an operation that always fits: the first item of each batch is of
@@ -18,24 +19,24 @@ func (s *soakLane) begin() {
 	long := []int64{70 * minute, 2 * hour, 3 * hour}[s.rng.IntN(3)]
 	short := []int64{100, 5000, second, minute, 20 * minute}[s.rng.IntN(5)]
 	slot := []int64{second, minute, 7 * minute}[s.rng.IntN(3)]
-	period, length := hour, budget.Hour
+	period, length := hour, limit.Hour
 	if s.rng.IntN(4) == 0 {
-		period, length = 24*hour, budget.Day
+		period, length = 24*hour, limit.Day
 	}
-	reset, err := budget.NewCalendar(length, "UTC", 0)
+	reset, err := limit.NewCalendar(length, "UTC", 0)
 	if err != nil {
 		panic(err) // of constants
 	}
 	micro := func(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 	units := int64(s.most) * (20 + s.rng.Int64N(80))
 	every := []string{"!" + soakProbe}
-	s.limits = []budget.Limit{
-		{Name: "long", Limit: units, Counts: budget.CountUnits, Window: budget.RollingWindow(micro(long)), Operations: every},
-		{Name: "short", Limit: units/4 + s.rng.Int64N(units), Counts: budget.CountUnits, Window: budget.RollingWindow(micro(short)), Operations: []string{"videos"}},
-		{Name: "reset", Limit: units/2 + s.rng.Int64N(2*units), Counts: budget.CountUnits, Window: budget.CalendarWindow(reset), Operations: every},
-		{Name: "slots", Limit: int64(s.most) + s.rng.Int64N(2*int64(s.most)), Counts: budget.CountCalls, Window: budget.CoarseWindow(micro(hour), micro(slot)), Operations: []string{"search"}},
-		{Name: "open", Limit: 3 + s.rng.Int64N(60), Counts: budget.CountCalls, Window: budget.ConcurrentWindow(), Operations: every},
-		{Name: "probes", Limit: budget.MaxUnits, Counts: budget.CountCalls, Window: budget.RollingWindow(micro(long)), Operations: []string{soakProbe}},
+	s.limits = []limit.Limit{
+		{Name: "long", Limit: units, Counts: limit.CountUnits, Window: limit.RollingWindow(micro(long)), Operations: every},
+		{Name: "short", Limit: units/4 + s.rng.Int64N(units), Counts: limit.CountUnits, Window: limit.RollingWindow(micro(short)), Operations: []string{"videos"}},
+		{Name: "reset", Limit: units/2 + s.rng.Int64N(2*units), Counts: limit.CountUnits, Window: limit.CalendarWindow(reset), Operations: every},
+		{Name: "slots", Limit: int64(s.most) + s.rng.Int64N(2*int64(s.most)), Counts: limit.CountCalls, Window: limit.CoarseWindow(micro(hour), micro(slot)), Operations: []string{"search"}},
+		{Name: "open", Limit: 3 + s.rng.Int64N(60), Counts: limit.CountCalls, Window: limit.ConcurrentWindow(), Operations: every},
+		{Name: "probes", Limit: limit.MaxUnits, Counts: limit.CountCalls, Window: limit.RollingWindow(micro(long)), Operations: []string{soakProbe}},
 	}
 	if s.rng.IntN(2) == 0 {
 		l := &s.limits[0]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // soakLedger is what the answers of a store must add up to: it is told each
@@ -20,7 +21,7 @@ type soakLedger struct {
 
 // soakLimit is a limit and what it has used.
 type soakLimit struct {
-	budget.Limit
+	limit.Limit
 	period   int64 // of a calendar, in µs
 	bit      uint  // of soakEntry.counted
 	used     int64
@@ -55,10 +56,14 @@ type soakEnd struct {
 
 type soakHeap []soakEnd
 
-func (h soakHeap) Len() int           { return len(h) }
+func (h soakHeap) Len() int { return len(h) }
+
 func (h soakHeap) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h soakHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *soakHeap) Push(x any)        { *h = append(*h, x.(soakEnd)) }
+
+func (h soakHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+func (h *soakHeap) Push(x any) { *h = append(*h, x.(soakEnd)) }
+
 func (h *soakHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
@@ -74,7 +79,7 @@ func (h *soakHeap) until(now int64, ended func(*soakEntry)) {
 	}
 }
 
-func newSoakLedger(limits []budget.Limit, periods []int64) *soakLedger {
+func newSoakLedger(limits []limit.Limit, periods []int64) *soakLedger {
 	l := &soakLedger{held: map[string]*soakEntry{}}
 	for i, limit := range limits {
 		l.limits = append(l.limits, &soakLimit{Limit: limit, period: periods[i], bit: 1 << i})
@@ -87,7 +92,7 @@ func (l *soakLimit) returns(score int64) int64 {
 	switch w := l.Window; {
 	case l.period > 0:
 		return (score/l.period + 1) * l.period
-	case w.Kind == budget.Concurrent:
+	case w.Kind == limit.Concurrent:
 		return score
 	case w.Precision > 0:
 		return (score+w.Precision-1)/w.Precision*w.Precision + w.Length
@@ -103,11 +108,11 @@ func (l *soakLimit) covers(operation string) bool {
 }
 
 func (l *soakLimit) checks(i budget.Item) bool {
-	return l.covers(i.Operation) && (i.Lease > 0 || l.Window.Kind != budget.Concurrent)
+	return l.covers(i.Operation) && (i.Lease > 0 || l.Window.Kind != limit.Concurrent)
 }
 
 func (l *soakLimit) amount(units int64) int64 {
-	if l.Counts == budget.CountCalls {
+	if l.Counts == limit.CountCalls {
 		return 1
 	}
 	return units
@@ -116,7 +121,7 @@ func (l *soakLimit) amount(units int64) int64 {
 // bound is the most that may be used after the item.
 func (l *soakLimit) bound(i budget.Item) int64 {
 	switch {
-	case l.Counts == budget.CountCalls:
+	case l.Counts == limit.CountCalls:
 		return l.Limit.Limit
 	case i.UseHeadroom && l.Quota > 0:
 		return l.Quota - l.OutagePart - i.Floor
@@ -129,7 +134,7 @@ func (l *soakLimit) left(used int64) int64 { return max(0, l.Limit.Limit-used) }
 // count has the limit count an entry while it should.
 func (l *soakLimit) count(e *soakEntry, now int64) {
 	at := l.returns(e.score)
-	if e.state == soakReleased || !l.covers(e.item.Operation) || at <= now || l.Window.Kind == budget.Concurrent && e.state != soakOpen {
+	if e.state == soakReleased || !l.covers(e.item.Operation) || at <= now || l.Window.Kind == limit.Concurrent && e.state != soakOpen {
 		return
 	}
 	l.used += l.amount(e.units)
@@ -182,7 +187,7 @@ func (l *soakLedger) keep(e *soakEntry) {
 // left.
 func (l *soakLedger) tightest(i budget.Item) (index int, left int64) {
 	index = -1
-	for _, counts := range []budget.Counts{budget.CountUnits, budget.CountCalls} {
+	for _, counts := range []limit.Counts{limit.CountUnits, limit.CountCalls} {
 		for j, limit := range l.limits {
 			if limit.Counts == counts && limit.checks(i) && (index < 0 || limit.left(limit.used) < left) {
 				index, left = j, limit.left(limit.used)

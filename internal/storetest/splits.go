@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
@@ -25,9 +26,9 @@ func Splits(t *testing.T, data Lossy) {
 	rounds := int(effort.Number(t, "QUOTACTL_SPLITS", effort.Of[uint64](15, 300)))
 	s := &splitWalk{lossWalk: lossWalk{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), data: data, counts: map[string]int{},
-		limits: []budget.Limit{
+		limits: []limit.Limit{
 			rolling("day", 1_000_000, 24*time.Hour),
-			{Name: "calls", Limit: 1_000_000, Counts: budget.CountCalls, Window: budget.RollingWindow(30 * time.Hour)},
+			{Name: "calls", Limit: 1_000_000, Counts: limit.CountCalls, Window: limit.RollingWindow(30 * time.Hour)},
 			rolling("search", 1_000_000, 40*time.Hour, "search"),
 		},
 	}}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Store is all that a store is.
@@ -126,7 +127,7 @@ type world struct {
 	t      *testing.T
 	store  Store
 	now    int64
-	limits []budget.Limit
+	limits []limit.Limit
 	budget string
 }
 
@@ -137,17 +138,17 @@ func newWorld(t *testing.T, open Open) *world {
 }
 
 // rolling is a limit of units over a trailing window.
-func rolling(name string, limit int64, window time.Duration, operations ...string) budget.Limit {
-	return budget.Limit{Name: name, Limit: limit, Counts: budget.CountUnits, Window: budget.RollingWindow(window), Operations: operations}
+func rolling(name string, most int64, window time.Duration, operations ...string) limit.Limit {
+	return limit.Limit{Name: name, Limit: most, Counts: limit.CountUnits, Window: limit.RollingWindow(window), Operations: operations}
 }
 
 // calendar is a limit of units over a calendar's period.
-func calendar(t testing.TB, name string, limit int64, length, zone string) budget.Limit {
-	c, err := budget.NewCalendar(length, zone, 0)
+func calendar(t testing.TB, name string, most int64, length, zone string) limit.Limit {
+	c, err := limit.NewCalendar(length, zone, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return budget.Limit{Name: name, Limit: limit, Counts: budget.CountUnits, Window: budget.CalendarWindow(c)}
+	return limit.Limit{Name: name, Limit: most, Counts: limit.CountUnits, Window: limit.CalendarWindow(c)}
 }
 
 // item is a plain charge.

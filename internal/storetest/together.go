@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // testGoroutines: 1,000 goroutines on one budget grant exactly the limit.
 func testGoroutines(t *testing.T, w *world) {
-	const goroutines, limit = 1000, 300
+	const goroutines, most = 1000, 300
 	b, err := budget.New(w.store, budget.Spec{
-		Name: w.budget, Limits: []budget.Limit{rolling("w", limit, time.Hour)},
+		Name: w.budget, Limits: []limit.Limit{rolling("w", most, time.Hour)},
 		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute,
 	}, budget.WithNow(func() time.Time { return time.UnixMicro(noon) }))
 	if err != nil {
@@ -38,19 +39,19 @@ func testGoroutines(t *testing.T, w *world) {
 		})
 	}
 	all.Wait()
-	if granted.Load() != limit || refused.Load() != goroutines-limit {
-		t.Fatalf("%d granted, %d refused; want %d and %d", granted.Load(), refused.Load(), limit, goroutines-limit)
+	if granted.Load() != most || refused.Load() != goroutines-most {
+		t.Fatalf("%d granted, %d refused; want %d and %d", granted.Load(), refused.Load(), most, goroutines-most)
 	}
 	w.limits = b.Spec().Limits
-	if got := w.used(0); got != limit {
-		t.Fatalf("used %d, want %d", got, limit)
+	if got := w.used(0); got != most {
+		t.Fatalf("used %d, want %d", got, most)
 	}
 }
 
 // testBatch: a batch of the largest size is decided in order; bad items fail
 // alone.
 func testBatch(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	var items []budget.Item
 	for i := range budget.MaxBatch {
 		items = append(items, item(fmt.Sprint(i), []string{"a", "b", "c"}[i%3], 1))
@@ -81,7 +82,7 @@ func testBatch(t *testing.T, w *world) {
 
 // testDeadline: what is decided past its deadline is not charged.
 func testDeadline(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	late, early := item("late", "op", 1), item("early", "op", 1)
 	late.Deadline = time.UnixMicro(w.now - second)
 	early.Deadline = time.UnixMicro(w.now + minute)
@@ -98,7 +99,7 @@ func testDeadline(t *testing.T, w *world) {
 
 // testCancelled: a context that has ended is the error, and nothing is charged.
 func testCancelled(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 100, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 1))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -123,10 +124,10 @@ func testCancelled(t *testing.T, w *world) {
 
 // testRanges: units, sums and instants are exact at the ends of their ranges.
 func testRanges(t *testing.T, w *world) {
-	big := budget.MaxUnits
+	big := limit.MaxUnits
 	calls := rolling("calls", 10, time.Hour, "huge")
-	calls.Counts = budget.CountCalls
-	w.limits = []budget.Limit{rolling("w", big, 366*24*time.Hour, "op"), calls}
+	calls.Counts = limit.CountCalls
+	w.limits = []limit.Limit{rolling("w", big, 366*24*time.Hour, "op"), calls}
 	w.granted(item("a", "op", big-1))
 	w.refused(item("b", "op", 2), 0, noon+366*24*hour)
 	if d := w.granted(item("c", "op", 1)); d.Remaining != 0 {
@@ -156,7 +157,7 @@ func testRanges(t *testing.T, w *world) {
 
 // testLabels: labels never change a decision.
 func testLabels(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 3, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 3, time.Hour)}
 	for i, labels := range []budget.Labels{{}, {Job: "j"}, {Job: "j", Region: "US", Run: "j/20260610T120000Z/US"}} {
 		one := item(fmt.Sprint(i), "op", 1)
 		one.Labels = labels
@@ -167,7 +168,7 @@ func testLabels(t *testing.T, w *world) {
 
 // testClosed: a closed store says so; closing twice is no error.
 func testClosed(t *testing.T, w *world) {
-	w.limits = []budget.Limit{rolling("w", 3, time.Hour)}
+	w.limits = []limit.Limit{rolling("w", 3, time.Hour)}
 	w.granted(item("a", "op", 1))
 	for range 2 {
 		if err := w.store.Close(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // waitersQuota is how many calls a second the waiters of a benchmark share: the ideal
@@ -29,7 +30,7 @@ func Waiters(b *testing.B, open func(b *testing.B) budget.Store) {
 				store := &decisionCounter{Store: open(b)}
 				metered, err := budget.New(store, budget.Spec{
 					Name: "up/wait", Timeout: time.Minute, Costs: map[string]budget.Cost{"op": {Units: 1}},
-					Limits: []budget.Limit{{Name: "second", Limit: waitersQuota, Counts: budget.CountUnits, Window: budget.RollingWindow(time.Second)}},
+					Limits: []limit.Limit{{Name: "second", Limit: waitersQuota, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)}},
 				})
 				if err != nil {
 					b.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -53,9 +54,9 @@ type walker struct {
 
 	now     int64
 	budget  string
-	configs [][]budget.Limit // of two processes that share the budget
-	lengths []int64          // of the rolling windows, for telling time steps
-	coarse  bool             // no window needs more than slots, so that entries merge
+	configs [][]limit.Limit // of two processes that share the budget
+	lengths []int64         // of the rolling windows, for telling time steps
+	coarse  bool            // no window needs more than slots, so that entries merge
 	ids     []budget.Item
 	seen    []marks
 	ledgers map[string]string // the model's ledgers' ids by the store's
@@ -144,7 +145,7 @@ func (w *walker) caller() int64 {
 	return w.now
 }
 
-func (w *walker) decide(limits []budget.Limit) {
+func (w *walker) decide(limits []limit.Limit) {
 	told := w.told()
 	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Mark: told.model, Observe: w.rng.IntN(8) == 0}
 	batch.Host, batch.Hosts, batch.WithinPart = w.host(), w.rng.Int64N(4), w.rng.IntN(4) == 0
@@ -188,7 +189,7 @@ func (w *walker) decide(limits []budget.Limit) {
 }
 
 // item is a new call, or one seen before, the same or changed.
-func (w *walker) item(limits []budget.Limit) budget.Item {
+func (w *walker) item(limits []limit.Limit) budget.Item {
 	if len(w.ids) > 0 && w.rng.IntN(8) == 0 {
 		again := w.ids[w.rng.IntN(len(w.ids))]
 		if w.rng.IntN(3) == 0 {
@@ -268,7 +269,7 @@ func (w *walker) finish() {
 
 // look compares what both have used, after an empty decision has brought both
 // up to the instant.
-func (w *walker) look(limits []budget.Limit) {
+func (w *walker) look(limits []limit.Limit) {
 	w.step++
 	batch := budget.Batch{Budget: w.budget, Now: w.now, Limits: limits}
 	want, wantErr := w.model.Decide(context.Background(), batch)

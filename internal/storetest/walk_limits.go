@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // limits makes 1 to 4 limits of all kinds; the first covers everything.
-func (w *walker) limits() []budget.Limit {
-	var limits []budget.Limit
+func (w *walker) limits() []limit.Limit {
+	var limits []limit.Limit
 	for i := range 1 + w.rng.IntN(4) {
-		l := budget.Limit{Name: fmt.Sprint("l", i), Counts: budget.CountUnits, Limit: 1 + w.rng.Int64N(60)}
+		l := limit.Limit{Name: fmt.Sprint("l", i), Counts: limit.CountUnits, Limit: 1 + w.rng.Int64N(60)}
 		if w.rng.IntN(3) == 0 {
 			l.Quota = l.Limit + w.rng.Int64N(10)
 			l.Headroom = l.Quota - l.Limit
@@ -22,13 +23,13 @@ func (w *walker) limits() []budget.Limit {
 		}
 		if i > 0 {
 			if w.rng.IntN(3) == 0 {
-				l.Counts = budget.CountCalls
+				l.Counts = limit.CountCalls
 			}
 			l.Operations = [][]string{nil, {"search.list"}, {"videos.*"}, {"!videos.list"}, {"search.list", "captions.list"}, {"videos.*", "!videos.rate"}}[w.rng.IntN(6)]
 		}
 		l.Window = w.window()
-		if l.Window.Kind == budget.Concurrent {
-			l.Counts, l.Limit = budget.CountCalls, 1+w.rng.Int64N(4)
+		if l.Window.Kind == limit.Concurrent {
+			l.Counts, l.Limit = limit.CountCalls, 1+w.rng.Int64N(4)
 			l.Quota, l.Headroom, l.OutagePart = 0, 0, 0
 		}
 		l.Observe = w.rng.IntN(8) == 0
@@ -38,12 +39,12 @@ func (w *walker) limits() []budget.Limit {
 }
 
 // window is one of any kind.
-func (w *walker) window() budget.Window {
+func (w *walker) window() limit.Window {
 	switch n := w.rng.IntN(20); {
 	case n < 3:
 		return w.bucket()
 	case n < 5:
-		return budget.ConcurrentWindow()
+		return limit.ConcurrentWindow()
 	case n < 9, w.coarse && n < 17:
 		return w.coarseWindow()
 	case n < 15 || w.coarse:
@@ -52,17 +53,17 @@ func (w *walker) window() budget.Window {
 	return w.calendar()
 }
 
-func (w *walker) rollingWindow() budget.Window {
+func (w *walker) rollingWindow() limit.Window {
 	lengths := []int64{100, 5000, second, minute, 61 * minute, 24 * hour}
 	if w.coarse {
 		lengths = lengths[:4]
 	}
 	length := lengths[w.rng.IntN(len(lengths))]
 	w.lengths = append(w.lengths, length)
-	return budget.RollingWindow(time.Duration(length) * time.Microsecond)
+	return limit.RollingWindow(time.Duration(length) * time.Microsecond)
 }
 
-func (w *walker) coarseWindow() budget.Window {
+func (w *walker) coarseWindow() limit.Window {
 	shape := [][2]int64{
 		{5000, 1000}, {second, 7000}, {minute, 10 * second}, {61 * minute, 7 * minute}, {3 * hour, minute}, {3 * hour, 25 * minute}, {24 * hour, hour}, {24 * hour, 5 * hour},
 	}[w.rng.IntN(8)]
@@ -70,34 +71,34 @@ func (w *walker) coarseWindow() budget.Window {
 	if w.coarse {
 		w.lengths = append(w.lengths, 20*minute) // most entries lie in windows longer than ids are held
 	}
-	return budget.CoarseWindow(time.Duration(shape[0])*time.Microsecond, time.Duration(shape[1])*time.Microsecond)
+	return limit.CoarseWindow(time.Duration(shape[0])*time.Microsecond, time.Duration(shape[1])*time.Microsecond)
 }
 
-func (w *walker) bucket() budget.Window {
+func (w *walker) bucket() limit.Window {
 	rate := []struct {
 		amount int64
 		period time.Duration
 	}{{1, 7 * time.Microsecond}, {3, 10 * time.Millisecond}, {50, time.Second}, {7, 3 * time.Second}, {1000, time.Hour}, {11, 24 * time.Hour}}[w.rng.IntN(6)]
-	refill, err := budget.NewRefill(rate.amount, rate.period)
+	refill, err := limit.NewRefill(rate.amount, rate.period)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.lengths = append(w.lengths, rate.period.Microseconds()/rate.amount+1)
-	return budget.BucketWindow(refill)
+	return limit.BucketWindow(refill)
 }
 
-func (w *walker) calendar() budget.Window {
+func (w *walker) calendar() limit.Window {
 	zone := []string{"UTC", "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Kolkata"}[w.rng.IntN(4)]
-	length := []string{budget.Quarter, budget.Hour, budget.Day, budget.Month}[w.rng.IntN(4)]
+	length := []string{limit.Quarter, limit.Hour, limit.Day, limit.Month}[w.rng.IntN(4)]
 	starts := time.Duration(0)
-	if length == budget.Day || length == budget.Month {
+	if length == limit.Day || length == limit.Month {
 		starts = time.Duration(w.rng.IntN(24)) * time.Hour
 	}
-	c, err := budget.NewCalendar(length, zone, starts)
+	c, err := limit.NewCalendar(length, zone, starts)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	window := budget.CalendarWindow(c)
+	window := limit.CalendarWindow(c)
 	if w.rng.IntN(2) == 0 {
 		window.Guard = []int64{1, second, 5 * minute}[w.rng.IntN(3)]
 		if w.rng.IntN(2) == 0 { // on to the next reset, give or take the guard
@@ -109,7 +110,7 @@ func (w *walker) calendar() budget.Window {
 }
 
 // kindOf tells the kinds apart that the walk must come by.
-func kindOf(window budget.Window) string {
+func kindOf(window limit.Window) string {
 	switch {
 	case window.Precision > 0:
 		return "coarse"

@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // limitName is the name of one of the limits, or of none.
-func (w *walker) limitName(limits []budget.Limit) string {
+func (w *walker) limitName(limits []limit.Limit) string {
 	if w.rng.IntN(3) == 0 {
 		return ""
 	}
@@ -21,7 +22,7 @@ func (w *walker) fence() string { return fmt.Sprint("~job/", 1+w.rng.IntN(2)) }
 
 // locks locks, mostly something again that is locked by now, or unlocks it, and
 // puts up a fence or takes one away.
-func (w *walker) locks(limits []budget.Limit) {
+func (w *walker) locks(limits []limit.Limit) {
 	w.lock(w.fence(), w.rng.IntN(8) == 0)
 	name := w.limitName(limits)
 	w.lock(name, w.rng.IntN(8) == 0)
@@ -61,7 +62,7 @@ func (w *walker) lock(name string, unlock bool) {
 }
 
 // report tells both what an upstream counts.
-func (w *walker) report(limits []budget.Limit) {
+func (w *walker) report(limits []limit.Limit) {
 	w.step++
 	l := limits[w.rng.IntN(len(limits))]
 	r := budget.Report{Budget: w.budget, Now: w.caller(), Limits: limits, Limit: l.Name, Used: w.rng.Int64N(2*l.Limit + 1)}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // age is how long ago something happened: about as long as windows are.
@@ -53,7 +54,7 @@ func (w *walker) host() string {
 }
 
 // recover tells both of a loss, mostly one that there never was.
-func (w *walker) recover(limits []budget.Limit) {
+func (w *walker) recover(limits []limit.Limit) {
 	w.step++
 	r := budget.Recovery{
 		Budget: w.budget, Now: w.caller(), Limits: limits, At: w.now - w.age(), Host: w.host(), Hosts: w.rng.Int64N(4),

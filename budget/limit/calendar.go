@@ -1,10 +1,10 @@
-package budget
+package limit
 
 import (
 	"fmt"
 	"strconv"
 	"time"
-	_ "time/tzdata" // zones must not depend on the machine
+	_ "time/tzdata"
 )
 
 // Calendar is a window that resets by the clock of a time zone.

@@ -1,4 +1,4 @@
-package budget
+package limit
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// errSpan is the error of a text that is no span.
-var errSpan = errors.New("write a number and a unit, such as 30s, 8m, 24h or 7d")
+// ErrSpan is the error of a text that is no span.
+var ErrSpan = errors.New("write a number and a unit, such as 30s, 8m, 24h or 7d")
 
 // spanWithDaysLast is a span whose days do not stand in front, such as 12h1d.
 var spanWithDaysLast = regexp.MustCompile(`^([0-9.]+[a-zµ][0-9a-zµ.]*?)([0-9.]+d)([0-9a-zµ.]*)$`)
@@ -23,7 +23,7 @@ func daysFirst(text string) error {
 			return fmt.Errorf("days come first: write %s", first)
 		}
 	}
-	return errSpan
+	return ErrSpan
 }
 
 func isSpan(text string) bool {
@@ -38,7 +38,7 @@ func ParseSpan(text string) (time.Duration, error) {
 	if !hasDays {
 		span, err := time.ParseDuration(text)
 		if err != nil {
-			return 0, errSpan
+			return 0, ErrSpan
 		}
 		return span, nil
 	}
@@ -48,13 +48,13 @@ func ParseSpan(text string) (time.Duration, error) {
 	}
 	hours, err := time.ParseDuration(number + "h")
 	if err != nil || hours > math.MaxInt64/24 {
-		return 0, errSpan
+		return 0, ErrSpan
 	}
 	span := 24 * hours
 	if rest != "" {
 		more, err := time.ParseDuration(rest)
 		if err != nil || rest != unsigned(rest) || more > math.MaxInt64-span {
-			return 0, errSpan
+			return 0, ErrSpan
 		}
 		span += more
 	}

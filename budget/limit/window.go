@@ -1,10 +1,13 @@
-package budget
+package limit
 
 import (
 	"errors"
 	"fmt"
 	"time"
 )
+
+// MaxWindow is the longest rolling window.
+const MaxWindow = 366 * 24 * time.Hour
 
 // Kind names what a limit counts over.
 type Kind string

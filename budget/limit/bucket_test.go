@@ -1,4 +1,4 @@
-package budget
+package limit
 
 import (
 	"math/big"
@@ -27,7 +27,7 @@ func exactDrain(r Refill, level *big.Rat, span int64) *big.Rat {
 func TestRefillIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		amount := rapid.OneOf(rapid.Int64Range(1, 1000), rapid.Int64Range(1, MaxUnits)).Draw(t, "amount")
-		period := rapid.OneOf(rapid.Int64Range(1, 1000), rapid.Int64Range(1, maxWindow.Microseconds())).Draw(t, "period")
+		period := rapid.OneOf(rapid.Int64Range(1, 1000), rapid.Int64Range(1, MaxWindow.Microseconds())).Draw(t, "period")
 		r, err := NewRefill(amount, time.Duration(period)*time.Microsecond)
 		if err != nil {
 			return
@@ -74,7 +74,7 @@ func TestRefillRefuses(t *testing.T) {
 	for _, c := range []struct {
 		amount int64
 		period time.Duration
-	}{{0, time.Second}, {-1, time.Second}, {MaxUnits + 1, time.Second}, {1, 0}, {1, maxWindow + 1}, {MaxUnits - 1, time.Second}} {
+	}{{0, time.Second}, {-1, time.Second}, {MaxUnits + 1, time.Second}, {1, 0}, {1, MaxWindow + 1}, {MaxUnits - 1, time.Second}} {
 		if _, err := NewRefill(c.amount, c.period); err == nil {
 			t.Errorf("%d per %s was taken", c.amount, c.period)
 		}

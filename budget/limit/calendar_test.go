@@ -1,4 +1,4 @@
-package budget_test
+package limit_test
 
 import (
 	"testing"
@@ -6,11 +6,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
-func mustCalendar(t interface{ Fatal(...any) }, length, zone string, starts time.Duration) *budget.Calendar {
-	c, err := budget.NewCalendar(length, zone, starts)
+func mustCalendar(t interface{ Fatal(...any) }, length, zone string, starts time.Duration) *limit.Calendar {
+	c, err := limit.NewCalendar(length, zone, starts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestPeriodsTile(t *testing.T) {
 		if at < start || at >= next {
 			t.Fatalf("%d is not in [%d, %d)", at, start, next)
 		}
-		if next-start > budget.CalendarWindow(c).Longest() {
+		if next-start > limit.CalendarWindow(c).Longest() {
 			t.Fatalf("a period of %d µs, longer than the longest", next-start)
 		}
 		for _, same := range []int64{start, next - 1} {
@@ -102,7 +102,7 @@ func TestNewCalendarRefuses(t *testing.T) {
 		{"week", "UTC", 0}, {"", "UTC", 0}, {"day", "", 0}, {"day", "Local", 0}, {"day", "Mars/Olympus", 0},
 		{"day", "UTC", -time.Minute}, {"day", "UTC", 24 * time.Hour}, {"hour", "UTC", time.Minute}, {"15m", "UTC", time.Minute},
 	} {
-		if _, err := budget.NewCalendar(c.length, c.zone, c.starts); err == nil {
+		if _, err := limit.NewCalendar(c.length, c.zone, c.starts); err == nil {
 			t.Errorf("%q in %q from %s was taken", c.length, c.zone, c.starts)
 		}
 	}

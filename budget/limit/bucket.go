@@ -1,7 +1,7 @@
-package budget
+package limit
 
 import (
-	"crypto/sha1" //nolint:gosec // a short name of a shape; it keeps no secret
+	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
 	"math/bits"
@@ -25,8 +25,8 @@ const maxExact = 1 << 53
 // stays below 2^53.
 func NewRefill(amount int64, period time.Duration) (Refill, error) {
 	us := period.Microseconds()
-	if amount < 1 || amount > MaxUnits || us < 1 || period > maxWindow {
-		return Refill{}, fmt.Errorf("a refill of %d per %s: use 1 to %d, per 1µs to %s", amount, period, MaxUnits, SpanText(maxWindow))
+	if amount < 1 || amount > MaxUnits || us < 1 || period > MaxWindow {
+		return Refill{}, fmt.Errorf("a refill of %d per %s: use 1 to %d, per 1µs to %s", amount, period, MaxUnits, SpanText(MaxWindow))
 	}
 	common := gcd(amount, us)
 	r := Refill{amount / common, us / common}
@@ -128,15 +128,15 @@ func (l Limit) Longest() int64 {
 	return (l.Limit*r.period + r.amount - 1) / r.amount // exact, see checkBucket
 }
 
-// checkBucket finds a limit that a meter cannot count exactly.
-func (l Limit) checkBucket() error {
+// CheckBucket finds a limit that a meter cannot count exactly.
+func (l Limit) CheckBucket() error {
 	r := l.Window.Refill
 	bound := max(l.Limit, l.Quota)
 	if !exact(bound+1, r.period) {
 		return fmt.Errorf("%d times the refill's period of %d µs passes 2^53: use a rounder rate or a lower limit", bound, r.period)
 	}
-	if longest := l.Longest(); longest > maxWindow.Microseconds() {
-		return fmt.Errorf("at %s it takes %s to refill: use at most %s", r, SpanText(time.Duration(longest)*time.Microsecond), SpanText(maxWindow))
+	if longest := l.Longest(); longest > MaxWindow.Microseconds() {
+		return fmt.Errorf("at %s it takes %s to refill: use at most %s", r, SpanText(time.Duration(longest)*time.Microsecond), SpanText(MaxWindow))
 	}
 	return nil
 }

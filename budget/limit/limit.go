@@ -1,6 +1,13 @@
-package budget
+package limit
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxUnits is the largest cost, quota or sum, in units.
+const MaxUnits int64 = 1e15
 
 // Counts says what a limit adds up.
 type Counts string
@@ -61,26 +68,20 @@ func (l Limit) Covers(operation string) bool {
 	named, covered := false, false
 	for _, pattern := range l.Operations {
 		if except, ok := strings.CutPrefix(pattern, "!"); ok {
-			if matchOperation(except, operation) {
+			if MatchOperation(except, operation) {
 				return false
 			}
 			continue
 		}
 		named = true
-		covered = covered || matchOperation(pattern, operation)
+		covered = covered || MatchOperation(pattern, operation)
 	}
 	return covered || !named
 }
 
-// Checks reports whether an item is checked against the limit: when it covers
-// the item's operation, and, where it counts open reservations, the item is one.
-func (l Limit) Checks(item Item) bool {
-	return l.Covers(item.Operation) && (l.Window.Kind != Concurrent || item.Lease > 0)
-}
-
 // CoversBeyond reports whether the limit may cover an operation that is not
 // among the known. A ledger that tells no more operations apart counts further
-// ones as [OtherOperation] in every limit that may cover one, so that none is
+// ones as [budget.OtherOperation] in every limit that may cover one, so that none is
 // overspent.
 func (l Limit) CoversBeyond(known func(operation string) bool) bool {
 	named := false
@@ -96,8 +97,8 @@ func (l Limit) CoversBeyond(known func(operation string) bool) bool {
 	return !named
 }
 
-// matchOperation matches a name or a "prefix.*".
-func matchOperation(pattern, operation string) bool {
+// MatchOperation matches a name or a "prefix.*".
+func MatchOperation(pattern, operation string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(operation, prefix)
 	}
@@ -129,24 +130,22 @@ func (l Limit) Bound(floor int64, useHeadroom bool) int64 {
 // Remaining is what is left of the limit, 0 or more.
 func (l Limit) Remaining(used int64) int64 { return max(0, l.Limit-used) }
 
-// LeastRemaining is which of the limits that an item is checked against has the
-// least left, and how much: limits that count units come before those that count
-// calls, the first of equals before the others. −1 when there is none. used
-// tells what the limit at an index has used.
-func LeastRemaining(limits []Limit, item Item, used func(i int) int64) (limit int, left int64) {
-	limit = -1
-	for _, calls := range []bool{false, true} {
-		for i, l := range limits {
-			if (l.Counts == CountCalls) != calls || !l.Checks(item) {
-				continue
-			}
-			if remaining := l.Remaining(used(i)); limit < 0 || remaining < left {
-				limit, left = i, remaining
-			}
-		}
-		if limit >= 0 {
-			break
+func (l Limit) Validate() error {
+	for what, n := range map[string]int64{"limit": l.Limit, "quota": l.Quota, "headroom": l.Headroom, "outage part": l.OutagePart} {
+		if n < 0 || n > MaxUnits {
+			return fmt.Errorf("a %s of %d: use 0 to %d", what, n, MaxUnits)
 		}
 	}
-	return limit, left
+	switch {
+	case l.Quota > 0 && l.Limit > l.Quota:
+		return fmt.Errorf("it stands at %d, above its quota of %d", l.Limit, l.Quota)
+	case l.Counts != CountUnits && l.Counts != CountCalls:
+		return fmt.Errorf("it counts %q: use CountUnits or CountCalls", l.Counts)
+	case l.Window.Kind == Concurrent && l.Counts != CountCalls:
+		return errors.New("it counts open reservations: use CountCalls")
+	}
+	if err := l.Window.validate(); err != nil || l.Window.Kind != Bucket {
+		return err
+	}
+	return l.CheckBucket()
 }
