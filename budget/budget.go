@@ -316,7 +316,7 @@ func replayWarning(call Call, d Decision) string {
 		return fmt.Sprintf("id %q was charged before, and its lease is over: %s", call.ID, advice)
 	}
 	if d.First != call.Labels {
-		return fmt.Sprintf("id %q was charged before with other labels (%s): %s", call.ID, d.First.text(), advice)
+		return fmt.Sprintf("id %q was charged before with other labels (%s): %s", call.ID, labelsText(d.First), advice)
 	}
 	return ""
 }

@@ -63,8 +63,8 @@ type Call struct {
 	OnStoreError Policy
 }
 
-// text is the labels in words.
-func (l Labels) text() string {
+// labelsText is the labels in words.
+func labelsText(l Labels) string {
 	var words []string
 	for _, label := range []struct{ name, text string }{{"job", l.Job}, {"region", l.Region}, {"run", l.Run}} {
 		if label.text != "" {
@@ -171,12 +171,12 @@ func validLabel(s, more string) bool {
 	return s != ""
 }
 
-// validRun reports whether s can be a run's label.
-func validRun(s string) bool { return len(s) <= 128 && validLabel(s, "._:/-") }
+// ValidRun reports whether s can be a run's label.
+func ValidRun(s string) bool { return len(s) <= 128 && validLabel(s, "._:/-") }
 
-// validID reports whether s is 1 to 128 printable ASCII characters without
+// ValidID reports whether s is 1 to 128 printable ASCII characters without
 // spaces.
-func validID(s string) bool {
+func ValidID(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {
 			return false
@@ -209,7 +209,7 @@ func (c Call) validate() error {
 	switch {
 	case !ValidName(c.Operation):
 		return invalid("operation %q: use letters, digits, '.', '_' and '-', at most 63", c.Operation)
-	case c.ID != "" && !validID(c.ID):
+	case c.ID != "" && !ValidID(c.ID):
 		return invalid("id %q: use 1 to 128 printable ASCII characters without spaces", c.ID)
 	case c.Units != nil && (*c.Units < 0 || *c.Units > limit.MaxUnits):
 		return fmt.Errorf("%w: %d units: use 0 to %d", ErrTooManyUnits, *c.Units, limit.MaxUnits)
@@ -219,7 +219,7 @@ func (c Call) validate() error {
 		return invalid("job label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Job)
 	case c.Labels.Region != "" && !ValidName(c.Labels.Region):
 		return invalid("region label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Region)
-	case c.Labels.Run != "" && !validRun(c.Labels.Run):
+	case c.Labels.Run != "" && !ValidRun(c.Labels.Run):
 		return invalid("run label %q: use letters, digits and '._:/-', at most 128", c.Labels.Run)
 	case c.Fence < 0 || c.Fence > 0 && c.Labels.Job == "":
 		return invalid("fence %d: use a number from 1 on, and the label of its job", c.Fence)

@@ -25,16 +25,6 @@ var (
 	ErrFenced = errors.New("fenced off")
 	// ErrNeverFits: units plus floor stand above a limit, so that no wait helps.
 	ErrNeverFits = errors.New("can never fit")
-	// ErrUnavailable: the store did not answer within the timeout. Whether a
-	// charge was recorded is unknown; the same id may be sent again.
-	ErrUnavailable = errors.New("store out of reach")
-	// ErrNotCharged comes beside another error, where it is known that nothing was
-	// charged.
-	ErrNotCharged = errors.New("nothing was charged")
-	// ErrClock: the store's clock stands more than 60 s past everything it has
-	// seen and past the caller's clock, and nothing expires until it is accepted;
-	// or a tick lies as far past the store's clock.
-	ErrClock = errors.New("the clocks disagree")
 	// ErrUnknownOperation: the operation has no price and the upstream's
 	// unknown_operation is "refuse".
 	ErrUnknownOperation = errors.New("unknown operation")
@@ -46,6 +36,24 @@ var (
 	// ErrTooManyUnits: units are not within 0 to MaxUnits, or the ledger's sum
 	// would pass MaxUnits.
 	ErrTooManyUnits = errors.New("units out of range")
+	// ErrInvalid: the call itself is wrong: a bad id, label, lease or name.
+	ErrInvalid = errors.New("invalid call")
+	// ErrUnknownBudget: no such upstream or credential in the configuration.
+	ErrUnknownBudget = errors.New("unknown budget")
+)
+
+// What a store may say, to test with errors.Is.
+var (
+	// ErrUnavailable: the store did not answer within the timeout. Whether a
+	// charge was recorded is unknown; the same id may be sent again.
+	ErrUnavailable = errors.New("store out of reach")
+	// ErrNotCharged comes beside another error, where it is known that nothing was
+	// charged.
+	ErrNotCharged = errors.New("nothing was charged")
+	// ErrClock: the store's clock stands more than 60 s past everything it has
+	// seen and past the caller's clock, and nothing expires until it is accepted;
+	// or a tick lies as far past the store's clock.
+	ErrClock = errors.New("the clocks disagree")
 	// ErrDamaged: the ledger's parts do not agree (a key was evicted or
 	// deleted); nothing is decided on it.
 	ErrDamaged = errors.New("the ledger is damaged")
@@ -56,10 +64,6 @@ var (
 	// ErrStoreConfig: the store answers but cannot serve: wrong password,
 	// missing permission, wrong type, newer version, unsupported file system.
 	ErrStoreConfig = errors.New("the store is not usable as configured")
-	// ErrInvalid: the call itself is wrong: a bad id, label, lease or name.
-	ErrInvalid = errors.New("invalid call")
-	// ErrUnknownBudget: no such upstream or credential in the configuration.
-	ErrUnknownBudget = errors.New("unknown budget")
 	// ErrClosed: the budget or store was closed.
 	ErrClosed = errors.New("closed")
 )

@@ -89,7 +89,7 @@ func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
 	fail := func(err error, advice string) error {
 		return fmt.Errorf("%s %s id %q: %w: %s", verb, b.spec.Name, f.ID, err, advice)
 	}
-	if !validID(f.ID) {
+	if !ValidID(f.ID) {
 		return fail(ErrInvalid, "use 1 to 128 printable ASCII characters without spaces")
 	}
 	caller := ctx

@@ -217,7 +217,7 @@ func (q *waitQueue) give(l *line) {
 		end := q.nextBeside(l)
 		for at := first.at.Next(); at != nil && len(group) < MaxBatch; at = at.Next() {
 			p := at.Value.(*place)
-			if p.number > end || !p.item.asksAtLeast(group[len(group)-1].item) || !left.take(p.item) {
+			if p.number > end || !asksAtLeast(p.item, group[len(group)-1].item) || !left.take(p.item) {
 				break
 			}
 			group = append(group, p)

@@ -37,6 +37,6 @@ func (r waitRoom) take(item Item) bool {
 
 // asksAtLeast reports whether an item that is checked against the same limits as another
 // is refused wherever that is.
-func (i Item) asksAtLeast(other Item) bool {
+func asksAtLeast(i, other Item) bool {
 	return i.Units >= other.Units && i.Floor >= other.Floor && (other.UseHeadroom || !i.UseHeadroom)
 }
