@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -15,19 +16,19 @@ const audits = 5
 
 // Audit holds the running totals of the budget's rolling limits against the sum
 // of the ledger's entries, and tells the first that differs.
-func (b *Budget) Audit(ctx context.Context) Finding {
-	f := Finding{Check: "totals of " + b.spec.Name, Level: OK}
+func (b *Budget) Audit(ctx context.Context) driver.Finding {
+	f := driver.Finding{Check: "totals of " + b.spec.Name, Level: driver.OK}
 	for range audits {
 		checked, wrong, err := b.audit(ctx)
 		switch {
 		case err != nil:
-			f.Level, f.Says = Fault, err.Error()
+			f.Level, f.Says = driver.Fault, err.Error()
 			return f
 		case wrong == "":
-			f.Level, f.Says, f.Advice = OK, fmt.Sprintf("each of the %d running totals is the sum of its charges", checked), ""
+			f.Level, f.Says, f.Advice = driver.OK, fmt.Sprintf("each of the %d running totals is the sum of its charges", checked), ""
 			return f
 		}
-		f.Level, f.Says, f.Advice = Fault, wrong, "tell its makers, and forget the ledger once its longest window has passed: quotactl reset "+b.spec.Name+" --yes"
+		f.Level, f.Says, f.Advice = driver.Fault, wrong, "tell its makers, and forget the ledger once its longest window has passed: quotactl reset "+b.spec.Name+" --yes"
 	}
 	return f
 }
@@ -36,7 +37,7 @@ func (b *Budget) Audit(ctx context.Context) Finding {
 func (b *Budget) audit(ctx context.Context) (checked int, wrong string, err error) {
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
 	bounded, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
-	view, err := b.store.Look(bounded, Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
+	view, err := b.store.Look(bounded, driver.Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
 	cancel()
 	if err != nil {
 		return 0, "", fmt.Errorf("audit %s: %w", b.spec.Name, err)
@@ -46,7 +47,7 @@ func (b *Budget) audit(ctx context.Context) (checked int, wrong string, err erro
 			continue // a slot, a period and a meter are no span of time
 		}
 		// However long that takes: it is no decision, and delays none.
-		spent, err := b.store.Spent(ctx, SpentQuery{Budget: b.spec.Name, Now: b.now().UnixMicro(), Span: l.Window.Length, By: ByOperation})
+		spent, err := b.store.Spent(ctx, driver.SpentQuery{Budget: b.spec.Name, Now: b.now().UnixMicro(), Span: l.Window.Length, By: ByOperation})
 		if err != nil {
 			return 0, "", fmt.Errorf("audit %s: %w", b.spec.Name, err)
 		}

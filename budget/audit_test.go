@@ -5,17 +5,18 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // unboundedSums fails where a sum of the ledger is given the time of a decision.
 type unboundedSums struct {
-	budget.Store
+	driver.Store
 	t      *testing.T
 	summed int
 }
 
-func (s *unboundedSums) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
+func (s *unboundedSums) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
 	s.summed++
 	if _, bounded := ctx.Deadline(); bounded {
 		s.t.Error("the sum of a ledger is bounded, however large that is")
@@ -30,7 +31,7 @@ func TestAuditTakesItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := b.Audit(context.Background()); f.Level != budget.OK || store.summed == 0 {
+	if f := b.Audit(context.Background()); f.Level != driver.OK || store.summed == 0 {
 		t.Errorf("%+v, of %d sums", f, store.summed)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -14,7 +15,7 @@ import (
 // store idle goes at once; those that come while a step is under way go
 // together in the next one. Nothing waits for company.
 type batcher struct {
-	decide func(context.Context, []Item) (Decisions, []limit.Limit, error)
+	decide func(context.Context, []driver.Item) (driver.Decisions, []limit.Limit, error)
 
 	mu     sync.Mutex // guards queue and flying
 	queue  []*pending
@@ -23,7 +24,7 @@ type batcher struct {
 
 // pending is one charge on its way to the store.
 type pending struct {
-	item    Item
+	item    driver.Item
 	until   time.Time // when the caller gives up, by time.Now
 	taken   bool      // under way; guarded by batcher.mu
 	group   *pending  // the first of those that are decided in the same step; nil: it goes alone
@@ -35,7 +36,7 @@ type pending struct {
 // decided is a decision with the store's clock and the name of the limit that
 // it tells of.
 type decided struct {
-	Decision
+	driver.Decision
 	storeNow int64
 	limit    string
 	seen     *seen
@@ -53,7 +54,7 @@ var (
 // do decides one item within timeout. A caller that gives up before the item is
 // under way keeps it from being sent (ErrNotCharged); afterwards the outcome is
 // unknown.
-func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (decided, error) {
+func (b *batcher) do(ctx context.Context, item driver.Item, timeout time.Duration) (decided, error) {
 	if err := ctx.Err(); err != nil {
 		return decided{}, fmt.Errorf("%w: %w", ErrNotCharged, err)
 	}
@@ -71,7 +72,7 @@ func (b *batcher) do(ctx context.Context, item Item, timeout time.Duration) (dec
 	return b.await(ctx, p)
 }
 
-func newPending(item Item, timeout time.Duration) *pending {
+func newPending(item driver.Item, timeout time.Duration) *pending {
 	return &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{}), err: errStoreGone}
 }
 
@@ -159,7 +160,7 @@ func (b *batcher) flyAlone(batch []*pending) {
 func (b *batcher) next() []*pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := min(len(b.queue), MaxBatch)
+	n := min(len(b.queue), driver.MaxBatch)
 	if n == 0 {
 		b.flying = false
 		return nil
@@ -183,7 +184,7 @@ func (b *batcher) fly(ctx context.Context, batch []*pending) {
 			close(p.done)
 		}
 	}()
-	items := make([]Item, len(batch))
+	items := make([]driver.Item, len(batch))
 	for i, p := range batch {
 		items[i] = p.item
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -36,7 +37,7 @@ import (
 // context ends its error is wrapped.
 type Budget struct {
 	spec    Spec
-	store   Store
+	store   driver.Store
 	batcher *batcher
 	waits   *waitQueue
 	laters  *laters
@@ -62,8 +63,8 @@ func WithNow(now func() time.Time) Option {
 }
 
 // New opens a budget on a store. The error says what of the spec is wrong.
-func New(store Store, spec Spec, options ...Option) (*Budget, error) {
-	if !ValidBudget(spec.Name) {
+func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
+	if !driver.ValidBudget(spec.Name) {
 		return nil, fmt.Errorf("open budget %q: %w: a budget is named upstream/credential", spec.Name, ErrInvalid)
 	}
 	if err := spec.validate(); err != nil {
@@ -138,11 +139,11 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 }
 
 // item is what the store decides of a call, but for the deadline.
-func (b *Budget) item(call Call, units, lease int64) Item {
+func (b *Budget) item(call Call, units, lease int64) driver.Item {
 	floor, _ := b.spec.floor(call)
-	return Item{
+	return driver.Item{
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease, Floor: floor,
-		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: fenceName(call.Labels.Job, call.Fence), OnStoreError: b.spec.policy(call),
+		UseHeadroom: call.UseHeadroom, Labels: call.Labels, Fence: driver.FenceName(call.Labels.Job, call.Fence), OnStoreError: b.spec.policy(call),
 	}
 }
 
@@ -222,7 +223,7 @@ func (b *Budget) limits(operations []string) []limit.Limit {
 
 // decideBatch asks the store, bounded by its timeout, and tells by which limits
 // it was decided.
-func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []limit.Limit, error) {
+func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.Decisions, []limit.Limit, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
 	limits := b.spec.Limits
@@ -235,7 +236,7 @@ func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []li
 		}
 		limits = b.limits(operations)
 	}
-	decisions, err := b.store.Decide(ctx, Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe})
+	decisions, err := b.store.Decide(ctx, driver.Batch{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits, Items: items, Observe: b.spec.Observe})
 	return decisions, limits, err
 }
 
@@ -243,21 +244,21 @@ func (b *Budget) decideBatch(ctx context.Context, items []Item) (Decisions, []li
 func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) {
 	d, named := done.Decision, done.limit
 	switch d.Result {
-	case Granted:
+	case driver.Granted:
 		return Receipt{
 			Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: d.Units,
 			At: time.UnixMicro(d.At).UTC(), Limit: named, Remaining: d.Remaining,
 			Replayed: d.Replayed, Ended: d.Ended, Warning: replayWarning(call, d),
 			Source: source(d), Observed: d.Observed, seen: done.seen,
 		}, nil
-	case Refused, NeverFits:
+	case driver.Refused, driver.NeverFits:
 		refused := b.refuse(call, units, ErrExhausted, nil)
 		refused.Limit, refused.Remaining, refused.Source = named, d.Remaining, source(d)
 		refused.NotCharged = !d.Allowance || call.NewID && !d.Unsure // the store looks for the id first
 		if l, known := b.limitNamed(named); known && !d.Locked && !d.Allowance {
 			b.nameFloor(refused, call, l)
 		}
-		if d.Result == NeverFits {
+		if d.Result == driver.NeverFits {
 			refused.Err = ErrNeverFits
 			return Receipt{}, refused
 		}
@@ -270,26 +271,26 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		refused.RetryAt = time.UnixMicro(d.RetryAt).UTC()
 		refused.RetryAfter = time.Duration(d.RetryAt-done.storeNow) * time.Microsecond
 		return Receipt{}, refused
-	case Fenced:
+	case driver.Fenced:
 		refused := b.refuse(call, units, ErrFenced, errFence)
 		refused.NotCharged = call.NewID && !d.Unsure
 		return Receipt{}, refused
-	case Conflict:
+	case driver.Conflict:
 		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q stands for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
-	case Overflow:
+	case driver.Overflow:
 		refused := b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", limit.MaxUnits))
 		refused.NotCharged = true
 		return Receipt{}, refused
-	case OutcomeUnknown:
+	case driver.OutcomeUnknown:
 		if sentinel := notServing(d.Err); sentinel != nil {
 			return Receipt{}, b.refuse(call, units, sentinel, trimSentinel(d.Err, sentinel))
 		}
 		return Receipt{}, b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed on the way: %w", d.Err))
-	case Unreached:
+	case driver.Unreached:
 		refused := b.refuse(call, units, ErrUnavailable, d.Err)
 		refused.NotCharged = call.NewID
 		return Receipt{}, refused
-	case Late, Interrupted:
+	case driver.Late, driver.Interrupted:
 		refused := b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged by then"))
 		refused.NotCharged = call.NewID
 		return Receipt{}, refused
@@ -302,17 +303,17 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 var errTimeout = fmt.Errorf("%w: it did not answer in time", ErrUnavailable)
 
 // replayWarning tells what is odd about a replay.
-func replayWarning(call Call, d Decision) string {
+func replayWarning(call Call, d driver.Decision) string {
 	if !d.Replayed {
 		return ""
 	}
 	const advice = "nothing is charged for this call; take a new id for each call"
 	switch d.Ended {
-	case EndedSettled:
+	case driver.EndedSettled:
 		return fmt.Sprintf("id %q was charged before, and is settled: %s", call.ID, advice)
-	case EndedReleased:
+	case driver.EndedReleased:
 		return fmt.Sprintf("id %q was charged before, and is released, so that nothing counts under it: %s", call.ID, advice)
-	case EndedLease:
+	case driver.EndedLease:
 		return fmt.Sprintf("id %q was charged before, and its lease is over: %s", call.ID, advice)
 	}
 	if d.First != call.Labels {
@@ -322,7 +323,7 @@ func replayWarning(call Call, d Decision) string {
 }
 
 // source is who made a decision.
-func source(d Decision) string {
+func source(d driver.Decision) string {
 	if d.Allowance {
 		return SourceAllowance
 	}

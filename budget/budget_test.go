@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
@@ -167,11 +168,11 @@ func TestReservation(t *testing.T) {
 }
 
 // stuckStore never answers before its context ends.
-type stuckStore struct{ budget.Store }
+type stuckStore struct{ driver.Store }
 
-func (stuckStore) Decide(ctx context.Context, _ budget.Batch) (budget.Decisions, error) {
+func (stuckStore) Decide(ctx context.Context, _ driver.Batch) (driver.Decisions, error) {
 	<-ctx.Done()
-	return budget.Decisions{}, ctx.Err()
+	return driver.Decisions{}, ctx.Err()
 }
 
 func TestStoreOutOfReach(t *testing.T) {
@@ -220,13 +221,13 @@ func TestStoreOutOfReach(t *testing.T) {
 
 // gateStore holds each decision until it is let through, and notes the sizes.
 type gateStore struct {
-	budget.Store
+	driver.Store
 	gate  chan struct{}
 	mu    sync.Mutex
 	sizes []int
 }
 
-func (g *gateStore) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+func (g *gateStore) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	g.mu.Lock()
 	g.sizes = append(g.sizes, len(batch.Items))
 	g.mu.Unlock()
@@ -234,7 +235,7 @@ func (g *gateStore) Decide(ctx context.Context, batch budget.Batch) (budget.Deci
 	case <-g.gate:
 		return g.Store.Decide(ctx, batch)
 	case <-ctx.Done():
-		return budget.Decisions{}, ctx.Err()
+		return driver.Decisions{}, ctx.Err()
 	}
 }
 
@@ -259,7 +260,7 @@ func TestChargesAreBatched(t *testing.T) {
 			synctest.Wait()
 		}
 		charge(t.Context(), nil)
-		for range budget.MaxBatch + 9 {
+		for range driver.MaxBatch + 9 {
 			charge(t.Context(), nil)
 		}
 		givenUp, giveUp := context.WithCancel(t.Context())
@@ -268,10 +269,10 @@ func TestChargesAreBatched(t *testing.T) {
 		synctest.Wait() // it has left the queue before the gate opens
 		close(gate.gate)
 		all.Wait()
-		if len(gate.sizes) != 3 || gate.sizes[0] != 1 || gate.sizes[1] != budget.MaxBatch || gate.sizes[2] != 9 {
-			t.Fatalf("decided in steps of %v, want 1, %d and 9", gate.sizes, budget.MaxBatch)
+		if len(gate.sizes) != 3 || gate.sizes[0] != 1 || gate.sizes[1] != driver.MaxBatch || gate.sizes[2] != 9 {
+			t.Fatalf("decided in steps of %v, want 1, %d and 9", gate.sizes, driver.MaxBatch)
 		}
-		if status, err := b.Status(t.Context()); err != nil || status.Limits[0].Used != budget.MaxBatch+10 {
+		if status, err := b.Status(t.Context()); err != nil || status.Limits[0].Used != driver.MaxBatch+10 {
 			t.Fatalf("%+v, %v", status, err)
 		}
 	})

@@ -7,32 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
-
-// MaxLease is the longest a reservation may stay open.
-const MaxLease = 24 * time.Hour
-
-// MaxBatch is how many charges of one budget a store decides in one step.
-const MaxBatch = 128
-
-// Policy says what a call gets when the store is out of reach.
-type Policy string
-
-// The policies of on_store_error. The empty Policy asks the next one in turn:
-// call, operation, job, upstream, closed.
-const (
-	Closed Policy = "closed"
-	Open   Policy = "open"
-)
-
-// Labels say who spent the units. What a job of the configuration says of its charges
-// ([JobSays]) holds for those with its label; else labels change no decision.
-type Labels struct {
-	Job    string
-	Region string
-	Run    string
-}
 
 // Call is one call to the upstream, about to be made.
 type Call struct {
@@ -102,7 +79,7 @@ type Receipt struct {
 	// nothing more was charged.
 	Replayed bool
 	// Ended is how a replayed reservation has ended: what was released counts nowhere.
-	Ended Ended
+	Ended driver.Ended
 	// Warning says in words why a replay is most likely no second try of one call, but
 	// another call with a used id, which nobody counts: its reservation has ended, or
 	// it was charged with other labels. Empty: nothing is wrong.
@@ -152,45 +129,6 @@ const (
 	SourceNone = "none"
 )
 
-// ValidName reports whether s can name an upstream, credential, operation,
-// limit, job or region: a letter or digit, then up to 62 of letters, digits,
-// dot, underscore and dash.
-func ValidName(s string) bool { return len(s) <= 63 && validLabel(s, "._-") }
-
-// validLabel reports whether s is a letter or digit and then letters, digits and
-// those of more.
-func validLabel(s, more string) bool {
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case i == 0 || strings.IndexByte(more, c) < 0:
-			return false
-		}
-	}
-	return s != ""
-}
-
-// ValidRun reports whether s can be a run's label.
-func ValidRun(s string) bool { return len(s) <= 128 && validLabel(s, "._:/-") }
-
-// ValidID reports whether s is 1 to 128 printable ASCII characters without
-// spaces.
-func ValidID(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 128
-}
-
-// ValidBudget reports whether s can name a budget: upstream/credential.
-func ValidBudget(s string) bool {
-	upstream, credential, ok := strings.Cut(s, "/")
-	return ok && ValidName(upstream) && ValidName(credential)
-}
-
 // Validate checks what no configuration is needed for; a lease in µs of more
 // than 0 makes the call a reservation. The error wraps ErrInvalid or
 // ErrTooManyUnits.
@@ -207,19 +145,19 @@ func (c Call) validate() error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
 	switch {
-	case !ValidName(c.Operation):
+	case !driver.ValidName(c.Operation):
 		return invalid("operation %q: use letters, digits, '.', '_' and '-', at most 63", c.Operation)
-	case c.ID != "" && !ValidID(c.ID):
+	case c.ID != "" && !driver.ValidID(c.ID):
 		return invalid("id %q: use 1 to 128 printable ASCII characters without spaces", c.ID)
 	case c.Units != nil && (*c.Units < 0 || *c.Units > limit.MaxUnits):
 		return fmt.Errorf("%w: %d units: use 0 to %d", ErrTooManyUnits, *c.Units, limit.MaxUnits)
 	case c.Floor != NoFloor && (c.Floor < 0 || c.Floor > limit.MaxUnits):
 		return fmt.Errorf("%w: a floor of %d units: use 0 to %d", ErrTooManyUnits, c.Floor, limit.MaxUnits)
-	case c.Labels.Job != "" && !ValidName(c.Labels.Job):
+	case c.Labels.Job != "" && !driver.ValidName(c.Labels.Job):
 		return invalid("job label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Job)
-	case c.Labels.Region != "" && !ValidName(c.Labels.Region):
+	case c.Labels.Region != "" && !driver.ValidName(c.Labels.Region):
 		return invalid("region label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Region)
-	case c.Labels.Run != "" && !ValidRun(c.Labels.Run):
+	case c.Labels.Run != "" && !driver.ValidRun(c.Labels.Run):
 		return invalid("run label %q: use letters, digits and '._:/-', at most 128", c.Labels.Run)
 	case c.Fence < 0 || c.Fence > 0 && c.Labels.Job == "":
 		return invalid("fence %d: use a number from 1 on, and the label of its job", c.Fence)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // MaxCheckpoint is the most that a program may keep in a checkpoint, in bytes.
@@ -21,7 +23,7 @@ const MaxCheckpoint = 64 << 10
 // dead, nothing is changed any more. Alone, as by hand, it is 0, and nothing is
 // changed while a pass of the job is under way.
 type Checkpoint struct {
-	Store       JobStore
+	Store       driver.JobStore
 	Job, Region string // the region may be empty
 	Fence       int64
 	// For is how long what is saved stands, more than 0.
@@ -72,7 +74,7 @@ func (c *Checkpoint) Close() error {
 // swap puts a value in the place of what stands, while it may: a pass that is taken
 // for dead is so by a change of the job's document.
 func (c *Checkpoint) swap(ctx context.Context, text []byte) error {
-	if !ValidName(c.Job) || c.Region != "" && !ValidName(c.Region) || c.Fence < 0 {
+	if !driver.ValidName(c.Job) || c.Region != "" && !driver.ValidName(c.Region) || c.Fence < 0 {
 		return fmt.Errorf("%w: use the names of a job and of a region, and a fence of 0 or more", ErrInvalid)
 	}
 	for {
@@ -89,7 +91,7 @@ func (c *Checkpoint) swap(ctx context.Context, text []byte) error {
 		case c.Fence != 0 && !slices.Contains(active, c.Fence):
 			return fmt.Errorf("%w: %w", ErrFenced, errFence)
 		}
-		swapped, err := c.Store.SwapJob(ctx, JobSwap{Job: c.Job, Version: found.Version, Values: map[string][]byte{CheckpointKey(c.Region): text}})
+		swapped, err := c.Store.SwapJob(ctx, driver.JobSwap{Job: c.Job, Version: found.Version, Values: map[string][]byte{CheckpointKey(c.Region): text}})
 		if err != nil || swapped {
 			return err
 		}

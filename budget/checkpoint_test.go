@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -116,10 +117,10 @@ func TestCheckpointErrors(t *testing.T) {
 }
 
 // noJobs is a store that does not answer.
-type noJobs struct{ budget.JobStore }
+type noJobs struct{ driver.JobStore }
 
-func (noJobs) Job(context.Context, string) (budget.JobDocument, error) {
-	return budget.JobDocument{}, budget.ErrUnavailable
+func (noJobs) Job(context.Context, string) (driver.JobDocument, error) {
+	return driver.JobDocument{}, budget.ErrUnavailable
 }
 
 func (noJobs) JobValue(context.Context, string, string) ([]byte, error) {
@@ -135,7 +136,7 @@ func TestACheckpointIsSwapped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := store.JobStore.SwapJob(t.Context(), budget.JobSwap{Job: "orders", Version: found.Version, Text: []byte(text)}); !ok || err != nil {
+		if ok, err := store.JobStore.SwapJob(t.Context(), driver.JobSwap{Job: "orders", Version: found.Version, Text: []byte(text)}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 	}
@@ -160,11 +161,11 @@ func TestACheckpointIsSwapped(t *testing.T) {
 
 // overtaken has something happen before the next change.
 type overtaken struct {
-	budget.JobStore
+	driver.JobStore
 	meanwhile func()
 }
 
-func (o *overtaken) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (o *overtaken) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	if do := o.meanwhile; do != nil {
 		o.meanwhile = nil
 		do()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -183,7 +184,7 @@ func (c *Config) Find(budget string) (Upstream, Credential, error) {
 	for _, u := range c.Upstreams {
 		label, ours := strings.CutPrefix(budget, u.Name+"/")
 		for _, credential := range u.Credentials {
-			if ours && credential.Label == AnyCredential && ValidName(label) {
+			if ours && credential.Label == AnyCredential && driver.ValidName(label) {
 				credential.Label = label
 				return u, credential, nil
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -60,7 +61,7 @@ func (c *Config) readStore(node Node) {
 		c.Store.URL = "sqlite:" + c.Path(file)
 	}
 	if prefix, ok := t["prefix"].Text(); ok {
-		if !ValidName(prefix) {
+		if !driver.ValidName(prefix) {
 			t["prefix"].Fail("prefix = %q: use letters, digits, '.', '_' and '-', at most 63", prefix)
 		}
 		c.Store.Prefix = prefix
@@ -219,7 +220,7 @@ func readCosts(node Node, u *Upstream) []Node {
 		}
 		u.Costs[cost.Key()] = price
 	}
-	if most := MaxOperations - 1; len(list) > most {
+	if most := driver.MaxOperations - 1; len(list) > most {
 		list[most].Fail("more than %d operations: a ledger tells at most %d apart; merge some under one name", most, most)
 	}
 	return list
@@ -314,7 +315,7 @@ func variable(node Node) string {
 
 // checkName notes a key that cannot name what it stands for.
 func checkName(node Node, what string) bool {
-	if ValidName(node.Key()) {
+	if driver.ValidName(node.Key()) {
 		return true
 	}
 	node.Fail("%s %q: a name begins with a letter or digit and goes on with up to 62 of letters, digits, '.', '_' and '-'", what, node.Key())

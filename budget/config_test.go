@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -211,12 +212,12 @@ func TestStoreFault(t *testing.T) {
 func TestParseConfigTooManyOperations(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("[upstream.u.limit.l]\nlimit = 10\nwindow = \"1h\"\n[upstream.u.credential.k]\n[upstream.u.costs]\n")
-	for i := range MaxOperations {
+	for i := range driver.MaxOperations {
 		text.WriteString("op" + strconv.Itoa(i) + " = 1\n")
 	}
 	var faults ConfigErrors
-	if c := parse(t, text.String()); !errors.As(c.Err(), &faults) || len(faults) != 1 || faults[0].Line != 5+MaxOperations {
-		t.Errorf("error %v, want one, at the line of operation %d", faults, MaxOperations)
+	if c := parse(t, text.String()); !errors.As(c.Err(), &faults) || len(faults) != 1 || faults[0].Line != 5+driver.MaxOperations {
+		t.Errorf("error %v, want one, at the line of operation %d", faults, driver.MaxOperations)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -56,7 +57,7 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 		return fail(err)
 	}
 	limits := b.limits([]string{r.Operation})
-	report := Report{Budget: b.spec.Name, Limits: limits, Limit: l.Name, At: r.Receipt.At.UnixMicro()}
+	report := driver.Report{Budget: b.spec.Name, Limits: limits, Limit: l.Name, At: r.Receipt.At.UnixMicro()}
 	if r.Receipt.At.IsZero() {
 		report.At = 0
 	}
@@ -116,10 +117,10 @@ func mostReported(l limit.Limit) int64 {
 // clock that is behind. Else what was counted until then would count for all of the
 // period that follows.
 func resetOf(w limit.Window, reset, now int64) int64 {
-	if w.Kind != limit.CalendarKind || reset < now-MaxLock || reset > now+MaxLock { // which is no calendar's
+	if w.Kind != limit.CalendarKind || reset < now-driver.MaxLock || reset > now+driver.MaxLock { // which is no calendar's
 		return reset
 	}
-	if start, _ := w.Calendar.Period(reset); reset-start < ClockTolerance {
+	if start, _ := w.Calendar.Period(reset); reset-start < driver.ClockTolerance {
 		return start
 	}
 	return reset
@@ -136,39 +137,10 @@ func (b *Budget) reported(r UpstreamReport) (limit.Limit, error) {
 			return l, fmt.Errorf("%w: it has no quota to hold the report against", ErrInvalid)
 		case l.Window.Kind == limit.Concurrent:
 			return l, fmt.Errorf("%w: it counts open reservations, which the upstream does not tell", ErrInvalid)
-		case l.PerOperation && (!ValidName(r.Operation) || !l.Covers(r.Operation)):
+		case l.PerOperation && (!driver.ValidName(r.Operation) || !l.Covers(r.Operation)):
 			return l, fmt.Errorf("%w: it is one for each operation, and %q is none of them", ErrInvalid, r.Operation)
 		}
 		return l.For(r.Operation), nil
 	}
 	return limit.Limit{}, b.checkLimitName(r.Limit)
-}
-
-// Report tells a store what an upstream counts as used.
-type Report struct {
-	Budget string
-	Now    int64         // the caller's wall clock in µs, a witness
-	Limits []limit.Limit // all of the budget, as in Batch
-	Limit  string        // the name of one of them
-	// Used is what the upstream counts, 0 to MaxUnits.
-	Used int64
-	// At is the instant (µs on the store's clock) before which the upstream did
-	// not look; 0: it looked now. Seen is what the limit had used then, as the
-	// store told it; 0 when that is not known.
-	At   int64
-	Seen int64
-	// Reset is when it comes back, in µs; where it is 0, After µs past the later
-	// of the clocks; where both are, with the window.
-	Reset int64
-	After int64
-}
-
-// Drifted is the answer to a Report.
-type Drifted struct {
-	Now int64 // the clock that frees, not clamped
-	// Added is what was recorded, and Total what stands recorded in the limit.
-	Added int64
-	Total int64
-	// Until is when Total comes back, in µs; 0 for a bucket, and where Total is 0.
-	Until int64
 }

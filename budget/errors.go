@@ -42,32 +42,6 @@ var (
 	ErrUnknownBudget = errors.New("unknown budget")
 )
 
-// What a store may say, to test with errors.Is.
-var (
-	// ErrUnavailable: the store did not answer within the timeout. Whether a
-	// charge was recorded is unknown; the same id may be sent again.
-	ErrUnavailable = errors.New("store out of reach")
-	// ErrNotCharged comes beside another error, where it is known that nothing was
-	// charged.
-	ErrNotCharged = errors.New("nothing was charged")
-	// ErrClock: the store's clock stands more than 60 s past everything it has
-	// seen and past the caller's clock, and nothing expires until it is accepted;
-	// or a tick lies as far past the store's clock.
-	ErrClock = errors.New("the clocks disagree")
-	// ErrDamaged: the ledger's parts do not agree (a key was evicted or
-	// deleted); nothing is decided on it.
-	ErrDamaged = errors.New("the ledger is damaged")
-	// ErrLost: the ledger does not hold a charge that was acknowledged: it was
-	// flushed, evicted, rolled back, or is another server's. Package outage records
-	// what is missing; without it nothing is decided until the ledger is reset.
-	ErrLost = errors.New("the store has lost charges")
-	// ErrStoreConfig: the store answers but cannot serve: wrong password,
-	// missing permission, wrong type, newer version, unsupported file system.
-	ErrStoreConfig = errors.New("the store is not usable as configured")
-	// ErrClosed: the budget or store was closed.
-	ErrClosed = errors.New("closed")
-)
-
 // RefusedError says that a call may not be made, and why. NotCharged tells whether it
 // is known that it was not charged. Err is one of the sentinels above,
 // so errors.Is(err, ErrExhausted) works.

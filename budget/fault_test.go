@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
@@ -42,11 +43,11 @@ func TestQueuedCallersGiveUpInTime(t *testing.T) {
 
 // panicStore panics in its first decision.
 type panicStore struct {
-	budget.Store
+	driver.Store
 	panicked *bool
 }
 
-func (p panicStore) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (p panicStore) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	if !*p.panicked {
 		*p.panicked = true
 		panic("out of order")
@@ -76,23 +77,23 @@ func TestBudgetSurvivesAStoresPanic(t *testing.T) {
 
 // failingStore answers as a store whose context ended.
 type failingStore struct {
-	budget.Store
-	decision budget.Decision
+	driver.Store
+	decision driver.Decision
 	err      error
 }
 
-func (f failingStore) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
-	return budget.Decisions{Items: []budget.Decision{f.decision}}, f.err
+func (f failingStore) Decide(context.Context, driver.Batch) (driver.Decisions, error) {
+	return driver.Decisions{Items: []driver.Decision{f.decision}}, f.err
 }
 
-func (failingStore) Finish(ctx context.Context, _ budget.Finish) (budget.Finished, error) {
+func (failingStore) Finish(ctx context.Context, _ driver.Finish) (driver.Finished, error) {
 	<-ctx.Done()
-	return budget.Finished{}, ctx.Err()
+	return driver.Finished{}, ctx.Err()
 }
 
-func (failingStore) Look(ctx context.Context, _ budget.Look) (budget.View, error) {
+func (failingStore) Look(ctx context.Context, _ driver.Look) (driver.View, error) {
 	<-ctx.Done()
-	return budget.View{}, ctx.Err()
+	return driver.View{}, ctx.Err()
 }
 
 // A store that is too slow is out of reach, whatever the verb; a caller that
@@ -127,23 +128,23 @@ func TestSlowStoreIsOutOfReach(t *testing.T) {
 // nobody looked whether an earlier try was charged.
 func TestNotChargedIsKnown(t *testing.T) {
 	for _, c := range []struct {
-		decision     budget.Decision
+		decision     driver.Decision
 		err          error
 		given, newID bool // whether it is known that nothing is charged
 	}{
-		{budget.Decision{}, budget.ErrUnavailable, false, false},
-		{budget.Decision{}, fmt.Errorf("%w; %w", budget.ErrUnavailable, budget.ErrNotCharged), false, true},
-		{budget.Decision{Result: budget.OutcomeUnknown, Err: context.DeadlineExceeded}, nil, false, false},
-		{budget.Decision{Result: budget.Late}, nil, false, true},
-		{budget.Decision{Result: budget.Interrupted}, nil, false, true},
-		{budget.Decision{Result: budget.Unreached, Err: budget.ErrUnavailable}, nil, false, true},
-		{budget.Decision{Result: budget.Fenced}, nil, false, true},
-		{budget.Decision{Result: budget.Fenced, Unsure: true}, nil, false, false},
-		{budget.Decision{Result: budget.Refused}, nil, true, true},
-		{budget.Decision{Result: budget.NeverFits}, nil, true, true},
-		{budget.Decision{Result: budget.Overflow}, nil, true, true},
-		{budget.Decision{Result: budget.Refused, Allowance: true}, nil, false, true},
-		{budget.Decision{Result: budget.Refused, Allowance: true, Unsure: true}, nil, false, false},
+		{driver.Decision{}, budget.ErrUnavailable, false, false},
+		{driver.Decision{}, fmt.Errorf("%w; %w", budget.ErrUnavailable, budget.ErrNotCharged), false, true},
+		{driver.Decision{Result: driver.OutcomeUnknown, Err: context.DeadlineExceeded}, nil, false, false},
+		{driver.Decision{Result: driver.Late}, nil, false, true},
+		{driver.Decision{Result: driver.Interrupted}, nil, false, true},
+		{driver.Decision{Result: driver.Unreached, Err: budget.ErrUnavailable}, nil, false, true},
+		{driver.Decision{Result: driver.Fenced}, nil, false, true},
+		{driver.Decision{Result: driver.Fenced, Unsure: true}, nil, false, false},
+		{driver.Decision{Result: driver.Refused}, nil, true, true},
+		{driver.Decision{Result: driver.NeverFits}, nil, true, true},
+		{driver.Decision{Result: driver.Overflow}, nil, true, true},
+		{driver.Decision{Result: driver.Refused, Allowance: true}, nil, false, true},
+		{driver.Decision{Result: driver.Refused, Allowance: true, Unsure: true}, nil, false, false},
 	} {
 		c.decision.Limit = -1
 		b, err := budget.New(failingStore{decision: c.decision, err: c.err}, videoSpec(150))
@@ -178,7 +179,7 @@ func TestNotChargedIsKnown(t *testing.T) {
 // A store that would not serve in the middle of a batch is told as such.
 func TestRefusingStoreKeepsItsClass(t *testing.T) {
 	for _, want := range []error{budget.ErrClock, budget.ErrDamaged, budget.ErrStoreConfig, budget.ErrClosed} {
-		b, err := budget.New(failingStore{decision: budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: fmt.Errorf("decide: %w", want)}}, videoSpec(150))
+		b, err := budget.New(failingStore{decision: driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: fmt.Errorf("decide: %w", want)}}, videoSpec(150))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,11 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
-
-// MaxLock is the longest that anything is locked, in µs.
-const MaxLock int64 = 366 * 24 * 3_600_000_000
 
 // maxWhy is how much of a lock's reason is kept, in bytes.
 const maxWhy = 200
@@ -57,14 +55,14 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	if err := b.checkLimitName(order.Limit); err != nil {
 		return fail(err)
 	}
-	l := LockRequest{Budget: b.spec.Name, Limit: order.Limit, Why: printable(order.Why), Force: order.ByHand, Most: MaxLock}
+	l := driver.LockRequest{Budget: b.spec.Name, Limit: order.Limit, Why: printable(order.Why), Force: order.ByHand, Most: driver.MaxLock}
 	switch u := order.Until; {
 	case u.IsZero():
 		return fail(fmt.Errorf("%w: it has no end; give an instant or a span", ErrInvalid))
 	case !u.At.IsZero():
 		l.Until = u.At.UnixMicro()
 	case u.After < time.Microsecond:
-		return fail(fmt.Errorf("%w: a span of %s: use 1µs to %s", ErrInvalid, u.After, limit.SpanText(time.Duration(MaxLock)*time.Microsecond)))
+		return fail(fmt.Errorf("%w: a span of %s: use 1µs to %s", ErrInvalid, u.After, limit.SpanText(time.Duration(driver.MaxLock)*time.Microsecond)))
 	default:
 		l.After = u.After.Microseconds()
 	}
@@ -93,7 +91,7 @@ func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
-	stood, err := b.store.Unlock(ctx, UnlockRequest{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
+	stood, err := b.store.Unlock(ctx, driver.UnlockRequest{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
 	if err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), outOfReach(caller, err))
 	}
@@ -124,7 +122,7 @@ func (b *Budget) limitNamed(name string) (limit.Limit, bool) {
 			}
 			continue
 		}
-		if operation, ok := strings.CutPrefix(name, l.Name+":"); ok && ValidName(operation) && l.Covers(operation) {
+		if operation, ok := strings.CutPrefix(name, l.Name+":"); ok && driver.ValidName(operation) && l.Covers(operation) {
 			return l.For(operation), true
 		}
 	}
@@ -177,7 +175,7 @@ func (b *Budget) lockCap(name string) int64 {
 			most = max(most, l.Window.Longest(), l.Longest())
 		}
 	}
-	return min(most, MaxLock)
+	return min(most, driver.MaxLock)
 }
 
 // printable is a text on one line, and not too long a one.
@@ -189,44 +187,4 @@ func printable(text string) string {
 		return r
 	}, text)
 	return strings.TrimSpace(text[:min(len(text), maxWhy)])
-}
-
-// LockRequest asks a store for a lock.
-type LockRequest struct {
-	Budget string
-	Now    int64  // the caller's wall clock in µs, a witness
-	Limit  string // its name, or a fence's; empty: the whole budget
-	// Until is its end in µs; where it is 0 the end is After µs past the later of
-	// the clocks. It is at most Most µs past that, 1 to MaxLock.
-	Until int64
-	After int64
-	Most  int64
-	Why   string // printable ASCII, at most 200 bytes
-	// Force: it takes the place of one that stands.
-	Force bool
-}
-
-// Locked is the answer to a LockRequest: the lock that stands now. Until is 0 when
-// none does, since the end that was asked for has passed.
-type Locked struct {
-	Now   int64 // the clock that frees, not clamped
-	Until int64
-	Since int64
-	Why   string
-	Stood bool // it stood before
-}
-
-// UnlockRequest asks a store to end a lock.
-type UnlockRequest struct {
-	Budget string
-	Now    int64  // as in LockRequest
-	Limit  string // as in LockRequest
-}
-
-// LockView is a lock that stands.
-type LockView struct {
-	Limit string // empty: the whole budget
-	Until int64  // µs
-	Since int64  // µs
-	Why   string
 }

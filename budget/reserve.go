@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -77,19 +78,19 @@ func (b *Budget) Settle(ctx context.Context, id string, units int64) error {
 	if units < 0 || units > limit.MaxUnits {
 		return fmt.Errorf("settle %s: %w: %d units: use 0 to %d", b.spec.Name, ErrTooManyUnits, units, limit.MaxUnits)
 	}
-	return b.finish(ctx, "settle", Finish{ID: id, Units: units})
+	return b.finish(ctx, "settle", driver.Finish{ID: id, Units: units})
 }
 
 // Release releases the reservation with this id; see [Reservation.Release].
 func (b *Budget) Release(ctx context.Context, id string) error {
-	return b.finish(ctx, "release", Finish{ID: id, Release: true})
+	return b.finish(ctx, "release", driver.Finish{ID: id, Release: true})
 }
 
-func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
+func (b *Budget) finish(ctx context.Context, verb string, f driver.Finish) error {
 	fail := func(err error, advice string) error {
 		return fmt.Errorf("%s %s id %q: %w: %s", verb, b.spec.Name, f.ID, err, advice)
 	}
-	if !ValidID(f.ID) {
+	if !driver.ValidID(f.ID) {
 		return fail(ErrInvalid, "use 1 to 128 printable ASCII characters without spaces")
 	}
 	caller := ctx
@@ -105,16 +106,16 @@ func (b *Budget) finish(ctx context.Context, verb string, f Finish) error {
 		return fmt.Errorf("%s %s id %q: %w", verb, b.spec.Name, f.ID, outOfReach(caller, err))
 	}
 	switch done.Result {
-	case Settled, Released:
+	case driver.Settled, driver.Released:
 		b.waits.free()
 		return nil
-	case FinishConflict:
+	case driver.FinishConflict:
 		return fail(ErrConflict, "it is a plain charge, or was finished in another way before")
-	case FinishExpired:
+	case driver.FinishExpired:
 		return fail(ErrExpired, "its lease is over, or the id is not held any more")
-	case FinishOverflow:
+	case driver.FinishOverflow:
 		return fail(ErrTooManyUnits, fmt.Sprintf("the ledger's sum would pass %d", limit.MaxUnits))
-	case FinishLate:
+	case driver.FinishLate:
 		return fail(ErrUnavailable, "the store came to it past the deadline; nothing was recorded, try again")
 	}
 	return fail(errors.New("unknown answer"), fmt.Sprintf("the store said %d; are both of one version?", done.Result))

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Spent is who spent what of a budget, as far back as its ledger reaches.
@@ -31,7 +33,7 @@ func (b *Budget) Spent(ctx context.Context, by GroupBy, span time.Duration) (Spe
 	if !slices.Contains([]GroupBy{ByOperation, ByJob, ByRegion, ByRun}, by) || span < 0 || span > 0 && span < time.Microsecond {
 		return Spent{}, fmt.Errorf("ledger of %s: %w: by %q over %s: group by operation, job, region or run, over 0 or 1µs and more", b.spec.Name, ErrInvalid, by, span)
 	}
-	view, err := b.store.Spent(ctx, SpentQuery{Budget: b.spec.Name, Now: b.now().UnixMicro(), Span: span.Microseconds(), By: by})
+	view, err := b.store.Spent(ctx, driver.SpentQuery{Budget: b.spec.Name, Now: b.now().UnixMicro(), Span: span.Microseconds(), By: by})
 	if err != nil {
 		return Spent{}, fmt.Errorf("ledger of %s: %w", b.spec.Name, outOfReach(ctx, err))
 	}

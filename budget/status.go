@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -64,7 +65,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
-	view, err := b.store.Look(ctx, Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
+	view, err := b.store.Look(ctx, driver.Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
 	if err != nil {
 		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, outOfReach(caller, err))
 	}
@@ -91,7 +92,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		status.Limits = append(status.Limits, ls)
 	}
 	for _, l := range view.Locks {
-		if IsFence(l.Limit) {
+		if driver.IsFence(l.Limit) {
 			continue
 		}
 		status.Locks = append(status.Locks, Lock{Limit: l.Limit, Until: time.UnixMicro(l.Until).UTC(), Since: time.UnixMicro(l.Since).UTC(), Why: l.Why})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -51,7 +52,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	if err != nil {
 		return Receipt{}, asked, err
 	}
-	limits := b.checking(Item{Operation: call.Operation, Lease: lease})
+	limits := b.checking(driver.Item{Operation: call.Operation, Lease: lease})
 	if refused := b.neverFits(call, units, limits); refused != nil && call.NewID {
 		return Receipt{}, asked, refused
 	} else if refused != nil { // the id may have been charged under other limits
@@ -208,7 +209,7 @@ func (waitTooLong) Error() string { return "the deadline comes before the units"
 func (waitTooLong) Unwrap() error { return context.DeadlineExceeded }
 
 // checking lists the limits that an item is checked against.
-func (b *Budget) checking(item Item) []limit.Limit {
+func (b *Budget) checking(item driver.Item) []limit.Limit {
 	return slices.DeleteFunc(b.covering(item.Operation), func(l limit.Limit) bool { return !item.CheckedBy(l) })
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -22,14 +23,14 @@ import (
 // steppingStore takes a while for each step, as one does that writes to a disk, and notes
 // what it was asked.
 type steppingStore struct {
-	budget.Store
+	driver.Store
 	takes time.Duration
 
 	mu    sync.Mutex
 	steps [][]string // the ids of each
 }
 
-func (s *steppingStore) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s *steppingStore) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	var ids []string
 	for _, item := range b.Items {
 		ids = append(ids, item.ID)

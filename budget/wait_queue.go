@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // waitQueue keeps the waiters of a process in the order they came, and says whose
@@ -40,7 +42,7 @@ type line struct {
 
 // place is one waiter's place.
 type place struct {
-	item     Item
+	item     driver.Item
 	until    time.Time // the caller's deadline; zero: none
 	deadline time.Time // of the wait; zero: none
 
@@ -215,7 +217,7 @@ func (q *waitQueue) give(l *line) {
 	l.seen = nil
 	if left.take(first.item) {
 		end := q.nextBeside(l)
-		for at := first.at.Next(); at != nil && len(group) < MaxBatch; at = at.Next() {
+		for at := first.at.Next(); at != nil && len(group) < driver.MaxBatch; at = at.Next() {
 			p := at.Value.(*place)
 			if p.number > end || !asksAtLeast(p.item, group[len(group)-1].item) || !left.take(p.item) {
 				break
@@ -310,8 +312,10 @@ func (l *line) waitsNoMore(p *place) {
 // byDeadline is a heap of places, the one with the earliest deadline first.
 type byDeadline []*place
 
-func (h byDeadline) Len() int           { return len(h) }
+func (h byDeadline) Len() int { return len(h) }
+
 func (h byDeadline) Less(i, j int) bool { return h[i].deadline.Before(h[j].deadline) }
+
 func (h byDeadline) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].late, h[j].late = i+1, j+1

@@ -3,6 +3,7 @@ package budget
 import (
 	"slices"
 
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -21,7 +22,7 @@ func (s *seen) room() waitRoom {
 }
 
 // take takes an item's part, where that fits.
-func (r waitRoom) take(item Item) bool {
+func (r waitRoom) take(item driver.Item) bool {
 	for i, l := range r.limits {
 		if item.CheckedBy(l) && !l.Observe && r.used[i] > l.Bound(item.Floor, item.UseHeadroom)-l.Amount(item.Units) {
 			return false
@@ -37,6 +38,6 @@ func (r waitRoom) take(item Item) bool {
 
 // asksAtLeast reports whether an item that is checked against the same limits as another
 // is refused wherever that is.
-func asksAtLeast(i, other Item) bool {
+func asksAtLeast(i, other driver.Item) bool {
 	return i.Units >= other.Units && i.Floor >= other.Floor && (other.UseHeadroom || !i.UseHeadroom)
 }

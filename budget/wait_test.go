@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
@@ -335,16 +336,16 @@ func TestWaitForWhatIsOpen(t *testing.T) {
 // recoveringStore holds charges back until an instant of which it knows nothing, as
 // one does until the other hosts have reported a loss.
 type recoveringStore struct {
-	budget.Store
+	driver.Store
 	reported time.Time
 }
 
-func (s recoveringStore) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s recoveringStore) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	if !time.Now().Before(s.reported) {
 		return s.Store.Decide(ctx, b)
 	}
-	refusal := budget.Decision{Result: budget.Refused, Limit: -1, Recovering: true, RetryAt: b.Now + budget.RecoveryWait}
-	return budget.Decisions{Now: b.Now, Items: slices.Repeat([]budget.Decision{refusal}, len(b.Items))}, nil
+	refusal := driver.Decision{Result: driver.Refused, Limit: -1, Recovering: true, RetryAt: b.Now + driver.RecoveryWait}
+	return driver.Decisions{Now: b.Now, Items: slices.Repeat([]driver.Decision{refusal}, len(b.Items))}, nil
 }
 
 // A wait that is shorter than a recovery may last is granted once the other hosts

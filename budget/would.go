@@ -3,6 +3,8 @@ package budget
 import (
 	"context"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Would tells whether a call would be charged now, without charging it: what was
@@ -20,18 +22,18 @@ func (b *Budget) would(ctx context.Context, call Call, lease time.Duration) (Rec
 		return Receipt{}, err
 	}
 	floor, _ := b.spec.floor(call)
-	item := Item{
+	item := driver.Item{
 		ID: call.ID, Operation: call.Operation, Units: units, Lease: lease.Microseconds(), Floor: floor,
-		UseHeadroom: call.UseHeadroom, Fence: fenceName(call.Labels.Job, call.Fence), DryRun: true, OnStoreError: b.spec.policy(call),
+		UseHeadroom: call.UseHeadroom, Fence: driver.FenceName(call.Labels.Job, call.Fence), DryRun: true, OnStoreError: b.spec.policy(call),
 	}
-	decisions, limits, err := b.decideBatch(ctx, []Item{item})
+	decisions, limits, err := b.decideBatch(ctx, []driver.Item{item})
 	if err != nil {
 		return Receipt{}, b.storeError(ctx, call, units, outOfReach(ctx, err))
 	}
 	done := decided{Decision: decisions.Items[0], storeNow: decisions.Now}
 	if at := done.Limit; at >= 0 && at < len(limits) {
 		done.limit = limits[at].Name
-		if done.Result == Granted {
+		if done.Result == driver.Granted {
 			done.Remaining -= limits[at].Amount(units)
 			done.At = decisions.Now
 		}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // maxRequests is how many requests of a job may wait.
@@ -116,7 +117,7 @@ func cleanNote(note string) (string, error) {
 // History reads a job's records, the newest first: those of ticks from since on and
 // before an instant, or the newest where that is zero, at most so many.
 func History(ctx context.Context, in State, job string, since, before time.Time, most int) ([]Record, error) {
-	query := budget.JobHistoryQuery{Job: job, Most: most}
+	query := driver.JobHistoryQuery{Job: job, Most: most}
 	if !since.IsZero() {
 		query.Since = since.UnixMicro()
 	}

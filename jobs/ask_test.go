@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -217,9 +218,9 @@ func TestWhatIsAskedForStandsUntold(t *testing.T) {
 }
 
 // mute is a state in which no news can be written.
-type mute struct{ budget.JobStore }
+type mute struct{ driver.JobStore }
 
-func (m mute) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (m mute) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	if swap.Job == newsName {
 		return false, errAway
 	}
@@ -323,7 +324,7 @@ func TestNewsOfOneInstant(t *testing.T) {
 func TestAPassIsSilentOnceItsClaimFalls(t *testing.T) {
 	claimed := &state{Active: []claim{{Holder: "web1/7/x", Until: midnight.UnixMicro()}}}
 	for now, want := range map[int64]bool{midnight.UnixMicro() - 1: false, midnight.UnixMicro(): true} {
-		if got := claimed.overview(&Job{}, budget.JobDocument{Now: now}).Active[0].Silent; got != want {
+		if got := claimed.overview(&Job{}, driver.JobDocument{Now: now}).Active[0].Silent; got != want {
 			t.Errorf("%d µs after its end silent is %v", now-midnight.UnixMicro(), got)
 		}
 	}
@@ -340,8 +341,8 @@ func TestTheAnswerOfADaemonThatIsBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if swapped, err := w.store.SwapJob(t.Context(), budget.JobSwap{
-			Job: w.list[0].Name, Text: []byte("{}"), Records: []budget.JobRecord{{At: tick.UnixMicro(), ID: "x", Text: text}},
+		if swapped, err := w.store.SwapJob(t.Context(), driver.JobSwap{
+			Job: w.list[0].Name, Text: []byte("{}"), Records: []driver.JobRecord{{At: tick.UnixMicro(), ID: "x", Text: text}},
 		}); err != nil || !swapped {
 			t.Fatal(swapped, err)
 		}

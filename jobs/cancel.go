@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Cancel says that a person has ended a pass that is under way.
@@ -80,7 +80,7 @@ func TakeBack(ctx context.Context, in State, j *Job) ([]Request, error) {
 				Tick: Instant{tick}, Kind: Triggered, Outcome: Skipped, Reason: ReasonCancelled, Error: "taken back before a daemon began it: " + by.text(),
 				Request: asked.ID, Note: asked.text(), Runs: []Run{},
 			}
-			e.records = append(e.records, budget.JobRecord{At: tick.UnixMicro(), ID: "request/" + asked.ID, Text: record.json()})
+			e.records = append(e.records, driver.JobRecord{At: tick.UnixMicro(), ID: "request/" + asked.ID, Text: record.json()})
 		}
 		return e, nil
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // partial is the one partial file.
@@ -144,7 +145,7 @@ func (r *resumable) value(text []byte) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if ok, err := r.store.SwapJob(context.Background(), budget.JobSwap{Job: "trending", Version: found.Version, Values: map[string][]byte{"checkpoint/US": text}}); err != nil || !ok {
+	if ok, err := r.store.SwapJob(context.Background(), driver.JobSwap{Job: "trending", Version: found.Version, Values: map[string][]byte{"checkpoint/US": text}}); err != nil || !ok {
 		r.t.Fatal(ok, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -133,7 +134,7 @@ type events struct {
 	fail bool // the store does not take values
 }
 
-func (e *events) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (e *events) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	for key, text := range swap.Values {
 		if e.fail {
 			return false, errAway

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // DefaultHeartbeat is how often a pass renews its claim, which stands four times as
@@ -44,14 +45,14 @@ func (r *Runner) look(ctx context.Context, j *Job, me claimant) (done stepped, s
 }
 
 // kept are the records of a step as the history keeps them: by their newest ticks.
-func (d *stepped) kept() []budget.JobRecord {
-	var list []budget.JobRecord
+func (d *stepped) kept() []driver.JobRecord {
+	var list []driver.JobRecord
 	for i, record := range d.records {
 		newest := record.Tick
 		if record.Until != nil {
 			newest = *record.Until
 		}
-		list = append(list, budget.JobRecord{At: newest.UnixMicro(), ID: d.ids[i], Text: record.json()})
+		list = append(list, driver.JobRecord{At: newest.UnixMicro(), ID: d.ids[i], Text: record.json()})
 	}
 	return list
 }
@@ -151,7 +152,7 @@ func (p *pass) conclude(ctx context.Context, record Record, next string) (record
 				}
 			}
 			s.Last = record.brief().json()
-			return edit{records: []budget.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: record.json()}}}, nil
+			return edit{records: []driver.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: record.json()}}}, nil
 		})
 	})
 	return recorded && err == nil, err

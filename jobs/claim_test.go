@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // A pass keeps its claim for as long as it takes.
@@ -50,9 +51,9 @@ func TestAPassTakenForDeadEnds(t *testing.T) {
 }
 
 // thief is a state in which every claim is gone when it is looked for.
-type thief struct{ budget.JobStore }
+type thief struct{ driver.JobStore }
 
-func (s *thief) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+func (s *thief) Job(ctx context.Context, job string) (driver.JobDocument, error) {
 	found, err := s.JobStore.Job(ctx, job)
 	found.Text = nil
 	return found, err
@@ -60,18 +61,18 @@ func (s *thief) Job(ctx context.Context, job string) (budget.JobDocument, error)
 
 // away is a state, and a store of ledgers, that does not answer.
 type away struct {
-	budget.JobStore
-	budget.Store
+	driver.JobStore
+	driver.Store
 }
 
 var errAway = errors.Join(budget.ErrUnavailable, errors.New("connection refused"))
 
-func (away) SwapJob(_ context.Context, swap budget.JobSwap) (bool, error) {
+func (away) SwapJob(_ context.Context, swap driver.JobSwap) (bool, error) {
 	return false, fmt.Errorf("swap job %s: %w", swap.Job, errAway)
 }
 
-func (away) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
-	return budget.Decisions{}, errAway
+func (away) Decide(context.Context, driver.Batch) (driver.Decisions, error) {
+	return driver.Decisions{}, errAway
 }
 
 func TestAPassWithoutAStoreFails(t *testing.T) {

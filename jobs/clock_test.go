@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -66,10 +67,10 @@ func TestAManualPassAndAClockThatWasWrong(t *testing.T) {
 }
 
 // jumped is a store whose clock is not to be trusted.
-type jumped struct{ budget.Store }
+type jumped struct{ driver.Store }
 
-func (jumped) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
-	return budget.Decisions{}, fmt.Errorf("decide: %w", budget.ErrClock)
+func (jumped) Decide(context.Context, driver.Batch) (driver.Decisions, error) {
+	return driver.Decisions{}, fmt.Errorf("decide: %w", budget.ErrClock)
 }
 
 func TestAChargeAgainstAWrongClockSaysSo(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -76,14 +76,14 @@ func (c *changeable) get() State {
 	return c.State
 }
 
-func (c *changeable) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+func (c *changeable) Job(ctx context.Context, job string) (driver.JobDocument, error) {
 	return c.get().Job(ctx, job)
 }
 
-func (c *changeable) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+func (c *changeable) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	return c.get().Jobs(ctx, names)
 }
 
-func (c *changeable) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (c *changeable) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	return c.get().SwapJob(ctx, swap)
 }

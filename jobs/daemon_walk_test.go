@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
@@ -266,14 +267,14 @@ type failing struct {
 
 var errFails = errors.Join(budget.ErrUnavailable, errors.New("connection refused"))
 
-func (f failing) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+func (f failing) Job(ctx context.Context, job string) (driver.JobDocument, error) {
 	if f.fails() {
-		return budget.JobDocument{}, errFails
+		return driver.JobDocument{}, errFails
 	}
 	return f.State.Job(ctx, job)
 }
 
-func (f failing) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+func (f failing) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	if f.fails() {
 		return nil, errFails
 	}
@@ -281,7 +282,7 @@ func (f failing) Jobs(ctx context.Context, names []string) ([]budget.JobDocument
 }
 
 // SwapJob fails before or after it is done: the answer may be what is lost.
-func (f failing) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (f failing) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	if f.fails() {
 		return false, errFails
 	}

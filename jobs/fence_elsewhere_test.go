@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 const (
@@ -20,13 +21,13 @@ const (
 
 // unlocking is a store that puts up no fence while it says so.
 type unlocking struct {
-	budget.Store
+	driver.Store
 	err func() error
 }
 
-func (u unlocking) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+func (u unlocking) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
 	if err := u.err(); err != nil && r.Budget == spentBudget {
-		return budget.Locked{}, fmt.Errorf("lock %s: %w", r.Budget, err)
+		return driver.Locked{}, fmt.Errorf("lock %s: %w", r.Budget, err)
 	}
 	return u.Store.Lock(ctx, r)
 }

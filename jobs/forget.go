@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // ErrUnderWay: a pass of the job is under way.
@@ -42,7 +42,7 @@ func forget(ctx context.Context, in State, document, name string) error {
 				return fmt.Errorf("%w, %s, of %s: quotactl cancel %s ends it", ErrUnderWay, placeOf(c.Holder), formatTick(time.UnixMicro(c.Tick)), name)
 			}
 		}
-		swapped, err := in.SwapJob(ctx, budget.JobSwap{Job: document, Version: found[0].Version, Remove: true})
+		swapped, err := in.SwapJob(ctx, driver.JobSwap{Job: document, Version: found[0].Version, Remove: true})
 		if err != nil || swapped {
 			return err
 		}

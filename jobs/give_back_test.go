@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // A pass of which nothing was started when its daemon is told to stop is another's.
@@ -107,7 +107,7 @@ func TestACancelledPassIsNotGivenBack(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if swapped, err := w.store.SwapJob(t.Context(), budget.JobSwap{Job: job.Name, Version: document.Version, Text: text}); err != nil || !swapped {
+				if swapped, err := w.store.SwapJob(t.Context(), driver.JobSwap{Job: job.Name, Version: document.Version, Text: text}); err != nil || !swapped {
 					t.Fatal(swapped, err)
 				}
 				stop()

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // What becomes of a tick is told for as long as the job's history is kept, also where
@@ -58,7 +58,7 @@ func TestAClockThatIsAheadForgetsNothing(t *testing.T) {
 		ahead := func() time.Time { return time.Now().AddDate(1, 0, 0) }
 		err := changeDocument(t.Context(), w.store, "trending", ahead, time.Hour, func(*state, clocks) (edit, error) {
 			record := Record{Tick: Instant{ahead()}, Outcome: Succeeded}
-			return edit{records: []budget.JobRecord{{At: record.Tick.UnixMicro(), ID: "x", Text: record.json()}}}, nil
+			return edit{records: []driver.JobRecord{{At: record.Tick.UnixMicro(), ID: "x", Text: record.json()}}}, nil
 		})
 		if err != nil || len(w.history()) != 2 {
 			t.Errorf("history %s, %v", w.history(), err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -146,7 +147,7 @@ func (l *loader) operation(node budget.Node, upstream budget.Upstream, known boo
 
 // checkOperation notes an operation without a price, or that no limit covers.
 func checkOperation(node budget.Node, name string, upstream budget.Upstream, known bool) bool {
-	if !budget.ValidName(name) {
+	if !driver.ValidName(name) {
 		node.Fail("operation %q: use letters, digits, '.', '_' and '-', at most 63", name)
 		return false
 	}
@@ -180,7 +181,7 @@ func (j *Job) readRegions(node budget.Node) {
 	seen := map[string]bool{}
 	for _, name := range names {
 		switch {
-		case !budget.ValidName(name):
+		case !driver.ValidName(name):
 			node.Fail("region %q: a name begins with a letter or digit and goes on with up to 62 of letters, digits, '.', '_' and '-'", name)
 		case seen[name]:
 			node.Fail("region %q stands there twice: take one out", name)

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Overview is what is known of a job.
@@ -85,7 +85,7 @@ func Look(ctx context.Context, in State, list []*Job) ([]Overview, error) {
 }
 
 // overview is what a job's document says of it.
-func (s *state) overview(j *Job, document budget.JobDocument) Overview {
+func (s *state) overview(j *Job, document driver.JobDocument) Overview {
 	view := Overview{NextRegion: s.NextRegion, Last: s.Last, Requests: s.Requests, Pause: s.Pause, Followed: s.Schedule}
 	if s.LastSuccess != 0 {
 		view.LastSuccess = time.UnixMicro(s.LastSuccess).UTC()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // The record of a pass whose daemon crashed has the units and the regions that the
@@ -77,10 +78,10 @@ func TestALostPassTellsWhatItSpent(t *testing.T) {
 }
 
 // silenced is a store whose ledger does not answer.
-type silenced struct{ budget.Store }
+type silenced struct{ driver.Store }
 
-func (silenced) Spent(context.Context, budget.SpentQuery) (budget.SpentView, error) {
-	return budget.SpentView{}, errFails
+func (silenced) Spent(context.Context, driver.SpentQuery) (driver.SpentView, error) {
+	return driver.SpentView{}, errFails
 }
 
 // Where the ledger does not say what a pass spent, its record has what the heartbeats

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // pass is a pass under way.
@@ -196,7 +197,7 @@ func (p *pass) giveBack(ctx context.Context, record Record) (by *Cancel) {
 				skipped := record
 				skipped.cancel(*by)
 				s.Last = skipped.brief().json()
-				return edit{records: []budget.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: skipped.json()}}}, nil
+				return edit{records: []driver.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: skipped.json()}}}, nil
 			}
 			if p.claim.Request != nil {
 				s.Requests = slices.Insert(s.Requests, 0, *p.claim.Request)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Past reads what became of the ticks of several jobs, by their names: the newest
@@ -17,7 +17,7 @@ func Past(ctx context.Context, in State, names []string, since time.Time) iter.S
 	return func(yield func(Pass, error) bool) {
 		list := make([]*reader, 0, len(names))
 		for _, name := range names {
-			r := &reader{in: in, query: budget.JobHistoryQuery{Job: name}, page: firstPage}
+			r := &reader{in: in, query: driver.JobHistoryQuery{Job: name}, page: firstPage}
 			if !since.IsZero() {
 				r.query.Since = since.UnixMicro()
 			}
@@ -59,9 +59,9 @@ const (
 // reader reads a job's history page by page.
 type reader struct {
 	in    State
-	query budget.JobHistoryQuery
+	query driver.JobHistoryQuery
 	page  int // how many records the next page has
-	found []budget.JobRecord
+	found []driver.JobRecord
 	// edge are the IDs of the records of the oldest instant that was read: the next
 	// page begins there, as more may be of that instant.
 	edge []string

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -24,15 +25,15 @@ func TestThePastIsMerged(t *testing.T) {
 		since := rapid.Int64Range(0, 5).Draw(t, "since")
 		var want []string
 		for _, name := range names {
-			var records []budget.JobRecord
+			var records []driver.JobRecord
 			for i, at := range rapid.SliceOfN(rapid.Int64Range(1, 12), 0, 40).Draw(t, name) { // many of an instant
 				id := fmt.Sprint(name, i)
-				records = append(records, budget.JobRecord{At: at, ID: id, Text: Record{Tick: InstantOf(at), Note: id, Runs: []Run{}}.json()})
+				records = append(records, driver.JobRecord{At: at, ID: id, Text: Record{Tick: InstantOf(at), Note: id, Runs: []Run{}}.json()})
 				if at >= since {
 					want = append(want, id)
 				}
 			}
-			if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: name, Records: records}); err != nil || !swapped {
+			if swapped, err := store.SwapJob(t.Context(), driver.JobSwap{Job: name, Records: records}); err != nil || !swapped {
 				t.Fatal(swapped, err)
 			}
 		}
@@ -61,11 +62,11 @@ func TestThePastIsMerged(t *testing.T) {
 // It is read no further than it is wanted, in pages that grow.
 func TestThePastIsReadAsFarAsItIsWanted(t *testing.T) {
 	store := &reading{JobStore: memstore.New(func() int64 { return 0 })}
-	var records []budget.JobRecord
+	var records []driver.JobRecord
 	for at := range int64(1000) {
-		records = append(records, budget.JobRecord{At: at, ID: fmt.Sprint(at), Text: Record{Tick: InstantOf(at), Runs: []Run{}}.json()})
+		records = append(records, driver.JobRecord{At: at, ID: fmt.Sprint(at), Text: Record{Tick: InstantOf(at), Runs: []Run{}}.json()})
 	}
-	if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "a", Records: records}); err != nil || !swapped {
+	if swapped, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "a", Records: records}); err != nil || !swapped {
 		t.Fatal(swapped, err)
 	}
 	read := 0
@@ -77,19 +78,19 @@ func TestThePastIsReadAsFarAsItIsWanted(t *testing.T) {
 			break
 		}
 	}
-	if most := slices.MaxFunc(store.queries, func(a, b budget.JobHistoryQuery) int { return cmp.Compare(a.Most, b.Most) }).Most; len(store.queries) != 3 || most > 20 {
+	if most := slices.MaxFunc(store.queries, func(a, b driver.JobHistoryQuery) int { return cmp.Compare(a.Most, b.Most) }).Most; len(store.queries) != 3 || most > 20 {
 		t.Errorf("asked %d times, for up to %d records", len(store.queries), most)
 	}
 }
 
 // reading notes what is asked for of a history, which it does not answer when away.
 type reading struct {
-	budget.JobStore
-	queries []budget.JobHistoryQuery
+	driver.JobStore
+	queries []driver.JobHistoryQuery
 	away    int // from this query on; 0: never
 }
 
-func (r *reading) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+func (r *reading) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([]driver.JobRecord, error) {
 	r.queries = append(r.queries, query)
 	if r.away > 0 && len(r.queries) >= r.away {
 		return nil, errAway
@@ -100,11 +101,11 @@ func (r *reading) JobHistory(ctx context.Context, query budget.JobHistoryQuery) 
 // What cannot be read ends it, and is told.
 func TestThePastThatCannotBeRead(t *testing.T) {
 	store := &reading{JobStore: memstore.New(func() int64 { return 0 }), away: 2}
-	records := []budget.JobRecord{{At: 1, ID: "1", Text: []byte("no record")}}
+	records := []driver.JobRecord{{At: 1, ID: "1", Text: []byte("no record")}}
 	for at := range int64(firstPage) {
-		records = append(records, budget.JobRecord{At: 10 + at, ID: fmt.Sprint(10 + at), Text: Record{Runs: []Run{}}.json()})
+		records = append(records, driver.JobRecord{At: 10 + at, ID: fmt.Sprint(10 + at), Text: Record{Runs: []Run{}}.json()})
 	}
-	if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "a", Records: records}); err != nil || !swapped {
+	if swapped, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "a", Records: records}); err != nil || !swapped {
 		t.Fatal(swapped, err)
 	}
 	for _, reached := range []bool{false, true} {

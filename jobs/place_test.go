@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // anyName is a region's or a job's name, such as a configuration may have.
@@ -41,7 +41,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		if !budget.ValidName(name) {
+		if !driver.ValidName(name) {
 			return
 		}
 		if name[0] == '-' || name[0] == '.' || len(name) > 63 || !filepath.IsLocal(name) || filepath.Base(name) != name ||

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // ofTwo is a store that two hosts share.
-type ofTwo struct{ budget.Store }
+type ofTwo struct{ driver.Store }
 
-func (s ofTwo) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s ofTwo) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	b.Hosts = 2
 	return s.Store.Decide(ctx, b)
 }
 
-func (s ofTwo) Look(ctx context.Context, l budget.Look) (budget.View, error) {
+func (s ofTwo) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	l.Hosts = 2
 	return s.Store.Look(ctx, l)
 }
@@ -35,7 +36,7 @@ func TestARecoveryIsWaitedFor(t *testing.T) {
 				}
 				w.options.Budgets["youtube/key1"] = shared
 				began := time.Now()
-				loss := budget.Recovery{Budget: "youtube/key1", Now: began.UnixMicro(), Mark: budget.Mark{Ledger: "lost", Seen: began.UnixMicro()}, Host: "other", Hosts: 2}
+				loss := driver.Recovery{Budget: "youtube/key1", Now: began.UnixMicro(), Mark: driver.Mark{Ledger: "lost", Seen: began.UnixMicro()}, Host: "other", Hosts: 2}
 				if _, err := w.store.Recover(t.Context(), loss); err != nil {
 					t.Fatal(err)
 				}

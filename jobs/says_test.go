@@ -6,15 +6,16 @@ import (
 	"testing/synctest"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // watched tells which items come to the store.
 type watched struct {
-	budget.Store
-	items []budget.Item
+	driver.Store
+	items []driver.Item
 }
 
-func (w *watched) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (w *watched) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	w.items = append(w.items, b.Items...)
 	return w.Store.Decide(ctx, b)
 }

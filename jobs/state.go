@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // State keeps what jobs need between their passes, and what several daemons agree
 // on. Every store is one.
-type State = budget.JobStore
+type State = driver.JobStore
 
 // state is a job's document in a [State]. It is read, changed, and swapped for the
 // version that was read: of several daemons one is first.
@@ -127,7 +128,7 @@ type clocks struct {
 
 // errClocks is a machine whose clock is ahead of the store's.
 func (at clocks) check() error {
-	if ahead := at.wall.UnixMicro() - at.store; ahead > budget.ClockTolerance {
+	if ahead := at.wall.UnixMicro() - at.store; ahead > driver.ClockTolerance {
 		return fmt.Errorf("%w: this machine's clock is %s ahead of the store's; set the wrong one right", budget.ErrClock, time.Duration(ahead)*time.Microsecond)
 	}
 	return nil
@@ -142,7 +143,7 @@ func (at clocks) past(until int64, hold time.Duration) bool {
 
 // edit is what a change of a state brings along.
 type edit struct {
-	records []budget.JobRecord
+	records []driver.JobRecord
 	values  map[string][]byte
 	// same: the document stays as it is.
 	same bool
@@ -181,7 +182,7 @@ func changeDocument[T any](ctx context.Context, in State, name string, now func(
 		case err != nil:
 			return err
 		}
-		swap := budget.JobSwap{Job: name, Version: found.Version, Values: e.values, Records: e.records}
+		swap := driver.JobSwap{Job: name, Version: found.Version, Values: e.values, Records: e.records}
 		if !e.same {
 			if swap.Text, err = json.Marshal(t); err != nil {
 				return fmt.Errorf("write the state of job %s: %w", name, err)
@@ -204,7 +205,7 @@ func changeDocument[T any](ctx context.Context, in State, name string, now func(
 }
 
 // readDocument is what a document says; the zero value where there is none.
-func readDocument[T any](name string, found budget.JobDocument) (*T, error) {
+func readDocument[T any](name string, found driver.JobDocument) (*T, error) {
 	t := new(T)
 	if found.Text == nil {
 		return t, nil

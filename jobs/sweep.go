@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // sweep looks at all jobs for what others have left behind: ticks that nobody took,
@@ -47,7 +47,7 @@ type document struct {
 
 // known is what a document says. Most say what they said a minute before, and a
 // thousand are not read anew for that; nobody changes what is returned.
-func (d *daemon) known(name string, found budget.JobDocument) (*state, error) {
+func (d *daemon) known(name string, found driver.JobDocument) (*state, error) {
 	d.mu.Lock()
 	before := d.found[name]
 	d.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // twoJobs is a world with another job beside trending, "more", of one region.
@@ -137,7 +138,7 @@ type deaf struct {
 	swaps, lost atomic.Int64
 }
 
-func (d *deaf) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (d *deaf) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	swapped, err := d.State.SwapJob(ctx, swap)
 	if err == nil && swapped && d.swaps.Add(1)%2 == 1 {
 		d.lost.Add(1)

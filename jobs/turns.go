@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // turns is a State with a bound on how many changes are under way at once: those of
@@ -18,7 +19,7 @@ type turns struct {
 func newTurns(of State, most int) *turns { return &turns{of, make(chan struct{}, most)} }
 
 // SwapJob implements State.
-func (t *turns) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (t *turns) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	select {
 	case t.free <- struct{}{}:
 		defer func() { <-t.free }()

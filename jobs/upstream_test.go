@@ -16,6 +16,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // tells are rules for what the upstream says about its quota.
@@ -129,9 +130,9 @@ func TestPagesAreSettled(t *testing.T) {
 }
 
 // slowToFinish is a store that takes a second to settle.
-type slowToFinish struct{ budget.Store }
+type slowToFinish struct{ driver.Store }
 
-func (s slowToFinish) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (s slowToFinish) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	time.Sleep(time.Second)
 	return s.Store.Finish(ctx, f)
 }

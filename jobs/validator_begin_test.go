@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // The token that an unchanged page had may be none by now: the run begins anew, and
@@ -102,7 +102,7 @@ type withoutKey struct {
 	removed bool
 }
 
-func (s withoutKey) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (s withoutKey) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	if value, has := swap.Values[s.key]; has && (value == nil || !s.removed) {
 		return false, errFails
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // What has not changed is not written again; each request is charged all the same.
@@ -303,7 +303,7 @@ func TestConditionsWithoutAStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := w.store.SwapJob(context.Background(), budget.JobSwap{Job: "trending", Version: found.Version, Values: map[string][]byte{"validators/US": []byte("x")}}); !ok || err != nil {
+		if ok, err := w.store.SwapJob(context.Background(), driver.JobSwap{Job: "trending", Version: found.Version, Values: map[string][]byte{"validators/US": []byte("x")}}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		w.fetched()

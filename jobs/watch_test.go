@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Who holds something is dead when it was seen past its end for so long, and not
@@ -107,13 +108,13 @@ type jumping struct {
 	ahead atomic.Int64 // µs
 }
 
-func (j *jumping) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+func (j *jumping) Job(ctx context.Context, job string) (driver.JobDocument, error) {
 	found, err := j.State.Job(ctx, job)
 	found.Now += j.ahead.Load()
 	return found, err
 }
 
-func (j *jumping) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+func (j *jumping) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	list, err := j.State.Jobs(ctx, names)
 	for i := range list {
 		list[i].Now += j.ahead.Load()
@@ -166,21 +167,21 @@ type (
 		fails func() bool
 	}
 	unlocked struct {
-		budget.Store
+		driver.Store
 		fails func() bool
 	}
 )
 
-func (u unchanging) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (u unchanging) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	if u.fails() {
 		return false, errFails
 	}
 	return u.State.SwapJob(ctx, swap)
 }
 
-func (u unlocked) Lock(ctx context.Context, lock budget.LockRequest) (budget.Locked, error) {
+func (u unlocked) Lock(ctx context.Context, lock driver.LockRequest) (driver.Locked, error) {
 	if u.fails() {
-		return budget.Locked{}, errFails
+		return driver.Locked{}, errFails
 	}
 	return u.Store.Lock(ctx, lock)
 }

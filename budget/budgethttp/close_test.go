@@ -15,13 +15,14 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // silent is a store that does not answer what finishes a request before it is told to.
 type silent struct {
-	budget.Store
+	driver.Store
 	answer chan struct{} // closed when it is
 
 	mu         sync.Mutex
@@ -46,16 +47,16 @@ func (s *silent) await(ctx context.Context) error {
 	}
 }
 
-func (s *silent) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (s *silent) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	if err := s.await(ctx); err != nil {
-		return budget.Finished{}, err
+		return driver.Finished{}, err
 	}
 	return s.Store.Finish(ctx, f)
 }
 
-func (s *silent) Lock(ctx context.Context, l budget.LockRequest) (budget.Locked, error) {
+func (s *silent) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
 	if err := s.await(ctx); err != nil {
-		return budget.Locked{}, err
+		return driver.Locked{}, err
 	}
 	return s.Store.Lock(ctx, l)
 }

@@ -89,11 +89,15 @@ type Observer interface {
 // nobody is the Observer of Options that name none.
 type nobody struct{}
 
-func (nobody) Charged(budget.Receipt)        {}
+func (nobody) Charged(budget.Receipt) {}
+
 func (nobody) Settled(budget.Receipt, int64) {}
-func (nobody) Told(Verdict)                  {}
-func (nobody) Drifted(budget.Drift)          {}
-func (nobody) Unread(Unread)                 {}
+
+func (nobody) Told(Verdict) {}
+
+func (nobody) Drifted(budget.Drift) {}
+
+func (nobody) Unread(Unread) {}
 
 // complete fills in what is not set, and finds what is wrong.
 func (o *Options) complete(b *budget.Budget) error {

@@ -12,12 +12,13 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // uploads is a budget with an upload of 50 units, in a store that may be shared.
-func uploads(t *testing.T, store budget.Store, key budget.Key) *budget.Budget {
+func uploads(t *testing.T, store driver.Store, key budget.Key) *budget.Budget {
 	t.Helper()
 	b, err := budget.New(store, budget.Spec{
 		Name:   "video/key1",
@@ -34,7 +35,7 @@ func uploads(t *testing.T, store budget.Store, key budget.Key) *budget.Budget {
 	return b
 }
 
-func inMemory() budget.Store {
+func inMemory() driver.Store {
 	return memstore.New(func() int64 { return time.Now().UnixMicro() })
 }
 

@@ -5,23 +5,23 @@ import (
 	"context"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Decide implements budget.Store.
-func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.bring(ctx, batch.Budget, batch.Now, batch.Limits)
 	if err != nil {
-		return budget.Decisions{}, err
+		return driver.Decisions{}, err
 	}
 	l.note(batch.Host)
 	if l.lost(batch.Mark, batch.Limits, when.now) || len(l.missing(batch.Others, batch.Limits, when.now)) > 0 {
-		return budget.Decisions{}, lost(batch.Budget)
+		return driver.Decisions{}, lost(batch.Budget)
 	}
-	answer := budget.Decisions{Now: when.clock}
+	answer := driver.Decisions{Now: when.clock}
 	for _, item := range batch.Items {
 		answer.Items = append(answer.Items, l.decide(batch, item, when))
 	}
@@ -33,28 +33,28 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 }
 
 // decide decides one item and records it when it fits.
-func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budget.Decision {
+func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) driver.Decision {
 	now, all, limits := l.last, batch.Limits, batch.Limits
 	if late(item.Deadline, batch.Now) {
-		return budget.Decision{Result: budget.Late, Limit: -1}
+		return driver.Decision{Result: driver.Late, Limit: -1}
 	}
 	if item.Fence != "" && !item.Recorded && l.locks[item.Fence].until > now {
-		return budget.Decision{Result: budget.Fenced, Limit: -1}
+		return driver.Decision{Result: driver.Fenced, Limit: -1}
 	}
 	if e := l.find(item.ID, now); e != nil && !item.DryRun {
 		same := e.item.Operation == item.Operation && e.item.Units == item.Units && (e.item.Lease > 0) == (item.Lease > 0)
 		if !same {
-			return budget.Decision{Result: budget.Conflict, Limit: -1}
+			return driver.Decision{Result: driver.Conflict, Limit: -1}
 		}
 		d := l.granted(limits, item, now)
 		d.Replayed, d.At, d.First = true, e.start, e.item.Labels
 		switch {
 		case e.state == settled:
-			d.Ended = budget.EndedSettled
+			d.Ended = driver.EndedSettled
 		case e.state == released:
-			d.Ended = budget.EndedReleased
+			d.Ended = driver.EndedReleased
 		case e.state == open && e.score <= now:
-			d.Ended = budget.EndedLease
+			d.Ended = driver.EndedLease
 		}
 		return d
 	}
@@ -63,10 +63,10 @@ func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budge
 	}
 	for i, limit := range limits {
 		if !limit.Observe && item.CheckedBy(limit) && limit.Amount(item.Units) > limit.Bound(item.Floor, item.UseHeadroom) {
-			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now))}
+			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: limit.Remaining(l.used(limit, now))}
 		}
 	}
-	refusal, refused, observed := budget.Decision{Result: budget.Refused, Limit: -1}, false, ""
+	refusal, refused, observed := driver.Decision{Result: driver.Refused, Limit: -1}, false, ""
 	for i, limit := range limits {
 		if !item.CheckedBy(limit) {
 			continue
@@ -96,7 +96,7 @@ func (l *ledger) decide(batch budget.Batch, item budget.Item, when moment) budge
 			continue // its level stays below the limit
 		}
 		if l.used(limit.Limit{Window: lim.Window}, now)+item.Units > limit.MaxUnits {
-			return budget.Decision{Result: budget.Overflow, Limit: -1}
+			return driver.Decision{Result: driver.Overflow, Limit: -1}
 		}
 	}
 	if item.DryRun {
@@ -140,8 +140,8 @@ func late(deadline time.Time, caller int64) bool {
 }
 
 // granted tells what is left after a charge.
-func (l *ledger) granted(limits []limit.Limit, item budget.Item, now int64) budget.Decision {
-	d := budget.Decision{Result: budget.Granted, Units: item.Units, Limit: -1}
+func (l *ledger) granted(limits []limit.Limit, item driver.Item, now int64) driver.Decision {
+	d := driver.Decision{Result: driver.Granted, Units: item.Units, Limit: -1}
 	for _, counts := range []limit.Counts{limit.CountUnits, limit.CountCalls} {
 		for i, lim := range limits {
 			if (lim.Counts == limit.CountCalls) != (counts == limit.CountCalls) || !item.CheckedBy(lim) {
@@ -162,43 +162,43 @@ func (l *ledger) granted(limits []limit.Limit, item budget.Item, now int64) budg
 const maxSum = 9 * limit.MaxUnits
 
 // Finish implements budget.Store.
-func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.enter(ctx, f.Budget, f.Now)
 	if err != nil {
-		return budget.Finished{}, err
+		return driver.Finished{}, err
 	}
 	now := when.now
-	answer := budget.Finished{Now: when.clock}
+	answer := driver.Finished{Now: when.clock}
 	if late(f.Deadline, f.Now) {
-		answer.Result = budget.FinishLate
+		answer.Result = driver.FinishLate
 		return answer, nil
 	}
 	l.last = now
 	e := l.find(f.ID, now)
 	if e == nil {
-		answer.Result = budget.FinishExpired
+		answer.Result = driver.FinishExpired
 		return answer, nil
 	}
 	answer.At = e.score
 	switch {
 	case e.state == plain:
-		answer.Result = budget.FinishConflict
+		answer.Result = driver.FinishConflict
 	case e.state == settled && !f.Release && e.units == f.Units:
-		answer.Result, answer.Replayed = budget.Settled, true
+		answer.Result, answer.Replayed = driver.Settled, true
 	case e.state == released && f.Release:
-		answer.Result, answer.Replayed = budget.Released, true
+		answer.Result, answer.Replayed = driver.Released, true
 	case e.state != open:
-		answer.Result = budget.FinishConflict
+		answer.Result = driver.FinishConflict
 	case f.Release && now-f.Age >= e.score:
-		answer.Result = budget.FinishExpired
+		answer.Result = driver.FinishExpired
 	case f.Release:
 		for _, m := range l.meters {
 			m.finish(e, 0, true, now, when.drains())
 		}
 		e.state, e.units, e.score = released, 0, l.ended(e, max(now, when.later)-f.Age)
-		answer.Result, answer.At = budget.Released, e.score
+		answer.Result, answer.At = driver.Released, e.score
 		l.changes++
 	default:
 		sum := f.Units - e.units
@@ -210,14 +210,14 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 			over = over || m.over(e, f.Units, now)
 		}
 		if over {
-			answer.Result = budget.FinishOverflow
+			answer.Result = driver.FinishOverflow
 			return answer, nil
 		}
 		for _, m := range l.meters {
 			m.finish(e, f.Units, false, now, when.drains())
 		}
 		e.state, e.units, e.score = settled, f.Units, l.ended(e, max(now, when.later)-f.Age)
-		answer.Result, answer.At = budget.Settled, e.score
+		answer.Result, answer.At = driver.Settled, e.score
 		l.changes++
 	}
 	return answer, nil
@@ -230,26 +230,26 @@ func (l *ledger) ended(e *entry, at int64) int64 {
 }
 
 // Look implements budget.Store.
-func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.enter(ctx, look.Budget, look.Now)
 	if err != nil {
-		return budget.View{}, err
+		return driver.View{}, err
 	}
 	now := when.now
 	if s.ledgers[look.Budget] == nil { // nor is one made
 		l.id = ""
 	}
 	if l.lost(look.Mark, look.Limits, now) {
-		return budget.View{}, lost(look.Budget)
+		return driver.View{}, lost(look.Budget)
 	}
-	view := budget.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Missing: l.missing(look.Others, look.Limits, now)}
+	view := driver.View{Now: when.clock, Locks: l.standing(now), Mark: l.mark(now), AtWork: l.atWork(now), Missing: l.missing(look.Others, look.Limits, now)}
 	if until := l.recovering(look.Hosts); until > now {
 		view.Recovering = until
 	}
 	for _, lim := range look.Limits {
-		v := budget.LimitView{Used: l.used(lim, now), Recovered: l.pseudo(lim, limit.RecoveredOperation(lim.Name), now), Drift: l.pseudo(lim, limit.DriftOperation(lim.Name), now)}
+		v := driver.LimitView{Used: l.used(lim, now), Recovered: l.pseudo(lim, limit.RecoveredOperation(lim.Name), now), Drift: l.pseudo(lim, limit.DriftOperation(lim.Name), now)}
 		if v.Used > 0 {
 			v.NextAt = l.fitsAt(lim, now, v.Used-1)
 			v.NextAmount = v.Used - l.used(lim, v.NextAt)

@@ -4,20 +4,20 @@ import (
 	"context"
 	"math/big"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Report implements budget.Store.
-func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
 	if err != nil {
-		return budget.Drifted{}, err
+		return driver.Drifted{}, err
 	}
 	now := when.now
-	answer := budget.Drifted{Now: when.clock}
+	answer := driver.Drifted{Now: when.clock}
 	at := r.At
 	if at == 0 {
 		at = now
@@ -48,7 +48,7 @@ func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, er
 }
 
 // drift records what a report says is used and is not known, and is how much.
-func (l *ledger) drift(lim limit.Limit, r budget.Report, at, reset, now int64) int64 {
+func (l *ledger) drift(lim limit.Limit, r driver.Report, at, reset, now int64) int64 {
 	cut := max(lim.Window.Cut(now), l.floor(lim))
 	from := lim.Window.Cut(now) + 1
 	if lim.Window.Kind == limit.CalendarKind {

@@ -6,7 +6,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // job is what is kept of a job.
@@ -14,29 +14,29 @@ type job struct {
 	version int64
 	text    []byte
 	values  map[string][]byte
-	records []budget.JobRecord // oldest first
+	records []driver.JobRecord // oldest first
 }
 
 // Job implements budget.JobStore.
-func (s *Store) Job(ctx context.Context, name string) (budget.JobDocument, error) {
+func (s *Store) Job(ctx context.Context, name string) (driver.JobDocument, error) {
 	found, err := s.Jobs(ctx, []string{name})
 	if err != nil {
-		return budget.JobDocument{}, err
+		return driver.JobDocument{}, err
 	}
 	return found[0], nil
 }
 
 // Jobs implements budget.JobStore.
-func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+func (s *Store) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	found := make([]budget.JobDocument, len(names))
+	found := make([]driver.JobDocument, len(names))
 	for i, name := range names {
 		now := s.clock()
-		found[i] = budget.JobDocument{Now: now, Wall: now}
+		found[i] = driver.JobDocument{Now: now, Wall: now}
 		if j := s.jobs[name]; j != nil {
 			found[i].Version, found[i].Text = j.version, bytes.Clone(j.text)
 		}
@@ -45,7 +45,7 @@ func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument,
 }
 
 // SwapJob implements budget.JobStore.
-func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -80,16 +80,16 @@ func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) 
 }
 
 // record adds to the history and forgets what is old.
-func (j *job) record(swap budget.JobSwap) {
+func (j *job) record(swap driver.JobSwap) {
 	for _, record := range swap.Records {
 		record.Text = bytes.Clone(record.Text)
-		j.records = slices.DeleteFunc(j.records, func(old budget.JobRecord) bool { return old.ID == record.ID })
+		j.records = slices.DeleteFunc(j.records, func(old driver.JobRecord) bool { return old.ID == record.ID })
 		j.records = append(j.records, record)
 	}
-	slices.SortFunc(j.records, func(a, b budget.JobRecord) int {
+	slices.SortFunc(j.records, func(a, b driver.JobRecord) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
 	})
-	j.records = slices.DeleteFunc(j.records, func(r budget.JobRecord) bool { return r.At < swap.Forget })
+	j.records = slices.DeleteFunc(j.records, func(r driver.JobRecord) bool { return r.At < swap.Forget })
 	if swap.Most > 0 && len(j.records) > swap.Most {
 		j.records = slices.Delete(j.records, 0, len(j.records)-swap.Most)
 	}
@@ -109,7 +109,7 @@ func (s *Store) JobValue(ctx context.Context, name, key string) ([]byte, error) 
 }
 
 // JobHistory implements budget.JobStore.
-func (s *Store) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+func (s *Store) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([]driver.JobRecord, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -119,7 +119,7 @@ func (s *Store) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([
 	if j == nil {
 		return nil, nil
 	}
-	var found []budget.JobRecord
+	var found []driver.JobRecord
 	for _, record := range slices.Backward(j.records) {
 		if record.At >= query.Since && (query.Before == 0 || record.At < query.Before) && len(found) < query.Most {
 			record.Text = bytes.Clone(record.Text)

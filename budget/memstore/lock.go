@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // lock closes a limit, or the budget, until an instant.
@@ -15,12 +15,12 @@ type lock struct {
 }
 
 // Lock implements budget.Store.
-func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.begin(ctx, r.Budget, r.Now)
 	if err != nil {
-		return budget.Locked{}, err
+		return driver.Locked{}, err
 	}
 	until := r.Until
 	if until == 0 {
@@ -32,18 +32,18 @@ func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, 
 	switch {
 	case stood && !r.Force:
 	case until <= when.now && !stood:
-		return budget.Locked{Now: when.clock}, nil
+		return driver.Locked{Now: when.clock}, nil
 	case until <= when.now: // by force, and past: what stands is left
 	default:
 		old, stood = lock{until, when.now, r.Why}, false
 		l.locks[r.Limit] = old
 		l.changes++
 	}
-	return budget.Locked{Now: when.clock, Until: old.until, Since: old.since, Why: old.why, Stood: stood}, nil
+	return driver.Locked{Now: when.clock, Until: old.until, Since: old.since, Why: old.why, Stood: stood}, nil
 }
 
 // Unlock implements budget.Store.
-func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error) {
+func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.enter(ctx, r.Budget, r.Now)
@@ -60,10 +60,10 @@ func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error
 }
 
 // standing are the locks that stand.
-func (l *ledger) standing(now int64) (views []budget.LockView) {
+func (l *ledger) standing(now int64) (views []driver.LockView) {
 	for _, name := range slices.Sorted(maps.Keys(l.locks)) {
 		if k := l.locks[name]; k.until > now {
-			views = append(views, budget.LockView{Limit: name, Until: k.until, Since: k.since, Why: k.why})
+			views = append(views, driver.LockView{Limit: name, Until: k.until, Since: k.since, Why: k.why})
 		}
 	}
 	return views
@@ -71,7 +71,7 @@ func (l *ledger) standing(now int64) (views []budget.LockView) {
 
 // askLocks makes a refusal that of the lock that ends last, where it ends no
 // earlier than the rest fits, and tells what only observes.
-func (l *ledger) askLocks(batch budget.Batch, item budget.Item, refusal *budget.Decision, refused *bool) (observed string) {
+func (l *ledger) askLocks(batch driver.Batch, item driver.Item, refusal *driver.Decision, refused *bool) (observed string) {
 	ask := func(i int, name string, observes bool, remaining int64) bool {
 		k := l.locks[name]
 		if k.until <= l.last {
@@ -81,13 +81,13 @@ func (l *ledger) askLocks(batch budget.Batch, item budget.Item, refusal *budget.
 			return true
 		}
 		if !*refused || k.until >= refusal.RetryAt && !refusal.Locked || k.until > refusal.RetryAt {
-			*refusal = budget.Decision{Result: budget.Refused, Limit: i, RetryAt: k.until, Remaining: remaining, Locked: true, Why: k.why}
+			*refusal = driver.Decision{Result: driver.Refused, Limit: i, RetryAt: k.until, Remaining: remaining, Locked: true, Why: k.why}
 		}
 		*refused = true
 		return false
 	}
 	if ask(-1, "", batch.Observe, 0) {
-		observed = budget.ObservedLock
+		observed = driver.ObservedLock
 	}
 	for i, limit := range batch.Limits {
 		if item.CheckedBy(limit) && ask(i, limit.Name, limit.Observe, limit.Remaining(l.used(limit, l.last))) && observed == "" {

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -79,7 +79,7 @@ const (
 )
 
 type entry struct {
-	item  budget.Item
+	item  driver.Item
 	state state
 	start int64
 	score int64
@@ -125,7 +125,7 @@ func (w *window) lower(now int64) int64 {
 
 // horizon is the instant up to which nothing is held at now.
 func (l *ledger) horizon(now int64) int64 {
-	h := now - budget.MinHeld
+	h := now - driver.MinHeld
 	for _, w := range l.windows {
 		h = min(h, w.lower(now))
 	}
@@ -167,14 +167,14 @@ type moment struct {
 
 // tell holds the clock against its witness.
 func (l *ledger) tell(clock, caller int64) (moment, error) {
-	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance {
-		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", budget.ErrClock, clock, caller)
+	if clock-l.last > driver.ClockTolerance && clock-caller > driver.ClockTolerance {
+		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", driver.ErrClock, clock, caller)
 	}
-	if caller-clock > budget.MaxLease.Microseconds() {
-		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", budget.ErrClock, clock, caller)
+	if caller-clock > driver.MaxLease.Microseconds() {
+		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", driver.ErrClock, clock, caller)
 	}
 	m := moment{clock: clock, later: max(clock, caller)}
-	if clock-caller <= budget.ClockTolerance {
+	if clock-caller <= driver.ClockTolerance {
 		m.clock = min(clock, caller)
 	}
 	m.now = max(m.clock, l.last)
@@ -184,7 +184,7 @@ func (l *ledger) tell(clock, caller int64) (moment, error) {
 // drains is from when on a bucket drains again that changes now: where the clocks
 // are far apart not until the earlier one has caught up.
 func (m moment) drains() int64 {
-	if m.later-m.now > budget.ClockTolerance {
+	if m.later-m.now > driver.ClockTolerance {
 		return m.later
 	}
 	return m.now
@@ -193,7 +193,7 @@ func (m moment) drains() int64 {
 // use makes the windows of the limits live.
 func (l *ledger) use(limits []limit.Limit, now int64) {
 	for key, w := range l.windows {
-		if now > w.usedAt+w.shape.Longest()+budget.WindowIdle {
+		if now > w.usedAt+w.shape.Longest()+driver.WindowIdle {
 			delete(l.windows, key)
 		}
 	}
@@ -207,7 +207,7 @@ func (l *ledger) use(limits []limit.Limit, now int64) {
 			w = &window{shape: lim.Window, usedAt: now, floor: l.gone}
 			l.windows[key] = w
 		}
-		if now-w.usedAt >= budget.WindowUseNoted {
+		if now-w.usedAt >= driver.WindowUseNoted {
 			w.usedAt = now
 		}
 		w.cut = lim.Window.Cut(now)
@@ -263,7 +263,7 @@ func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, 
 		return nil, moment{}, err
 	}
 	if s.closed {
-		return nil, moment{}, fmt.Errorf("memory store: %w", budget.ErrClosed)
+		return nil, moment{}, fmt.Errorf("memory store: %w", driver.ErrClosed)
 	}
 	l := s.ledgers[name]
 	if l == nil {

@@ -1,7 +1,7 @@
 package memstore
 
 import (
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -14,7 +14,7 @@ func (l *ledger) merge(now int64) {
 	}
 	boundary := l.merged
 	for _, p := range precisions {
-		at := now - budget.MinHeld
+		at := now - driver.MinHeld
 		boundary = max(boundary, at-at%p)
 	}
 	kept := l.entries[:0]
@@ -46,7 +46,7 @@ func (l *ledger) precisions() (list []int64, ok bool) {
 			return nil, false
 		case w.shape.Precision > 0:
 			list = append(list, w.shape.Precision)
-		case w.shape.Length > budget.MinHeld:
+		case w.shape.Length > driver.MinHeld:
 			return nil, false
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -116,7 +116,7 @@ func (m *meter) over(e *entry, units, now int64) bool {
 // useMeters makes the meters of the limits live and drops those long unused.
 func (l *ledger) useMeters(limits []limit.Limit, now int64) {
 	for key, m := range l.meters {
-		if now > m.usedAt+m.longest+budget.WindowIdle {
+		if now > m.usedAt+m.longest+driver.WindowIdle {
 			delete(l.meters, key)
 		}
 	}
@@ -133,7 +133,7 @@ func (l *ledger) useMeters(limits []limit.Limit, now int64) {
 			l.meters[key] = m
 		}
 		m.longest = lim.Longest()
-		if now-m.usedAt >= budget.WindowUseNoted {
+		if now-m.usedAt >= driver.WindowUseNoted {
 			m.usedAt = now
 		}
 	}

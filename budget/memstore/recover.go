@@ -7,16 +7,16 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // mark is what a caller is told of the ledger at an instant.
-func (l *ledger) mark(now int64) budget.Mark {
+func (l *ledger) mark(now int64) driver.Mark {
 	if l.id == "" {
-		return budget.Mark{Seen: now}
+		return driver.Mark{Seen: now}
 	}
-	m := budget.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now}
+	m := driver.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now}
 	if m.ID != "" {
 		m.At = l.newest
 	}
@@ -24,13 +24,13 @@ func (l *ledger) mark(now int64) budget.Mark {
 }
 
 // lost reports whether the ledger has lost something of what a caller was told.
-func (l *ledger) lost(mark budget.Mark, limits []limit.Limit, now int64) bool {
+func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) bool {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
-	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
+	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-driver.LedgerIdle) {
 		return true
 	}
-	return len(l.missing([]budget.Mark{mark}, limits, now)) > 0
+	return len(l.missing([]driver.Mark{mark}, limits, now)) > 0
 }
 
 // lower is the instant up to which nothing is missed.
@@ -45,7 +45,7 @@ func (l *ledger) lower(limits []limit.Limit, now int64) int64 {
 }
 
 // missing are the ids of the marks' charges that the ledger lacks.
-func (l *ledger) missing(marks []budget.Mark, limits []limit.Limit, now int64) (ids []string) {
+func (l *ledger) missing(marks []driver.Mark, limits []limit.Limit, now int64) (ids []string) {
 	lower := max(l.merged, l.lower(limits, now))
 	for _, mark := range marks {
 		if mark.ID != "" && mark.At > lower && !slices.ContainsFunc(l.entries, func(e *entry) bool { return e.item.ID == mark.ID && !e.noID }) {
@@ -57,7 +57,7 @@ func (l *ledger) missing(marks []budget.Mark, limits []limit.Limit, now int64) (
 
 // report notes that a caller reports a loss. The first report on a ledger begins
 // the recovery, and so does one that finds it rolled back.
-func (l *ledger) report(r budget.Recovery, now int64) {
+func (l *ledger) report(r driver.Recovery, now int64) {
 	rolledBack := slices.Contains(r.Gone, l.id)
 	if rolledBack {
 		l.id = rand.Text()
@@ -65,7 +65,7 @@ func (l *ledger) report(r budget.Recovery, now int64) {
 	if rolledBack || l.notice == 0 {
 		l.notice, l.reported = now, nil
 	}
-	if r.Host != "" && len(l.reported) < budget.MaxReports && !slices.Contains(l.reported, r.Host) {
+	if r.Host != "" && len(l.reported) < driver.MaxReports && !slices.Contains(l.reported, r.Host) {
 		l.reported = append(l.reported, r.Host)
 	}
 	l.changes++
@@ -77,19 +77,19 @@ func (l *ledger) recovering(hosts int64) int64 {
 	if l.notice == 0 || hosts <= 1 || int64(len(l.reported)) >= hosts {
 		return 0
 	}
-	return l.notice + budget.RecoveryWait
+	return l.notice + driver.RecoveryWait
 }
 
 // askRecovery makes a refusal that of a recovery, where that ends no earlier than
 // all else, and tells whether it only observes.
-func (l *ledger) askRecovery(batch budget.Batch, refusal *budget.Decision, refused *bool) (observed string) {
+func (l *ledger) askRecovery(batch driver.Batch, refusal *driver.Decision, refused *bool) (observed string) {
 	until := l.recovering(batch.Hosts)
 	switch {
 	case until <= l.last || batch.WithinPart:
 	case batch.Observe:
-		return budget.ObservedLock
+		return driver.ObservedLock
 	case !*refused || until >= refusal.RetryAt && !refusal.Locked || until > refusal.RetryAt:
-		*refusal, *refused = budget.Decision{Result: budget.Refused, Limit: -1, RetryAt: until, Recovering: true}, true
+		*refusal, *refused = driver.Decision{Result: driver.Refused, Limit: -1, RetryAt: until, Recovering: true}, true
 	}
 	return ""
 }
@@ -102,19 +102,19 @@ func (l *ledger) note(host string) {
 	}
 	at := slices.IndexFunc(l.hosts, func(n noted) bool { return n.host == host })
 	switch {
-	case at >= 0 && l.last-l.hosts[at].at < budget.HostRenewed:
+	case at >= 0 && l.last-l.hosts[at].at < driver.HostRenewed:
 		return
 	case at >= 0:
 		l.hosts = slices.Delete(l.hosts, at, at+1)
 	}
-	l.hosts = append(slices.DeleteFunc(l.hosts, func(n noted) bool { return n.at <= l.last-budget.HostNoted }), noted{host, l.last})
-	l.hosts = l.hosts[max(0, len(l.hosts)-budget.MaxHosts):]
+	l.hosts = append(slices.DeleteFunc(l.hosts, func(n noted) bool { return n.at <= l.last-driver.HostNoted }), noted{host, l.last})
+	l.hosts = l.hosts[max(0, len(l.hosts)-driver.MaxHosts):]
 }
 
 // atWork is how many hosts were noted lately.
 func (l *ledger) atWork(now int64) (n int) {
 	for _, one := range l.hosts {
-		if one.at > now-budget.HostNoted {
+		if one.at > now-driver.HostNoted {
 			n++
 		}
 	}
@@ -122,7 +122,7 @@ func (l *ledger) atWork(now int64) (n int) {
 }
 
 func lost(name string) error {
-	return fmt.Errorf("memory store: budget %s: %w", name, budget.ErrLost)
+	return fmt.Errorf("memory store: budget %s: %w", name, driver.ErrLost)
 }
 
 // pseudo is how much of what a limit has used stands under a pseudo-operation.
@@ -139,15 +139,15 @@ func (l *ledger) pseudo(lim limit.Limit, operation string, now int64) (amount in
 }
 
 // Recover implements budget.Store. Memory is never damaged.
-func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
 	if err != nil {
-		return budget.Recovered{}, err
+		return driver.Recovered{}, err
 	}
 	now := when.now
-	answer := budget.Recovered{Now: when.clock, Amounts: make([]int64, len(r.Limits))}
+	answer := driver.Recovered{Now: when.clock, Amounts: make([]int64, len(r.Limits))}
 	if slices.Contains(r.Gone, l.id) || l.lost(r.Mark, r.Limits, now) {
 		for i, limit := range r.Limits {
 			if r.Used[i] >= 0 {
@@ -213,7 +213,7 @@ func (l *ledger) recover(lim limit.Limit, used, at, now, own int64, ownID string
 
 // record adds a charge that counts in one limit alone.
 func (l *ledger) record(lim limit.Limit, id, operation string, amount, at int64) {
-	e := &entry{item: budget.Item{ID: id, Operation: operation}, start: at, score: at, calls: 1, row: true}
+	e := &entry{item: driver.Item{ID: id, Operation: operation}, start: at, score: at, calls: 1, row: true}
 	if e.units = amount; lim.Counts == limit.CountCalls {
 		e.units, e.calls = 0, amount
 	}

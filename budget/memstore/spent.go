@@ -3,31 +3,31 @@ package memstore
 import (
 	"context"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Spent implements budget.Store.
-func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
+func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.enter(ctx, q.Budget, q.Now)
 	if err != nil {
-		return budget.SpentView{}, err
+		return driver.SpentView{}, err
 	}
 	now := when.now
-	view := budget.SpentView{Now: when.clock}
+	view := driver.SpentView{Now: when.clock}
 	forgotten := max(l.gone, l.horizon(now))
 	if l.born > 0 && l.born <= forgotten {
 		view.Since = forgotten
 	}
-	sums := map[string]*budget.SpentRow{}
+	sums := map[string]*driver.SpentRow{}
 	for _, e := range l.entries {
 		if e.state == released || e.score <= forgotten || q.Span > 0 && e.score <= now-q.Span {
 			continue
 		}
 		name := e.group(q.By)
 		if sums[name] == nil {
-			sums[name] = &budget.SpentRow{Name: name}
+			sums[name] = &driver.SpentRow{Name: name}
 		}
 		row := sums[name]
 		row.Units += e.units
@@ -46,13 +46,13 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 }
 
 // group is the name an entry is summed under.
-func (e *entry) group(by budget.GroupBy) string {
+func (e *entry) group(by driver.GroupBy) string {
 	switch by {
-	case budget.ByJob:
+	case driver.ByJob:
 		return e.item.Labels.Job
-	case budget.ByRegion:
+	case driver.ByRegion:
 		return e.item.Labels.Region
-	case budget.ByRun:
+	case driver.ByRun:
 		return e.item.Labels.Run
 	}
 	return e.item.Operation

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // later is a store that was out of reach when it was to be opened: every call
@@ -71,40 +72,40 @@ func with[T any](ctx context.Context, l *later, do func(Backend) (T, error)) (T,
 	return do(store)
 }
 
-func (l *later) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+func (l *later) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	store, err := l.get(ctx)
 	if err != nil { // it was not asked
-		return budget.Decisions{}, fmt.Errorf("%w; %w", err, budget.ErrNotCharged)
+		return driver.Decisions{}, fmt.Errorf("%w; %w", err, budget.ErrNotCharged)
 	}
 	return store.Decide(ctx, batch)
 }
 
-func (l *later) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
-	return with(ctx, l, func(b Backend) (budget.Finished, error) { return b.Finish(ctx, f) })
+func (l *later) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+	return with(ctx, l, func(b Backend) (driver.Finished, error) { return b.Finish(ctx, f) })
 }
 
-func (l *later) Look(ctx context.Context, look budget.Look) (budget.View, error) {
-	return with(ctx, l, func(b Backend) (budget.View, error) { return b.Look(ctx, look) })
+func (l *later) Look(ctx context.Context, look driver.Look) (driver.View, error) {
+	return with(ctx, l, func(b Backend) (driver.View, error) { return b.Look(ctx, look) })
 }
 
-func (l *later) Spent(ctx context.Context, query budget.SpentQuery) (budget.SpentView, error) {
-	return with(ctx, l, func(b Backend) (budget.SpentView, error) { return b.Spent(ctx, query) })
+func (l *later) Spent(ctx context.Context, query driver.SpentQuery) (driver.SpentView, error) {
+	return with(ctx, l, func(b Backend) (driver.SpentView, error) { return b.Spent(ctx, query) })
 }
 
-func (l *later) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
-	return with(ctx, l, func(b Backend) (budget.Recovered, error) { return b.Recover(ctx, r) })
+func (l *later) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
+	return with(ctx, l, func(b Backend) (driver.Recovered, error) { return b.Recover(ctx, r) })
 }
 
-func (l *later) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
-	return with(ctx, l, func(b Backend) (budget.Locked, error) { return b.Lock(ctx, r) })
+func (l *later) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+	return with(ctx, l, func(b Backend) (driver.Locked, error) { return b.Lock(ctx, r) })
 }
 
-func (l *later) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error) {
+func (l *later) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
 	return with(ctx, l, func(b Backend) (bool, error) { return b.Unlock(ctx, r) })
 }
 
-func (l *later) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
-	return with(ctx, l, func(b Backend) (budget.Drifted, error) { return b.Report(ctx, r) })
+func (l *later) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+	return with(ctx, l, func(b Backend) (driver.Drifted, error) { return b.Report(ctx, r) })
 }
 
 func (l *later) Reset(ctx context.Context, name string) error {
@@ -117,15 +118,15 @@ func (l *later) AcceptClock(ctx context.Context, name string) error {
 	return err
 }
 
-func (l *later) Job(ctx context.Context, job string) (budget.JobDocument, error) {
-	return with(ctx, l, func(b Backend) (budget.JobDocument, error) { return b.Job(ctx, job) })
+func (l *later) Job(ctx context.Context, job string) (driver.JobDocument, error) {
+	return with(ctx, l, func(b Backend) (driver.JobDocument, error) { return b.Job(ctx, job) })
 }
 
-func (l *later) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
-	return with(ctx, l, func(b Backend) ([]budget.JobDocument, error) { return b.Jobs(ctx, names) })
+func (l *later) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
+	return with(ctx, l, func(b Backend) ([]driver.JobDocument, error) { return b.Jobs(ctx, names) })
 }
 
-func (l *later) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (l *later) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	return with(ctx, l, func(b Backend) (bool, error) { return b.SwapJob(ctx, swap) })
 }
 
@@ -133,8 +134,8 @@ func (l *later) JobValue(ctx context.Context, job, key string) ([]byte, error) {
 	return with(ctx, l, func(b Backend) ([]byte, error) { return b.JobValue(ctx, job, key) })
 }
 
-func (l *later) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
-	return with(ctx, l, func(b Backend) ([]budget.JobRecord, error) { return b.JobHistory(ctx, query) })
+func (l *later) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([]driver.JobRecord, error) {
+	return with(ctx, l, func(b Backend) ([]driver.JobRecord, error) { return b.JobHistory(ctx, query) })
 }
 
 // Close closes the store when it is open.
@@ -149,10 +150,10 @@ func (l *later) Close() error {
 }
 
 // Diagnose tells what it finds of the store, or why it cannot be opened.
-func (l *later) Diagnose(ctx context.Context) []budget.Finding {
+func (l *later) Diagnose(ctx context.Context) []driver.Finding {
 	store, err := l.get(ctx)
 	if err != nil {
-		return []budget.Finding{{Check: "connection", Level: budget.Fault, Says: err.Error()}}
+		return []driver.Finding{{Check: "connection", Level: driver.Fault, Says: err.Error()}}
 	}
 	return Diagnose(ctx, store)
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
@@ -40,8 +41,8 @@ func TestJobsOfAStoreThatComesLater(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	swap := budget.JobSwap{
-		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []budget.JobRecord{{At: 1, ID: "r", Text: []byte("{}")}},
+	swap := driver.JobSwap{
+		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []driver.JobRecord{{At: 1, ID: "r", Text: []byte("{}")}},
 	}
 	for what, call := range jobCalls(t.Context(), store, swap) {
 		if err := call(); !errors.Is(err, budget.ErrUnavailable) {
@@ -60,7 +61,7 @@ func TestJobsOfAStoreThatComesLater(t *testing.T) {
 			t.Fatalf("once it is there: %v, %v", swapped, err)
 		}
 	}
-	for what, call := range jobCalls(t.Context(), store, budget.JobSwap{Job: "other"}) {
+	for what, call := range jobCalls(t.Context(), store, driver.JobSwap{Job: "other"}) {
 		if err := call(); err != nil {
 			t.Errorf("%s once it is there: %v", what, err)
 		}
@@ -109,7 +110,7 @@ func TestFirstCallIsToldOfTheOpening(t *testing.T) {
 }
 
 // jobCalls are the calls of a JobStore, which want what the swap leaves.
-func jobCalls(ctx context.Context, store budget.JobStore, swap budget.JobSwap) map[string]func() error {
+func jobCalls(ctx context.Context, store driver.JobStore, swap driver.JobSwap) map[string]func() error {
 	want := func(err error, right bool) error {
 		if err == nil && !right {
 			return errors.New("not what was swapped in")
@@ -134,7 +135,7 @@ func jobCalls(ctx context.Context, store budget.JobStore, swap budget.JobSwap) m
 			return want(err, string(value) == "1")
 		},
 		"JobHistory": func() error {
-			found, err := store.JobHistory(ctx, budget.JobHistoryQuery{Job: "j", Most: 9})
+			found, err := store.JobHistory(ctx, driver.JobHistoryQuery{Job: "j", Most: 9})
 			return want(err, len(found) == 1 && found[0].ID == "r")
 		},
 	}

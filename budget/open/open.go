@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -24,8 +25,8 @@ import (
 
 // Backend is an opened store: ledgers and the jobs' documents.
 type Backend interface {
-	budget.Store
-	budget.JobStore
+	driver.Store
+	driver.JobStore
 }
 
 // Budget opens a budget of a costs.toml with the store that the file names, and
@@ -56,7 +57,7 @@ func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error
 // hosted is a store with the host's side of its outages.
 type hosted struct {
 	*outage.Store
-	budget.JobStore
+	driver.JobStore
 }
 
 // Host opens the store of a configuration at this URL, as [Store] does, with what
@@ -77,9 +78,9 @@ func Host(ctx context.Context, config *budget.Config, url string, log *slog.Logg
 }
 
 // Diagnose tells what may keep a store from holding what it promises.
-func Diagnose(ctx context.Context, store Backend) []budget.Finding {
+func Diagnose(ctx context.Context, store Backend) []driver.Finding {
 	if d, ok := store.(interface {
-		Diagnose(context.Context) []budget.Finding
+		Diagnose(context.Context) []driver.Finding
 	}); ok {
 		return d.Diagnose(ctx)
 	}

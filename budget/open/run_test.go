@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
@@ -68,7 +69,7 @@ func TestCheckpoint(t *testing.T) {
 	defer func() { _ = store.Close() }()
 	active := func(version int64, text string) {
 		t.Helper()
-		if ok, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "pull", Version: version, Text: []byte(text)}); !ok || err != nil {
+		if ok, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "pull", Version: version, Text: []byte(text)}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -21,7 +21,7 @@ func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return nil, budget.ErrClosed
+		return nil, driver.ErrClosed
 	case s.local != nil:
 		return s.local, nil
 	}
@@ -51,29 +51,29 @@ func (s *Store) part(l limit.Limit) limit.Limit {
 }
 
 // withoutStore decides the open items that have no decision by the allowance.
-func (s *Store) withoutStore(ctx context.Context, batch budget.Batch, decided budget.Decisions) (budget.Decisions, error) {
+func (s *Store) withoutStore(ctx context.Context, batch driver.Batch, decided driver.Decisions) (driver.Decisions, error) {
 	if s.o.Dir == "" || s.o.Allowance == 0 {
 		for i, item := range batch.Items {
-			if d := &decided.Items[i]; item.OnStoreError == budget.Open && d.Err != nil {
+			if d := &decided.Items[i]; item.OnStoreError == driver.Open && d.Err != nil {
 				d.Err = fmt.Errorf("%w; its policy is open, but this host has no allowance to spend: set outage_allowance in [store]", d.Err)
 			}
 		}
 		return decided, nil
 	}
 	s.memory.refresh(batch.Budget)
-	local := budget.Batch{Budget: batch.Budget, Now: batch.Now, Observe: batch.Observe}
+	local := driver.Batch{Budget: batch.Budget, Now: batch.Now, Observe: batch.Observe}
 	for _, l := range batch.Limits {
 		local.Limits = append(local.Limits, s.part(l))
 	}
 	var places []int
 	for i, item := range batch.Items {
 		d := &decided.Items[i]
-		if item.OnStoreError != budget.Open || d.Result != budget.Unreached && d.Result != budget.OutcomeUnknown {
+		if item.OnStoreError != driver.Open || d.Result != driver.Unreached && d.Result != driver.OutcomeUnknown {
 			continue
 		}
 		if at, wait, t := s.exhausted(batch, item); wait > 0 {
-			unsure := d.Result == budget.OutcomeUnknown
-			*d = budget.Decision{Result: budget.Refused, Limit: at, RetryAt: decided.Now + wait, Allowance: true, Locked: t.Locked, Why: t.Why, Unsure: unsure}
+			unsure := d.Result == driver.OutcomeUnknown
+			*d = driver.Decision{Result: driver.Refused, Limit: at, RetryAt: decided.Now + wait, Allowance: true, Locked: t.Locked, Why: t.Why, Unsure: unsure}
 			continue
 		}
 		if name := s.nothing(local.Limits, item); name != "" {
@@ -95,9 +95,9 @@ func (s *Store) withoutStore(ctx context.Context, batch budget.Batch, decided bu
 		switch {
 		case err != nil:
 			d.Err = fmt.Errorf("%w; the host's allowance cannot be spent either: %w", d.Err, detached(err))
-		case answers[j].Result == budget.Conflict:
+		case answers[j].Result == driver.Conflict:
 			*d = answers[j]
-		case answers[j].Result == budget.Granted:
+		case answers[j].Result == driver.Granted:
 			*d = answers[j]
 			d.Allowance = true
 			item := batch.Items[i]
@@ -119,7 +119,7 @@ func detached(err error) error { return errors.New(err.Error()) }
 // exhausted is the limit that the store last said is exhausted or locked for the
 // longest, of those that an item is checked against, or −1 where that is the
 // whole budget; for how many µs, and how.
-func (s *Store) exhausted(batch budget.Batch, item budget.Item) (limit int, wait int64, how told) {
+func (s *Store) exhausted(batch driver.Batch, item driver.Item) (limit int, wait int64, how told) {
 	limit = -1
 	if !batch.Observe {
 		wait, how = s.memory.refusedFor(batch.Budget, "")
@@ -136,7 +136,7 @@ func (s *Store) exhausted(batch budget.Batch, item budget.Item) (limit int, wait
 }
 
 // nothing names a limit that leaves nothing to spend, where one does.
-func (s *Store) nothing(limits []limit.Limit, item budget.Item) string {
+func (s *Store) nothing(limits []limit.Limit, item driver.Item) string {
 	for _, l := range limits {
 		if item.CheckedBy(l) && l.Limit <= 0 && !l.Observe {
 			return l.Name
@@ -156,7 +156,7 @@ func longest(limits []limit.Limit, operation string) (held int64) {
 }
 
 // spend decides by the allowance and writes down what is granted before it is.
-func (s *Store) spend(ctx context.Context, batch budget.Batch) ([]budget.Decision, error) {
+func (s *Store) spend(ctx context.Context, batch driver.Batch) ([]driver.Decision, error) {
 	ledger, err := s.allowance(ctx)
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (s *Store) spend(ctx context.Context, batch budget.Batch) ([]budget.Decisio
 	}
 	for i, d := range decided.Items {
 		item := batch.Items[i]
-		if d.Result != budget.Granted || item.DryRun {
+		if d.Result != driver.Granted || item.DryRun {
 			continue
 		}
 		r := &record{Budget: batch.Budget, ID: item.ID, Boot: boot, At: now, Charge: &chargeRecord{
@@ -183,7 +183,7 @@ func (s *Store) spend(ctx context.Context, batch budget.Batch) ([]budget.Decisio
 		// A replay without a record: it is recorded already, and is so once more to
 		// no effect; or its process ended before it was written down.
 		if err := s.journal.write(r); err != nil {
-			decided.Items[i] = budget.Decision{Result: budget.Unreached, Limit: -1, Err: fmt.Errorf("write it down before it is granted: %w", err)}
+			decided.Items[i] = driver.Decision{Result: driver.Unreached, Limit: -1, Err: fmt.Errorf("write it down before it is granted: %w", err)}
 		}
 	}
 	return decided.Items, nil

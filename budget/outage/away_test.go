@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -17,7 +17,7 @@ func TestShutMeanwhile(t *testing.T) {
 	s := New(memstore.New(nil), Options{Dir: t.TempDir(), Interval: time.Hour, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)})
 	defer func() { _ = s.Close() }()
 	s.breaker("up").open(errors.New("it is away"))
-	if err := s.away("up"); !errors.Is(err, budget.ErrUnavailable) {
+	if err := s.away("up"); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("an open breaker: %v", err)
 	}
 	boot := s.breaker("up").boot

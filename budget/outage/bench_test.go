@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
@@ -21,15 +22,15 @@ import (
 // on budgets of one kind, on one server or in files beside each other.
 func BenchmarkMemory(b *testing.B) {
 	server := redistest.Start(b)
-	stores := map[string]func(b *testing.B) budget.Store{
-		"Redis": func(b *testing.B) budget.Store {
+	stores := map[string]func(b *testing.B) driver.Store{
+		"Redis": func(b *testing.B) driver.Store {
 			store, err := redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute})
 			if err != nil {
 				b.Fatal(err)
 			}
 			return store
 		},
-		"SQLite": func(b *testing.B) budget.Store {
+		"SQLite": func(b *testing.B) driver.Store {
 			store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute})
 			if err != nil {
 				b.Fatal(err)
@@ -63,7 +64,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-func benchBudget(b *testing.B, name string, store budget.Store, limits int) *budget.Budget {
+func benchBudget(b *testing.B, name string, store driver.Store, limits int) *budget.Budget {
 	spec := budget.Spec{Name: name, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute}
 	for i := range limits {
 		spec.Limits = append(spec.Limits, limit.Limit{

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // visitors is more budgets than breakers are kept.
@@ -32,7 +32,7 @@ func TestBreakersAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"", t.TempDir()} {
 		s := New(newShared(), Options{Dir: dir, PerBudget: true, Timeout: time.Second, Interval: time.Minute})
-		if !s.breaker(up).open(budget.ErrUnavailable) {
+		if !s.breaker(up).open(driver.ErrUnavailable) {
 			t.Fatal("it was open")
 		}
 		for i := range visitors {
@@ -48,7 +48,7 @@ func TestBreakersAreBounded(t *testing.T) {
 			t.Errorf("directory %q: %d breakers may be open, want one", dir, len(list))
 		}
 		for i := range visitors { // an outage
-			s.breaker(fmt.Sprint("up/", i)).open(budget.ErrUnavailable)
+			s.breaker(fmt.Sprint("up/", i)).open(driver.ErrUnavailable)
 			if i > 10 && dir != "" {
 				break // their number is the directory's
 			}
@@ -70,7 +70,7 @@ func TestLookingKeepsNoBreakers(t *testing.T) {
 	one, other := New(h.store, h.options), New(h.store, h.options)
 	defer func() { _, _ = one.Close(), other.Close() }()
 	for i := range 10 {
-		one.breaker(fmt.Sprint("up/", i)).open(budget.ErrUnavailable)
+		one.breaker(fmt.Sprint("up/", i)).open(driver.ErrUnavailable)
 	}
 	if _, out := other.OutOfReach(); !out || len(other.breakers) != 0 {
 		t.Errorf("away: %v, and %d breakers are kept", out, len(other.breakers))
@@ -85,7 +85,7 @@ func TestAShutBreakerLeavesNothing(t *testing.T) {
 		h := newHost(t, Options{PerBudget: own})
 		for _, name := range []string{up, "up/key2"} {
 			s := New(h.store, h.options)
-			s.breaker(name).open(budget.ErrUnavailable)
+			s.breaker(name).open(driver.ErrUnavailable)
 			if _, err := os.Stat(s.breaker(name).file()); err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestAnAbandonedBreaker(t *testing.T) {
 		s := New(newShared(), Options{Dir: dir, PerBudget: true, Timeout: time.Second, Interval: time.Second})
 		id, now := "boot", int64(5_000_000)
 		s.boot = func() (string, int64, error) { return id, now, nil }
-		s.breaker(up).open(budget.ErrUnavailable)
+		s.breaker(up).open(driver.ErrUnavailable)
 		now += abandonedAfter.Microseconds()
 		if _, out := s.OutOfReach(); !out {
 			t.Errorf("directory %q: shut too early", dir)
@@ -133,7 +133,7 @@ func TestAnAbandonedBreaker(t *testing.T) {
 		if _, out := s.OutOfReach(); out || dir != "" && folders(t, dir) != 0 {
 			t.Errorf("directory %q: an hour after the last probe: %v", dir, out)
 		}
-		s.breaker(up).open(budget.ErrUnavailable)
+		s.breaker(up).open(driver.ErrUnavailable)
 		if _, out := s.OutOfReach(); !out {
 			t.Errorf("directory %q: it does not open again", dir)
 		}
@@ -169,7 +169,7 @@ func TestOpenedWhileShut(t *testing.T) {
 		}
 	})
 	for range 2000 {
-		one.breaker(up).open(budget.ErrUnavailable)
+		one.breaker(up).open(driver.ErrUnavailable)
 		if !one.breaker(up).idle() {
 			t.Error("it is open for one process alone")
 			break
@@ -178,7 +178,7 @@ func TestOpenedWhileShut(t *testing.T) {
 	close(done)
 	shutting.Wait()
 	one.breaker(up).shut()
-	one.breaker(up).open(budget.ErrUnavailable)
+	one.breaker(up).open(driver.ErrUnavailable)
 	if _, open := other.breaker(up).read(); !open {
 		t.Error("another process does not see it")
 	}

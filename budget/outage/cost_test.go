@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -130,7 +131,7 @@ func costs(t *testing.T, w *world, b *budget.Budget, name string) {
 		began := time.Now()
 		r, err := w.charge(b, operation, "")
 		d := time.Since(began)
-		if operation == "safe" && !errors.Is(err, budget.ErrUnavailable) || operation == "list" && (err != nil || r.Source != budget.SourceAllowance) {
+		if operation == "safe" && !errors.Is(err, driver.ErrUnavailable) || operation == "list" && (err != nil || r.Source != budget.SourceAllowance) {
 			t.Fatalf("%s: %s: %+v, %v", name, operation, r, err)
 		}
 		if d > hung {
@@ -173,7 +174,7 @@ func TestOneProbeAnInterval(t *testing.T) {
 	dir := t.TempDir()
 	processes := []*budget.Budget{w.host(dir), w.host(dir), w.host(dir)}
 	w.store.gone.Store(true)
-	if _, err := w.charge(processes[0], "safe", ""); !errors.Is(err, budget.ErrUnavailable) {
+	if _, err := w.charge(processes[0], "safe", ""); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	if asked := w.store.asked.Load(); asked != 1 {
@@ -190,7 +191,7 @@ func TestOneProbeAnInterval(t *testing.T) {
 						switch _, err := w.charge(b, "safe", ""); {
 						case err == nil:
 							granted.Add(1)
-						case !errors.Is(err, budget.ErrUnavailable):
+						case !errors.Is(err, driver.ErrUnavailable):
 							t.Error(err)
 						}
 					}
@@ -214,7 +215,7 @@ func TestOneProbeAnInterval(t *testing.T) {
 	asked := w.store.asked.Load()
 	for i := range 5 {
 		short := w.host(dir)
-		if _, err := w.charge(short, "safe", fmt.Sprint(i)); !errors.Is(err, budget.ErrUnavailable) {
+		if _, err := w.charge(short, "safe", fmt.Sprint(i)); !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatal(err)
 		}
 		_ = short.Close()
@@ -245,11 +246,11 @@ func TestRareCallsAskThemselves(t *testing.T) {
 	dir := t.TempDir()
 	b := w.host(dir)
 	w.store.gone.Store(true)
-	if _, err := w.charge(b, "safe", ""); !errors.Is(err, budget.ErrUnavailable) {
+	if _, err := w.charge(b, "safe", ""); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	w.store.gone.Store(false)
-	if _, err := w.charge(w.host(dir), "safe", ""); !errors.Is(err, budget.ErrUnavailable) {
+	if _, err := w.charge(w.host(dir), "safe", ""); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("the next call asked the store by itself: %v", err)
 	}
 	at.Add((3 * interval).Microseconds())

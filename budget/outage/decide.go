@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -13,8 +13,8 @@ import (
 // the store decides anything else. While the store is out of reach, items whose
 // policy is open are decided by the allowance; the others are Unreached, or of
 // unknown outcome when the store had been asked.
-func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
-	var decided budget.Decisions
+func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
+	var decided driver.Decisions
 	asked, err := s.reach(ctx, batch.Budget, func(ctx context.Context) (err error) {
 		if err = s.replay(ctx, batch.Budget, batch.Limits, asksFor(batch.Items)); err != nil {
 			return err
@@ -28,21 +28,21 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 		s.crowded(batch.Budget, decided.AtWork)
 		return s.unknown(ctx, batch, decided)
 	case !unreached(ctx, err):
-		return budget.Decisions{}, err
+		return driver.Decisions{}, err
 	}
-	result := budget.Decision{Result: budget.Unreached, Limit: -1, Err: err}
-	if asked = asked && !errors.Is(err, budget.ErrNotCharged); asked {
-		result.Result = budget.OutcomeUnknown
+	result := driver.Decision{Result: driver.Unreached, Limit: -1, Err: err}
+	if asked = asked && !errors.Is(err, driver.ErrNotCharged); asked {
+		result.Result = driver.OutcomeUnknown
 	}
-	decided = budget.Decisions{Now: batch.Now, Items: make([]budget.Decision, len(batch.Items))}
+	decided = driver.Decisions{Now: batch.Now, Items: make([]driver.Decision, len(batch.Items))}
 	open := false
 	for i, item := range batch.Items {
 		decided.Items[i] = result
-		open = open || item.OnStoreError == budget.Open
+		open = open || item.OnStoreError == driver.Open
 	}
 	if !open {
 		if asked {
-			return budget.Decisions{}, err
+			return driver.Decisions{}, err
 		}
 		return decided, nil
 	}
@@ -55,9 +55,9 @@ func (s *Store) forgetful(budget string, err error) {
 }
 
 // decide asks the store, and remembers what it says; what it has lost is recorded first.
-func (s *Store) decide(ctx context.Context, batch budget.Batch) (decided budget.Decisions, err error) {
+func (s *Store) decide(ctx context.Context, batch driver.Batch) (decided driver.Decisions, err error) {
 	batch.Host, batch.Hosts = s.host(), s.o.Hosts
-	err = s.vouching(ctx, batch.Budget, batch.Now, batch.Limits, func(mark budget.Mark, others []budget.Mark) error {
+	err = s.vouching(ctx, batch.Budget, batch.Now, batch.Limits, func(mark driver.Mark, others []driver.Mark) error {
 		batch.Mark, batch.Others = mark, others
 		decided, err = s.inner.Decide(ctx, batch)
 		return err
@@ -77,7 +77,7 @@ const maxLosses = 3
 // again when what the store has lost is recorded. A loss that another call or process
 // of the host has recovered meanwhile does not count as one that this call notices: its
 // next try carries the new ledger's mark, until the context ends.
-func (s *Store) vouching(ctx context.Context, name string, now int64, limits []limit.Limit, ask func(mark budget.Mark, others []budget.Mark) error) error {
+func (s *Store) vouching(ctx context.Context, name string, now int64, limits []limit.Limit, ask func(mark driver.Mark, others []driver.Mark) error) error {
 	for losses := 0; ; {
 		if err := s.recover(ctx, name, now, limits); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (s *Store) vouching(ctx context.Context, name string, now int64, limits []l
 		if err != nil {
 			s.memory.unanswered(name, others)
 		}
-		if !errors.Is(err, budget.ErrLost) && !errors.Is(err, budget.ErrDamaged) {
+		if !errors.Is(err, driver.ErrLost) && !errors.Is(err, driver.ErrDamaged) {
 			return err
 		}
 		switch noticed, recoverable := s.memory.miss(name, mark); {
@@ -101,9 +101,9 @@ func (s *Store) vouching(ctx context.Context, name string, now int64, limits []l
 
 // unknown has the items decided by the allowance that the store failed on in the
 // midst of the batch.
-func (s *Store) unknown(ctx context.Context, batch budget.Batch, decided budget.Decisions) (budget.Decisions, error) {
+func (s *Store) unknown(ctx context.Context, batch driver.Batch, decided driver.Decisions) (driver.Decisions, error) {
 	for i, d := range decided.Items {
-		if d.Result == budget.OutcomeUnknown && batch.Items[i].OnStoreError == budget.Open && unreached(ctx, d.Err) {
+		if d.Result == driver.OutcomeUnknown && batch.Items[i].OnStoreError == driver.Open && unreached(ctx, d.Err) {
 			return s.withoutStore(ctx, batch, decided)
 		}
 	}
@@ -119,11 +119,11 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []li
 			break
 		}
 		unlocked := s.relock(ctx, name, now)
-		if unlocked != nil && !errors.Is(unlocked, budget.ErrDamaged) {
+		if unlocked != nil && !errors.Is(unlocked, driver.ErrDamaged) {
 			return unlocked
 		}
 		own, err := s.lacks(ctx, name, now, limits)
-		if errors.Is(err, budget.ErrDamaged) { // which it is not any more then
+		if errors.Is(err, driver.ErrDamaged) { // which it is not any more then
 			if err = s.recoverOne(ctx, list[0], now); err == nil {
 				own, err = s.lacks(ctx, name, now, limits)
 			}
@@ -161,7 +161,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []li
 }
 
 // recoverOne has one sight recorded.
-func (s *Store) recoverOne(ctx context.Context, recovery budget.Recovery, now int64) error {
+func (s *Store) recoverOne(ctx context.Context, recovery driver.Recovery, now int64) error {
 	recovery.Now, recovery.Hosts = now, s.o.Hosts
 	recovered, err := s.inner.Recover(ctx, recovery)
 	if err != nil {

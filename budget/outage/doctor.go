@@ -10,27 +10,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Diagnose tells what the host holds of an outage, and what the store says of
 // itself. The store is asked whatever the breaker says.
-func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
-	var list []budget.Finding
+func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
+	var list []driver.Finding
 	if inner, ok := s.inner.(interface {
-		Diagnose(context.Context) []budget.Finding
+		Diagnose(context.Context) []driver.Finding
 	}); ok {
 		list = inner.Diagnose(ctx)
 	}
-	return append(list, s.directory(), s.breakerFinding(), s.left("journal", budget.Warning, "they are recorded by the next decision on their budget: quotactl status does it too"),
-		s.left("aside", budget.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"), s.hosts())
+	return append(list, s.directory(), s.breakerFinding(), s.left("journal", driver.Warning, "they are recorded by the next decision on their budget: quotactl status does it too"),
+		s.left("aside", driver.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"), s.hosts())
 }
 
 // directory tells whether the host can remember anything.
-func (s *Store) directory() budget.Finding {
-	f := budget.Finding{Check: "state", Level: budget.OK, Says: s.o.Dir + " keeps what this host remembers"}
+func (s *Store) directory() driver.Finding {
+	f := driver.Finding{Check: "state", Level: driver.OK, Says: s.o.Dir + " keeps what this host remembers"}
 	if s.o.Dir == "" {
-		f.Level, f.Says, f.Advice = budget.Warning, "this host has no directory of its own", "name one with state_dir"
+		f.Level, f.Says, f.Advice = driver.Warning, "this host has no directory of its own", "name one with state_dir"
 		return f
 	}
 	dir, err := makeDir(s.o.Dir)
@@ -41,12 +41,12 @@ func (s *Store) directory() budget.Finding {
 		}
 	}
 	if err != nil {
-		f.Level, f.Says, f.Advice = budget.Warning, fmt.Sprintf("%s cannot be written: %v", s.o.Dir, err), "make it writable for this user, or name another with state_dir: until then a loss of the store's data goes unnoticed, and calls are never open"
+		f.Level, f.Says, f.Advice = driver.Warning, fmt.Sprintf("%s cannot be written: %v", s.o.Dir, err), "make it writable for this user, or name another with state_dir: until then a loss of the store's data goes unnoticed, and calls are never open"
 	}
 	return f
 }
 
-func (s *Store) breakerFinding() budget.Finding {
+func (s *Store) breakerFinding() driver.Finding {
 	var state outageState
 	for _, b := range s.allBreakers() {
 		if found, open := b.read(); open {
@@ -54,14 +54,14 @@ func (s *Store) breakerFinding() budget.Finding {
 		}
 	}
 	if state.Cause == "" {
-		return budget.Finding{Check: "breaker", Level: budget.OK, Says: "shut: calls ask the store"}
+		return driver.Finding{Check: "breaker", Level: driver.OK, Says: "shut: calls ask the store"}
 	}
-	return budget.Finding{Check: "breaker", Level: budget.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "mend the store; it is probed until it is there"}
+	return driver.Finding{Check: "breaker", Level: driver.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "mend the store; it is probed until it is there"}
 }
 
 // left tells how many records lie in one of the host's folders.
-func (s *Store) left(folder string, level budget.Severity, advice string) budget.Finding {
-	f := budget.Finding{Check: folder, Level: budget.OK, Says: "no record of an outage lies there"}
+func (s *Store) left(folder string, level driver.Severity, advice string) driver.Finding {
+	f := driver.Finding{Check: folder, Level: driver.OK, Says: "no record of an outage lies there"}
 	files, err := filepath.Glob(filepath.Join(s.o.Dir, folder, "*", "*"))
 	byBudget := map[string]int{}
 	for _, path := range files {

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // A call carries one mark, the newest that the host's processes and calls were told. Two
@@ -16,7 +16,7 @@ import (
 
 // doubt is a mark, and what each limit had used as of it, by its name.
 type doubt struct {
-	Mark  budget.Mark      `json:"mark"`
+	Mark  driver.Mark      `json:"mark"`
 	Used  map[string]int64 `json:"used,omitempty"`
 	asked bool             // by a call under way
 }
@@ -25,7 +25,7 @@ type doubt struct {
 const maxDoubts = 64
 
 // doubt notes a mark that another is newer than.
-func (r *remembered) doubt(mark budget.Mark, used map[string]int64) {
+func (r *remembered) doubt(mark driver.Mark, used map[string]int64) {
 	same := func(d doubt) bool { return d.Mark.ID == mark.ID }
 	if mark.ID == "" || mark.ID == r.Mark.ID || mark.Ledger != r.Mark.Ledger || slices.ContainsFunc(r.Doubts, same) {
 		return
@@ -37,7 +37,7 @@ func (r *remembered) doubt(mark budget.Mark, used map[string]int64) {
 }
 
 // ask is what is in doubt of the mark's ledger and no call under way carries.
-func (r *remembered) ask() (marks []budget.Mark) {
+func (r *remembered) ask() (marks []driver.Mark) {
 	for i, d := range r.Doubts {
 		if d.Mark.Ledger == r.Mark.Ledger && !d.asked {
 			r.Doubts[i].asked = true
@@ -48,7 +48,7 @@ func (r *remembered) ask() (marks []budget.Mark) {
 }
 
 // answered notes whether the ledger was found to hold what a call carried.
-func (r *remembered) answered(marks []budget.Mark, held bool) {
+func (r *remembered) answered(marks []driver.Mark, held bool) {
 	if len(marks) == 0 {
 		return
 	}
@@ -59,7 +59,7 @@ func (r *remembered) answered(marks []budget.Mark, held bool) {
 }
 
 // unanswered notes that a call did not tell whether the ledger holds what it carried.
-func (m *memory) unanswered(name string, marks []budget.Mark) {
+func (m *memory) unanswered(name string, marks []driver.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.of(name).answered(marks, false)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -19,13 +19,13 @@ func TestDoubtsEnd(t *testing.T) {
 			budgets: map[string]*remembered{}, warn: func(_ string, err error) { t.Error(err) },
 		}
 	}
-	told := func(m *memory, id string, changes, used int64) budget.Mark {
+	told := func(m *memory, id string, changes, used int64) driver.Mark {
 		t.Helper()
 		now += 2_000_000
-		mark := budget.Mark{Ledger: "l", Changes: changes, ID: id, At: now, Seen: now}
+		mark := driver.Mark{Ledger: "l", Changes: changes, ID: id, At: now, Seen: now}
 		carried, others := m.mark(up)
-		batch := budget.Batch{Budget: up, Mark: carried, Others: others, Limits: []limit.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: used}}}
-		err := m.saw(batch, budget.Decisions{Now: now, Items: []budget.Decision{{Result: budget.Granted, Units: used, At: now}}, Used: []int64{used}, Mark: mark})
+		batch := driver.Batch{Budget: up, Mark: carried, Others: others, Limits: []limit.Limit{dayOf("day")}, Items: []driver.Item{{ID: id, Operation: "list", Units: used}}}
+		err := m.saw(batch, driver.Decisions{Now: now, Items: []driver.Decision{{Result: driver.Granted, Units: used, At: now}}, Used: []int64{used}, Mark: mark})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +51,8 @@ func TestDoubtsEnd(t *testing.T) {
 	if last, others := one.mark(up); last != theirs || len(others) != 1 {
 		t.Errorf("after no answer it carries %+v and %+v", last, others)
 	}
-	view := budget.View{Now: now, Limits: []budget.LimitView{{Used: 7}}, Mark: budget.Mark{Ledger: "l", Changes: 9, ID: "theirs", At: theirs.At, Seen: now}}
-	if err := one.looked(budget.Look{Budget: up, Limits: []limit.Limit{dayOf("day")}, Mark: mark, Others: others}, view); err != nil {
+	view := driver.View{Now: now, Limits: []driver.LimitView{{Used: 7}}, Mark: driver.Mark{Ledger: "l", Changes: 9, ID: "theirs", At: theirs.At, Seen: now}}
+	if err := one.looked(driver.Look{Budget: up, Limits: []limit.Limit{dayOf("day")}, Mark: mark, Others: others}, view); err != nil {
 		t.Fatal(err)
 	}
 	if last, others := one.mark(up); last.ID != theirs.ID || len(others) > 0 {

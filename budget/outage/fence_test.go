@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/outage"
 )
 
 // chargePass charges a call of a pass.
 func (w *world) chargePass(b *budget.Budget, number int64, id string) (budget.Receipt, error) {
-	return b.Charge(context.Background(), budget.Call{Operation: "list", ID: id, Fence: number, Labels: budget.Labels{Job: "trending"}})
+	return b.Charge(context.Background(), budget.Call{Operation: "list", ID: id, Fence: number, Labels: driver.Labels{Job: "trending"}})
 }
 
 // fence shuts out a pass.
@@ -84,13 +85,13 @@ func TestFenceWhileAway(t *testing.T) {
 	b := w.host(dir)
 	w.charged(b, "before", budget.SourceStore)
 	w.store.gone.Store(true)
-	if err := b.Fence(context.Background(), "trending", 7); !errors.Is(err, budget.ErrUnavailable) {
+	if err := b.Fence(context.Background(), "trending", 7); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("a fence while the store is away: %v", err)
 	}
 	store := outage.New(w.store, outage.Options{Dir: dir, Allowance: 20, Timeout: timeout, Interval: interval})
 	defer func() { _ = store.Close() }()
-	request := budget.LockRequest{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limit: "~trending/7", After: time.Hour.Microseconds(), Most: budget.MaxLock}
-	if locked, err := store.Lock(context.Background(), request); !errors.Is(err, budget.ErrUnavailable) {
+	request := driver.LockRequest{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limit: "~trending/7", After: time.Hour.Microseconds(), Most: driver.MaxLock}
+	if locked, err := store.Lock(context.Background(), request); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("one that is to leave another as it is: %+v, %v", locked, err)
 	}
 	w.charged(b, "within", budget.SourceAllowance)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 func wallClock() int64 { return time.Now().UnixMicro() }
@@ -13,8 +13,8 @@ func wallClock() int64 { return time.Now().UnixMicro() }
 // Finish implements budget.Store. While the store is out of reach, or something
 // that happened then is still to be recorded, it is written down and recorded
 // later, whatever the policy: it is no new spending.
-func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
-	var done budget.Finished
+func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+	var done driver.Finished
 	err := errPending
 	if !s.journal.pending(f.Budget) {
 		_, err = s.reach(ctx, f.Budget, func(ctx context.Context) (err error) {
@@ -29,24 +29,24 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 	}
 	kept, keepErr := s.keepFinish(context.WithoutCancel(ctx), f)
 	if keepErr != nil {
-		return budget.Finished{}, fmt.Errorf("%w; it cannot be written down either: %w", err, detached(keepErr))
+		return driver.Finished{}, fmt.Errorf("%w; it cannot be written down either: %w", err, detached(keepErr))
 	}
 	return kept, nil
 }
 
 // errPending: what happened before is still to be recorded, which takes the
 // budget's limits to do. A decision or a look has them.
-var errPending = fmt.Errorf("%w until now: what the host spent is still to be recorded", budget.ErrUnavailable)
+var errPending = fmt.Errorf("%w until now: what the host spent is still to be recorded", driver.ErrUnavailable)
 
 // keepFinish writes down the end of a reservation.
-func (s *Store) keepFinish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (s *Store) keepFinish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	boot, now, err := s.boot()
 	if err != nil {
-		return budget.Finished{}, err
+		return driver.Finished{}, err
 	}
-	done := budget.Finished{Result: budget.Settled, At: f.Now, Now: f.Now}
+	done := driver.Finished{Result: driver.Settled, At: f.Now, Now: f.Now}
 	if f.Release {
-		done.Result = budget.Released
+		done.Result = driver.Released
 	}
 	r := &record{Budget: f.Budget, ID: f.ID, Boot: boot, At: now, Finish: &finishRecord{Release: f.Release, Units: f.Units}}
 	if f.Release {
@@ -60,7 +60,7 @@ func (s *Store) keepFinish(ctx context.Context, f budget.Finish) (budget.Finishe
 		done.Replayed = true
 		return done, nil
 	case before != nil:
-		done.Result = budget.FinishConflict
+		done.Result = driver.FinishConflict
 		return done, nil
 	}
 	// Where the allowance granted it, the allowance ends it too, and knows whether
@@ -81,7 +81,7 @@ func (s *Store) keepFinish(ctx context.Context, f budget.Finish) (budget.Finishe
 		if err != nil {
 			return done, err
 		}
-		if own.Result != budget.Settled && own.Result != budget.Released {
+		if own.Result != driver.Settled && own.Result != driver.Released {
 			return own, nil
 		}
 	}
@@ -93,8 +93,8 @@ func (s *Store) keepFinish(ctx context.Context, f budget.Finish) (budget.Finishe
 }
 
 // Look implements budget.Store.
-func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
-	var view budget.View
+func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
+	var view driver.View
 	_, err := s.reach(ctx, look.Budget, func(ctx context.Context) (err error) {
 		if err = s.replay(ctx, look.Budget, look.Limits, shows(look.Limits)); err != nil {
 			return err
@@ -110,9 +110,9 @@ func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error)
 }
 
 // look asks the store, and remembers what it shows; what it has lost is recorded first.
-func (s *Store) look(ctx context.Context, look budget.Look) (view budget.View, err error) {
+func (s *Store) look(ctx context.Context, look driver.Look) (view driver.View, err error) {
 	look.Hosts = s.o.Hosts
-	err = s.vouching(ctx, look.Budget, look.Now, look.Limits, func(mark budget.Mark, others []budget.Mark) error {
+	err = s.vouching(ctx, look.Budget, look.Now, look.Limits, func(mark driver.Mark, others []driver.Mark) error {
 		look.Mark, look.Others = mark, others
 		view, err = s.lookWith(ctx, look)
 		return err
@@ -126,17 +126,17 @@ func (s *Store) look(ctx context.Context, look budget.Look) (view budget.View, e
 }
 
 // lookWith asks the store; a charge that is missing of any of the marks is a loss.
-func (s *Store) lookWith(ctx context.Context, look budget.Look) (budget.View, error) {
+func (s *Store) lookWith(ctx context.Context, look driver.Look) (driver.View, error) {
 	view, err := s.inner.Look(ctx, look)
 	if err == nil && len(view.Missing) > 0 {
-		err = fmt.Errorf("look at %s: %w", look.Budget, budget.ErrLost)
+		err = fmt.Errorf("look at %s: %w", look.Budget, driver.ErrLost)
 	}
 	return view, err
 }
 
 // Spent implements budget.Store.
-func (s *Store) Spent(ctx context.Context, query budget.SpentQuery) (budget.SpentView, error) {
-	var view budget.SpentView
+func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.SpentView, error) {
+	var view driver.SpentView
 	_, err := s.reach(ctx, query.Budget, func(ctx context.Context) (err error) {
 		view, err = s.inner.Spent(ctx, query)
 		return err
@@ -145,7 +145,7 @@ func (s *Store) Spent(ctx context.Context, query budget.SpentQuery) (budget.Spen
 }
 
 // Recover implements budget.Store.
-func (s *Store) Recover(ctx context.Context, recovery budget.Recovery) (budget.Recovered, error) {
+func (s *Store) Recover(ctx context.Context, recovery driver.Recovery) (driver.Recovered, error) {
 	return s.inner.Recover(ctx, recovery)
 }
 

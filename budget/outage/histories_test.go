@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 )
@@ -54,7 +54,7 @@ func TestMissedThoughAnswersCross(t *testing.T) {
 			s.charge(one, "a0", 1)
 			s.used(other)
 			restore := s.keep()
-			s.before = func(batch budget.Batch) *budget.Decisions {
+			s.before = func(batch driver.Batch) *driver.Decisions {
 				if batch.Items[0].ID != "slow" {
 					return nil
 				}
@@ -70,10 +70,10 @@ func TestMissedThoughAnswersCross(t *testing.T) {
 			}
 			s.charge(one, "slow", 1)
 			if interrupted { // its answer tells nothing of the ledger
-				s.before = func(batch budget.Batch) *budget.Decisions {
-					return &budget.Decisions{Now: batch.Now, Items: []budget.Decision{{Result: budget.Interrupted, Limit: -1}}}
+				s.before = func(batch driver.Batch) *driver.Decisions {
+					return &driver.Decisions{Now: batch.Now, Items: []driver.Decision{{Result: driver.Interrupted, Limit: -1}}}
 				}
-				_, err := one.Decide(context.Background(), budget.Batch{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits, Items: []budget.Item{{ID: "x", Operation: "list", Units: 1}}})
+				_, err := one.Decide(context.Background(), driver.Batch{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits, Items: []driver.Item{{ID: "x", Operation: "list", Units: 1}}})
 				s.must(err)
 				s.before = nil
 			}
@@ -175,12 +175,12 @@ func TestOpenReservationIsTold(t *testing.T) {
 			s.tick(2 * time.Second)
 			s.used(one)
 			split := s.keep()
-			s.item(one, budget.Item{ID: "r1", Operation: "list", Units: 100, Lease: time.Minute.Microseconds()})
+			s.item(one, driver.Item{ID: "r1", Operation: "list", Units: 100, Lease: time.Minute.Microseconds()})
 			split()
 			s.charge(other, "b0", 50)
 			s.settles(152, one, other)
 			if settled {
-				_, err := one.Finish(context.Background(), budget.Finish{Budget: "up/key1", Now: s.clock.Load(), ID: "r1", Units: 100})
+				_, err := one.Finish(context.Background(), driver.Finish{Budget: "up/key1", Now: s.clock.Load(), ID: "r1", Units: 100})
 				s.must(err)
 			}
 			s.tick(2 * time.Minute)
@@ -207,7 +207,7 @@ func TestOverlappingCallsForget(t *testing.T) {
 		}
 		return gates[name]
 	}
-	s.before = func(batch budget.Batch) *budget.Decisions {
+	s.before = func(batch driver.Batch) *driver.Decisions {
 		close(gate("begun " + batch.Items[0].ID))
 		<-gate("goes on " + batch.Items[0].ID)
 		return nil

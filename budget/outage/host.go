@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // hostFile names the directory to the stores.
@@ -116,25 +116,25 @@ func (m *memory) crowd(name string, atWork int, hosts int64) bool {
 }
 
 // hosts tells on which budgets more hosts were at work than configured.
-func (s *Store) hosts() budget.Finding {
-	f := budget.Finding{Check: "hosts", Level: budget.OK, Says: "no more state directories are at work than [store] hosts says"}
+func (s *Store) hosts() driver.Finding {
+	f := driver.Finding{Check: "hosts", Level: driver.OK, Says: "no more state directories are at work than [store] hosts says"}
 	if s.o.Dir == "" {
-		f.Level, f.Says, f.Advice = budget.Warning, "how many state directories are at work is not known: this host has none", "name one with state_dir"
+		f.Level, f.Says, f.Advice = driver.Warning, "how many state directories are at work is not known: this host has none", "name one with state_dir"
 		return f
 	}
 	files, err := filepath.Glob(filepath.Join(s.o.Dir, "memory", "*"))
 	var crowded []string
 	for _, path := range files {
 		name := budgetName(filepath.Base(path))
-		if !budget.ValidBudget(name) { // left by a write that was cut off
+		if !driver.ValidBudget(name) { // left by a write that was cut off
 			continue
 		}
-		if r := s.memory.load(name); int64(r.AtWork) > s.o.Hosts && s.wall()-r.AtWorkAt < budget.HostNoted {
+		if r := s.memory.load(name); int64(r.AtWork) > s.o.Hosts && s.wall()-r.AtWorkAt < driver.HostNoted {
 			crowded = append(crowded, fmt.Sprintf("%d on %s", r.AtWork, name))
 		}
 	}
 	if err == nil && len(crowded) > 0 {
-		f.Level, f.Says = budget.Warning, fmt.Sprintf("more state directories are at work than the %d that [store] hosts says: %s", s.o.Hosts, strings.Join(crowded, ", "))
+		f.Level, f.Says = driver.Warning, fmt.Sprintf("more state directories are at work than the %d that [store] hosts says: %s", s.o.Hosts, strings.Join(crowded, ", "))
 		f.Advice = "set hosts to how many there are, or give the processes of one machine one state_dir: else more may be spent than the quota after an outage or a loss"
 	}
 	return f

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
@@ -50,7 +51,7 @@ const sharedWindow = 5 * time.Second
 // What two hosts share in the test: a quota of 200 in a window, of which 80 are
 // kept back, and of those each host may spend its half without the store.
 var shared = budget.Spec{
-	Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, OnStoreError: budget.Open,
+	Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, OnStoreError: driver.Open,
 	Limits: []limit.Limit{
 		{Name: "burst", Quota: 200, Headroom: 80, OutagePart: 80, Limit: 120, Counts: limit.CountUnits, Window: limit.RollingWindow(sharedWindow)},
 	},
@@ -91,7 +92,7 @@ func spendForEver() error {
 		r, err := b.Reserve(ctx, budget.Call{Operation: "list", ID: fmt.Sprintf("%s-%d", os.Getenv(helperName), n), Units: &units}, 5*time.Second)
 		if err != nil {
 			var refused *budget.RefusedError
-			if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) && !errors.Is(err, budget.ErrUnavailable) {
+			if !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) && !errors.Is(err, driver.ErrUnavailable) {
 				return err
 			}
 			<-again.C
@@ -103,7 +104,7 @@ func spendForEver() error {
 		if _, err := answers.ReadString('\n'); err != nil {
 			return err
 		}
-		if err := r.Settle(ctx, units); err != nil && !errors.Is(err, budget.ErrUnavailable) {
+		if err := r.Settle(ctx, units); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			return err
 		}
 	}
@@ -324,7 +325,7 @@ func spentBy(t *testing.T, url string) (calls int64, err error) {
 		return 0, err
 	}
 	defer func() { _ = store.Close() }()
-	view, err := store.Spent(t.Context(), budget.SpentQuery{Budget: "up/key1", Now: time.Now().UnixMicro(), By: budget.ByOperation})
+	view, err := store.Spent(t.Context(), driver.SpentQuery{Budget: "up/key1", Now: time.Now().UnixMicro(), By: driver.ByOperation})
 	for _, row := range view.Rows {
 		calls += row.Calls
 	}

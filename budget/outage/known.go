@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -98,14 +98,14 @@ func (r *remembered) sort() {
 // learn takes in the mark of an answer, which marks its call carried, and what limits had
 // used as of it. Answers may come in another order than the store gave them: of each limit
 // the latest holds, and what a ledger told before it was lost is to be recovered.
-func (r *remembered) learn(mark budget.Mark, carried []budget.Mark, limits []limit.Limit, used func(i int) (amount int64, told bool)) {
+func (r *remembered) learn(mark driver.Mark, carried []driver.Mark, limits []limit.Limit, used func(i int) (amount int64, told bool)) {
 	before := r.Mark
 	r.answered(carried, mark.Ledger != "") // else it was not looked for
 	r.tell(mark)
 	if mark.Ledger == "" {
 		return
 	}
-	if !slices.ContainsFunc(carried, func(one budget.Mark) bool { return one.ID == before.ID }) {
+	if !slices.ContainsFunc(carried, func(one driver.Mark) bool { return one.ID == before.ID }) {
 		r.doubt(before, r.used())
 	}
 	if r.Mark.ID != mark.ID {
@@ -143,7 +143,7 @@ func (r *remembered) learn(mark budget.Mark, carried []budget.Mark, limits []lim
 }
 
 // tell takes in what an answer of the store said of the ledger.
-func (r *remembered) tell(mark budget.Mark) {
+func (r *remembered) tell(mark driver.Mark) {
 	next := r.Mark
 	switch {
 	case mark.Ledger == "":
@@ -159,7 +159,7 @@ func (r *remembered) tell(mark budget.Mark) {
 }
 
 // newer is the one of two marks that the next call is to carry.
-func (r *remembered) newer(a, b budget.Mark) budget.Mark {
+func (r *remembered) newer(a, b driver.Mark) driver.Mark {
 	liveA, liveB := r.live(a.Ledger), r.live(b.Ledger)
 	switch {
 	case a.Ledger == b.Ledger && a.Changes != b.Changes:
@@ -244,12 +244,12 @@ func (r *remembered) lose(id string) {
 		r.Untold[id] = true
 	}
 	gone := append(slices.Clone(r.Gone), id)
-	r.Gone, r.dirty = gone[max(0, len(gone)-budget.MaxGone):], true
+	r.Gone, r.dirty = gone[max(0, len(gone)-driver.MaxGone):], true
 }
 
 // mark is what the store is to be asked with, and others are more of the same ledger; an
 // answer, or unanswered, tells what became of them.
-func (m *memory) mark(name string) (mark budget.Mark, others []budget.Mark) {
+func (m *memory) mark(name string) (mark driver.Mark, others []driver.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
@@ -258,7 +258,7 @@ func (m *memory) mark(name string) (mark budget.Mark, others []budget.Mark) {
 	case mark.Ledger == unnamed:
 		mark.Ledger = ""
 	case !r.live(mark.Ledger): // it is not recovered yet
-		return budget.Mark{}, nil
+		return driver.Mark{}, nil
 	}
 	return mark, r.ask()
 }
@@ -306,12 +306,12 @@ func (m *memory) charges(name string) bool {
 // miss notes that the ledger has lost something of what it was asked with. noticed is
 // false where another call or process of the host has recovered it already; recoverable
 // is false where this host was told nothing that it could have recovered.
-func (m *memory) miss(name string, asked budget.Mark) (noticed, recoverable bool) {
+func (m *memory) miss(name string, asked driver.Mark) (noticed, recoverable bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
 	m.reread(name, r) // another process may have seen more
-	if r.Mark == (budget.Mark{}) {
+	if r.Mark == (driver.Mark{}) {
 		return true, false
 	}
 	if asked.Ledger != "" && r.Mark.Ledger != asked.Ledger && r.Mark.Ledger != unnamed && r.live(r.Mark.Ledger) {
@@ -327,12 +327,12 @@ func (m *memory) miss(name string, asked budget.Mark) (noticed, recoverable bool
 // lost lists the recoveries that are still to be made: one for each ledger and
 // instant at which some of the limits were seen, the oldest first, or where none was, one that
 // tells of the loss alone.
-func (m *memory) lost(name string, limits []limit.Limit) (list []budget.Recovery) {
+func (m *memory) lost(name string, limits []limit.Limit) (list []driver.Recovery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	add := func(mark budget.Mark) int {
-		one := budget.Recovery{Budget: name, Limits: limits, Used: make([]int64, len(limits)), At: mark.Seen, Mark: mark, Gone: slices.Clone(r.Gone)}
+	add := func(mark driver.Mark) int {
+		one := driver.Recovery{Budget: name, Limits: limits, Used: make([]int64, len(limits)), At: mark.Seen, Mark: mark, Gone: slices.Clone(r.Gone)}
 		for i := range one.Used {
 			one.Used[i] = -1
 		}
@@ -341,8 +341,8 @@ func (m *memory) lost(name string, limits []limit.Limit) (list []budget.Recovery
 	}
 	for i, l := range limits {
 		for ledger, seen := range r.Limits[l.Name].Owed {
-			mark := budget.Mark{Ledger: ledger, Seen: seen.At}
-			at := slices.IndexFunc(list, func(one budget.Recovery) bool { return one.Mark == mark })
+			mark := driver.Mark{Ledger: ledger, Seen: seen.At}
+			at := slices.IndexFunc(list, func(one driver.Recovery) bool { return one.Mark == mark })
 			if at < 0 {
 				at = add(mark)
 			}
@@ -352,12 +352,12 @@ func (m *memory) lost(name string, limits []limit.Limit) (list []budget.Recovery
 	if len(list) == 0 && r.Mark.Ledger != "" && !r.live(r.Mark.Ledger) {
 		add(r.Mark)
 	}
-	slices.SortFunc(list, func(a, b budget.Recovery) int { return int(a.At - b.At) })
+	slices.SortFunc(list, func(a, b driver.Recovery) int { return int(a.At - b.At) })
 	return list
 }
 
 // recovered notes that a recovery was made, and what the store said of the ledger.
-func (m *memory) recovered(recovery budget.Recovery, mark budget.Mark) error {
+func (m *memory) recovered(recovery driver.Recovery, mark driver.Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(recovery.Budget)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -16,13 +16,13 @@ import (
 // A fence is not remembered here. Items behind it are the store's to refuse: while
 // that is out of reach the allowance decides them as any others, whoever may have
 // been shut out meanwhile.
-func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
-	var locked budget.Locked
+func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+	var locked driver.Locked
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		locked, err = s.inner.Lock(ctx, r)
 		return err
 	})
-	if unreached(ctx, err) && s.o.Dir != "" && !r.Force && !budget.IsFence(r.Limit) {
+	if unreached(ctx, err) && s.o.Dir != "" && !r.Force && !driver.IsFence(r.Limit) {
 		return s.lockAlone(r)
 	}
 	if err == nil && locked.Until > locked.Now {
@@ -36,7 +36,7 @@ func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, 
 // loss of the change is noticed by that alone. Where it fails, the next call tells.
 func (s *Store) see(ctx context.Context, name string, limits []limit.Limit) {
 	mark, others := s.memory.mark(name)
-	look := budget.Look{Budget: name, Now: s.wall(), Limits: limits, Mark: mark, Others: others, Hosts: s.o.Hosts}
+	look := driver.Look{Budget: name, Now: s.wall(), Limits: limits, Mark: mark, Others: others, Hosts: s.o.Hosts}
 	view, err := s.lookWith(ctx, look)
 	if err == nil {
 		err = s.memory.looked(look, view)
@@ -49,7 +49,7 @@ func (s *Store) see(ctx context.Context, name string, limits []limit.Limit) {
 }
 
 // lockAlone locks for this host, by its clock.
-func (s *Store) lockAlone(r budget.LockRequest) (budget.Locked, error) {
+func (s *Store) lockAlone(r driver.LockRequest) (driver.Locked, error) {
 	until := r.Until
 	if until == 0 {
 		until = r.Now + r.After
@@ -57,21 +57,21 @@ func (s *Store) lockAlone(r budget.LockRequest) (budget.Locked, error) {
 	until = min(until, r.Now+r.Most)
 	s.memory.refresh(r.Budget)
 	if left, t := s.memory.refusedFor(r.Budget, r.Limit); left > 0 && t.Locked {
-		return budget.Locked{Now: r.Now, Until: r.Now + left, Why: t.Why, Stood: true}, nil
+		return driver.Locked{Now: r.Now, Until: r.Now + left, Why: t.Why, Stood: true}, nil
 	}
 	if until <= r.Now {
-		return budget.Locked{Now: r.Now}, nil
+		return driver.Locked{Now: r.Now}, nil
 	}
 	s.told(r.Budget, r.Limit, r.Now, until, r.Why)
 	s.log.Warn("locked on this host alone: the store is out of reach", "budget", r.Budget, "limit", r.Limit, "why", r.Why)
-	return budget.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
+	return driver.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
 }
 
 // relock has the locks stand again that the store has lost, as far as this host was
 // told of them.
 func (s *Store) relock(ctx context.Context, name string, now int64) error {
 	for limit, lock := range s.memory.locks(name) {
-		r := budget.LockRequest{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: budget.MaxLock, Why: lock.why}
+		r := driver.LockRequest{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
 		if lock.until == 0 {
 			r.After = lock.wait
 		}
@@ -85,7 +85,7 @@ func (s *Store) relock(ctx context.Context, name string, now int64) error {
 // told remembers a lock that is no fence, as memory.locked does; an empty limit stands
 // for the whole budget.
 func (s *Store) told(name, limit string, now, end int64, why string) {
-	if budget.IsFence(limit) {
+	if driver.IsFence(limit) {
 		return
 	}
 	if err := s.memory.locked(name, limit, now, end, why); err != nil {
@@ -94,7 +94,7 @@ func (s *Store) told(name, limit string, now, end int64, why string) {
 }
 
 // Unlock implements budget.Store.
-func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error) {
+func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
 	var stood bool
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		stood, err = s.inner.Unlock(ctx, r)
@@ -108,8 +108,8 @@ func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error
 
 // Report implements budget.Store. What the host has still to record, and what the
 // store has lost, comes before: it explains what the upstream counts.
-func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
-	var drifted budget.Drifted
+func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+	var drifted driver.Drifted
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		if err = s.replay(ctx, r.Budget, r.Limits, showsNothing); err != nil {
 			return err

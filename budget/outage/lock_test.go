@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
-func (f *flaky) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+func (f *flaky) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
 	if err := f.ask(ctx); err != nil {
-		return budget.Locked{}, err
+		return driver.Locked{}, err
 	}
 	return f.Store.Lock(ctx, r)
 }
 
-func (f *flaky) Unlock(ctx context.Context, r budget.UnlockRequest) (bool, error) {
+func (f *flaky) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
 	if err := f.ask(ctx); err != nil {
 		return false, err
 	}

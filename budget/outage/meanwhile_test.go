@@ -7,17 +7,17 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // onRecovery is a store that has something happen before its first recovery.
 type onRecovery struct {
-	budget.Store
+	driver.Store
 	first sync.Once
 	do    func()
 }
 
-func (s *onRecovery) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+func (s *onRecovery) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	s.first.Do(s.do)
 	return s.Store.Recover(ctx, r)
 }
@@ -39,8 +39,8 @@ func TestChargedDuringRecovery(t *testing.T) {
 	charge := func(units int64) { // within the second, so that it is not written
 		t.Helper()
 		r.n++
-		d, err := other.Decide(t.Context(), budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
-		if err != nil || d.Items[0].Result != budget.Granted {
+		d, err := other.Decide(t.Context(), driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
+		if err != nil || d.Items[0].Result != driver.Granted {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestPartIsWrittenAtOnce(t *testing.T) {
 	r.decide(one, 10)
 	r.used(two)
 	r.flush()
-	if d := r.decide(one, 3); d.Result != budget.Granted {
+	if d := r.decide(one, 3); d.Result != driver.Granted {
 		t.Fatalf("%+v within the part", d)
 	}
 	r.flush()

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // saveEvery is how often what is remembered of a budget is written at most.
@@ -34,7 +34,7 @@ type memory struct {
 // remembered is what is known of one budget.
 type remembered struct {
 	// Mark is what the store last told of the ledger.
-	Mark budget.Mark `json:"newest"` // as older versions call it
+	Mark driver.Mark `json:"newest"` // as older versions call it
 	// Gone are the ids of ledgers that are known to have lost something, the newest
 	// last, at most budget.MaxGone.
 	Gone []string `json:"gone,omitempty"`
@@ -63,7 +63,7 @@ type remembered struct {
 	// charges. Both are written by a process that ends alone, for the next one.
 	Doubts []doubt         `json:"doubts,omitempty"`
 	Untold map[string]bool `json:"untold,omitempty"`
-	file   budget.Mark     // what the directory had when it was last read or written
+	file   driver.Mark     // what the directory had when it was last read or written
 	by     string          // names this process in its stretches
 
 	fresh []stretch // what this process charged and has not written to the host's own charges
@@ -149,14 +149,14 @@ func (m *memory) load(name string) *remembered {
 }
 
 // saw takes in what the store decided, asked with a batch.
-func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
+func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(batch.Budget)
 	for i, item := range batch.Items {
 		switch {
 		case item.DryRun:
-		case d.Items[i].Result == budget.Granted:
+		case d.Items[i].Result == driver.Granted:
 			if !r.Charges {
 				r.Charges, r.dirty = true, true
 			}
@@ -174,7 +174,7 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 			if r.Told[""].Until > 0 && !batch.Observe {
 				m.tell(r, "", told{}, 0)
 			}
-		case d.Items[i].Result == budget.Refused && !d.Items[i].Recovering && (item.Floor == 0 || d.Items[i].Locked):
+		case d.Items[i].Result == driver.Refused && !d.Items[i].Recovering && (item.Floor == 0 || d.Items[i].Locked):
 			limit := ""
 			if at := d.Items[i].Limit; at >= 0 {
 				limit = batch.Limits[at].Name
@@ -197,7 +197,7 @@ func (m *memory) saw(batch budget.Batch, d budget.Decisions) error {
 }
 
 // looked takes in what the store showed, asked with a look.
-func (m *memory) looked(look budget.Look, view budget.View) error {
+func (m *memory) looked(look driver.Look, view driver.View) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(look.Budget)
@@ -209,10 +209,10 @@ func (m *memory) looked(look budget.Look, view budget.View) error {
 
 // lookedAtLocks takes in which locks stand: those that were told before and stand no
 // more were ended by somebody. m.mu is held.
-func (m *memory) lookedAtLocks(r *remembered, view budget.View) {
+func (m *memory) lookedAtLocks(r *remembered, view driver.View) {
 	stands := map[string]bool{}
 	for _, lock := range view.Locks {
-		if budget.IsFence(lock.Limit) {
+		if driver.IsFence(lock.Limit) {
 			continue
 		}
 		stands[lock.Limit] = true

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Of the budgets of a credential "*" no end is kept in memory; what was let go is
@@ -19,8 +19,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		saw := func(i int) {
 			name := fmt.Sprint("shop/v", i)
 			at := time.Now().UnixMicro()
-			err := m.saw(budget.Batch{Budget: name, Items: []budget.Item{{ID: fmt.Sprint("id", i)}}},
-				budget.Decisions{Now: at, Items: []budget.Decision{{Result: budget.Granted, At: at}}, Mark: budget.Mark{Ledger: "l", ID: fmt.Sprint("id", i), At: at, Seen: at}})
+			err := m.saw(driver.Batch{Budget: name, Items: []driver.Item{{ID: fmt.Sprint("id", i)}}},
+				driver.Decisions{Now: at, Items: []driver.Decision{{Result: driver.Granted, At: at}}, Mark: driver.Mark{Ledger: "l", ID: fmt.Sprint("id", i), At: at, Seen: at}})
 			if err != nil {
 				t.Fatal(err)
 			}

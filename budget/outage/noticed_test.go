@@ -4,13 +4,13 @@ import (
 	"context"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // overtaken is a store as one process of a host asks it: before each of so many calls
 // the data is lost, and another process of the host recovers it.
 type overtaken struct {
-	budget.Store
+	driver.Store
 	times   int
 	recover func()
 }
@@ -22,12 +22,12 @@ func (o *overtaken) overtake() {
 	}
 }
 
-func (o *overtaken) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (o *overtaken) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	o.overtake()
 	return o.Store.Decide(ctx, b)
 }
 
-func (o *overtaken) Look(ctx context.Context, l budget.Look) (budget.View, error) {
+func (o *overtaken) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	o.overtake()
 	return o.Store.Look(ctx, l)
 }
@@ -36,13 +36,13 @@ func (o *overtaken) Look(ctx context.Context, l budget.Look) (budget.View, error
 // recover from: it is decided by the new ledger, however often that happens while it
 // is under way.
 func TestRecoveredByAnotherProcess(t *testing.T) {
-	for name, ask := range map[string]func(*ruin, budget.Store){
-		"a charge": func(r *ruin, s budget.Store) {
-			if d := r.decide(s, 1); d.Result != budget.Granted {
+	for name, ask := range map[string]func(*ruin, driver.Store){
+		"a charge": func(r *ruin, s driver.Store) {
+			if d := r.decide(s, 1); d.Result != driver.Granted {
 				r.t.Fatalf("%+v", d)
 			}
 		},
-		"a look": func(r *ruin, s budget.Store) { r.used(s) },
+		"a look": func(r *ruin, s driver.Store) { r.used(s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRuin(t)

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -47,7 +47,7 @@ type Options struct {
 // Store is a budget.Store that outlives outages of the one it wraps. It is safe
 // for concurrent use by goroutines, and its directory by processes.
 type Store struct {
-	inner   budget.Store
+	inner   driver.Store
 	o       Options
 	log     *slog.Logger
 	wall    func() int64 // µs
@@ -64,10 +64,10 @@ type Store struct {
 	probes    sync.WaitGroup
 }
 
-var _ budget.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // New wraps a store, which the result closes.
-func New(inner budget.Store, o Options) *Store {
+func New(inner driver.Store, o Options) *Store {
 	o.Hosts, o.Interval = max(o.Hosts, 1), cmp.Or(o.Interval, DefaultInterval)
 	s := &Store{inner: inner, o: o, log: o.Log, wall: wallClock, boot: sqlitestore.BootClock}
 	if o.Clocks != nil {
@@ -123,13 +123,13 @@ func unreached(ctx context.Context, err error) bool {
 	case err == nil, errors.Is(err, context.Canceled), impatient(ctx):
 		return false
 	}
-	return errors.Is(err, budget.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // impatient reports whether the caller's own context has ended: one that ends a
 // decision for the store's sake says so by its cause.
 func impatient(ctx context.Context) bool {
-	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), budget.ErrUnavailable)
+	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), driver.ErrUnavailable)
 }
 
 // reach asks the store, unless the breaker keeps it from that, and tells the
@@ -159,7 +159,7 @@ func (s *Store) away(name string) error {
 	if !open {
 		return nil
 	}
-	return fmt.Errorf("%w since %s, and asked once in %s until it is there: %s", budget.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
+	return fmt.Errorf("%w since %s, and asked once in %s until it is there: %s", driver.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
 }
 
 // answered tells the breaker whether the store answered. A call that had less
@@ -189,10 +189,10 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer s.probes.Done()
-		ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, budget.ErrUnavailable)
+		ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, driver.ErrUnavailable)
 		defer cancel()
 		began := time.Now()
-		_, err := s.inner.Look(ctx, budget.Look{Budget: name, Now: s.wall()})
+		_, err := s.inner.Look(ctx, driver.Look{Budget: name, Now: s.wall()})
 		s.answered(ctx, name, err, time.Since(began))
 	}()
 	return true

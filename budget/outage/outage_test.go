@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -33,10 +34,10 @@ func TestOpenSpendsTheAllowanceAndRecordsIt(t *testing.T) {
 	}
 	_, err := w.charge(b, "list", "one-too-many")
 	var refused *budget.RefusedError
-	if !errors.As(err, &refused) || !errors.Is(err, budget.ErrUnavailable) || refused.NotCharged || !strings.Contains(err.Error(), "allowance of limit day has 0 left") {
+	if !errors.As(err, &refused) || !errors.Is(err, driver.ErrUnavailable) || refused.NotCharged || !strings.Contains(err.Error(), "allowance of limit day has 0 left") {
 		t.Fatalf("past the allowance: %v", err)
 	}
-	if _, err := w.charge(b, "safe", "closed"); !errors.Is(err, budget.ErrUnavailable) {
+	if _, err := w.charge(b, "safe", "closed"); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("a closed operation: %v", err)
 	}
 	if used := w.used(); used != 1 {
@@ -113,7 +114,7 @@ func TestRecordedFirst(t *testing.T) {
 		if errors.Is(err, budget.ErrExhausted) {
 			break
 		}
-		if !errors.Is(err, budget.ErrUnavailable) || time.Now().After(end) {
+		if !errors.Is(err, driver.ErrUnavailable) || time.Now().After(end) {
 			t.Fatalf("with what happened recorded: %v", err)
 		}
 	}
@@ -217,7 +218,7 @@ func TestSetAside(t *testing.T) {
 	w.store.gone.Store(false)
 	two := int64(2)
 	for { // its breaker is another host's
-		if _, err := other.Charge(context.Background(), budget.Call{Operation: "list", ID: "taken", Units: &two, OnStoreError: budget.Closed}); err == nil {
+		if _, err := other.Charge(context.Background(), budget.Call{Operation: "list", ID: "taken", Units: &two, OnStoreError: driver.Closed}); err == nil {
 			break
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -18,12 +19,12 @@ import (
 
 // each limits each operation to 100 of 110, as per = "operation" does: a call brings
 // the limits of its own operation alone.
-func (r *ruin) each(s budget.Store, operation string, units int64) budget.Decision {
+func (r *ruin) each(s driver.Store, operation string, units int64) driver.Decision {
 	r.t.Helper()
 	atomic.AddInt64(&r.now, 1_000_000)
 	r.n++
-	d, err := s.Decide(r.t.Context(), budget.Batch{
-		Budget: "up/key1", Now: r.now, Limits: eachLimit(operation), Items: []budget.Item{{ID: fmt.Sprint("id", r.n), Operation: operation, Units: units}},
+	d, err := s.Decide(r.t.Context(), driver.Batch{
+		Budget: "up/key1", Now: r.now, Limits: eachLimit(operation), Items: []driver.Item{{ID: fmt.Sprint("id", r.n), Operation: operation, Units: units}},
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -43,11 +44,11 @@ func eachLimit(operation string) []limit.Limit {
 func TestAHostReportsAllLimits(t *testing.T) {
 	r := newRuin(t)
 	idle, busy := r.host(2), r.host(2)
-	for _, s := range []budget.Store{idle, busy} {
+	for _, s := range []driver.Store{idle, busy} {
 		r.each(s, "x", 1)
 		r.each(s, "y", 1)
 	}
-	if d := r.each(busy, "y", 98); d.Result != budget.Granted {
+	if d := r.each(busy, "y", 98); d.Result != driver.Granted {
 		t.Fatalf("%+v", d)
 	}
 	r.flush()
@@ -55,7 +56,7 @@ func TestAHostReportsAllLimits(t *testing.T) {
 	r.each(busy, "x", 1)
 	spent := 100
 	for range 50 { // within the 60 s
-		if d := r.each(idle, "y", 1); d.Result == budget.Granted {
+		if d := r.each(idle, "y", 1); d.Result == driver.Granted {
 			spent++
 		}
 	}
@@ -63,18 +64,18 @@ func TestAHostReportsAllLimits(t *testing.T) {
 		t.Fatalf("%d of a quota of 110 of y: its spend was not known yet", spent)
 	}
 	r.each(busy, "y", 1)
-	if d := r.each(idle, "y", 1); d.Result != budget.Refused || d.Recovering {
+	if d := r.each(idle, "y", 1); d.Result != driver.Refused || d.Recovering {
 		t.Fatalf("%+v once both have reported all", d)
 	}
 }
 
 // slowReply holds an answer of the store back.
 type slowReply struct {
-	budget.Store
+	driver.Store
 	given, goes chan struct{}
 }
 
-func (s *slowReply) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s *slowReply) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	d, err := s.Store.Decide(ctx, b)
 	close(s.given)
 	<-s.goes
@@ -82,17 +83,17 @@ func (s *slowReply) Decide(ctx context.Context, b budget.Batch) (budget.Decision
 }
 
 // overlap makes a call whose answer comes after what happens meanwhile.
-func (r *ruin) overlap(call func() budget.Decision, meanwhile func()) {
+func (r *ruin) overlap(call func() driver.Decision, meanwhile func()) {
 	r.t.Helper()
 	slow := &slowReply{r.store.Store, make(chan struct{}), make(chan struct{})}
 	r.store.Store = slow
-	done := make(chan budget.Decision)
+	done := make(chan driver.Decision)
 	go func() { done <- call() }()
 	<-slow.given
 	r.store.Store = slow.Store
 	meanwhile()
 	close(slow.goes)
-	if d := <-done; d.Result != budget.Granted {
+	if d := <-done; d.Result != driver.Granted {
 		r.t.Fatalf("%+v", d)
 	}
 }
@@ -103,7 +104,7 @@ func TestAnswersInAnotherOrder(t *testing.T) {
 		r := newRuin(t)
 		s := r.host(1)
 		r.spend(s, 50)
-		r.overlap(func() budget.Decision { return r.decide(s, 40) }, func() {
+		r.overlap(func() driver.Decision { return r.decide(s, 40) }, func() {
 			r.flush()
 			r.used(s)
 		})
@@ -115,13 +116,13 @@ func TestAnswersInAnotherOrder(t *testing.T) {
 		r := newRuin(t)
 		s := r.host(1)
 		r.each(s, "x", 1)
-		r.overlap(func() budget.Decision { return r.each(s, "x", 90) }, func() { r.each(s, "y", 1) })
+		r.overlap(func() driver.Decision { return r.each(s, "x", 90) }, func() { r.each(s, "y", 1) })
 		r.each(s, "y", 1)
 		r.flush()
-		if d := r.each(s, "x", 10); d.Result != budget.Refused {
+		if d := r.each(s, "x", 10); d.Result != driver.Refused {
 			t.Fatalf("10 more after 91 of 100: %+v", d)
 		}
-		if d := r.each(s, "x", 9); d.Result != budget.Granted {
+		if d := r.each(s, "x", 9); d.Result != driver.Granted {
 			t.Fatalf("9 more after 91 of 100: %+v", d)
 		}
 	})
@@ -129,13 +130,13 @@ func TestAnswersInAnotherOrder(t *testing.T) {
 
 // diesOnceRecorded goes away as soon as it has recorded what a host spent alone.
 type diesOnceRecorded struct {
-	budget.Store
+	driver.Store
 	dead bool
 }
 
-func (s *diesOnceRecorded) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s *diesOnceRecorded) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	if s.dead {
-		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
+		return driver.Decisions{}, fmt.Errorf("connection reset: %w", driver.ErrUnavailable)
 	}
 	d, err := s.Store.Decide(ctx, b)
 	s.dead = len(b.Items) > 0 && b.Items[0].Recorded
@@ -149,12 +150,12 @@ func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
 	s := r.host(1)
 	r.spend(s, 90)
 	r.store.gone.Store(true)
-	open := func(id string) (budget.Decisions, error) {
+	open := func(id string) (driver.Decisions, error) {
 		atomic.AddInt64(&r.now, 5_000_000)
-		return s.Decide(t.Context(), budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: id, Operation: "list", Units: 1, OnStoreError: budget.Open}}})
+		return s.Decide(t.Context(), driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: id, Operation: "list", Units: 1, OnStoreError: driver.Open}}})
 	}
 	for i := range 5 {
-		if d, err := open(fmt.Sprint("alone", i)); err != nil || d.Items[0].Result != budget.Granted {
+		if d, err := open(fmt.Sprint("alone", i)); err != nil || d.Items[0].Result != driver.Granted {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -165,10 +166,10 @@ func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
 		_, _ = open(fmt.Sprint("probe", i)) // the breaker shuts by one of these
 	}
 	r.flush()
-	view, err := budget.View{}, errors.New("not asked")
+	view, err := driver.View{}, errors.New("not asked")
 	for i := 0; err != nil; i++ {
 		atomic.AddInt64(&r.now, 5_000_000)
-		if view, err = s.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); i > 100 {
+		if view, err = s.Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); i > 100 {
 			t.Fatal(err)
 		}
 	}
@@ -214,15 +215,15 @@ func TestDamagedBehindALock(t *testing.T) {
 
 // leavesWithin goes away once it has charged within the host's part.
 type leavesWithin struct {
-	budget.Store
+	driver.Store
 	leave context.CancelFunc
 }
 
-func (s *leavesWithin) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s *leavesWithin) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	d, err := s.Store.Decide(ctx, b)
 	if b.WithinPart && err == nil {
 		s.leave()
-		return budget.Decisions{}, ctx.Err()
+		return driver.Decisions{}, ctx.Err()
 	}
 	return d, err
 }
@@ -239,9 +240,9 @@ func TestPartLeftIsUnknown(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	inner := r.store.Store
 	r.store.Store = &leavesWithin{inner, leave}
-	batch := budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: "mine", Operation: "list", Units: 1}}}
+	batch := driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: "mine", Operation: "list", Units: 1}}}
 	d, err := idle.Decide(ctx, batch)
-	if err != nil || d.Items[0].Result != budget.OutcomeUnknown {
+	if err != nil || d.Items[0].Result != driver.OutcomeUnknown {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if d, err := inner.Decide(t.Context(), batch); err != nil || !d.Items[0].Replayed {
@@ -257,31 +258,31 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 	r.spend(s, 1)
 	until := r.now + time.Hour.Microseconds()
 	for _, limit := range []string{"", "day"} {
-		if _, err := other.Lock(t.Context(), budget.LockRequest{Budget: "up/key1", Now: r.now, Limit: limit, Until: until, Most: budget.MaxLock, Why: "by hand", Force: true}); err != nil {
+		if _, err := other.Lock(t.Context(), driver.LockRequest{Budget: "up/key1", Now: r.now, Limit: limit, Until: until, Most: driver.MaxLock, Why: "by hand", Force: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if d := r.decide(s, 1); !d.Locked {
 		t.Fatalf("%+v", d)
 	}
-	if _, err := other.Unlock(t.Context(), budget.UnlockRequest{Budget: "up/key1", Now: r.now}); err != nil {
+	if _, err := other.Unlock(t.Context(), driver.UnlockRequest{Budget: "up/key1", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.used(s)
 	for range 5 {
 		r.flush()
 		atomic.AddInt64(&r.now, 1_000_000)
-		view, err := s.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
+		view, err := s.Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
 		if err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" || view.Locks[0].Until != until {
 			t.Fatalf("%+v, %v; want the lock of day until %d", view.Locks, err, until)
 		}
 	}
-	if _, err := other.Unlock(t.Context(), budget.UnlockRequest{Budget: "up/key1", Now: r.now, Limit: "day"}); err != nil {
+	if _, err := other.Unlock(t.Context(), driver.UnlockRequest{Budget: "up/key1", Now: r.now, Limit: "day"}); err != nil {
 		t.Fatal(err)
 	}
 	r.used(s)
 	r.flush()
-	if d := r.decide(s, 1); d.Result != budget.Granted {
+	if d := r.decide(s, 1); d.Result != driver.Granted {
 		t.Fatalf("%+v behind locks that were taken off", d)
 	}
 }
@@ -291,12 +292,12 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 func TestChangesThatAreNoCharge(t *testing.T) {
 	for what, change := range map[string]func(*ruin, *outage.Store){
 		"a lock": func(r *ruin, s *outage.Store) {
-			if _, err := s.Lock(r.t.Context(), budget.LockRequest{Budget: "up/key1", Now: r.now, Until: r.now + time.Hour.Microseconds(), Most: budget.MaxLock, Why: "by hand"}); err != nil {
+			if _, err := s.Lock(r.t.Context(), driver.LockRequest{Budget: "up/key1", Now: r.now, Until: r.now + time.Hour.Microseconds(), Most: driver.MaxLock, Why: "by hand"}); err != nil {
 				r.t.Fatal(err)
 			}
 		},
 		"a report": func(r *ruin, s *outage.Store) {
-			report := budget.Report{Budget: "up/key1", Now: r.now, Limits: r.limits, Limit: "day", Used: 100}
+			report := driver.Report{Budget: "up/key1", Now: r.now, Limits: r.limits, Limit: "day", Used: 100}
 			if d, err := s.Report(r.t.Context(), report); err != nil || d.Added != 99 {
 				r.t.Fatalf("%+v, %v", d, err)
 			}
@@ -326,7 +327,7 @@ func TestChangesThatAreNoCharge(t *testing.T) {
 				r.inFile(path)
 				change(r, s)
 				lose(r, kept, path)
-				if d := r.decide(s, 1); d.Result != budget.Refused {
+				if d := r.decide(s, 1); d.Result != driver.Refused {
 					t.Fatalf("%+v once %s is lost", d, what)
 				}
 			})

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -53,7 +53,7 @@ const maxReserved = 4096
 
 // charged takes in what the host charged itself. A reservation counts once it has
 // ended: what it came to is not known before.
-func (r *remembered) charged(ledger string, limits []limit.Limit, item budget.Item, d budget.Decision) {
+func (r *remembered) charged(ledger string, limits []limit.Limit, item driver.Item, d driver.Decision) {
 	one := reserved{ledger: ledger, until: d.At + item.Lease, units: d.Units}
 	for _, l := range limits {
 		switch {
@@ -91,7 +91,7 @@ const maxFresh = 256
 
 // ended takes in that a reservation was settled, or its lease is over. One that
 // another process made is not known here.
-func (m *memory) ended(name string, f budget.Finish, done budget.Finished) {
+func (m *memory) ended(name string, f driver.Finish, done driver.Finished) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
@@ -100,11 +100,11 @@ func (m *memory) ended(name string, f budget.Finish, done budget.Finished) {
 		return
 	}
 	switch done.Result {
-	case budget.Settled:
+	case driver.Settled:
 		r.spent(one.ledger, f.ID, done.At, one.amounts(f.Units))
-	case budget.FinishExpired: // it stays as reserved
+	case driver.FinishExpired: // it stays as reserved
 		r.spent(one.ledger, f.ID, one.until, one.amounts(one.units))
-	case budget.Released:
+	case driver.Released:
 	default:
 		return
 	}
@@ -229,10 +229,10 @@ func (s *Store) lacks(ctx context.Context, name string, now int64, limits []limi
 		return nil, nil
 	}
 	own := s.memory.own(name)
-	for part := range slices.Chunk(own, budget.MaxOthers) {
-		look := budget.Look{Budget: name, Now: now, Limits: limits}
+	for part := range slices.Chunk(own, driver.MaxOthers) {
+		look := driver.Look{Budget: name, Now: now, Limits: limits}
 		for _, one := range part {
-			look.Others = append(look.Others, budget.Mark{ID: one.ID, At: one.At})
+			look.Others = append(look.Others, driver.Mark{ID: one.ID, At: one.At})
 		}
 		view, err := s.inner.Look(ctx, look)
 		if err != nil {
@@ -280,7 +280,7 @@ func exceeds(list, others []stretch, limits []limit.Limit) bool {
 // tell adds to a recovery what the host charged itself and the ledger lacks. It has seen
 // that: more than it has seen used there was another reset, or a window's end within a
 // stretch. All of a host's processes tell all of it, under the host's id.
-func (s *Store) tell(r *budget.Recovery, lacking []stretch) {
+func (s *Store) tell(r *driver.Recovery, lacking []stretch) {
 	if len(lacking) == 0 {
 		return
 	}

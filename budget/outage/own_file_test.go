@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -32,10 +32,10 @@ func (h *hostMemory) charge(m *memory) {
 	h.t.Helper()
 	h.n++
 	at, id := time.Now().UnixMicro(), fmt.Sprint("id", h.n)
-	batch := budget.Batch{Budget: up, Limits: []limit.Limit{dayOf("day")}, Items: []budget.Item{{ID: id, Operation: "list", Units: 2}}}
-	err := m.saw(batch, budget.Decisions{
-		Now: at, Items: []budget.Decision{{Result: budget.Granted, Units: 2, At: at}}, Used: []int64{int64(2 * h.n)},
-		Mark: budget.Mark{Ledger: "l", Changes: int64(h.n), ID: id, At: at, Seen: at},
+	batch := driver.Batch{Budget: up, Limits: []limit.Limit{dayOf("day")}, Items: []driver.Item{{ID: id, Operation: "list", Units: 2}}}
+	err := m.saw(batch, driver.Decisions{
+		Now: at, Items: []driver.Decision{{Result: driver.Granted, Units: 2, At: at}}, Used: []int64{int64(2 * h.n)},
+		Mark: driver.Mark{Ledger: "l", Changes: int64(h.n), ID: id, At: at, Seen: at},
 	})
 	if err != nil {
 		h.t.Fatal(err)

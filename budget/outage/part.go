@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -16,17 +16,17 @@ const partLease = int64(time.Minute / time.Microsecond)
 // withinPart has the items decided again that a loss holds back, as far as the
 // host's part has room for them: what all hosts may spend of their own together
 // lies within the headroom, whatever another host has yet to report.
-func (s *Store) withinPart(ctx context.Context, batch budget.Batch, decided budget.Decisions) budget.Decisions {
+func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driver.Decisions) driver.Decisions {
 	var places []int
 	for i, d := range decided.Items {
-		if d.Result == budget.Refused && d.Recovering {
+		if d.Result == driver.Refused && d.Recovering {
 			places = append(places, i)
 		}
 	}
 	if len(places) == 0 || s.o.Dir == "" || s.o.Allowance == 0 {
 		return decided
 	}
-	local := budget.Batch{Budget: batch.Budget, Now: batch.Now, Observe: batch.Observe}
+	local := driver.Batch{Budget: batch.Budget, Now: batch.Now, Observe: batch.Observe}
 	for _, l := range batch.Limits {
 		local.Limits = append(local.Limits, s.part(l))
 	}
@@ -39,7 +39,7 @@ func (s *Store) withinPart(ctx context.Context, batch budget.Batch, decided budg
 		local.Items, again.Items = append(local.Items, item), append(again.Items, batch.Items[i])
 	}
 	ledger, err := s.allowance(ctx)
-	var room budget.Decisions
+	var room driver.Decisions
 	if err == nil {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), localTimeout)
 		defer cancel()
@@ -51,7 +51,7 @@ func (s *Store) withinPart(ctx context.Context, batch budget.Batch, decided budg
 	}
 	fits, kept, asked := again.Items[:0], places[:0], local.Items[:0]
 	for j, i := range places {
-		if room.Items[j].Result == budget.Granted {
+		if room.Items[j].Result == driver.Granted {
 			fits, kept, asked = append(fits, again.Items[j]), append(kept, i), append(asked, local.Items[j])
 		}
 	}
@@ -66,13 +66,13 @@ func (s *Store) withinPart(ctx context.Context, batch budget.Batch, decided budg
 	for j, i := range kept {
 		if err != nil {
 			if unreached(ctx, err) || ctx.Err() != nil { // it stays spent here, as it may be there
-				decided.Items[i] = budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}
+				decided.Items[i] = driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: err}
 			}
 			continue
 		}
 		decided.Items[i] = answers.Items[j]
-		if decided.Items[i].Result != budget.OutcomeUnknown {
-			s.closePart(ctx, ledger, batch, asked[j], decided.Items[i].Result == budget.Granted)
+		if decided.Items[i].Result != driver.OutcomeUnknown {
+			s.closePart(ctx, ledger, batch, asked[j], decided.Items[i].Result == driver.Granted)
 		}
 	}
 	if err == nil {
@@ -82,11 +82,11 @@ func (s *Store) withinPart(ctx context.Context, batch budget.Batch, decided budg
 }
 
 // closePart settles or releases what the host's part was asked for.
-func (s *Store) closePart(ctx context.Context, ledger *sqlitestore.Store, batch budget.Batch, item budget.Item, spent bool) {
+func (s *Store) closePart(ctx context.Context, ledger *sqlitestore.Store, batch driver.Batch, item driver.Item, spent bool) {
 	if item.DryRun {
 		return
 	}
-	done := budget.Finish{Budget: batch.Budget, Now: batch.Now, ID: item.ID, Release: !spent, Units: item.Units}
+	done := driver.Finish{Budget: batch.Budget, Now: batch.Now, ID: item.ID, Release: !spent, Units: item.Units}
 	if _, err := ledger.Finish(context.WithoutCancel(ctx), done); err != nil {
 		s.log.Warn("what the host may spend while a loss is made good counts too little for a while", "budget", batch.Budget, "operation", item.Operation, "id", item.ID, "error", err)
 	}

@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 )
 
 func TestWhoOpens(t *testing.T) {
 	t.Parallel()
-	open, closed := budget.Open, budget.Closed
+	open, closed := driver.Open, driver.Closed
 	for _, one := range []struct {
-		call, operation, job, upstream budget.Policy
+		call, operation, job, upstream driver.Policy
 		want                           bool
 	}{
 		{"", "", "", "", false},
@@ -34,8 +35,8 @@ func TestWhoOpens(t *testing.T) {
 		w.spec.OnStoreError, w.spec.Costs["list"] = one.upstream, budget.Cost{Units: 1, OnStoreError: one.operation}
 		b := w.host(t.TempDir()).ForJob("pull", budget.JobSays{OnStoreError: one.job})
 		w.store.gone.Store(true)
-		_, err := b.Charge(context.Background(), budget.Call{Operation: "list", OnStoreError: one.call, Labels: budget.Labels{Job: "pull"}})
-		if (err == nil) != one.want || err != nil && !errors.Is(err, budget.ErrUnavailable) {
+		_, err := b.Charge(context.Background(), budget.Call{Operation: "list", OnStoreError: one.call, Labels: driver.Labels{Job: "pull"}})
+		if (err == nil) != one.want || err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("call %q, operation %q, job %q, upstream %q: %v", one.call, one.operation, one.job, one.upstream, err)
 		}
 	}
@@ -44,7 +45,7 @@ func TestWhoOpens(t *testing.T) {
 // What the store answers never opens a call, however wrong it is.
 func TestConfigurationErrorsNeverOpen(t *testing.T) {
 	t.Parallel()
-	for _, answer := range []error{budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrClosed} {
+	for _, answer := range []error{driver.ErrStoreConfig, driver.ErrClock, driver.ErrDamaged, driver.ErrClosed} {
 		w := newWorld(t)
 		store := outage.New(answering{w.store, answer}, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: timeout})
 		b, err := budget.New(store, w.spec)
@@ -61,12 +62,12 @@ func TestConfigurationErrorsNeverOpen(t *testing.T) {
 }
 
 type answering struct {
-	budget.Store
+	driver.Store
 	answer error
 }
 
-func (a answering) Decide(context.Context, budget.Batch) (budget.Decisions, error) {
-	return budget.Decisions{}, fmt.Errorf("the store says: %w", a.answer)
+func (a answering) Decide(context.Context, driver.Batch) (driver.Decisions, error) {
+	return driver.Decisions{}, fmt.Errorf("the store says: %w", a.answer)
 }
 
 // What leaves a host nothing to spend is closed.
@@ -88,7 +89,7 @@ func TestNothingToSpendIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.store.gone.Store(true)
-		if r, err := w.charge(b, "list", ""); !errors.Is(err, budget.ErrUnavailable) {
+		if r, err := w.charge(b, "list", ""); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		_ = store.Close() // the directory of another cannot be written
@@ -141,7 +142,7 @@ func TestALookIsDecidedAsTheCall(t *testing.T) {
 		w.charged(b, fmt.Sprint("out-", i), budget.SourceAllowance)
 	}
 	for operation, why := range map[string]string{"list": "has 0 left", "safe": "policy is closed"} {
-		if err := b.Room(context.Background(), budget.Needs{operation: 1}, 0); !errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), why) {
+		if err := b.Room(context.Background(), budget.Needs{operation: 1}, 0); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want one that says %q", operation, err, why)
 		}
 	}

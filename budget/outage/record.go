@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -44,11 +45,11 @@ type finishRecord struct {
 }
 
 // item is a charge as the store records it.
-func (r *record) item(age int64) budget.Item {
+func (r *record) item(age int64) driver.Item {
 	c := r.Charge
-	return budget.Item{
+	return driver.Item{
 		ID: r.ID, Operation: c.Operation, Units: c.Units, Lease: c.Lease, Recorded: true, Age: age,
-		Labels: budget.Labels{Job: c.Job, Region: c.Region, Run: c.Run},
+		Labels: driver.Labels{Job: c.Job, Region: c.Region, Run: c.Run},
 	}
 }
 
@@ -93,7 +94,7 @@ func (r *record) check() error {
 	if (r.Charge == nil) == (r.Finish == nil) {
 		return errors.New("it is not one of a charge and a finish")
 	}
-	if !budget.ValidBudget(r.Budget) || r.At < 0 {
+	if !driver.ValidBudget(r.Budget) || r.At < 0 {
 		return fmt.Errorf("budget %q at %d: a name or the instant is wrong", r.Budget, r.At)
 	}
 	if r.ID == "" {
@@ -106,6 +107,6 @@ func (r *record) check() error {
 		return budget.Call{Operation: "any", ID: r.ID}.Validate(0)
 	}
 	c := r.Charge
-	call := budget.Call{Operation: c.Operation, ID: r.ID, Units: &c.Units, Labels: budget.Labels{Job: c.Job, Region: c.Region, Run: c.Run}}
+	call := budget.Call{Operation: c.Operation, ID: r.ID, Units: &c.Units, Labels: driver.Labels{Job: c.Job, Region: c.Region, Run: c.Run}}
 	return call.Validate(c.Lease)
 }

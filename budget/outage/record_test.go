@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -27,7 +27,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.ID == "" || !budget.ValidBudget(r.Budget) || strings.ContainsAny(r.name(), "/\\") || strings.Contains(fileName(r.Budget), "/") {
+		if r.ID == "" || !driver.ValidBudget(r.Budget) || strings.ContainsAny(r.name(), "/\\") || strings.Contains(fileName(r.Budget), "/") {
 			t.Fatalf("%+v is taken", r)
 		}
 		if age := r.age(r.Boot, 5); age < 0 || age > 5 {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
@@ -54,7 +54,7 @@ func (r *ruin) process(dir string, hosts int64) *outage.Store {
 }
 
 // processOn is a process that reaches the store in a way of its own.
-func (r *ruin) processOn(store budget.Store, dir string, hosts int64) *outage.Store {
+func (r *ruin) processOn(store driver.Store, dir string, hosts int64) *outage.Store {
 	s := outage.New(store, outage.Options{
 		Dir: dir, Allowance: 5, Hosts: hosts, Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Clocks: &sqlitestore.Clocks{Wall: r.clock, Boot: func() (string, int64, error) { return "boot", r.clock(), nil }},
@@ -64,11 +64,11 @@ func (r *ruin) processOn(store budget.Store, dir string, hosts int64) *outage.St
 }
 
 // decide asks for units, a second later.
-func (r *ruin) decide(s budget.Store, units int64) budget.Decision {
+func (r *ruin) decide(s driver.Store, units int64) driver.Decision {
 	r.t.Helper()
 	atomic.AddInt64(&r.now, 1_000_000)
 	r.n++
-	d, err := s.Decide(r.t.Context(), budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
+	d, err := s.Decide(r.t.Context(), driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -76,21 +76,21 @@ func (r *ruin) decide(s budget.Store, units int64) budget.Decision {
 }
 
 // spend charges one unit after the other until one is refused.
-func (r *ruin) spend(s budget.Store, most int64) (spent int64, refusal budget.Decision) {
+func (r *ruin) spend(s driver.Store, most int64) (spent int64, refusal driver.Decision) {
 	r.t.Helper()
 	for spent < most {
-		if refusal = r.decide(s, 1); refusal.Result != budget.Granted {
+		if refusal = r.decide(s, 1); refusal.Result != driver.Granted {
 			return spent, refusal
 		}
 		spent++
 	}
-	return spent, budget.Decision{}
+	return spent, driver.Decision{}
 }
 
-func (r *ruin) used(s budget.Store) int64 {
+func (r *ruin) used(s driver.Store) int64 {
 	r.t.Helper()
 	atomic.AddInt64(&r.now, 1_000_000)
-	view, err := s.Look(r.t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
+	view, err := s.Look(r.t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -99,13 +99,13 @@ func (r *ruin) used(s budget.Store) int64 {
 
 // One host, and losses one after the other with nothing granted between them.
 func TestLostAgain(t *testing.T) {
-	for between, act := range map[string]func(*ruin, budget.Store){
-		"a refusal": func(r *ruin, s budget.Store) {
-			if d := r.decide(s, 1); d.Result != budget.Refused {
+	for between, act := range map[string]func(*ruin, driver.Store){
+		"a refusal": func(r *ruin, s driver.Store) {
+			if d := r.decide(s, 1); d.Result != driver.Refused {
 				r.t.Fatalf("%+v of a budget that is spent", d)
 			}
 		},
-		"a look": func(r *ruin, s budget.Store) { r.used(s) },
+		"a look": func(r *ruin, s driver.Store) { r.used(s) },
 	} {
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restarts %v", between, restarts), func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestIdleHostComesFirst(t *testing.T) {
 	r.flush()
 	noticed := r.now + 1_000_000
 	part, refusal := r.spend(idle, 1000)
-	if part != 5 || !refusal.Recovering || refusal.RetryAt != noticed+budget.RecoveryWait {
+	if part != 5 || !refusal.Recovering || refusal.RetryAt != noticed+driver.RecoveryWait {
 		t.Fatalf("the idle host spent %d and was told %+v; want its part of 5, and a refusal until a minute after %d", part, refusal, noticed)
 	}
 	if used := r.used(busy); used != 105 {
@@ -207,7 +207,7 @@ func TestWhatRemains(t *testing.T) {
 		r.flush()
 		part, refusal := r.spend(idle, 1000)
 		atomic.StoreInt64(&r.now, refusal.RetryAt-2_000_000)
-		if d := r.decide(idle, 1); d.Result != budget.Refused {
+		if d := r.decide(idle, 1); d.Result != driver.Refused {
 			t.Fatalf("%+v a second before the minute is over", d)
 		}
 		again, _ := r.spend(idle, 1000) // one second later
@@ -276,7 +276,7 @@ func TestUncountedHost(t *testing.T) {
 	if n := strings.Count(r.log.String(), "more state directories are at work on this budget than [store] hosts says"); n != 2 {
 		t.Fatalf("it was said %d times, want once by each host:\n%s", n, r.log.String())
 	}
-	atomic.AddInt64(&r.now, budget.HostNoted)
+	atomic.AddInt64(&r.now, driver.HostNoted)
 	r.log.Reset()
 	r.spend(first, 5)
 	if r.log.Len() > 0 {
@@ -291,24 +291,24 @@ func TestLocksOutliveALoss(t *testing.T) {
 	r.spend(s, 5)
 	until := r.now + (2 * time.Hour).Microseconds()
 	for _, limit := range []string{"", "day"} {
-		if _, err := s.Lock(t.Context(), budget.LockRequest{Budget: "up/key1", Limit: limit, Now: r.now, Until: until, Most: budget.MaxLock, Why: "quotaExceeded"}); err != nil {
+		if _, err := s.Lock(t.Context(), driver.LockRequest{Budget: "up/key1", Limit: limit, Now: r.now, Until: until, Most: driver.MaxLock, Why: "quotaExceeded"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.flush()
-	if d := r.decide(s, 1); d.Result != budget.Refused || !d.Locked || d.Why != "quotaExceeded" || d.RetryAt < until {
+	if d := r.decide(s, 1); d.Result != driver.Refused || !d.Locked || d.Why != "quotaExceeded" || d.RetryAt < until {
 		t.Fatalf("after the loss: %+v, want it locked until %d", d, until)
 	}
-	view, err := r.store.Store.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
+	view, err := r.store.Store.Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
 	if err != nil || len(view.Locks) != 2 {
 		t.Fatalf("%+v, %v, want both locks", view.Locks, err)
 	}
-	if _, err := s.Unlock(t.Context(), budget.UnlockRequest{Budget: "up/key1", Limit: "", Now: r.now}); err != nil {
+	if _, err := s.Unlock(t.Context(), driver.UnlockRequest{Budget: "up/key1", Limit: "", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.flush()
 	r.decide(s, 1)
-	if view, err = r.store.Store.Look(t.Context(), budget.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" {
+	if view, err = r.store.Store.Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" {
 		t.Fatalf("%+v, %v, want the lock of the limit alone", view.Locks, err)
 	}
 }
@@ -330,13 +330,13 @@ func TestRolledBackUnderACall(t *testing.T) {
 	// The slow call has set out with what is known now; the others are quicker.
 	slow := &held{Store: r.store.Store, arrived: make(chan struct{}), goes: make(chan struct{})}
 	r.store.Store = slow
-	done := make(chan budget.Decision)
-	batch := budget.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []budget.Item{{ID: "slow", Operation: "list", Units: 1}}}
+	done := make(chan driver.Decision)
+	batch := driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: "slow", Operation: "list", Units: 1}}}
 	go func() {
 		d, err := s.Decide(t.Context(), batch)
 		if err != nil {
 			t.Error(err)
-			d.Items = make([]budget.Decision, 1)
+			d.Items = make([]driver.Decision, 1)
 		}
 		done <- d.Items[0]
 	}()
@@ -351,7 +351,7 @@ func TestRolledBackUnderACall(t *testing.T) {
 	atomic.AddInt64(&r.now, 1_000_000)
 	slow.Store = r.store.Store
 	close(slow.goes)
-	if d := <-done; d.Result != budget.Granted {
+	if d := <-done; d.Result != driver.Granted {
 		t.Fatalf("the slow call: %+v", d)
 	}
 	if more, _ := r.spend(s, 1000); more > 30 {
@@ -361,11 +361,11 @@ func TestRolledBackUnderACall(t *testing.T) {
 
 // held is a store whose next decision waits.
 type held struct {
-	budget.Store
+	driver.Store
 	arrived, goes chan struct{}
 }
 
-func (h *held) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (h *held) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	close(h.arrived)
 	<-h.goes
 	return h.Store.Decide(ctx, b)

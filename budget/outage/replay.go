@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -34,7 +34,7 @@ func (s *Store) replay(ctx context.Context, name string, limits []limit.Limit, c
 		}
 		age, held := e.age(boot, now), longest(limits, e.Charge.Operation)
 		switch {
-		case age < budget.MinHeld/2, held >= e.Charge.Held, age >= e.Charge.Held:
+		case age < driver.MinHeld/2, held >= e.Charge.Held, age >= e.Charge.Held:
 			charges = append(charges, e)
 		case !complete(e.Charge.Operation): // until a decision carries the limits that make the store hold it
 		case age < held:
@@ -48,7 +48,7 @@ func (s *Store) replay(ctx context.Context, name string, limits []limit.Limit, c
 		}
 	}
 	for len(charges) > 0 {
-		n := min(len(charges), budget.MaxBatch)
+		n := min(len(charges), driver.MaxBatch)
 		if err := s.recordCharges(ctx, name, limits, charges[:n]); err != nil {
 			return err
 		}
@@ -67,9 +67,9 @@ func (s *Store) replay(ctx context.Context, name string, limits []limit.Limit, c
 func span(us int64) time.Duration { return (time.Duration(us) * time.Microsecond).Round(time.Second) }
 
 // asksFor tells that the limits of a batch are complete for the operations of its items.
-func asksFor(items []budget.Item) func(string) bool {
+func asksFor(items []driver.Item) func(string) bool {
 	return func(operation string) bool {
-		return slices.ContainsFunc(items, func(i budget.Item) bool { return i.Operation == operation })
+		return slices.ContainsFunc(items, func(i driver.Item) bool { return i.Operation == operation })
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *Store) recordCharges(ctx context.Context, name string, limits []limit.L
 	if err != nil {
 		return err
 	}
-	batch := budget.Batch{Budget: name, Now: s.wall(), Limits: limits}
+	batch := driver.Batch{Budget: name, Now: s.wall(), Limits: limits}
 	for _, e := range list {
 		batch.Items = append(batch.Items, e.item(e.age(boot, now)))
 	}
@@ -103,17 +103,17 @@ func (s *Store) recordCharges(ctx context.Context, name string, limits []limit.L
 	units := int64(0)
 	for i, d := range decided.Items {
 		switch d.Result {
-		case budget.Granted:
+		case driver.Granted:
 			units += list[i].Charge.Units
 			err = s.journal.remove(list[i])
-		case budget.OutcomeUnknown:
+		case driver.OutcomeUnknown:
 			return d.Err
-		case budget.Conflict:
+		case driver.Conflict:
 			err = s.aside(name, list[i], "its id stands for another call in the store")
-		case budget.Overflow:
+		case driver.Overflow:
 			err = s.aside(name, list[i], "the ledger's sum would pass what it can hold")
 		default:
-			return fmt.Errorf("%w: the store came to what the host has to record past its deadline", budget.ErrUnavailable)
+			return fmt.Errorf("%w: the store came to what the host has to record past its deadline", driver.ErrUnavailable)
 		}
 		if err != nil {
 			return err
@@ -129,24 +129,24 @@ func (s *Store) recordFinish(ctx context.Context, name string, e entry) error {
 	if err != nil {
 		return err
 	}
-	f := budget.Finish{Budget: name, Now: s.wall(), ID: e.ID, Release: e.Finish.Release, Units: e.Finish.Units, Age: e.age(boot, now)}
+	f := driver.Finish{Budget: name, Now: s.wall(), ID: e.ID, Release: e.Finish.Release, Units: e.Finish.Units, Age: e.age(boot, now)}
 	done, err := s.inner.Finish(ctx, f)
 	if err != nil {
 		return err
 	}
 	s.memory.ended(name, f, done)
 	switch done.Result {
-	case budget.Settled, budget.Released:
+	case driver.Settled, driver.Released:
 		return s.journal.remove(e)
-	case budget.FinishExpired:
+	case driver.FinishExpired:
 		s.log.Warn("a reservation ended while the store was out of reach, and is not held any more; its units stay as reserved", "budget", name, "id", e.ID)
 		return s.journal.remove(e)
-	case budget.FinishConflict:
+	case driver.FinishConflict:
 		return s.aside(name, e, "the store knows the id as a plain charge, or as finished in another way")
-	case budget.FinishOverflow:
+	case driver.FinishOverflow:
 		return s.aside(name, e, "the ledger's sum would pass what it can hold")
 	}
-	return fmt.Errorf("%w: the store came to what the host has to record past its deadline", budget.ErrUnavailable)
+	return fmt.Errorf("%w: the store came to what the host has to record past its deadline", driver.ErrUnavailable)
 }
 
 // aside keeps a record that the store would not take.

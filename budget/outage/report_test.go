@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
-func (f *flaky) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+func (f *flaky) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	if err := f.ask(ctx); err != nil {
-		return budget.Drifted{}, err
+		return driver.Drifted{}, err
 	}
 	return f.Store.Report(ctx, r)
 }
@@ -53,7 +54,7 @@ func TestLockByHandWhileAway(t *testing.T) {
 	b := w.host(t.TempDir())
 	w.store.gone.Store(true)
 	_, err := b.Lock(context.Background(), budget.LockOrder{Until: budget.Until{After: time.Hour}, ByHand: true})
-	if !errors.Is(err, budget.ErrUnavailable) {
+	if !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("%v, want ErrUnavailable", err)
 	}
 	w.charged(b, "open", budget.SourceAllowance)

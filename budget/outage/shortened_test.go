@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -61,7 +61,7 @@ func TestWindowsThatWereShortened(t *testing.T) {
 			if left := s.journal.pending(up); left != c.left {
 				t.Fatalf("it is left in the journal: %v, want %v", left, c.left)
 			}
-			view, err := h.store.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day", "list")}})
+			view, err := h.store.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day", "list")}})
 			if err != nil || view.Limits[0].Used >= 77 != c.recorded {
 				t.Fatalf("%+v, %v: want its 77 units there: %v", view.Limits, err, c.recorded)
 			}
@@ -73,9 +73,9 @@ func TestWindowsThatWereShortened(t *testing.T) {
 				t.Fatalf("the log says\n%s", log)
 			}
 			// The settlement is asked of the store, which knows no such reservation, or waits.
-			f, err := s.Finish(t.Context(), budget.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1})
+			f, err := s.Finish(t.Context(), driver.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1})
 			files, _ := filepath.Glob(filepath.Join(s.journal.folder(up), "*"))
-			if want := map[bool]budget.FinishResult{false: budget.FinishExpired, true: budget.Settled}[c.left]; err != nil || f.Result != want || len(files) > 0 != c.left {
+			if want := map[bool]driver.FinishResult{false: driver.FinishExpired, true: driver.Settled}[c.left]; err != nil || f.Result != want || len(files) > 0 != c.left {
 				t.Fatalf("a settlement: %+v, %v, with %v in the journal", f, err, files)
 			}
 		})
@@ -86,8 +86,8 @@ func TestWindowsThatWereShortened(t *testing.T) {
 func asks(operation string, limits ...limit.Limit) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		batch := budget.Batch{Budget: up, Now: wallClock(), Limits: limits, Items: []budget.Item{{ID: "asked", Operation: operation, Units: 1}}}
-		if d, err := s.Decide(t.Context(), batch); err != nil || d.Items[0].Result != budget.Granted {
+		batch := driver.Batch{Budget: up, Now: wallClock(), Limits: limits, Items: []driver.Item{{ID: "asked", Operation: operation, Units: 1}}}
+		if d, err := s.Decide(t.Context(), batch); err != nil || d.Items[0].Result != driver.Granted {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -96,7 +96,7 @@ func asks(operation string, limits ...limit.Limit) func(*testing.T, *Store) {
 func looks(limits ...limit.Limit) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		if _, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: limits}); err != nil {
+		if _, err := s.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: limits}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -18,13 +18,13 @@ import (
 // sides is a store whose data can be kept and put back under processes of several hosts
 // that go on, as a split or a snapshot does. Its clock stands still but for tick.
 type sides struct {
-	budget.Store // on the data of now
+	driver.Store // on the data of now
 	t            *testing.T
 	path         string
 	clock        atomic.Int64 // µs
 	limits       []limit.Limit
 
-	before        func(batch budget.Batch) (answer *budget.Decisions) // a decision; nil: nothing
+	before        func(batch driver.Batch) (answer *driver.Decisions) // a decision; nil: nothing
 	calls, others atomic.Int64                                        // decisions, and the marks that they carried besides
 }
 
@@ -88,7 +88,7 @@ type seen struct{ *sides }
 
 func (s seen) Close() error { return nil }
 
-func (s seen) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+func (s seen) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	s.calls.Add(1)
 	s.others.Add(int64(len(batch.Others)))
 	if s.before != nil {
@@ -112,23 +112,23 @@ func (s *sides) host() *outage.Store { return s.process(s.t.TempDir()) }
 
 func (s *sides) tick(d time.Duration) { s.clock.Add(d.Microseconds()) }
 
-func (s *sides) charge(process budget.Store, id string, units int64) {
+func (s *sides) charge(process driver.Store, id string, units int64) {
 	s.t.Helper()
-	s.item(process, budget.Item{ID: id, Operation: "list", Units: units})
+	s.item(process, driver.Item{ID: id, Operation: "list", Units: units})
 }
 
-func (s *sides) item(process budget.Store, item budget.Item) {
+func (s *sides) item(process driver.Store, item driver.Item) {
 	s.t.Helper()
-	d, err := process.Decide(context.Background(), budget.Batch{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits, Items: []budget.Item{item}})
-	if err != nil || d.Items[0].Result != budget.Granted {
+	d, err := process.Decide(context.Background(), driver.Batch{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits, Items: []driver.Item{item}})
+	if err != nil || d.Items[0].Result != driver.Granted {
 		s.t.Errorf("%+v: %+v, %v", item, d, err)
 	}
 }
 
 // used is what a process is shown of the first limit.
-func (s *sides) used(process budget.Store) int64 {
+func (s *sides) used(process driver.Store) int64 {
 	s.t.Helper()
-	view, err := process.Look(context.Background(), budget.Look{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits})
+	view, err := process.Look(context.Background(), driver.Look{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits})
 	s.must(err)
 	return view.Limits[0].Used
 }

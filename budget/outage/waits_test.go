@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // shared is a store that outlives its hosts, can lose everything, and can fail.
 type shared struct {
-	budget.Store
+	driver.Store
 	down        map[string]bool // the budgets whose server does not answer
 	failRecover bool
 	slow        time.Duration
@@ -29,9 +29,9 @@ func (s *shared) lose() { s.Store = memstore.New(wallClock) }
 
 func (s *shared) Close() error { return nil }
 
-func (s *shared) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s *shared) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	if s.down[b.Budget] {
-		return budget.Decisions{}, fmt.Errorf("connection refused: %w", budget.ErrUnavailable)
+		return driver.Decisions{}, fmt.Errorf("connection refused: %w", driver.ErrUnavailable)
 	}
 	d, err := s.Store.Decide(ctx, b)
 	timer := time.NewTimer(s.slow)
@@ -39,16 +39,16 @@ func (s *shared) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, 
 	return d, err
 }
 
-func (s *shared) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+func (s *shared) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	if s.down[look.Budget] {
-		return budget.View{}, fmt.Errorf("connection refused: %w", budget.ErrUnavailable)
+		return driver.View{}, fmt.Errorf("connection refused: %w", driver.ErrUnavailable)
 	}
 	return s.Store.Look(ctx, look)
 }
 
-func (s *shared) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+func (s *shared) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	if s.failRecover {
-		return budget.Recovered{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
+		return driver.Recovered{}, fmt.Errorf("connection reset: %w", driver.ErrUnavailable)
 	}
 	return s.Store.Recover(ctx, r)
 }
@@ -72,7 +72,7 @@ func dayOf(name string, operations ...string) limit.Limit {
 const up = "up/key1"
 
 // charge is one process that charges once.
-func (h *host) charge(limit limit.Limit, operation, id string, units int64) (budget.Decision, error) {
+func (h *host) charge(limit limit.Limit, operation, id string, units int64) (driver.Decision, error) {
 	h.t.Helper()
 	s := New(h.store, h.options)
 	defer func() {
@@ -83,19 +83,19 @@ func (h *host) charge(limit limit.Limit, operation, id string, units int64) (bud
 	return chargeOn(s, up, limit, operation, id, units)
 }
 
-func chargeOn(s *Store, name string, l limit.Limit, operation, id string, units int64) (budget.Decision, error) {
-	d, err := s.Decide(context.Background(), budget.Batch{
+func chargeOn(s *Store, name string, l limit.Limit, operation, id string, units int64) (driver.Decision, error) {
+	d, err := s.Decide(context.Background(), driver.Batch{
 		Budget: name, Now: wallClock(), Limits: []limit.Limit{l},
-		Items: []budget.Item{{ID: id, Operation: operation, Units: units, OnStoreError: budget.Open}},
+		Items: []driver.Item{{ID: id, Operation: operation, Units: units, OnStoreError: driver.Open}},
 	})
 	if err != nil {
-		return budget.Decision{}, err
+		return driver.Decision{}, err
 	}
 	return d.Items[0], d.Items[0].Err
 }
 
 // result charges and wants this result.
-func (h *host) result(want budget.Result, limit limit.Limit, operation, id string, units int64) {
+func (h *host) result(want driver.Result, limit limit.Limit, operation, id string, units int64) {
 	h.t.Helper()
 	if d, err := h.charge(limit, operation, id, units); err != nil || d.Result != want {
 		h.t.Fatalf("%s: %+v, %v; want %v", id, d, err, want)
@@ -110,15 +110,15 @@ func TestLossWaitsToBeRecorded(t *testing.T) {
 	for name, between := range map[string]func(h *host){
 		"the first try fails": func(h *host) {
 			h.store.failRecover = true
-			if d, err := h.charge(dayOf("day", "list"), "list", "failed", 1); err == nil && d.Result == budget.Granted && !d.Allowance {
+			if d, err := h.charge(dayOf("day", "list"), "list", "failed", 1); err == nil && d.Result == driver.Granted && !d.Allowance {
 				h.t.Fatalf("decided without what was lost: %+v", d)
 			}
 			h.store.failRecover = false
 		},
-		"another operation's limit": func(h *host) { h.result(budget.Granted, dayOf("searches", "search"), "search", "other", 1) },
+		"another operation's limit": func(h *host) { h.result(driver.Granted, dayOf("searches", "search"), "search", "other", 1) },
 		"the end of a reservation": func(h *host) {
 			s := New(h.store, h.options)
-			if _, err := s.Finish(context.Background(), budget.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1}); err != nil {
+			if _, err := s.Finish(context.Background(), driver.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1}); err != nil {
 				h.t.Fatal(err)
 			}
 			if err := s.Close(); err != nil {
@@ -128,15 +128,15 @@ func TestLossWaitsToBeRecorded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
-			h.result(budget.Granted, dayOf("searches", "search"), "search", "before", 90)
-			h.result(budget.Granted, dayOf("day", "list"), "list", "a", 90)
+			h.result(driver.Granted, dayOf("searches", "search"), "search", "before", 90)
+			h.result(driver.Granted, dayOf("day", "list"), "list", "a", 90)
 			h.store.lose()
 			between(h)
 			timer := time.NewTimer(20 * time.Millisecond) // of the breaker
 			<-timer.C
-			h.result(budget.Refused, dayOf("day", "list"), "list", "b", 90)
-			h.result(budget.Refused, dayOf("searches", "search"), "search", "c", 90)
-			h.result(budget.Granted, dayOf("day", "list"), "list", "d", 10)
+			h.result(driver.Refused, dayOf("day", "list"), "list", "b", 90)
+			h.result(driver.Refused, dayOf("searches", "search"), "search", "c", 90)
+			h.result(driver.Granted, dayOf("day", "list"), "list", "d", 10)
 		})
 	}
 }
@@ -153,16 +153,16 @@ func TestRecordsWaitForTheirWindows(t *testing.T) {
 	if err := s.journal.write(long); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := s.Finish(t.Context(), budget.Finish{Budget: up, Now: wallClock(), ID: "reserved", Units: 3}); err != nil || f.Result != budget.Settled {
+	if f, err := s.Finish(t.Context(), driver.Finish{Budget: up, Now: wallClock(), ID: "reserved", Units: 3}); err != nil || f.Result != driver.Settled {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	if d, err := chargeOn(s, up, dayOf("searches", "search"), "search", "other", 1); err != nil || d.Result != budget.Granted {
+	if d, err := chargeOn(s, up, dayOf("searches", "search"), "search", "other", 1); err != nil || d.Result != driver.Granted {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if !s.journal.pending(up) {
 		t.Fatal("it is recorded by a call that does not know its window")
 	}
-	view, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day")}})
+	view, err := s.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day")}})
 	if err != nil || view.Limits[0].Used != 78 || s.journal.pending(up) {
 		t.Fatalf("%+v, %v: want 77 of two hours ago and 1", view, err)
 	}
@@ -180,7 +180,7 @@ func TestBucketsOfSeveralHostsAreClosed(t *testing.T) {
 		h := newHost(t, Options{Allowance: 10, Hosts: hosts})
 		h.store.down[up] = true
 		d, err := h.charge(bucket, "list", "a", 1)
-		if granted := err == nil && d.Result == budget.Granted; granted != open {
+		if granted := err == nil && d.Result == driver.Granted; granted != open {
 			t.Errorf("%d hosts: %+v, %v", hosts, d, err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestABreakerForEachBudget(t *testing.T) {
 	}
 	other := New(h.store, h.options)
 	defer func() { _ = other.Close() }()
-	if f := other.breakerFinding(); f.Level != budget.Warning {
+	if f := other.breakerFinding(); f.Level != driver.Warning {
 		t.Errorf("another process finds %+v", f)
 	}
 }
@@ -219,7 +219,7 @@ func TestWhatABurstLeftIsRemembered(t *testing.T) {
 	h := newHost(t, Options{})
 	s := New(h.store, h.options) // and never closed: it is killed
 	for i := range 90 {
-		if d, err := chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1); err != nil || d.Result != budget.Granted {
+		if d, err := chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1); err != nil || d.Result != driver.Granted {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -235,7 +235,7 @@ func TestWhatABurstLeftIsRemembered(t *testing.T) {
 		}
 	}
 	h.store.lose()
-	h.result(budget.Refused, dayOf("day"), "list", "b", 11)
+	h.result(driver.Refused, dayOf("day"), "list", "b", 11)
 }
 
 // A record that cannot be read is set aside, and keeps no other one back; where it
@@ -266,13 +266,13 @@ func TestUnreadableRecords(t *testing.T) {
 	if err := os.Chtimes(left, old, old); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := chargeOn(s, up, dayOf("day"), "list", "new", 51); err != nil || d.Result != budget.Refused {
+	if d, err := chargeOn(s, up, dayOf("day"), "list", "new", 51); err != nil || d.Result != driver.Refused {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if s.journal.pending(up) {
 		t.Error("the journal is not empty")
 	}
-	if f := s.left("aside", budget.Fault, ""); f.Level != budget.Fault {
+	if f := s.left("aside", driver.Fault, ""); f.Level != driver.Fault {
 		t.Errorf("%+v", f)
 	}
 	// A file in the folder's place cannot be listed, as one of another user's.
@@ -293,7 +293,7 @@ func TestALossNoticedByMany(t *testing.T) {
 	h := newHost(t, Options{})
 	s := New(h.store, h.options)
 	defer func() { _ = s.Close() }()
-	if d, err := chargeOn(s, up, dayOf("day"), "list", "before", 50); err != nil || d.Result != budget.Granted {
+	if d, err := chargeOn(s, up, dayOf("day"), "list", "before", 50); err != nil || d.Result != driver.Granted {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	h.store.lose()
@@ -301,13 +301,13 @@ func TestALossNoticedByMany(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			if d, err := chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1); err != nil || d.Result != budget.Granted {
+			if d, err := chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1); err != nil || d.Result != driver.Granted {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
 	}
 	all.Wait()
-	view, err := s.Look(t.Context(), budget.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day")}})
+	view, err := s.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day")}})
 	if err != nil || view.Limits[0].Used != 58 {
 		t.Errorf("%+v, %v", view, err)
 	}
@@ -318,10 +318,10 @@ func TestALossNoticedByMany(t *testing.T) {
 func TestTheLastWordStands(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, Options{Allowance: 10})
-	h.result(budget.Granted, dayOf("day"), "list", "a", 80)
-	h.result(budget.Refused, dayOf("day"), "list", "b", 30)
-	h.result(budget.Granted, dayOf("day"), "list", "c", 1)
+	h.result(driver.Granted, dayOf("day"), "list", "a", 80)
+	h.result(driver.Refused, dayOf("day"), "list", "b", 30)
+	h.result(driver.Granted, dayOf("day"), "list", "c", 1)
 	h.store.down[up] = true
-	h.result(budget.Granted, dayOf("day"), "list", "d", 1)
+	h.result(driver.Granted, dayOf("day"), "list", "d", 1)
 	h.store.down[up] = false
 }

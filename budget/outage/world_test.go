@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
@@ -18,7 +19,7 @@ import (
 
 // flaky is a store that can be away, and counts how often it is asked.
 type flaky struct {
-	budget.Store
+	driver.Store
 	away  atomic.Bool // it does not answer, until the context ends
 	gone  atomic.Bool // it is refused at once
 	lost  atomic.Bool // it does what it is asked and its answer is lost
@@ -30,7 +31,7 @@ func (f *flaky) ask(ctx context.Context) error {
 	f.asked.Add(1)
 	switch {
 	case f.gone.Load():
-		return fmt.Errorf("connection refused: %w", budget.ErrUnavailable)
+		return fmt.Errorf("connection refused: %w", driver.ErrUnavailable)
 	case f.away.Load():
 		<-ctx.Done()
 		return ctx.Err()
@@ -38,30 +39,30 @@ func (f *flaky) ask(ctx context.Context) error {
 	return nil
 }
 
-func (f *flaky) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (f *flaky) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	if err := f.ask(ctx); err != nil {
-		return budget.Decisions{}, err
+		return driver.Decisions{}, err
 	}
 	if f.halts.Load() && b.Items[0].Recorded {
-		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
+		return driver.Decisions{}, fmt.Errorf("connection reset: %w", driver.ErrUnavailable)
 	}
 	d, err := f.Store.Decide(ctx, b)
 	if f.lost.Load() {
-		return budget.Decisions{}, fmt.Errorf("connection reset: %w", budget.ErrUnavailable)
+		return driver.Decisions{}, fmt.Errorf("connection reset: %w", driver.ErrUnavailable)
 	}
 	return d, err
 }
 
-func (f *flaky) Finish(ctx context.Context, x budget.Finish) (budget.Finished, error) {
+func (f *flaky) Finish(ctx context.Context, x driver.Finish) (driver.Finished, error) {
 	if err := f.ask(ctx); err != nil {
-		return budget.Finished{}, err
+		return driver.Finished{}, err
 	}
 	return f.Store.Finish(ctx, x)
 }
 
-func (f *flaky) Look(ctx context.Context, l budget.Look) (budget.View, error) {
+func (f *flaky) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	if err := f.ask(ctx); err != nil {
-		return budget.View{}, err
+		return driver.View{}, err
 	}
 	return f.Store.Look(ctx, l)
 }
@@ -86,8 +87,8 @@ const (
 func newWorld(t *testing.T) *world {
 	memory := memstore.New(func() int64 { return time.Now().UnixMicro() })
 	return &world{t: t, store: &flaky{Store: memory}, spec: budget.Spec{
-		Name: "up/key1", Timeout: timeout, OnStoreError: budget.Open,
-		Costs: map[string]budget.Cost{"list": {Units: 1}, "search": {Units: 100}, "safe": {Units: 1, OnStoreError: budget.Closed}},
+		Name: "up/key1", Timeout: timeout, OnStoreError: driver.Open,
+		Costs: map[string]budget.Cost{"list": {Units: 1}, "search": {Units: 100}, "safe": {Units: 1, OnStoreError: driver.Closed}},
 		Limits: []limit.Limit{
 			{Name: "day", Quota: 1000, Headroom: 50, Limit: 950, OutagePart: 40, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 		},
@@ -110,7 +111,7 @@ func (w *world) host(dir string) *budget.Budget {
 
 func (w *world) used() int64 {
 	w.t.Helper()
-	view, err := w.store.Store.Look(context.Background(), budget.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits})
+	view, err := w.store.Store.Look(context.Background(), driver.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -61,11 +61,11 @@ func (s *Store) read(doing, name string, reply []any) (answer, error) {
 	case statusRegistry:
 		s.remember(name, newRegistry(splitNames(text(a.rest, 0))))
 	case statusClock:
-		return answer{}, fmt.Errorf("%s %s in Redis: %w: it shows %s", doing, name, budget.ErrClock, time.UnixMicro(a.now).UTC().Format(time.RFC3339))
+		return answer{}, fmt.Errorf("%s %s in Redis: %w: it shows %s", doing, name, driver.ErrClock, time.UnixMicro(a.now).UTC().Format(time.RFC3339))
 	case statusDamaged:
 		return answer{}, s.damaged(name, text(a.rest, 0))
 	case statusLost:
-		return answer{}, fmt.Errorf("%s %s in Redis: %w", doing, name, budget.ErrLost)
+		return answer{}, fmt.Errorf("%s %s in Redis: %w", doing, name, driver.ErrLost)
 	case statusNewer:
 		return answer{}, s.newer(name, text(a.rest, 0))
 	}
@@ -137,6 +137,6 @@ func countsLetter(l limit.Limit) string {
 }
 
 // labelText is how an entry keeps its labels.
-func labelText(l budget.Labels) string {
+func labelText(l driver.Labels) string {
 	return strings.Join([]string{l.Job, l.Region, l.Run}, "|")
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -33,13 +33,13 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 		if d := charge(t, store, id); !d.Replayed {
 			t.Errorf("%s: %+v, want the replay of what the lost answer told", id, d)
 		}
-		got, err := decide(t.Context(), store, budget.Item{ID: id + "-open", Operation: "op", Units: 7, Lease: 60_000_000})
-		if err != nil || got[0].Result != budget.Granted {
+		got, err := decide(t.Context(), store, driver.Item{ID: id + "-open", Operation: "op", Units: 7, Lease: 60_000_000})
+		if err != nil || got[0].Result != driver.Granted {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		p.next <- what
-		done, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: id + "-open", Release: true})
-		if err != nil || done.Result != budget.Released || !done.Replayed {
+		done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: id + "-open", Release: true})
+		if err != nil || done.Result != driver.Released || !done.Replayed {
 			t.Errorf("release, %s: %+v, %v", id, done, err)
 		}
 		p.next <- what
@@ -47,7 +47,7 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 			t.Errorf("job, %s: %+v, %v", id, found, err)
 		}
 		p.next <- what
-		if done, err := store.SwapJob(t.Context(), budget.JobSwap{Job: id, Text: []byte("{}")}); err != nil || !done {
+		if done, err := store.SwapJob(t.Context(), driver.JobSwap{Job: id, Text: []byte("{}")}); err != nil || !done {
 			t.Errorf("swap, %s: %v, %v", id, done, err)
 		}
 	}
@@ -62,17 +62,17 @@ func TestRefusalIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	store, p, server := behind(t)
 	direct := openStore(t, server.URL(0), redisstore.Options{})
-	got, err := decide(t.Context(), direct, budget.Item{ID: "open", Operation: "op", Units: 99, Lease: 60_000_000})
-	if err != nil || got[0].Result != budget.Granted {
+	got, err := decide(t.Context(), direct, driver.Item{ID: "open", Operation: "op", Units: 99, Lease: 60_000_000})
+	if err != nil || got[0].Result != driver.Granted {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	held := make(chan struct{})
 	p.hold.Store(&held)
-	got, err = decide(t.Context(), store, budget.Item{ID: "late", Operation: "op", Units: 1})
-	if err != nil || got[0].Result != budget.Refused || p.hold.Load() != nil {
+	got, err = decide(t.Context(), store, driver.Item{ID: "late", Operation: "op", Units: 1})
+	if err != nil || got[0].Result != driver.Refused || p.hold.Load() != nil {
 		t.Fatalf("%+v, %v; want the first attempt held and the second refused", got, err)
 	}
-	if done, err := direct.Finish(t.Context(), budget.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "open", Release: true}); err != nil || done.Result != budget.Released {
+	if done, err := direct.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "open", Release: true}); err != nil || done.Result != driver.Released {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	answered := p.scripts.Load()
@@ -89,25 +89,25 @@ func TestLateAfterALostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	store, p, _ := behind(t)
 	now := time.Now()
-	item := budget.Item{ID: "lost", Operation: "op", Units: 1, Deadline: now.Add(calm / 3)}
+	item := driver.Item{ID: "lost", Operation: "op", Units: 1, Deadline: now.Add(calm / 3)}
 	p.next <- drop
-	got, err := store.Decide(t.Context(), budget.Batch{Budget: name, Now: now.UnixMicro(), Limits: hourly, Items: []budget.Item{item}})
-	if err != nil || got.Items[0].Result != budget.OutcomeUnknown || !errors.Is(got.Items[0].Err, budget.ErrUnavailable) {
+	got, err := store.Decide(t.Context(), driver.Batch{Budget: name, Now: now.UnixMicro(), Limits: hourly, Items: []driver.Item{item}})
+	if err != nil || got.Items[0].Result != driver.OutcomeUnknown || !errors.Is(got.Items[0].Err, driver.ErrUnavailable) {
 		t.Fatalf("%+v, %v; want an unknown outcome", got, err)
 	}
 	if d := charge(t, store, "lost"); !d.Replayed {
 		t.Fatalf("%+v, want a replay", d)
 	}
-	if got, err := decide(t.Context(), store, budget.Item{ID: "open", Operation: "op", Units: 1, Lease: 60_000_000}); err != nil || got[0].Result != budget.Granted {
+	if got, err := decide(t.Context(), store, driver.Item{ID: "open", Operation: "op", Units: 1, Lease: 60_000_000}); err != nil || got[0].Result != driver.Granted {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	now = time.Now()
 	p.next <- drop
-	done, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true, Deadline: now.Add(calm / 3)})
-	if !errors.Is(err, budget.ErrUnavailable) {
+	done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true, Deadline: now.Add(calm / 3)})
+	if !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("%+v, %v; want an unknown outcome", done, err)
 	}
-	if done, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true}); err != nil || !done.Replayed {
+	if done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true}); err != nil || !done.Replayed {
 		t.Fatalf("%+v, %v; want a replay", done, err)
 	}
 }
@@ -119,8 +119,8 @@ func TestSlowLinkIsGivenTime(t *testing.T) {
 	store, p, _ := behind(t)
 	p.each.Store(int64(calm / 2))
 	granted := func(id string) bool {
-		got, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op", Units: 1})
-		return err == nil && got[0].Result == budget.Granted
+		got, err := decide(t.Context(), store, driver.Item{ID: id, Operation: "op", Units: 1})
+		return err == nil && got[0].Result == driver.Granted
 	}
 	for i := 0; !granted("first"); i++ {
 		if i == 3 {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -39,7 +40,7 @@ func benchBudget(b *testing.B, url string, n int) (*budget.Budget, *redisstore.S
 func BenchmarkCharge(b *testing.B) {
 	server := redistest.Start(b)
 	empty := redis.NewScript("return 1")
-	labels := budget.Labels{Job: "trending", Region: "US", Run: "20260610T120000Z"}
+	labels := driver.Labels{Job: "trending", Region: "US", Run: "20260610T120000Z"}
 	for _, limits := range []int{1, 3} {
 		for _, goroutines := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("limits=%d/goroutines=%d", limits, goroutines), func(b *testing.B) {
@@ -91,13 +92,13 @@ func BenchmarkUnits(b *testing.B) {
 // operations but for every 10,000th.
 func fillLedger(b *testing.B, store *redisstore.Store, spec budget.Spec, n int) {
 	for i := 0; i < n; {
-		batch := budget.Batch{Budget: spec.Name, Now: time.Now().UnixMicro(), Limits: spec.Limits}
-		for ; i < n && len(batch.Items) < budget.MaxBatch; i++ {
+		batch := driver.Batch{Budget: spec.Name, Now: time.Now().UnixMicro(), Limits: spec.Limits}
+		for ; i < n && len(batch.Items) < driver.MaxBatch; i++ {
 			operation := "op"
 			if i%10_000 == 0 {
 				operation = "dear"
 			}
-			batch.Items = append(batch.Items, budget.Item{ID: fmt.Sprint("fill", i), Operation: operation, Units: 1})
+			batch.Items = append(batch.Items, driver.Item{ID: fmt.Sprint("fill", i), Operation: operation, Units: 1})
 		}
 		if _, err := store.Decide(b.Context(), batch); err != nil {
 			b.Fatal(err)
@@ -187,7 +188,7 @@ func BenchmarkExpiry(b *testing.B) {
 				skew.Store(2 * time.Hour.Microseconds())
 				slowest(b, store.Client())
 				began := time.Now()
-				batch := budget.Batch{Budget: name, Now: began.UnixMicro() + skew.Load(), Limits: spec.Limits, Items: []budget.Item{{ID: "after", Operation: "op", Units: 1}}}
+				batch := driver.Batch{Budget: name, Now: began.UnixMicro() + skew.Load(), Limits: spec.Limits, Items: []driver.Item{{ID: "after", Operation: "op", Units: 1}}}
 				if _, err := store.Decide(b.Context(), batch); err != nil {
 					b.Fatal(err)
 				}
@@ -206,7 +207,7 @@ func BenchmarkExpiry(b *testing.B) {
 // BenchmarkWaiters has up to 5,000 goroutines wait for one budget.
 func BenchmarkWaiters(b *testing.B) {
 	server := redistest.Start(b)
-	storetest.Waiters(b, func(b *testing.B) budget.Store {
+	storetest.Waiters(b, func(b *testing.B) driver.Store {
 		store := openStore(b, server.URL(0), redisstore.Options{})
 		if err := store.Reset(b.Context(), "up/wait"); err != nil {
 			b.Fatal(err)

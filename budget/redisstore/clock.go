@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // offset tells how far a server's clock stands ahead of the local one, in µs.
@@ -95,7 +95,7 @@ func (s *Store) runForClock(ctx context.Context, sc script, doing string, keys [
 // earlierClock is the clock that waits are told by, not clamped, as moment in the
 // scripts has it.
 func earlierClock(server, caller int64) int64 {
-	if server-caller > budget.ClockTolerance {
+	if server-caller > driver.ClockTolerance {
 		return server
 	}
 	return min(server, caller)

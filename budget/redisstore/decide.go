@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -20,14 +20,14 @@ const (
 // batch is a budget.Batch on its way through as many script runs as it needs.
 type batch struct {
 	store *Store
-	budget.Batch
+	driver.Batch
 	until    []time.Time // when each item is given up, by the local clock
 	around   int64       // the instant for which calendar periods are sent
 	open     []int       // items without a decision yet
 	progress []string
 	unsure   bool // an attempt for what is open, not answered, may have been applied
 	unrun    bool // no attempt of the last run, which failed, can have been run
-	decided  budget.Decisions
+	decided  driver.Decisions
 
 	mode   purpose
 	status int64 // of the last run
@@ -43,15 +43,15 @@ type batch struct {
 }
 
 // Decide implements budget.Store.
-func (s *Store) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s *Store) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	began := time.Now()
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return budget.Decisions{}, err
+		return driver.Decisions{}, err
 	}
 	defer cancel()
 	if err := s.needClock(ctx, b.Budget); err != nil {
-		return budget.Decisions{}, notCharged{err}
+		return driver.Decisions{}, notCharged{err}
 	}
 	run := s.newBatch(ctx, b, began)
 	for {
@@ -65,21 +65,21 @@ func (s *Store) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, e
 			if run.unrun && !run.unsure {
 				err = notCharged{err}
 			}
-			return budget.Decisions{}, err
+			return driver.Decisions{}, err
 		case len(run.open) == len(b.Items) && errors.Is(ctx.Err(), context.Canceled):
-			return budget.Decisions{}, ctx.Err()
+			return driver.Decisions{}, ctx.Err()
 		case err != nil: // what was decided stands
-			return run.rest(budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}), nil
+			return run.rest(driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: err}), nil
 		}
-		return run.rest(run.outOfTime(budget.Interrupted)), nil
+		return run.rest(run.outOfTime(driver.Interrupted)), nil
 	}
 }
 
-func (s *Store) newBatch(ctx context.Context, b budget.Batch, began time.Time) *batch {
+func (s *Store) newBatch(ctx context.Context, b driver.Batch, began time.Time) *batch {
 	run := &batch{
 		store: s, Batch: b, around: b.Now,
 		until: make([]time.Time, len(b.Items)), progress: make([]string, len(b.Items)),
-		decided: budget.Decisions{Items: make([]budget.Decision, len(b.Items))},
+		decided: driver.Decisions{Items: make([]driver.Decision, len(b.Items))},
 	}
 	for i, item := range b.Items {
 		run.open = append(run.open, i)
@@ -93,15 +93,15 @@ func (s *Store) newBatch(ctx context.Context, b budget.Batch, began time.Time) *
 
 // outOfTime is the answer for an item that the time did not suffice for, which
 // is a promise that nothing was charged only where every attempt was answered.
-func (b *batch) outOfTime(result budget.Result) budget.Decision {
+func (b *batch) outOfTime(result driver.Result) driver.Decision {
 	if b.unsure {
-		return budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: lostAnswer(b.doing() + " " + b.Budget)}
+		return driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: lostAnswer(b.doing() + " " + b.Budget)}
 	}
-	return budget.Decision{Result: result, Limit: -1}
+	return driver.Decision{Result: result, Limit: -1}
 }
 
 // rest answers the items that the time did not suffice for.
-func (b *batch) rest(answer budget.Decision) budget.Decisions {
+func (b *batch) rest(answer driver.Decision) driver.Decisions {
 	for _, i := range b.open {
 		b.decided.Items[i] = answer
 	}
@@ -126,7 +126,7 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	done, err := b.read(a)
-	if len(added) > 0 && a.status == statusDone && !errors.Is(err, budget.ErrStoreConfig) {
+	if len(added) > 0 && a.status == statusDone && !errors.Is(err, driver.ErrStoreConfig) {
 		b.store.remember(b.Budget, r)
 	}
 	return done, err
@@ -191,38 +191,38 @@ func (b *batch) take(i int, answer []any, now int64) bool {
 	case result == resultAgain, result == resultDamaged:
 		b.progress[i] = text(answer, 5)
 		return false
-	case budget.Result(result) == budget.Late && time.Now().Before(b.until[i]):
+	case driver.Result(result) == driver.Late && time.Now().Before(b.until[i]):
 		// Late for its attempt alone, or by an old idea of the server's clock.
 		b.store.learnAnew(b.Budget, now)
 		return false
-	case budget.Result(result) == budget.Late:
-		b.decided.Items[i] = b.outOfTime(budget.Late)
+	case driver.Result(result) == driver.Late:
+		b.decided.Items[i] = b.outOfTime(driver.Late)
 		return true
 	}
-	b.decided.Items[i] = b.decision(b.Items[i], budget.Result(result), answer)
+	b.decided.Items[i] = b.decision(b.Items[i], driver.Result(result), answer)
 	return true
 }
 
 // decision puts a script's answer into the caller's terms.
-func (b *batch) decision(item budget.Item, result budget.Result, answer []any) budget.Decision {
-	d := budget.Decision{Result: result, Limit: -1}
+func (b *batch) decision(item driver.Item, result driver.Result, answer []any) driver.Decision {
+	d := driver.Decision{Result: result, Limit: -1}
 	used := func(i int) int64 { return numberAt(answer, 6+2*i) }
 	switch result {
-	case budget.Granted:
+	case driver.Granted:
 		d.Replayed, d.Units, d.At = numberAt(answer, 1) == 1, numberAt(answer, 2), numberAt(answer, 3)
-		d.Limit, d.Remaining = budget.LeastRemaining(b.Limits, item, used)
+		d.Limit, d.Remaining = driver.LeastRemaining(b.Limits, item, used)
 		d.Observed = b.observed(int(numberAt(answer, 4)))
 		if d.Replayed {
 			d.Ended, d.First, _ = readReplayed(text(answer, 5))
 		}
-	case budget.Fenced:
+	case driver.Fenced:
 		d.Unsure = b.unsure // whether the id is held was not looked at
-	case budget.NeverFits:
+	case driver.NeverFits:
 		d.Limit = int(numberAt(answer, 4)) - 1
 		if d.Limit >= 0 && d.Limit < len(b.Limits) {
 			d.Remaining = b.Limits[d.Limit].Remaining(used(d.Limit))
 		}
-	case budget.Refused:
+	case driver.Refused:
 		for i, limit := range b.Limits {
 			found := text(answer, 7+2*i)
 			if found == "" {
@@ -239,7 +239,7 @@ func (b *batch) decision(item budget.Item, result budget.Result, answer []any) b
 
 // returnsAt is when a limit fits an item that it refused: found is the score that
 // must return for it, or of a bucket the part and the time of its level.
-func returnsAt(item budget.Item, l limit.Limit, used int64, found string) int64 {
+func returnsAt(item driver.Item, l limit.Limit, used int64, found string) int64 {
 	if l.Window.Kind != limit.Bucket {
 		return l.Window.Returns(number(found))
 	}
@@ -248,8 +248,8 @@ func returnsAt(item budget.Item, l limit.Limit, used int64, found string) int64 
 	return l.Window.Refill.Reaches(level, l.Bound(item.Floor, item.UseHeadroom)-l.Amount(item.Units))
 }
 
-func (b *batch) openItems() []budget.Item {
-	items := make([]budget.Item, 0, len(b.open))
+func (b *batch) openItems() []driver.Item {
+	items := make([]driver.Item, 0, len(b.open))
 	for _, i := range b.open {
 		items = append(items, b.Items[i])
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // LeastCommands are the commands a user needs, on the keys of the prefix.
@@ -28,16 +28,16 @@ const probes = 20
 // Diagnose connects as any call would and tells what of the servers may keep the
 // store from holding what it promises. It spends nothing, and what it writes it
 // removes. It stops at the first fault that the rest depends on.
-func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
-	var list []budget.Finding
-	add := func(check string, level budget.Severity, advice, says string, args ...any) {
-		list = append(list, budget.Finding{Check: check, Level: level, Says: fmt.Sprintf(says, args...), Advice: advice})
+func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
+	var list []driver.Finding
+	add := func(check string, level driver.Severity, advice, says string, args ...any) {
+		list = append(list, driver.Finding{Check: check, Level: level, Says: fmt.Sprintf(says, args...), Advice: advice})
 	}
 	began := time.Now()
 	if err := s.Ping(ctx); err != nil {
 		return s.unreached(ctx, err)
 	}
-	add("connection", budget.OK, "", "answers, and runs scripts, after %s", time.Since(began).Round(10*time.Microsecond))
+	add("connection", driver.OK, "", "answers, and runs scripts, after %s", time.Since(began).Round(10*time.Microsecond))
 	tried, err := s.tryCommands(ctx)
 	if err != nil {
 		return s.unreached(ctx, err)
@@ -56,20 +56,20 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 
 // unreached is what there is to say when the server that was asked does not serve:
 // of several, which ones do.
-func (s *Store) unreached(ctx context.Context, err error) []budget.Finding {
-	f := budget.Finding{Check: "connection", Level: budget.Fault, Says: err.Error(), Advice: "make sure that the server runs, and that this machine reaches it as this user"}
+func (s *Store) unreached(ctx context.Context, err error) []driver.Finding {
+	f := driver.Finding{Check: "connection", Level: driver.Fault, Says: err.Error(), Advice: "make sure that the server runs, and that this machine reaches it as this user"}
 	switch c := s.client.(type) {
 	case *redis.Ring:
 		list := s.servers(ctx)
-		if slices.ContainsFunc(list, func(f budget.Finding) bool { return f.Check == "version" }) {
-			f.Level, f.Says, f.Advice = budget.Warning, "some shards answer, and others do not", "mend those that are named below: the budgets of the others are served"
+		if slices.ContainsFunc(list, func(f driver.Finding) bool { return f.Check == "version" }) {
+			f.Level, f.Says, f.Advice = driver.Warning, "some shards answer, and others do not", "mend those that are named below: the budgets of the others are served"
 		}
-		return append([]budget.Finding{f}, list...)
+		return append([]driver.Finding{f}, list...)
 	case *sentinels:
 		_, list := c.findings(ctx)
-		return append([]budget.Finding{f}, list...)
+		return append([]driver.Finding{f}, list...)
 	}
-	return []budget.Finding{f}
+	return []driver.Finding{f}
 }
 
 // trial is what came of trying every command.
@@ -111,54 +111,54 @@ func (s *Store) tryCommands(ctx context.Context) (t trial, err error) {
 
 // permissionFindings are what came of trying the commands. A master whose replicas
 // do not keep up has been reported already where it told so itself.
-func (s *Store) permissionFindings(t trial, told bool) []budget.Finding {
-	f := budget.Finding{Check: "permissions", Level: budget.OK, Says: "every command that is needed may be run"}
+func (s *Store) permissionFindings(t trial, told bool) []driver.Finding {
+	f := driver.Finding{Check: "permissions", Level: driver.OK, Says: "every command that is needed may be run"}
 	switch {
 	case len(t.denied) > 0:
-		f.Level, f.Advice = budget.Fault, "grant the user "+strings.Join(t.denied, " ")
+		f.Level, f.Advice = driver.Fault, "grant the user "+strings.Join(t.denied, " ")
 		f.Says = fmt.Sprintf("the user may not run %s on keys of the prefix %s", strings.Join(t.denied, " "), s.prefix)
 	case t.refused != "":
-		f.Level, f.Says = budget.Warning, "not every command could be tried, as the server refuses writes"
+		f.Level, f.Says = driver.Warning, "not every command could be tried, as the server refuses writes"
 		f.Advice = "run doctor again once it takes them"
 	}
-	refused := budget.Finding{Check: "writes", Level: budget.Fault, Says: "the server refuses writes: " + t.refused, Advice: "mend what it says"}
+	refused := driver.Finding{Check: "writes", Level: driver.Fault, Says: "the server refuses writes: " + t.refused, Advice: "mend what it says"}
 	switch {
 	case t.refused == "", t.lacksReplicas() && told:
-		return []budget.Finding{f}
+		return []driver.Finding{f}
 	case t.lacksReplicas():
 		refused.Says, refused.Advice = "the master refuses writes: fewer replicas keep up than min-replicas-to-write asks for", startReplica
 	case strings.HasPrefix(t.refused, "READONLY"):
 		refused.Advice = "name the master in the URL, or its sentinels by redis+sentinel://"
 	}
-	return []budget.Finding{f, refused}
+	return []driver.Finding{f, refused}
 }
 
 // clockFinding is what a difference in µs between the clocks means.
-func clockFinding(ahead int64) budget.Finding {
-	f := budget.Finding{Check: "clock", Level: budget.OK, Says: fmt.Sprintf("the server's clock less this machine's is %s", (time.Duration(ahead) * time.Microsecond).Round(10*time.Microsecond))}
+func clockFinding(ahead int64) driver.Finding {
+	f := driver.Finding{Check: "clock", Level: driver.OK, Says: fmt.Sprintf("the server's clock less this machine's is %s", (time.Duration(ahead) * time.Microsecond).Round(10*time.Microsecond))}
 	switch {
-	case max(ahead, -ahead) > budget.ClockTolerance:
-		f.Level, f.Advice = budget.Fault, "set both clocks by the network (NTP): calls are refused when the server's jumps ahead so far"
-	case max(ahead, -ahead) > budget.ClockTolerance/10:
-		f.Level, f.Advice = budget.Warning, "set both clocks by the network (NTP)"
+	case max(ahead, -ahead) > driver.ClockTolerance:
+		f.Level, f.Advice = driver.Fault, "set both clocks by the network (NTP): calls are refused when the server's jumps ahead so far"
+	case max(ahead, -ahead) > driver.ClockTolerance/10:
+		f.Level, f.Advice = driver.Warning, "set both clocks by the network (NTP)"
 	}
 	return f
 }
 
 // latency takes the time of empty scripts.
-func (s *Store) latency(ctx context.Context) budget.Finding {
+func (s *Store) latency(ctx context.Context) driver.Finding {
 	var took []time.Duration
 	for range probes {
 		began := time.Now()
 		if err := s.Ping(ctx); err != nil {
-			return budget.Finding{Check: "latency", Level: budget.Fault, Says: err.Error(), Advice: "mend the network or the server: it answered before, and then not"}
+			return driver.Finding{Check: "latency", Level: driver.Fault, Says: err.Error(), Advice: "mend the network or the server: it answered before, and then not"}
 		}
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
-	f := budget.Finding{Check: "latency", Level: budget.OK, Says: fmt.Sprintf("%s in the middle and %s at most, of a timeout of %s", took[probes/2].Round(10*time.Microsecond), took[probes-1].Round(10*time.Microsecond), s.timeout)}
+	f := driver.Finding{Check: "latency", Level: driver.OK, Says: fmt.Sprintf("%s in the middle and %s at most, of a timeout of %s", took[probes/2].Round(10*time.Microsecond), took[probes-1].Round(10*time.Microsecond), s.timeout)}
 	if took[probes-1] > s.timeout/2 {
-		f.Level, f.Advice = budget.Warning, "raise [store] timeout, or move the server nearer"
+		f.Level, f.Advice = driver.Warning, "raise [store] timeout, or move the server nearer"
 	}
 	return f
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // mostLag is how far the replicas of a master may fall behind while it writes, at
@@ -27,22 +27,22 @@ func guardOf(ctx context.Context, c *redis.Client) guard {
 }
 
 // tellsRefusal reports whether a finding says that a master refuses writes.
-func tellsRefusal(f budget.Finding) bool { return f.Check == "replicas" && f.Level == budget.Fault }
+func tellsRefusal(f driver.Finding) bool { return f.Check == "replicas" && f.Level == driver.Fault }
 
 // replicaFinding is what a master tells of its replicas.
-func replicaFinding(addr string, field map[string]string, g guard, at place) budget.Finding {
+func replicaFinding(addr string, field map[string]string, g guard, at place) driver.Finding {
 	replicas := field["connected_slaves"]
-	f := budget.Finding{Check: "replicas", Level: budget.OK}
+	f := driver.Finding{Check: "replicas", Level: driver.OK}
 	good, err := strconv.Atoi(field["min_slaves_good_slaves"]) // told where both settings are above 0
 	least, _ := strconv.Atoi(g.least)
 	switch {
 	case err == nil && good < least:
-		f.Level, f.Advice = budget.Fault, startReplica
+		f.Level, f.Advice = driver.Fault, startReplica
 		f.Says = fmt.Sprintf("%s refuses writes: %d of the %d replicas that min-replicas-to-write asks for keep up within %s s", addr, good, least, g.lag)
 	case replicas == "0" || replicas == "":
 		f.Says = addr + " has no replica"
 		if at.mode == sentinel || at.mode == cluster {
-			f.Level, f.Advice = budget.Warning, "add one, on another machine: nothing can take this server's place, so that its budgets are out of reach until it is back"
+			f.Level, f.Advice = driver.Warning, "add one, on another machine: nothing can take this server's place, so that its budgets are out of reach until it is back"
 		}
 	default:
 		n, _ := strconv.Atoi(replicas)
@@ -56,8 +56,8 @@ func replicaFinding(addr string, field map[string]string, g guard, at place) bud
 
 // promotedFinding is what a replica would do as the master, with as many replicas
 // as its own has now: the settings are not replicated.
-func promotedFinding(addr string, replicas int, g guard, at place) budget.Finding {
-	f := budget.Finding{Check: "replicas", Says: fmt.Sprintf("%s, once it is the master, writes when %s of its replicas keep up within %s s", addr, g.least, g.lag)}
+func promotedFinding(addr string, replicas int, g guard, at place) driver.Finding {
+	f := driver.Finding{Check: "replicas", Says: fmt.Sprintf("%s, once it is the master, writes when %s of its replicas keep up within %s s", addr, g.least, g.lag)}
 	if f.Level, f.Advice = g.judge(replicas, at); g.least == "" || g.lag == "" {
 		f.Says = addr + " does not tell min-replicas-to-write and min-replicas-max-lag"
 	}
@@ -65,21 +65,21 @@ func promotedFinding(addr string, replicas int, g guard, at place) budget.Findin
 }
 
 // judge tells what the settings of a server with so many replicas lead to.
-func (g guard) judge(replicas int, at place) (budget.Severity, string) {
+func (g guard) judge(replicas int, at place) (driver.Severity, string) {
 	most := lagBefore(at.replaced)
 	behind, _ := strconv.Atoi(g.lag)
 	set := fmt.Sprintf("set min-replicas-to-write 1 and min-replicas-max-lag %d (CONFIG SET min-replicas-to-write 1, CONFIG SET min-replicas-max-lag %d, and CONFIG REWRITE to keep them over a restart)", most, most)
 	switch {
 	case g.least == "" || g.lag == "":
-		return budget.Warning, asSomebody + ": they should be 1 and " + strconv.Itoa(most)
+		return driver.Warning, asSomebody + ": they should be 1 and " + strconv.Itoa(most)
 	case g.least == "0" && replicas == 1:
-		return budget.Warning, "add a second replica first, as with one the death of either server would stop all writes until it is back; then " + set + ": " + unguarded
+		return driver.Warning, "add a second replica first, as with one the death of either server would stop all writes until it is back; then " + set + ": " + unguarded
 	case g.least == "0":
-		return budget.Warning, set + ": " + unguarded
+		return driver.Warning, set + ": " + unguarded
 	case behind == 0 || behind > most:
-		return budget.Warning, fmt.Sprintf("set min-replicas-max-lag %d (CONFIG SET min-replicas-max-lag %d, and CONFIG REWRITE), and not 0, which is no bound: a master that was cut off spends beside the one that takes its place until it notices", most, most)
+		return driver.Warning, fmt.Sprintf("set min-replicas-max-lag %d (CONFIG SET min-replicas-max-lag %d, and CONFIG REWRITE), and not 0, which is no bound: a master that was cut off spends beside the one that takes its place until it notices", most, most)
 	}
-	return budget.OK, ""
+	return driver.OK, ""
 }
 
 // unguarded is what happens without the settings.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -19,30 +19,30 @@ func TestDiagnoseRefusedWrites(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	configure(t, server, "min-replicas-to-write", "1", "min-replicas-max-lag", "10")
-	diagnose := func(url string) []budget.Finding {
+	diagnose := func(url string) []driver.Finding {
 		return openStore(t, url, redisstore.Options{}).Diagnose(t.Context())
 	}
 	list := diagnose(server.URL(0))
 	expectFindings(t, "a master without its replica", list,
-		wants{"permissions", budget.Warning, "the server refuses writes", "once it takes them"},
-		wants{"replicas", budget.Fault, server.Addr + " refuses writes: 0 of the 1 replicas that min-replicas-to-write asks for keep up within 10 s", "start the replica"})
+		wants{"permissions", driver.Warning, "the server refuses writes", "once it takes them"},
+		wants{"replicas", driver.Fault, server.Addr + " refuses writes: 0 of the 1 replicas that min-replicas-to-write asks for keep up within 10 s", "start the replica"})
 	for _, f := range list {
 		if strings.Contains(f.Says+f.Advice, "+") || f.Check == "writes" {
 			t.Errorf("beside it: %+v", f)
 		}
 	}
 	expectFindings(t, "a user that may not ask for INFO", diagnose(leastURL(t, server, "quotactl:*", "")),
-		wants{"writes", budget.Fault, "fewer replicas keep up than min-replicas-to-write asks for", "start the replica"})
+		wants{"writes", driver.Fault, "fewer replicas keep up than min-replicas-to-write asks for", "start the replica"})
 
 	host, port, _ := strings.Cut(server.Addr, ":")
 	replica := redistest.Start(t, "--replicaof", host, port)
-	expectFindings(t, "a replica", diagnose(replica.URL(0)), wants{"writes", budget.Fault, "READONLY", "name the master"})
+	expectFindings(t, "a replica", diagnose(replica.URL(0)), wants{"writes", driver.Fault, "READONLY", "name the master"})
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	redistest.Await(t, "the replica keeps up", func() bool { return strings.Contains(info(admin, "replication"), "min_slaves_good_slaves:1") })
 	expectFindings(t, "with its replica", diagnose(server.URL(0)),
-		wants{"permissions", budget.OK, "may be run", ""},
-		wants{"replicas", budget.OK, server.Addr + " has 1 replica, and writes when 1", ""})
+		wants{"permissions", driver.OK, "may be run", ""},
+		wants{"replicas", driver.OK, server.Addr + " has 1 replica, and writes when 1", ""})
 }
 
 // The server takes writes again while the doctor is looking: no line says that it
@@ -58,7 +58,7 @@ func TestDiagnoseRefusedWritesNoMore(t *testing.T) {
 		}
 	})
 	for _, f := range openStore(t, "redis://"+through, redisstore.Options{}).Diagnose(t.Context()) {
-		if f.Level == budget.Fault || f.Check == "permissions" && f.Level != budget.OK {
+		if f.Level == driver.Fault || f.Check == "permissions" && f.Level != driver.OK {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -121,18 +121,18 @@ func TestDiagnoseGuards(t *testing.T) {
 	first := redistest.Start(t, "--replicaof", host, port)
 	redistest.Await(t, "a replica is there", func() bool { return strings.Contains(info(admin, "replication"), "connected_slaves:1") })
 	expectFindings(t, "one replica", store.Diagnose(t.Context()),
-		wants{"replicas", budget.Warning, server.Addr + " has 1 replica", "add a second replica first"},
-		wants{"replicas", budget.Warning, "the replica " + first.Addr + ", once it is the master, writes when 0", "add a second replica first"})
+		wants{"replicas", driver.Warning, server.Addr + " has 1 replica", "add a second replica first"},
+		wants{"replicas", driver.Warning, "the replica " + first.Addr + ", once it is the master, writes when 0", "add a second replica first"})
 	redistest.Start(t, "--replicaof", host, port)
 	redistest.Await(t, "two replicas are there", func() bool { return strings.Contains(info(admin, "replication"), "connected_slaves:2") })
 	configure(t, server, "min-replicas-to-write", "1")
 	configure(t, first, "min-replicas-to-write", "1", "min-replicas-max-lag", "0")
 	redistest.Await(t, "both keep up", func() bool { return strings.Contains(info(admin, "replication"), "min_slaves_good_slaves:2") })
 	expectFindings(t, "a replica with no bound", store.Diagnose(t.Context()),
-		wants{"replicas", budget.OK, server.Addr + " has 2 replicas", ""},
-		wants{"replicas", budget.Warning, "the replica " + first.Addr + ", once it is the master, writes when 1", "CONFIG SET min-replicas-max-lag 10"},
-		wants{"replicas", budget.Warning, "once it is the master, writes when 0 of its", "set min-replicas-to-write 1 and min-replicas-max-lag 10 (CONFIG SET min-replicas-to-write 1,"})
+		wants{"replicas", driver.OK, server.Addr + " has 2 replicas", ""},
+		wants{"replicas", driver.Warning, "the replica " + first.Addr + ", once it is the master, writes when 1", "CONFIG SET min-replicas-max-lag 10"},
+		wants{"replicas", driver.Warning, "once it is the master, writes when 0 of its", "set min-replicas-to-write 1 and min-replicas-max-lag 10 (CONFIG SET min-replicas-to-write 1,"})
 	configure(t, first, "min-replicas-max-lag", "10")
 	expectFindings(t, "a replica that is set as its master", store.Diagnose(t.Context()),
-		wants{"replicas", budget.OK, "the replica " + first.Addr + ", once it is the master, writes when 1", ""})
+		wants{"replicas", driver.OK, "the replica " + first.Addr + ", once it is the master, writes when 1", ""})
 }

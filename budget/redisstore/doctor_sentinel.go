@@ -9,19 +9,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // findings are what the sentinels tell of themselves, and after which time they
 // replace a master that is away; 0 where none tells.
-func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list []budget.Finding) {
+func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list []driver.Finding) {
 	words := s.words(ctx)
 	masters := map[string][]string{}
 	for _, address := range slices.Sorted(maps.Keys(words)) {
 		w := words[address]
 		if w.err != nil {
-			list = append(list, budget.Finding{
-				Check: "sentinel", Level: budget.Warning, Says: w.err.Error(),
+			list = append(list, driver.Finding{
+				Check: "sentinel", Level: driver.Warning, Says: w.err.Error(),
 				Advice: "start it, or take it out of the URL and run SENTINEL RESET on the others: too few sentinels replace no master",
 			})
 			continue
@@ -38,8 +38,8 @@ func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list 
 		for _, master := range slices.Sorted(maps.Keys(masters)) {
 			says = append(says, strings.Join(masters[master], ", ")+" name "+master)
 		}
-		list = append(list, budget.Finding{
-			Check: "sentinel", Level: budget.Fault, Says: "the sentinels do not agree on the master: " + strings.Join(says, "; "),
+		list = append(list, driver.Finding{
+			Check: "sentinel", Level: driver.Fault, Says: "the sentinels do not agree on the master: " + strings.Join(says, "; "),
 			Advice: "mend the network between them; where they watch different masters, give one of them another name",
 		})
 	}
@@ -49,19 +49,19 @@ func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list 
 // enoughSentinels can lose one and still agree.
 const enoughSentinels = 3
 
-func sentinelFinding(address string, w word) budget.Finding {
+func sentinelFinding(address string, w word) driver.Finding {
 	others, _ := strconv.Atoi(w.state["num-other-sentinels"])
 	quorum, _ := strconv.Atoi(w.state["quorum"])
 	all := strconv.Itoa(others + 1)
-	f := budget.Finding{Check: "sentinel", Level: budget.OK, Says: fmt.Sprintf("%s names the master %s, and knows %s, of which %d must find it down", address, w.master, plural(all, "sentinel"), quorum)}
+	f := driver.Finding{Check: "sentinel", Level: driver.OK, Says: fmt.Sprintf("%s names the master %s, and knows %s, of which %d must find it down", address, w.master, plural(all, "sentinel"), quorum)}
 	switch {
 	case others+1 < enoughSentinels:
-		f.Level, f.Advice = budget.Warning, "run three, on machines of their own: the master is replaced only while most of the sentinels agree, so that with fewer one that is gone is too many"
+		f.Level, f.Advice = driver.Warning, "run three, on machines of their own: the master is replaced only while most of the sentinels agree, so that with fewer one that is gone is too many"
 		if others == 0 {
 			f.Advice = "run three, on machines of their own: when a lone one is gone nobody replaces the master, and when it is cut off it replaces one that works"
 		}
 	case quorum < 2:
-		f.Level, f.Advice = budget.Warning, fmt.Sprintf("set the quorum to %d (SENTINEL SET %s quorum %d): with %d a sentinel that is cut off starts a failover of a master that works", (others+1)/2+1, w.state["name"], (others+1)/2+1, quorum)
+		f.Level, f.Advice = driver.Warning, fmt.Sprintf("set the quorum to %d (SENTINEL SET %s quorum %d): with %d a sentinel that is cut off starts a failover of a master that works", (others+1)/2+1, w.state["name"], (others+1)/2+1, quorum)
 	}
 	return f
 }

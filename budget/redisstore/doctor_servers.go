@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // asSomebody is how what a user may not see is seen.
@@ -23,8 +23,8 @@ const asSomebody = "run doctor once as a user with +info and +config|get, or loo
 const ofReplica = "make sure that it runs, and that hosts reach it at this address: it may become the master"
 
 // servers looks at each server that may hold a ledger.
-func (s *Store) servers(ctx context.Context) []budget.Finding {
-	var list []budget.Finding
+func (s *Store) servers(ctx context.Context) []driver.Finding {
+	var list []driver.Finding
 	look := func(at place) func(ctx context.Context, c *redis.Client) error {
 		return func(ctx context.Context, c *redis.Client) error {
 			list = append(list, s.masterFindings(ctx, c, at)...)
@@ -48,8 +48,8 @@ func (s *Store) servers(ctx context.Context) []budget.Finding {
 		}
 	}
 	if err != nil {
-		list = append(list, budget.Finding{
-			Check: "servers", Level: budget.Fault, Says: s.fault("look at the servers", err).Error(),
+		list = append(list, driver.Finding{
+			Check: "servers", Level: driver.Fault, Says: s.fault("look at the servers", err).Error(),
 			Advice: "make sure that they run, and that this machine reaches them as this user",
 		})
 	}
@@ -74,11 +74,11 @@ func inTurn(ctx context.Context, each func(context.Context, func(context.Context
 
 // masterFindings are what a server tells of itself, and its replicas of themselves,
 // which take its place.
-func (s *Store) masterFindings(ctx context.Context, c *redis.Client, at place) []budget.Finding {
+func (s *Store) masterFindings(ctx context.Context, c *redis.Client, at place) []driver.Finding {
 	addr := c.Options().Addr
-	field, f := infoOf(ctx, c, addr, budget.Fault, deadAdvice(at.mode))
+	field, f := infoOf(ctx, c, addr, driver.Fault, deadAdvice(at.mode))
 	if f != nil {
-		return []budget.Finding{*f}
+		return []driver.Finding{*f}
 	}
 	if at.mode == cluster {
 		if ms, err := strconv.Atoi(configOf(ctx, c, "cluster-node-timeout")); err == nil {
@@ -93,7 +93,7 @@ func (s *Store) masterFindings(ctx context.Context, c *redis.Client, at place) [
 	for _, replica := range replicas {
 		r := redis.NewClient(s.options(replica))
 		addr := "the replica " + replica
-		if field, f := infoOf(ctx, r, addr, budget.Warning, ofReplica); f != nil {
+		if field, f := infoOf(ctx, r, addr, driver.Warning, ofReplica); f != nil {
 			list = append(list, *f)
 		} else {
 			list = append(append(list, dataFindings(ctx, r, addr, field)...), promotedFinding(addr, len(replicas), guardOf(ctx, r), at))
@@ -113,7 +113,7 @@ func deadAdvice(m mode) string {
 
 // infoOf asks a server for INFO; or why it does not tell, with the level and the
 // advice for one that does not answer.
-func infoOf(ctx context.Context, c *redis.Client, addr string, away budget.Severity, advice string) (map[string]string, *budget.Finding) {
+func infoOf(ctx context.Context, c *redis.Client, addr string, away driver.Severity, advice string) (map[string]string, *driver.Finding) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout+slack)
 	defer cancel()
 	text, err := c.Info(ctx, "server", "memory", "persistence", "replication").Result()
@@ -121,17 +121,17 @@ func infoOf(ctx context.Context, c *redis.Client, addr string, away budget.Sever
 	case err == nil:
 		return fields(text), nil
 	case hasAnyCode(err, []string{"WRONGPASS", "NOAUTH"}):
-		return nil, &budget.Finding{
-			Check: "server", Level: budget.Fault, Says: fmt.Sprintf("%s does not take this user: %v", addr, err),
+		return nil, &driver.Finding{
+			Check: "server", Level: driver.Fault, Says: fmt.Sprintf("%s does not take this user: %v", addr, err),
 			Advice: "give it the users and passwords of the others: they are not replicated, and when it becomes the master every call is refused",
 		}
 	case isAnswer(err):
-		return nil, &budget.Finding{
-			Check: "server", Level: budget.Warning, Advice: asSomebody,
+		return nil, &driver.Finding{
+			Check: "server", Level: driver.Warning, Advice: asSomebody,
 			Says: fmt.Sprintf("%s does not tell its version, persistence, eviction and replicas: %v", addr, err),
 		}
 	}
-	return nil, &budget.Finding{
+	return nil, &driver.Finding{
 		Check: "server", Level: away, Says: fmt.Sprintf("%s does not answer: %v", addr, err), Advice: advice,
 	}
 }
@@ -148,8 +148,8 @@ func configOf(ctx context.Context, c *redis.Client, key string) string {
 }
 
 // dataFindings are what every server is asked that holds a ledger, or may.
-func dataFindings(ctx context.Context, c *redis.Client, addr string, field map[string]string) []budget.Finding {
-	return []budget.Finding{versionFinding(addr, field), persistenceFinding(addr, field, configOf(ctx, c, "appendfsync")), evictionFinding(addr, field)}
+func dataFindings(ctx context.Context, c *redis.Client, addr string, field map[string]string) []driver.Finding {
+	return []driver.Finding{versionFinding(addr, field), persistenceFinding(addr, field, configOf(ctx, c, "appendfsync")), evictionFinding(addr, field)}
 }
 
 // replicasOf are the addresses of the replicas that a master lists.
@@ -189,52 +189,52 @@ func triedText() string {
 	return strings.Join(list, " and ")
 }
 
-func versionFinding(addr string, field map[string]string) budget.Finding {
+func versionFinding(addr string, field map[string]string) driver.Finding {
 	kind, version := "Redis", field["redis_version"]
 	if v := field["valkey_version"]; v != "" {
 		kind, version = "Valkey", v
 	}
-	f := budget.Finding{Check: "version", Level: budget.OK, Says: fmt.Sprintf("%s is %s %s, %s", addr, kind, version, cmp.Or(field["redis_mode"], field["server_mode"]))}
+	f := driver.Finding{Check: "version", Level: driver.OK, Says: fmt.Sprintf("%s is %s %s, %s", addr, kind, version, cmp.Or(field["redis_mode"], field["server_mode"]))}
 	major, _, _ := strings.Cut(version, ".")
 	if !slices.Contains(tried[kind], major) {
-		f.Level, f.Advice = budget.Warning, "this program was tried on "+triedText()+" only: try it before you rely on it"
+		f.Level, f.Advice = driver.Warning, "this program was tried on "+triedText()+" only: try it before you rely on it"
 	}
 	return f
 }
 
-func persistenceFinding(addr string, field map[string]string, fsync string) budget.Finding {
+func persistenceFinding(addr string, field map[string]string, fsync string) driver.Finding {
 	if field["aof_enabled"] != "1" {
-		return budget.Finding{
-			Check: "persistence", Level: budget.Warning, Says: addr + " keeps no append-only file: what it acknowledged is lost when it is killed",
+		return driver.Finding{
+			Check: "persistence", Level: driver.Warning, Says: addr + " keeps no append-only file: what it acknowledged is lost when it is killed",
 			Advice: "set appendonly yes; until then hosts notice a loss and record what they had seen",
 		}
 	}
 	survives := map[string]string{
 		"always": "; what it acknowledged survives a loss of power", "everysec": "; a loss of power may cost the last second", "no": "; a loss of power may cost half a minute",
 	}[fsync]
-	return budget.Finding{Check: "persistence", Level: budget.OK, Says: addr + " keeps an append-only file, so that what it acknowledged survives a kill" + survives}
+	return driver.Finding{Check: "persistence", Level: driver.OK, Says: addr + " keeps an append-only file, so that what it acknowledged survives a kill" + survives}
 }
 
-func evictionFinding(addr string, field map[string]string) budget.Finding {
-	f := budget.Finding{Check: "eviction", Level: budget.OK, Says: fmt.Sprintf("%s has policy %s", addr, field["maxmemory_policy"])}
+func evictionFinding(addr string, field map[string]string) driver.Finding {
+	f := driver.Finding{Check: "eviction", Level: driver.OK, Says: fmt.Sprintf("%s has policy %s", addr, field["maxmemory_policy"])}
 	switch {
 	case field["maxmemory_policy"] == "noeviction":
 	case field["maxmemory"] == "0":
-		f.Level, f.Advice = budget.Warning, "set maxmemory-policy noeviction before anyone sets maxmemory: it would evict ledgers first"
+		f.Level, f.Advice = driver.Warning, "set maxmemory-policy noeviction before anyone sets maxmemory: it would evict ledgers first"
 	default:
-		f.Level, f.Advice = budget.Fault, "set maxmemory-policy noeviction: ledgers expire, so that they are evicted first"
+		f.Level, f.Advice = driver.Fault, "set maxmemory-policy noeviction: ledgers expire, so that they are evicted first"
 	}
 	return f
 }
 
-func coverageFinding(addr, needed string) budget.Finding {
-	f := budget.Finding{Check: "coverage", Level: budget.OK, Says: addr + " serves its slots while others have no master"}
+func coverageFinding(addr, needed string) driver.Finding {
+	f := driver.Finding{Check: "coverage", Level: driver.OK, Says: addr + " serves its slots while others have no master"}
 	switch needed {
 	case "no":
 	case "":
-		f.Level, f.Says, f.Advice = budget.Warning, addr+" does not tell cluster-require-full-coverage", asSomebody+": it should be no"
+		f.Level, f.Says, f.Advice = driver.Warning, addr+" does not tell cluster-require-full-coverage", asSomebody+": it should be no"
 	default:
-		f.Level, f.Says = budget.Warning, addr+" serves nothing while any slot has no master"
+		f.Level, f.Says = driver.Warning, addr+" serves nothing while any slot has no master"
 		f.Advice = "set cluster-require-full-coverage no: each budget lies on one shard, and those of the others can go on when one is gone"
 	}
 	return f

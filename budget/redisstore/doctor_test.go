@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // found is what Diagnose finds of a check.
-func found(t *testing.T, list []budget.Finding, check string) budget.Finding {
+func found(t *testing.T, list []driver.Finding, check string) driver.Finding {
 	t.Helper()
 	for _, f := range list {
 		if f.Check == check {
@@ -19,7 +19,7 @@ func found(t *testing.T, list []budget.Finding, check string) budget.Finding {
 		}
 	}
 	t.Fatalf("nothing on %s in %+v", check, list)
-	return budget.Finding{}
+	return driver.Finding{}
 }
 
 // Each thing that may go wrong is found, and what is to be done is said.
@@ -36,25 +36,25 @@ func TestDiagnose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect := func(what, check string, level budget.Severity, says, advice string) {
+	expect := func(what, check string, level driver.Severity, says, advice string) {
 		t.Helper()
 		f := found(t, store.Diagnose(ctx), check)
-		if f.Level != level || !strings.Contains(f.Says, says) || !strings.Contains(f.Advice, advice) || level != budget.OK && f.Advice == "" {
+		if f.Level != level || !strings.Contains(f.Says, says) || !strings.Contains(f.Advice, advice) || level != driver.OK && f.Advice == "" {
 			t.Errorf("%s: %+v, want %s saying %q, advising %q", what, f, level, says, advice)
 		}
 	}
 	for _, check := range []string{"connection", "permissions", "clock", "latency", "version", "eviction", "replicas"} {
-		expect("a sound server", check, budget.OK, "", "")
+		expect("a sound server", check, driver.OK, "", "")
 	}
-	expect("no persistence", "persistence", budget.Warning, "no append-only file", "appendonly yes")
+	expect("no persistence", "persistence", driver.Warning, "no append-only file", "appendonly yes")
 	set("appendonly", "yes")
-	expect("append only", "persistence", budget.OK, "may cost the last second", "")
+	expect("append only", "persistence", driver.OK, "may cost the last second", "")
 	set("appendfsync", "always")
-	expect("synced", "persistence", budget.OK, "survives a loss of power", "")
+	expect("synced", "persistence", driver.OK, "survives a loss of power", "")
 	set("maxmemory-policy", "volatile-lru")
-	expect("a policy that may evict", "eviction", budget.Warning, "volatile-lru", "noeviction")
+	expect("a policy that may evict", "eviction", driver.Warning, "volatile-lru", "noeviction")
 	set("maxmemory", "100mb")
-	expect("a policy that evicts", "eviction", budget.Fault, "volatile-lru", "noeviction")
+	expect("a policy that evicts", "eviction", driver.Fault, "volatile-lru", "noeviction")
 	host, port, _ := strings.Cut(server.Addr, ":")
 	replica := redistest.Start(t, "--replicaof", host, port)
 	defer replica.Kill()
@@ -62,15 +62,15 @@ func TestDiagnose(t *testing.T) {
 		info, err := admin.Info(ctx, "replication").Result()
 		return err == nil && strings.Contains(info, "state=online")
 	})
-	expect("a replica nobody waits for", "replicas", budget.Warning, "1 replica, and writes when 0", "min-replicas-to-write 1")
+	expect("a replica nobody waits for", "replicas", driver.Warning, "1 replica, and writes when 0", "min-replicas-to-write 1")
 	set("min-replicas-to-write", "1")
-	expect("a replica that must keep up", "replicas", budget.OK, "writes when 1", "")
+	expect("a replica that must keep up", "replicas", driver.OK, "writes when 1", "")
 	if n, err := admin.Keys(ctx, "*doctor*").Result(); err != nil || len(n) > 0 {
 		t.Fatalf("it left %v, %v", n, err)
 	}
 	server.Kill()
 	server.Ended()
-	if list := store.Diagnose(ctx); len(list) != 1 || list[0].Level != budget.Fault || list[0].Check != "connection" {
+	if list := store.Diagnose(ctx); len(list) != 1 || list[0].Level != driver.Fault || list[0].Check != "connection" {
 		t.Fatalf("of a server that is gone: %+v", list)
 	}
 }
@@ -94,10 +94,10 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 		}
 		list := openStore(t, "redis://least:secret@"+server.Addr, redisstore.Options{}).Diagnose(ctx)
 		f := found(t, list, "permissions")
-		if f.Level != budget.Fault || f.Advice != "grant the user +"+missing {
+		if f.Level != driver.Fault || f.Advice != "grant the user +"+missing {
 			t.Errorf("without %s: %+v", missing, f)
 		}
-		if server := found(t, list, "server"); server.Level != budget.Warning || !strings.Contains(server.Advice, "+info") {
+		if server := found(t, list, "server"); server.Level != driver.Warning || !strings.Contains(server.Advice, "+info") {
 			t.Errorf("a user that may not ask for INFO: %+v", server)
 		}
 	}
@@ -106,23 +106,23 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 // A server of a version that nobody tried is a warning.
 func TestUntriedVersions(t *testing.T) {
 	t.Parallel()
-	for info, want := range map[string]budget.Severity{
-		"redis_version:7.0.15\r\nredis_mode:standalone": budget.OK,
-		"redis_version:8.0.2\r\nredis_mode:standalone":  budget.OK,
-		"redis_version:6.2.1\r\nredis_mode:standalone":  budget.Warning,
-		"redis_version:99.1.0\r\nredis_mode:cluster":    budget.Warning,
-		"redis_version:7.2.4\r\nvalkey_version:99.0.1":  budget.Warning,
+	for info, want := range map[string]driver.Severity{
+		"redis_version:7.0.15\r\nredis_mode:standalone": driver.OK,
+		"redis_version:8.0.2\r\nredis_mode:standalone":  driver.OK,
+		"redis_version:6.2.1\r\nredis_mode:standalone":  driver.Warning,
+		"redis_version:99.1.0\r\nredis_mode:cluster":    driver.Warning,
+		"redis_version:7.2.4\r\nvalkey_version:99.0.1":  driver.Warning,
 
-		"redis_version:7.2.4\r\nserver_mode:standalone\r\nvalkey_version:8.1.1": budget.OK,
+		"redis_version:7.2.4\r\nserver_mode:standalone\r\nvalkey_version:8.1.1": driver.OK,
 	} {
-		if f := redisstore.VersionFinding("host:1", info); f.Level != want || want != budget.OK && !strings.Contains(f.Advice, "tried") {
+		if f := redisstore.VersionFinding("host:1", info); f.Level != want || want != driver.OK && !strings.Contains(f.Advice, "tried") {
 			t.Errorf("%q: %+v", info, f)
 		}
 	}
-	if clock := redisstore.ClockFinding(61_000_000); clock.Level != budget.Fault || !strings.Contains(clock.Says, "1m1s") {
+	if clock := redisstore.ClockFinding(61_000_000); clock.Level != driver.Fault || !strings.Contains(clock.Says, "1m1s") {
 		t.Error(fmt.Sprint(clock))
 	}
-	if clock := redisstore.ClockFinding(-7_000_000); clock.Level != budget.Warning {
+	if clock := redisstore.ClockFinding(-7_000_000); clock.Level != driver.Warning {
 		t.Error(fmt.Sprint(clock))
 	}
 }

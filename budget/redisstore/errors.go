@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // fault says what a failed command means for the caller.
@@ -21,10 +21,10 @@ func (s *Store) fault(doing string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%s in Redis: %w", doing, budget.ErrClosed)
+		return fmt.Errorf("%s in Redis: %w", doing, driver.ErrClosed)
 	}
 	if s.cluster && hasAnyCode(err, moving) {
-		return fmt.Errorf("%s in Redis: %w: its slot is moving: %w", doing, budget.ErrUnavailable, err)
+		return fmt.Errorf("%s in Redis: %w: its slot is moving: %w", doing, driver.ErrUnavailable, err)
 	}
 	for _, known := range []struct{ code, advice string }{
 		{"WRONGPASS", "mend the user or password, password_env or password_file"},
@@ -36,23 +36,23 @@ func (s *Store) fault(doing string, err error) error {
 	} {
 		// Within a script the code may stand inside the script's error.
 		if hasCode(err, known.code) || isAnswer(err) && strings.Contains(err.Error(), known.code+" ") {
-			return wrap(budget.ErrStoreConfig, known.advice)
+			return wrap(driver.ErrStoreConfig, known.advice)
 		}
 	}
 	switch {
 	case isAnswer(err) && strings.Contains(err.Error(), "unauthenticated"): // to a call that is longer than NOAUTH is for
-		return wrap(budget.ErrStoreConfig, "give the password, by password_env or password_file")
+		return wrap(driver.ErrStoreConfig, "give the password, by password_env or password_file")
 	case isAnswer(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), "No permission") || strings.Contains(err.Error(), "permissions to")):
-		return wrap(budget.ErrStoreConfig, "the user lacks a permission; grant it the commands and keys that docs/redis.md lists")
+		return wrap(driver.ErrStoreConfig, "the user lacks a permission; grant it the commands and keys that docs/redis.md lists")
 	case isAnswer(err) && (strings.Contains(err.Error(), "DB index") || strings.Contains(err.Error(), "SELECT is not allowed")):
-		return wrap(budget.ErrStoreConfig, "the server has no such database; mend the number in the URL, or raise the server's databases")
+		return wrap(driver.ErrStoreConfig, "the server has no such database; mend the number in the URL, or raise the server's databases")
 	case isAnswer(err) && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
-		return wrap(budget.ErrStoreConfig, "the server does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later")
+		return wrap(driver.ErrStoreConfig, "the server does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later")
 	}
 	if advice := wrongServer(err); advice != "" {
-		return wrap(budget.ErrStoreConfig, advice)
+		return wrap(driver.ErrStoreConfig, advice)
 	}
-	return fmt.Errorf("%s in Redis: %w: %w", doing, budget.ErrUnavailable, err)
+	return fmt.Errorf("%s in Redis: %w: %w", doing, driver.ErrUnavailable, err)
 }
 
 // wrongServer says what a server is that the URL does not name rightly; nothing
@@ -74,14 +74,14 @@ func wrongServer(err error) string {
 // lostAnswer says that an attempt may have been applied, and that the time did
 // not suffice to learn it.
 func lostAnswer(doing string) error {
-	return fmt.Errorf("%s in Redis: %w: an answer was lost, and the time was over before another came; send the same id again to know the outcome", doing, budget.ErrUnavailable)
+	return fmt.Errorf("%s in Redis: %w: an answer was lost, and the time was over before another came; send the same id again to know the outcome", doing, driver.ErrUnavailable)
 }
 
 // notCharged is an error of a decision that has charged nothing, in the same words.
 type notCharged struct{ error }
 
 // Unwrap lets errors.Is see budget.ErrNotCharged beside the error.
-func (e notCharged) Unwrap() []error { return []error{e.error, budget.ErrNotCharged} }
+func (e notCharged) Unwrap() []error { return []error{e.error, driver.ErrNotCharged} }
 
 // isAnswer reports whether the server said it, not the network.
 func isAnswer(err error) bool {
@@ -92,11 +92,11 @@ func isAnswer(err error) bool {
 // damaged says what a ledger's parts disagree on.
 func (s *Store) damaged(name, what string) error {
 	return fmt.Errorf("ledger of %s in Redis: %w: %s; keys were evicted or deleted: set maxmemory-policy noeviction, and restore the keys %s, or delete them all once the longest window has passed",
-		name, budget.ErrDamaged, what, s.key(name, "*"))
+		name, driver.ErrDamaged, what, s.key(name, "*"))
 }
 
 // newer says that a ledger is of a later format.
 func (s *Store) newer(name, version string) error {
 	return fmt.Errorf("ledger of %s in Redis: %w: it has format %s, this version knows 1: use a newer quotactl, or another prefix",
-		name, budget.ErrStoreConfig, version)
+		name, driver.ErrStoreConfig, version)
 }

@@ -3,7 +3,7 @@ package redisstore
 import (
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // testSnippet reads the clock from the last argument, and moves expiries to
@@ -34,10 +34,10 @@ func (s *Store) SetMaxSteps(n int) { s.maxSteps = n }
 func (s *Store) Client() redis.UniversalClient { return s.client.(redis.UniversalClient) }
 
 // VersionFinding tells what an answer to INFO shows of a server's version.
-func VersionFinding(addr, info string) budget.Finding { return versionFinding(addr, fields(info)) }
+func VersionFinding(addr, info string) driver.Finding { return versionFinding(addr, fields(info)) }
 
 // ClockFinding tells what a difference of the clocks in µs means.
-func ClockFinding(ahead int64) budget.Finding { return clockFinding(ahead) }
+func ClockFinding(ahead int64) driver.Finding { return clockFinding(ahead) }
 
 // NewCluster and Reload are a store's client of a cluster, and a look of it.
 var (

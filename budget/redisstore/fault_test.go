@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -35,16 +36,16 @@ func openStore(t testing.TB, url string, o redisstore.Options) *redisstore.Store
 	return store
 }
 
-func decide(ctx context.Context, s *redisstore.Store, items ...budget.Item) ([]budget.Decision, error) {
-	got, err := s.Decide(ctx, budget.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Items: items})
+func decide(ctx context.Context, s *redisstore.Store, items ...driver.Item) ([]driver.Decision, error) {
+	got, err := s.Decide(ctx, driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Items: items})
 	return got.Items, err
 }
 
 // charge charges one unit that must be granted.
-func charge(t testing.TB, s *redisstore.Store, id string) budget.Decision {
+func charge(t testing.TB, s *redisstore.Store, id string) driver.Decision {
 	t.Helper()
-	got, err := decide(context.Background(), s, budget.Item{ID: id, Operation: "op", Units: 1})
-	if err != nil || got[0].Result != budget.Granted {
+	got, err := decide(context.Background(), s, driver.Item{ID: id, Operation: "op", Units: 1})
+	if err != nil || got[0].Result != driver.Granted {
 		t.Fatalf("charge %s: %+v, %v", id, got, err)
 	}
 	return got[0]
@@ -52,7 +53,7 @@ func charge(t testing.TB, s *redisstore.Store, id string) budget.Decision {
 
 func used(t testing.TB, s *redisstore.Store) int64 {
 	t.Helper()
-	view, err := s.Look(context.Background(), budget.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly})
+	view, err := s.Look(context.Background(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +101,12 @@ func TestServerOutOfReach(t *testing.T) {
 	store := openStore(t, "redis://"+redistest.FreeAddress(t), redisstore.Options{})
 	for what, err := range map[string]error{
 		"ping":   store.Ping(t.Context()),
-		"decide": func() error { _, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op"}); return err }(),
-		"look":   func() error { _, err := store.Look(t.Context(), budget.Look{Budget: name, Limits: hourly}); return err }(),
-		"finish": func() error { _, err := store.Finish(t.Context(), budget.Finish{Budget: name, ID: "a"}); return err }(),
+		"decide": func() error { _, err := decide(t.Context(), store, driver.Item{ID: "a", Operation: "op"}); return err }(),
+		"look":   func() error { _, err := store.Look(t.Context(), driver.Look{Budget: name, Limits: hourly}); return err }(),
+		"finish": func() error { _, err := store.Finish(t.Context(), driver.Finish{Budget: name, ID: "a"}); return err }(),
 		"job":    func() error { _, err := store.Job(t.Context(), "j"); return err }(),
 	} {
-		if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, budget.ErrStoreConfig) {
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)
 		}
 	}
@@ -118,7 +119,7 @@ func stoppedServer(t *testing.T, server *redistest.Server, store *redisstore.Sto
 	charge(t, store, "before")
 	server.Signal(syscall.SIGSTOP)
 	for i := range 5 {
-		if err := try(fmt.Sprint("given-up-", i)); !errors.Is(err, budget.ErrUnavailable) {
+		if err := try(fmt.Sprint("given-up-", i)); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("charge on a stopped server: %v", err)
 		}
 	}
@@ -153,7 +154,7 @@ func TestGivenUpByTheStoreIsNotChargedLate(t *testing.T) {
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
 	stoppedServer(t, server, store, func(id string) error {
-		_, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op", Units: 1, Deadline: time.Now().Add(time.Minute)})
+		_, err := decide(t.Context(), store, driver.Item{ID: id, Operation: "op", Units: 1, Deadline: time.Now().Add(time.Minute)})
 		return err
 	})
 }
@@ -175,7 +176,7 @@ func TestMissingPermissionSpoilsNothing(t *testing.T) {
 			}
 		}
 		store := openStore(t, "redis://"+user+":x@"+server.Addr, redisstore.Options{Prefix: user})
-		if _, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1}); !errors.Is(err, budget.ErrStoreConfig) {
+		if _, err := decide(t.Context(), store, driver.Item{ID: "a", Operation: "op", Units: 1}); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("without %s: %v, want ErrStoreConfig", command, err)
 		}
 		if err := admin.Do(t.Context(), "ACL", "SETUSER", user, "+@all").Err(); err != nil {
@@ -227,8 +228,8 @@ func TestConfigurationFaults(t *testing.T) {
 			url = "redis://" + c.user + ":" + c.password + "@" + server.Addr
 		}
 		store := openStore(t, url, redisstore.Options{Prefix: c.prefix})
-		_, err := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1})
-		if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
+		_, err := decide(t.Context(), store, driver.Item{ID: "a", Operation: "op", Units: 1})
+		if !errors.Is(err, driver.ErrStoreConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want ErrStoreConfig saying %q", what, err, c.says)
 			continue
 		}
@@ -236,7 +237,7 @@ func TestConfigurationFaults(t *testing.T) {
 			t.Errorf("%s: the error holds the password: %v", what, err)
 		}
 	}
-	if _, err := decide(t.Context(), openStore(t, server.URL(0), redisstore.Options{Prefix: "wrongkind"}), budget.Item{ID: "a", Operation: "op", Units: 1}); err == nil {
+	if _, err := decide(t.Context(), openStore(t, server.URL(0), redisstore.Options{Prefix: "wrongkind"}), driver.Item{ID: "a", Operation: "op", Units: 1}); err == nil {
 		t.Error("a list in place of the entries was taken")
 	}
 }
@@ -285,11 +286,11 @@ func TestLeastPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	charge(t, store, "a")
-	got, err := decide(t.Context(), store, budget.Item{ID: "r", Operation: "other", Units: 1, Lease: 1_000_000}, budget.Item{ID: "n", Operation: "op", Units: 99})
-	if err != nil || got[1].Result != budget.Refused {
+	got, err := decide(t.Context(), store, driver.Item{ID: "r", Operation: "other", Units: 1, Lease: 1_000_000}, driver.Item{ID: "n", Operation: "op", Units: 99})
+	if err != nil || got[1].Result != driver.Refused {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if done, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "r", Release: true}); err != nil || done.Result != budget.Released {
+	if done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "r", Release: true}); err != nil || done.Result != driver.Released {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if err := store.AcceptClock(t.Context(), name); err != nil {
@@ -298,27 +299,27 @@ func TestLeastPermissions(t *testing.T) {
 	if got := used(t, store); got != 1 {
 		t.Fatalf("used %d, want 1", got)
 	}
-	recovery := budget.Recovery{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Used: []int64{9}, At: time.Now().UnixMicro(), Mark: budget.Mark{ID: "lost", At: time.Now().UnixMicro()}}
+	recovery := driver.Recovery{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Used: []int64{9}, At: time.Now().UnixMicro(), Mark: driver.Mark{ID: "lost", At: time.Now().UnixMicro()}}
 	if done, err := store.Recover(t.Context(), recovery); err != nil || done.Amounts[0] != 8 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if list := store.Diagnose(t.Context()); found(t, list, "permissions").Level != budget.OK {
+	if list := store.Diagnose(t.Context()); found(t, list, "permissions").Level != driver.OK {
 		t.Fatalf("%+v", list)
 	}
-	if _, err := store.Spent(t.Context(), budget.SpentQuery{Budget: name, Now: time.Now().UnixMicro(), By: budget.ByJob}); err != nil {
+	if _, err := store.Spent(t.Context(), driver.SpentQuery{Budget: name, Now: time.Now().UnixMicro(), By: driver.ByJob}); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Reset(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
-	swap := budget.JobSwap{
+	swap := driver.JobSwap{
 		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1"), "b": nil}, Most: 1,
-		Records: []budget.JobRecord{{At: 1, ID: "a"}, {At: 2, ID: "b"}, {At: 3, ID: "c"}}, Forget: 2,
+		Records: []driver.JobRecord{{At: 1, ID: "a"}, {At: 2, ID: "b"}, {At: 3, ID: "c"}}, Forget: 2,
 	}
 	if done, err := store.SwapJob(t.Context(), swap); err != nil || !done {
 		t.Fatalf("%v, %v", done, err)
 	}
-	if found, err := store.JobHistory(t.Context(), budget.JobHistoryQuery{Job: "j", Most: 9}); err != nil || len(found) != 1 {
+	if found, err := store.JobHistory(t.Context(), driver.JobHistoryQuery{Job: "j", Most: 9}); err != nil || len(found) != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	if value, err := store.JobValue(t.Context(), "j", "a"); err != nil || string(value) != "1" {

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Finish implements budget.Store.
-func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return budget.Finished{}, err
+		return driver.Finished{}, err
 	}
 	defer cancel()
 	began := time.Now()
 	if err := s.needClock(ctx, f.Budget); err != nil {
-		return budget.Finished{}, err
+		return driver.Finished{}, err
 	}
 	until := giveUp(ctx, f.Deadline, f.Now, began)
 	verb := "s"
@@ -34,20 +34,20 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 			err = s.strange("finish a reservation of "+f.Budget, a.rest)
 		}
 		if err != nil {
-			return budget.Finished{}, err
+			return driver.Finished{}, err
 		}
 		unsure = unsure || a.unsure
-		result := budget.FinishResult(numberAt(a.rest, 0))
-		switch late := a.status == statusDone && result == budget.FinishLate; {
+		result := driver.FinishResult(numberAt(a.rest, 0))
+		switch late := a.status == statusDone && result == driver.FinishLate; {
 		case late && time.Now().Before(until):
 			s.learnAnew(f.Budget, a.now) // late for its attempt, or by an old idea of the clock
 		case late && unsure:
-			return budget.Finished{}, lostAnswer("finish a reservation of " + f.Budget)
+			return driver.Finished{}, lostAnswer("finish a reservation of " + f.Budget)
 		case a.status == statusDone:
-			return budget.Finished{Result: result, Replayed: numberAt(a.rest, 1) == 1, At: numberAt(a.rest, 2), Now: earlierClock(a.now, f.Now)}, nil
+			return driver.Finished{Result: result, Replayed: numberAt(a.rest, 1) == 1, At: numberAt(a.rest, 2), Now: earlierClock(a.now, f.Now)}, nil
 		}
 		if ctx.Err() != nil {
-			return budget.Finished{}, fmt.Errorf("finish a reservation of %s in Redis: %w: out of time", f.Budget, budget.ErrUnavailable)
+			return driver.Finished{}, fmt.Errorf("finish a reservation of %s in Redis: %w: out of time", f.Budget, driver.ErrUnavailable)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -153,7 +153,7 @@ func TestMasterWithoutItsReplicas(t *testing.T) {
 	before := looks()
 	configure(t, master, "min-replicas-to-write", "1")
 	redistest.Await(t, "calls look for another master", func() bool {
-		if _, err := decide(t.Context(), store, budget.Item{ID: "b", Operation: "op", Units: 1}); !errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), "NOREPLICAS") {
+		if _, err := decide(t.Context(), store, driver.Item{ID: "b", Operation: "op", Units: 1}); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "NOREPLICAS") {
 			t.Fatalf("%v, want ErrUnavailable that says NOREPLICAS", err)
 		}
 		return looks() > before+4 // the client looks of its own accord once a minute
@@ -238,8 +238,8 @@ func (f *fakeSentinel) looks() int {
 // chargeNothing makes a call of 0 units, which no limit refuses.
 func chargeNothing(t *testing.T, store *redisstore.Store, id string) {
 	t.Helper()
-	got, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op"})
-	if err != nil || got[0].Result != budget.Granted {
+	got, err := decide(t.Context(), store, driver.Item{ID: id, Operation: "op"})
+	if err != nil || got[0].Result != driver.Granted {
 		t.Fatalf("charge %s: %+v, %v", id, got, err)
 	}
 }
@@ -338,7 +338,7 @@ func TestCallIsSentToTheNewMaster(t *testing.T) {
 	before.hold.Store(&hold)
 	charged := make(chan error, 1)
 	go func() {
-		_, err := decide(context.Background(), store, budget.Item{ID: "b", Operation: "op", Units: 1})
+		_, err := decide(context.Background(), store, driver.Item{ID: "b", Operation: "op", Units: 1})
 		charged <- err
 	}()
 	redistest.Await(t, "the call has come to the old master", func() bool { return before.hold.Load() == nil })
@@ -384,7 +384,7 @@ func TestLooksAreShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	looks := sentinel.looks()
-	if err := store.Ping(t.Context()); !errors.Is(err, budget.ErrClosed) || sentinel.looks() != looks {
+	if err := store.Ping(t.Context()); !errors.Is(err, driver.ErrClosed) || sentinel.looks() != looks {
 		t.Errorf("after its end: %v, and the sentinel was asked %d times more", err, sentinel.looks()-looks)
 	}
 }
@@ -404,7 +404,7 @@ func TestCloseEndsLooks(t *testing.T) {
 	if store.Looking() {
 		t.Error("a look outlives the store")
 	}
-	if err := <-asked; !errors.Is(err, budget.ErrClosed) {
+	if err := <-asked; !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("the call says %v, want ErrClosed", err)
 	}
 	close(sentinel.hold)

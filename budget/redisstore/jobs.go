@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // jobScope is how a job stands among budgets, in keys and in what is known of
@@ -24,8 +24,8 @@ func (s *Store) jobKeys(job string, parts ...string) []string {
 }
 
 // Job implements budget.JobStore.
-func (s *Store) Job(ctx context.Context, job string) (budget.JobDocument, error) {
-	var found [1]budget.JobDocument
+func (s *Store) Job(ctx context.Context, job string) (driver.JobDocument, error) {
+	var found [1]driver.JobDocument
 	err := s.readJobs(ctx, []string{job}, found[:])
 	return found[0], err
 }
@@ -37,8 +37,8 @@ const (
 
 // Jobs implements budget.JobStore. Each script run has the store's timeout; where
 // jobs lie on several servers, one reads one document.
-func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
-	found, size := make([]budget.JobDocument, len(names)), jobsOfARun
+func (s *Store) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
+	found, size := make([]driver.JobDocument, len(names)), jobsOfARun
 	if s.Sharded() {
 		size = 1
 	}
@@ -75,7 +75,7 @@ func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument,
 }
 
 // readJobs reads documents in one script run.
-func (s *Store) readJobs(ctx context.Context, names []string, found []budget.JobDocument) error {
+func (s *Store) readJobs(ctx context.Context, names []string, found []driver.JobDocument) error {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *Store) readJobs(ctx context.Context, names []string, found []budget.Job
 	}
 	now := numberAt(reply, 0)
 	for i, name := range names {
-		found[i] = budget.JobDocument{Version: numberAt(reply, 1+2*i), Now: now, Wall: now}
+		found[i] = driver.JobDocument{Version: numberAt(reply, 1+2*i), Now: now, Wall: now}
 		if text, ok := reply[2+2*i].(string); ok {
 			found[i].Text = []byte(text)
 		}
@@ -132,7 +132,7 @@ const recordsOfARun = 1000
 
 // JobHistory implements budget.JobStore: a page in each run of a script, so that of
 // what changes meanwhile some may be in it and some not.
-func (s *Store) JobHistory(ctx context.Context, q budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+func (s *Store) JobHistory(ctx context.Context, q driver.JobHistoryQuery) ([]driver.JobRecord, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (s *Store) JobHistory(ctx context.Context, q budget.JobHistoryQuery) ([]bud
 		top = fmt.Sprintf("(%d", q.Before)
 	}
 	var (
-		found []budget.JobRecord
+		found []driver.JobRecord
 		last  int64 // the instant at which the next page begins
 		over  int   // how many of that instant came before
 	)
@@ -160,7 +160,7 @@ func (s *Store) JobHistory(ctx context.Context, q budget.JobHistoryQuery) ([]bud
 			if row[2] == nil {
 				return nil, s.damagedJob(q.Job)
 			}
-			record := budget.JobRecord{At: number(row[0]), ID: text(row, 1), Text: []byte(text(row, 2))}
+			record := driver.JobRecord{At: number(row[0]), ID: text(row, 1), Text: []byte(text(row, 2))}
 			if record.At != last {
 				last, over = record.At, 0
 			}
@@ -179,11 +179,11 @@ func (s *Store) JobHistory(ctx context.Context, q budget.JobHistoryQuery) ([]bud
 
 // isOlder reports whether a record stands below another: one that was read already
 // does not, where others came before it meanwhile.
-func isOlder(a, b budget.JobRecord) bool { return a.At < b.At || a.At == b.At && a.ID < b.ID }
+func isOlder(a, b driver.JobRecord) bool { return a.At < b.At || a.At == b.At && a.ID < b.ID }
 
 // damagedJob says that a history's parts do not agree.
 func (s *Store) damagedJob(job string) error {
 	keys := s.jobKeys(job, "h", "r")
 	return fmt.Errorf("history of job %s in Redis: %w: it does not hold a text for each record; keys were evicted or deleted: set maxmemory-policy noeviction, and restore the keys %s, or delete both to begin the history anew",
-		job, budget.ErrDamaged, strings.Join(keys, " and "))
+		job, driver.ErrDamaged, strings.Join(keys, " and "))
 }

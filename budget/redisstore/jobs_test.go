@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -27,7 +27,7 @@ func TestManyJobsAreReadTogether(t *testing.T) {
 	store, p, _ := behind(t)
 	names := jobNames(1001)
 	for i := 0; i < len(names); i += 100 {
-		swapped(t, store, budget.JobSwap{Job: names[i], Text: []byte(names[i])})
+		swapped(t, store, driver.JobSwap{Job: names[i], Text: []byte(names[i])})
 	}
 	before := p.scripts.Load()
 	found, err := store.Jobs(t.Context(), names)
@@ -54,16 +54,16 @@ func TestOneOfManyJobsCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := openStore(t, server.URL(0), redisstore.Options{})
-	if found, err := store.Jobs(t.Context(), jobNames(1000)); !errors.Is(err, budget.ErrStoreConfig) || found != nil {
+	if found, err := store.Jobs(t.Context(), jobNames(1000)); !errors.Is(err, driver.ErrStoreConfig) || found != nil {
 		t.Fatalf("%d documents, %v; want ErrStoreConfig", len(found), err)
 	}
 }
 
 // rewrite swaps records in, so many at a time.
-func rewrite(t *testing.T, store *redisstore.Store, job string, records []budget.JobRecord) {
+func rewrite(t *testing.T, store *redisstore.Store, job string, records []driver.JobRecord) {
 	t.Helper()
 	for some := range slices.Chunk(records, 1500) {
-		swapped(t, store, budget.JobSwap{Job: job, Records: some})
+		swapped(t, store, driver.JobSwap{Job: job, Records: some})
 	}
 }
 
@@ -76,19 +76,19 @@ func TestLongHistory(t *testing.T) {
 	defer func() { _ = admin.Close() }()
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	const all = 5300
-	var records []budget.JobRecord
+	var records []driver.JobRecord
 	var want []string
 	for i := range all {
 		at := int64(i / 2)
 		if i >= 500 && i < 3600 { // more than a page at one instant
 			at = 250
 		}
-		records = append(records, budget.JobRecord{At: 1<<53 - all + at, ID: fmt.Sprintf("%05d", i), Text: []byte(fmt.Sprint(i))})
+		records = append(records, driver.JobRecord{At: 1<<53 - all + at, ID: fmt.Sprintf("%05d", i), Text: []byte(fmt.Sprint(i))})
 		want = append(want, fmt.Sprint(i))
 	}
 	slices.Reverse(want)
 	rewrite(t, store, "j", records)
-	read := func(what string, query budget.JobHistoryQuery, want []string) {
+	read := func(what string, query driver.JobHistoryQuery, want []string) {
 		t.Helper()
 		query.Job = "j"
 		found, err := store.JobHistory(t.Context(), query)
@@ -100,11 +100,11 @@ func TestLongHistory(t *testing.T) {
 			t.Fatalf("%s: %d records, %v; want %d, or other ones", what, len(got), err, len(want))
 		}
 	}
-	read("all", budget.JobHistoryQuery{Most: all + 1}, want)
-	read("as many as there are", budget.JobHistoryQuery{Most: all}, want)
-	read("some", budget.JobHistoryQuery{Most: 3333}, want[:3333])
-	read("before", budget.JobHistoryQuery{Most: all, Before: records[3600].At}, want[all-3600:])
-	read("since", budget.JobHistoryQuery{Most: all, Since: records[3600].At}, want[:all-3600])
+	read("all", driver.JobHistoryQuery{Most: all + 1}, want)
+	read("as many as there are", driver.JobHistoryQuery{Most: all}, want)
+	read("some", driver.JobHistoryQuery{Most: 3333}, want[:3333])
+	read("before", driver.JobHistoryQuery{Most: all, Before: records[3600].At}, want[all-3600:])
+	read("since", driver.JobHistoryQuery{Most: all, Since: records[3600].At}, want[:all-3600])
 	kept := func(n int) {
 		t.Helper()
 		ids, err := admin.ZCard(t.Context(), "quotactl:v1:{job:j}:h").Result()
@@ -117,13 +117,13 @@ func TestLongHistory(t *testing.T) {
 		}
 	}
 	again := records[all-1:]
-	swapped(t, store, budget.JobSwap{Job: "j", Records: again, Forget: records[3599].At + 1})
+	swapped(t, store, driver.JobSwap{Job: "j", Records: again, Forget: records[3599].At + 1})
 	kept(all - 3600)
-	read("what was not forgotten", budget.JobHistoryQuery{Most: all}, want[:all-3600])
+	read("what was not forgotten", driver.JobHistoryQuery{Most: all}, want[:all-3600])
 	rewrite(t, store, "j", records)
-	swapped(t, store, budget.JobSwap{Job: "j", Records: again, Most: 17})
+	swapped(t, store, driver.JobSwap{Job: "j", Records: again, Most: 17})
 	kept(17)
-	read("the most", budget.JobHistoryQuery{Most: all}, want[:17])
+	read("the most", driver.JobHistoryQuery{Most: all}, want[:17])
 }
 
 // Many values are set and removed in one swap.
@@ -136,11 +136,11 @@ func TestManyValues(t *testing.T) {
 		unset[fmt.Sprint("set", i)] = nil
 	}
 	unset["set777"] = []byte{}
-	swapped(t, store, budget.JobSwap{Job: "j", Values: set})
+	swapped(t, store, driver.JobSwap{Job: "j", Values: set})
 	if got := valueOf(t, store, "j", "set9000"); got != "9000" {
 		t.Fatalf("%q", got)
 	}
-	swapped(t, store, budget.JobSwap{Job: "j", Values: unset})
+	swapped(t, store, driver.JobSwap{Job: "j", Values: unset})
 	kept, err := store.JobValue(t.Context(), "j", "set777")
 	if err != nil || kept == nil || len(kept) > 0 || valueOf(t, store, "j", "set0") != "" || valueOf(t, store, "j", "set9000") != "" {
 		t.Fatalf("%q (nil %v), %v; want an empty value, and no other", kept, kept == nil, err)
@@ -156,20 +156,20 @@ func TestLostHistoryIsNoticed(t *testing.T) {
 	defer func() { _ = admin.Close() }()
 	for part, read := range map[string]bool{"h": false, "r": true} {
 		store := openStore(t, server.URL(0), redisstore.Options{Prefix: part})
-		record := []budget.JobRecord{{At: 1, ID: "a", Text: []byte("{}")}}
-		swapped(t, store, budget.JobSwap{Job: "j", Text: []byte("{}"), Records: record})
+		record := []driver.JobRecord{{At: 1, ID: "a", Text: []byte("{}")}}
+		swapped(t, store, driver.JobSwap{Job: "j", Text: []byte("{}"), Records: record})
 		key := part + ":v1:{job:j}:" + part
 		if n, err := admin.Del(t.Context(), key).Result(); err != nil || n != 1 {
 			t.Fatalf("delete %s: %d, %v", key, n, err)
 		}
-		_, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "j", Version: 1, Records: record})
-		if !errors.Is(err, budget.ErrDamaged) || !strings.Contains(err.Error(), key) {
+		_, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "j", Version: 1, Records: record})
+		if !errors.Is(err, driver.ErrDamaged) || !strings.Contains(err.Error(), key) {
 			t.Errorf("without %s: %v, want ErrDamaged that names it", part, err)
 		}
-		if _, err := store.JobHistory(t.Context(), budget.JobHistoryQuery{Job: "j", Most: 1}); read && !errors.Is(err, budget.ErrDamaged) {
+		if _, err := store.JobHistory(t.Context(), driver.JobHistoryQuery{Job: "j", Most: 1}); read && !errors.Is(err, driver.ErrDamaged) {
 			t.Errorf("read without %s: %v, want ErrDamaged", part, err)
 		}
-		swapped(t, store, budget.JobSwap{Job: "j", Version: 1, Text: []byte("{}")}) // adds none
+		swapped(t, store, driver.JobSwap{Job: "j", Version: 1, Text: []byte("{}")}) // adds none
 	}
 }
 
@@ -179,7 +179,7 @@ func TestKeysOfJobs(t *testing.T) {
 	t.Parallel()
 	f, admin := startFake(t)
 	const job = "@runs/youtube/key1"
-	swapped(t, f.Store, budget.JobSwap{Job: job, Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1")}, Records: []budget.JobRecord{{At: 1, ID: "a"}}})
+	swapped(t, f.Store, driver.JobSwap{Job: job, Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1")}, Records: []driver.JobRecord{{At: 1, ID: "a"}}})
 	keys, err := admin.Keys(t.Context(), "*").Result()
 	if err != nil || len(keys) != 4 {
 		t.Fatalf("%v, %v", keys, err)
@@ -200,7 +200,7 @@ func BenchmarkJobs(b *testing.B) {
 		store := openStore(b, servers[what], redisstore.Options{})
 		names := jobNames(1000)
 		for _, name := range names {
-			if done, err := store.SwapJob(b.Context(), budget.JobSwap{Job: name, Text: []byte(strings.Repeat("text ", 60))}); err != nil || !done {
+			if done, err := store.SwapJob(b.Context(), driver.JobSwap{Job: name, Text: []byte(strings.Repeat("text ", 60))}); err != nil || !done {
 				b.Fatalf("%v, %v", done, err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -52,14 +52,14 @@ func (f *fakeStore) charge(prefix string, n int) {
 	f.t.Helper()
 	limits := []limit.Limit{{Name: "w", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	for done := 0; done < n; {
-		var items []budget.Item
-		for ; done < n && len(items) < budget.MaxBatch; done++ {
-			items = append(items, budget.Item{
+		var items []driver.Item
+		for ; done < n && len(items) < driver.MaxBatch; done++ {
+			items = append(items, driver.Item{
 				ID: fmt.Sprint(prefix, done), Operation: []string{"a", "b"}[done%2], Units: int64(done % 3),
-				Labels: budget.Labels{Job: "trending", Region: "US", Run: "20260610T120000Z"},
+				Labels: driver.Labels{Job: "trending", Region: "US", Run: "20260610T120000Z"},
 			})
 		}
-		if _, err := f.Decide(f.t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: items}); err != nil {
+		if _, err := f.Decide(f.t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: items}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -69,10 +69,10 @@ func (f *fakeStore) charge(prefix string, n int) {
 func (f *fakeStore) release(id string) {
 	f.t.Helper()
 	limits := []limit.Limit{{Name: "w", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
-	if _, err := f.Decide(f.t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: id, Operation: "a", Units: 1, Lease: 1000}}}); err != nil {
+	if _, err := f.Decide(f.t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "a", Units: 1, Lease: 1000}}}); err != nil {
 		f.t.Fatal(err)
 	}
-	if done, err := f.Finish(f.t.Context(), budget.Finish{Budget: name, Now: f.now, ID: id, Release: true}); err != nil || done.Result != budget.Released {
+	if done, err := f.Finish(f.t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Release: true}); err != nil || done.Result != driver.Released {
 		f.t.Fatalf("%+v, %v", done, err)
 	}
 }
@@ -132,7 +132,7 @@ func TestKeysExpireTogether(t *testing.T) {
 	expiries()
 	// A lock keeps them until its end.
 	const locked = 30 * 24 * time.Hour
-	if _, err := f.Lock(t.Context(), budget.LockRequest{Budget: name, Now: f.now, After: locked.Microseconds(), Most: locked.Microseconds()}); err != nil {
+	if _, err := f.Lock(t.Context(), driver.LockRequest{Budget: name, Now: f.now, After: locked.Microseconds(), Most: locked.Microseconds()}); err != nil {
 		t.Fatal(err)
 	}
 	if left, kept := expiries(), locked+24*time.Hour+7*24*time.Hour; left > kept || left < kept-time.Minute {
@@ -175,11 +175,11 @@ func TestLostKeysAreNoticed(t *testing.T) {
 			t.Fatalf("delete %s: %d, %v", key, n, err)
 		}
 		limits := []limit.Limit{{Name: "w", Limit: 100, Window: limit.RollingWindow(time.Minute)}}
-		_, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: "b", Operation: "a", Units: 1}}})
-		if !errors.Is(err, budget.ErrDamaged) {
+		_, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: "b", Operation: "a", Units: 1}}})
+		if !errors.Is(err, driver.ErrDamaged) {
 			t.Errorf("without %s: %v, want ErrDamaged", part, err)
 		}
-		if _, err := f.Finish(t.Context(), budget.Finish{Budget: name, Now: f.now, ID: "a1"}); !errors.Is(err, budget.ErrDamaged) {
+		if _, err := f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "a1"}); !errors.Is(err, driver.ErrDamaged) {
 			t.Errorf("finish without %s: %v, want ErrDamaged", part, err)
 		}
 	}
@@ -219,15 +219,15 @@ func TestOperationsBeyondThoseToldApart(t *testing.T) {
 	server := redistest.Start(t)
 	f := openFake(t, server.URL(0))
 	limits := []limit.Limit{{Name: "all", Limit: 1000, Window: limit.RollingWindow(time.Hour)}}
-	for i := range budget.MaxOperations + 20 {
-		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(i), Operation: fmt.Sprint("op", i), Units: 1}}})
-		if err != nil || got.Items[0].Result != budget.Granted || got.Items[0].Remaining != int64(999-i) {
+	for i := range driver.MaxOperations + 20 {
+		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: fmt.Sprint(i), Operation: fmt.Sprint("op", i), Units: 1}}})
+		if err != nil || got.Items[0].Result != driver.Granted || got.Items[0].Remaining != int64(999-i) {
 			t.Fatalf("operation %d: %+v, %v", i, got, err)
 		}
 	}
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	if n, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "nops").Int(); err != nil || n != budget.MaxOperations {
-		t.Fatalf("%d operations are told apart, %v; want %d", n, err, budget.MaxOperations)
+	if n, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "nops").Int(); err != nil || n != driver.MaxOperations {
+		t.Fatalf("%d operations are told apart, %v; want %d", n, err, driver.MaxOperations)
 	}
 }

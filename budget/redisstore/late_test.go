@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -75,14 +76,14 @@ func TestLateChargesOfManyCalls(t *testing.T) {
 	unavailable := func(what string, try func(id string) error) {
 		for i := range each {
 			givenUp.Go(func() {
-				if err := try(fmt.Sprint(what, "-", i)); !errors.Is(err, budget.ErrUnavailable) {
+				if err := try(fmt.Sprint(what, "-", i)); !errors.Is(err, driver.ErrUnavailable) {
 					t.Errorf("%s %d: %v, want ErrUnavailable", what, i, err)
 				}
 			})
 		}
 	}
 	unavailable("by-timeout", func(id string) error {
-		_, err := decide(t.Context(), short, budget.Item{ID: id, Operation: "op", Units: 1}, budget.Item{ID: id + "+", Operation: "op", Units: 1})
+		_, err := decide(t.Context(), short, driver.Item{ID: id, Operation: "op", Units: 1}, driver.Item{ID: id + "+", Operation: "op", Units: 1})
 		return err
 	})
 	unavailable("together", func(id string) error {
@@ -95,8 +96,8 @@ func TestLateChargesOfManyCalls(t *testing.T) {
 		id := fmt.Sprint("kept-", i)
 		kept[id] = 2
 		waiting.Go(func() {
-			got, err := decide(t.Context(), long, budget.Item{ID: id, Operation: "op", Units: 2})
-			if err != nil || got[0].Result != budget.Granted {
+			got, err := decide(t.Context(), long, driver.Item{ID: id, Operation: "op", Units: 2})
+			if err != nil || got[0].Result != driver.Granted {
 				t.Errorf("%s: %+v, %v; want it granted once the server goes on", id, got, err)
 			}
 		})
@@ -105,9 +106,9 @@ func TestLateChargesOfManyCalls(t *testing.T) {
 		kept[half] = 2
 		waiting.Go(func() {
 			got, err := decide(t.Context(), long,
-				budget.Item{ID: half + "-late", Operation: "op", Units: 1, Deadline: deadline},
-				budget.Item{ID: half, Operation: "op", Units: 2})
-			if err != nil || got[0].Result != budget.Late || got[1].Result != budget.Granted {
+				driver.Item{ID: half + "-late", Operation: "op", Units: 1, Deadline: deadline},
+				driver.Item{ID: half, Operation: "op", Units: 2})
+			if err != nil || got[0].Result != driver.Late || got[1].Result != driver.Granted {
 				t.Errorf("%s: %+v, %v; want the first late and the second granted", half, got, err)
 			}
 		})

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/linear"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -18,14 +18,14 @@ const linearTimeout = 100 * time.Millisecond
 
 // linearPlan is a history's plan on a server behind a proxy that spoils replies;
 // each client has a store of its own, as on machines of their own.
-func linearPlan(t *testing.T, server *redistest.Server, seed uint64, fault func(budget.Store) budget.Store) (linear.Plan, *faultyProxy) {
+func linearPlan(t *testing.T, server *redistest.Server, seed uint64, fault func(driver.Store) driver.Store) (linear.Plan, *faultyProxy) {
 	t.Helper()
 	proxy := startFaultyProxy(t, server.Addr, seed)
 	plan := linear.Plan{
 		Seed: seed, Clients: 6, Ops: 300, Budgets: []string{"up/a", "up/b"}, Limits: linear.Limits(250, 5),
 		Heal: func() { proxy.spoils.Store(false) },
 	}
-	var stores []budget.Store
+	var stores []driver.Store
 	for range plan.Clients {
 		stores = append(stores, fault(openStore(t, proxy.url(), redisstore.Options{})))
 	}
@@ -35,7 +35,7 @@ func linearPlan(t *testing.T, server *redistest.Server, seed uint64, fault func(
 	return plan, proxy
 }
 
-func sound(store budget.Store) budget.Store { return store }
+func sound(store driver.Store) driver.Store { return store }
 
 // Lost, reset and late replies, a server that loses its scripts and its clients,
 // and one that stops in the middle and goes on.

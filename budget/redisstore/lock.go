@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // wholeBudget stands for a budget among the names of its limits, in scripts.
@@ -23,18 +23,18 @@ func lockName(limit string) string {
 }
 
 // Lock implements budget.Store.
-func (s *Store) Lock(ctx context.Context, l budget.LockRequest) (budget.Locked, error) {
+func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
 	a, err := s.lock(ctx, "lock", l.Budget, l.Now, "l", lockName(l.Limit), l.Until, l.After, l.Most, oneLine(l.Why), flagged(l.Force))
 	if err != nil {
-		return budget.Locked{}, err
+		return driver.Locked{}, err
 	}
-	return budget.Locked{
+	return driver.Locked{
 		Now: earlierClock(a.now, l.Now), Until: numberAt(a.rest, 0), Since: numberAt(a.rest, 1), Why: text(a.rest, 2), Stood: numberAt(a.rest, 3) == 1,
 	}, nil
 }
 
 // Unlock implements budget.Store.
-func (s *Store) Unlock(ctx context.Context, u budget.UnlockRequest) (bool, error) {
+func (s *Store) Unlock(ctx context.Context, u driver.UnlockRequest) (bool, error) {
 	a, err := s.lock(ctx, "unlock", u.Budget, u.Now, "u", lockName(u.Limit))
 	return err == nil && numberAt(a.rest, 3) == 1, err
 }
@@ -59,7 +59,7 @@ func (s *Store) lock(ctx context.Context, doing, name string, now int64, args ..
 		case a.status == statusDone:
 			return a, nil
 		case ctx.Err() != nil:
-			return answer{}, fmt.Errorf("%s %s in Redis: %w: out of time", doing, name, budget.ErrUnavailable)
+			return answer{}, fmt.Errorf("%s %s in Redis: %w: out of time", doing, name, driver.ErrUnavailable)
 		}
 	}
 }
@@ -86,12 +86,12 @@ func isLocks(v any) bool {
 }
 
 // readLock reads a line "limit until since why".
-func readLock(line string) (budget.LockView, bool) {
+func readLock(line string) (driver.LockView, bool) {
 	f := strings.SplitN(line, " ", 4)
 	if len(f) != 4 || f[0] == "" || !count(f[1]) || !count(f[2]) {
-		return budget.LockView{}, false
+		return driver.LockView{}, false
 	}
-	view := budget.LockView{Limit: f[0], Until: number(f[1]), Since: number(f[2]), Why: f[3]}
+	view := driver.LockView{Limit: f[0], Until: number(f[1]), Since: number(f[2]), Why: f[3]}
 	if view.Limit == wholeBudget {
 		view.Limit = ""
 	}
@@ -99,13 +99,13 @@ func readLock(line string) (budget.LockView, bool) {
 }
 
 // standing are the locks that stand at an instant.
-func standing(locks string, now int64) (views []budget.LockView) {
+func standing(locks string, now int64) (views []driver.LockView) {
 	for line := range strings.SplitSeq(locks, "\n") {
 		if view, ok := readLock(line); ok && view.Until > now {
 			views = append(views, view)
 		}
 	}
-	slices.SortFunc(views, func(a, b budget.LockView) int { return strings.Compare(a.Limit, b.Limit) })
+	slices.SortFunc(views, func(a, b driver.LockView) int { return strings.Compare(a.Limit, b.Limit) })
 	return views
 }
 
@@ -138,7 +138,7 @@ func readBinding(lines string, limits int) (list []binding, ok bool) {
 
 // bindLocks makes a refusal that of the lock that ends last, where it ends no
 // earlier than the limits fit.
-func (b *batch) bindLocks(d *budget.Decision, lines string, used func(i int) int64) {
+func (b *batch) bindLocks(d *driver.Decision, lines string, used func(i int) int64) {
 	list, _ := readBinding(lines, len(b.Limits)) // checked with the reply
 	for _, lock := range list {
 		first := d.Limit < 0 && !d.Locked
@@ -162,7 +162,7 @@ func (b *batch) observed(place int) string {
 	case place == 0:
 		return ""
 	case place > len(b.Limits):
-		return budget.ObservedLock
+		return driver.ObservedLock
 	}
 	return b.Limits[place-1].Name
 }

@@ -5,30 +5,30 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Look implements budget.Store. It brings the totals up to now as a decision
 // on nothing would.
-func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return budget.View{}, err
+		return driver.View{}, err
 	}
 	defer cancel()
-	run := s.newBatch(ctx, budget.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits, Mark: look.Mark, Others: look.Others, Hosts: look.Hosts}, time.Now())
+	run := s.newBatch(ctx, driver.Batch{Budget: look.Budget, Now: look.Now, Limits: look.Limits, Mark: look.Mark, Others: look.Others, Hosts: look.Hosts}, time.Now())
 	run.mode, run.sums = looking, make([]sum, len(look.Limits))
 	for {
 		done, err := run.step(ctx)
 		if err != nil {
-			return budget.View{}, err
+			return driver.View{}, err
 		}
 		if done && run.summed() {
 			return run.view(), nil
 		}
 		if ctx.Err() != nil {
-			return budget.View{}, fmt.Errorf("look at %s in Redis: %w: its totals were not brought up to now in time; look again", look.Budget, budget.ErrUnavailable)
+			return driver.View{}, fmt.Errorf("look at %s in Redis: %w: its totals were not brought up to now in time; look again", look.Budget, driver.ErrUnavailable)
 		}
 	}
 }
@@ -83,8 +83,8 @@ func (b *batch) summed() bool {
 }
 
 // view puts the script's looks into the caller's terms.
-func (b *batch) view() budget.View {
-	view := budget.View{Now: b.decided.Now, Limits: make([]budget.LimitView, len(b.Limits)), Locks: standing(b.locks, b.seen), Mark: b.told.mark, AtWork: b.told.atWork, Recovering: b.told.until}
+func (b *batch) view() driver.View {
+	view := driver.View{Now: b.decided.Now, Limits: make([]driver.LimitView, len(b.Limits)), Locks: standing(b.locks, b.seen), Mark: b.told.mark, AtWork: b.told.atWork, Recovering: b.told.until}
 	for i := range b.lacks {
 		view.Missing = append(view.Missing, b.Others[numberAt(b.lacks, i)-1].ID)
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
@@ -62,7 +62,7 @@ func lossyData(t *testing.T) storetest.Lossy {
 		}
 	}
 	return storetest.Lossy{
-		Open: func(clock func() int64) budget.Store {
+		Open: func(clock func() int64) driver.Store {
 			s, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: time.Minute}, clock)
 			must(err)
 			return s

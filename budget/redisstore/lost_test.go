@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -51,23 +51,23 @@ type wanted struct {
 	units, at  int64 // at: 0 while its outcome is unknown
 }
 
-func (w *wanted) item() budget.Item {
-	return budget.Item{ID: w.id, Operation: "op", Units: w.units}
+func (w *wanted) item() driver.Item {
+	return driver.Item{ID: w.id, Operation: "op", Units: w.units}
 }
 
 // askFor sends one charge. An outcome that is unknown is left so; any other
 // answer than a grant is wrong.
 func (w *wanted) askFor(t testing.TB, store *redisstore.Store) {
-	got, err := store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: time.Now().UnixMicro(), Limits: wide, Items: []budget.Item{w.item()}})
+	got, err := store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: time.Now().UnixMicro(), Limits: wide, Items: []driver.Item{w.item()}})
 	if err == nil {
 		err = got.Items[0].Err
 	}
 	switch {
-	case errors.Is(err, budget.ErrUnavailable):
+	case errors.Is(err, driver.ErrUnavailable):
 	case err != nil:
 		t.Errorf("charge %s of %s: %v", w.id, w.budget, err)
-	case got.Items[0].Result == budget.Late, got.Items[0].Result == budget.Interrupted:
-	case got.Items[0].Result != budget.Granted || got.Items[0].Units != w.units:
+	case got.Items[0].Result == driver.Late, got.Items[0].Result == driver.Interrupted:
+	case got.Items[0].Result != driver.Granted || got.Items[0].Units != w.units:
 		t.Errorf("charge %s of %s: %+v, want %d units granted", w.id, w.budget, got.Items[0], w.units)
 	default:
 		w.at = got.Items[0].At
@@ -75,9 +75,9 @@ func (w *wanted) askFor(t testing.TB, store *redisstore.Store) {
 }
 
 // sendAgain sends charges of one budget again, all of which must be granted.
-func sendAgain(t testing.TB, store *redisstore.Store, charges []*wanted) []budget.Decision {
+func sendAgain(t testing.TB, store *redisstore.Store, charges []*wanted) []driver.Decision {
 	t.Helper()
-	batch := budget.Batch{Budget: charges[0].budget, Now: time.Now().UnixMicro(), Limits: wide}
+	batch := driver.Batch{Budget: charges[0].budget, Now: time.Now().UnixMicro(), Limits: wide}
 	for _, w := range charges {
 		batch.Items = append(batch.Items, w.item())
 	}
@@ -86,7 +86,7 @@ func sendAgain(t testing.TB, store *redisstore.Store, charges []*wanted) []budge
 		t.Fatal(err)
 	}
 	for i, d := range got.Items {
-		if d.Result != budget.Granted || d.Units != charges[i].units {
+		if d.Result != driver.Granted || d.Units != charges[i].units {
 			t.Fatalf("charge %s of %s again: %+v, want %d units granted", charges[i].id, charges[i].budget, d, charges[i].units)
 		}
 	}
@@ -136,7 +136,7 @@ func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, l
 				}
 			}
 		}
-		for again := range slices.Chunk(sent, budget.MaxBatch) {
+		for again := range slices.Chunk(sent, driver.MaxBatch) {
 			for i, d := range sendAgain(t, healed, again) {
 				switch w := again[i]; {
 				case w.at != 0 && (!d.Replayed || d.At != w.at):
@@ -158,7 +158,7 @@ func loseAnswers(t *testing.T, url string, proxies []*proxy, budgets []string, l
 		if got := ledger(name); !maps.Equal(got, asked[name]) {
 			t.Errorf("the ledger of %s has %d charges, asked were %d, or other ones", name, len(got), len(asked[name]))
 		}
-		view, err := healed.Look(t.Context(), budget.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: wide})
+		view, err := healed.Look(t.Context(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: wide})
 		if err != nil || view.Limits[0].Used != units[name] {
 			t.Errorf("%s: %+v, %v; want %d units used", name, view, err, units[name])
 		}

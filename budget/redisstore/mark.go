@@ -3,12 +3,12 @@ package redisstore
 import (
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // ledgerTold is what charge.lua tells of a ledger as a whole.
 type ledgerTold struct {
-	mark   budget.Mark
+	mark   driver.Mark
 	atWork int   // hosts
 	until  int64 // a loss holds charges back up to here; 0: none does
 }
@@ -31,11 +31,11 @@ func readTold(list []any, at int64) (t ledgerTold) {
 	if len(list) == 0 { // not told with this answer
 		return t
 	}
-	t.mark = budget.Mark{Ledger: text(list, 0), Changes: numberAt(list, 1), ID: text(list, 2), At: numberAt(list, 3), Seen: at}
+	t.mark = driver.Mark{Ledger: text(list, 0), Changes: numberAt(list, 1), ID: text(list, 2), At: numberAt(list, 3), Seen: at}
 	t.until = numberAt(list, 5)
 	f := strings.Fields(text(list, 4))
 	for i := 1; i < len(f); i += 2 {
-		if number(f[i]) > at-budget.HostNoted {
+		if number(f[i]) > at-driver.HostNoted {
 			t.atWork++
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -39,7 +39,7 @@ func TestKeysExpireAfterMerging(t *testing.T) {
 			{102 * time.Minute, "often", "d"}, {102 * time.Minute, "once", "b"},
 		} {
 			now = began + step.at.Microseconds()
-			batch := budget.Batch{Budget: name, Now: now, Limits: []limit.Limit{l}, Items: []budget.Item{{ID: step.id, Operation: step.operation, Units: 1}}}
+			batch := driver.Batch{Budget: name, Now: now, Limits: []limit.Limit{l}, Items: []driver.Item{{ID: step.id, Operation: step.operation, Units: 1}}}
 			if _, err := store.Decide(t.Context(), batch); err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -17,11 +18,11 @@ import (
 // that nothing was charged.
 func refusedAway(t *testing.T, store *redisstore.Store, id string) (certain bool) {
 	t.Helper()
-	got, err := decide(t.Context(), store, budget.Item{ID: id, Operation: "op", Units: 1})
-	if !errors.Is(err, budget.ErrUnavailable) {
+	got, err := decide(t.Context(), store, driver.Item{ID: id, Operation: "op", Units: 1})
+	if !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("%s: %+v, %v; want ErrUnavailable", id, got, err)
 	}
-	return errors.Is(err, budget.ErrNotCharged)
+	return errors.Is(err, driver.ErrNotCharged)
 }
 
 // What cannot have been sent, or was refused as a whole, has charged nothing, and
@@ -97,14 +98,14 @@ func TestLookIsRefusedAsACharge(t *testing.T) {
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	charge(t, store, "before")
 	look := func(of string) error {
-		_, err := store.Look(t.Context(), budget.Look{Budget: of, Now: time.Now().UnixMicro(), Limits: hourly})
+		_, err := store.Look(t.Context(), driver.Look{Budget: of, Now: time.Now().UnixMicro(), Limits: hourly})
 		return err
 	}
 	for _, refusing := range []bool{false, true, false} {
 		least := map[bool]string{false: "0", true: "1"}[refusing]
 		configure(t, server, "min-replicas-to-write", least)
 		for _, of := range []string{name, "up/never-charged"} {
-			if err := look(of); errors.Is(err, budget.ErrUnavailable) != refusing {
+			if err := look(of); errors.Is(err, driver.ErrUnavailable) != refusing {
 				t.Errorf("look at %s with min-replicas-to-write %s: %v", of, least, err)
 			}
 		}

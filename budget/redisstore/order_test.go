@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -28,9 +28,9 @@ func TestBatchesStayInOrder(t *testing.T) {
 		now += 3 * time.Hour.Microseconds() // past all deadlines that were told before
 		var all sync.WaitGroup
 		for b := range 4 {
-			batch := budget.Batch{Budget: name, Now: now, Limits: limits}
-			for i := range budget.MaxBatch {
-				batch.Items = append(batch.Items, budget.Item{ID: fmt.Sprintf("%d-%d-%d", round, b, i), Operation: "op", Units: 1})
+			batch := driver.Batch{Budget: name, Now: now, Limits: limits}
+			for i := range driver.MaxBatch {
+				batch.Items = append(batch.Items, driver.Item{ID: fmt.Sprintf("%d-%d-%d", round, b, i), Operation: "op", Units: 1})
 			}
 			all.Go(func() {
 				got, err := store.Decide(context.Background(), batch)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -26,20 +26,20 @@ const (
 // recovery is a budget.Recovery on its way through as many script runs as it
 // needs.
 type recovery struct {
-	budget.Recovery
+	driver.Recovery
 	came []string // how far each limit's sum came
 }
 
 // Recover implements budget.Store.
-func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return budget.Recovered{}, err
+		return driver.Recovered{}, err
 	}
 	defer cancel()
-	run := s.newBatch(ctx, budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits, Mark: r.Mark, Host: r.Host, Hosts: r.Hosts}, time.Now())
+	run := s.newBatch(ctx, driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits, Mark: r.Mark, Host: r.Host, Hosts: r.Hosts}, time.Now())
 	run.mode, run.lost = recovering, &recovery{r, make([]string, len(r.Limits))}
-	answer := budget.Recovered{Amounts: make([]int64, len(r.Limits))}
+	answer := driver.Recovered{Amounts: make([]int64, len(r.Limits))}
 	for {
 		done, err := run.step(ctx)
 		if run.mode == beginningAnew && err == nil && run.status != statusPeriods {
@@ -47,11 +47,11 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 			answer.Anew, run.mode = answer.Anew || run.status != statusRegistry, recovering
 		}
 		switch {
-		case errors.Is(err, budget.ErrDamaged) && run.mode == recovering && !answer.Anew:
+		case errors.Is(err, driver.ErrDamaged) && run.mode == recovering && !answer.Anew:
 			run.mode = beginningAnew
 			continue
 		case err != nil:
-			return budget.Recovered{}, err
+			return driver.Recovered{}, err
 		}
 		for i, seen := range run.looks {
 			answer.Amounts[i], run.lost.came[i] = numberAt(seen, 0), text(seen, 1)
@@ -62,7 +62,7 @@ func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovere
 			return answer, nil
 		}
 		if ctx.Err() != nil {
-			return budget.Recovered{}, fmt.Errorf("recover %s in Redis: %w: out of time; what is missing is recorded by the next decision", r.Budget, budget.ErrUnavailable)
+			return driver.Recovered{}, fmt.Errorf("recover %s in Redis: %w: out of time; what is missing is recorded by the next decision", r.Budget, driver.ErrUnavailable)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (b *batch) keys(r registry) []string {
 // allKeys are the keys of a ledger with as many operations as it may have, and
 // so many more.
 func (s *Store) allKeys(name string, more int) []string {
-	all := registry{names: make([]string, budget.MaxOperations+more)}
+	all := registry{names: make([]string, driver.MaxOperations+more)}
 	for i := range all.names {
 		all.names[i] = strconv.Itoa(i)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/lua"
 )
 
@@ -152,7 +152,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 		return nil, nil, err
 	}
 	if closed {
-		return nil, nil, fmt.Errorf("ask Redis: %w", budget.ErrClosed)
+		return nil, nil, fmt.Errorf("ask Redis: %w", driver.ErrClosed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	return ctx, cancel, nil

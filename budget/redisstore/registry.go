@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -76,7 +76,7 @@ func splitNames(list string) []string {
 
 // with is the registry with the operations of items, and those that are new.
 // Operations beyond those told apart become OtherOperation.
-func (r registry) with(items []budget.Item) (registry, []string) {
+func (r registry) with(items []driver.Item) (registry, []string) {
 	operations := make([]string, len(items))
 	for i, item := range items {
 		operations[i] = item.Operation
@@ -89,8 +89,8 @@ func (r registry) with(items []budget.Item) (registry, []string) {
 func (r registry) withNames(operations []string) (registry, []string) {
 	names := slices.Clone(r.names)
 	for _, operation := range operations {
-		if !limit.IsPseudo(operation) && !slices.Contains(names, operation) && told(names) >= budget.MaxOperations-1 {
-			operation = budget.OtherOperation
+		if !limit.IsPseudo(operation) && !slices.Contains(names, operation) && told(names) >= driver.MaxOperations-1 {
+			operation = driver.OtherOperation
 		}
 		if !slices.Contains(names, operation) {
 			names = append(names, operation)
@@ -119,7 +119,7 @@ func (r registry) number(operation string) int {
 	if i := slices.Index(r.names, operation); i >= 0 {
 		return i + 1
 	}
-	return slices.Index(r.names, budget.OtherOperation) + 1
+	return slices.Index(r.names, driver.OtherOperation) + 1
 }
 
 // covered are the numbers of the operations a limit counts, by comma: once
@@ -129,7 +129,7 @@ func (r registry) covered(limit limit.Limit) string {
 	var list []byte
 	for i, name := range r.names {
 		counts := limit.Covers(name)
-		if name == budget.OtherOperation && told(r.names) >= budget.MaxOperations {
+		if name == driver.OtherOperation && told(r.names) >= driver.MaxOperations {
 			counts = counts || limit.CoversBeyond(func(operation string) bool { return slices.Contains(r.names, operation) })
 		}
 		if counts {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -26,22 +26,22 @@ func TestOperationsRegisteredAtOnce(t *testing.T) {
 			all.Go(func() {
 				for i := range 8 {
 					operation := fmt.Sprintf("op-%d-%d", g, i)
-					got, err := store.Decide(context.Background(), budget.Batch{
+					got, err := store.Decide(context.Background(), driver.Batch{
 						Budget: key, Now: time.Now().UnixMicro(), Limits: limits,
-						Items: []budget.Item{{ID: operation, Operation: operation, Units: 1}, {ID: operation + "-r", Operation: operation, Units: 1, Lease: time.Hour.Microseconds()}},
+						Items: []driver.Item{{ID: operation, Operation: operation, Units: 1}, {ID: operation + "-r", Operation: operation, Units: 1, Lease: time.Hour.Microseconds()}},
 					})
-					if err != nil || got.Items[0].Result != budget.Granted || got.Items[1].Result != budget.Granted {
+					if err != nil || got.Items[0].Result != driver.Granted || got.Items[1].Result != driver.Granted {
 						t.Errorf("%s: %+v, %v", operation, got, err)
 						return
 					}
-					if _, err := store.Finish(context.Background(), budget.Finish{Budget: key, Now: time.Now().UnixMicro(), ID: operation + "-r", Release: true}); err != nil {
+					if _, err := store.Finish(context.Background(), driver.Finish{Budget: key, Now: time.Now().UnixMicro(), ID: operation + "-r", Release: true}); err != nil {
 						t.Errorf("%s: %v", operation, err)
 					}
 				}
 			})
 		}
 		all.Wait()
-		view, err := store.Look(t.Context(), budget.Look{Budget: key, Now: time.Now().UnixMicro(), Limits: limits})
+		view, err := store.Look(t.Context(), driver.Look{Budget: key, Now: time.Now().UnixMicro(), Limits: limits})
 		if err != nil || view.Limits[0].Used != 48 {
 			t.Fatalf("used %+v, %v; want 48", view, err)
 		}
@@ -60,9 +60,9 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 		{Name: "all", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
 		{Name: "search", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{"search"}},
 	}
-	ask := func(s *redisstore.Store, id, operation string) budget.Decision {
+	ask := func(s *redisstore.Store, id, operation string) driver.Decision {
 		t.Helper()
-		got, err := s.Decide(t.Context(), budget.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []budget.Item{{ID: id, Operation: operation, Units: 1}}})
+		got, err := s.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{{ID: id, Operation: operation, Units: 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 	ask(two, "b", "list")
 	granted := 1
 	for i := range 30 {
-		if ask(one, fmt.Sprint(i), "search").Result == budget.Granted {
+		if ask(one, fmt.Sprint(i), "search").Result == driver.Granted {
 			granted++
 		}
 	}
@@ -100,9 +100,9 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 		{Name: "rolling", Limit: n, Counts: limit.CountUnits, Window: limit.RollingWindow(30 * time.Minute)},
 		{Name: "calendar", Limit: n, Counts: limit.CountUnits, Window: limit.CalendarWindow(calendar)},
 	}
-	ask := func(limits []limit.Limit, item budget.Item) budget.Decision {
+	ask := func(limits []limit.Limit, item driver.Item) driver.Decision {
 		t.Helper()
-		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{item}})
+		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{item}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,31 +111,31 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 	start := f.now // a full hour
 	for i := range n {
 		f.now = start + int64(i)*1_000_000
-		if d := ask(limits, budget.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1}); d.Result != budget.Granted {
+		if d := ask(limits, driver.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1}); d.Result != driver.Granted {
 			t.Fatalf("charge %d: %+v", i, d)
 		}
 	}
 	f.SetMaxSteps(7)
 	// Each run of the script finds the clock further on, over entries that return.
 	f.now, f.ahead = start+30*60_000_000-5_000_000, 100_000
-	if d := ask(limits[:1], budget.Item{ID: "rolling", Operation: "op", Units: n - 50}); d.Result != budget.Refused || d.RetryAt != start+int64(n-50-1)*1_000_000+30*60_000_000 {
+	if d := ask(limits[:1], driver.Item{ID: "rolling", Operation: "op", Units: n - 50}); d.Result != driver.Refused || d.RetryAt != start+int64(n-50-1)*1_000_000+30*60_000_000 {
 		t.Fatalf("%+v, want a refusal until %d", d, start+int64(n-50-1)*1_000_000+30*60_000_000)
 	}
 	// In the next period nothing of the last counts: what was walked is void.
 	f.ahead = 0
 	f.now = start + 3600_000_000 - 2_000_000
 	f.SetMaxSteps(2000)
-	if d := ask(limits[1:], budget.Item{ID: "r", Operation: "op", Units: 0, Lease: 3 * 3600_000_000}); d.Result != budget.Granted {
+	if d := ask(limits[1:], driver.Item{ID: "r", Operation: "op", Units: 0, Lease: 3 * 3600_000_000}); d.Result != driver.Granted {
 		t.Fatalf("%+v", d)
 	}
 	limits[1].Limit = n + 100
-	if d := ask(limits[1:], budget.Item{ID: "long", Operation: "op", Units: 100, Lease: 3 * 3600_000_000}); d.Result != budget.Granted {
+	if d := ask(limits[1:], driver.Item{ID: "long", Operation: "op", Units: 100, Lease: 3 * 3600_000_000}); d.Result != driver.Granted {
 		t.Fatalf("%+v", d)
 	}
 	f.SetMaxSteps(7)
 	f.ahead = 100_000
-	d := ask(limits[1:], budget.Item{ID: "x", Operation: "op", Units: n + 50})
-	if d.Result != budget.Refused || d.RetryAt != start+4*3600_000_000 {
+	d := ask(limits[1:], driver.Item{ID: "x", Operation: "op", Units: n + 50})
+	if d.Result != driver.Refused || d.RetryAt != start+4*3600_000_000 {
 		t.Fatalf("%+v, want a refusal until the reservation's period is over, %d", d, start+4*3600_000_000)
 	}
 }
@@ -154,9 +154,9 @@ func TestWalkOverAPeriodsStart(t *testing.T) {
 	const hour = 3600_000_000
 	for k := range 60 {
 		key := fmt.Sprint("up/", k)
-		decide := func(items ...budget.Item) []budget.Decision {
+		decide := func(items ...driver.Item) []driver.Decision {
 			t.Helper()
-			got, err := f.Decide(t.Context(), budget.Batch{Budget: key, Now: f.now, Limits: limits, Items: items})
+			got, err := f.Decide(t.Context(), driver.Batch{Budget: key, Now: f.now, Limits: limits, Items: items})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,9 +164,9 @@ func TestWalkOverAPeriodsStart(t *testing.T) {
 		}
 		f.now, f.ahead = start+1_000_000, 0
 		f.SetMaxSteps(2000)
-		var items []budget.Item
+		var items []driver.Item
 		for i := range 120 {
-			item := budget.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1}
+			item := driver.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1}
 			if i >= 60 {
 				item.Lease = 2 * hour
 			}
@@ -178,7 +178,7 @@ func TestWalkOverAPeriodsStart(t *testing.T) {
 		decide(items...)
 		f.now, f.ahead = start+hour-int64(k)*100_000, 100_000
 		f.SetMaxSteps(7)
-		if d := decide(budget.Item{ID: "all", Operation: "op", Units: 1000})[0]; d.Result != budget.Refused || d.RetryAt != start+6*hour {
+		if d := decide(driver.Item{ID: "all", Operation: "op", Units: 1000})[0]; d.Result != driver.Refused || d.RetryAt != start+6*hour {
 			t.Errorf("%d00 ms before the period's end: %+v, want a refusal until %d", k, d, start+6*hour)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -27,15 +27,15 @@ func TestRemnants(t *testing.T) {
 		return s
 	}
 	limits := []limit.Limit{{Name: "hour", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
-	decide := func(s *redisstore.Store, mark budget.Mark, id, operation string) error {
-		_, err := s.Decide(t.Context(), budget.Batch{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Mark: mark, Items: []budget.Item{{ID: id, Operation: operation, Units: 1}}})
+	decide := func(s *redisstore.Store, mark driver.Mark, id, operation string) error {
+		_, err := s.Decide(t.Context(), driver.Batch{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Mark: mark, Items: []driver.Item{{ID: id, Operation: operation, Units: 1}}})
 		return err
 	}
 	const operations = 6
 	for left := 1; left <= operations; left++ {
 		s := open()
 		for i := range operations {
-			if err := decide(s, budget.Mark{}, fmt.Sprint("before ", left, i), fmt.Sprint("op", i)); err != nil {
+			if err := decide(s, driver.Mark{}, fmt.Sprint("before ", left, i), fmt.Sprint("op", i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -49,11 +49,11 @@ func TestRemnants(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = open()
-		lost := budget.Mark{Ledger: "lost", Seen: time.Now().UnixMicro()}
+		lost := driver.Mark{Ledger: "lost", Seen: time.Now().UnixMicro()}
 		if err := decide(s, lost, "lost", "op0"); err == nil {
 			t.Fatalf("with z:%d alone left nothing is noticed", left)
 		}
-		got, err := s.Recover(t.Context(), budget.Recovery{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Used: []int64{operations}, At: lost.Seen, Mark: lost, Gone: []string{lost.Ledger}})
+		got, err := s.Recover(t.Context(), driver.Recovery{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Used: []int64{operations}, At: lost.Seen, Mark: lost, Gone: []string{lost.Ledger}})
 		if err != nil || !got.Anew || got.Amounts[0] != operations {
 			t.Fatalf("with z:%d alone left the recovery is %+v, %v", left, got, err)
 		}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -104,7 +104,7 @@ func listOf(f form) form {
 var (
 	replyHead   = tuple(within(statusDone, statusLost), count)
 	formOfRest  = map[int64]form{statusAgain: tuple(), statusRegistry: tuple(isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple()}
-	finishRest  = tuple(within(int64(budget.Settled), int64(budget.FinishOverflow)), flag, count)
+	finishRest  = tuple(within(int64(driver.Settled), int64(driver.FinishOverflow)), flag, count)
 	lockRest    = tuple(count, count, isText, flag)
 	lookedAt    = tuple(count, integer, count, count, isText, count, count)
 	lookedInto  = tuple(count, count, count) // a bucket
@@ -198,7 +198,7 @@ func isPart(w limit.Window, v any) bool {
 
 // isDecision holds the answer on one item: what grants must grant what was
 // asked, and what refuses tell until when.
-func (b *batch) isDecision(item budget.Item, answer []any) bool {
+func (b *batch) isDecision(item driver.Item, answer []any) bool {
 	limits := int64(len(b.Limits))
 	const head = 6
 	if len(answer) != head+2*len(b.Limits) ||
@@ -221,21 +221,21 @@ func (b *batch) isDecision(item budget.Item, answer []any) bool {
 		}
 	}
 	switch result := numberAt(answer, 0); result {
-	case int64(budget.Granted):
+	case int64(driver.Granted):
 		charged := numberAt(answer, 3) > 0 || item.DryRun
 		if numberAt(answer, 1) == 1 {
 			_, _, ok := readReplayed(text(answer, 5))
 			charged = charged && ok
 		}
 		return charged && numberAt(answer, 2) == item.Units
-	case int64(budget.Refused):
+	case int64(driver.Refused):
 		bound, ok := readBinding(text(answer, 5), len(b.Limits))
 		return ok && refusing+len(bound) > 0
-	case int64(budget.NeverFits):
+	case int64(driver.NeverFits):
 		return within(1, limits)(answer[4])
-	case int64(budget.Fenced):
+	case int64(driver.Fenced):
 		return item.Fence != "" && !item.Recorded
-	case int64(budget.Conflict), int64(budget.Late), int64(budget.Overflow), resultAgain, resultDamaged:
+	case int64(driver.Conflict), int64(driver.Late), int64(driver.Overflow), resultAgain, resultDamaged:
 		return true
 	}
 	return false
@@ -243,16 +243,16 @@ func (b *batch) isDecision(item budget.Item, answer []any) bool {
 
 // readReplayed reads what is told of a charge that is replayed: its state and, after
 // it, its labels with the marks that an entry has.
-func readReplayed(told string) (ended budget.Ended, first budget.Labels, ok bool) {
+func readReplayed(told string) (ended driver.Ended, first driver.Labels, ok bool) {
 	if told == "" {
 		return "", first, false
 	}
-	ended, ok = map[byte]budget.Ended{'p': "", 'o': "", 's': budget.EndedSettled, 'r': budget.EndedReleased, 'x': budget.EndedLease}[told[0]]
+	ended, ok = map[byte]driver.Ended{'p': "", 'o': "", 's': driver.EndedSettled, 'r': driver.EndedReleased, 'x': driver.EndedLease}[told[0]]
 	labels := strings.Split(told[1:], "|")
 	if !ok || len(labels) < 3 {
 		return "", first, false
 	}
-	return ended, budget.Labels{Job: labels[0], Region: labels[1], Run: labels[2]}, true
+	return ended, driver.Labels{Job: labels[0], Region: labels[1], Run: labels[2]}, true
 }
 
 // isScore holds what must return for an item that a limit refused.
@@ -266,7 +266,7 @@ func isScore(w limit.Window, found string) bool {
 
 // strange says that a script answered as no script of this version does.
 func (s *Store) strange(doing string, reply any) error {
-	return fmt.Errorf("%s in Redis: %w: a script answered %s; is there a proxy that changes answers?", doing, budget.ErrStoreConfig, shown(reply))
+	return fmt.Errorf("%s in Redis: %w: a script answered %s; is there a proxy that changes answers?", doing, driver.ErrStoreConfig, shown(reply))
 }
 
 // maxShown is how many characters of a strange reply are told.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -55,9 +55,9 @@ func FuzzReply(f *testing.F) {
 			{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
 			{Name: "b", Limit: 10, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)},
 		}
-		b := budget.Batch{Budget: "up/key1", Now: 1, Limits: limits}
+		b := driver.Batch{Budget: "up/key1", Now: 1, Limits: limits}
 		for range items % 4 {
-			b.Items = append(b.Items, budget.Item{ID: "a", Operation: "op", Units: 1})
+			b.Items = append(b.Items, driver.Item{ID: "a", Operation: "op", Units: 1})
 		}
 		reply, _ := replyOf(data, 0)
 		a, err := store.read("charge", b.Budget, reply)
@@ -79,7 +79,7 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		for i, d := range run.decided.Items {
-			if d.Result == budget.Granted && (i >= len(lists(a.rest, 0)) || numberAt(lists(a.rest, 0)[i], 0) != int64(budget.Granted)) {
+			if d.Result == driver.Granted && (i >= len(lists(a.rest, 0)) || numberAt(lists(a.rest, 0)[i], 0) != int64(driver.Granted)) {
 				t.Fatalf("item %d is granted by %v", i, reply)
 			}
 			if d.Limit >= len(limits) {

@@ -5,39 +5,39 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // report is a budget.Report on its way through as many script runs as it needs.
-type report struct{ budget.Report }
+type report struct{ driver.Report }
 
 // Report implements budget.Store. It brings the totals up to now as a decision on
 // nothing would.
-func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return budget.Drifted{}, err
+		return driver.Drifted{}, err
 	}
 	defer cancel()
-	run := s.newBatch(ctx, budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, time.Now())
+	run := s.newBatch(ctx, driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, time.Now())
 	run.mode, run.report = reporting, &report{r}
 	for {
 		done, err := run.step(ctx)
 		switch {
 		case err != nil:
-			return budget.Drifted{}, err
+			return driver.Drifted{}, err
 		case done:
 			return run.drifted(), nil
 		case ctx.Err() != nil:
-			return budget.Drifted{}, fmt.Errorf("report on %s in Redis: %w: out of time", r.Budget, budget.ErrUnavailable)
+			return driver.Drifted{}, fmt.Errorf("report on %s in Redis: %w: out of time", r.Budget, driver.ErrUnavailable)
 		}
 	}
 }
 
 // drifted puts the script's answer into the caller's terms.
-func (b *batch) drifted() budget.Drifted {
-	answer := budget.Drifted{Now: b.decided.Now}
+func (b *batch) drifted() driver.Drifted {
+	answer := driver.Drifted{Now: b.decided.Now}
 	for i, limit := range b.Limits {
 		if limit.Name != b.report.Limit || i >= len(b.looks) {
 			continue

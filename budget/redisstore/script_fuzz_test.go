@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/lua"
 )
@@ -203,8 +203,8 @@ const (
 
 // called is what a call came to.
 type called struct {
-	items     []budget.Item
-	decisions []budget.Decision
+	items     []driver.Item
+	decisions []driver.Decision
 	err       error
 }
 
@@ -213,34 +213,34 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 	limits := scriptedLimits(t)
 	switch what {
 	case callDecide, callDecideThree, callDecideFenced:
-		c.items = []budget.Item{{ID: "a", Operation: "op", Units: 2}}
+		c.items = []driver.Item{{ID: "a", Operation: "op", Units: 2}}
 		if what == callDecideFenced {
 			c.items[0].Fence = "~job/1"
 		}
 		if what == callDecideThree {
-			c.items = append(c.items, budget.Item{ID: "b", Operation: "op", Units: 1, Lease: 1_000_000}, budget.Item{ID: "c", Operation: "videos.list", Units: 0, DryRun: true})
+			c.items = append(c.items, driver.Item{ID: "b", Operation: "op", Units: 1, Lease: 1_000_000}, driver.Item{ID: "c", Operation: "videos.list", Units: 0, DryRun: true})
 		}
-		var got budget.Decisions
-		got, c.err = s.Decide(ctx, budget.Batch{Budget: name, Now: now, Limits: limits, Items: c.items})
+		var got driver.Decisions
+		got, c.err = s.Decide(ctx, driver.Batch{Budget: name, Now: now, Limits: limits, Items: c.items})
 		c.decisions = got.Items
 	case callLook:
-		_, c.err = s.Look(ctx, budget.Look{Budget: name, Now: now, Limits: limits})
+		_, c.err = s.Look(ctx, driver.Look{Budget: name, Now: now, Limits: limits})
 	case callFinish:
-		var got budget.Finished
-		got, c.err = s.Finish(ctx, budget.Finish{Budget: name, Now: now, ID: "a", Units: 1})
-		if c.err == nil && (got.Result < budget.Settled || got.Result > budget.FinishOverflow) {
+		var got driver.Finished
+		got, c.err = s.Finish(ctx, driver.Finish{Budget: name, Now: now, ID: "a", Units: 1})
+		if c.err == nil && (got.Result < driver.Settled || got.Result > driver.FinishOverflow) {
 			t.Errorf("a finish of result %d", got.Result)
 		}
 	case callSpent:
-		_, c.err = s.Spent(ctx, budget.SpentQuery{Budget: name, Now: now, By: budget.ByOperation})
+		_, c.err = s.Spent(ctx, driver.SpentQuery{Budget: name, Now: now, By: driver.ByOperation})
 	case callSpentByJob:
-		_, c.err = s.Spent(ctx, budget.SpentQuery{Budget: name, Now: now, By: budget.ByJob})
+		_, c.err = s.Spent(ctx, driver.SpentQuery{Budget: name, Now: now, By: driver.ByJob})
 	case callRecover:
-		_, c.err = s.Recover(ctx, budget.Recovery{Budget: name, Now: now, Limits: limits, Used: []int64{1, 2, -1}, At: now - 1})
+		_, c.err = s.Recover(ctx, driver.Recovery{Budget: name, Now: now, Limits: limits, Used: []int64{1, 2, -1}, At: now - 1})
 	case callJob:
 		_, c.err = s.Job(ctx, "j")
 	case callJobs:
-		var got []budget.JobDocument
+		var got []driver.JobDocument
 		got, c.err = s.Jobs(ctx, []string{"j", "k", "l"})
 		for _, d := range got {
 			if d.Now <= 0 || (d.Text == nil) != (d.Version == 0) {
@@ -248,15 +248,15 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 			}
 		}
 	case callSwap:
-		_, c.err = s.SwapJob(ctx, budget.JobSwap{
+		_, c.err = s.SwapJob(ctx, driver.JobSwap{
 			Job: "j", Version: 7, Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1"), "b": nil},
-			Records: []budget.JobRecord{{At: now, ID: "a", Text: []byte("{}")}}, Most: 9,
+			Records: []driver.JobRecord{{At: now, ID: "a", Text: []byte("{}")}}, Most: 9,
 		})
 	case callValue:
 		_, c.err = s.JobValue(ctx, "j", "a")
 	case callHistory:
-		var got []budget.JobRecord
-		got, c.err = s.JobHistory(ctx, budget.JobHistoryQuery{Job: "j", Most: 9})
+		var got []driver.JobRecord
+		got, c.err = s.JobHistory(ctx, driver.JobHistoryQuery{Job: "j", Most: 9})
 		if len(got) > 9 {
 			t.Errorf("%d records", len(got))
 		}
@@ -265,11 +265,11 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 	case callReset:
 		c.err = s.Reset(ctx, name)
 	case callLock:
-		_, c.err = s.Lock(ctx, budget.LockRequest{Budget: name, Now: now, After: 1, Most: 1, Why: "spent: 403"})
+		_, c.err = s.Lock(ctx, driver.LockRequest{Budget: name, Now: now, After: 1, Most: 1, Why: "spent: 403"})
 	case callUnlock:
-		_, c.err = s.Unlock(ctx, budget.UnlockRequest{Budget: name, Now: now})
+		_, c.err = s.Unlock(ctx, driver.UnlockRequest{Budget: name, Now: now})
 	case callReport:
-		_, c.err = s.Report(ctx, budget.Report{Budget: name, Now: now, Limits: limits, Limit: limits[0].Name, Used: 5})
+		_, c.err = s.Report(ctx, driver.Report{Budget: name, Now: now, Limits: limits, Limit: limits[0].Name, Used: 5})
 	default:
 		c.err = s.Ping(ctx)
 	}
@@ -319,10 +319,10 @@ func FuzzScripts(f *testing.F) {
 		defer hung.Stop()
 		got := call(context.Background(), t, store, int(what)%allCalls)
 		for i, d := range got.decisions {
-			if d.Result < budget.Granted || d.Result > budget.OutcomeUnknown && (d.Result != budget.Fenced || got.items[i].Fence == "") || d.Limit < -1 || d.Limit >= 3 {
+			if d.Result < driver.Granted || d.Result > driver.OutcomeUnknown && (d.Result != driver.Fenced || got.items[i].Fence == "") || d.Limit < -1 || d.Limit >= 3 {
 				t.Errorf("item %d of %q: %+v", i, script, d)
 			}
-			if d.Result == budget.Granted && !grants(replies, got.items[i].Units) {
+			if d.Result == driver.Granted && !grants(replies, got.items[i].Units) {
 				t.Errorf("item %d is granted by %q: %+v", i, script, d)
 			}
 		}
@@ -330,7 +330,7 @@ func FuzzScripts(f *testing.F) {
 			return
 		}
 		known := false
-		for _, kind := range []error{budget.ErrUnavailable, budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrLost} {
+		for _, kind := range []error{driver.ErrUnavailable, driver.ErrStoreConfig, driver.ErrClock, driver.ErrDamaged, driver.ErrLost} {
 			known = known || errors.Is(got.err, kind)
 		}
 		if !known || strings.Contains(got.err.Error(), "%!") && !strings.Contains(script, "%!") {

@@ -5,49 +5,49 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Spent implements budget.Store: a page of the ledger in each run of a script.
-func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
+func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return budget.SpentView{}, err
+		return driver.SpentView{}, err
 	}
 	defer cancel()
-	letter := map[budget.GroupBy]string{budget.ByOperation: "o", budget.ByJob: "j", budget.ByRegion: "r", budget.ByRun: "n"}[q.By]
-	var view budget.SpentView
-	sums, came := map[string]*budget.SpentRow{}, ""
+	letter := map[driver.GroupBy]string{driver.ByOperation: "o", driver.ByJob: "j", driver.ByRegion: "r", driver.ByRun: "n"}[q.By]
+	var view driver.SpentView
+	sums, came := map[string]*driver.SpentRow{}, ""
 	for {
 		if ctx.Err() != nil {
-			return budget.SpentView{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, budget.ErrUnavailable)
+			return driver.SpentView{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, driver.ErrUnavailable)
 		}
 		r := s.registry(q.Budget)
 		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, s.keys(q.Budget, r), func(time.Time) []any {
 			return []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came}
 		})
 		if err != nil {
-			return budget.SpentView{}, err
+			return driver.SpentView{}, err
 		}
 		if a.status != statusDone {
 			continue
 		}
 		operations := -1
-		if q.By == budget.ByOperation {
+		if q.By == driver.ByOperation {
 			operations = len(r.names)
 		}
 		if !spentRest(operations)(a.rest) {
-			return budget.SpentView{}, s.strange("sum the ledger of "+q.Budget, a.rest)
+			return driver.SpentView{}, s.strange("sum the ledger of "+q.Budget, a.rest)
 		}
 		view.Now, view.Since = earlierClock(a.now, q.Now), numberAt(a.rest, 0)
 		for _, row := range lists(a.rest, 1) {
 			name := text(row, 0)
-			if q.By == budget.ByOperation {
+			if q.By == driver.ByOperation {
 				name = r.names[number(name)-1]
 			}
 			sum := sums[name]
 			if sum == nil {
-				sum = &budget.SpentRow{Name: name}
+				sum = &driver.SpentRow{Name: name}
 				sums[name] = sum
 			}
 			sum.Units += numberAt(row, 1)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // strangeCalls are calls with the script reply that answers them, after the clock
@@ -59,7 +59,7 @@ func TestStrangeReplies(t *testing.T) {
 			if got.err != nil {
 				t.Fatalf("the right reply: %v", got.err)
 			}
-			if want := map[string]budget.Result{"a grant": budget.Granted, "a refusal": budget.Refused, "a fence": budget.Fenced}[name]; want != 0 && got.decisions[0].Result != want {
+			if want := map[string]driver.Result{"a grant": driver.Granted, "a refusal": driver.Refused, "a fence": driver.Fenced}[name]; want != 0 && got.decisions[0].Result != want {
 				t.Fatalf("the right reply: %+v", got.decisions)
 			}
 			tried := 0
@@ -74,14 +74,14 @@ func TestStrangeReplies(t *testing.T) {
 						continue // an answer that is an error is no strange one
 					}
 					got := strangeCall(t, name, changed)
-					if !errors.Is(got.err, budget.ErrStoreConfig) || !strings.Contains(got.err.Error(), "is there a proxy that changes answers?") {
+					if !errors.Is(got.err, driver.ErrStoreConfig) || !strings.Contains(got.err.Error(), "is there a proxy that changes answers?") {
 						t.Errorf("line %d is %q: %+v, %v, want ErrStoreConfig", i, wrong, got.decisions, got.err)
 					}
 					tried++
 				}
 				if len(lines) > 1 {
 					got := strangeCall(t, name, slices.Delete(slices.Clone(lines), i, i+1))
-					if !errors.Is(got.err, budget.ErrStoreConfig) {
+					if !errors.Is(got.err, driver.ErrStoreConfig) {
 						t.Errorf("line %d is missing: %+v, %v, want ErrStoreConfig", i, got.decisions, got.err)
 					}
 				}
@@ -106,7 +106,7 @@ func TestStrangeGrants(t *testing.T) {
 		if changed == grantReply {
 			t.Fatalf("%s: nothing was changed", what)
 		}
-		if got := strangeCall(t, "a grant", strings.Split(changed, "\n")); !errors.Is(got.err, budget.ErrStoreConfig) {
+		if got := strangeCall(t, "a grant", strings.Split(changed, "\n")); !errors.Is(got.err, driver.ErrStoreConfig) {
 			t.Errorf("%s: %+v, %v, want ErrStoreConfig", what, got.decisions, got.err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestUnreadableReplies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := call(t.Context(), t, store, callDecide); !errors.Is(got.err, budget.ErrUnavailable) {
+		if got := call(t.Context(), t, store, callDecide); !errors.Is(got.err, driver.ErrUnavailable) {
 			t.Errorf("%q: %+v, %v, want ErrUnavailable", raw, got.decisions, got.err)
 		}
 		if err := errors.Join(store.Close(), listener.Close()); err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // What job_swap.lua answers.
@@ -21,7 +21,7 @@ const (
 // after a lost answer finds that it is done; what comes after its time is refused.
 // Where more is to be forgotten than one script run removes it goes on in further
 // ones; what there is no time for then goes with the next records.
-func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return false, err
@@ -40,7 +40,7 @@ func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) 
 
 // swapJob runs job_swap.lua until it has decided; more tells that there are further
 // records to be forgotten.
-func (s *Store) swapJob(ctx context.Context, swap budget.JobSwap, id string, args []any) (done, more bool, err error) {
+func (s *Store) swapJob(ctx context.Context, swap driver.JobSwap, id string, args []any) (done, more bool, err error) {
 	scope, doing, unsure := jobScope(swap.Job), "swap the document of job "+swap.Job, false
 	for {
 		cmd, maybe := s.attempts(ctx, s.scripts.jobSwap, s.jobKeys(swap.Job, "s", "k", "h", "r"), func(attempt time.Time) []any {
@@ -62,7 +62,7 @@ func (s *Store) swapJob(ctx context.Context, swap budget.JobSwap, id string, arg
 		case swapOther:
 			s.learnAt(scope, at)
 			if unsure {
-				return false, false, fmt.Errorf("%s in Redis: %w: an answer was lost, and others have swapped it since; read the document to know whether this was done", doing, budget.ErrUnavailable)
+				return false, false, fmt.Errorf("%s in Redis: %w: an answer was lost, and others have swapped it since; read the document to know whether this was done", doing, driver.ErrUnavailable)
 			}
 			return false, false, nil
 		case swapDamaged:
@@ -70,13 +70,13 @@ func (s *Store) swapJob(ctx context.Context, swap budget.JobSwap, id string, arg
 		}
 		s.learnAnew(scope, at) // late for its attempt, or by an old idea of the clock
 		if ctx.Err() != nil {
-			return false, false, fmt.Errorf("%s in Redis: %w: out of time", doing, budget.ErrUnavailable)
+			return false, false, fmt.Errorf("%s in Redis: %w: out of time", doing, driver.ErrUnavailable)
 		}
 	}
 }
 
 // swapArgs are the arguments of job_swap.lua after those of an attempt.
-func swapArgs(swap budget.JobSwap) []any {
+func swapArgs(swap driver.JobSwap) []any {
 	var sets, removes []any
 	for key, value := range swap.Values {
 		if value == nil {

@@ -9,20 +9,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // swapped swaps what must have the version that is given.
-func swapped(t testing.TB, s *redisstore.Store, swap budget.JobSwap) {
+func swapped(t testing.TB, s *redisstore.Store, swap driver.JobSwap) {
 	t.Helper()
 	if done, err := s.SwapJob(context.Background(), swap); err != nil || !done {
 		t.Fatalf("swap %+v: %v, %v", swap, done, err)
 	}
 }
 
-func documentOf(t testing.TB, s *redisstore.Store, job string) budget.JobDocument {
+func documentOf(t testing.TB, s *redisstore.Store, job string) driver.JobDocument {
 	t.Helper()
 	found, err := s.Job(context.Background(), job)
 	if err != nil {
@@ -42,7 +42,7 @@ func valueOf(t testing.TB, s *redisstore.Store, job, key string) string {
 
 // loseSwap has a swap applied and its answer lost, and calls meanwhile before it
 // is tried again.
-func loseSwap(t *testing.T, store *redisstore.Store, p *proxy, swap budget.JobSwap, applied func() bool, meanwhile func()) (bool, error) {
+func loseSwap(t *testing.T, store *redisstore.Store, p *proxy, swap driver.JobSwap, applied func() bool, meanwhile func()) (bool, error) {
 	t.Helper()
 	documentOf(t, store, swap.Job) // the clock is known
 	p.next <- drop
@@ -68,18 +68,18 @@ func TestLostSwapIsDone(t *testing.T) {
 	store, p, server := behind(t)
 	direct := openStore(t, server.URL(0), redisstore.Options{})
 	for what, c := range map[string]struct {
-		first  budget.JobSwap
+		first  driver.JobSwap
 		others int
-		next   func(n int64) budget.JobSwap
+		next   func(n int64) driver.JobSwap
 	}{
-		"text": {budget.JobSwap{Text: []byte("mine")}, 1, func(n int64) budget.JobSwap {
-			return budget.JobSwap{Version: n, Text: []byte("theirs"), Values: map[string][]byte{"a": []byte("theirs")}}
+		"text": {driver.JobSwap{Text: []byte("mine")}, 1, func(n int64) driver.JobSwap {
+			return driver.JobSwap{Version: n, Text: []byte("theirs"), Values: map[string][]byte{"a": []byte("theirs")}}
 		}},
-		"texts": {budget.JobSwap{Text: []byte("mine")}, 15, func(n int64) budget.JobSwap {
-			return budget.JobSwap{Version: n, Text: []byte("theirs"), Values: map[string][]byte{"a": []byte("theirs")}}
+		"texts": {driver.JobSwap{Text: []byte("mine")}, 15, func(n int64) driver.JobSwap {
+			return driver.JobSwap{Version: n, Text: []byte("theirs"), Values: map[string][]byte{"a": []byte("theirs")}}
 		}},
-		"values": {budget.JobSwap{}, 1, func(int64) budget.JobSwap {
-			return budget.JobSwap{Values: map[string][]byte{"a": []byte("theirs")}}
+		"values": {driver.JobSwap{}, 1, func(int64) driver.JobSwap {
+			return driver.JobSwap{Values: map[string][]byte{"a": []byte("theirs")}}
 		}},
 	} {
 		c.first.Job, c.first.Values = what, map[string][]byte{"a": []byte("mine")}
@@ -105,16 +105,16 @@ func TestLostSwapAmongManyIsUnknown(t *testing.T) {
 	t.Parallel()
 	store, p, server := behind(t)
 	direct := openStore(t, server.URL(0), redisstore.Options{})
-	swap := budget.JobSwap{Job: "j", Text: []byte("mine")}
+	swap := driver.JobSwap{Job: "j", Text: []byte("mine")}
 	done, err := loseSwap(t, store, p, swap, func() bool { return documentOf(t, direct, "j").Version == 1 }, func() {
 		for n := range int64(16) {
-			swapped(t, direct, budget.JobSwap{Job: "j", Version: 1 + n, Text: []byte("theirs")})
+			swapped(t, direct, driver.JobSwap{Job: "j", Version: 1 + n, Text: []byte("theirs")})
 		}
 	})
-	if !errors.Is(err, budget.ErrUnavailable) {
+	if !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("%v, %v; want an unknown outcome", done, err)
 	}
-	if done, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "j", Version: 1, Text: []byte("mine")}); err != nil || done {
+	if done, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "j", Version: 1, Text: []byte("mine")}); err != nil || done {
 		t.Fatalf("%v, %v; want that another was first", done, err)
 	}
 }
@@ -125,21 +125,21 @@ func TestStoppedServerSwapsNothingLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
-	swapped(t, openStore(t, server.URL(0), redisstore.Options{}), budget.JobSwap{Job: "j", Text: []byte("before")})
+	swapped(t, openStore(t, server.URL(0), redisstore.Options{}), driver.JobSwap{Job: "j", Text: []byte("before")})
 	if found := documentOf(t, store, "j"); found.Version != 1 {
 		t.Fatalf("%+v", found)
 	}
 	server.Signal(syscall.SIGSTOP)
 	for i := range 3 {
-		late := budget.JobSwap{Job: "j", Version: 1, Values: map[string][]byte{"a": []byte("late")}, Records: []budget.JobRecord{{At: 1, ID: fmt.Sprint(i)}}}
-		if done, err := store.SwapJob(t.Context(), late); !errors.Is(err, budget.ErrUnavailable) {
+		late := driver.JobSwap{Job: "j", Version: 1, Values: map[string][]byte{"a": []byte("late")}, Records: []driver.JobRecord{{At: 1, ID: fmt.Sprint(i)}}}
+		if done, err := store.SwapJob(t.Context(), late); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("a swap on a stopped server: %v, %v", done, err)
 		}
 	}
 	server.Signal(syscall.SIGCONT)
 	patientStore := openStore(t, server.URL(0), redisstore.Options{})
-	swapped(t, patientStore, budget.JobSwap{Job: "j", Version: 1, Records: []budget.JobRecord{{At: 2, ID: "after"}}})
-	found, err := patientStore.JobHistory(t.Context(), budget.JobHistoryQuery{Job: "j", Most: 9})
+	swapped(t, patientStore, driver.JobSwap{Job: "j", Version: 1, Records: []driver.JobRecord{{At: 2, ID: "after"}}})
+	found, err := patientStore.JobHistory(t.Context(), driver.JobHistoryQuery{Job: "j", Most: 9})
 	if err != nil || len(found) != 1 || valueOf(t, patientStore, "j", "a") != "" {
 		t.Fatalf("%+v, %v, and the value %q; want nothing of what was given up", found, err, valueOf(t, patientStore, "j", "a"))
 	}
@@ -152,21 +152,21 @@ func TestSwapIsDoneWholeOrNot(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	whole := budget.JobSwap{
+	whole := driver.JobSwap{
 		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1"), "b": nil}, Most: 1,
-		Records: []budget.JobRecord{{At: 1, ID: "a"}, {At: 2, ID: "b"}, {At: 3, ID: "c"}}, Forget: 2,
+		Records: []driver.JobRecord{{At: 1, ID: "a"}, {At: 2, ID: "b"}, {At: 3, ID: "c"}}, Forget: 2,
 	}
 	try := func(what, prefix, url string, mend ...any) {
 		t.Helper()
 		store := openStore(t, url, redisstore.Options{Prefix: prefix})
-		if done, err := store.SwapJob(t.Context(), whole); !errors.Is(err, budget.ErrStoreConfig) {
+		if done, err := store.SwapJob(t.Context(), whole); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: %v, %v, want ErrStoreConfig", what, done, err)
 		}
 		if err := admin.Do(t.Context(), mend...).Err(); err != nil {
 			t.Fatal(err)
 		}
 		direct := openStore(t, server.URL(0), redisstore.Options{Prefix: prefix})
-		found, err := direct.JobHistory(t.Context(), budget.JobHistoryQuery{Job: "j", Most: 9})
+		found, err := direct.JobHistory(t.Context(), driver.JobHistoryQuery{Job: "j", Most: 9})
 		if err != nil || len(found) != 0 || valueOf(t, direct, "j", "a") != "" || documentOf(t, direct, "j").Version != 0 {
 			t.Errorf("%s: something was written: %+v, %v", what, found, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -112,25 +112,25 @@ func (s *swarm) ask(store *redisstore.Store, name string, w *try) bool {
 	b.mu.Lock()
 	b.open[w.id] = w.asked
 	b.mu.Unlock()
-	got, err := store.Decide(context.Background(), budget.Batch{
+	got, err := store.Decide(context.Background(), driver.Batch{
 		Budget: name, Now: time.Now().UnixMicro(), Limits: swarmLimits(),
-		Items: []budget.Item{{ID: w.id, Operation: "op", Units: 1}},
+		Items: []driver.Item{{ID: w.id, Operation: "op", Units: 1}},
 	})
-	if err == nil && got.Items[0].Result == budget.OutcomeUnknown {
+	if err == nil && got.Items[0].Result == driver.OutcomeUnknown {
 		err = got.Items[0].Err
 	}
 	switch {
-	case errors.Is(err, budget.ErrUnavailable) && !errors.Is(err, budget.ErrStoreConfig):
+	case errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrStoreConfig):
 		b.away.Add(1)
 		w.again = time.Now().Add(20 * time.Millisecond)
 	case err != nil:
 		s.t.Errorf("charge %s of %s: %v", w.id, name, err)
-	case got.Items[0].Result == budget.Refused:
+	case got.Items[0].Result == driver.Refused:
 		b.refusals.Add(1)
 		w.again = time.Now().Add(time.Duration(got.Items[0].RetryAt-got.Now) * time.Microsecond)
-	case got.Items[0].Result == budget.Late, got.Items[0].Result == budget.Interrupted:
+	case got.Items[0].Result == driver.Late, got.Items[0].Result == driver.Interrupted:
 		b.away.Add(1)
-	case got.Items[0].Result != budget.Granted || got.Items[0].Units != 1:
+	case got.Items[0].Result != driver.Granted || got.Items[0].Units != 1:
 		s.t.Errorf("charge %s of %s: %+v", w.id, name, got.Items[0])
 	default:
 		b.upstream.call(w.id, 1, w.asked)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -22,9 +22,9 @@ func every(t *testing.T, url string) {
 	for n := range 12 {
 		key := fmt.Sprint("up/key", n)
 		for i := range 5 {
-			got, err := store.Decide(t.Context(), budget.Batch{
+			got, err := store.Decide(t.Context(), driver.Batch{
 				Budget: key, Now: time.Now().UnixMicro(), Limits: hourly,
-				Items: []budget.Item{{ID: fmt.Sprint(i), Operation: []string{"a", "b"}[i%2], Units: 10}},
+				Items: []driver.Item{{ID: fmt.Sprint(i), Operation: []string{"a", "b"}[i%2], Units: 10}},
 			})
 			if err != nil || got.Items[0].Remaining != int64(90-10*i) {
 				t.Fatalf("charge %d on %s: %+v, %v", i, key, got, err)
@@ -35,8 +35,8 @@ func every(t *testing.T, url string) {
 	for n := range 40 {
 		job := fmt.Sprint("job", n)
 		jobs = append(jobs, job)
-		swap := budget.JobSwap{
-			Job: job, Text: []byte(job), Values: map[string][]byte{"a": []byte(job)}, Records: []budget.JobRecord{{At: int64(n), ID: job}},
+		swap := driver.JobSwap{
+			Job: job, Text: []byte(job), Values: map[string][]byte{"a": []byte(job)}, Records: []driver.JobRecord{{At: int64(n), ID: job}},
 		}
 		if done, err := store.SwapJob(t.Context(), swap); err != nil || !done {
 			t.Fatalf("swap %s: %v, %v", job, done, err)
@@ -47,7 +47,7 @@ func every(t *testing.T, url string) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	for n, job := range jobs {
-		history, err := store.JobHistory(t.Context(), budget.JobHistoryQuery{Job: job, Most: 2})
+		history, err := store.JobHistory(t.Context(), driver.JobHistoryQuery{Job: job, Most: 2})
 		if err != nil || len(history) != 1 || history[0].At != int64(n) || found[n].Version != 1 || string(found[n].Text) != job {
 			t.Fatalf("%s: %+v, %+v, %v", job, found[n], history, err)
 		}
@@ -105,7 +105,7 @@ func TestRing(t *testing.T) {
 	store := openStore(t, url, redisstore.Options{})
 	refused := 0
 	for n := range 12 {
-		_, err := store.Look(t.Context(), budget.Look{Budget: fmt.Sprint("up/key", n), Now: time.Now().UnixMicro(), Limits: hourly})
+		_, err := store.Look(t.Context(), driver.Look{Budget: fmt.Sprint("up/key", n), Now: time.Now().UnixMicro(), Limits: hourly})
 		if err != nil {
 			refused++
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -20,14 +20,14 @@ func TestItemAfterMuchHasLeft(t *testing.T) {
 	f := openFake(t, redistest.Start(t).URL(0))
 	f.SetMaxSteps(3)
 	limits := []limit.Limit{{Name: "w", Limit: 12, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
-	decide := func(items ...budget.Item) {
+	decide := func(items ...driver.Item) {
 		t.Helper()
-		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: items})
+		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: items})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, d := range got.Items {
-			if d.Result != budget.Granted {
+			if d.Result != driver.Granted {
 				t.Fatalf("%s: %+v", items[i].ID, d)
 			}
 		}
@@ -35,16 +35,16 @@ func TestItemAfterMuchHasLeft(t *testing.T) {
 	var ids []string
 	for i := range 10 {
 		ids = append(ids, fmt.Sprint("r", i))
-		decide(budget.Item{ID: ids[i], Operation: []string{"a", "b"}[i%2], Units: 1, Lease: time.Hour.Microseconds()})
+		decide(driver.Item{ID: ids[i], Operation: []string{"a", "b"}[i%2], Units: 1, Lease: time.Hour.Microseconds()})
 	}
 	f.now += time.Second.Microseconds()
 	for _, id := range ids { // all leave the window at one instant
-		if done, err := f.Finish(t.Context(), budget.Finish{Budget: name, Now: f.now, ID: id, Units: 1}); err != nil || done.Result != budget.Settled {
+		if done, err := f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Units: 1}); err != nil || done.Result != driver.Settled {
 			t.Fatalf("%+v, %v", done, err)
 		}
 	}
 	f.now += time.Minute.Microseconds() - 1
-	one := func(id string, units int64) budget.Item { return budget.Item{ID: id, Operation: "a", Units: units} }
+	one := func(id string, units int64) driver.Item { return driver.Item{ID: id, Operation: "a", Units: units} }
 	decide(one("before", 1), one("a microsecond later", 1), one("fits then", 8))
 }
 
@@ -68,7 +68,7 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 		}
 		var at int64
 		want := []int64{5, 6, 7}
-		r := budget.Recovery{Budget: name, Limits: limits, Used: slices.Clone(want)}
+		r := driver.Recovery{Budget: name, Limits: limits, Used: slices.Clone(want)}
 		for i := range 40 {
 			if i == seenAfter {
 				at = f.now
@@ -78,8 +78,8 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 					continue
 				}
 				f.now++
-				got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(operation, i), Operation: operation, Units: 1}}})
-				if err != nil || got.Items[0].Result != budget.Granted {
+				got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: fmt.Sprint(operation, i), Operation: operation, Units: 1}}})
+				if err != nil || got.Items[0].Result != driver.Granted {
 					t.Fatalf("%+v, %v", got, err)
 				}
 				if i < seenAfter {
@@ -87,7 +87,7 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 				}
 			}
 		}
-		r.Now, r.At, r.Mark = f.now, at, budget.Mark{ID: "lost", At: at}
+		r.Now, r.At, r.Mark = f.now, at, driver.Mark{ID: "lost", At: at}
 		before := scriptRuns(admin)
 		got, err := f.Recover(t.Context(), r)
 		if err != nil || !slices.Equal(got.Amounts, want) {
@@ -111,18 +111,18 @@ func TestRecoveryWhileTheWindowMoves(t *testing.T) {
 			at = f.now
 		}
 		f.now += time.Minute.Microseconds()
-		got, err := f.Decide(t.Context(), budget.Batch{Budget: name, Now: f.now, Limits: limits, Items: []budget.Item{{ID: fmt.Sprint(i), Operation: "a", Units: 1}}})
-		if err != nil || got.Items[0].Result != budget.Granted {
+		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: fmt.Sprint(i), Operation: "a", Units: 1}}})
+		if err != nil || got.Items[0].Result != driver.Granted {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
 	f.ahead = 45 * time.Second.Microseconds() // from one script run to the next
-	got, err := f.Recover(t.Context(), budget.Recovery{Budget: name, Now: f.now + time.Hour.Microseconds(), Limits: limits, Used: []int64{100}, At: at, Mark: budget.Mark{ID: "lost", At: at}})
+	got, err := f.Recover(t.Context(), driver.Recovery{Budget: name, Now: f.now + time.Hour.Microseconds(), Limits: limits, Used: []int64{100}, At: at, Mark: driver.Mark{ID: "lost", At: at}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.ahead = 0
-	view, err := f.Look(t.Context(), budget.Look{Budget: name, Now: f.now, Limits: limits})
+	view, err := f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: limits})
 	if err != nil || view.Limits[0].Used != 100+39 || got.Amounts[0] < 83 {
 		t.Fatalf("%d used, %d of it recovered, %v; want the 100 that were seen, of which some have left, and the 39 after", view.Limits[0].Used, got.Amounts[0], err)
 	}
@@ -139,13 +139,13 @@ func TestRecoveryOfAnIdleHost(t *testing.T) {
 		{Name: "coarse", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)},
 	}
 	n := 0
-	charge := func(many int) budget.Decisions {
+	charge := func(many int) driver.Decisions {
 		t.Helper()
-		var got budget.Decisions
+		var got driver.Decisions
 		for end := n + many; n < end; {
-			batch := budget.Batch{Budget: name, Limits: limits}
-			for ; n < end && len(batch.Items) < budget.MaxBatch; n++ {
-				batch.Items = append(batch.Items, budget.Item{ID: strconv.Itoa(n), Operation: "list", Units: int64(n % 2)})
+			batch := driver.Batch{Budget: name, Limits: limits}
+			for ; n < end && len(batch.Items) < driver.MaxBatch; n++ {
+				batch.Items = append(batch.Items, driver.Item{ID: strconv.Itoa(n), Operation: "list", Units: int64(n % 2)})
 			}
 			f.now += time.Second.Microseconds()
 			batch.Now = f.now
@@ -162,14 +162,14 @@ func TestRecoveryOfAnIdleHost(t *testing.T) {
 	}
 	charge(20_000)
 	before := scriptRuns(admin)
-	got, err := f.Recover(t.Context(), budget.Recovery{Budget: name, Now: f.now, Limits: limits, Used: seen.Used, At: seen.Seen, Mark: seen.Mark})
+	got, err := f.Recover(t.Context(), driver.Recovery{Budget: name, Now: f.now, Limits: limits, Used: seen.Used, At: seen.Seen, Mark: seen.Mark})
 	if err != nil || !slices.Equal(got.Amounts, []int64{5, 10, 5}) {
 		t.Fatalf("%+v, %v; want what was seen of each", got, err)
 	}
 	if runs := scriptRuns(admin) - before; runs > 3 {
 		t.Errorf("%d script runs, want a few", runs)
 	}
-	view, err := f.Look(t.Context(), budget.Look{Budget: name, Now: f.now, Limits: limits})
+	view, err := f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: limits})
 	if err != nil || view.Limits[0].Used != 10_005 || view.Limits[1].Used != 20_010 || view.Limits[2].Used != 10_005 {
 		t.Fatalf("%+v, %v", view.Limits, err)
 	}
@@ -197,20 +197,20 @@ func TestLossAmidABatch(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	s.SetMaxSteps(3)
 	limits := []limit.Limit{{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
-	decide := func(item budget.Item) budget.Result {
+	decide := func(item driver.Item) driver.Result {
 		t.Helper()
-		got, err := s.Decide(t.Context(), budget.Batch{Budget: name, Now: now, Limits: limits, Items: []budget.Item{item}})
+		got, err := s.Decide(t.Context(), driver.Batch{Budget: name, Now: now, Limits: limits, Items: []driver.Item{item}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return got.Items[0].Result
 	}
 	for runs = 0; runs < 10; now++ {
-		if got := decide(budget.Item{ID: strconv.FormatInt(now, 10), Operation: "a", Units: 1}); got != budget.Granted {
+		if got := decide(driver.Item{ID: strconv.FormatInt(now, 10), Operation: "a", Units: 1}); got != driver.Granted {
 			t.Fatal(got)
 		}
 	}
-	if got := decide(budget.Item{ID: "all", Operation: "a", Units: 10}); got != budget.Granted || runs < 12 {
+	if got := decide(driver.Item{ID: "all", Operation: "a", Units: 10}); got != driver.Granted || runs < 12 {
 		t.Fatalf("%v after %d script runs, want what fits an empty ledger granted", got, runs)
 	}
 	times, err := admin.HMGet(t.Context(), "quotactl:v1:{"+name+"}:m", "born", "last").Result()

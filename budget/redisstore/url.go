@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // mode is how servers stand together. It is always said, never guessed: two
@@ -42,7 +42,7 @@ func Check(url string) error {
 // does not take, so that part is split by hand.
 func parseURL(raw string) (target, error) {
 	fail := func(format string, args ...any) (target, error) {
-		return target{}, fmt.Errorf("%w: store URL: %s", budget.ErrStoreConfig, fmt.Sprintf(format, args...))
+		return target{}, fmt.Errorf("%w: store URL: %s", driver.ErrStoreConfig, fmt.Sprintf(format, args...))
 	}
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -58,7 +58,7 @@ func TestURLs(t *testing.T) {
 		if checked := redisstore.Check(url); checked == nil || checked.Error() != err.Error() {
 			t.Errorf("%s: Check says %v, Open %v", url, checked, err)
 		}
-		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), says) {
+		if !errors.Is(err, driver.ErrStoreConfig) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want ErrStoreConfig saying %q", url, err, says)
 		}
 		if strings.Contains(err.Error(), "s3cret") {
@@ -73,10 +73,10 @@ func TestNoSuchDatabase(t *testing.T) {
 	server, member := redistest.Start(t), redistest.Start(t, "--cluster-enabled", "yes")
 	for _, url := range []string{server.URL(16), server.URL(99), member.URL(1)} {
 		store := openStore(t, url, redisstore.Options{})
-		_, decided := decide(t.Context(), store, budget.Item{ID: "a", Operation: "op", Units: 1})
+		_, decided := decide(t.Context(), store, driver.Item{ID: "a", Operation: "op", Units: 1})
 		_, job := store.Job(t.Context(), "j")
 		for _, err := range []error{store.Ping(t.Context()), decided, job} {
-			if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), "mend the number") {
+			if !errors.Is(err, driver.ErrStoreConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "mend the number") {
 				t.Errorf("%s: %v, want ErrStoreConfig", url, err)
 			}
 		}
@@ -92,7 +92,7 @@ func FuzzURL(f *testing.F) {
 		store, err := redisstore.Open(t.Context(), url, redisstore.Options{})
 		if err == nil {
 			_ = store.Close()
-		} else if !errors.Is(err, budget.ErrStoreConfig) {
+		} else if !errors.Is(err, driver.ErrStoreConfig) {
 			t.Fatalf("%q: %v", url, err)
 		}
 	})

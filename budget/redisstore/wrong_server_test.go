@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -25,8 +25,8 @@ func TestWrongKindsOfServers(t *testing.T) {
 		"redis+sentinel://" + sentinel.Addr + "/other":              "know no such master",
 		"redis+sentinel://" + server.Addr + "/main":                 "does not know a command",
 	} {
-		_, err := decide(t.Context(), openStore(t, url, redisstore.Options{}), budget.Item{ID: "a", Operation: "op", Units: 1})
-		if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), says) {
+		_, err := decide(t.Context(), openStore(t, url, redisstore.Options{}), driver.Item{ID: "a", Operation: "op", Units: 1})
+		if !errors.Is(err, driver.ErrStoreConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want ErrStoreConfig that says %q", url, err, says)
 		}
 	}
@@ -47,8 +47,8 @@ func TestWrongPasswordOfARunningServer(t *testing.T) {
 	if err := admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := decide(t.Context(), store, budget.Item{ID: "after", Operation: "op", Units: 1})
-	if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), "give the password") || !strings.Contains(err.Error(), "unauthenticated") {
+	_, err := decide(t.Context(), store, driver.Item{ID: "after", Operation: "op", Units: 1})
+	if !errors.Is(err, driver.ErrStoreConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "give the password") || !strings.Contains(err.Error(), "unauthenticated") {
 		t.Errorf("%v, want ErrStoreConfig that asks for the password", err)
 	}
 }

@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -34,7 +34,7 @@ func (l *ledger) advance(w *window, at int64, steps *int) (done bool, err error)
 			}
 		}
 		if t.calls < 0 || (t.calls == 0 && t.units != 0) {
-			return false, fmt.Errorf("budget %s: %w: window %s counts entries that are not there; %s", l.name, budget.ErrDamaged, w.key, adviceDamaged)
+			return false, fmt.Errorf("budget %s: %w: window %s counts entries that are not there; %s", l.name, driver.ErrDamaged, w.key, adviceDamaged)
 		}
 	}
 	w.next, w.grows = none, false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -30,9 +31,9 @@ func filled(b *testing.B, n int) string {
 	}
 	spec := benchSpec()
 	for i := 0; i < n; {
-		batch := budget.Batch{Budget: spec.Name, Now: time.Now().UnixMicro(), Limits: spec.Limits}
-		for ; i < n && len(batch.Items) < budget.MaxBatch; i++ {
-			batch.Items = append(batch.Items, budget.Item{ID: fmt.Sprint("fill", i), Operation: "op", Units: 1})
+		batch := driver.Batch{Budget: spec.Name, Now: time.Now().UnixMicro(), Limits: spec.Limits}
+		for ; i < n && len(batch.Items) < driver.MaxBatch; i++ {
+			batch.Items = append(batch.Items, driver.Item{ID: fmt.Sprint("fill", i), Operation: "op", Units: 1})
 		}
 		if _, err := store.Decide(b.Context(), batch); err != nil {
 			b.Fatal(err)

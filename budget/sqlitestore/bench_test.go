@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/storetest"
@@ -80,7 +81,7 @@ func BenchmarkJobs(b *testing.B) {
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprint("a-job-of-a-certain-length-", i)
-		if _, err := store.SwapJob(b.Context(), budget.JobSwap{Job: names[i], Text: make([]byte, 1000)}); err != nil {
+		if _, err := store.SwapJob(b.Context(), driver.JobSwap{Job: names[i], Text: make([]byte, 1000)}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -93,7 +94,7 @@ func BenchmarkJobs(b *testing.B) {
 
 // BenchmarkWaiters has up to 5,000 goroutines wait for one budget.
 func BenchmarkWaiters(b *testing.B) {
-	storetest.Waiters(b, func(b *testing.B) budget.Store {
+	storetest.Waiters(b, func(b *testing.B) driver.Store {
 		store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "waiters.db"), sqlitestore.Options{Timeout: time.Minute})
 		if err != nil {
 			b.Fatal(err)

@@ -7,21 +7,21 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // checkNewest fails with ErrDamaged if the file lacks the newest charge that the
 // ledger names and must still hold. It takes the same time for any ledger; only
 // Diagnose counts all entries.
 func (l *ledger) checkNewest() error {
-	if l.newestID == "" || l.newest <= l.last-budget.MinHeld {
+	if l.newestID == "" || l.newest <= l.last-driver.MinHeld {
 		return nil
 	}
 	e, err := l.entryAt(l.newestID)
 	if err != nil || e != nil {
 		return err
 	}
-	return fmt.Errorf("budget %s: %w: its newest charge, %s, is not there; %s", l.name, budget.ErrDamaged, l.newestID, adviceDamaged)
+	return fmt.Errorf("budget %s: %w: its newest charge, %s, is not there; %s", l.name, driver.ErrDamaged, l.newestID, adviceDamaged)
 }
 
 // countEntries fails with ErrDamaged if a budget has another number of entries than
@@ -35,5 +35,5 @@ func countEntries(ctx context.Context, c *conn) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
-	return cmp.Or(err, fmt.Errorf("budget %s: %w: it holds %d entries where %d were recorded; %s", name, budget.ErrDamaged, there, kept, adviceDamaged))
+	return cmp.Or(err, fmt.Errorf("budget %s: %w: it holds %d entries where %d were recorded; %s", name, driver.ErrDamaged, there, kept, adviceDamaged))
 }

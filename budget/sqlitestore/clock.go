@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // clocks are the machine's clocks, all in µs. Time passes by the boot clock,
@@ -35,7 +35,7 @@ func (c clocks) read(a anchor) (int64, anchor, error) {
 	}
 	since, err := c.boot()
 	if err != nil {
-		return 0, a, fmt.Errorf("%w: the machine's boot clock cannot be read: %w; run it where it can", budget.ErrStoreConfig, err)
+		return 0, a, fmt.Errorf("%w: the machine's boot clock cannot be read: %w; run it where it can", driver.ErrStoreConfig, err)
 	}
 	if a.boot == c.id {
 		return since + a.offset, a, nil

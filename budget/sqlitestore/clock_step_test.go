@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -85,7 +85,7 @@ func TestWallClockStepsOnAllKinds(t *testing.T) {
 	}
 	for kind, l := range map[string]struct {
 		limit limit.Limit
-		first budget.Item
+		first driver.Item
 		wait  int64 // of another of 10, when the first one is charged
 	}{
 		"coarse":     {limit.Limit{Limit: 10, Window: limit.CoarseWindow(time.Hour, time.Minute)}, item("a", 10), hour + minute - 20*second},

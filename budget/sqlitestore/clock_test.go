@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -54,19 +54,19 @@ func (m *machine) pass(d int64) {
 	m.wall += d
 }
 
-func (m *machine) try(i budget.Item) (budget.Decisions, error) {
-	return m.store.Decide(context.Background(), budget.Batch{Budget: name, Now: m.wall, Limits: []limit.Limit{m.limit}, Items: []budget.Item{i}})
+func (m *machine) try(i driver.Item) (driver.Decisions, error) {
+	return m.store.Decide(context.Background(), driver.Batch{Budget: name, Now: m.wall, Limits: []limit.Limit{m.limit}, Items: []driver.Item{i}})
 }
 
 // charge wants the item granted, or refused for so long.
-func (m *machine) charge(i budget.Item, wait int64) {
+func (m *machine) charge(i driver.Item, wait int64) {
 	m.t.Helper()
 	got, err := m.try(i)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	d := got.Items[0]
-	if granted := d.Result == budget.Granted; granted != (wait == 0) || !granted && d.RetryAt-got.Now != wait {
+	if granted := d.Result == driver.Granted; granted != (wait == 0) || !granted && d.RetryAt-got.Now != wait {
 		m.t.Fatalf("%s: %+v at %d, want a wait of %d", i.ID, d, got.Now, wait)
 	}
 }
@@ -133,8 +133,8 @@ func TestRebootFarAhead(t *testing.T) {
 	m.boot("second")
 	caller := m.wall
 	m.wall += 5 * hour
-	_, err := m.store.Decide(t.Context(), budget.Batch{Budget: name, Now: caller, Limits: []limit.Limit{m.limit}})
-	if !errors.Is(err, budget.ErrClock) {
+	_, err := m.store.Decide(t.Context(), driver.Batch{Budget: name, Now: caller, Limits: []limit.Limit{m.limit}})
+	if !errors.Is(err, driver.ErrClock) {
 		t.Fatalf("error %v, want ErrClock", err)
 	}
 	m.wall -= 5 * hour
@@ -149,7 +149,7 @@ func TestIdleByItsOwnClock(t *testing.T) {
 	m := newMachine(t)
 	m.charge(item("a", 10), 0)
 	m.wall += 60 * day
-	batch := budget.Batch{Budget: "up/other", Now: m.wall, Limits: []limit.Limit{m.limit}, Items: []budget.Item{item("a", 1)}}
+	batch := driver.Batch{Budget: "up/other", Now: m.wall, Limits: []limit.Limit{m.limit}, Items: []driver.Item{item("a", 1)}}
 	if got, err := m.store.Decide(t.Context(), batch); err != nil || got.Now != m.wall {
 		t.Fatalf("%+v, %v, want a new budget to begin at the wall clock", got, err)
 	}
@@ -162,7 +162,7 @@ func TestJobClock(t *testing.T) {
 	m := newMachine(t)
 	swap := func(version int64, text string) {
 		t.Helper()
-		if swapped, err := m.store.SwapJob(t.Context(), budget.JobSwap{Job: "trending", Version: version, Text: []byte(text)}); err != nil || !swapped {
+		if swapped, err := m.store.SwapJob(t.Context(), driver.JobSwap{Job: "trending", Version: version, Text: []byte(text)}); err != nil || !swapped {
 			t.Fatalf("swap version %d: %v, %v", version, swapped, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // damage is a way in which a file comes to be another than it was.
@@ -45,24 +45,24 @@ func TestDamagedFile(t *testing.T) {
 					garbage[i] = 0xa5
 				}
 				overwrite(t, path, 4096, garbage)
-			}, budget.ErrDamaged, "restore it from a backup",
+			}, driver.ErrDamaged, "restore it from a backup",
 		},
 		"cut short": {
 			func(t *testing.T, path string) {
 				if err := os.Truncate(path, 3*4096); err != nil {
 					t.Fatal(err)
 				}
-			}, budget.ErrDamaged, "restore it from a backup",
+			}, driver.ErrDamaged, "restore it from a backup",
 		},
 		"its beginning overwritten": {
 			func(t *testing.T, path string) { overwrite(t, path, 0, []byte(strings.Repeat("no database ", 10))) },
-			budget.ErrStoreConfig, "give another path",
+			driver.ErrStoreConfig, "give another path",
 		},
-		"a table is gone":    {func(t *testing.T, path string) { execute(t, path, "DROP TABLE total") }, budget.ErrDamaged, "restore it from a backup"},
-		"a column is gone":   {func(t *testing.T, path string) { execute(t, path, "ALTER TABLE win DROP COLUMN floor") }, budget.ErrDamaged, "restore it from a backup"},
-		"a charge is gone":   {func(t *testing.T, path string) { execute(t, path, "DELETE FROM entry WHERE id = 'a4'") }, budget.ErrDamaged, "restore it from a backup"},
-		"another's from now": {func(t *testing.T, path string) { execute(t, path, "PRAGMA application_id = 7") }, budget.ErrStoreConfig, "another program"},
-		"a newer version's":  {func(t *testing.T, path string) { execute(t, path, "PRAGMA user_version = 99") }, budget.ErrStoreConfig, "newer quotactl"},
+		"a table is gone":    {func(t *testing.T, path string) { execute(t, path, "DROP TABLE total") }, driver.ErrDamaged, "restore it from a backup"},
+		"a column is gone":   {func(t *testing.T, path string) { execute(t, path, "ALTER TABLE win DROP COLUMN floor") }, driver.ErrDamaged, "restore it from a backup"},
+		"a charge is gone":   {func(t *testing.T, path string) { execute(t, path, "DELETE FROM entry WHERE id = 'a4'") }, driver.ErrDamaged, "restore it from a backup"},
+		"another's from now": {func(t *testing.T, path string) { execute(t, path, "PRAGMA application_id = 7") }, driver.ErrStoreConfig, "another program"},
+		"a newer version's":  {func(t *testing.T, path string) { execute(t, path, "PRAGMA user_version = 99") }, driver.ErrStoreConfig, "newer quotactl"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, rolling(100, hour))
@@ -82,7 +82,7 @@ func TestDamagedFile(t *testing.T) {
 				}
 				err = decideErr
 				d.told(t, err)
-				if _, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits}); err != nil {
+				if _, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}); err != nil {
 					d.told(t, err)
 				}
 				b.close()
@@ -110,15 +110,15 @@ func TestDamagedFile(t *testing.T) {
 func TestEntriesAreCounted(t *testing.T) {
 	b := newBench(t, rolling(100, hour))
 	b.granted(item("a1", 2), item("a2", 2), item("a3", 2))
-	integrity := func() budget.Finding {
+	integrity := func() driver.Finding {
 		found := b.store.Diagnose(t.Context())
-		return found[slices.IndexFunc(found, func(f budget.Finding) bool { return f.Check == "integrity" })]
+		return found[slices.IndexFunc(found, func(f driver.Finding) bool { return f.Check == "integrity" })]
 	}
-	if got := integrity(); got.Level != budget.OK {
+	if got := integrity(); got.Level != driver.OK {
 		t.Errorf("%+v, want it whole", got)
 	}
 	execute(t, b.path, "DELETE FROM entry WHERE id = 'a1'")
-	if got := integrity(); got.Level != budget.Fault || !strings.Contains(got.Says, "it holds 2 entries where 3 were recorded") {
+	if got := integrity(); got.Level != driver.Fault || !strings.Contains(got.Says, "it holds 2 entries where 3 were recorded") {
 		t.Errorf("%+v, want that one of 3 entries is missing", got)
 	}
 }
@@ -126,7 +126,7 @@ func TestEntriesAreCounted(t *testing.T) {
 // told holds an error against what a person needs to know.
 func (d damage) told(t *testing.T, err error) {
 	t.Helper()
-	if !errors.Is(err, d.kind) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), d.says) || !strings.Contains(err.Error(), "q.db") {
+	if !errors.Is(err, d.kind) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), d.says) || !strings.Contains(err.Error(), "q.db") {
 		t.Errorf("error %v, want %v that says %q and names the file", err, d.kind, d.says)
 	}
 }

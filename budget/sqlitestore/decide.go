@@ -9,14 +9,14 @@ import (
 	"math"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Decide implements budget.Store. Where more has expired than one transaction
 // takes, or a refusal's walk is longer, it goes on in further ones: what was
 // decided stands, and other processes get in between.
-func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	d := &decider{s: s, batch: batch, began: time.Now(), walks: map[int]*walk{}}
@@ -27,7 +27,7 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 		}
 		switch {
 		case err == nil && d.lost:
-			return budget.Decisions{}, s.explain(ctx, "decide on "+batch.Budget, budget.ErrLost)
+			return driver.Decisions{}, s.explain(ctx, "decide on "+batch.Budget, driver.ErrLost)
 		case err == nil && d.done:
 			s.sweep(bounded, batch.Budget, d.answer.Now, batch.Now)
 			return d.answer, nil
@@ -38,18 +38,18 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 			err = nil
 		}
 		if isTimeUp(err) && d.ran {
-			return d.rest(budget.Decision{Result: budget.Interrupted, Limit: -1}), nil
+			return d.rest(driver.Decision{Result: driver.Interrupted, Limit: -1}), nil
 		}
 		if err != nil {
 			charged := errors.Is(err, errCommit) // perhaps
 			err = s.explain(ctx, "decide on "+batch.Budget, err)
 			if len(d.answer.Items) > 0 { // what is committed stands
-				return d.rest(budget.Decision{Result: budget.OutcomeUnknown, Limit: -1, Err: err}), nil
+				return d.rest(driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: err}), nil
 			}
 			if !charged {
-				err = fmt.Errorf("%w; %w", err, budget.ErrNotCharged)
+				err = fmt.Errorf("%w; %w", err, driver.ErrNotCharged)
 			}
-			return budget.Decisions{}, err
+			return driver.Decisions{}, err
 		}
 	}
 }
@@ -57,16 +57,16 @@ func (s *Store) Decide(ctx context.Context, batch budget.Batch) (budget.Decision
 // decider is one call of Decide.
 type decider struct {
 	s      *Store
-	batch  budget.Batch
+	batch  driver.Batch
 	began  time.Time
-	answer budget.Decisions // as committed so far
+	answer driver.Decisions // as committed so far
 	walks  map[int]*walk    // of the item at hand, by limit
 	ran    bool             // a transaction was committed
 	done   bool
 	lost   bool // what the caller saw acknowledged is not there
 
 	// Within one transaction:
-	next   budget.Decisions // the answer when it is committed
+	next   driver.Decisions // the answer when it is committed
 	when   moment
 	l      *ledger
 	limits []*counting
@@ -78,7 +78,7 @@ type decider struct {
 func (d *decider) caller() int64 { return d.batch.Now + time.Since(d.began).Microseconds() }
 
 // rest answers the items that it did not come to.
-func (d *decider) rest(answer budget.Decision) budget.Decisions {
+func (d *decider) rest(answer driver.Decision) driver.Decisions {
 	for len(d.answer.Items) < len(d.batch.Items) {
 		d.answer.Items = append(d.answer.Items, answer)
 	}
@@ -139,7 +139,7 @@ func (d *decider) transaction(c *conn) error {
 		d.s.closing()
 	}
 	for i := from; i < len(answer.Items); i++ {
-		if a := answer.Items[i]; a.Result == budget.Granted && !a.Replayed && !d.batch.Items[i].DryRun && late(d.batch.Items[i].Deadline, d.caller()) {
+		if a := answer.Items[i]; a.Result == driver.Granted && !a.Replayed && !d.batch.Items[i].DryRun && late(d.batch.Items[i].Deadline, d.caller()) {
 			answer.Items = answer.Items[:from]
 			return errRedo
 		}
@@ -221,21 +221,21 @@ func (d *decider) advance(at int64) (done bool, err error) {
 
 // item decides one item and records it when it fits. done is false when the
 // steps ran out before the answer.
-func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, err error) {
+func (d *decider) item(item driver.Item) (decision driver.Decision, done bool, err error) {
 	l := d.l
 	now := l.last
 	if late(item.Deadline, d.caller()) {
-		return budget.Decision{Result: budget.Late, Limit: -1}, true, nil
+		return driver.Decision{Result: driver.Late, Limit: -1}, true, nil
 	}
 	if !item.Recorded && item.Fence != "" && l.locks[item.Fence].stands(now) {
-		return budget.Decision{Result: budget.Fenced, Limit: -1}, true, nil
+		return driver.Decision{Result: driver.Fenced, Limit: -1}, true, nil
 	}
 	if done, err := d.advance(now); err != nil || !done {
-		return budget.Decision{}, false, err
+		return driver.Decision{}, false, err
 	}
 	old, err := l.entryAt(item.ID)
 	if err != nil {
-		return budget.Decision{}, false, err
+		return driver.Decision{}, false, err
 	}
 	if !item.DryRun && l.held(old, now) {
 		decision, err = d.replay(item, old, now)
@@ -243,20 +243,20 @@ func (d *decider) item(item budget.Item) (decision budget.Decision, done bool, e
 	}
 	for i, v := range d.limits {
 		if !item.Recorded && !v.limit.Observe && item.CheckedBy(v.limit) && v.limit.Amount(item.Units) > v.limit.Bound(item.Floor, item.UseHeadroom) {
-			return budget.Decision{Result: budget.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
+			return driver.Decision{Result: driver.NeverFits, Limit: i, Remaining: v.limit.Remaining(v.used())}, true, nil
 		}
 	}
 	observed := ""
 	if !item.Recorded { // else no limit is asked
 		refusal, done, err := d.refuse(item, now)
-		if err != nil || !done || refusal.Result == budget.Refused {
+		if err != nil || !done || refusal.Result == driver.Refused {
 			return refusal, done, err
 		}
 		observed = refusal.Observed
 	}
 	for _, v := range d.limits {
 		if v.w != nil && v.charged()+item.Units > limit.MaxUnits {
-			return budget.Decision{Result: budget.Overflow, Limit: -1}, true, nil
+			return driver.Decision{Result: driver.Overflow, Limit: -1}, true, nil
 		}
 	}
 	if item.DryRun {
@@ -274,11 +274,11 @@ func late(deadline time.Time, caller int64) bool {
 }
 
 // replay answers an item whose id is held.
-func (d *decider) replay(item budget.Item, e *entry, now int64) (decision budget.Decision, err error) {
+func (d *decider) replay(item driver.Item, e *entry, now int64) (decision driver.Decision, err error) {
 	same := d.l.opNames[e.operation()] == d.l.counted(item.Operation) && e.asked == item.Units &&
 		(e.state != statePlain) == (item.Lease > 0)
 	if !same {
-		return budget.Decision{Result: budget.Conflict, Limit: -1}, nil
+		return driver.Decision{Result: driver.Conflict, Limit: -1}, nil
 	}
 	decision = d.granted(item)
 	decision.Replayed, decision.At, decision.Ended = true, e.start, e.ended(now)
@@ -289,8 +289,8 @@ func (d *decider) replay(item budget.Item, e *entry, now int64) (decision budget
 // refuse finds the limit that will fit last among those the item does not fit
 // in, or the lock that ends last. Where it fits in all the result is Granted, and
 // Observed tells what only observes and would have refused it.
-func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, done bool, err error) {
-	refusal = budget.Decision{Result: budget.Granted, Limit: -1}
+func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, done bool, err error) {
+	refusal = driver.Decision{Result: driver.Granted, Limit: -1}
 	observed := ""
 	for i, v := range d.limits {
 		if !item.CheckedBy(v.limit) {
@@ -312,12 +312,12 @@ func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, 
 			return refusal, false, err
 		}
 		if refusal.Limit < 0 || at > refusal.RetryAt {
-			refusal = budget.Decision{Result: budget.Refused, Limit: i, RetryAt: at, Remaining: v.limit.Remaining(used)}
+			refusal = driver.Decision{Result: driver.Refused, Limit: i, RetryAt: at, Remaining: v.limit.Remaining(used)}
 		}
 	}
 	observed = cmp.Or(d.askLocks(item, now, &refusal), observed)
 	observed = cmp.Or(d.l.loss.refuse(d.batch, now, &refusal), observed)
-	if refusal.Result == budget.Granted {
+	if refusal.Result == driver.Granted {
 		refusal.Observed = observed
 	}
 	return refusal, true, nil
@@ -325,16 +325,16 @@ func (d *decider) refuse(item budget.Item, now int64) (refusal budget.Decision, 
 
 // grant records a charge; old is an entry of the same id that is not held, and
 // observed what only observes and would have refused it.
-func (d *decider) grant(item budget.Item, old *entry, now int64, observed string) (budget.Decision, error) {
+func (d *decider) grant(item driver.Item, old *entry, now int64, observed string) (driver.Decision, error) {
 	l := d.l
 	if old != nil {
 		if err := l.remove(old); err != nil {
-			return budget.Decision{}, err
+			return driver.Decision{}, err
 		}
 	}
 	op, err := l.number(item.Operation)
 	if err != nil {
-		return budget.Decision{}, err
+		return driver.Decision{}, err
 	}
 	at := max(now, d.when.later, l.newest+1)
 	if item.Recorded {
@@ -353,7 +353,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64, observed string
 	e.score = max(e.score, l.merged+1)
 	e.lane = laneOf(op, e.units, e.state)
 	if err := l.label(e, item.Labels, at); err != nil {
-		return budget.Decision{}, err
+		return driver.Decision{}, err
 	}
 	if at > l.newest {
 		l.newest, l.newestID = at, item.ID
@@ -362,7 +362,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64, observed string
 		l.last = at
 	}
 	if err := l.insert(e); err != nil {
-		return budget.Decision{}, err
+		return driver.Decision{}, err
 	}
 	l.charge(e, item.Units, item.Recorded, d.when.drains())
 	l.witness = item.ID
@@ -373,7 +373,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64, observed string
 				continue
 			}
 			if _, err := l.advance(v.w, l.last, &steps); err != nil {
-				return budget.Decision{}, err
+				return driver.Decision{}, err
 			}
 		}
 	}
@@ -383,7 +383,7 @@ func (d *decider) grant(item budget.Item, old *entry, now int64, observed string
 }
 
 // granted tells what is left, of the limit that has the least.
-func (d *decider) granted(item budget.Item) budget.Decision {
-	limit, left := budget.LeastRemaining(d.batch.Limits, item, func(i int) int64 { return d.limits[i].used() })
-	return budget.Decision{Result: budget.Granted, Units: item.Units, Limit: limit, Remaining: left}
+func (d *decider) granted(item driver.Item) driver.Decision {
+	limit, left := driver.LeastRemaining(d.batch.Limits, item, func(i int) int64 { return d.limits[i].used() })
+	return driver.Decision{Result: driver.Granted, Units: item.Units, Limit: limit, Remaining: left}
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // scarce is how much room a disk has at least before it is said to be full soon,
@@ -17,8 +17,8 @@ const scarce = 100 << 20
 
 // Diagnose tells what of the file and its place may keep the store from holding
 // what it promises. Opening it has refused what cannot serve at all.
-func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
-	list := []budget.Finding{{Check: "file", Level: budget.OK, Says: s.path + " is on a file system of this machine, and is synced at each charge: what was acknowledged survives a loss of power"}}
+func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
+	list := []driver.Finding{{Check: "file", Level: driver.OK, Says: s.path + " is on a file system of this machine, and is synced at each charge: what was acknowledged survives a loss of power"}}
 	began := time.Now()
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
@@ -29,7 +29,7 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 		err = s.readAlone(ctx, func(c *conn) error {
 			err := c.raw.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&says)
 			if err == nil && says != "ok" {
-				err = fmt.Errorf("%w: %s; %s", budget.ErrDamaged, says, adviceDamaged)
+				err = fmt.Errorf("%w: %s; %s", driver.ErrDamaged, says, adviceDamaged)
 			}
 			if err == nil {
 				err = countEntries(ctx, c)
@@ -38,26 +38,26 @@ func (s *Store) Diagnose(ctx context.Context) []budget.Finding {
 		})
 	}
 	if err != nil {
-		return append(list, budget.Finding{Check: "integrity", Level: budget.Fault, Says: s.explain(ctx, "check", err).Error()})
+		return append(list, driver.Finding{Check: "integrity", Level: driver.Fault, Says: s.explain(ctx, "check", err).Error()})
 	}
 	return append(list,
-		budget.Finding{Check: "integrity", Level: budget.OK, Says: "the file is whole, and holds every entry that was recorded"},
-		budget.Finding{Check: "latency", Level: budget.OK, Says: fmt.Sprintf("an empty transaction took %s, of a timeout of %s", took.Round(10*time.Microsecond), s.timeout)},
+		driver.Finding{Check: "integrity", Level: driver.OK, Says: "the file is whole, and holds every entry that was recorded"},
+		driver.Finding{Check: "latency", Level: driver.OK, Says: fmt.Sprintf("an empty transaction took %s, of a timeout of %s", took.Round(10*time.Microsecond), s.timeout)},
 		s.room())
 }
 
 // room is what the disk has left.
-func (s *Store) room() budget.Finding {
-	f := budget.Finding{Check: "disk", Level: budget.OK}
+func (s *Store) room() driver.Finding {
+	f := driver.Finding{Check: "disk", Level: driver.OK}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(s.path), &fs); err != nil {
-		f.Level, f.Says = budget.Warning, fmt.Sprintf("how much room is left cannot be told: %v", err)
+		f.Level, f.Says = driver.Warning, fmt.Sprintf("how much room is left cannot be told: %v", err)
 		return f
 	}
 	left := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block has no negative size, and another type elsewhere
 	f.Says = fmt.Sprintf("%d MB are left", left>>20)
 	if left < scarce {
-		f.Level, f.Advice = budget.Warning, "make room: nothing is charged on a full disk"
+		f.Level, f.Advice = driver.Warning, "make room: nothing is charged on a full disk"
 	}
 	return f
 }

@@ -3,24 +3,24 @@ package sqlitestore
 import (
 	"context"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Report implements budget.Store.
-func (s *Store) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
-	var answer budget.Drifted
-	d := &decider{s: s, batch: budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}}
+	var answer driver.Drifted
+	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}}
 	if err := d.repeat(bounded, func(c *conn) error { return d.report(c, r, &answer) }); err != nil {
-		return budget.Drifted{}, s.explain(ctx, "report on "+r.Budget, err)
+		return driver.Drifted{}, s.explain(ctx, "report on "+r.Budget, err)
 	}
 	return answer, nil
 }
 
 // report goes on with a report as far as the steps reach.
-func (d *decider) report(c *conn, r budget.Report, answer *budget.Drifted) (err error) {
+func (d *decider) report(c *conn, r driver.Report, answer *driver.Drifted) (err error) {
 	d.steps, d.done = d.s.steps, false
 	if answer.Now, err = d.open(c); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (d *decider) report(c *conn, r budget.Report, answer *budget.Drifted) (err 
 }
 
 // report takes in what is said of one limit, of which all is up to date.
-func (v *counting) report(r budget.Report, answer *budget.Drifted) (err error) {
+func (v *counting) report(r driver.Report, answer *driver.Drifted) (err error) {
 	l := v.l
 	switch v.limit.Window.Kind {
 	case limit.Concurrent:
@@ -87,7 +87,7 @@ func (v *counting) report(r budget.Report, answer *budget.Drifted) (err error) {
 
 // drift is how much of what a report says is used is not known, and the score by
 // which it returns; 0 where the report does not count.
-func (v *counting) drift(r budget.Report) (missing, score int64) {
+func (v *counting) drift(r driver.Report) (missing, score int64) {
 	l, window := v.l, v.limit.Window
 	now := l.last
 	cut := v.w.cutAt(now)

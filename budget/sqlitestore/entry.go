@@ -1,7 +1,7 @@
 package sqlitestore
 
 import (
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -43,14 +43,14 @@ type entry struct {
 func (e *entry) operation() int64 { return e.lane / classes }
 
 // ended is how an entry has ended at now, as a reservation.
-func (e *entry) ended(now int64) budget.Ended {
+func (e *entry) ended(now int64) driver.Ended {
 	switch {
 	case e.state == stateSettled:
-		return budget.EndedSettled
+		return driver.EndedSettled
 	case e.state == stateReleased:
-		return budget.EndedReleased
+		return driver.EndedReleased
 	case e.state == stateOpen && e.score <= now:
-		return budget.EndedLease
+		return driver.EndedLease
 	}
 	return ""
 }

@@ -10,7 +10,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // explain turns what went wrong while doing what into an error of package
@@ -23,40 +23,40 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	say := func(advice string, kind error) error {
 		return fmt.Errorf("sqlite store %s: %s: %w: %w; %s", s.path, what, kind, err, advice)
 	}
-	for _, known := range []error{budget.ErrUnavailable, budget.ErrStoreConfig, budget.ErrClock, budget.ErrDamaged, budget.ErrLost, budget.ErrClosed} {
+	for _, known := range []error{driver.ErrUnavailable, driver.ErrStoreConfig, driver.ErrClock, driver.ErrDamaged, driver.ErrLost, driver.ErrClosed} {
 		if errors.Is(err, known) {
 			return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, err)
 		}
 	}
 	// A deadline that says so is no caller's, but that of the store as a whole.
-	if cause := ctx.Err(); cause != nil && !errors.Is(context.Cause(ctx), budget.ErrUnavailable) {
+	if cause := ctx.Err(); cause != nil && !errors.Is(context.Cause(ctx), driver.ErrUnavailable) {
 		return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, cause)
 	}
 	if isTimeUp(err) {
 		held := &heldError{}
 		if errors.As(err, &held) && held.by != "" {
 			return fmt.Errorf("sqlite store %s: %s: %w: waited in vain for %s.lock, %s",
-				s.path, what, budget.ErrUnavailable, s.path, held.by)
+				s.path, what, driver.ErrUnavailable, s.path, held.by)
 		}
 		return fmt.Errorf("sqlite store %s: %s: %w: waited %s for its turn; is another process holding %s.lock or the file?",
-			s.path, what, budget.ErrUnavailable, s.timeout, s.path)
+			s.path, what, driver.ErrUnavailable, s.timeout, s.path)
 	}
 	var from *sqlite.Error
 	if errors.As(err, &from) {
 		if from.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
-			return say("was the file removed or replaced while another process has it open? That one goes over to it with its next call, or when it is restarted; then try again", budget.ErrUnavailable)
+			return say("was the file removed or replaced while another process has it open? That one goes over to it with its next call, or when it is restarted; then try again", driver.ErrUnavailable)
 		}
 		return say(meaning(from.Code() & 0xff))
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return say("make the directory, or give another path", budget.ErrStoreConfig)
+		return say("make the directory, or give another path", driver.ErrStoreConfig)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS), errors.Is(err, unix.EISDIR):
-		return say(adviceWritable, budget.ErrStoreConfig)
+		return say(adviceWritable, driver.ErrStoreConfig)
 	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP):
-		return say("its file system cannot lock files: use a local disk", budget.ErrStoreConfig)
+		return say("its file system cannot lock files: use a local disk", driver.ErrStoreConfig)
 	}
-	return say("nothing is known of the outcome; the same id may be sent again", budget.ErrUnavailable)
+	return say("nothing is known of the outcome; the same id may be sent again", driver.ErrUnavailable)
 }
 
 const adviceWritable = "the file and its directory must be writable for this user; run all processes as one user, or give another path"
@@ -66,21 +66,21 @@ const adviceWritable = "the file and its directory must be writable for this use
 func meaning(code int) (advice string, kind error) {
 	switch code {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
-		return "another program holds the file: end what has it open, or try again", budget.ErrUnavailable
+		return "another program holds the file: end what has it open, or try again", driver.ErrUnavailable
 	case sqlite3.SQLITE_FULL:
-		return "the disk is full: make room", budget.ErrUnavailable
+		return "the disk is full: make room", driver.ErrUnavailable
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return adviceWritable, budget.ErrStoreConfig
+		return adviceWritable, driver.ErrStoreConfig
 	case sqlite3.SQLITE_CANTOPEN:
-		return "check that the directory exists; " + adviceWritable, budget.ErrStoreConfig
+		return "check that the directory exists; " + adviceWritable, driver.ErrStoreConfig
 	case sqlite3.SQLITE_NOTADB:
-		return "it is no SQLite file: give another path", budget.ErrStoreConfig
+		return "it is no SQLite file: give another path", driver.ErrStoreConfig
 	case sqlite3.SQLITE_CORRUPT:
-		return "end all processes that use it and restore it from a backup, or move it away to begin afresh", budget.ErrDamaged
+		return "end all processes that use it and restore it from a backup, or move it away to begin afresh", driver.ErrDamaged
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_CONSTRAINT:
-		return "its tables are not as they were made: restore it from a backup, or move it away to begin afresh", budget.ErrDamaged
+		return "its tables are not as they were made: restore it from a backup, or move it away to begin afresh", driver.ErrDamaged
 	default:
-		return "look at the disk it lies on, then try again", budget.ErrUnavailable
+		return "look at the disk it lies on, then try again", driver.ErrUnavailable
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // A disk that is full, and one that comes to be read-only, where this user may
@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 	if err := fill(); err != nil {
 		t.Fatal(err)
 	}
-	openFails(t, filepath.Join(dir, "new.db"), budget.ErrUnavailable, "make room")
+	openFails(t, filepath.Join(dir, "new.db"), driver.ErrUnavailable, "make room")
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestFullDisk(t *testing.T) {
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=16m"); err != nil {
 		t.Fatal(err)
 	}
-	openFails(t, path, budget.ErrStoreConfig, "writable")
+	openFails(t, path, driver.ErrStoreConfig, "writable")
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m"); err != nil {
 		t.Fatal(err)
 	}

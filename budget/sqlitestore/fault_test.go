@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -24,12 +24,12 @@ func fillUntil(store *sqlitestore.Store, prefix string, most int) (granted int, 
 	for ; granted < most; granted++ {
 		id := fmt.Sprint(prefix, granted)
 		// Ids and labels take room, so that few charges fill a page.
-		i := budget.Item{ID: id, Operation: "op", Units: 1, Labels: budget.Labels{Job: strings.Repeat("j", 60), Region: id, Run: strings.Repeat("r", 50) + id}}
-		got, err := store.Decide(context.Background(), budget.Batch{Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}, Items: []budget.Item{i}})
+		i := driver.Item{ID: id, Operation: "op", Units: 1, Labels: driver.Labels{Job: strings.Repeat("j", 60), Region: id, Run: strings.Repeat("r", 50) + id}}
+		got, err := store.Decide(context.Background(), driver.Batch{Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}, Items: []driver.Item{i}})
 		if err != nil {
 			return granted, err
 		}
-		if got.Items[0].Result != budget.Granted || got.Items[0].Replayed {
+		if got.Items[0].Result != driver.Granted || got.Items[0].Replayed {
 			return granted, fmt.Errorf("charge %s: %+v", id, got.Items[0])
 		}
 	}
@@ -38,7 +38,7 @@ func fillUntil(store *sqlitestore.Store, prefix string, most int) (granted int, 
 
 // usedOf is what the ledger has counted of them.
 func usedOf(store *sqlitestore.Store) (int64, error) {
-	view, err := store.Look(context.Background(), budget.Look{Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}})
+	view, err := store.Look(context.Background(), driver.Look{Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}})
 	if err != nil {
 		return 0, err
 	}
@@ -71,8 +71,8 @@ func throughFullDisk(path string, fill, empty func() error, says string) error {
 		prefix := fmt.Sprint("round-", round, "-")
 		granted, err := fillUntil(store, prefix, most)
 		total += granted
-		if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, budget.ErrDamaged) || !strings.Contains(err.Error(), says) ||
-			strings.Contains(err.Error(), "commit: ") == errors.Is(err, budget.ErrNotCharged) {
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDamaged) || !strings.Contains(err.Error(), says) ||
+			strings.Contains(err.Error(), "commit: ") == errors.Is(err, driver.ErrNotCharged) {
 			return fmt.Errorf("round %d: after %d charges: %w, want ErrUnavailable that says %q, and ErrNotCharged unless it was the commit", round, granted, err, says)
 		}
 		if used, err := usedOf(store); err != nil || used != int64(total) {
@@ -87,10 +87,10 @@ func throughFullDisk(path string, fill, empty func() error, says string) error {
 		if err != nil {
 			return fmt.Errorf("round %d: once there is room again: %w", round, err)
 		}
-		late, err := store.Decide(context.Background(), budget.Batch{
-			Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}, Items: []budget.Item{item(fmt.Sprint(prefix, granted), 1)},
+		late, err := store.Decide(context.Background(), driver.Batch{
+			Budget: name, Now: noon, Limits: []limit.Limit{rolling(limit.MaxUnits, day)}, Items: []driver.Item{item(fmt.Sprint(prefix, granted), 1)},
 		})
-		if err != nil || late.Items[0].Result != budget.Granted || late.Items[0].Replayed {
+		if err != nil || late.Items[0].Result != driver.Granted || late.Items[0].Replayed {
 			return fmt.Errorf("round %d: the charge that was refused: %+v, %v", round, late, err) //nolint:errorlint // it may be nil
 		}
 		total++
@@ -152,7 +152,7 @@ func TestFileIsFull(t *testing.T) {
 		sqlitestore.Pragma(b.store, "max_page_count=1") // as few as there are
 		granted, err := fillUntil(b.store, fmt.Sprint(round, "-"), 100_000)
 		total += granted
-		if !errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), "make room") {
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "make room") {
 			t.Fatalf("after %d charges: %v, want ErrUnavailable that says to make room", granted, err)
 		}
 		// The store goes on with another connection, which has no such bound.
@@ -173,7 +173,7 @@ func TestFileIsReplaced(t *testing.T) {
 			t.Run(fmt.Sprintf("all of it %v, a look first %v", all, looks), func(t *testing.T) {
 				b := newBench(t, rolling(10, hour))
 				b.granted(item("a", 1))
-				told, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+				told, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -193,16 +193,16 @@ func TestFileIsReplaced(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer func() { _ = other.Close() }()
-					if _, err := other.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits}); err != nil {
+					if _, err := other.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if looks {
-					if _, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits, Mark: told.Mark}); !errors.Is(err, budget.ErrLost) {
+					if _, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits, Mark: told.Mark}); !errors.Is(err, driver.ErrLost) {
 						t.Fatalf("a look at the new file: %v, want ErrLost", err)
 					}
 				}
-				if _, err := b.store.Decide(t.Context(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Mark: told.Mark}); !errors.Is(err, budget.ErrLost) {
+				if _, err := b.store.Decide(t.Context(), driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Mark: told.Mark}); !errors.Is(err, driver.ErrLost) {
 					t.Fatalf("a decision in the new file: %v, want ErrLost", err)
 				}
 				b.granted(item("b", 2))
@@ -222,8 +222,8 @@ func TestFileIsReplacedDuringTheWait(t *testing.T) {
 	sqlitestore.EndSlice(b.store)
 	done := make(chan error)
 	go func() {
-		got, err := b.store.Decide(context.Background(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 2)}})
-		if err == nil && got.Items[0].Result != budget.Granted {
+		got, err := b.store.Decide(context.Background(), driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("b", 2)}})
+		if err == nil && got.Items[0].Result != driver.Granted {
 			err = fmt.Errorf("%+v", got.Items[0])
 		}
 		done <- err
@@ -263,13 +263,13 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	b.granted(item("a", 1))
 	fails := func(what string) {
 		t.Helper()
-		if _, err := b.store.Decide(t.Context(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}}); !errors.Is(err, budget.ErrStoreConfig) {
+		if _, err := b.store.Decide(t.Context(), driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("b", 1)}}); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: a charge: %v, want ErrStoreConfig", what, err)
 		}
-		if _, err := b.store.Lock(t.Context(), budget.LockRequest{Budget: name, Now: b.now, After: 1_000_000, Most: budget.MaxLock}); !errors.Is(err, budget.ErrStoreConfig) {
+		if _, err := b.store.Lock(t.Context(), driver.LockRequest{Budget: name, Now: b.now, After: 1_000_000, Most: driver.MaxLock}); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: a lock: %v, want ErrStoreConfig", what, err)
 		}
-		if _, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits}); !errors.Is(err, budget.ErrStoreConfig) {
+		if _, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: a look: %v, want ErrStoreConfig", what, err)
 		}
 	}

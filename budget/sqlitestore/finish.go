@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -13,7 +13,7 @@ import (
 const maxSum = 9 * limit.MaxUnits
 
 // Finish implements budget.Store.
-func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	what := "settle " + f.ID + " of " + f.Budget
 	if f.Release {
 		what = "release " + f.ID + " of " + f.Budget
@@ -23,7 +23,7 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 	began := time.Now()
 	caller := func() int64 { return f.Now + time.Since(began).Microseconds() }
 	for {
-		var answer budget.Finished
+		var answer driver.Finished
 		more := false
 		err := s.write(bounded, func(c *conn) (err error) {
 			answer, more, err = s.finish(c, f, caller)
@@ -38,14 +38,14 @@ func (s *Store) Finish(ctx context.Context, f budget.Finish) (budget.Finished, e
 			err = nil
 		}
 		if err != nil {
-			return budget.Finished{}, s.explain(ctx, what, err)
+			return driver.Finished{}, s.explain(ctx, what, err)
 		}
 	}
 }
 
 // finish settles or releases within a transaction; more says that forgotten
 // entries are to be removed first, and that some were.
-func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer budget.Finished, more bool, err error) {
+func (s *Store) finish(c *conn, f driver.Finish, caller func() int64) (answer driver.Finished, more bool, err error) {
 	l, err := s.ledger(c, f.Budget)
 	if err != nil {
 		return answer, false, err
@@ -62,10 +62,10 @@ func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer bu
 	now := when.now
 	switch {
 	case late(f.Deadline, caller()):
-		answer.Result = budget.FinishLate
+		answer.Result = driver.FinishLate
 		return answer, false, nil
 	case l.b == 0:
-		answer.Result = budget.FinishExpired
+		answer.Result = driver.FinishExpired
 		return answer, false, nil
 	}
 	l.keep(clock, now, anchor)
@@ -74,7 +74,7 @@ func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer bu
 		return answer, false, err
 	}
 	if !l.held(e, now) {
-		answer.Result = budget.FinishExpired
+		answer.Result = driver.FinishExpired
 		return answer, false, l.write()
 	}
 	if e.state == stateOpen && !f.Release && f.Units > e.units && l.units+f.Units-e.units > maxSum {
@@ -97,27 +97,27 @@ func (s *Store) finish(c *conn, f budget.Finish, caller func() int64) (answer bu
 }
 
 // end gives a held entry its end and tells what became of it.
-func (l *ledger) end(e *entry, f budget.Finish, when moment) (result budget.FinishResult, replayed bool, at int64, err error) {
+func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.FinishResult, replayed bool, at int64, err error) {
 	now := when.now
 	switch {
 	case e.state == stateSettled && !f.Release && e.units == f.Units:
-		return budget.Settled, true, e.score, nil
+		return driver.Settled, true, e.score, nil
 	case e.state == stateReleased && f.Release:
-		return budget.Released, true, e.score, nil
+		return driver.Released, true, e.score, nil
 	case e.state != stateOpen:
-		return budget.FinishConflict, false, e.score, nil
+		return driver.FinishConflict, false, e.score, nil
 	case f.Release && now-f.Age >= e.score:
-		return budget.FinishExpired, false, e.score, nil
+		return driver.FinishExpired, false, e.score, nil
 	case f.Release:
 		l.finishMeters(e, 0, true, now, when.drains())
 		at = l.ended(e, max(now, when.later)-f.Age)
-		return budget.Released, false, at, l.finish(e, stateReleased, 0, at, now)
+		return driver.Released, false, at, l.finish(e, stateReleased, 0, at, now)
 	case l.units+f.Units-e.units > maxSum, l.overfull(e, f.Units, now):
-		return budget.FinishOverflow, false, e.score, nil
+		return driver.FinishOverflow, false, e.score, nil
 	}
 	at = l.ended(e, max(now, when.later)-f.Age)
 	l.finishMeters(e, f.Units, false, now, when.drains())
-	return budget.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
+	return driver.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
 }
 
 // ended is when a reservation ended that is said to have ended at an instant:

@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // kindOf is [networkKind]; tests have directories lie where they like.
@@ -16,5 +16,5 @@ func checkFileSystem(dir string) error {
 		return err
 	}
 	return fmt.Errorf("%w: directory %s lies on a network file system (%s), where processes cannot share a SQLite file: use a local disk, or a Redis store for several machines",
-		budget.ErrStoreConfig, dir, kind)
+		driver.ErrStoreConfig, dir, kind)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -67,11 +67,11 @@ func (b *bench) close() {
 	}
 }
 
-func (b *bench) try(budgetName string, items ...budget.Item) (budget.Decisions, error) {
-	return b.store.Decide(context.Background(), budget.Batch{Budget: budgetName, Now: b.now, Limits: b.limits, Items: items})
+func (b *bench) try(budgetName string, items ...driver.Item) (driver.Decisions, error) {
+	return b.store.Decide(context.Background(), driver.Batch{Budget: budgetName, Now: b.now, Limits: b.limits, Items: items})
 }
 
-func (b *bench) decide(items ...budget.Item) []budget.Decision {
+func (b *bench) decide(items ...driver.Item) []driver.Decision {
 	b.t.Helper()
 	got, err := b.try(name, items...)
 	if err != nil {
@@ -80,25 +80,25 @@ func (b *bench) decide(items ...budget.Item) []budget.Decision {
 	return got.Items
 }
 
-func (b *bench) granted(items ...budget.Item) {
+func (b *bench) granted(items ...driver.Item) {
 	b.t.Helper()
 	for i, d := range b.decide(items...) {
-		if d.Result != budget.Granted || d.Replayed {
+		if d.Result != driver.Granted || d.Replayed {
 			b.t.Fatalf("%s: %+v, want a new charge", items[i].ID, d)
 		}
 	}
 }
 
-func (b *bench) refused(i budget.Item, at int64) {
+func (b *bench) refused(i driver.Item, at int64) {
 	b.t.Helper()
-	if d := b.decide(i)[0]; d.Result != budget.Refused || d.RetryAt != at {
+	if d := b.decide(i)[0]; d.Result != driver.Refused || d.RetryAt != at {
 		b.t.Fatalf("%s: %+v, want a refusal until %d (%+d µs off)", i.ID, d, at, d.RetryAt-at)
 	}
 }
 
 func (b *bench) used() int64 {
 	b.t.Helper()
-	view, err := b.store.Look(context.Background(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+	view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -139,11 +139,11 @@ func rolling(most, length int64, operations ...string) limit.Limit {
 	}
 }
 
-func item(id string, units int64) budget.Item {
-	return budget.Item{ID: id, Operation: "op", Units: units}
+func item(id string, units int64) driver.Item {
+	return driver.Item{ID: id, Operation: "op", Units: units}
 }
 
-func lease(i budget.Item, length int64) budget.Item {
+func lease(i driver.Item, length int64) driver.Item {
 	i.Lease = length
 	return i
 }

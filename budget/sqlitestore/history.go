@@ -4,20 +4,20 @@ import (
 	"context"
 	"math"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // JobHistory implements budget.JobStore.
-func (s *Store) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([]budget.JobRecord, error) {
+func (s *Store) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([]driver.JobRecord, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	before := query.Before
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	var found []budget.JobRecord
+	var found []driver.JobRecord
 	err := s.read(bounded, func(c *conn) error {
-		var r budget.JobRecord
+		var r driver.JobRecord
 		return c.each("SELECT at, id, text FROM job_record WHERE job = ? AND at >= ? AND at < ? ORDER BY at DESC, id DESC LIMIT ?",
 			[]any{query.Job, query.Since, before, query.Most}, func() { found = append(found, r) }, &r.At, &r.ID, &r.Text)
 	})
@@ -29,7 +29,7 @@ func (s *Store) JobHistory(ctx context.Context, query budget.JobHistoryQuery) ([
 
 // pruneHistory removes what a swap has forgotten, the oldest first, as many records
 // as a transaction may; more says that others are left.
-func (s *Store) pruneHistory(c *conn, swap budget.JobSwap) (more bool, err error) {
+func (s *Store) pruneHistory(c *conn, swap driver.JobSwap) (more bool, err error) {
 	at, id := swap.Forget, "" // of the first that stays
 	if swap.Most > 0 {
 		var oldest int64

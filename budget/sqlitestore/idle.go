@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // sweepEvery is how often a process looks for idle budgets, in µs.
@@ -28,7 +28,7 @@ func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	until := min(now, caller+budget.ClockTolerance)
+	until := min(now, caller+driver.ClockTolerance)
 	found, left := false, false
 	err := s.read(ctx, func(c *conn) (err error) { // which takes no turn of the writers
 		var one int64

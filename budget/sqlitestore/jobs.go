@@ -5,20 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Job implements budget.JobStore.
-func (s *Store) Job(ctx context.Context, job string) (budget.JobDocument, error) {
+func (s *Store) Job(ctx context.Context, job string) (driver.JobDocument, error) {
 	found, err := s.documents(ctx, "read job "+job, []string{job})
 	if err != nil {
-		return budget.JobDocument{}, err
+		return driver.JobDocument{}, err
 	}
 	return found[0], nil
 }
 
 // Jobs implements budget.JobStore. All are as of one instant.
-func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+func (s *Store) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	return s.documents(ctx, fmt.Sprintf("read %d jobs", len(names)), names)
 }
 
@@ -26,21 +26,21 @@ func (s *Store) Jobs(ctx context.Context, names []string) ([]budget.JobDocument,
 // place there. One statement for all takes a thousand in a few milliseconds.
 const readJobs = `SELECT asked.key, job.version, job.text FROM json_each(?) AS asked CROSS JOIN job ON job.name = asked.value`
 
-func (s *Store) documents(ctx context.Context, what string, names []string) ([]budget.JobDocument, error) {
+func (s *Store) documents(ctx context.Context, what string, names []string) ([]driver.JobDocument, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	asked, err := json.Marshal(names)
 	if err != nil {
 		return nil, s.explain(ctx, what, err)
 	}
-	found := make([]budget.JobDocument, len(names))
+	found := make([]driver.JobDocument, len(names))
 	err = s.read(bounded, func(c *conn) error {
 		now, _, err := s.jobClock(c)
 		if err != nil {
 			return err
 		}
 		for i := range found {
-			found[i] = budget.JobDocument{Now: now, Wall: s.clocks.wallAt(now)}
+			found[i] = driver.JobDocument{Now: now, Wall: s.clocks.wallAt(now)}
 		}
 		var i, version int64
 		var text []byte
@@ -79,7 +79,7 @@ func (s *Store) jobClock(c *conn) (now int64, a anchor, err error) {
 // SwapJob implements budget.JobStore. Where more is to be forgotten than one
 // transaction removes it goes on in further ones; what there is no time for then
 // goes with the next records.
-func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	swapped, more := false, false
@@ -106,7 +106,7 @@ func (s *Store) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) 
 }
 
 // swap is SwapJob within a transaction, but for what is forgotten.
-func (s *Store) swap(c *conn, swap budget.JobSwap) (bool, error) {
+func (s *Store) swap(c *conn, swap driver.JobSwap) (bool, error) {
 	var version int64
 	_, err := c.first("SELECT version FROM job WHERE name = ?", []any{swap.Job}, &version)
 	switch {
@@ -147,7 +147,7 @@ func removeJob(c *conn, job string) error {
 }
 
 // putDocument writes a job's next document, and when that was.
-func (s *Store) putDocument(c *conn, swap budget.JobSwap) error {
+func (s *Store) putDocument(c *conn, swap driver.JobSwap) error {
 	now, a, err := s.jobClock(c)
 	if err == nil {
 		err = c.exec("INSERT OR REPLACE INTO job_clock(one, last, boot_id, boot_offset) VALUES (1, ?, ?, ?)", now, a.boot, a.offset)

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
-func (b *bench) swap(swap budget.JobSwap) {
+func (b *bench) swap(swap driver.JobSwap) {
 	b.t.Helper()
 	if swapped, err := b.store.SwapJob(context.Background(), swap); err != nil || !swapped {
 		b.t.Fatalf("swap %+v: %v, %v", swap, swapped, err)
@@ -20,7 +20,7 @@ func (b *bench) swap(swap budget.JobSwap) {
 // history is the ids of a job's records, the newest first.
 func (b *bench) history(job string) (ids []string) {
 	b.t.Helper()
-	found, err := b.store.JobHistory(context.Background(), budget.JobHistoryQuery{Job: job, Most: 1000})
+	found, err := b.store.JobHistory(context.Background(), driver.JobHistoryQuery{Job: job, Most: 1000})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func (b *bench) history(job string) (ids []string) {
 }
 
 // records are so many, one a second from noon on.
-func records(n int) (list []budget.JobRecord) {
+func records(n int) (list []driver.JobRecord) {
 	for i := range n {
-		list = append(list, budget.JobRecord{At: noon + int64(i)*second, ID: fmt.Sprint("r", i), Text: []byte("{}")})
+		list = append(list, driver.JobRecord{At: noon + int64(i)*second, ID: fmt.Sprint("r", i), Text: []byte("{}")})
 	}
 	return list
 }
@@ -41,7 +41,7 @@ func records(n int) (list []budget.JobRecord) {
 // What is empty is there.
 func TestEmptyTexts(t *testing.T) {
 	b := newBench(t)
-	b.swap(budget.JobSwap{Job: "j", Text: []byte{}, Values: map[string][]byte{"x": {}}, Records: []budget.JobRecord{{At: noon, ID: "r"}}})
+	b.swap(driver.JobSwap{Job: "j", Text: []byte{}, Values: map[string][]byte{"x": {}}, Records: []driver.JobRecord{{At: noon, ID: "r"}}})
 	found, err := b.store.Job(t.Context(), "j")
 	if err != nil || found.Version != 1 || found.Text == nil || len(found.Text) != 0 {
 		t.Errorf("an empty document: %+v (nil %v), %v", found, found.Text == nil, err)
@@ -63,7 +63,7 @@ func TestManyJobs(t *testing.T) {
 	for i := range 1000 {
 		name := fmt.Sprint("job-", i*7919%1000)
 		if names = append(names, name); i%3 != 0 {
-			b.swap(budget.JobSwap{Job: name, Text: []byte(name)})
+			b.swap(driver.JobSwap{Job: name, Text: []byte(name)})
 		}
 	}
 	names = append(names, "@shared", names[1], "no such 'job' in\"deed")
@@ -89,8 +89,8 @@ func TestSwapOfOtherProcesses(t *testing.T) {
 	other := &bench{t: t, path: b.path, now: noon}
 	other.open()
 	defer other.close()
-	b.swap(budget.JobSwap{Job: "j", Text: []byte("mine"), Records: records(1)})
-	late := budget.JobSwap{Job: "j", Text: []byte("theirs"), Values: map[string][]byte{"x": []byte("1")}, Records: records(3), Most: 1}
+	b.swap(driver.JobSwap{Job: "j", Text: []byte("mine"), Records: records(1)})
+	late := driver.JobSwap{Job: "j", Text: []byte("theirs"), Values: map[string][]byte{"x": []byte("1")}, Records: records(3), Most: 1}
 	if swapped, err := other.store.SwapJob(t.Context(), late); err != nil || swapped {
 		t.Fatalf("%v, %v, want the other to be late", swapped, err)
 	}
@@ -111,14 +111,14 @@ func TestSwapOfOtherProcesses(t *testing.T) {
 // I7: a long history is forgotten in steps, between which others get in; the swap
 // stands from the first on.
 func TestHistoryIsForgottenInSteps(t *testing.T) {
-	for what, swap := range map[string]budget.JobSwap{
+	for what, swap := range map[string]driver.JobSwap{
 		"by age":    {Forget: noon + 20*second},
 		"by number": {Most: 1},
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, rolling(10, hour))
-			b.swap(budget.JobSwap{Job: "j", Records: records(20)})
-			b.swap(budget.JobSwap{Job: "other", Records: records(20)})
+			b.swap(driver.JobSwap{Job: "j", Records: records(20)})
+			b.swap(driver.JobSwap{Job: "other", Records: records(20)})
 			other := &bench{t: t, path: b.path, now: noon, limits: b.limits}
 			other.open()
 			defer other.close()
@@ -132,7 +132,7 @@ func TestHistoryIsForgottenInSteps(t *testing.T) {
 				other.granted(item(fmt.Sprint(pauses), 1))
 			})
 			swap.Job, swap.Text = "j", []byte("{}")
-			swap.Records = []budget.JobRecord{{At: noon + 20*second, ID: "new", Text: []byte("{}")}}
+			swap.Records = []driver.JobRecord{{At: noon + 20*second, ID: "new", Text: []byte("{}")}}
 			b.swap(swap)
 			if got := b.history("j"); len(got) != 1 || got[0] != "new" || pauses != 6 {
 				t.Errorf("left %v after %d pauses, want the new one after 6", got, pauses)
@@ -148,11 +148,11 @@ func TestHistoryIsForgottenInSteps(t *testing.T) {
 // next records.
 func TestHistoryOutOfTime(t *testing.T) {
 	b := newBench(t)
-	b.swap(budget.JobSwap{Job: "j", Records: records(20)})
+	b.swap(driver.JobSwap{Job: "j", Records: records(20)})
 	sqlitestore.SetSteps(b.store, 100, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	sqlitestore.SetPaused(b.store, cancel)
-	swap := budget.JobSwap{Job: "j", Text: []byte("{}"), Records: []budget.JobRecord{{At: noon + hour, ID: "new"}}, Most: 2}
+	swap := driver.JobSwap{Job: "j", Text: []byte("{}"), Records: []driver.JobRecord{{At: noon + hour, ID: "new"}}, Most: 2}
 	if swapped, err := b.store.SwapJob(ctx, swap); err != nil || !swapped {
 		t.Fatalf("%v, %v, want what was swapped to stand", swapped, err)
 	}
@@ -175,10 +175,10 @@ func TestSwapGivesUp(t *testing.T) {
 	sqlitestore.EndSlice(b.store)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	swapped, err := b.store.SwapJob(ctx, budget.JobSwap{Job: "j", Text: []byte("{}")})
+	swapped, err := b.store.SwapJob(ctx, driver.JobSwap{Job: "j", Text: []byte("{}")})
 	release()
 	if err == nil || swapped {
 		t.Fatalf("%v, %v, want an error", swapped, err)
 	}
-	b.swap(budget.JobSwap{Job: "j", Text: []byte("{}")})
+	b.swap(driver.JobSwap{Job: "j", Text: []byte("{}")})
 }

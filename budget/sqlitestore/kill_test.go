@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -69,27 +69,27 @@ func chargeUntilKilled(orders string) error {
 // killCharge makes one charge, or a reservation that it settles.
 func killCharge(ctx context.Context, store *sqlitestore.Store, random *rand.Rand, id string) error {
 	now := time.Now().UnixMicro()
-	i := budget.Item{ID: id, Operation: []string{"list", "search"}[random.IntN(2)], Units: random.Int64N(5)}
+	i := driver.Item{ID: id, Operation: []string{"list", "search"}[random.IntN(2)], Units: random.Int64N(5)}
 	reserves := random.IntN(4) == 0
 	if reserves {
 		i.Lease = hour
 	}
-	got, err := store.Decide(ctx, budget.Batch{Budget: name, Now: now, Limits: killLimits(), Items: []budget.Item{i}})
+	got, err := store.Decide(ctx, driver.Batch{Budget: name, Now: now, Limits: killLimits(), Items: []driver.Item{i}})
 	if err != nil {
 		return err
 	}
-	if d := got.Items[0]; d.Result != budget.Granted || d.Replayed {
+	if d := got.Items[0]; d.Result != driver.Granted || d.Replayed {
 		return fmt.Errorf("charge %s: %+v", id, d)
 	}
 	if err := say("%s %s %d %d", id, i.Operation, i.Units, i.Lease); err != nil || !reserves {
 		return err
 	}
 	actual := random.Int64N(9)
-	done, err := store.Finish(ctx, budget.Finish{Budget: name, Now: now, ID: id, Units: actual})
+	done, err := store.Finish(ctx, driver.Finish{Budget: name, Now: now, ID: id, Units: actual})
 	if err != nil {
 		return err
 	}
-	if done.Result != budget.Settled {
+	if done.Result != driver.Settled {
 		return fmt.Errorf("settle %s: %+v", id, done)
 	}
 	return say("%s settled %d", id, actual)
@@ -98,12 +98,12 @@ func killCharge(ctx context.Context, store *sqlitestore.Store, random *rand.Rand
 // acknowledgements are what killed processes were told before they died.
 type acknowledgements struct {
 	mu      sync.Mutex // guards all below
-	charged []budget.Item
+	charged []driver.Item
 	settled map[string]int64
 }
 
 func (a *acknowledgements) take(line string) error {
-	var i budget.Item
+	var i driver.Item
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if strings.Contains(line, " settled ") {
@@ -212,21 +212,21 @@ func (a *acknowledgements) allThere(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	for from := 0; from < len(a.charged); from += budget.MaxBatch {
-		items := a.charged[from:min(len(a.charged), from+budget.MaxBatch)]
-		got, err := store.Decide(t.Context(), budget.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: killLimits(), Items: items})
+	for from := 0; from < len(a.charged); from += driver.MaxBatch {
+		items := a.charged[from:min(len(a.charged), from+driver.MaxBatch)]
+		got, err := store.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: killLimits(), Items: items})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, d := range got.Items {
-			if d.Result != budget.Granted || !d.Replayed || d.Units != items[i].Units {
+			if d.Result != driver.Granted || !d.Replayed || d.Units != items[i].Units {
 				t.Fatalf("acknowledged charge %+v of a killed process is lost: %+v", items[i], d)
 			}
 		}
 	}
 	for id, units := range a.settled {
-		got, err := store.Finish(t.Context(), budget.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: id, Units: units})
-		if err != nil || got.Result != budget.Settled || !got.Replayed {
+		got, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: id, Units: units})
+		if err != nil || got.Result != driver.Settled || !got.Replayed {
 			t.Fatalf("acknowledged settlement of %s at %d is lost: %+v, %v", id, units, got, err)
 		}
 	}
@@ -241,7 +241,7 @@ func (a *acknowledgements) sumsAgree(t *testing.T, path string, underWay int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := store.Look(t.Context(), budget.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: killLimits()})
+	view, err := store.Look(t.Context(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: killLimits()})
 	if err := errors.Join(err, store.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 package sqlitestore
 
-import "github.com/quotactl/quotactl/budget"
+import "github.com/quotactl/quotactl/budget/driver"
 
 // label is the number that stands for a label's text in the entries.
 type label struct {
@@ -15,7 +15,7 @@ const labelUseNoted int64 = 3_600_000_000
 const maxLabels = 4096
 
 // label gives an entry the numbers of its labels.
-func (l *ledger) label(e *entry, labels budget.Labels, now int64) (err error) {
+func (l *ledger) label(e *entry, labels driver.Labels, now int64) (err error) {
 	if e.job, err = l.labelNumber(labels.Job, now); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (l *ledger) labelNumber(text string, now int64) (int64, error) {
 
 // labelsOf are the labels of an entry, which are most likely those given: only others
 // have to be looked for among all texts.
-func (l *ledger) labelsOf(e *entry, likely budget.Labels) (budget.Labels, error) {
+func (l *ledger) labelsOf(e *entry, likely driver.Labels) (driver.Labels, error) {
 	labels := likely
 	for _, one := range []struct {
 		no   int64

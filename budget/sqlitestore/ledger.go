@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -72,7 +72,7 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 		l.hosts, err = parseHosts(seen)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("budget %s: %w: %w; %s", name, budget.ErrDamaged, err, adviceDamaged)
+		return nil, fmt.Errorf("budget %s: %w: %w; %s", name, driver.ErrDamaged, err, adviceDamaged)
 	}
 	var no int64
 	var text string
@@ -131,7 +131,7 @@ type moment struct {
 // drains is from when on a bucket drains again that changes now: where the clocks
 // are far apart not until the earlier one has caught up.
 func (m moment) drains() int64 {
-	if m.later-m.now > budget.ClockTolerance {
+	if m.later-m.now > driver.ClockTolerance {
 		return m.later
 	}
 	return m.now
@@ -144,12 +144,12 @@ func (l *ledger) enter(clock, caller int64, oneBoot bool) (moment, error) {
 	if oneBoot {
 		return moment{clock: clock, now: max(clock, l.last), later: clock}, nil
 	}
-	if clock-l.last > budget.ClockTolerance && clock-caller > budget.ClockTolerance || caller-clock > budget.MaxLease.Microseconds() {
+	if clock-l.last > driver.ClockTolerance && clock-caller > driver.ClockTolerance || caller-clock > driver.MaxLease.Microseconds() {
 		return moment{}, fmt.Errorf("budget %s: %w: it shows %d µs, the caller's %d, last seen %d: set the machine's clock right, or accept it",
-			l.name, budget.ErrClock, clock, caller, l.last)
+			l.name, driver.ErrClock, clock, caller, l.last)
 	}
 	m := moment{clock: clock, later: max(clock, caller)}
-	if clock-caller <= budget.ClockTolerance {
+	if clock-caller <= driver.ClockTolerance {
 		m.clock = min(clock, caller)
 	}
 	m.now = max(m.clock, l.last)
@@ -168,7 +168,7 @@ func (l *ledger) keep(clock, now int64, a anchor) {
 
 // horizon is the instant up to which nothing is held at now.
 func (l *ledger) horizon(now int64) int64 {
-	h := now - budget.MinHeld
+	h := now - driver.MinHeld
 	for _, w := range l.windows {
 		h = min(h, w.lower(now))
 	}
@@ -186,10 +186,10 @@ func (l *ledger) crowded() bool {
 			n-- // kept apart however many there are
 		}
 	}
-	if _, ok := l.ops[budget.OtherOperation]; ok {
+	if _, ok := l.ops[driver.OtherOperation]; ok {
 		n--
 	}
-	return n >= budget.MaxOperations
+	return n >= driver.MaxOperations
 }
 
 // counted is the operation under which one is counted. The entries of those
@@ -197,7 +197,7 @@ func (l *ledger) crowded() bool {
 // them, of the same units, counts as the same call.
 func (l *ledger) counted(operation string) string {
 	if _, ok := l.ops[operation]; !ok && l.crowded() && !limit.IsPseudo(operation) {
-		return budget.OtherOperation
+		return driver.OtherOperation
 	}
 	return operation
 }
@@ -230,5 +230,5 @@ func (l *ledger) covers(limit limit.Limit, no int64) bool {
 	if limit.Covers(name) {
 		return true
 	}
-	return name == budget.OtherOperation && l.crowded() && limit.CoversBeyond(func(name string) bool { _, ok := l.ops[name]; return ok })
+	return name == driver.OtherOperation && l.crowded() && limit.CoversBeyond(func(name string) bool { _, ok := l.ops[name]; return ok })
 }

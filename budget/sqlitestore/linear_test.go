@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/linear"
@@ -40,8 +40,8 @@ type linearAsk struct {
 
 var linearLimits = linear.Limits(250, 5)
 
-var linearFaults = map[string]func(budget.Store) budget.Store{
-	"":        func(s budget.Store) budget.Store { return s },
+var linearFaults = map[string]func(driver.Store) driver.Store{
+	"":        func(s driver.Store) driver.Store { return s },
 	"no ids":  linear.WithoutIDs,
 	"lagging": linear.Lagging,
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -38,7 +38,7 @@ func TestWaitsForTheLockOnlySoLong(t *testing.T) {
 	b.granted(item("a", 1))
 	sqlitestore.EndSlice(b.store)
 	release := hold(t, b.path+".lock")
-	batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}}
+	batch := driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("b", 1)}}
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go cancel(errors.New("gave up"))
@@ -47,12 +47,12 @@ func TestWaitsForTheLockOnlySoLong(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer stop()
-	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, budget.ErrUnavailable) {
+	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("past the context's deadline: %v, want its error", err)
 	}
 	sqlitestore.SetTimeout(b.store, 20*time.Millisecond)
 	_, err := b.store.Decide(t.Context(), batch)
-	if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "20ms") {
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "20ms") {
 		t.Errorf("past the store's timeout: %v, want ErrUnavailable that names it", err)
 	}
 	sqlitestore.SetTimeout(b.store, 10*time.Second)
@@ -78,11 +78,11 @@ func TestDeadlinePassesWhileWaiting(t *testing.T) {
 	late.Deadline = time.UnixMicro(b.now).Add(10 * time.Millisecond)
 	early.Deadline = time.UnixMicro(b.now).Add(time.Minute)
 	got := b.decide(late, early)
-	if got[0].Result != budget.Late || got[1].Result != budget.Granted {
+	if got[0].Result != driver.Late || got[1].Result != driver.Granted {
 		t.Fatalf("%+v, want the first late and the second granted", got)
 	}
-	finished, err := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: 5, Deadline: time.UnixMicro(b.now).Add(-time.Microsecond)})
-	if err != nil || finished.Result != budget.FinishLate || b.used() != 2 {
+	finished, err := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 5, Deadline: time.UnixMicro(b.now).Add(-time.Microsecond)})
+	if err != nil || finished.Result != driver.FinishLate || b.used() != 2 {
 		t.Fatalf("%+v, %v, used %d, want a late settlement that changed nothing", finished, err, b.used())
 	}
 }
@@ -92,7 +92,7 @@ func TestGivenUpBeforeTheCommit(t *testing.T) {
 	b := newBench(t, rolling(10, hour))
 	ctx, cancel := context.WithCancel(t.Context())
 	sqlitestore.SetClosing(b.store, cancel)
-	batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("a", 1)}}
+	batch := driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("a", 1)}}
 	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want the context's", err)
 	}
@@ -104,7 +104,7 @@ func TestGivenUpBeforeTheCommit(t *testing.T) {
 		}
 	})
 	got := b.decide(early, late)
-	if got[0].Result != budget.Granted || got[1].Result != budget.Late {
+	if got[0].Result != driver.Granted || got[1].Result != driver.Late {
 		t.Fatalf("%+v, want the first granted and the second late", got)
 	}
 	// A deadline that passes before the commit undoes the charge, and its answer.
@@ -144,7 +144,7 @@ func TestAnotherProgramWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	sqlitestore.SetTimeout(b.store, 50*time.Millisecond)
-	if _, err := b.try(name, item("b", 1)); !errors.Is(err, budget.ErrUnavailable) {
+	if _, err := b.try(name, item("b", 1)); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("error %v, want ErrUnavailable", err)
 	}
 	if err := tx.Rollback(); err != nil {

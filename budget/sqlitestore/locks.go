@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // lock closes a limit, or the budget, until an instant.
@@ -19,7 +19,7 @@ type lock struct {
 func (k lock) stands(now int64) bool { return k.until > now }
 
 // Lock implements budget.Store.
-func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (answer budget.Locked, err error) {
+func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (answer driver.Locked, err error) {
 	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) (err error) {
 		if l.b == 0 {
 			if err := l.create(when.now); err != nil {
@@ -30,13 +30,13 @@ func (s *Store) Lock(ctx context.Context, r budget.LockRequest) (answer budget.L
 		return err
 	})
 	if err != nil {
-		return budget.Locked{}, s.explain(ctx, "lock "+r.Budget, err)
+		return driver.Locked{}, s.explain(ctx, "lock "+r.Budget, err)
 	}
 	return answer, nil
 }
 
 // Unlock implements budget.Store.
-func (s *Store) Unlock(ctx context.Context, r budget.UnlockRequest) (stood bool, err error) {
+func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (stood bool, err error) {
 	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) error {
 		stood = l.locks[r.Limit].stands(when.now)
 		return l.unlock(r.Limit)
@@ -76,7 +76,7 @@ func (s *Store) relock(ctx context.Context, name string, caller int64, change fu
 }
 
 // lock is Lock within a transaction.
-func (l *ledger) lock(r budget.LockRequest, when moment) (budget.Locked, error) {
+func (l *ledger) lock(r driver.LockRequest, when moment) (driver.Locked, error) {
 	until := r.Until
 	if until == 0 {
 		until = when.later + r.After
@@ -87,13 +87,13 @@ func (l *ledger) lock(r budget.LockRequest, when moment) (budget.Locked, error) 
 	if until > when.now && (!stood || r.Force) {
 		k, stood = lock{until: until, since: when.now, why: r.Why}, false
 		if err := l.putLock(r.Limit, k, when.now); err != nil {
-			return budget.Locked{}, err
+			return driver.Locked{}, err
 		}
 	}
 	if !k.stands(when.now) {
-		return budget.Locked{Now: when.clock}, nil
+		return driver.Locked{Now: when.clock}, nil
 	}
-	return budget.Locked{Now: when.clock, Until: k.until, Since: k.since, Why: k.why, Stood: stood}, nil
+	return driver.Locked{Now: when.clock, Until: k.until, Since: k.since, Why: k.why, Stood: stood}, nil
 }
 
 // putLock writes a lock, and takes out those that have ended.
@@ -129,10 +129,10 @@ func (l *ledger) readLocks() error {
 }
 
 // standing are the locks that stand.
-func (l *ledger) standing(now int64) (views []budget.LockView) {
+func (l *ledger) standing(now int64) (views []driver.LockView) {
 	for _, name := range slices.Sorted(maps.Keys(l.locks)) {
 		if k := l.locks[name]; k.stands(now) {
-			views = append(views, budget.LockView{Limit: name, Until: k.until, Since: k.since, Why: k.why})
+			views = append(views, driver.LockView{Limit: name, Until: k.until, Since: k.since, Why: k.why})
 		}
 	}
 	return views
@@ -140,11 +140,11 @@ func (l *ledger) standing(now int64) (views []budget.LockView) {
 
 // askLocks makes a refusal that of the lock that ends last, where it ends no
 // earlier than the rest fits, and tells the first that only observes.
-func (d *decider) askLocks(item budget.Item, now int64, refusal *budget.Decision) (observed string) {
+func (d *decider) askLocks(item driver.Item, now int64, refusal *driver.Decision) (observed string) {
 	switch k := d.l.locks[""]; {
 	case !k.stands(now):
 	case d.batch.Observe:
-		observed = budget.ObservedLock
+		observed = driver.ObservedLock
 	default:
 		k.refuse(refusal, -1, 0)
 	}
@@ -162,9 +162,9 @@ func (d *decider) askLocks(item budget.Item, now int64, refusal *budget.Decision
 
 // refuse makes a refusal the lock's own, unless something else that refuses fits
 // later, or another lock ends no earlier.
-func (k lock) refuse(refusal *budget.Decision, limit int, remaining int64) {
-	binds := refusal.Result != budget.Refused || k.until > refusal.RetryAt || k.until == refusal.RetryAt && !refusal.Locked
+func (k lock) refuse(refusal *driver.Decision, limit int, remaining int64) {
+	binds := refusal.Result != driver.Refused || k.until > refusal.RetryAt || k.until == refusal.RetryAt && !refusal.Locked
 	if binds {
-		*refusal = budget.Decision{Result: budget.Refused, Limit: limit, RetryAt: k.until, Remaining: remaining, Locked: true, Why: k.why}
+		*refusal = driver.Decision{Result: driver.Refused, Limit: limit, RetryAt: k.until, Remaining: remaining, Locked: true, Why: k.why}
 	}
 }

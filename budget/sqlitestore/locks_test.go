@@ -6,16 +6,16 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
-func (b *bench) lock(limit string, until int64, force bool) budget.Locked {
+func (b *bench) lock(limit string, until int64, force bool) driver.Locked {
 	b.t.Helper()
-	got, err := b.store.Lock(context.Background(), budget.LockRequest{
-		Budget: name, Now: b.now, Limit: limit, Until: until, Most: budget.MaxLock, Why: "told", Force: force,
+	got, err := b.store.Lock(context.Background(), driver.LockRequest{
+		Budget: name, Now: b.now, Limit: limit, Until: until, Most: driver.MaxLock, Why: "told", Force: force,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -39,7 +39,7 @@ func TestLockOfOtherProcesses(t *testing.T) {
 	}
 	other.close()
 	b.refused(item("c", 1), end)
-	if stood, err := b.store.Unlock(t.Context(), budget.UnlockRequest{Budget: name, Now: b.now}); err != nil || !stood {
+	if stood, err := b.store.Unlock(t.Context(), driver.UnlockRequest{Budget: name, Now: b.now}); err != nil || !stood {
 		t.Fatalf("%v, %v, want the other's lock to end", stood, err)
 	}
 	b.granted(item("c", 1))
@@ -56,7 +56,7 @@ func TestLockKeepsIdleBudget(t *testing.T) {
 			b.lock("w", end, false)
 			b.lock("", noon+second, false)
 			if !locked {
-				if _, err := b.store.Unlock(t.Context(), budget.UnlockRequest{Budget: name, Now: b.now, Limit: "w"}); err != nil {
+				if _, err := b.store.Unlock(t.Context(), driver.UnlockRequest{Budget: name, Now: b.now, Limit: "w"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -122,11 +122,11 @@ func TestReportInSteps(t *testing.T) {
 				}
 			})
 			b.now = noon + hour + 4*minute // 33 of them are left
-			got, err := b.store.Report(t.Context(), budget.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "w", Used: 100})
-			if want := (budget.Drifted{Now: b.now, Added: 60, Total: 60, Until: b.now + hour}); err != nil || *pauses == 0 || got != want {
+			got, err := b.store.Report(t.Context(), driver.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "w", Used: 100})
+			if want := (driver.Drifted{Now: b.now, Added: 60, Total: 60, Until: b.now + hour}); err != nil || *pauses == 0 || got != want {
 				t.Fatalf("%+v, %v after %d pauses, want %+v after some", got, err, *pauses, want)
 			}
-			view, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+			view, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
 			if err != nil || view.Limits[0].Used != 100 || view.Limits[0].Drift != 60 || view.Limits[1].Used != 40 || view.Limits[1].Drift != 0 {
 				t.Fatalf("%+v, %v, want 100 used, 60 of it drift, and 40 of the operation", view.Limits, err)
 			}
@@ -139,16 +139,16 @@ func TestDriftIsNoSum(t *testing.T) {
 	b := newBench(t, rolling(limit.MaxUnits, hour, "other"), rolling(limit.MaxUnits, hour))
 	b.limits[0].Name = "other"
 	model := memstore.New(func() int64 { return b.now })
-	report := budget.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "other", Used: limit.MaxUnits}
-	batch := budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("a", 1), item("b", limit.MaxUnits)}}
-	for _, ask := range []func(budget.Store) (any, error){
-		func(s budget.Store) (any, error) { return s.Report(t.Context(), report) },
-		func(s budget.Store) (any, error) { return s.Decide(t.Context(), batch) },
+	report := driver.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "other", Used: limit.MaxUnits}
+	batch := driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("a", 1), item("b", limit.MaxUnits)}}
+	for _, ask := range []func(driver.Store) (any, error){
+		func(s driver.Store) (any, error) { return s.Report(t.Context(), report) },
+		func(s driver.Store) (any, error) { return s.Decide(t.Context(), batch) },
 	} {
 		want, wantErr := ask(model)
 		got, gotErr := ask(b.store)
-		if d, ok := got.(budget.Decisions); ok { // a ledger's id is random
-			d.Mark = want.(budget.Decisions).Mark
+		if d, ok := got.(driver.Decisions); ok { // a ledger's id is random
+			d.Mark = want.(driver.Decisions).Mark
 			got = d
 		}
 		if gotErr != nil || wantErr != nil || !reflect.DeepEqual(got, want) {

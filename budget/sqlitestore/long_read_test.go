@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -43,7 +43,7 @@ func TestLongReadDelaysNobody(t *testing.T) {
 		b.history("job")
 		within = false
 	}
-	view, err := b.store.Spent(ctx, budget.SpentQuery{Budget: name, Now: b.now, By: budget.ByOperation})
+	view, err := b.store.Spent(ctx, driver.SpentQuery{Budget: name, Now: b.now, By: driver.ByOperation})
 	if err != nil || len(view.Rows) != 1 {
 		t.Fatalf("%+v, %v", view.Rows, err)
 	}

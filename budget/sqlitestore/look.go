@@ -5,29 +5,29 @@ import (
 	"errors"
 	"math"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Look implements budget.Store. It writes nothing and waits for no writer. A
 // window that no decision has used is summed from the entries, in time
 // proportional to them.
-func (s *Store) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
-	var view budget.View
+	var view driver.View
 	err := s.read(bounded, func(c *conn) (err error) {
 		view, err = s.look(bounded, c, look)
 		return err
 	})
 	if err != nil {
-		return budget.View{}, s.explain(ctx, "look at "+look.Budget, err)
+		return driver.View{}, s.explain(ctx, "look at "+look.Budget, err)
 	}
 	return view, nil
 }
 
 // look reads within a transaction. The totals it brings up to date are its own.
-func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budget.View, err error) {
+func (s *Store) look(ctx context.Context, c *conn, look driver.Look) (view driver.View, err error) {
 	l, err := readLedger(c, look.Budget, nil)
 	if err == nil {
 		err = l.checkNewest()
@@ -71,7 +71,7 @@ func (s *Store) look(ctx context.Context, c *conn, look budget.Look) (view budge
 }
 
 // lookAt reads what one limit has used.
-func (l *ledger) lookAt(lim limit.Limit, now int64) (seen budget.LimitView, err error) {
+func (l *ledger) lookAt(lim limit.Limit, now int64) (seen driver.LimitView, err error) {
 	if lim.Window.Kind == limit.Bucket {
 		return l.lookAtMeter(lim, now)
 	}

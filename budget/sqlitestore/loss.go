@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -40,26 +40,26 @@ func (l loss) until(hosts int64) int64 {
 	if l.notice == 0 || hosts <= 1 || int64(len(l.reported)) >= hosts {
 		return 0
 	}
-	return l.notice + budget.RecoveryWait
+	return l.notice + driver.RecoveryWait
 }
 
 // refuse makes a refusal that of the loss, where it ends no earlier than all else.
-func (l loss) refuse(batch budget.Batch, now int64, refusal *budget.Decision) (observed string) {
+func (l loss) refuse(batch driver.Batch, now int64, refusal *driver.Decision) (observed string) {
 	until := l.until(batch.Hosts)
-	refused := refusal.Result == budget.Refused
+	refused := refusal.Result == driver.Refused
 	switch {
 	case until <= now || batch.WithinPart:
 	case batch.Observe:
-		return budget.ObservedLock
+		return driver.ObservedLock
 	case !refused || until > refusal.RetryAt || until == refusal.RetryAt && !refusal.Locked:
-		*refusal = budget.Decision{Result: budget.Refused, Limit: -1, RetryAt: until, Recovering: true}
+		*refusal = driver.Decision{Result: driver.Refused, Limit: -1, RetryAt: until, Recovering: true}
 	}
 	return ""
 }
 
 // report notes that a caller reports a loss. The first report on a ledger begins
 // its recovery, and so does one that finds it rolled back.
-func (l *ledger) report(r budget.Recovery) {
+func (l *ledger) report(r driver.Recovery) {
 	rolledBack := slices.Contains(r.Gone, l.id)
 	if rolledBack {
 		l.id = rand.Text()
@@ -68,7 +68,7 @@ func (l *ledger) report(r budget.Recovery) {
 		l.loss = loss{notice: l.last}
 	}
 	l.changes++
-	if r.Host != "" && len(l.loss.reported) < budget.MaxReports && !slices.Contains(l.loss.reported, r.Host) {
+	if r.Host != "" && len(l.loss.reported) < driver.MaxReports && !slices.Contains(l.loss.reported, r.Host) {
 		l.loss.reported = append(slices.Clone(l.loss.reported), r.Host)
 	}
 }
@@ -110,18 +110,18 @@ func parseHosts(text string) (h hosts, err error) {
 // of too many those that were noted first.
 func (l *ledger) note(host string, now int64) {
 	at := slices.IndexFunc(l.hosts, func(n noted) bool { return n.host == host })
-	if host == "" || at >= 0 && now-l.hosts[at].at < budget.HostRenewed {
+	if host == "" || at >= 0 && now-l.hosts[at].at < driver.HostRenewed {
 		return
 	}
-	others := slices.DeleteFunc(slices.Clone(l.hosts), func(n noted) bool { return n.host == host || n.at <= now-budget.HostNoted })
+	others := slices.DeleteFunc(slices.Clone(l.hosts), func(n noted) bool { return n.host == host || n.at <= now-driver.HostNoted })
 	l.hosts = append(others, noted{host, now})
-	l.hosts = l.hosts[max(0, len(l.hosts)-budget.MaxHosts):]
+	l.hosts = l.hosts[max(0, len(l.hosts)-driver.MaxHosts):]
 }
 
 // atWork is how many hosts were noted lately.
 func (h hosts) atWork(now int64) (n int) {
 	for _, one := range h {
-		if one.at > now-budget.HostNoted {
+		if one.at > now-driver.HostNoted {
 			n++
 		}
 	}
@@ -129,11 +129,11 @@ func (h hosts) atWork(now int64) (n int) {
 }
 
 // mark is what a caller is told of the ledger at an instant.
-func (l *ledger) mark(now int64) budget.Mark {
+func (l *ledger) mark(now int64) driver.Mark {
 	if l.b == 0 {
-		return budget.Mark{Seen: now}
+		return driver.Mark{Seen: now}
 	}
-	m := budget.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now}
+	m := driver.Mark{Ledger: l.id, Changes: l.changes, ID: l.newestID, Seen: now}
 	if m.ID != "" {
 		m.At = l.newest
 	}
@@ -141,16 +141,16 @@ func (l *ledger) mark(now int64) budget.Mark {
 }
 
 // lost reports whether the ledger has lost something of what a caller was told.
-func (l *ledger) lost(mark budget.Mark, limits []limit.Limit, now int64) (bool, error) {
+func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) (bool, error) {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
-	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-budget.LedgerIdle) {
+	if mark.Ledger != "" && other && mark.Seen > max(l.resetAt, lower-driver.LedgerIdle) {
 		return true, nil
 	}
 	if mark.ID == "" || mark.ID == l.witness || mark.At <= max(l.merged, lower) {
 		return false, nil // what other limits' windows count may be missed all the same
 	}
-	ids, err := l.missing([]budget.Mark{mark}, limits, now)
+	ids, err := l.missing([]driver.Mark{mark}, limits, now)
 	if err == nil && len(ids) == 0 {
 		l.witness = mark.ID
 	}
@@ -169,7 +169,7 @@ func (l *ledger) lower(limits []limit.Limit, now int64) int64 {
 }
 
 // missing are the ids of the marks' charges that the ledger lacks.
-func (l *ledger) missing(marks []budget.Mark, limits []limit.Limit, now int64) (ids []string, err error) {
+func (l *ledger) missing(marks []driver.Mark, limits []limit.Limit, now int64) (ids []string, err error) {
 	lower := max(l.merged, l.lower(limits, now))
 	for _, mark := range marks {
 		if mark.ID == "" || mark.At <= lower {

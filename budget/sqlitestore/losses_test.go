@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -43,7 +43,7 @@ func lossyData(t *testing.T) storetest.Lossy {
 	}
 	return storetest.Lossy{
 		Alone: true, // nothing may touch the file while a process uses it
-		Open: func(clock func() int64) budget.Store {
+		Open: func(clock func() int64) driver.Store {
 			s, err := sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, clock)
 			must(err)
 			return s

@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"strconv"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -14,7 +14,7 @@ func (l *ledger) merge(now int64, steps *int) (done bool, err error) {
 	precisions := l.precisions()
 	boundary := l.merged
 	for _, p := range precisions {
-		at := now - budget.MinHeld
+		at := now - driver.MinHeld
 		boundary = max(boundary, at-at%p)
 	}
 	if boundary == l.merged {
@@ -50,7 +50,7 @@ func (l *ledger) precisions() (list []int64) {
 			return nil
 		case w.precise > 0:
 			list = append(list, w.precise)
-		case w.length > budget.MinHeld:
+		case w.length > driver.MinHeld:
 			return nil
 		}
 	}

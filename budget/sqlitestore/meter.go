@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -40,7 +40,7 @@ func (m *meter) add(amount, age, at, drains int64) {
 // useMeters makes the meters of the limits live and drops those long unused.
 func (l *ledger) useMeters(limits []limit.Limit, now int64) error {
 	for key, m := range l.meters {
-		if now > m.usedAt+m.longest+budget.WindowIdle {
+		if now > m.usedAt+m.longest+driver.WindowIdle {
 			if err := l.c.exec("DELETE FROM meter WHERE b = ? AND key = ?", l.b, key); err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func (l *ledger) useMeters(limits []limit.Limit, now int64) error {
 		if longest := lim.Longest(); m.longest != longest {
 			m.longest, m.dirty = longest, true
 		}
-		if now-m.usedAt >= budget.WindowUseNoted {
+		if now-m.usedAt >= driver.WindowUseNoted {
 			m.usedAt, m.dirty = now, true
 		}
 	}
@@ -191,7 +191,7 @@ func (l *ledger) overfull(e *entry, units, now int64) bool {
 
 // lookAtMeter reads how full a bucket is; one that is not live is replayed for
 // the occasion.
-func (l *ledger) lookAtMeter(limit limit.Limit, now int64) (seen budget.LimitView, err error) {
+func (l *ledger) lookAtMeter(limit limit.Limit, now int64) (seen driver.LimitView, err error) {
 	m := l.meters[limit.Meter()]
 	if m == nil {
 		m = l.newMeter(limit, now)
@@ -232,7 +232,7 @@ func (l *ledger) readMeters() error {
 			l.meters[read.key] = &read
 		}, &m.key, &counts, &operations, &amount, &period, &m.level.Used, &m.level.Part, &m.level.At, &m.usedAt, &m.longest, &m.fill, &m.oldest, &m.reached)
 	if err == nil && bad != nil {
-		err = fmt.Errorf("budget %s: %w: a meter has no rate: %w; %s", l.name, budget.ErrDamaged, bad, adviceDamaged)
+		err = fmt.Errorf("budget %s: %w: a meter has no rate: %w; %s", l.name, driver.ErrDamaged, bad, adviceDamaged)
 	}
 	return err
 }

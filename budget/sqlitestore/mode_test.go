@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -43,10 +43,10 @@ func spend(t *testing.T, path string, visit func()) {
 		t.Fatal(err)
 	}
 	limits := []limit.Limit{rolling(10, hour)}
-	_, decided := s.Decide(context.Background(), budget.Batch{
-		Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []budget.Item{item("one", 1)},
+	_, decided := s.Decide(context.Background(), driver.Batch{
+		Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{item("one", 1)},
 	})
-	_, looked := s.Look(context.Background(), budget.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: limits})
+	_, looked := s.Look(context.Background(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: limits})
 	visit()
 	if err := errors.Join(decided, looked, s.Close()); err != nil {
 		t.Fatal(err)

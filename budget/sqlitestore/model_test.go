@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -25,26 +25,26 @@ func TestForgottenAsTheModel(t *testing.T) {
 	type step struct {
 		wait   int64
 		limits []limit.Limit
-		items  []budget.Item
+		items  []driver.Item
 	}
 	for what, steps := range map[string][]step{
 		"forgotten, then a longer window": {
-			{0, []limit.Limit{short}, []budget.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
-			{hour + minute, []limit.Limit{short}, []budget.Item{item("b", 1)}},
-			{0, []limit.Limit{short, longest}, []budget.Item{item("a", 20), item("b", 1)}},
-			{second, []limit.Limit{short, long, month}, []budget.Item{item("c", 1), item("r", 3)}},
+			{0, []limit.Limit{short}, []driver.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
+			{hour + minute, []limit.Limit{short}, []driver.Item{item("b", 1)}},
+			{0, []limit.Limit{short, longest}, []driver.Item{item("a", 20), item("b", 1)}},
+			{second, []limit.Limit{short, long, month}, []driver.Item{item("c", 1), item("r", 3)}},
 		},
 		"not yet forgotten, then a longer window": {
-			{0, []limit.Limit{short}, []budget.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
-			{hour + minute, []limit.Limit{short, long}, []budget.Item{item("a", 10), item("r", 4), item("b", 5)}},
-			{hour, []limit.Limit{short, month}, []budget.Item{item("a", 10), item("c", 0)}},
-			{8 * day, []limit.Limit{longest}, []budget.Item{item("a", 11), item("c", 0)}},
+			{0, []limit.Limit{short}, []driver.Item{item("a", 10), lease(item("r", 3), 2*minute)}},
+			{hour + minute, []limit.Limit{short, long}, []driver.Item{item("a", 10), item("r", 4), item("b", 5)}},
+			{hour, []limit.Limit{short, month}, []driver.Item{item("a", 10), item("c", 0)}},
+			{8 * day, []limit.Limit{longest}, []driver.Item{item("a", 11), item("c", 0)}},
 		},
 		"dropped, then live again": {
-			{0, []limit.Limit{short, long}, []budget.Item{item("a", 10), lease(item("r", 3), day)}},
-			{6 * day, []limit.Limit{short}, []budget.Item{item("b", 1)}},
-			{9 * day, []limit.Limit{short}, []budget.Item{item("c", 1)}},
-			{hour, []limit.Limit{long, longest}, []budget.Item{item("a", 1), item("b", 2), item("c", 1)}},
+			{0, []limit.Limit{short, long}, []driver.Item{item("a", 10), lease(item("r", 3), day)}},
+			{6 * day, []limit.Limit{short}, []driver.Item{item("b", 1)}},
+			{9 * day, []limit.Limit{short}, []driver.Item{item("c", 1)}},
+			{hour, []limit.Limit{long, longest}, []driver.Item{item("a", 1), item("b", 2), item("c", 1)}},
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestForgottenAsTheModel(t *testing.T) {
 			model := memstore.New(func() int64 { return b.now })
 			for i, one := range steps {
 				b.now += one.wait
-				batch := budget.Batch{Budget: name, Now: b.now, Limits: one.limits, Items: one.items}
+				batch := driver.Batch{Budget: name, Now: b.now, Limits: one.limits, Items: one.items}
 				want, wantErr := model.Decide(context.Background(), batch)
 				got, gotErr := b.store.Decide(context.Background(), batch)
 				got.Mark.Ledger = want.Mark.Ledger // random
@@ -62,7 +62,7 @@ func TestForgottenAsTheModel(t *testing.T) {
 				}
 				for _, on := range []time.Duration{0, 59 * time.Second} { // looked at, by windows live or not
 					b.now += on.Microseconds()
-					ask := budget.Look{Budget: name, Now: b.now, Limits: []limit.Limit{short, long, longest, month}}
+					ask := driver.Look{Budget: name, Now: b.now, Limits: []limit.Limit{short, long, longest, month}}
 					want, wantErr := model.Look(context.Background(), ask)
 					got, gotErr := b.store.Look(context.Background(), ask)
 					got.Mark.Ledger = want.Mark.Ledger // random

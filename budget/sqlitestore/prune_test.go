@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -36,7 +36,7 @@ func TestPrune(t *testing.T) {
 	if n := query[int](t, b.path, "SELECT n - (SELECT count(*) FROM entry) FROM budget"); n != 0 {
 		t.Errorf("the number kept is %d off", n)
 	}
-	view, err := b.store.Look(context.Background(), budget.Look{Budget: name, Now: b.now, Limits: all})
+	view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: all})
 	if err != nil || view.Limits[0].Used != 2 || view.Limits[1].Used != 10 {
 		t.Fatalf("%+v, %v, want 2 and 10 used", view, err)
 	}
@@ -68,9 +68,9 @@ func TestSettleSumForgetsPruned(t *testing.T) {
 		b.now += second
 	}
 	b.granted(lease(item("r", 1), second))
-	settle := func(want budget.FinishResult) {
+	settle := func(want driver.FinishResult) {
 		t.Helper()
-		got, err := b.store.Finish(context.Background(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: limit.MaxUnits})
+		got, err := b.store.Finish(context.Background(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: limit.MaxUnits})
 		if err != nil || got.Result != want {
 			t.Fatalf("%+v, %v, want result %d", got, err, want)
 		}
@@ -78,10 +78,10 @@ func TestSettleSumForgetsPruned(t *testing.T) {
 	b.now += second
 	pauses := b.inSteps(3)
 	sqlitestore.SetSteps(b.store, 3, 1)
-	settle(budget.FinishOverflow)
+	settle(driver.FinishOverflow)
 	b.now += hour - 5*second // the first six are forgotten, and one is pruned
 	b.granted(item("last", 1))
-	settle(budget.Settled)
+	settle(driver.Settled)
 	if *pauses == 0 {
 		t.Fatal("it was done in one transaction: the test shows nothing")
 	}
@@ -97,15 +97,15 @@ func TestNewestIsMissing(t *testing.T) {
 	for what, err := range map[string]error{
 		"decide": func() error { _, err := b.try(name, item("c", 1)); return err }(),
 		"finish": func() error {
-			_, err := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "a"})
+			_, err := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "a"})
 			return err
 		}(),
 		"look": func() error {
-			_, err := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now})
+			_, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now})
 			return err
 		}(),
 	} {
-		if !errors.Is(err, budget.ErrDamaged) || !strings.Contains(err.Error(), "newest charge, b,") || !strings.Contains(err.Error(), "restore") {
+		if !errors.Is(err, driver.ErrDamaged) || !strings.Contains(err.Error(), "newest charge, b,") || !strings.Contains(err.Error(), "restore") {
 			t.Errorf("%s: %v, want ErrDamaged with the charge that is missing and what to do", what, err)
 		}
 	}
@@ -118,9 +118,9 @@ func TestNewestIsMissing(t *testing.T) {
 // is not forgotten bears them.
 func TestLabels(t *testing.T) {
 	b := newBench(t, rolling(100, hour))
-	labelled := func(id, job, region, run string) budget.Item {
+	labelled := func(id, job, region, run string) driver.Item {
 		i := item(id, 1)
-		i.Labels = budget.Labels{Job: job, Region: region, Run: run}
+		i.Labels = driver.Labels{Job: job, Region: region, Run: run}
 		return i
 	}
 	b.granted(labelled("a", "trending", "US", "run-1"), labelled("b", "trending", "GB", "run-1"), labelled("c", "", "", ""))
@@ -145,7 +145,7 @@ func TestLabels(t *testing.T) {
 // one that is not yet idle stays.
 func TestIdleBudgetsAreDeleted(t *testing.T) {
 	b := newBench(t, rolling(1000, day))
-	charge := func(budgetName string, items ...budget.Item) {
+	charge := func(budgetName string, items ...driver.Item) {
 		t.Helper()
 		if _, err := b.try(budgetName, items...); err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestIdleBudgetsAreDeleted(t *testing.T) {
 		return query[string](t, b.path, "SELECT group_concat(coalesce(name, '-'), ' ') FROM (SELECT name FROM budget ORDER BY name)")
 	}
 	sqlitestore.SetSteps(b.store, 25, 25)
-	b.now = noon + day + budget.WindowIdle
+	b.now = noon + day + driver.WindowIdle
 	charge(name, item("a", 1))
 	if got := budgets(); got != "up/idle up/key1 up/later" {
 		t.Fatalf("budgets %q: one was deleted too soon", got)
@@ -186,30 +186,30 @@ func TestIdleBudgetsAreDeleted(t *testing.T) {
 // others counts them all.
 func TestManyOperations(t *testing.T) {
 	b := newBench(t, rolling(10_000, hour), rolling(10, hour, "op300"), rolling(10, hour, "op7"), rolling(500, hour, "!op1"))
-	of := func(n int, units int64) budget.Item {
-		return budget.Item{ID: fmt.Sprint("id", n), Operation: fmt.Sprint("op", n), Units: units}
+	of := func(n int, units int64) driver.Item {
+		return driver.Item{ID: fmt.Sprint("id", n), Operation: fmt.Sprint("op", n), Units: units}
 	}
-	for n := range budget.MaxOperations {
+	for n := range driver.MaxOperations {
 		b.granted(of(n, 1))
 	}
-	if n := query[int](t, b.path, "SELECT count(*) FROM operation"); n != budget.MaxOperations {
-		t.Fatalf("%d operations, want %d", n, budget.MaxOperations)
+	if n := query[int](t, b.path, "SELECT count(*) FROM operation"); n != driver.MaxOperations {
+		t.Fatalf("%d operations, want %d", n, driver.MaxOperations)
 	}
 	b.granted(of(301, 6), of(302, 3))
-	if n := query[int](t, b.path, "SELECT count(*) FROM operation"); n != budget.MaxOperations+1 {
+	if n := query[int](t, b.path, "SELECT count(*) FROM operation"); n != driver.MaxOperations+1 {
 		t.Fatalf("%d operations, want one more for all others", n)
 	}
 	got := b.decide(of(300, 2), of(300, 1), of(7, 9), of(301, 6), of(301, 7))
-	if got[0].Result != budget.Refused || got[0].Limit != 1 || got[0].Remaining != 1 {
+	if got[0].Result != driver.Refused || got[0].Limit != 1 || got[0].Remaining != 1 {
 		t.Errorf("%+v, want a refusal by op300's limit, which others may have used", got[0])
 	}
-	if got[1].Result != budget.Granted {
+	if got[1].Result != driver.Granted {
 		t.Errorf("%+v, want op300's last unit granted", got[1])
 	}
-	if got[2].Result != budget.Conflict || got[3].Result != budget.Granted || !got[3].Replayed || got[4].Result != budget.Conflict {
+	if got[2].Result != driver.Conflict || got[3].Result != driver.Granted || !got[3].Replayed || got[4].Result != driver.Conflict {
 		t.Errorf("%+v, want a conflict, a replay and a conflict", got[2:])
 	}
-	view, err := b.store.Look(context.Background(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+	view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
 	if err != nil {
 		t.Fatal(err)
 	}

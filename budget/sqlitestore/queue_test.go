@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -148,7 +149,7 @@ func TestStoppedWaiter(t *testing.T) {
 	done := make(chan error, 1)
 	sqlitestore.EndSlice(b.store)
 	go func() {
-		_, err := b.store.Decide(context.Background(), budget.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []budget.Item{item("b", 1)}})
+		_, err := b.store.Decide(context.Background(), driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("b", 1)}})
 		done <- err
 	}()
 	release()
@@ -173,7 +174,7 @@ func TestHolderIsNamed(t *testing.T) {
 		sqlitestore.EndSlice(b.store)
 		_, err := b.try(name, item("b", 1))
 		want := fmt.Sprintf("waited in vain for %s.lock, which %sprocess %d (", b.path, before, holder.cmd.Process.Pid)
-		if !errors.Is(err, budget.ErrUnavailable) || !errors.Is(err, budget.ErrNotCharged) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrNotCharged) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -239,7 +240,7 @@ func TestAbandonedPlace(t *testing.T) {
 	for range 20 {
 		sqlitestore.EndSlice(b.store)
 		sqlitestore.SetTimeout(b.store, 2*time.Millisecond)
-		if _, err := b.try(name, item("b", 1)); !errors.Is(err, budget.ErrUnavailable) {
+		if _, err := b.try(name, item("b", 1)); !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("%v, want ErrUnavailable", err)
 		}
 	}

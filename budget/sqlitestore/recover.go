@@ -5,40 +5,40 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // errLost is ErrLost where something is lost.
 func errLost(lost bool) error {
 	if lost {
-		return budget.ErrLost
+		return driver.ErrLost
 	}
 	return nil
 }
 
 // Recover implements budget.Store.
-func (s *Store) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
+func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
-	answer := budget.Recovered{Amounts: make([]int64, len(r.Limits))}
-	d := &decider{s: s, batch: budget.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, walks: map[int]*walk{}}
+	answer := driver.Recovered{Amounts: make([]int64, len(r.Limits))}
+	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, walks: map[int]*walk{}}
 	err := d.repeat(bounded, func(c *conn) error { return d.recover(c, r, &answer) })
 	if err == nil {
 		return answer, nil
 	}
-	if errors.Is(err, budget.ErrDamaged) && !answer.Anew {
+	if errors.Is(err, driver.ErrDamaged) && !answer.Anew {
 		if err = s.forget(bounded, r.Budget, false); err == nil {
 			again, err := s.Recover(ctx, r)
 			again.Anew = true
 			return again, err
 		}
 	}
-	return budget.Recovered{}, s.explain(ctx, "recover "+r.Budget, err)
+	return driver.Recovered{}, s.explain(ctx, "recover "+r.Budget, err)
 }
 
 // recover goes on with a recovery as far as the steps reach.
-func (d *decider) recover(c *conn, r budget.Recovery, answer *budget.Recovered) (err error) {
+func (d *decider) recover(c *conn, r driver.Recovery, answer *driver.Recovered) (err error) {
 	d.steps, d.done = d.s.steps, false
 	if answer.Now, err = d.open(c); err != nil {
 		return err

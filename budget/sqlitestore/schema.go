@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // schemaVersion is what this version of the program reads and writes.
@@ -196,7 +196,7 @@ func prepareFile(ctx context.Context, c *conn) error {
 		return err
 	}
 	if mode != "wal" {
-		return fmt.Errorf("%w: SQLite cannot keep a write-ahead log there (journal mode %s): use a local disk", budget.ErrStoreConfig, mode)
+		return fmt.Errorf("%w: SQLite cannot keep a write-ahead log there (journal mode %s): use a local disk", driver.ErrStoreConfig, mode)
 	}
 	err := c.begin(ctx, "IMMEDIATE")
 	if err != nil {
@@ -241,7 +241,7 @@ func identify(ctx context.Context, c *conn) (version int64, err error) {
 	case id == 0 && version == 0 && tables == 0:
 		return 0, nil
 	case id != applicationID:
-		return 0, fmt.Errorf("%w: it is a SQLite file of another program: give another path", budget.ErrStoreConfig)
+		return 0, fmt.Errorf("%w: it is a SQLite file of another program: give another path", driver.ErrStoreConfig)
 	case version > schemaVersion:
 		return 0, newerVersion(version)
 	}
@@ -264,5 +264,5 @@ func checkVersion(c *conn) error {
 
 func newerVersion(version int64) error {
 	return fmt.Errorf("%w: its schema has version %d, this program knows up to %d: use the newer quotactl for all processes that share the file",
-		budget.ErrStoreConfig, version, schemaVersion)
+		driver.ErrStoreConfig, version, schemaVersion)
 }

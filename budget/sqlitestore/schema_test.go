@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -41,7 +41,7 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	b.granted(item("a", 1))
 	b.close()
 	execute(t, b.path, "PRAGMA user_version = 7")
-	openFails(t, b.path, budget.ErrStoreConfig, "version 7", "up to 5", "newer quotactl")
+	openFails(t, b.path, driver.ErrStoreConfig, "version 7", "up to 5", "newer quotactl")
 	execute(t, b.path, "PRAGMA user_version = 5")
 	b.open()
 	if got := b.used(); got != 1 {
@@ -56,12 +56,12 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 	b.granted(item("a", 1), lease(item("r", 1), hour))
 	execute(t, b.path, "PRAGMA user_version = 7")
 	_, decideErr := b.try(name, item("b", 1))
-	_, finishErr := b.store.Finish(t.Context(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: 5})
-	_, lookErr := b.store.Look(t.Context(), budget.Look{Budget: name, Now: b.now, Limits: b.limits})
+	_, finishErr := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 5})
+	_, lookErr := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
 	_, readErr := b.store.Job(t.Context(), "j")
-	_, swapErr := b.store.SwapJob(t.Context(), budget.JobSwap{Job: "j", Text: []byte("{}")})
+	_, swapErr := b.store.SwapJob(t.Context(), driver.JobSwap{Job: "j", Text: []byte("{}")})
 	for what, err := range map[string]error{"charge": decideErr, "settle": finishErr, "look": lookErr, "job": readErr, "swap": swapErr} {
-		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), "version 7") || !strings.Contains(err.Error(), "newer quotactl") {
+		if !errors.Is(err, driver.ErrStoreConfig) || !strings.Contains(err.Error(), "version 7") || !strings.Contains(err.Error(), "newer quotactl") {
 			t.Errorf("%s: %v, want ErrStoreConfig that names the version", what, err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestOpenMigrates(t *testing.T) {
 			if found, err := b.store.Job(t.Context(), "j"); err != nil || found.Version != 0 {
 				t.Fatalf("a job of an older schema: %+v, %v, want no document", found, err)
 			}
-			b.swap(budget.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []budget.JobRecord{{At: noon, ID: "r"}}})
+			b.swap(driver.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []driver.JobRecord{{At: noon, ID: "r"}}})
 			b.close()
 			if version := query[int](t, b.path, "PRAGMA user_version"); version != 5 {
 				t.Errorf("version %d after that, want 5", version)
@@ -141,7 +141,7 @@ func TestOpenMigrates(t *testing.T) {
 func TestOpenRefusesOtherPrograms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "other.db")
 	execute(t, path, "CREATE TABLE theirs(x)")
-	openFails(t, path, budget.ErrStoreConfig, "another program", "another path")
+	openFails(t, path, driver.ErrStoreConfig, "another program", "another path")
 	if mode := query[string](t, path, "PRAGMA journal_mode"); mode != "delete" {
 		t.Errorf("the other program's file was changed to journal mode %s", mode)
 	}
@@ -156,7 +156,7 @@ func TestOpenRefusesWhatIsNoDatabase(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	openFails(t, path, budget.ErrStoreConfig, "no SQLite file")
+	openFails(t, path, driver.ErrStoreConfig, "no SQLite file")
 	if got, err := os.ReadFile(path); err != nil || string(got) != string(text) {
 		t.Errorf("the file was changed (%v)", err)
 	}
@@ -168,10 +168,10 @@ func TestOpenRefusesPlaces(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	openFails(t, filepath.Join(dir, "missing", "q.db"), budget.ErrStoreConfig, "make the directory")
-	openFails(t, filepath.Join(file, "q.db"), budget.ErrStoreConfig, "make the directory")
-	openFails(t, dir, budget.ErrStoreConfig, "writable")
-	openFails(t, "", budget.ErrStoreConfig, "path of a file")
+	openFails(t, filepath.Join(dir, "missing", "q.db"), driver.ErrStoreConfig, "make the directory")
+	openFails(t, filepath.Join(file, "q.db"), driver.ErrStoreConfig, "make the directory")
+	openFails(t, dir, driver.ErrStoreConfig, "writable")
+	openFails(t, "", driver.ErrStoreConfig, "path of a file")
 }
 
 // A directory on a network file system is refused before anything is made there,
@@ -183,7 +183,7 @@ func TestNetworkFileSystemIsRefused(t *testing.T) {
 	}
 	end := sqlitestore.LieOn("NFS")
 	defer end()
-	openFails(t, path, budget.ErrStoreConfig, "NFS", filepath.Dir(path), "use a local disk, or a Redis store")
+	openFails(t, path, driver.ErrStoreConfig, "NFS", filepath.Dir(path), "use a local disk, or a Redis store")
 	if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -239,12 +239,12 @@ func TestOpenTogether(t *testing.T) {
 			}
 			defer func() { _ = s.Close() }()
 			for k := range charges {
-				got, err := s.Decide(context.Background(), budget.Batch{Budget: name, Now: noon, Limits: limits, Items: []budget.Item{item(fmt.Sprint(i, "-", k), 1)}})
+				got, err := s.Decide(context.Background(), driver.Batch{Budget: name, Now: noon, Limits: limits, Items: []driver.Item{item(fmt.Sprint(i, "-", k), 1)}})
 				if err != nil {
 					t.Errorf("decide: %v", err)
 					return
 				}
-				if got.Items[0].Result == budget.Granted {
+				if got.Items[0].Result == driver.Granted {
 					n++
 				}
 			}

@@ -3,19 +3,19 @@ package sqlitestore
 import (
 	"context"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Spent implements budget.Store. It reads one state of the ledger, however long
 // that takes, writes nothing, waits for no writer and delays none.
-func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
-	var view budget.SpentView
+func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
+	var view driver.SpentView
 	err := s.readAlone(ctx, func(c *conn) (err error) {
 		view, err = s.spent(ctx, c, q)
 		return err
 	})
 	if err != nil {
-		return budget.SpentView{}, s.explain(ctx, "sum the ledger of "+q.Budget, err)
+		return driver.SpentView{}, s.explain(ctx, "sum the ledger of "+q.Budget, err)
 	}
 	return view, nil
 }
@@ -24,7 +24,7 @@ func (s *Store) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentVie
 const spentChunk = 20_000
 
 // spent reads within a transaction, lane by lane.
-func (s *Store) spent(ctx context.Context, c *conn, q budget.SpentQuery) (view budget.SpentView, err error) {
+func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view driver.SpentView, err error) {
 	l, err := readLedger(c, q.Budget, nil)
 	if err == nil {
 		err = l.checkNewest()
@@ -53,7 +53,7 @@ func (s *Store) spent(ctx context.Context, c *conn, q budget.SpentQuery) (view b
 	if err != nil {
 		return view, err
 	}
-	sums := map[int64]*budget.SpentRow{} // by operation or label
+	sums := map[int64]*driver.SpentRow{} // by operation or label
 	for _, lane := range lanes {
 		if lane%classes == classReleased {
 			continue
@@ -63,7 +63,7 @@ func (s *Store) spent(ctx context.Context, c *conn, q budget.SpentQuery) (view b
 		}
 	}
 	names := l.opNames
-	if q.By != budget.ByOperation {
+	if q.By != driver.ByOperation {
 		names = map[int64]string{}
 		var no int64
 		var name string
@@ -87,8 +87,8 @@ func (s *Store) spent(ctx context.Context, c *conn, q budget.SpentQuery) (view b
 }
 
 // sum adds the entries of a lane above a score to the sums.
-func (l *ledger) sum(ctx context.Context, lane, above, now int64, by budget.GroupBy, sums map[int64]*budget.SpentRow) error {
-	column := map[budget.GroupBy]string{budget.ByOperation: "lane / 4", budget.ByJob: "job", budget.ByRegion: "region", budget.ByRun: "run"}[by]
+func (l *ledger) sum(ctx context.Context, lane, above, now int64, by driver.GroupBy, sums map[int64]*driver.SpentRow) error {
+	column := map[driver.GroupBy]string{driver.ByOperation: "lane / 4", driver.ByJob: "job", driver.ByRegion: "region", driver.ByRun: "run"}[by]
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -100,12 +100,12 @@ func (l *ledger) sum(ctx context.Context, lane, above, now int64, by budget.Grou
 			return err
 		}
 		var group int64
-		var some budget.SpentRow
+		var some driver.SpentRow
 		err = l.c.each("SELECT "+column+", sum(units), sum(calls), sum(state = 1 AND score > ?), sum(calls * observed) FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? GROUP BY 1",
 			[]any{now, l.b, lane, above, upto}, func() {
 				row := sums[group]
 				if row == nil {
-					row = &budget.SpentRow{}
+					row = &driver.SpentRow{}
 					sums[group] = row
 				}
 				row.Units += some.Units

@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // DefaultTimeout bounds a call when Options say nothing.
@@ -71,8 +71,8 @@ type Store struct {
 }
 
 var (
-	_ budget.Store    = (*Store)(nil)
-	_ budget.JobStore = (*Store)(nil)
+	_ driver.Store    = (*Store)(nil)
+	_ driver.JobStore = (*Store)(nil)
 )
 
 // Open opens the file at path, or makes it. The directory must exist, on a
@@ -82,7 +82,7 @@ var (
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	clocks, err := machineClocks(o.Clocks)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w: the machine's boot clock cannot be read (%w); run it where it can", path, budget.ErrStoreConfig, err)
+		return nil, fmt.Errorf("open %s: %w: the machine's boot clock cannot be read (%w); run it where it can", path, driver.ErrStoreConfig, err)
 	}
 	return open(ctx, path, o, clocks)
 }
@@ -100,7 +100,7 @@ func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, e
 	}
 	full, err := filepath.Abs(path)
 	if err != nil || path == "" {
-		return nil, fmt.Errorf("open store %q: %w: give the path of a file", path, budget.ErrStoreConfig)
+		return nil, fmt.Errorf("open store %q: %w: give the path of a file", path, driver.ErrStoreConfig)
 	}
 	s := &Store{
 		path: full, timeout: o.Timeout, clocks: clocks, steps: maxSteps, pruning: maxPruned,

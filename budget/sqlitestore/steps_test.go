@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
@@ -25,7 +25,7 @@ func (b *bench) inSteps(steps int) (pauses *int) {
 // reservations is of g+1 units.
 func (b *bench) equalScores(groups int64) {
 	b.t.Helper()
-	var items []budget.Item
+	var items []driver.Item
 	for g := range groups {
 		for k := range int64(3) {
 			at := noon + int64(len(items)) // each entry has a microsecond of its own
@@ -44,7 +44,7 @@ func TestExpiryInSteps(t *testing.T) {
 			b.equalScores(6) // 3, 6, 9, 12, 15 and 18 units
 			pauses := b.inSteps(steps)
 			b.now = noon + hour + 4*minute // four groups are out
-			if d := b.decide(item("x", 0))[0]; d.Result != budget.Granted || d.Limit != 1 || d.Remaining != 500-33 {
+			if d := b.decide(item("x", 0))[0]; d.Result != driver.Granted || d.Limit != 1 || d.Remaining != 500-33 {
 				t.Fatalf("%+v, want 33 used", d)
 			}
 			if *pauses == 0 {
@@ -82,7 +82,7 @@ func TestBuildInSteps(t *testing.T) {
 				}
 			})
 			b.limits = append(b.limits, rolling(800, hour), rolling(800, 24*hour, "op"))
-			if d := b.decide(item("x", 1))[0]; d.Result != budget.Granted || d.Limit != 1 || d.Remaining != 800-63-7-300-1 {
+			if d := b.decide(item("x", 1))[0]; d.Result != driver.Granted || d.Limit != 1 || d.Remaining != 800-63-7-300-1 {
 				t.Fatalf("%+v, want limit 1 to have %d left", d, 800-63-7-300-1)
 			}
 			if *pauses < 2 {
@@ -92,7 +92,7 @@ func TestBuildInSteps(t *testing.T) {
 			if got := b.used(); got != 0 {
 				t.Fatalf("used %d in two hours, want 0", got)
 			}
-			view, err := b.store.Look(context.Background(), budget.Look{Budget: name, Now: b.now, Limits: b.limits[2:]})
+			view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits[2:]})
 			if err != nil || view.Limits[0].Used != 63+200 {
 				t.Fatalf("%+v, %v, want %d used in a day: the reservations", view, err, 63+200)
 			}
@@ -158,8 +158,8 @@ func TestWalkRestarts(t *testing.T) {
 	}{
 		{"by nothing", func(*bench) {}, noon + 10*second + hour},
 		{"by a late settlement", func(b *bench) {
-			got, err := b.store.Finish(context.Background(), budget.Finish{Budget: name, Now: b.now, ID: "r", Units: 1})
-			if err != nil || got.Result != budget.Settled {
+			got, err := b.store.Finish(context.Background(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 1})
+			if err != nil || got.Result != driver.Settled {
 				b.t.Errorf("settle: %+v, %v", got, err)
 			}
 		}, noon + 10*second + hour},
@@ -251,7 +251,7 @@ func TestInterrupted(t *testing.T) {
 		<-ctx.Done()
 	})
 	got := b.decide(item("fits", 1), item("far", 31), item("after", 0))
-	if got[0].Result != budget.Granted || got[1].Result != budget.Interrupted || got[2].Result != budget.Interrupted {
+	if got[0].Result != driver.Granted || got[1].Result != driver.Interrupted || got[2].Result != driver.Interrupted {
 		t.Fatalf("%+v, want the first granted and the others interrupted", got)
 	}
 	sqlitestore.SetPaused(b.store, nil)
@@ -259,7 +259,7 @@ func TestInterrupted(t *testing.T) {
 	if got := b.used(); got != 31 {
 		t.Fatalf("used %d, want 31", got)
 	}
-	if d := b.decide(item("after", 0))[0]; d.Result != budget.Granted || d.Replayed {
+	if d := b.decide(item("after", 0))[0]; d.Result != driver.Granted || d.Replayed {
 		t.Fatalf("%+v, want a new charge", d)
 	}
 }

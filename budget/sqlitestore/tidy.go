@@ -1,6 +1,6 @@
 package sqlitestore
 
-import "github.com/quotactl/quotactl/budget"
+import "github.com/quotactl/quotactl/budget/driver"
 
 // When forgotten entries are removed: so many new ones or so long after the
 // last time, in µs.
@@ -12,7 +12,7 @@ const (
 // labelIdle is how long past an entry's time its labels may still be asked
 // for, beyond the instant up to which entries are forgotten, in µs: the longest
 // lease, and the age at which a label's noted use is renewed.
-const labelIdle = int64(budget.MaxLease/1000) + 2*labelUseNoted
+const labelIdle = int64(driver.MaxLease/1000) + 2*labelUseNoted
 
 // tidy removes up to limit forgotten entries, and labels that none bears any
 // more, when it is time again.
@@ -55,15 +55,15 @@ func (l *ledger) prune(limit int) (more bool, err error) {
 // postpone notes when the budget will be idle: past its longest window by a
 // week, and past every lock. It is noted anew when that has moved on by an hour.
 func (l *ledger) postpone() {
-	longest := budget.MinHeld
+	longest := driver.MinHeld
 	for _, w := range l.windows {
 		longest = max(longest, w.longest)
 	}
 	for _, m := range l.meters {
 		longest = max(longest, m.longest)
 	}
-	at := l.last + longest + budget.WindowIdle
-	if at-l.idleAt >= budget.WindowUseNoted || l.version == 0 {
+	at := l.last + longest + driver.WindowIdle
+	if at-l.idleAt >= driver.WindowUseNoted || l.version == 0 {
 		l.idleAt = at
 	}
 	for _, k := range l.locks {

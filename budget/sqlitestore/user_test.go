@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // nobody is the user that a process started by root becomes: root may do all.
@@ -53,7 +53,7 @@ func openAsAnotherUser(orders string) error {
 	if err == nil {
 		return errors.Join(errors.New("it was opened"), store.Close())
 	}
-	if !errors.Is(err, budget.ErrStoreConfig) || errors.Is(err, budget.ErrUnavailable) || !strings.Contains(err.Error(), o.Says) || !strings.Contains(err.Error(), o.Path) {
+	if !errors.Is(err, driver.ErrStoreConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), o.Says) || !strings.Contains(err.Error(), o.Path) {
 		return fmt.Errorf("error %w, want ErrStoreConfig that says %q and names the file", err, o.Says)
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -73,7 +73,7 @@ func (v *counting) fitsAfterReturn(w *walk, now, room int64, steps *int) (at int
 		return err
 	}, func(a, b int64) bool { return a < b }, func(amount int64) bool { left -= amount; return left <= room })
 	if err == nil && done && left > room {
-		err = fmt.Errorf("budget %s: %w: limit %s counts entries that are not there; %s", v.l.name, budget.ErrDamaged, v.limit.Name, adviceDamaged)
+		err = fmt.Errorf("budget %s: %w: limit %s counts entries that are not there; %s", v.l.name, driver.ErrDamaged, v.limit.Name, adviceDamaged)
 	}
 	return v.w.shape.Returns(score), done, err
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -149,7 +149,7 @@ func (l *ledger) takeBack(e *entry) {
 // use makes the windows of the limits live and drops those long unused.
 func (l *ledger) use(limits []limit.Limit, now int64) error {
 	for key, w := range l.windows {
-		if now > w.usedAt+w.longest+budget.WindowIdle {
+		if now > w.usedAt+w.longest+driver.WindowIdle {
 			if err := l.drop(w); err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func (l *ledger) use(limits []limit.Limit, now int64) error {
 			w.dirty = true
 		}
 		w.shape = lim.Window
-		if now-w.usedAt >= budget.WindowUseNoted {
+		if now-w.usedAt >= driver.WindowUseNoted {
 			w.usedAt, w.dirty = now, true
 		}
 		if w.kind == limit.CalendarKind && w.cutAt(now) != w.cut {
@@ -241,7 +241,7 @@ func (l *ledger) readWindows() error {
 		w.grows = w.grows || t.built != toTheEnd
 	}, &no, &lane, &t.units, &t.calls, &t.cut, &t.built, &t.next, &t.backUnits, &t.backCalls)
 	if err == nil && bad {
-		err = fmt.Errorf("budget %s: %w: its totals are not those of its windows; %s", l.name, budget.ErrDamaged, adviceDamaged)
+		err = fmt.Errorf("budget %s: %w: its totals are not those of its windows; %s", l.name, driver.ErrDamaged, adviceDamaged)
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // betweenSteps is how long a call that goes on in another transaction leaves
@@ -38,7 +38,7 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 	}
 	defer func() { <-s.turn }()
 	if s.isClosed() {
-		return budget.ErrClosed
+		return driver.ErrClosed
 	}
 	if err := s.lockInPlace(ctx); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (s *Store) read(ctx context.Context, step func(*conn) error) (err error) {
 	}
 	defer func() { <-s.looks }()
 	if s.isClosed() {
-		return budget.ErrClosed
+		return driver.ErrClosed
 	}
 	if s.reader == nil {
 		if s.reader, err = connect(ctx, s.path, s.timeout, true); err != nil {

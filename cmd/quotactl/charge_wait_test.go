@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // hangingStore does not answer from a decision on, counted from 1; 0: it always does.
 type hangingStore struct {
-	budget.Store
+	driver.Store
 	from, asked int
 }
 
-func (s *hangingStore) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (s *hangingStore) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	if s.asked++; s.asked == s.from {
 		<-ctx.Done()
-		return budget.Decisions{}, ctx.Err()
+		return driver.Decisions{}, ctx.Err()
 	}
 	return s.Store.Decide(ctx, b)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
@@ -42,7 +43,7 @@ type doctorAnswer struct {
 
 type findingJSON struct {
 	Check  string          `json:"check"`
-	Level  budget.Severity `json:"level"`
+	Level  driver.Severity `json:"level"`
 	Says   string          `json:"says"`
 	Advice string          `json:"advice,omitempty"`
 }
@@ -64,7 +65,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	}
 	faults := 0
 	for _, f := range answer.Checks {
-		if f.Level == budget.Fault {
+		if f.Level == driver.Fault {
 			faults++
 		}
 	}
@@ -76,35 +77,35 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 
 // secretFindings tell whether the secrets are where the configuration says, here where
 // the doctor was asked.
-func (a *app) secretFindings(cfg *budget.Config) []budget.Finding {
-	var list []budget.Finding
+func (a *app) secretFindings(cfg *budget.Config) []driver.Finding {
+	var list []driver.Finding
 	missing := cfg.MissingSecrets(a.env)
 	for _, m := range missing {
 		says, advice, _ := strings.Cut(m.Message, "; ")
-		list = append(list, budget.Finding{Check: "secrets", Level: budget.Warning, Says: says, Advice: advice})
+		list = append(list, driver.Finding{Check: "secrets", Level: driver.Warning, Says: says, Advice: advice})
 	}
 	if n := cfg.SecretPlaces(); n > 0 && len(missing) == 0 {
-		list = append(list, budget.Finding{Check: "secrets", Level: budget.OK, Says: plural(n, "secret") + " found where the configuration says"})
+		list = append(list, driver.Finding{Check: "secrets", Level: driver.OK, Says: plural(n, "secret") + " found where the configuration says"})
 	}
 	return list
 }
 
 // findings are what the store, the host and the ledgers show.
-func (a *app) findings(ctx context.Context, cfg *budget.Config) []budget.Finding {
+func (a *app) findings(ctx context.Context, cfg *budget.Config) []driver.Finding {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
-		return []budget.Finding{{Check: "connection", Level: budget.Fault, Says: err.Error()}}
+		return []driver.Finding{{Check: "connection", Level: driver.Fault, Says: err.Error()}}
 	}
 	list := open.Diagnose(ctx, store)
 	for _, f := range list {
-		if f.Check == "connection" && f.Level == budget.Fault {
+		if f.Check == "connection" && f.Level == driver.Fault {
 			return append(list, closing(store)...)
 		}
 	}
 	for _, name := range cfg.Budgets() {
 		b, err := a.budget(cfg, store, name)
 		if err != nil {
-			list = append(list, budget.Finding{Check: "totals of " + name, Level: budget.Fault, Says: err.Error()})
+			list = append(list, driver.Finding{Check: "totals of " + name, Level: driver.Fault, Says: err.Error()})
 			continue
 		}
 		list = append(list, b.Audit(ctx))
@@ -113,9 +114,9 @@ func (a *app) findings(ctx context.Context, cfg *budget.Config) []budget.Finding
 }
 
 // closing closes the store and tells when it cannot.
-func closing(store open.Backend) []budget.Finding {
+func closing(store open.Backend) []driver.Finding {
 	if err := store.Close(); err != nil && !errors.Is(err, context.Canceled) {
-		return []budget.Finding{{Check: "close", Level: budget.Warning, Says: err.Error()}}
+		return []driver.Finding{{Check: "close", Level: driver.Warning, Says: err.Error()}}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -43,8 +44,8 @@ under way may still be settled. quotactl status shows it, unlock ends it.`,
 			switch changed := cmd.Flags().Changed; {
 			case changed("until") == changed("for"):
 				return usage("give --until TIME or --for SPAN, one of them")
-			case changed("for") && (span < time.Second || span.Microseconds() > budget.MaxLock):
-				return usage("--for %s: use 1s to %s", span, limit.SpanText(time.Duration(budget.MaxLock)*time.Microsecond))
+			case changed("for") && (span < time.Second || span.Microseconds() > driver.MaxLock):
+				return usage("--for %s: use 1s to %s", span, limit.SpanText(time.Duration(driver.MaxLock)*time.Microsecond))
 			case changed("for"):
 				order.Until.After = span
 			default:

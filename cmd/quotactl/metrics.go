@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -114,17 +115,17 @@ func (m *metrics) limit(budget, limit string) string {
 }
 
 // drifted counts what a report has shown.
-func (m *metrics) drifted(r budget.Report, d budget.Drifted) {
+func (m *metrics) drifted(r driver.Report, d driver.Drifted) {
 	if name := m.budget(r.Budget); d.Added > 0 {
 		m.drift.WithLabelValues(name, m.limit(name, r.Limit)).Add(float64(d.Added))
 	}
 }
 
 // results are the labels of decisions.
-var results = map[budget.Result]string{
-	budget.Granted: "granted", budget.Refused: "exhausted", budget.NeverFits: "never_fits", budget.Conflict: "conflict",
-	budget.Late: "late", budget.Overflow: "too_many_units", budget.Interrupted: "late",
-	budget.Fenced: "fenced", budget.OutcomeUnknown: unavailable, budget.Unreached: unavailable,
+var results = map[driver.Result]string{
+	driver.Granted: "granted", driver.Refused: "exhausted", driver.NeverFits: "never_fits", driver.Conflict: "conflict",
+	driver.Late: "late", driver.Overflow: "too_many_units", driver.Interrupted: "late",
+	driver.Fenced: "fenced", driver.OutcomeUnknown: unavailable, driver.Unreached: unavailable,
 }
 
 // unavailable is the result of a charge that nobody decided, and nobody is its
@@ -135,7 +136,7 @@ const (
 )
 
 // sourceOf is the label of who decided.
-func sourceOf(d budget.Decision) string {
+func sourceOf(d driver.Decision) string {
 	switch {
 	case d.Allowance:
 		return budget.SourceAllowance
@@ -147,7 +148,7 @@ func sourceOf(d budget.Decision) string {
 
 // decided counts a batch's decisions; all of it is unavailable when the store
 // failed.
-func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err error) {
+func (m *metrics) decided(batch driver.Batch, decisions driver.Decisions, err error) {
 	name := m.budget(batch.Budget)
 	for i, item := range batch.Items {
 		if item.DryRun { // a look at what a run needs
@@ -172,7 +173,7 @@ func (m *metrics) decided(batch budget.Batch, decisions budget.Decisions, err er
 			m.observed.WithLabelValues(name, m.limit(name, d.Observed)).Inc()
 		}
 		m.decisions.WithLabelValues(name, operation, result, sourceOf(d)).Inc()
-		if d.Result != budget.Granted || d.Replayed {
+		if d.Result != driver.Granted || d.Replayed {
 			continue
 		}
 		m.units.WithLabelValues(name, operation).Add(float64(d.Units))

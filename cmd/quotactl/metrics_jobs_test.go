@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -17,7 +17,7 @@ func (w *watched) succeeded() (at time.Time, again func()) {
 	w.t.Helper()
 	at = time.UnixMicro(1_780_000_000_123_456)
 	document := fmt.Appendf(nil, `{"last_success":%d}`, at.UnixMicro())
-	if swapped, err := w.metered.SwapJob(w.t.Context(), budget.JobSwap{Job: "pull", Text: document}); err != nil || !swapped {
+	if swapped, err := w.metered.SwapJob(w.t.Context(), driver.JobSwap{Job: "pull", Text: document}); err != nil || !swapped {
 		w.t.Fatal(swapped, err)
 	}
 	list := []*jobs.Job{{Name: "pull"}, {Name: "push"}}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
@@ -20,7 +21,7 @@ type meteredStore struct {
 }
 
 // Decide implements budget.Store.
-func (s meteredStore) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	defer s.timed("decide", time.Now())
 	decisions, err := s.Backend.Decide(ctx, batch)
 	s.metrics.decided(batch, decisions, err)
@@ -35,7 +36,7 @@ func (s meteredStore) Decide(ctx context.Context, batch budget.Batch) (budget.De
 }
 
 // Lock implements budget.Store.
-func (s meteredStore) Lock(ctx context.Context, r budget.LockRequest) (budget.Locked, error) {
+func (s meteredStore) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
 	defer s.timed("lock", time.Now())
 	locked, err := s.Backend.Lock(ctx, r)
 	s.answered(ctx, err)
@@ -46,7 +47,7 @@ func (s meteredStore) Lock(ctx context.Context, r budget.LockRequest) (budget.Lo
 }
 
 // Report implements budget.Store.
-func (s meteredStore) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
+func (s meteredStore) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	defer s.timed("report", time.Now())
 	drifted, err := s.Backend.Report(ctx, r)
 	s.answered(ctx, err)
@@ -58,7 +59,7 @@ func (s meteredStore) Report(ctx context.Context, r budget.Report) (budget.Drift
 }
 
 // Finish implements budget.Store.
-func (s meteredStore) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (s meteredStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	defer s.timed("finish", time.Now())
 	finished, err := s.Backend.Finish(ctx, f)
 	s.answered(ctx, err)
@@ -66,7 +67,7 @@ func (s meteredStore) Finish(ctx context.Context, f budget.Finish) (budget.Finis
 }
 
 // Look implements budget.Store.
-func (s meteredStore) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+func (s meteredStore) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	defer s.timed("look", time.Now())
 	view, err := s.Backend.Look(ctx, look)
 	s.answered(ctx, err)

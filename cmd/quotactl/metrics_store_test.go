@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/budget/outage"
@@ -18,14 +19,14 @@ import (
 // away is a store that does not answer.
 type away struct{ *memstore.Store }
 
-func (away) Decide(ctx context.Context, _ budget.Batch) (budget.Decisions, error) {
+func (away) Decide(ctx context.Context, _ driver.Batch) (driver.Decisions, error) {
 	<-ctx.Done()
-	return budget.Decisions{}, fmt.Errorf("%w: %w", budget.ErrUnavailable, ctx.Err())
+	return driver.Decisions{}, fmt.Errorf("%w: %w", budget.ErrUnavailable, ctx.Err())
 }
 
-func (away) Look(ctx context.Context, _ budget.Look) (budget.View, error) {
+func (away) Look(ctx context.Context, _ driver.Look) (driver.View, error) {
 	<-ctx.Done()
-	return budget.View{}, fmt.Errorf("%w: %w", budget.ErrUnavailable, ctx.Err())
+	return driver.View{}, fmt.Errorf("%w: %w", budget.ErrUnavailable, ctx.Err())
 }
 
 // A store that hangs does not hang a scrape, and is told of.
@@ -50,16 +51,16 @@ type broken struct {
 	is atomic.Bool
 }
 
-func (b *broken) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+func (b *broken) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	if b.is.Load() {
-		return budget.Decisions{}, budget.ErrUnavailable
+		return driver.Decisions{}, budget.ErrUnavailable
 	}
 	return b.Backend.Decide(ctx, batch)
 }
 
-func (b *broken) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+func (b *broken) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	if b.is.Load() {
-		return budget.View{}, budget.ErrUnavailable
+		return driver.View{}, budget.ErrUnavailable
 	}
 	return b.Backend.Look(ctx, look)
 }
@@ -67,7 +68,7 @@ func (b *broken) Look(ctx context.Context, look budget.Look) (budget.View, error
 // host is a store with the host's side of its outages, as open.Host makes it.
 type host struct {
 	*outage.Store
-	budget.JobStore
+	driver.JobStore
 }
 
 // What the allowance decides is told apart, and so is that the store is away

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/serve"
@@ -32,15 +33,15 @@ type watched struct {
 	metered *meteredStore
 }
 
-func watch(t *testing.T, store budget.Store, more ...limit.Limit) *watched {
+func watch(t *testing.T, store driver.Store, more ...limit.Limit) *watched {
 	t.Helper()
 	metered := &meteredStore{log: slog.New(slog.DiscardHandler)}
 	if store == nil {
 		metered.Backend = memstore.New(func() int64 { return time.Now().UnixMicro() })
 	} else {
 		metered.Backend = store.(interface {
-			budget.Store
-			budget.JobStore
+			driver.Store
+			driver.JobStore
 		})
 	}
 	b, err := budget.New(metered, budget.Spec{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
@@ -31,7 +32,7 @@ func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 		under := fmt.Sprintf(`{"active":[{"holder":"web1/4711/x","tick":1,"kind":"schedule","fence":1,"since":1,"until":%d}]}`, found.Now+time.Minute.Microseconds())
-		if swapped, err := store.SwapJob(t.Context(), budget.JobSwap{Job: "trending", Text: []byte(under)}); err != nil || !swapped {
+		if swapped, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "trending", Text: []byte(under)}); err != nil || !swapped {
 			t.Fatal(swapped, err)
 		}
 		if err := store.Close(); err != nil {

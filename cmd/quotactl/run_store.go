@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -42,7 +43,7 @@ func (a *app) serving(ctx context.Context, cfg *budget.Config, list []*jobs.Job)
 	}
 	if len(list) == 0 { // decisions alone: what is out of reach fails as its policy says
 		name := append(cfg.Budgets(), "any/any")[0]
-		if _, err := store.Look(ctx, budget.Look{Budget: name, Now: a.now().UnixMicro()}); err != nil && !errors.Is(err, budget.ErrUnavailable) {
+		if _, err := store.Look(ctx, driver.Look{Budget: name, Now: a.now().UnixMicro()}); err != nil && !errors.Is(err, budget.ErrUnavailable) {
 			return nil, errors.Join(err, store.Close())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -133,7 +134,7 @@ func jobsOrKept(ctx context.Context, state jobs.State, list []*jobs.Job, names [
 			continue
 		}
 		_, unknown := chosenJobs(list, []string{name})
-		if !budget.ValidName(name) {
+		if !driver.ValidName(name) {
 			return nil, unknown
 		}
 		found, err := state.Job(ctx, name)

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -17,13 +17,13 @@ import (
 // keep adds records to a job's history.
 func keep(t *testing.T, state jobs.State, job, document string, records ...jobs.Record) {
 	t.Helper()
-	swap := budget.JobSwap{Job: job}
+	swap := driver.JobSwap{Job: job}
 	if document != "" {
 		swap.Text = []byte(document)
 	}
 	for i, record := range records {
 		text := compact(t, record)
-		swap.Records = append(swap.Records, budget.JobRecord{At: record.Tick.UnixMicro(), ID: fmt.Sprint(i), Text: text})
+		swap.Records = append(swap.Records, driver.JobRecord{At: record.Tick.UnixMicro(), ID: fmt.Sprint(i), Text: text})
 	}
 	if swapped, err := state.SwapJob(t.Context(), swap); err != nil || !swapped {
 		t.Fatal(swapped, err)

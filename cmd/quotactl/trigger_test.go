@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
@@ -44,7 +45,7 @@ func (p *patient) trigger(ctx context.Context, f triggerFlags) error {
 
 // document puts a document in the place of the job's, with the request that waits
 // for REQUEST, and records.
-func (p *patient) document(text string, records ...budget.JobRecord) {
+func (p *patient) document(text string, records ...driver.JobRecord) {
 	p.t.Helper()
 	found, err := p.store.Job(p.t.Context(), p.job.Name)
 	if err != nil {
@@ -57,7 +58,7 @@ func (p *patient) document(text string, records ...budget.JobRecord) {
 	for _, request := range document.Requests {
 		text = strings.ReplaceAll(text, "REQUEST", string(request))
 	}
-	if swapped, err := p.store.SwapJob(p.t.Context(), budget.JobSwap{Job: p.job.Name, Version: found.Version, Text: []byte(text), Records: records}); err != nil || !swapped {
+	if swapped, err := p.store.SwapJob(p.t.Context(), driver.JobSwap{Job: p.job.Name, Version: found.Version, Text: []byte(text), Records: records}); err != nil || !swapped {
 		p.t.Fatal(swapped, err)
 	}
 }
@@ -91,7 +92,7 @@ func TestTriggerWaits(t *testing.T) {
 				if outcome == jobs.Drained {
 					record.Reason = jobs.ReasonCancelled
 				}
-				p.document(`{}`, budget.JobRecord{At: now.UnixMicro(), ID: "x", Text: compact(t, record)})
+				p.document(`{}`, driver.JobRecord{At: now.UnixMicro(), ID: "x", Text: compact(t, record)})
 			})
 			err := p.trigger(t.Context(), triggerFlags{note: "a try", regions: []string{"US"}, wait: time.Minute})
 			if exitCode(err) != code {
@@ -151,14 +152,14 @@ type goesAway struct {
 	deaf bool
 }
 
-func (g *goesAway) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (g *goesAway) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	if g.deaf {
 		return false, fmt.Errorf("swap job: %w", budget.ErrUnavailable)
 	}
 	return g.Backend.SwapJob(ctx, swap)
 }
 
-func (g *goesAway) Jobs(ctx context.Context, names []string) ([]budget.JobDocument, error) {
+func (g *goesAway) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	if !time.Now().Before(g.at) {
 		return nil, fmt.Errorf("read jobs: %w", budget.ErrUnavailable)
 	}
@@ -178,7 +179,7 @@ func TestTriggerOfAStoreThatDoesNotAnswer(t *testing.T) {
 // mute is a store that takes no news for the daemons.
 type mute struct{ open.Backend }
 
-func (m mute) SwapJob(ctx context.Context, swap budget.JobSwap) (bool, error) {
+func (m mute) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	if swap.Job == "@news" {
 		return false, budget.ErrUnavailable
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -68,7 +69,7 @@ func (a *app) openStore(ctx context.Context, cfg *budget.Config) (open.Backend, 
 
 // budget opens a budget of the configuration on a store; the store stays the
 // caller's to close. The error is budget.ErrUnknownBudget for a wrong name.
-func (a *app) budget(cfg *budget.Config, store budget.Store, name string) (*budget.Budget, error) {
+func (a *app) budget(cfg *budget.Config, store driver.Store, name string) (*budget.Budget, error) {
 	spec, err := cfg.Spec(name)
 	if err != nil {
 		return nil, err

@@ -6,17 +6,17 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // WithoutIDs is a store with a known fault: each try of a plain charge has a
 // fresh id, so that one whose reply was lost is charged again.
-func WithoutIDs(store budget.Store) budget.Store { return withoutIDs{store} }
+func WithoutIDs(store driver.Store) driver.Store { return withoutIDs{store} }
 
-type withoutIDs struct{ budget.Store }
+type withoutIDs struct{ driver.Store }
 
-func (w withoutIDs) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
-	items := make([]budget.Item, len(b.Items))
+func (w withoutIDs) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	items := make([]driver.Item, len(b.Items))
 	for i, item := range b.Items {
 		if item.Lease == 0 {
 			item.ID = fmt.Sprint(item.ID, "-", rand.Uint64()) //nolint:gosec // it need not be secret
@@ -29,17 +29,17 @@ func (w withoutIDs) Decide(ctx context.Context, b budget.Batch) (budget.Decision
 
 // Lagging is a store with a known fault: what a look shows is what the look
 // before it saw.
-func Lagging(store budget.Store) budget.Store {
-	return &lagging{Store: store, before: map[string]budget.View{}}
+func Lagging(store driver.Store) driver.Store {
+	return &lagging{Store: store, before: map[string]driver.View{}}
 }
 
 type lagging struct {
-	budget.Store
+	driver.Store
 	mu     sync.Mutex
-	before map[string]budget.View
+	before map[string]driver.View
 }
 
-func (l *lagging) Look(ctx context.Context, look budget.Look) (budget.View, error) {
+func (l *lagging) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	view, err := l.Store.Look(ctx, look)
 	if err != nil {
 		return view, err

@@ -10,11 +10,11 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
-func plan(t *testing.T, store budget.Store) Plan {
+func plan(t *testing.T, store driver.Store) Plan {
 	limits := Limits(300, 6)
 	return Plan{
 		Seed: Seed(t), Clients: 6, Ops: 400, Budgets: []string{"up/a", "up/b"}, Limits: limits,
@@ -24,7 +24,7 @@ func plan(t *testing.T, store budget.Store) Plan {
 
 // lossy loses the answers to some calls, after they were applied.
 type lossy struct {
-	budget.Store
+	driver.Store
 	mu  sync.Mutex
 	rng *rand.Rand
 }
@@ -37,12 +37,12 @@ func (l *lossy) lost() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rng.IntN(5) == 0 {
-		return fmt.Errorf("the answer was lost: %w", budget.ErrUnavailable)
+		return fmt.Errorf("the answer was lost: %w", driver.ErrUnavailable)
 	}
 	return nil
 }
 
-func (l *lossy) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (l *lossy) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	got, err := l.Store.Decide(ctx, b)
 	if err == nil {
 		err = l.lost()
@@ -50,7 +50,7 @@ func (l *lossy) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, e
 	return got, err
 }
 
-func (l *lossy) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (l *lossy) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	got, err := l.Store.Finish(ctx, f)
 	if err == nil {
 		err = l.lost()
@@ -87,14 +87,14 @@ func TestWrongAnswersAreFlagged(t *testing.T) {
 	}
 	status := Op{Kind: Status, Budget: "up/a"}
 	granted := func(units, at, remaining int64) Answer {
-		return Answer{Known: true, Result: budget.Granted, Units: units, At: at, Remaining: remaining}
+		return Answer{Known: true, Result: driver.Granted, Units: units, At: at, Remaining: remaining}
 	}
 	replayed := func(units, at int64) Answer {
-		return Answer{Known: true, Result: budget.Granted, Units: units, At: at, Replayed: true}
+		return Answer{Known: true, Result: driver.Granted, Units: units, At: at, Replayed: true}
 	}
 	settle := Op{Kind: Settle, Budget: "up/a", ID: "a", Units: 3}
 	release := Op{Kind: Release, Budget: "up/a", ID: "a"}
-	finished := func(result budget.FinishResult, replayed bool, at int64) Answer {
+	finished := func(result driver.FinishResult, replayed bool, at int64) Answer {
 		return Answer{Known: true, Finish: result, Replayed: replayed, At: at}
 	}
 	type step struct {
@@ -112,8 +112,8 @@ func TestWrongAnswersAreFlagged(t *testing.T) {
 	}{
 		"right":                     {[]step{a6, {charge("b", 4, false), granted(4, 2, 0)}, used(10, 2, 0)}, true},
 		"over":                      {[]step{a6, {charge("b", 5, false), granted(5, 2, 0)}}, false},
-		"refused without need":      {[]step{a6, {charge("b", 4, false), Answer{Known: true, Result: budget.Refused, Remaining: 4}}}, false},
-		"refused":                   {[]step{a6, {charge("b", 5, false), Answer{Known: true, Result: budget.Refused, Remaining: 4}}}, true},
+		"refused without need":      {[]step{a6, {charge("b", 4, false), Answer{Known: true, Result: driver.Refused, Remaining: 4}}}, false},
+		"refused":                   {[]step{a6, {charge("b", 5, false), Answer{Known: true, Result: driver.Refused, Remaining: 4}}}, true},
 		"remaining":                 {[]step{{charge("a", 6, false), granted(6, 1, 5)}}, false},
 		"clock backwards":           {[]step{a6, {charge("b", 1, false), granted(1, 1, 3)}}, false},
 		"replayed":                  {[]step{a6, {charge("a", 6, false), replayed(6, 1)}, used(6, 1, 0)}, true},
@@ -122,17 +122,17 @@ func TestWrongAnswersAreFlagged(t *testing.T) {
 		"forgotten":                 {[]step{a6, {charge("a", 6, false), granted(6, 2, 4)}}, false},
 		"lost":                      {[]step{a6, used(0, 0, 0)}, false},
 		"other call, same id":       {[]step{a6, {charge("a", 5, false), replayed(6, 1)}}, false},
-		"conflict":                  {[]step{a6, {charge("a", 5, false), Answer{Known: true, Result: budget.Conflict}}}, true},
-		"conflict with nothing":     {[]step{{charge("a", 5, false), Answer{Known: true, Result: budget.Conflict}}}, false},
-		"settled":                   {[]step{open6, used(6, 1, 1), {settle, finished(budget.Settled, false, 2)}, used(3, 1, 0)}, true},
-		"settled to nothing":        {[]step{open6, {settle, finished(budget.Settled, false, 2)}, used(6, 1, 0)}, false},
-		"released":                  {[]step{open6, {release, finished(budget.Released, false, 2)}, used(0, 0, 0)}, true},
-		"released and kept":         {[]step{open6, {release, finished(budget.Released, false, 2)}, used(6, 1, 0)}, false},
-		"released after settlement": {[]step{open6, {settle, finished(budget.Settled, false, 2)}, {release, finished(budget.Released, false, 3)}}, false},
-		"settled twice":             {[]step{open6, {settle, finished(budget.Settled, false, 2)}, {settle, finished(budget.Settled, true, 2)}}, true},
-		"settled anew":              {[]step{open6, {settle, finished(budget.Settled, false, 2)}, {settle, finished(budget.Settled, false, 3)}}, false},
+		"conflict":                  {[]step{a6, {charge("a", 5, false), Answer{Known: true, Result: driver.Conflict}}}, true},
+		"conflict with nothing":     {[]step{{charge("a", 5, false), Answer{Known: true, Result: driver.Conflict}}}, false},
+		"settled":                   {[]step{open6, used(6, 1, 1), {settle, finished(driver.Settled, false, 2)}, used(3, 1, 0)}, true},
+		"settled to nothing":        {[]step{open6, {settle, finished(driver.Settled, false, 2)}, used(6, 1, 0)}, false},
+		"released":                  {[]step{open6, {release, finished(driver.Released, false, 2)}, used(0, 0, 0)}, true},
+		"released and kept":         {[]step{open6, {release, finished(driver.Released, false, 2)}, used(6, 1, 0)}, false},
+		"released after settlement": {[]step{open6, {settle, finished(driver.Settled, false, 2)}, {release, finished(driver.Released, false, 3)}}, false},
+		"settled twice":             {[]step{open6, {settle, finished(driver.Settled, false, 2)}, {settle, finished(driver.Settled, true, 2)}}, true},
+		"settled anew":              {[]step{open6, {settle, finished(driver.Settled, false, 2)}, {settle, finished(driver.Settled, false, 3)}}, false},
 		"two open":                  {[]step{open6, {charge("b", 1, true), granted(1, 2, 3)}}, false},
-		"finish of nothing":         {[]step{{settle, finished(budget.FinishExpired, false, 0)}}, true},
+		"finish of nothing":         {[]step{{settle, finished(driver.FinishExpired, false, 0)}}, true},
 	} {
 		h := &History{limits: limits}
 		for i, s := range c.steps {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -96,18 +96,18 @@ func (l ledger) charge(op asked, a Answer, most, mostOpen int64) (bool, ledger) 
 	if c.state != absent {
 		same := c.asked == op.Units && (c.state == plain) != op.Lease
 		if !same {
-			return a.Result == budget.Conflict, l
+			return a.Result == driver.Conflict, l
 		}
-		return a.Result == budget.Granted && a.Replayed && a.Units == c.asked && a.At == c.start, l
+		return a.Result == driver.Granted && a.Replayed && a.Units == c.asked && a.At == c.start, l
 	}
 	if op.Units > most || op.Lease && mostOpen == 0 {
-		return a.Result == budget.NeverFits, l
+		return a.Result == driver.NeverFits, l
 	}
 	if l.units+op.Units > most || op.Lease && l.open >= mostOpen {
 		left := [3]int64{max(0, most-l.units), 0, max(0, mostOpen-l.open)}
-		return a.Result == budget.Refused && a.Limit >= 0 && a.Limit != 1 && a.Remaining == left[a.Limit], l
+		return a.Result == driver.Refused && a.Limit >= 0 && a.Limit != 1 && a.Remaining == left[a.Limit], l
 	}
-	if a.Result != budget.Granted || a.Units != op.Units || a.At <= l.newest || a.At < l.last {
+	if a.Result != driver.Granted || a.Units != op.Units || a.At <= l.newest || a.At < l.last {
 		return false, l
 	}
 	c = charged{state: plain, asked: op.Units, units: op.Units, start: a.At}
@@ -125,18 +125,18 @@ func (l ledger) charge(op asked, a Answer, most, mostOpen int64) (bool, ledger) 
 // finishes is one step of a settlement or a release, with replays as in charge.
 func (l ledger) finishes(op asked, a Answer) (bool, ledger) {
 	c := l.ids[op.place]
-	to, want, units := settled, budget.Settled, op.Units
+	to, want, units := settled, driver.Settled, op.Units
 	if op.Kind == Release {
-		to, want, units = released, budget.Released, 0
+		to, want, units = released, driver.Released, 0
 	}
 	switch c.state {
 	case absent:
-		return a.Finish == budget.FinishExpired, l
+		return a.Finish == driver.FinishExpired, l
 	case plain:
-		return a.Finish == budget.FinishConflict, l
+		return a.Finish == driver.FinishConflict, l
 	case settled, released:
 		if c.state != to || c.units != units {
-			return a.Finish == budget.FinishConflict, l
+			return a.Finish == driver.FinishConflict, l
 		}
 		return a.Finish == want && a.Replayed && a.At == c.finish, l
 	}

@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -41,8 +41,8 @@ type Op struct {
 // unknown, or that nothing was done: the same Op has to be sent again.
 type Answer struct {
 	Known    bool
-	Result   budget.Result       // of a charge
-	Finish   budget.FinishResult // of a settlement or a release
+	Result   driver.Result       // of a charge
+	Finish   driver.FinishResult // of a settlement or a release
 	Replayed bool
 	Units    int64
 	At       int64
@@ -68,7 +68,7 @@ const leaseLength = 12 * time.Hour
 
 // Ask asks a store once, with a deadline past which nothing may be charged. Its
 // error is one that no repeating mends.
-func Ask(store budget.Store, limits []limit.Limit, op Op, timeout time.Duration) (Answer, error) {
+func Ask(store driver.Store, limits []limit.Limit, op Op, timeout time.Duration) (Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	now := time.Now()
@@ -78,38 +78,38 @@ func Ask(store budget.Store, limits []limit.Limit, op Op, timeout time.Duration)
 	case Charge:
 		a, err = charge(ctx, store, limits, op, now)
 	case Status:
-		var view budget.View
-		view, err = store.Look(ctx, budget.Look{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits})
+		var view driver.View
+		view, err = store.Look(ctx, driver.Look{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits})
 		for i, l := range view.Limits {
 			a.Used[i] = l.Used
 		}
 	default:
-		var done budget.Finished
-		done, err = store.Finish(ctx, budget.Finish{
+		var done driver.Finished
+		done, err = store.Finish(ctx, driver.Finish{
 			Budget: op.Budget, Now: now.UnixMicro(), ID: op.ID, Release: op.Kind == Release, Units: op.Units, Deadline: now.Add(timeout),
 		})
-		if done.Result == budget.FinishLate {
+		if done.Result == driver.FinishLate {
 			return Answer{}, nil
 		}
 		a = Answer{Finish: done.Result, Replayed: done.Replayed, At: done.At}
 	}
 	switch {
-	case errors.Is(err, budget.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return Answer{}, nil
 	case err != nil:
 		return Answer{}, fmt.Errorf("%s %s of %s: %w", op.Kind, op.ID, op.Budget, err)
 	}
-	a.Known = a.Result != budget.Late && a.Result != budget.Interrupted && a.Result != budget.OutcomeUnknown
+	a.Known = a.Result != driver.Late && a.Result != driver.Interrupted && a.Result != driver.OutcomeUnknown
 	return a, nil
 }
 
-func charge(ctx context.Context, store budget.Store, limits []limit.Limit, op Op, now time.Time) (Answer, error) {
+func charge(ctx context.Context, store driver.Store, limits []limit.Limit, op Op, now time.Time) (Answer, error) {
 	deadline, _ := ctx.Deadline()
-	item := budget.Item{ID: op.ID, Operation: "op", Units: op.Units, Deadline: deadline}
+	item := driver.Item{ID: op.ID, Operation: "op", Units: op.Units, Deadline: deadline}
 	if op.Lease {
 		item.Lease = leaseLength.Microseconds()
 	}
-	got, err := store.Decide(ctx, budget.Batch{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits, Items: []budget.Item{item}})
+	got, err := store.Decide(ctx, driver.Batch{Budget: op.Budget, Now: now.UnixMicro(), Limits: limits, Items: []driver.Item{item}})
 	if err != nil {
 		return Answer{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -62,7 +63,7 @@ func TestUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{UnderWay: 3})
 		held := make(chan struct{})
-		w.store.decide = func(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+		w.store.decide = func(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 			<-held
 			return w.store.Store.Decide(ctx, b)
 		}
@@ -91,7 +92,7 @@ func TestBudgetsKept(t *testing.T) {
 		var opened []string
 		w := newWorld(t, serve.Options{})
 		held, hold := make(chan struct{}), atomic.Bool{}
-		w.store.decide = func(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+		w.store.decide = func(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 			if hold.Load() && b.Budget == "shop/a" {
 				<-held
 			}
@@ -209,7 +210,7 @@ func TestTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
-	view, err := w.store.Spent(t.Context(), budget.SpentQuery{Budget: "shop/together", Now: time.Now().UnixMicro(), By: budget.ByOperation})
+	view, err := w.store.Spent(t.Context(), driver.SpentQuery{Budget: "shop/together", Now: time.Now().UnixMicro(), By: budget.ByOperation})
 	if err != nil || len(view.Rows) != 1 {
 		t.Fatalf("%+v, %v", view, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // Asked is a charge as it was asked for.
@@ -52,7 +53,7 @@ type ChargeAnswer struct {
 func NewChargeAnswer(spec *budget.Spec, asked Asked, r budget.Receipt, err error) ChargeAnswer {
 	answer := ChargeAnswer{Budget: spec.Name, Operation: asked.Call.Operation, ID: asked.Call.ID, DryRun: asked.DryRun}
 	if err == nil {
-		charged := !asked.DryRun && r.Ended != budget.EndedReleased
+		charged := !asked.DryRun && r.Ended != driver.EndedReleased
 		if asked.Lease > 0 && !asked.DryRun && !r.Replayed {
 			answer.Lease, answer.LeaseUntil = asked.Lease, r.At.Add(asked.Lease)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -44,7 +45,7 @@ func TestCharge(t *testing.T) {
 // spent is what the ledger of shop/main holds.
 func (w *world) spent(by budget.GroupBy) map[string]int64 {
 	w.t.Helper()
-	view, err := w.store.Spent(w.t.Context(), budget.SpentQuery{Budget: "shop/main", Now: time.Now().UnixMicro(), By: by})
+	view, err := w.store.Spent(w.t.Context(), driver.SpentQuery{Budget: "shop/main", Now: time.Now().UnixMicro(), By: by})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -239,22 +240,22 @@ func TestChargeWarns(t *testing.T) {
 func TestChargeUnknown(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	for _, c := range []struct {
-		result  budget.Decision
+		result  driver.Decision
 		err     error
 		reason  string
 		charged any
 	}{
-		{budget.Decision{}, budget.ErrUnavailable, "unavailable", nil},
-		{budget.Decision{Result: budget.Unreached, Err: budget.ErrUnavailable}, nil, "unavailable", false},
-		{budget.Decision{Result: budget.OutcomeUnknown, Err: errors.New("reset by peer")}, nil, "unavailable", nil},
-		{budget.Decision{}, budget.ErrClock, "clock", nil},
-		{budget.Decision{}, budget.ErrDamaged, "damaged", nil},
-		{budget.Decision{}, budget.ErrLost, "lost", nil},
-		{budget.Decision{}, budget.ErrStoreConfig, "store_config", nil},
+		{driver.Decision{}, budget.ErrUnavailable, "unavailable", nil},
+		{driver.Decision{Result: driver.Unreached, Err: budget.ErrUnavailable}, nil, "unavailable", false},
+		{driver.Decision{Result: driver.OutcomeUnknown, Err: errors.New("reset by peer")}, nil, "unavailable", nil},
+		{driver.Decision{}, budget.ErrClock, "clock", nil},
+		{driver.Decision{}, budget.ErrDamaged, "damaged", nil},
+		{driver.Decision{}, budget.ErrLost, "lost", nil},
+		{driver.Decision{}, budget.ErrStoreConfig, "store_config", nil},
 	} {
 		c.result.Limit = -1
-		w.store.decide = func(context.Context, budget.Batch) (budget.Decisions, error) {
-			return budget.Decisions{Items: []budget.Decision{c.result}}, c.err
+		w.store.decide = func(context.Context, driver.Batch) (driver.Decisions, error) {
+			return driver.Decisions{Items: []driver.Decision{c.result}}, c.err
 		}
 		// Of an id that the caller made, an earlier try may have been charged.
 		got := w.post("/v1/charge", `{"budget":"shop/main","operation":"get","id":"x"}`)
@@ -268,9 +269,9 @@ func TestChargeUnknown(t *testing.T) {
 func TestChargeInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{})
-		w.store.decide = func(ctx context.Context, _ budget.Batch) (budget.Decisions, error) {
+		w.store.decide = func(ctx context.Context, _ driver.Batch) (driver.Decisions, error) {
 			<-ctx.Done()
-			return budget.Decisions{}, ctx.Err()
+			return driver.Decisions{}, ctx.Err()
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, leave)
@@ -312,7 +313,7 @@ func TestStopWhileDeciding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{})
 		asked := 0
-		w.store.decide = func(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+		w.store.decide = func(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 			if asked++; asked > 1 {
 				return w.store.Store.Decide(ctx, b)
 			}
@@ -321,7 +322,7 @@ func TestStopWhileDeciding(t *testing.T) {
 				t.Errorf("%+v, %v", decided, err)
 			}
 			<-ctx.Done()
-			return budget.Decisions{}, ctx.Err()
+			return driver.Decisions{}, ctx.Err()
 		}
 		time.AfterFunc(time.Second, w.Stop)
 		w.post("/v1/charge", `{"budget":"shop/main","operation":"export","wait_seconds":9,"lease_seconds":60}`).is(200, "replayed", true, "remaining", 60)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -88,7 +89,8 @@ var posts = map[string]string{"/v1/charge": chargeGet, "/v1/settle": settleOpen,
 type brokenBody struct{ err error }
 
 func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
-func (brokenBody) Close() error               { return nil }
+
+func (brokenBody) Close() error { return nil }
 
 // askings are requests for each status of each path.
 func askings() (list []asking) {
@@ -131,34 +133,34 @@ func askings() (list []asking) {
 	}
 	charge(`{"budget":"shop/main","operation":"get","id":" "}`, 400, "invalid", nil)
 	charge(`{"budget":"shop/main","operation":"get","id":"open"}`, 409, "conflict", nil)
-	charge(`{"budget":"shop/main","operation":"get","job":"j","fence":7}`, 409, "fenced", decides(budget.Decision{Result: budget.Fenced, Limit: -1}, nil))
+	charge(`{"budget":"shop/main","operation":"get","job":"j","fence":7}`, 409, "fenced", decides(driver.Decision{Result: driver.Fenced, Limit: -1}, nil))
 	charge(`{"budget":"shop/main","operation":"huge"}`, 422, "never_fits", nil)
 	charge(`{"budget":"shop/main","operation":"other"}`, 422, "unknown_operation", nil)
-	charge(chargeGet, 422, "too_many_units", decides(budget.Decision{Result: budget.Overflow, Limit: -1}, nil))
+	charge(chargeGet, 422, "too_many_units", decides(driver.Decision{Result: driver.Overflow, Limit: -1}, nil))
 	charge(`{"budget":"shop/main","operation":"export","units":61}`, 429, "exhausted", nil)
-	charge(chargeGet, 429, "locked", decides(budget.Decision{Result: budget.Refused, Limit: -1, Locked: true, Why: "quotaExceeded: 403", RetryAt: 1}, nil))
-	charge(chargeGet, 429, "recovering", decides(budget.Decision{Result: budget.Refused, Limit: -1, Recovering: true, RetryAt: 1}, nil))
-	charge(chargeGet, 500, "failed", decides(budget.Decision{Result: 99, Limit: -1}, nil))
+	charge(chargeGet, 429, "locked", decides(driver.Decision{Result: driver.Refused, Limit: -1, Locked: true, Why: "quotaExceeded: 403", RetryAt: 1}, nil))
+	charge(chargeGet, 429, "recovering", decides(driver.Decision{Result: driver.Refused, Limit: -1, Recovering: true, RetryAt: 1}, nil))
+	charge(chargeGet, 500, "failed", decides(driver.Decision{Result: 99, Limit: -1}, nil))
 	for reason, err := range map[string]error{"unavailable": budget.ErrUnavailable, "clock": budget.ErrClock, "damaged": budget.ErrDamaged, "lost": budget.ErrLost, "store_config": budget.ErrStoreConfig} {
-		charge(chargeGet, 503, reason, decides(budget.Decision{}, err))
+		charge(chargeGet, 503, reason, decides(driver.Decision{}, err))
 	}
 	for path, body := range map[string]string{"/v1/settle": settleOpen, "/v1/release": releaseOpen} {
 		for _, c := range []struct {
 			status int
 			reason string
-			result budget.FinishResult
+			result driver.FinishResult
 			err    error
 		}{
-			{409, "conflict", budget.FinishConflict, nil}, {410, "expired", budget.FinishExpired, nil}, {500, "failed", 99, nil},
-			{503, "unavailable", budget.FinishLate, nil}, {503, "unavailable", 0, context.DeadlineExceeded}, {503, "clock", 0, budget.ErrClock},
+			{409, "conflict", driver.FinishConflict, nil}, {410, "expired", driver.FinishExpired, nil}, {500, "failed", 99, nil},
+			{503, "unavailable", driver.FinishLate, nil}, {503, "unavailable", 0, context.DeadlineExceeded}, {503, "clock", 0, budget.ErrClock},
 		} {
 			add(http.MethodPost, path, body, c.status, c.reason, func(r *rigged) {
-				r.finish = func() (budget.Finished, error) { return budget.Finished{Result: c.result}, c.err }
+				r.finish = func() (driver.Finished, error) { return driver.Finished{Result: c.result}, c.err }
 			})
 		}
 	}
 	add(http.MethodPost, "/v1/settle", settleOpen, 422, "too_many_units", func(r *rigged) {
-		r.finish = func() (budget.Finished, error) { return budget.Finished{Result: budget.FinishOverflow}, nil }
+		r.finish = func() (driver.Finished, error) { return driver.Finished{Result: driver.FinishOverflow}, nil }
 	})
 	add(http.MethodPost, "/v1/settle", `{"budget":"shop/main","id":"open","units":-1}`, 400, "invalid", nil)
 	add(http.MethodGet, "/v1/status?budget=a", "", 404, "unknown_budget", nil)
@@ -166,16 +168,16 @@ func askings() (list []asking) {
 	for reason, err := range map[string]error{"unavailable": budget.ErrUnavailable, "failed": errors.New("something else")} {
 		status := map[string]int{"unavailable": 503, "failed": 500}[reason]
 		add(http.MethodGet, "/v1/status", "", status, reason, func(r *rigged) {
-			r.look = func() (budget.View, error) { return budget.View{}, err }
+			r.look = func() (driver.View, error) { return driver.View{}, err }
 		})
 	}
 	return list
 }
 
-func decides(d budget.Decision, err error) func(*rigged) {
+func decides(d driver.Decision, err error) func(*rigged) {
 	return func(r *rigged) {
-		r.decide = func(context.Context, budget.Batch) (budget.Decisions, error) {
-			return budget.Decisions{Items: []budget.Decision{d}}, err
+		r.decide = func(context.Context, driver.Batch) (driver.Decisions, error) {
+			return driver.Decisions{Items: []driver.Decision{d}}, err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -35,7 +36,7 @@ func setRateLimit(header http.Header, policies *policies, a *ChargeAnswer) {
 	}
 	switch {
 	case a.Reason == "locked", a.Reason == "recovering": // whatever is left of it
-		header[fieldRateLimit] = []string{rateLimit(cmp.Or(a.Limit, budget.ObservedLock), 0, a)}
+		header[fieldRateLimit] = []string{rateLimit(cmp.Or(a.Limit, driver.ObservedLock), 0, a)}
 	case a.Limit != "" && a.Remaining != nil:
 		header[fieldRateLimit] = []string{rateLimit(a.Limit, *a.Remaining, a)}
 	}

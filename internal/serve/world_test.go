@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/serve"
@@ -28,26 +29,26 @@ type world struct {
 // rigged is a store that answers as a test wants, once.
 type rigged struct {
 	*memstore.Store
-	decide func(context.Context, budget.Batch) (budget.Decisions, error)
-	finish func() (budget.Finished, error)
-	look   func() (budget.View, error)
+	decide func(context.Context, driver.Batch) (driver.Decisions, error)
+	finish func() (driver.Finished, error)
+	look   func() (driver.View, error)
 }
 
-func (r *rigged) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
+func (r *rigged) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	if r.decide != nil {
 		return r.decide(ctx, b)
 	}
 	return r.Store.Decide(ctx, b)
 }
 
-func (r *rigged) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
+func (r *rigged) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	if r.finish != nil {
 		return r.finish()
 	}
 	return r.Store.Finish(ctx, f)
 }
 
-func (r *rigged) Look(ctx context.Context, l budget.Look) (budget.View, error) {
+func (r *rigged) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	if r.look != nil {
 		return r.look()
 	}
@@ -73,7 +74,7 @@ func newWorld(t *testing.T, o serve.Options) *world {
 }
 
 func (w *world) openNamed(name string) (*budget.Budget, error) {
-	if !budget.ValidBudget(name) || !strings.HasPrefix(name, "shop/") {
+	if !driver.ValidBudget(name) || !strings.HasPrefix(name, "shop/") {
 		return nil, fmt.Errorf("%w %q: there are those of shop", budget.ErrUnknownBudget, name)
 	}
 	return w.open(name), nil

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // store is what all daemons share.
 type store interface {
-	budget.Store
-	budget.JobStore
+	driver.Store
+	driver.JobStore
 }
 
 // reach is whether the daemons reach the store.
@@ -87,13 +88,13 @@ func ask[R any](ctx context.Context, h *handle, what string, do func() (R, error
 
 // unheard notes what a decision took whose answer is lost.
 func (h *handle) unheard(answer any) {
-	done, ok := answer.(budget.Decisions)
+	done, ok := answer.(driver.Decisions)
 	if !ok {
 		return
 	}
 	m := h.daemon.machine
 	for _, got := range done.Items {
-		if got.Result == budget.Granted && !got.Replayed && got.At > 0 {
+		if got.Result == driver.Granted && !got.Replayed && got.At > 0 {
 			m.network.lose(keptAnswer, m.clock.now(), got.Units)
 		}
 	}
@@ -102,38 +103,38 @@ func (h *handle) unheard(answer any) {
 // nothing is an answer without a value.
 type nothing struct{}
 
-func (h *handle) Decide(ctx context.Context, b budget.Batch) (budget.Decisions, error) {
-	return ask(ctx, h, "decide", func() (budget.Decisions, error) {
-		return h.daemon.machine.decide(h.daemon, b, func() (budget.Decisions, error) { return h.store.Decide(ctx, b) })
+func (h *handle) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	return ask(ctx, h, "decide", func() (driver.Decisions, error) {
+		return h.daemon.machine.decide(h.daemon, b, func() (driver.Decisions, error) { return h.store.Decide(ctx, b) })
 	})
 }
 
-func (h *handle) Finish(ctx context.Context, f budget.Finish) (budget.Finished, error) {
-	return ask(ctx, h, "finish", func() (budget.Finished, error) { return h.store.Finish(ctx, f) })
+func (h *handle) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+	return ask(ctx, h, "finish", func() (driver.Finished, error) { return h.store.Finish(ctx, f) })
 }
 
-func (h *handle) Look(ctx context.Context, l budget.Look) (budget.View, error) {
-	return ask(ctx, h, "look", func() (budget.View, error) { return h.store.Look(ctx, l) })
+func (h *handle) Look(ctx context.Context, l driver.Look) (driver.View, error) {
+	return ask(ctx, h, "look", func() (driver.View, error) { return h.store.Look(ctx, l) })
 }
 
-func (h *handle) Spent(ctx context.Context, q budget.SpentQuery) (budget.SpentView, error) {
-	return ask(ctx, h, "spent", func() (budget.SpentView, error) { return h.store.Spent(ctx, q) })
+func (h *handle) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
+	return ask(ctx, h, "spent", func() (driver.SpentView, error) { return h.store.Spent(ctx, q) })
 }
 
-func (h *handle) Recover(ctx context.Context, r budget.Recovery) (budget.Recovered, error) {
-	return ask(ctx, h, "recover", func() (budget.Recovered, error) { return h.store.Recover(ctx, r) })
+func (h *handle) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
+	return ask(ctx, h, "recover", func() (driver.Recovered, error) { return h.store.Recover(ctx, r) })
 }
 
-func (h *handle) Lock(ctx context.Context, l budget.LockRequest) (budget.Locked, error) {
-	return ask(ctx, h, "lock", func() (budget.Locked, error) { return h.store.Lock(ctx, l) })
+func (h *handle) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
+	return ask(ctx, h, "lock", func() (driver.Locked, error) { return h.store.Lock(ctx, l) })
 }
 
-func (h *handle) Unlock(ctx context.Context, u budget.UnlockRequest) (bool, error) {
+func (h *handle) Unlock(ctx context.Context, u driver.UnlockRequest) (bool, error) {
 	return ask(ctx, h, "unlock", func() (bool, error) { return h.store.Unlock(ctx, u) })
 }
 
-func (h *handle) Report(ctx context.Context, r budget.Report) (budget.Drifted, error) {
-	return ask(ctx, h, "report", func() (budget.Drifted, error) { return h.store.Report(ctx, r) })
+func (h *handle) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+	return ask(ctx, h, "report", func() (driver.Drifted, error) { return h.store.Report(ctx, r) })
 }
 
 func (h *handle) Reset(ctx context.Context, name string) error {

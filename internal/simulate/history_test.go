@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -28,7 +28,7 @@ type recorded struct {
 }
 
 // noted takes over what a daemon has swapped.
-func (h *history) noted(t *testing.T, swap budget.JobSwap, wall time.Time) {
+func (h *history) noted(t *testing.T, swap driver.JobSwap, wall time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range swap.Records {

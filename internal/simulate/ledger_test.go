@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // ledger looks at the daemons' ledger from outside.
-func (m *machine) ledger(t *testing.T, in budget.Store) *budget.Budget {
+func (m *machine) ledger(t *testing.T, in driver.Store) *budget.Budget {
 	t.Helper()
 	cfg, _ := load(t, m.config)
 	spec, err := cfg.Spec("youtube/key1")

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // still is a daemon's process while it is stopped: nothing that it does gets out, and
@@ -56,7 +56,7 @@ func (m *machine) strike(d *daemon, r *http.Request) {
 
 // decide has the store decide a batch of a daemon, and holds it to who may charge: a
 // pass that was recorded as lost does not any more.
-func (m *machine) decide(d *daemon, b budget.Batch, decide func() (budget.Decisions, error)) (budget.Decisions, error) {
+func (m *machine) decide(d *daemon, b driver.Batch, decide func() (driver.Decisions, error)) (driver.Decisions, error) {
 	late := make([]bool, len(b.Items))
 	for i, item := range b.Items {
 		late[i] = !item.DryRun && !item.Recorded && m.history.isLost(item.Labels.Run)
@@ -67,9 +67,9 @@ func (m *machine) decide(d *daemon, b budget.Batch, decide func() (budget.Decisi
 	}
 	for i, got := range done.Items {
 		switch {
-		case late[i] && got.Result == budget.Fenced:
+		case late[i] && got.Result == driver.Fenced:
 			m.refused.Add(1)
-		case late[i] && got.Result == budget.Granted && !got.Replayed:
+		case late[i] && got.Result == driver.Granted && !got.Replayed:
 			m.t.Errorf("%s: daemon %d charged %d units for %s, a pass that another had recorded as lost", m.clock.now().In(pacific).Format(time.DateTime), d.number+1, got.Units, b.Items[i].Labels.Run)
 		}
 	}

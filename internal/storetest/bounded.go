@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -18,22 +18,22 @@ func (w *world) fill() (at func(i int) int64) {
 	w.t.Helper()
 	first := w.now
 	for i := 0; i < many; {
-		var items []budget.Item
-		for range budget.MaxBatch {
+		var items []driver.Item
+		for range driver.MaxBatch {
 			if i < many {
 				items = append(items, item(fmt.Sprint("fill", i), []string{"a", "b"}[i%2], 1))
 				i++
 			}
 		}
 		for _, d := range w.decide(items...) {
-			if d.Result != budget.Granted {
+			if d.Result != driver.Granted {
 				w.t.Fatalf("fill: %+v", d)
 			}
 		}
 		w.now += 1000 * int64(len(items))
 	}
 	return func(i int) int64 {
-		return first + int64(i/budget.MaxBatch)*1000*budget.MaxBatch + int64(i%budget.MaxBatch)
+		return first + int64(i/driver.MaxBatch)*1000*driver.MaxBatch + int64(i%driver.MaxBatch)
 	}
 }
 
@@ -116,7 +116,7 @@ func testIdle(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10, 24*time.Hour)}
 	w.granted(item("a", "op", 10))
 	w.granted(lease(item("r", "op", 0), time.Hour))
-	w.now += 24*hour + budget.WindowIdle + 3*hour
+	w.now += 24*hour + driver.WindowIdle + 3*hour
 	view := w.look().Limits[0]
 	if view.Used != 0 || view.NextAt != 0 {
 		t.Fatalf("after a week and more: %+v", view)
@@ -129,19 +129,19 @@ func testIdle(t *testing.T, w *world) {
 // may cover them, so that none is overspent.
 func testManyOperations(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("all", 10_000, time.Hour), rolling("late", 10, time.Hour, "late.list"), rolling("prefix", 10, time.Hour, "late.*")}
-	for i := range budget.MaxOperations + 40 {
+	for i := range driver.MaxOperations + 40 {
 		w.granted(item(fmt.Sprint("many", i), fmt.Sprint("op", i), 1))
 	}
 	granted := int64(0)
 	for i := range 30 {
-		if w.decide(item(fmt.Sprint("late", i), "late.list", 1))[0].Result == budget.Granted {
+		if w.decide(item(fmt.Sprint("late", i), "late.list", 1))[0].Result == driver.Granted {
 			granted++
 		}
 	}
 	if granted > 10 {
 		t.Fatalf("a limit of 10 granted %d to an operation that came late", granted)
 	}
-	if got := w.used(0); got != budget.MaxOperations+40+granted {
-		t.Fatalf("used %d, want %d", got, budget.MaxOperations+40+granted)
+	if got := w.used(0); got != driver.MaxOperations+40+granted {
+		t.Fatalf("used %d, want %d", got, driver.MaxOperations+40+granted)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -72,7 +73,7 @@ func testBucketEdges(t *testing.T, w *world) {
 	w.onTime(item("b", "op", limit.MaxUnits), 0, start+9_000_000)
 	w.decide(item("c", "op", 0))
 	w.granted(lease(item("r", "op", 0), time.Hour))
-	w.finish(budget.Finish{ID: "r", Units: limit.MaxUnits}, budget.Settled, false) // a debt
+	w.finish(driver.Finish{ID: "r", Units: limit.MaxUnits}, driver.Settled, false) // a debt
 	v := w.look().Limits[0]
 	if want := 2*limit.MaxUnits - 2*1_000_000_000/9; v.Used != want { // the last entry is 2 µs younger
 		t.Fatalf("used %d, want %d", v.Used, want)
@@ -85,9 +86,9 @@ func testBucketEdges(t *testing.T, w *world) {
 		w.granted(lease(item(fmt.Sprint("s", i), "op", 0), time.Hour))
 	}
 	for i := range 9 {
-		w.finish(budget.Finish{ID: fmt.Sprint("s", i), Units: limit.MaxUnits}, budget.Settled, false)
+		w.finish(driver.Finish{ID: fmt.Sprint("s", i), Units: limit.MaxUnits}, driver.Settled, false)
 	}
-	w.finish(budget.Finish{ID: "s9", Units: limit.MaxUnits}, budget.FinishOverflow, false)
+	w.finish(driver.Finish{ID: "s9", Units: limit.MaxUnits}, driver.FinishOverflow, false)
 	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{9 * limit.MaxUnits, 9 * limit.MaxUnits} {
 		t.Fatalf("used %v, want nine times the most there is", got)
 	}
@@ -99,7 +100,7 @@ func testBucketReservations(t *testing.T, w *world) {
 	w.limits = []limit.Limit{bucket(t, "b", 100, 1, time.Second)}
 	w.granted(lease(item("a", "op", 40), time.Hour))
 	w.now += 10 * second
-	w.finish(budget.Finish{ID: "a", Release: true}, budget.Released, false)
+	w.finish(driver.Finish{ID: "a", Release: true}, driver.Released, false)
 	if got := w.used(0); got != 0 {
 		t.Fatalf("used %d after a release, want what was there before: 0", got)
 	}
@@ -107,19 +108,19 @@ func testBucketReservations(t *testing.T, w *world) {
 	w.now += 50 * second
 	w.granted(lease(item("b", "op", 20), time.Hour)) // 70
 	w.now += 5 * second                              // 65
-	w.finish(budget.Finish{ID: "b", Release: true}, budget.Released, false)
+	w.finish(driver.Finish{ID: "b", Release: true}, driver.Released, false)
 	if got := w.used(0); got != 50 { // 20 less the 5 that may have drained of it
 		t.Fatalf("used %d after a release, want 50", got)
 	}
 	w.granted(lease(item("c", "op", 20), 10*time.Second)) // 70
 	w.now += 5 * second
-	w.finish(budget.Finish{ID: "c", Units: 12}, budget.Settled, false) // 65 − (8 − 5)
+	w.finish(driver.Finish{ID: "c", Units: 12}, driver.Settled, false) // 65 − (8 − 5)
 	if got := w.used(0); got != 62 {
 		t.Fatalf("used %d after a settlement, want 62", got)
 	}
 	w.granted(lease(item("d", "op", 10), 10*time.Second)) // 72
 	w.now += minute                                       // 12; its lease is over
-	w.finish(budget.Finish{ID: "d", Units: 30}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "d", Units: 30}, driver.Settled, false)
 	if got := w.used(0); got != 32 {
 		t.Fatalf("used %d after a late settlement upwards, want 32", got)
 	}
@@ -132,7 +133,7 @@ func testBucketReservations(t *testing.T, w *world) {
 	w.granted(item("b", "op", 0))
 	w.granted(item("c", "op", 7))
 	w.refused(item("d", "op", 1), 0, w.look().Limits[0].NextAt)
-	w.finish(budget.Finish{ID: "a", Release: true}, budget.Released, false)
+	w.finish(driver.Finish{ID: "a", Release: true}, driver.Released, false)
 	w.granted(item("d", "op", 1))
 }
 
@@ -148,7 +149,7 @@ func testBucketMeters(t *testing.T, w *world) {
 	w.granted(item("b", "videos.list", 10))
 	w.granted(item("c", "videos.rate", 5))
 	w.granted(lease(item("r", "videos.list", 5), time.Hour))
-	w.finish(budget.Finish{ID: "r", Units: 8}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "r", Units: 8}, driver.Settled, false)
 	low := fast
 	low.Name, low.Limit = "low", 60
 	w.limits = []limit.Limit{fast, video, low}

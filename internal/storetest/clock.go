@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -21,7 +21,7 @@ func testClockBackwards(t *testing.T, w *world) {
 	at := w.granted(item("b", "op", 10)).At
 	w.now = noon - hour
 	d := w.decide(item("c", "op", 1))[0]
-	if d.Result != budget.Refused || d.RetryAt != at+minute {
+	if d.Result != driver.Refused || d.RetryAt != at+minute {
 		t.Fatalf("an hour back: %+v, want a refusal until %d", d, at+minute)
 	}
 	w.limits[0].Limit = 11
@@ -42,11 +42,11 @@ func testClockForwards(t *testing.T, w *world) {
 	for _, ahead := range []int64{61 * second, hour, 1000 * hour} {
 		w.now = caller + ahead
 		_, err := w.tryDecide(caller, item("b", "op", 1))
-		w.wantError(err, budget.ErrClock)
-		_, err = w.store.Finish(ctx, budget.Finish{Budget: w.budget, Now: caller, ID: "a", Units: 1})
-		w.wantError(err, budget.ErrClock)
-		_, err = w.store.Look(ctx, budget.Look{Budget: w.budget, Now: caller, Limits: w.limits})
-		w.wantError(err, budget.ErrClock)
+		w.wantError(err, driver.ErrClock)
+		_, err = w.store.Finish(ctx, driver.Finish{Budget: w.budget, Now: caller, ID: "a", Units: 1})
+		w.wantError(err, driver.ErrClock)
+		_, err = w.store.Look(ctx, driver.Look{Budget: w.budget, Now: caller, Limits: w.limits})
+		w.wantError(err, driver.ErrClock)
 	}
 	w.now = caller // the glitch is over: nothing has expired, nothing is frozen
 	w.refused(item("b", "op", 1), 0, noon+second+minute)
@@ -56,21 +56,21 @@ func testClockForwards(t *testing.T, w *world) {
 	}
 	w.now += hour
 	_, err := w.tryDecide(caller, item("c", "op", 1))
-	w.wantError(err, budget.ErrClock)
+	w.wantError(err, driver.ErrClock)
 	if err := w.store.AcceptClock(ctx, w.budget); err != nil {
 		t.Fatal(err)
 	}
 	got, err := w.tryDecide(caller, item("c", "op", 10))
-	if err != nil || got.Items[0].Result != budget.Granted {
+	if err != nil || got.Items[0].Result != driver.Granted {
 		t.Fatalf("after the clock was accepted: %+v, %v", got, err)
 	}
 	w.budget = "up/fresh" // a new ledger must not take a wrong clock for the truth
 	_, err = w.tryDecide(caller, item("c", "op", 1))
-	w.wantError(err, budget.ErrClock)
+	w.wantError(err, driver.ErrClock)
 	if err := w.store.AcceptClock(ctx, w.budget); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := w.tryDecide(caller, item("c", "op", 1)); err != nil || got.Items[0].Result != budget.Granted {
+	if got, err := w.tryDecide(caller, item("c", "op", 1)); err != nil || got.Items[0].Result != driver.Granted {
 		t.Fatalf("a new ledger whose clock was accepted: %+v, %v", got, err)
 	}
 }
@@ -80,7 +80,7 @@ func testClockForwards(t *testing.T, w *world) {
 // callers' clock, and so does not return early once the clock is right again.
 func testClockFarBehind(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10, 10*time.Minute)}
-	tell := func(caller int64, result budget.Result, i budget.Item) budget.Decision {
+	tell := func(caller int64, result driver.Result, i driver.Item) driver.Decision {
 		t.Helper()
 		got, err := w.tryDecide(caller, i)
 		if err != nil || got.Items[0].Result != result {
@@ -88,24 +88,24 @@ func testClockFarBehind(t *testing.T, w *world) {
 		}
 		return got.Items[0]
 	}
-	tell(noon, budget.Granted, item("a", "op", 4))
+	tell(noon, driver.Granted, item("a", "op", 4))
 	w.now = noon + 5*minute - 2*hour
-	if d := tell(noon+5*minute, budget.Granted, item("b", "op", 6)); d.At != noon+5*minute {
+	if d := tell(noon+5*minute, driver.Granted, item("b", "op", 6)); d.At != noon+5*minute {
 		t.Fatalf("charged at %d, want the later clock's %d", d.At, noon+5*minute)
 	}
 	w.now = noon + 10*minute - 2*hour
-	if d := tell(noon+10*minute, budget.Refused, item("c", "op", 4)); d.RetryAt != noon+10*minute {
+	if d := tell(noon+10*minute, driver.Refused, item("c", "op", 4)); d.RetryAt != noon+10*minute {
 		t.Fatalf("refused until %d, want %d", d.RetryAt, noon+10*minute)
 	}
 	w.now = noon + 11*minute // the clock is right again
-	tell(w.now, budget.Granted, item("c", "op", 4))
-	if d := tell(w.now, budget.Refused, item("d", "op", 6)); d.RetryAt != noon+15*minute {
+	tell(w.now, driver.Granted, item("c", "op", 4))
+	if d := tell(w.now, driver.Refused, item("d", "op", 6)); d.RetryAt != noon+15*minute {
 		t.Fatalf("refused until %d, want %d", d.RetryAt, noon+15*minute)
 	}
 	w.now = noon + 15*minute - 1
-	tell(w.now, budget.Refused, item("d", "op", 6))
+	tell(w.now, driver.Refused, item("d", "op", 6))
 	w.now++
-	tell(w.now, budget.Granted, item("d", "op", 6))
+	tell(w.now, driver.Granted, item("d", "op", 6))
 }
 
 // I6: of two clocks that differ by up to a minute the earlier one frees, and what
@@ -115,7 +115,7 @@ func testClockWitness(t *testing.T, w *world) {
 	for _, ahead := range []int64{30 * second, -30 * second, minute, 1, -1, -minute} {
 		w.budget = fmt.Sprint("up/", ahead)
 		w.now = noon + ahead
-		if got, err := w.tryDecide(noon, item("a", "op", 10)); err != nil || got.Items[0].Result != budget.Granted {
+		if got, err := w.tryDecide(noon, item("a", "op", 10)); err != nil || got.Items[0].Result != driver.Granted {
 			t.Fatalf("%+v, %v", got.Items, err)
 		}
 		free := noon + max(ahead, 0) + 10*minute
@@ -123,12 +123,12 @@ func testClockWitness(t *testing.T, w *world) {
 			earlier := free - early
 			w.now = earlier + max(ahead, 0)
 			got, err := w.tryDecide(w.now-ahead, item("b", "op", 1))
-			if d := got.Items[0]; err != nil || d.Result != budget.Refused || d.RetryAt-got.Now != early {
+			if d := got.Items[0]; err != nil || d.Result != driver.Refused || d.RetryAt-got.Now != early {
 				t.Fatalf("%d µs ahead, %d early: %+v, %v, the clock shows %d", ahead, early, d, err, got.Now)
 			}
 		}
 		w.now = free + max(ahead, 0)
-		if got, err := w.tryDecide(w.now-ahead, item("b", "op", 1)); err != nil || got.Items[0].Result != budget.Granted {
+		if got, err := w.tryDecide(w.now-ahead, item("b", "op", 1)); err != nil || got.Items[0].Result != driver.Granted {
 			t.Fatalf("%d µs ahead, in time: %+v, %v", ahead, got.Items, err)
 		}
 	}
@@ -171,13 +171,13 @@ func testClockTrueTime(t *testing.T, w *world) {
 				i = lease(i, time.Duration(1+rng.IntN(100))*time.Second)
 			}
 			got, err := w.tryDecide(caller, i)
-			if errors.Is(err, budget.ErrClock) {
+			if errors.Is(err, driver.ErrClock) {
 				continue
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Items[0].Result == budget.Granted {
+			if got.Items[0].Result == driver.Granted {
 				sent = append(sent, arrival{now, i.Units})
 			}
 		}
@@ -217,7 +217,7 @@ func testOwnMicrosecond(t *testing.T, w *world) {
 	seen := map[int64]bool{}
 	last := int64(0)
 	for round := range 5 {
-		var items []budget.Item
+		var items []driver.Item
 		for i := range 20 {
 			items = append(items, item(fmt.Sprintf("%d-%d", round, i), "op", 1))
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -47,7 +47,7 @@ func testCoarseNeverOver(t *testing.T, w *world) {
 	var at []int64
 	for i := range 600 {
 		w.now += 400_000 + int64(i%7)*90_000
-		if d := w.decide(item(fmt.Sprint(i), "op", 1))[0]; d.Result == budget.Granted {
+		if d := w.decide(item(fmt.Sprint(i), "op", 1))[0]; d.Result == driver.Granted {
 			at = append(at, w.now)
 		} else if d.RetryAt-w.now > minute+7*second {
 			t.Fatalf("a wait of %d µs", d.RetryAt-w.now)
@@ -70,11 +70,11 @@ func testMerging(t *testing.T, w *world) {
 	w.now += 12_345 // within a slot
 	w.fill()        // thousands at once
 	reserved := lease(item("r", "a", 5), time.Hour)
-	reserved.Labels = budget.Labels{Job: "job", Region: "US", Run: "run"}
+	reserved.Labels = driver.Labels{Job: "job", Region: "US", Run: "run"}
 	w.granted(reserved)
 	gone := lease(item("gone", "b", 7), time.Minute)
 	w.granted(gone)
-	w.finish(budget.Finish{ID: "gone", Release: true}, budget.Released, false)
+	w.finish(driver.Finish{ID: "gone", Release: true}, driver.Released, false)
 	first := w.now - noon
 	w.now = noon + hour - second
 	if d := w.decide(item("fill0", "a", 1))[0]; !d.Replayed {
@@ -92,8 +92,8 @@ func testMerging(t *testing.T, w *world) {
 	if want := noon + minute + 24*hour; after.Limits[0].NextAt != want { // of the first one's slot
 		t.Fatalf("what merged is back at %d, want %d", after.Limits[0].NextAt, want)
 	}
-	w.finish(budget.Finish{ID: "r", Units: 9}, budget.FinishExpired, false)
-	w.finish(budget.Finish{ID: "gone", Release: true}, budget.FinishExpired, false)
+	w.finish(driver.Finish{ID: "r", Units: 9}, driver.FinishExpired, false)
+	w.finish(driver.Finish{ID: "gone", Release: true}, driver.FinishExpired, false)
 	if d := w.granted(item("fill0", "b", 2)); d.At != w.now+1 {
 		t.Fatalf("an id of more than an hour ago: %+v, want a new charge", d)
 	}
@@ -104,11 +104,11 @@ func testMerging(t *testing.T, w *world) {
 	if got, want := w.used(2), w.used(0); got != want {
 		t.Fatalf("a new window counts %d of %d", got, want)
 	}
-	view, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: budget.ByJob})
+	view, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByJob})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sums := map[string]budget.SpentRow{}
+	sums := map[string]driver.SpentRow{}
 	for _, row := range view.Rows {
 		sums[row.Name] = row
 	}

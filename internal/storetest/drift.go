@@ -5,16 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // report tells of what an upstream counts, and wants so much to be recorded.
-func (w *world) report(r budget.Report, added, total, until int64) {
+func (w *world) report(r driver.Report, added, total, until int64) {
 	w.t.Helper()
 	r.Budget, r.Now, r.Limits = w.budget, w.now, w.limits
 	got, err := w.store.Report(context.Background(), r)
-	if want := (budget.Drifted{Now: w.now, Added: added, Total: total, Until: until}); err != nil || got != want {
+	if want := (driver.Drifted{Now: w.now, Added: added, Total: total, Until: until}); err != nil || got != want {
 		w.t.Fatalf("report %+v: %+v, %v; want %+v", r, got, err, want)
 	}
 }
@@ -35,18 +35,18 @@ func testDrift(t *testing.T, w *world) {
 	w.granted(lease(item("open", "op", 10), time.Minute))
 	w.now += second
 	reset := w.now + 20*minute
-	w.report(budget.Report{Limit: "hour", Used: 40, Reset: reset}, 0, 0, 0) // what is open explains it
-	w.report(budget.Report{Limit: "hour", Used: 10, Reset: reset}, 0, 0, 0)
-	w.report(budget.Report{Limit: "hour", Used: 65, Reset: reset}, 25, 25, reset)
+	w.report(driver.Report{Limit: "hour", Used: 40, Reset: reset}, 0, 0, 0) // what is open explains it
+	w.report(driver.Report{Limit: "hour", Used: 10, Reset: reset}, 0, 0, 0)
+	w.report(driver.Report{Limit: "hour", Used: 65, Reset: reset}, 25, 25, reset)
 	w.wantDrift(0, 65, 25)
 	w.wantDrift(1, 40, 0)
 	w.wantDrift(2, 30, 0)
-	w.report(budget.Report{Limit: "hour", Used: 65, Reset: reset}, 0, 25, reset) // told twice
-	w.report(budget.Report{Limit: "hour", Used: 5, Reset: reset + minute}, 0, 25, reset)
-	w.report(budget.Report{Limit: "hour", Used: 70, Reset: reset - minute}, 5, 30, reset) // more, and all until the later one
-	w.report(budget.Report{Limit: "search", Used: 31}, 1, 1, w.now+hour)
+	w.report(driver.Report{Limit: "hour", Used: 65, Reset: reset}, 0, 25, reset) // told twice
+	w.report(driver.Report{Limit: "hour", Used: 5, Reset: reset + minute}, 0, 25, reset)
+	w.report(driver.Report{Limit: "hour", Used: 70, Reset: reset - minute}, 5, 30, reset) // more, and all until the later one
+	w.report(driver.Report{Limit: "search", Used: 31}, 1, 1, w.now+hour)
 	w.wantDrift(0, 70, 30)
-	spent, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: budget.ByOperation})
+	spent, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,20 +66,20 @@ func testDriftOld(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("hour", 100, time.Hour), calendar(t, "day", 100, limit.Day, "UTC")}
 	w.limits[1].Window.Guard = 5 * second
 	w.granted(item("a", "op", 10))
-	w.report(budget.Report{Limit: "hour", Used: 50, Reset: w.now}, 0, 0, 0)
-	w.report(budget.Report{Limit: "hour", Used: 50, At: w.now - hour}, 0, 0, 0)
-	w.report(budget.Report{Limit: "hour", Used: 50, Seen: 50, At: w.now - minute}, 0, 0, 0) // our count then explains it
-	w.report(budget.Report{Limit: "hour", Used: 50, Seen: 45, At: w.now - minute, After: minute}, 5, 5, w.now+minute)
-	w.report(budget.Report{Limit: "hour", Used: 50, After: 1000 * hour}, 35, 40, w.now+hour) // at most the window
+	w.report(driver.Report{Limit: "hour", Used: 50, Reset: w.now}, 0, 0, 0)
+	w.report(driver.Report{Limit: "hour", Used: 50, At: w.now - hour}, 0, 0, 0)
+	w.report(driver.Report{Limit: "hour", Used: 50, Seen: 50, At: w.now - minute}, 0, 0, 0) // our count then explains it
+	w.report(driver.Report{Limit: "hour", Used: 50, Seen: 45, At: w.now - minute, After: minute}, 5, 5, w.now+minute)
+	w.report(driver.Report{Limit: "hour", Used: 50, After: 1000 * hour}, 35, 40, w.now+hour) // at most the window
 	midnight := time.Date(2026, 6, 11, 0, 0, 0, 0, time.UTC).UnixMicro()
-	w.report(budget.Report{Limit: "day", Used: 30, Reset: w.now + minute}, 20, 20, midnight+5*second)
+	w.report(driver.Report{Limit: "day", Used: 30, Reset: w.now + minute}, 20, 20, midnight+5*second)
 	w.now = midnight - second
-	w.report(budget.Report{Limit: "day", Used: 95}, 65, 85, midnight+5*second)
+	w.report(driver.Report{Limit: "day", Used: 95}, 65, 85, midnight+5*second)
 	w.onTime(item("b", "op", 10), 1, midnight+5*second)
 	w.wantDrift(1, 10, 0)
-	w.report(budget.Report{Limit: "day", Used: 95, At: midnight + 4*second}, 0, 0, 0) // of the day before
-	w.report(budget.Report{Limit: "day", Used: 95, At: midnight + 5*second}, 85, 85, midnight+24*hour+5*second)
-	w.report(budget.Report{Limit: "nobody", Used: 95}, 0, 0, 0)
+	w.report(driver.Report{Limit: "day", Used: 95, At: midnight + 4*second}, 0, 0, 0) // of the day before
+	w.report(driver.Report{Limit: "day", Used: 95, At: midnight + 5*second}, 85, 85, midnight+24*hour+5*second)
+	w.report(driver.Report{Limit: "nobody", Used: 95}, 0, 0, 0)
 }
 
 // What drifts in one limit, however much, takes nothing from operations that the
@@ -88,7 +88,7 @@ func testDriftHuge(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("a", 100, time.Hour, "a"), rolling("b", 100, time.Hour, "b")}
 	w.granted(item("first", "b", 1))
 	w.now += second
-	w.report(budget.Report{Limit: "a", Used: limit.MaxUnits}, limit.MaxUnits, limit.MaxUnits, w.now+hour)
+	w.report(driver.Report{Limit: "a", Used: limit.MaxUnits}, limit.MaxUnits, limit.MaxUnits, w.now+hour)
 	w.granted(item("second", "b", 99))
 	w.refused(item("third", "a", 1), 0, w.now+hour)
 }
@@ -107,17 +107,17 @@ func testDriftKinds(t *testing.T, w *world) {
 		{Name: "coarse", Limit: 100, Counts: limit.CountUnits, Window: limit.CoarseWindow(3*time.Hour, time.Minute)},
 	}
 	w.granted(item("a", "op", 10))
-	w.report(budget.Report{Limit: "bucket", Used: 50}, 40, 40, 0)
-	w.report(budget.Report{Limit: "bucket", Used: 55, At: w.now - 3*second}, 2, 2, 0)
-	w.report(budget.Report{Limit: "bucket", Used: 55, At: w.now - 5*second}, 0, 0, 0)
+	w.report(driver.Report{Limit: "bucket", Used: 50}, 40, 40, 0)
+	w.report(driver.Report{Limit: "bucket", Used: 55, At: w.now - 3*second}, 2, 2, 0)
+	w.report(driver.Report{Limit: "bucket", Used: 55, At: w.now - 5*second}, 0, 0, 0)
 	w.wantDrift(0, 52, 0)
-	w.report(budget.Report{Limit: "open", Used: 5}, 0, 0, 0)
-	w.report(budget.Report{Limit: "calls", Used: 90, After: 30 * minute}, 89, 89, w.now+30*minute)
+	w.report(driver.Report{Limit: "open", Used: 5}, 0, 0, 0)
+	w.report(driver.Report{Limit: "calls", Used: 90, After: 30 * minute}, 89, 89, w.now+30*minute)
 	w.wantDrift(1, 90, 89)
-	w.report(budget.Report{Limit: "coarse", Used: 30, Reset: w.now + 10*minute + 1}, 20, 20, w.now+11*minute)
+	w.report(driver.Report{Limit: "coarse", Used: 30, Reset: w.now + 10*minute + 1}, 20, 20, w.now+11*minute)
 	w.wantDrift(3, 30, 20)
 	d := w.decide(item("b", "op", 99))[0]
-	if d.Result != budget.Refused || d.Limit != 3 {
+	if d.Result != driver.Refused || d.Limit != 3 {
 		t.Fatalf("%+v, want a refusal by the coarse limit", d)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -14,12 +14,12 @@ import (
 func testFence(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("window", 100, time.Hour)}
 	const zombie, other = "~trending/7", "~trending/8"
-	item := func(id, fence string) budget.Item {
-		return budget.Item{ID: id, Operation: "read", Units: 1, Fence: fence, Labels: budget.Labels{Job: "trending"}}
+	item := func(id, fence string) driver.Item {
+		return driver.Item{ID: id, Operation: "read", Units: 1, Fence: fence, Labels: driver.Labels{Job: "trending"}}
 	}
-	decide := func(want budget.Result, items ...budget.Item) {
+	decide := func(want driver.Result, items ...driver.Item) {
 		t.Helper()
-		got, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: items})
+		got, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: items})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,8 +31,8 @@ func testFence(t *testing.T, w *world) {
 	}
 	reserved := item("reserved", zombie)
 	reserved.Lease = minute
-	decide(budget.Granted, item("before", zombie), reserved)
-	fence := budget.LockRequest{Budget: w.budget, Now: w.now, Limit: zombie, After: hour, Most: hour, Why: "the pass was lost", Force: true}
+	decide(driver.Granted, item("before", zombie), reserved)
+	fence := driver.LockRequest{Budget: w.budget, Now: w.now, Limit: zombie, After: hour, Most: hour, Why: "the pass was lost", Force: true}
 	for range 2 {
 		if locked, err := w.store.Lock(context.Background(), fence); err != nil || locked.Until == 0 {
 			t.Fatalf("fence: %+v, %v", locked, err)
@@ -40,26 +40,26 @@ func testFence(t *testing.T, w *world) {
 	}
 	dry := item("dry", zombie)
 	dry.DryRun = true
-	decide(budget.Fenced, item("after", zombie), item("before", zombie), dry)
-	decide(budget.Granted, item("next", other), item("none", ""))
+	decide(driver.Fenced, item("after", zombie), item("before", zombie), dry)
+	decide(driver.Granted, item("next", other), item("none", ""))
 	recorded := item("recorded", zombie)
 	recorded.Recorded = true
-	decide(budget.Granted, recorded) // it happened already
-	done, err := w.store.Finish(context.Background(), budget.Finish{Budget: w.budget, Now: w.now, ID: "reserved", Units: 5})
-	if err != nil || done.Result != budget.Settled {
+	decide(driver.Granted, recorded) // it happened already
+	done, err := w.store.Finish(context.Background(), driver.Finish{Budget: w.budget, Now: w.now, ID: "reserved", Units: 5})
+	if err != nil || done.Result != driver.Settled {
 		t.Fatalf("settle what was reserved before: %+v, %v", done, err)
 	}
 	late := item("late", zombie)
 	late.Deadline = time.UnixMicro(w.now - second)
-	decide(budget.Late, late)
+	decide(driver.Late, late)
 	w.now += hour
-	decide(budget.Granted, item("later", zombie)) // the fence's end
+	decide(driver.Granted, item("later", zombie)) // the fence's end
 
 	w.budget += "-new" // a ledger of which this store has decided nothing yet
 	fence.Budget, fence.Now = w.budget, w.now
 	if locked, err := w.store.Lock(context.Background(), fence); err != nil || locked.Until == 0 {
 		t.Fatalf("fence in a new ledger: %+v, %v", locked, err)
 	}
-	decide(budget.Fenced, item("first", zombie))
-	decide(budget.Granted, item("second", other))
+	decide(driver.Fenced, item("first", zombie))
+	decide(driver.Granted, item("second", other))
 }

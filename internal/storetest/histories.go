@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -24,21 +24,21 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 			w.hosts = []*lossHost{h}
 			one, other := w.open(h), w.open(h)
 			n := 0
-			charge := func(process budget.Store, units int64) {
+			charge := func(process driver.Store, units int64) {
 				t.Helper()
 				n++
-				d, err := process.Decide(t.Context(), budget.Batch{
-					Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits, Items: []budget.Item{{ID: fmt.Sprint("id", n), Operation: "list", Units: units}},
+				d, err := process.Decide(t.Context(), driver.Batch{
+					Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits, Items: []driver.Item{{ID: fmt.Sprint("id", n), Operation: "list", Units: units}},
 				})
-				if err != nil || d.Items[0].Result != budget.Granted {
+				if err != nil || d.Items[0].Result != driver.Granted {
 					t.Fatalf("charge: %+v, %v", d, err)
 				}
 				w.clock.Add(1000)
 			}
-			look := func(process budget.Store) int64 {
+			look := func(process driver.Store) int64 {
 				t.Helper()
 				w.clock.Add(2 * second)
-				view, err := process.Look(context.Background(), budget.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
+				view, err := process.Look(context.Background(), driver.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -85,20 +85,20 @@ func NewestOnce(t *testing.T, data Lossy) {
 	w.clock.Store(noon)
 	one, other := w.open(&lossHost{dir: t.TempDir()}), w.open(&lossHost{dir: t.TempDir()})
 	n := 0
-	charge := func(process budget.Store, units int64) {
+	charge := func(process driver.Store, units int64) {
 		t.Helper()
 		n++
-		d, err := process.Decide(t.Context(), budget.Batch{
-			Budget: lossBudget, Now: w.clock.Load() + 5000, Limits: w.limits, Items: []budget.Item{{ID: fmt.Sprint("id", n), Operation: "list", Units: units}},
+		d, err := process.Decide(t.Context(), driver.Batch{
+			Budget: lossBudget, Now: w.clock.Load() + 5000, Limits: w.limits, Items: []driver.Item{{ID: fmt.Sprint("id", n), Operation: "list", Units: units}},
 		})
-		if err != nil || d.Items[0].Result != budget.Granted {
+		if err != nil || d.Items[0].Result != driver.Granted {
 			t.Fatalf("charge: %+v, %v", d, err)
 		}
 	}
-	look := func(process budget.Store) int64 {
+	look := func(process driver.Store) int64 {
 		t.Helper()
 		w.clock.Add(2 * second)
-		view, err := process.Look(t.Context(), budget.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
+		view, err := process.Look(t.Context(), driver.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func NewestOnce(t *testing.T, data Lossy) {
 	if used := look(other); used != 521 {
 		t.Errorf("%d are used, and 521 were charged", used)
 	}
-	for _, process := range []budget.Store{one, other} {
+	for _, process := range []driver.Store{one, other} {
 		if err := process.Close(); err != nil {
 			t.Error(err)
 		}

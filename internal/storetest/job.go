@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 )
 
-func (w *world) swap(s budget.JobSwap, want bool) {
+func (w *world) swap(s driver.JobSwap, want bool) {
 	w.t.Helper()
 	got, err := w.store.SwapJob(context.Background(), s)
 	if err != nil || got != want {
@@ -18,7 +18,7 @@ func (w *world) swap(s budget.JobSwap, want bool) {
 	}
 }
 
-func (w *world) job(job string) budget.JobDocument {
+func (w *world) job(job string) driver.JobDocument {
 	w.t.Helper()
 	found, err := w.store.Job(context.Background(), job)
 	if err != nil {
@@ -46,18 +46,18 @@ func (w *world) wantValue(job, key, want string) {
 // place; nothing of the others' is kept.
 func testJobDocument(t *testing.T, w *world) {
 	w.wantDocument("a", 0, "")
-	w.swap(budget.JobSwap{Job: "a", Text: []byte(`{"n":1}`), Values: map[string][]byte{"x": []byte("1")}}, true)
-	w.swap(budget.JobSwap{Job: "a", Text: []byte(`{"n":2}`), Values: map[string][]byte{"x": []byte("2")},
-		Records: []budget.JobRecord{{At: noon, ID: "r", Text: []byte("{}")}}}, false)
+	w.swap(driver.JobSwap{Job: "a", Text: []byte(`{"n":1}`), Values: map[string][]byte{"x": []byte("1")}}, true)
+	w.swap(driver.JobSwap{Job: "a", Text: []byte(`{"n":2}`), Values: map[string][]byte{"x": []byte("2")},
+		Records: []driver.JobRecord{{At: noon, ID: "r", Text: []byte("{}")}}}, false)
 	w.wantDocument("a", 1, `{"n":1}`)
 	w.wantValue("a", "x", "1")
-	w.wantHistory(budget.JobHistoryQuery{Job: "a", Most: 10})
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Text: []byte(`{"n":3}`)}, true)
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Text: []byte(`{"n":4}`)}, false)
-	w.swap(budget.JobSwap{Job: "a", Version: 3, Text: []byte(`{"n":4}`)}, false)
+	w.wantHistory(driver.JobHistoryQuery{Job: "a", Most: 10})
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Text: []byte(`{"n":3}`)}, true)
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Text: []byte(`{"n":4}`)}, false)
+	w.swap(driver.JobSwap{Job: "a", Version: 3, Text: []byte(`{"n":4}`)}, false)
 	w.wantDocument("a", 2, `{"n":3}`)
 	w.wantDocument("b", 0, "")
-	w.swap(budget.JobSwap{Job: "@what/several-jobs_share", Text: []byte("any bytes \x00\xff\n")}, true)
+	w.swap(driver.JobSwap{Job: "@what/several-jobs_share", Text: []byte("any bytes \x00\xff\n")}, true)
 	w.wantDocument("@what/several-jobs_share", 1, "any bytes \x00\xff\n")
 	found, err := w.store.Jobs(context.Background(), []string{"b", "a", "a"})
 	if err != nil || len(found) != 3 || found[0].Text != nil || found[1].Version != 2 || string(found[2].Text) != `{"n":3}` {
@@ -84,12 +84,12 @@ func testJobClock(t *testing.T, w *world) {
 // testJobValues: values beside a document change with it or without it.
 func testJobValues(t *testing.T, w *world) {
 	w.wantValue("a", "x", "")
-	w.swap(budget.JobSwap{Job: "a", Values: map[string][]byte{"x": []byte("1"), "a key/with:all~of.it_-": []byte("any bytes \x00\xff\n")}}, true)
+	w.swap(driver.JobSwap{Job: "a", Values: map[string][]byte{"x": []byte("1"), "a key/with:all~of.it_-": []byte("any bytes \x00\xff\n")}}, true)
 	w.wantDocument("a", 0, "")
-	w.swap(budget.JobSwap{Job: "a", Text: []byte("{}"), Values: map[string][]byte{"y": []byte("2")}}, true)
-	w.swap(budget.JobSwap{Job: "a", Values: map[string][]byte{"x": []byte("no")}}, false)
+	w.swap(driver.JobSwap{Job: "a", Text: []byte("{}"), Values: map[string][]byte{"y": []byte("2")}}, true)
+	w.swap(driver.JobSwap{Job: "a", Values: map[string][]byte{"x": []byte("no")}}, false)
 	w.wantValue("a", "x", "1")
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Values: map[string][]byte{"x": nil, "never": nil, "y": []byte("3")}}, true)
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Values: map[string][]byte{"x": nil, "never": nil, "y": []byte("3")}}, true)
 	w.wantDocument("a", 1, "{}")
 	w.wantValue("a", "x", "")
 	w.wantValue("a", "y", "3")
@@ -97,7 +97,7 @@ func testJobValues(t *testing.T, w *world) {
 	w.wantValue("b", "y", "")
 }
 
-func (w *world) wantHistory(query budget.JobHistoryQuery, want ...string) {
+func (w *world) wantHistory(query driver.JobHistoryQuery, want ...string) {
 	w.t.Helper()
 	found, err := w.store.JobHistory(context.Background(), query)
 	var got []string
@@ -112,25 +112,25 @@ func (w *world) wantHistory(query budget.JobHistoryQuery, want ...string) {
 // testJobHistory: records stand by their instants, the newest first, each once,
 // until they are old or too many.
 func testJobHistory(_ *testing.T, w *world) {
-	record := func(at int64, id, text string) budget.JobRecord {
-		return budget.JobRecord{At: noon + at*second, ID: id, Text: []byte(text)}
+	record := func(at int64, id, text string) driver.JobRecord {
+		return driver.JobRecord{At: noon + at*second, ID: id, Text: []byte(text)}
 	}
-	all := budget.JobHistoryQuery{Job: "a", Most: 100}
+	all := driver.JobHistoryQuery{Job: "a", Most: 100}
 	w.wantHistory(all)
-	w.swap(budget.JobSwap{Job: "a", Text: []byte("{}"), Records: []budget.JobRecord{record(3, "c", "{3}"), record(1, "a", "{1}")}}, true)
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(2, "b", "two\nlines|\x00\xff")}}, true)
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(2, "bb", "")}}, true)
+	w.swap(driver.JobSwap{Job: "a", Text: []byte("{}"), Records: []driver.JobRecord{record(3, "c", "{3}"), record(1, "a", "{1}")}}, true)
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Records: []driver.JobRecord{record(2, "b", "two\nlines|\x00\xff")}}, true)
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Records: []driver.JobRecord{record(2, "bb", "")}}, true)
 	w.wantHistory(all, "3 c {3}", "2 bb ", "2 b two\nlines|\x00\xff", "1 a {1}")
-	w.wantHistory(budget.JobHistoryQuery{Job: "a", Most: 2}, "3 c {3}", "2 bb ")
-	w.wantHistory(budget.JobHistoryQuery{Job: "a", Since: noon + 2*second, Before: noon + 3*second, Most: 9}, "2 bb ", "2 b two\nlines|\x00\xff")
-	w.wantHistory(budget.JobHistoryQuery{Job: "b", Most: 9})
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(4, "b", "{4}")}}, true)
+	w.wantHistory(driver.JobHistoryQuery{Job: "a", Most: 2}, "3 c {3}", "2 bb ")
+	w.wantHistory(driver.JobHistoryQuery{Job: "a", Since: noon + 2*second, Before: noon + 3*second, Most: 9}, "2 bb ", "2 b two\nlines|\x00\xff")
+	w.wantHistory(driver.JobHistoryQuery{Job: "b", Most: 9})
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Records: []driver.JobRecord{record(4, "b", "{4}")}}, true)
 	w.wantHistory(all, "4 b {4}", "3 c {3}", "2 bb ", "1 a {1}")
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Forget: noon + 4*second}, true) // nothing is added
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Forget: noon + 4*second}, true) // nothing is added
 	w.wantHistory(all, "4 b {4}", "3 c {3}", "2 bb ", "1 a {1}")
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(5, "e", "{5}")}, Forget: noon + 2*second}, true)
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Records: []driver.JobRecord{record(5, "e", "{5}")}, Forget: noon + 2*second}, true)
 	w.wantHistory(all, "5 e {5}", "4 b {4}", "3 c {3}", "2 bb ")
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Records: []budget.JobRecord{record(6, "f", "{6}")}, Most: 3}, true)
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Records: []driver.JobRecord{record(6, "f", "{6}")}, Most: 3}, true)
 	w.wantHistory(all, "6 f {6}", "5 e {5}", "4 b {4}")
 }
 
@@ -138,27 +138,27 @@ func testJobHistory(_ *testing.T, w *world) {
 // version; other jobs stay, and one of the same name begins anew.
 func testJobRemove(_ *testing.T, w *world) {
 	keep := func(job, text string) {
-		w.swap(budget.JobSwap{Job: job, Text: []byte(text), Values: map[string][]byte{"x": []byte(text)},
-			Records: []budget.JobRecord{{At: noon, ID: "r", Text: []byte(text)}}}, true)
+		w.swap(driver.JobSwap{Job: job, Text: []byte(text), Values: map[string][]byte{"x": []byte(text)},
+			Records: []driver.JobRecord{{At: noon, ID: "r", Text: []byte(text)}}}, true)
 	}
-	all := budget.JobHistoryQuery{Job: "a", Most: 100}
-	w.swap(budget.JobSwap{Job: "a", Remove: true}, true) // there is nothing
+	all := driver.JobHistoryQuery{Job: "a", Most: 100}
+	w.swap(driver.JobSwap{Job: "a", Remove: true}, true) // there is nothing
 	w.wantDocument("a", 0, "")
 	keep("a", "{1}")
 	keep("b", "{2}")
-	w.swap(budget.JobSwap{Job: "a", Remove: true}, false)
-	w.swap(budget.JobSwap{Job: "a", Version: 2, Remove: true}, false)
+	w.swap(driver.JobSwap{Job: "a", Remove: true}, false)
+	w.swap(driver.JobSwap{Job: "a", Version: 2, Remove: true}, false)
 	w.wantDocument("a", 1, "{1}")
 	w.wantHistory(all, "0 r {1}")
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Remove: true, Text: []byte("no"), Values: map[string][]byte{"x": []byte("no")},
-		Records: []budget.JobRecord{{At: noon, ID: "no"}}}, true)
-	w.swap(budget.JobSwap{Job: "a", Version: 1, Remove: true}, true) // the answer was lost
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Remove: true, Text: []byte("no"), Values: map[string][]byte{"x": []byte("no")},
+		Records: []driver.JobRecord{{At: noon, ID: "no"}}}, true)
+	w.swap(driver.JobSwap{Job: "a", Version: 1, Remove: true}, true) // the answer was lost
 	w.wantDocument("a", 0, "")
 	w.wantValue("a", "x", "")
 	w.wantHistory(all)
 	w.wantDocument("b", 1, "{2}")
 	w.wantValue("b", "x", "{2}")
-	w.wantHistory(budget.JobHistoryQuery{Job: "b", Most: 9}, "0 r {2}")
+	w.wantHistory(driver.JobHistoryQuery{Job: "b", Most: 9}, "0 r {2}")
 	keep("a", "{3}")
 	w.wantDocument("a", 1, "{3}")
 	w.wantValue("a", "x", "{3}")
@@ -178,9 +178,9 @@ func testJobTogether(t *testing.T, w *world) {
 					return
 				}
 				id := fmt.Sprintf("%d/%d", c, i)
-				swapped, err := w.store.SwapJob(context.Background(), budget.JobSwap{
+				swapped, err := w.store.SwapJob(context.Background(), driver.JobSwap{
 					Job: "a", Version: found.Version, Text: append(found.Text, '.'),
-					Records: []budget.JobRecord{{At: noon, ID: id, Text: []byte(id)}},
+					Records: []driver.JobRecord{{At: noon, ID: id, Text: []byte(id)}},
 				})
 				if err != nil {
 					t.Error(err)
@@ -194,7 +194,7 @@ func testJobTogether(t *testing.T, w *world) {
 	}
 	counting.Wait()
 	found := w.job("a")
-	records, err := w.store.JobHistory(context.Background(), budget.JobHistoryQuery{Job: "a", Most: counters*each + 1})
+	records, err := w.store.JobHistory(context.Background(), driver.JobHistoryQuery{Job: "a", Most: counters*each + 1})
 	if err != nil || found.Version != counters*each || len(found.Text) != counters*each || len(records) != counters*each {
 		t.Fatalf("%d times counted: version %d, %d long, %d records, %v", counters*each, found.Version, len(found.Text), len(records), err)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -74,7 +74,7 @@ func testDebt(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Minute)}
 	w.granted(lease(item("r", "op", 10), time.Minute))
 	w.now += second
-	w.finish(budget.Finish{ID: "r", Units: 150}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "r", Units: 150}, driver.Settled, false)
 	if got := w.used(0); got != 150 {
 		t.Fatalf("used %d, want 150", got)
 	}
@@ -178,12 +178,12 @@ func testReservationInstants(t *testing.T, w *world) {
 	w.refused(item("a", "op", 10), 1, midnight+24*hour)
 	w.now = midnight + second
 	w.refused(item("a", "op", 5), 1, midnight+24*hour)
-	w.finish(budget.Finish{ID: "r", Units: 4}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "r", Units: 4}, driver.Settled, false)
 	w.granted(item("a", "op", 5))
 	w.refused(item("b", "op", 2), 1, midnight+24*hour)
 	w.granted(lease(item("s", "op", 1), time.Hour))
 	w.now += second
-	w.finish(budget.Finish{ID: "s", Release: true}, budget.Released, false)
+	w.finish(driver.Finish{ID: "s", Release: true}, driver.Released, false)
 	if got := w.used(1); got != 9 {
 		t.Fatalf("used %d after a release, want 9", got)
 	}
@@ -200,9 +200,9 @@ func testNeverFits(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("wide", 100, time.Minute), rolling("narrow", 10, time.Minute, "op")}
 	big := item("a", "op", 8)
 	big.Floor = 3
-	for _, i := range []budget.Item{item("a", "op", 11), big} {
+	for _, i := range []driver.Item{item("a", "op", 11), big} {
 		d := w.decide(i)[0]
-		if d.Result != budget.NeverFits || d.Limit != 1 || d.RetryAt != 0 || d.Remaining != 10 {
+		if d.Result != driver.NeverFits || d.Limit != 1 || d.RetryAt != 0 || d.Remaining != 10 {
 			t.Errorf("%+v: %+v, want never fits by limit 1", i, d)
 		}
 	}
@@ -239,7 +239,7 @@ func testBoundary(t *testing.T, w *world) {
 				fixed[period]++
 				fixedAccepted++
 			}
-			if w.decide(item(fmt.Sprintf("%d-%d", at, i), "op", 1))[0].Result == budget.Granted {
+			if w.decide(item(fmt.Sprintf("%d-%d", at, i), "op", 1))[0].Result == driver.Granted {
 				accepted++
 			}
 		}

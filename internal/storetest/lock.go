@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // lock asks for a lock at the world's instant.
-func (w *world) lock(r budget.LockRequest) budget.Locked {
+func (w *world) lock(r driver.LockRequest) driver.Locked {
 	w.t.Helper()
 	if r.Most == 0 {
-		r.Most = budget.MaxLock
+		r.Most = driver.MaxLock
 	}
 	r.Budget, r.Now = w.budget, w.now
 	got, err := w.store.Lock(context.Background(), r)
@@ -26,14 +26,14 @@ func (w *world) lock(r budget.LockRequest) budget.Locked {
 
 func (w *world) unlock(limit string, want bool) {
 	w.t.Helper()
-	got, err := w.store.Unlock(context.Background(), budget.UnlockRequest{Budget: w.budget, Now: w.now, Limit: limit})
+	got, err := w.store.Unlock(context.Background(), driver.UnlockRequest{Budget: w.budget, Now: w.now, Limit: limit})
 	if err != nil || got != want {
 		w.t.Fatalf("unlock %q: %v, %v; want %v", limit, got, err, want)
 	}
 }
 
 // wantLocks wants these locks to stand.
-func (w *world) wantLocks(want ...budget.LockView) {
+func (w *world) wantLocks(want ...driver.LockView) {
 	w.t.Helper()
 	if got := w.look().Locks; !slices.Equal(got, want) {
 		w.t.Fatalf("locks %+v, want %+v", got, want)
@@ -48,26 +48,26 @@ func testLock(t *testing.T, w *world) {
 	w.granted(lease(item("open", "op", 10), time.Hour))
 	w.now += second // what came at one instant came a microsecond after the other
 	begun := w.now
-	got := w.lock(budget.LockRequest{After: 10 * minute, Why: "quotaExceeded: 403"})
-	want := budget.LockView{Until: begun + 10*minute, Since: begun, Why: "quotaExceeded: 403"}
-	if got != (budget.Locked{Now: begun, Until: want.Until, Since: begun, Why: want.Why}) {
+	got := w.lock(driver.LockRequest{After: 10 * minute, Why: "quotaExceeded: 403"})
+	want := driver.LockView{Until: begun + 10*minute, Since: begun, Why: "quotaExceeded: 403"}
+	if got != (driver.Locked{Now: begun, Until: want.Until, Since: begun, Why: want.Why}) {
 		t.Fatalf("locked %+v, want %+v", got, want)
 	}
 	w.wantLocks(want)
 	d := w.decide(item("b", "op", 0), item("c", "search.list", 1), item("a", "op", 10), item("never", "op", 101))
 	for i := range 2 {
-		if d[i].Result != budget.Refused || !d[i].Locked || d[i].Limit != -1 || d[i].RetryAt != want.Until || d[i].Why != want.Why {
+		if d[i].Result != driver.Refused || !d[i].Locked || d[i].Limit != -1 || d[i].RetryAt != want.Until || d[i].Why != want.Why {
 			t.Fatalf("while locked: %+v", d[i])
 		}
 	}
-	if !d[2].Replayed || d[3].Result != budget.NeverFits {
+	if !d[2].Replayed || d[3].Result != driver.NeverFits {
 		t.Fatalf("while locked, what was charged %+v, and what never fits %+v", d[2], d[3])
 	}
-	w.finish(budget.Finish{ID: "open", Units: 5}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "open", Units: 5}, driver.Settled, false)
 	w.granted(recorded(item("past", "op", 1), time.Minute))
 	if dry := item("dry", "op", 1); true {
 		dry.DryRun = true
-		if d := w.decide(dry)[0]; d.Result != budget.Refused || !d.Locked {
+		if d := w.decide(dry)[0]; d.Result != driver.Refused || !d.Locked {
 			t.Fatalf("a dry run while locked: %+v", d)
 		}
 	}
@@ -88,32 +88,32 @@ func testLock(t *testing.T, w *world) {
 func testLockStands(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 10))
-	first := w.lock(budget.LockRequest{Until: w.now + minute, Why: "one"})
+	first := w.lock(driver.LockRequest{Until: w.now + minute, Why: "one"})
 	w.now += 10 * second
-	again := w.lock(budget.LockRequest{Until: w.now + hour, Why: "two"})
-	if want := (budget.Locked{Now: w.now, Until: first.Until, Since: first.Since, Why: "one", Stood: true}); again != want {
+	again := w.lock(driver.LockRequest{Until: w.now + hour, Why: "two"})
+	if want := (driver.Locked{Now: w.now, Until: first.Until, Since: first.Since, Why: "one", Stood: true}); again != want {
 		t.Fatalf("locked again: %+v, want %+v", again, want)
 	}
-	force := w.lock(budget.LockRequest{After: second, Why: "by hand", Force: true})
-	if want := (budget.Locked{Now: w.now, Until: w.now + second, Since: w.now, Why: "by hand"}); force != want {
+	force := w.lock(driver.LockRequest{After: second, Why: "by hand", Force: true})
+	if want := (driver.Locked{Now: w.now, Until: w.now + second, Since: w.now, Why: "by hand"}); force != want {
 		t.Fatalf("locked by force: %+v, want %+v", force, want)
 	}
 	w.onTime(item("b", "op", 1), -1, w.now+second)
-	if past := w.lock(budget.LockRequest{Until: w.now}); past.Until != 0 || past.Stood {
+	if past := w.lock(driver.LockRequest{Until: w.now}); past.Until != 0 || past.Stood {
 		t.Fatalf("a lock that has ended: %+v", past)
 	}
 	w.wantLocks()
-	if capped := w.lock(budget.LockRequest{Until: w.now + 1000*hour, Most: minute}); capped.Until != w.now+minute {
+	if capped := w.lock(driver.LockRequest{Until: w.now + 1000*hour, Most: minute}); capped.Until != w.now+minute {
 		t.Fatalf("locked until %d, want the most, %d", capped.Until, w.now+minute)
 	}
-	if past := w.lock(budget.LockRequest{Until: w.now - 1, Force: true}); !past.Stood || past.Until != w.now+minute {
+	if past := w.lock(driver.LockRequest{Until: w.now - 1, Force: true}); !past.Stood || past.Until != w.now+minute {
 		t.Fatalf("a lock by force that has ended: %+v", past)
 	}
 	w.unlock("", true)
 	w.unlock("", false)
 	w.unlock("w", false)
 	w.granted(item("c", "op", 1))
-	w.lock(budget.LockRequest{After: minute, Why: "three"})
+	w.lock(driver.LockRequest{After: minute, Why: "three"})
 	if err := w.store.Reset(context.Background(), w.budget); err != nil {
 		t.Fatal(err)
 	}
@@ -126,22 +126,22 @@ func testLockStands(t *testing.T, w *world) {
 func testLockLimit(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
 	w.limits[1].Counts = limit.CountCalls
-	w.lock(budget.LockRequest{Limit: "search", After: 2 * minute, Why: "search is spent"})
+	w.lock(driver.LockRequest{Limit: "search", After: 2 * minute, Why: "search is spent"})
 	w.granted(item("a", "videos.list", 1))
 	at := w.now
 	if d := w.decide(item("b", "search.list", 1))[0]; d.Limit != 1 || !d.Locked || d.RetryAt != at+2*minute || d.Remaining != 50 || d.Why != "search is spent" {
 		t.Fatalf("a locked limit: %+v", d)
 	}
-	w.lock(budget.LockRequest{After: minute, Why: "all"})
+	w.lock(driver.LockRequest{After: minute, Why: "all"})
 	w.wantLocks(
-		budget.LockView{Until: at + minute, Since: at, Why: "all"},
-		budget.LockView{Limit: "search", Until: at + 2*minute, Since: at, Why: "search is spent"},
+		driver.LockView{Until: at + minute, Since: at, Why: "all"},
+		driver.LockView{Limit: "search", Until: at + 2*minute, Since: at, Why: "search is spent"},
 	)
 	w.refused(item("b", "search.list", 1), 1, at+2*minute)
 	w.onTime(item("c", "videos.list", 1), -1, at+minute)
 	w.onTime(item("b", "search.list", 1), 1, at+2*minute)
 	// Past the longest window and a week it is still there.
-	w.lock(budget.LockRequest{After: 30 * 24 * hour})
+	w.lock(driver.LockRequest{After: 30 * 24 * hour})
 	end := w.now + 30*24*hour
 	w.now = end - 1
 	w.refused(item("d", "videos.list", 1), -1, end)
@@ -159,23 +159,23 @@ func testObserve(t *testing.T, w *world) {
 	dry := labelled
 	dry.DryRun = true
 	d := w.decide(dry, labelled, item("c", "op", 10), labelled)
-	if d[0].Observed != "seen" || d[1].Result != budget.Granted || d[1].Observed != "seen" {
+	if d[0].Observed != "seen" || d[1].Result != driver.Granted || d[1].Observed != "seen" {
 		t.Fatalf("what the observed limit would refuse: dry %+v, charged %+v", d[0], d[1])
 	}
-	if d[2].Result != budget.Refused || d[2].Limit != 1 || d[3].Observed != "" || !d[3].Replayed {
+	if d[2].Result != driver.Refused || d[2].Limit != 1 || d[3].Observed != "" || !d[3].Replayed {
 		t.Fatalf("refused by another %+v; a replay %+v", d[2], d[3])
 	}
 	view := w.look()
 	if view.Limits[0].Used != 21 {
 		t.Fatalf("used %d, want 21: it is counted", view.Limits[0].Used)
 	}
-	w.lock(budget.LockRequest{Limit: "seen", After: minute})
+	w.lock(driver.LockRequest{Limit: "seen", After: minute})
 	if d := w.granted(item("locked", "op", 0)); d.Observed != "seen" {
 		t.Fatalf("the lock of what only observes: %+v", d)
 	}
-	w.lock(budget.LockRequest{After: minute})
-	got, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Observe: true, Items: []budget.Item{item("all", "op", 1)}})
-	if err != nil || got.Items[0].Result != budget.Granted || got.Items[0].Observed != budget.ObservedLock {
+	w.lock(driver.LockRequest{After: minute})
+	got, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Observe: true, Items: []driver.Item{item("all", "op", 1)}})
+	if err != nil || got.Items[0].Result != driver.Granted || got.Items[0].Observed != driver.ObservedLock {
 		t.Fatalf("the budget's lock where all only observes: %+v, %v", got.Items, err)
 	}
 	w.now += 90 * minute // ids of coarse ledgers are gone by now; this one's are not
@@ -185,7 +185,7 @@ func testObserve(t *testing.T, w *world) {
 		w.granted(item(id, "op", 1))
 	}
 	for range 2 {
-		spent, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: budget.ByOperation})
+		spent, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation})
 		if err != nil || len(spent.Rows) != 1 || spent.Rows[0].Calls != 3 || spent.Rows[0].Observed != 2 {
 			t.Fatalf("spent %+v, %v; want 3 calls, 2 of them observed", spent.Rows, err)
 		}

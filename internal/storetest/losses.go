@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -23,7 +23,7 @@ import (
 // Lossy is the data of a store, as a test can lose it.
 type Lossy struct {
 	// Open opens a store on the data as one more process does. Its clock is in µs.
-	Open func(clock func() int64) budget.Store
+	Open func(clock func() int64) driver.Store
 	// Lose are the ways in which all of the data, or part of it, is lost.
 	Lose map[string]func()
 	// Keep takes a snapshot, and returns what puts the data back to it.
@@ -78,7 +78,7 @@ type fact struct{ used, at int64 }
 type lossHost struct {
 	met       bool // it was told of the ledger
 	dir       string
-	processes [2]budget.Store // nil: not running
+	processes [2]driver.Store // nil: not running
 	known     []fact
 	silent    bool // it has not called since the last loss
 }
@@ -130,7 +130,7 @@ func lossLimits(t *testing.T) []limit.Limit {
 }
 
 // process is one of a host's, started when it is not running.
-func (w *lossWalk) process(h *lossHost) budget.Store {
+func (w *lossWalk) process(h *lossHost) driver.Store {
 	n := w.rng.IntN(len(h.processes))
 	if h.processes[n] == nil {
 		h.processes[n] = w.open(h)
@@ -139,7 +139,7 @@ func (w *lossWalk) process(h *lossHost) budget.Store {
 }
 
 // open is one more process of a host.
-func (w *lossWalk) open(h *lossHost) budget.Store {
+func (w *lossWalk) open(h *lossHost) driver.Store {
 	clock := w.clock.Load
 	return outage.New(w.data.Open(clock), outage.Options{
 		Dir: h.dir, Allowance: lossAllowance, Hosts: int64(len(w.hosts)), Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
@@ -255,15 +255,15 @@ func (w *lossWalk) lose() {
 }
 
 func (w *lossWalk) charge(h *lossHost) {
-	batch := budget.Batch{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits}
+	batch := driver.Batch{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits}
 	for i := range 1 + w.rng.IntN(3) {
-		item := budget.Item{ID: fmt.Sprintf("%d-%d", w.step, i), Operation: "list", Units: 1 + w.rng.Int64N(12)}
+		item := driver.Item{ID: fmt.Sprintf("%d-%d", w.step, i), Operation: "list", Units: 1 + w.rng.Int64N(12)}
 		if w.rng.IntN(3) == 0 {
 			item.Operation = "search"
 		}
 		batch.Items = append(batch.Items, item)
 	}
-	searches := slices.ContainsFunc(batch.Items, func(i budget.Item) bool { return i.Operation == "search" })
+	searches := slices.ContainsFunc(batch.Items, func(i driver.Item) bool { return i.Operation == "search" })
 	if !searches && w.rng.IntN(2) == 0 { // as limits for one operation each come
 		batch.Limits = w.limits[:everyCall]
 	}
@@ -275,7 +275,7 @@ func (w *lossWalk) charge(h *lossHost) {
 	wasSilent := w.anySilent()
 	for i, d := range got.Items {
 		switch {
-		case d.Result == budget.Granted:
+		case d.Result == driver.Granted:
 			w.barren = false
 			w.counts["granted"]++
 			if wasSilent && len(w.hosts) > 1 {
@@ -284,7 +284,7 @@ func (w *lossWalk) charge(h *lossHost) {
 			w.granted = append(w.granted, spending{d.At, d.Units, batch.Items[i].Operation == "search"})
 		case d.Recovering:
 			w.counts["recovering"]++
-		case d.Result == budget.Refused:
+		case d.Result == driver.Refused:
 			w.counts["refused"]++
 		default:
 			w.fail("item %d: %+v", i, d)
@@ -298,7 +298,7 @@ func (w *lossWalk) charge(h *lossHost) {
 }
 
 func (w *lossWalk) look(h *lossHost) {
-	view, err := w.process(h).Look(context.Background(), budget.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
+	view, err := w.process(h).Look(context.Background(), driver.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
 	if err != nil {
 		w.fail("look: %v", err)
 	}

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // recorded makes an item one that happened already.
-func recorded(i budget.Item, age time.Duration) budget.Item {
+func recorded(i driver.Item, age time.Duration) driver.Item {
 	i.Recorded, i.Age = true, age.Microseconds()
 	return i
 }
@@ -32,7 +32,7 @@ func testRecorded(t *testing.T, w *world) {
 	if again := w.decide(recorded(item("b", "op", 60), 7*time.Minute))[0]; !again.Replayed || again.At != d.At {
 		t.Fatalf("recorded twice: %+v, first %+v", again, d)
 	}
-	if other := w.decide(recorded(item("b", "op", 61), 0))[0]; other.Result != budget.Conflict {
+	if other := w.decide(recorded(item("b", "op", 61), 0))[0]; other.Result != driver.Conflict {
 		t.Fatalf("the id with other units: %+v, want a conflict", other)
 	}
 	w.onTime(item("c", "op", 40), 0, noon+hour) // when a has come back, b still counts
@@ -54,26 +54,26 @@ func testFinishedEarlier(t *testing.T, w *world) {
 	at := w.granted(lease(item("a", "op", 40), 30*time.Minute)).At
 	w.granted(lease(item("b", "op", 40), 30*time.Minute))
 	w.now += 20 * minute
-	if f := w.finish(budget.Finish{ID: "a", Units: 50, Age: 5 * minute}, budget.Settled, false); f.At != w.now-5*minute {
+	if f := w.finish(driver.Finish{ID: "a", Units: 50, Age: 5 * minute}, driver.Settled, false); f.At != w.now-5*minute {
 		t.Fatalf("settled at %d, want %d", f.At, w.now-5*minute)
 	}
 	w.now += 20 * minute // past the lease of b, which was released within it
-	if f := w.finish(budget.Finish{ID: "b", Release: true, Age: 39 * minute}, budget.Released, false); f.At != w.now-39*minute {
+	if f := w.finish(driver.Finish{ID: "b", Release: true, Age: 39 * minute}, driver.Released, false); f.At != w.now-39*minute {
 		t.Fatalf("released at %d, want %d", f.At, w.now-39*minute)
 	}
 	w.granted(lease(item("c", "op", 10), time.Hour))
-	if f := w.finish(budget.Finish{ID: "c", Units: 10, Age: hour}, budget.Settled, false); f.At != w.now {
+	if f := w.finish(driver.Finish{ID: "c", Units: 10, Age: hour}, driver.Settled, false); f.At != w.now {
 		t.Fatalf("settled %d µs before it began", w.now-f.At)
 	}
 	w.onTime(item("d", "op", 90), 0, at+15*minute+hour)
 }
 
 // lost looks and decides with the newest charge that was acknowledged.
-func (w *world) lost(newest budget.Mark, want error) {
+func (w *world) lost(newest driver.Mark, want error) {
 	w.t.Helper()
-	_, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: newest})
+	_, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: newest})
 	w.wantError(err, want)
-	_, err = w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: newest, Items: []budget.Item{item("probe", "op", 1)}})
+	_, err = w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: newest, Items: []driver.Item{item("probe", "op", 1)}})
 	w.wantError(err, want)
 }
 
@@ -82,26 +82,26 @@ func (w *world) lost(newest budget.Mark, want error) {
 func testLost(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
 	d := w.granted(item("a", "op", 10))
-	w.lost(budget.Mark{ID: "a", At: d.At}, nil)
-	w.lost(budget.Mark{ID: "b", At: d.At}, budget.ErrLost)
+	w.lost(driver.Mark{ID: "a", At: d.At}, nil)
+	w.lost(driver.Mark{ID: "b", At: d.At}, driver.ErrLost)
 	w.now = d.At + 2*hour - 1
-	w.lost(budget.Mark{ID: "b", At: d.At}, budget.ErrLost)
+	w.lost(driver.Mark{ID: "b", At: d.At}, driver.ErrLost)
 	if used := w.used(0); used != 11 { // one probe, as b was never missed there
 		t.Fatalf("used %d, want 11: nothing is charged while charges are missed", used)
 	}
 	w.now++
-	w.lost(budget.Mark{ID: "b", At: d.At}, nil)
+	w.lost(driver.Mark{ID: "b", At: d.At}, nil)
 	// On a ledger that is empty the windows that are asked for tell how long.
 	w.budget = "up/flushed"
-	w.lost(budget.Mark{ID: "b", At: w.now - 2*hour + 1}, budget.ErrLost)
-	w.lost(budget.Mark{ID: "b", At: w.now - 2*hour}, nil)
+	w.lost(driver.Mark{ID: "b", At: w.now - 2*hour + 1}, driver.ErrLost)
+	w.lost(driver.Mark{ID: "b", At: w.now - 2*hour}, nil)
 }
 
 // recover tells of what was seen.
 func (w *world) recover(at int64, newest string, used ...int64) []int64 {
 	w.t.Helper()
-	got, err := w.store.Recover(context.Background(), budget.Recovery{
-		Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Mark: budget.Mark{ID: newest, At: at},
+	got, err := w.store.Recover(context.Background(), driver.Recovery{
+		Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Mark: driver.Mark{ID: newest, At: at},
 	})
 	if err != nil {
 		w.t.Fatalf("recover: %v", err)
@@ -142,7 +142,7 @@ func testRecover(t *testing.T, w *world) {
 	if used := w.used(0); used != 1007 {
 		t.Fatalf("used %d, want 1007: the more of both, not the sum", used)
 	}
-	rows, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: budget.ByOperation})
+	rows, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func testRecover(t *testing.T, w *world) {
 	// What is over by now is not recovered, nor what came to an end just then.
 	w.budget, w.limits = "up/short", []limit.Limit{rolling("hour", 100, time.Hour)}
 	for _, at := range []int64{w.now - hour - minute, w.now - hour} {
-		r := budget.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{100}, At: at, Mark: budget.Mark{Ledger: "other", Seen: at}}
+		r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{100}, At: at, Mark: driver.Mark{Ledger: "other", Seen: at}}
 		got, err := w.store.Recover(context.Background(), r)
 		if err != nil || got.Amounts[0] != 0 {
 			t.Fatalf("what was used %d µs ago: %+v, %v; want nothing recovered", w.now-at, got, err)
@@ -175,7 +175,7 @@ func testRecover(t *testing.T, w *world) {
 	w.granted(item("short", "op", 1))
 	w.limits = append(w.limits, rolling("longer", 100, 3*time.Hour))
 	at := w.now - 2*hour
-	r := budget.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{-1, 50}, At: at, Mark: budget.Mark{Ledger: "other", Seen: at}}
+	r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{-1, 50}, At: at, Mark: driver.Mark{Ledger: "other", Seen: at}}
 	if got, err := w.store.Recover(context.Background(), r); err != nil || got.Amounts[1] != 50 {
 		t.Fatalf("what was used in a longer window: %+v, %v; want 50 recovered", got, err)
 	}
@@ -221,12 +221,12 @@ func testReset(t *testing.T, w *world) {
 	if view := w.look(); view.Limits[0].Used != 0 || view.Limits[0].Since != w.now+1 {
 		t.Fatalf("after a reset: %+v", view)
 	}
-	w.lost(budget.Mark{ID: "a", At: d.At}, nil)
-	w.lost(budget.Mark{ID: "b", At: w.now + 1}, budget.ErrLost)
+	w.lost(driver.Mark{ID: "a", At: d.At}, nil)
+	w.lost(driver.Mark{ID: "b", At: w.now + 1}, driver.ErrLost)
 	if again := w.granted(item("a", "op", 90)); again.Remaining != 9 {
 		t.Fatalf("%+v", again)
 	}
-	w.finish(budget.Finish{ID: "r", Units: 5}, budget.FinishExpired, false)
+	w.finish(driver.Finish{ID: "r", Units: 5}, driver.FinishExpired, false)
 	if err := w.store.Reset(context.Background(), "up/never"); err != nil {
 		t.Fatalf("reset of a budget without a ledger: %v", err)
 	}

@@ -6,28 +6,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // vouch decides on an item and looks, with a mark.
-func (w *world) vouch(mark budget.Mark, want error) budget.Decisions {
+func (w *world) vouch(mark driver.Mark, want error) driver.Decisions {
 	w.t.Helper()
-	_, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: mark})
+	_, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: mark})
 	w.wantError(err, want)
-	d, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: mark})
+	d, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: mark})
 	w.wantError(err, want)
 	return d
 }
 
 // tells is the mark that a look tells.
-func (w *world) tells() budget.Mark {
+func (w *world) tells() driver.Mark {
 	w.t.Helper()
 	return w.look().Mark
 }
 
 // reportLoss tells of a loss, and is the mark after it.
-func (w *world) reportLoss(r budget.Recovery) budget.Mark {
+func (w *world) reportLoss(r driver.Recovery) driver.Mark {
 	w.t.Helper()
 	r.Budget, r.Now, r.Limits, r.At = w.budget, w.now, w.limits, w.now
 	if r.Used == nil {
@@ -62,11 +62,11 @@ func testMark(t *testing.T, w *world) {
 	}
 	other, fewer := first, first
 	other.Ledger, fewer.Changes = "other", first.Changes+1
-	w.vouch(other, budget.ErrLost)
-	w.vouch(fewer, budget.ErrLost)
+	w.vouch(other, driver.ErrLost)
+	w.vouch(fewer, driver.ErrLost)
 	w.granted(lease(item("r", "op", 5), time.Minute))
 	first = w.tells()
-	w.finish(budget.Finish{ID: "r", Units: 7}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "r", Units: 7}, driver.Settled, false)
 	if after := w.tells(); after.Changes <= first.Changes {
 		t.Fatalf("after a settlement it has changed %d times, before it %d times", after.Changes, first.Changes)
 	}
@@ -75,10 +75,10 @@ func testMark(t *testing.T, w *world) {
 		what string
 		make func()
 	}{
-		{"a lock", func() { w.lock(budget.LockRequest{Until: w.now + minute}) }},
+		{"a lock", func() { w.lock(driver.LockRequest{Until: w.now + minute}) }},
 		{"its end by hand", func() { w.unlock("", true) }},
-		{"a report", func() { w.report(budget.Report{Limit: "w", Used: 50}, 33, 33, w.now+6*hour) }},
-		{"a report on a bucket", func() { w.report(budget.Report{Limit: "b", Used: 20}, 3, 3, 0) }},
+		{"a report", func() { w.report(driver.Report{Limit: "w", Used: 50}, 33, 33, w.now+6*hour) }},
+		{"a report on a bucket", func() { w.report(driver.Report{Limit: "b", Used: 20}, 3, 3, 0) }},
 	} {
 		change.make()
 		after := w.tells()
@@ -97,12 +97,12 @@ func testMark(t *testing.T, w *world) {
 	}
 	w.vouch(other, nil)
 	other.Seen = w.now + 1
-	w.vouch(other, budget.ErrLost)
+	w.vouch(other, driver.ErrLost)
 	// On a ledger that is not there.
 	w.budget = "up/flushed"
-	w.vouch(budget.Mark{Ledger: "other", Seen: w.now - 6*hour - budget.LedgerIdle}, nil)
+	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 6*hour - driver.LedgerIdle}, nil)
 	w.budget = "up/flushed-too"
-	w.vouch(budget.Mark{Ledger: "other", Seen: w.now - 6*hour - budget.LedgerIdle + 1}, budget.ErrLost)
+	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 6*hour - driver.LedgerIdle + 1}, driver.ErrLost)
 }
 
 // A ledger that turns out to be rolled back gets a new id, once.
@@ -111,12 +111,12 @@ func testRolledBack(t *testing.T, w *world) {
 	w.granted(item("a", "op", 10))
 	was := w.tells()
 	w.now += minute
-	now := w.reportLoss(budget.Recovery{Mark: was, Gone: []string{"other", was.Ledger}, Used: []int64{30}, Host: "0a"})
+	now := w.reportLoss(driver.Recovery{Mark: was, Gone: []string{"other", was.Ledger}, Used: []int64{30}, Host: "0a"})
 	if now.Ledger == was.Ledger || w.used(0) != 30 {
 		t.Fatalf("the ledger's id is %s, and was %s; used %d", now.Ledger, was.Ledger, w.used(0))
 	}
-	w.vouch(was, budget.ErrLost)
-	if then := w.reportLoss(budget.Recovery{Mark: was, Gone: []string{was.Ledger}, Used: []int64{20}, Host: "1b"}); then.Ledger != now.Ledger || w.used(0) != 30 {
+	w.vouch(was, driver.ErrLost)
+	if then := w.reportLoss(driver.Recovery{Mark: was, Gone: []string{was.Ledger}, Used: []int64{20}, Host: "1b"}); then.Ledger != now.Ledger || w.used(0) != 30 {
 		t.Fatalf("another host's report makes of %s %s; used %d", now.Ledger, then.Ledger, w.used(0))
 	}
 	w.vouch(now, nil)
@@ -126,15 +126,15 @@ func testRolledBack(t *testing.T, w *world) {
 // minute has passed.
 func testRecovering(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour)}
-	lost := budget.Mark{Ledger: "lost", Seen: w.now}
+	lost := driver.Mark{Ledger: "lost", Seen: w.now}
 	noticed := w.now + minute
 	w.now = noticed
-	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{40}, Host: "0a", Hosts: 3})
+	w.reportLoss(driver.Recovery{Mark: lost, Used: []int64{40}, Host: "0a", Hosts: 3})
 	n := 0
-	ask := func(change func(*budget.Batch)) budget.Decision {
+	ask := func(change func(*driver.Batch)) driver.Decision {
 		t.Helper()
 		n++
-		b := budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3, Host: "0a", Items: []budget.Item{item(string(rune('a'+n)), "op", 1)}}
+		b := driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3, Host: "0a", Items: []driver.Item{item(string(rune('a'+n)), "op", 1)}}
 		change(&b)
 		d, err := w.store.Decide(context.Background(), b)
 		if err != nil {
@@ -142,51 +142,51 @@ func testRecovering(t *testing.T, w *world) {
 		}
 		return d.Items[0]
 	}
-	held := func(what string, change func(*budget.Batch)) {
+	held := func(what string, change func(*driver.Batch)) {
 		t.Helper()
-		if d := ask(change); d.Result != budget.Refused || !d.Recovering || d.Locked || d.Limit != -1 || d.RetryAt != noticed+budget.RecoveryWait {
-			t.Fatalf("%s: %+v, want it held back until %d", what, d, noticed+budget.RecoveryWait)
+		if d := ask(change); d.Result != driver.Refused || !d.Recovering || d.Locked || d.Limit != -1 || d.RetryAt != noticed+driver.RecoveryWait {
+			t.Fatalf("%s: %+v, want it held back until %d", what, d, noticed+driver.RecoveryWait)
 		}
 	}
-	free := func(what string, change func(*budget.Batch)) {
+	free := func(what string, change func(*driver.Batch)) {
 		t.Helper()
-		if d := ask(change); d.Result != budget.Granted {
+		if d := ask(change); d.Result != driver.Granted {
 			t.Fatalf("%s: %+v", what, d)
 		}
 	}
-	as := func(*budget.Batch) {}
+	as := func(*driver.Batch) {}
 	held("a charge", as)
-	held("of a host that has not reported", func(b *budget.Batch) { b.Host = "2c" })
-	free("within the host's part", func(b *budget.Batch) { b.WithinPart = true })
-	free("what happened already", func(b *budget.Batch) { b.Items[0].Recorded = true })
-	free("where one host is all", func(b *budget.Batch) { b.Hosts = 1 })
-	free("what only observes", func(b *budget.Batch) { b.Observe = true })
+	held("of a host that has not reported", func(b *driver.Batch) { b.Host = "2c" })
+	free("within the host's part", func(b *driver.Batch) { b.WithinPart = true })
+	free("what happened already", func(b *driver.Batch) { b.Items[0].Recorded = true })
+	free("where one host is all", func(b *driver.Batch) { b.Hosts = 1 })
+	free("what only observes", func(b *driver.Batch) { b.Observe = true })
 	w.now += second
-	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{30}, Host: "0a", Hosts: 3})
-	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{30}, Host: "1b", Hosts: 3})
+	w.reportLoss(driver.Recovery{Mark: lost, Used: []int64{30}, Host: "0a", Hosts: 3})
+	w.reportLoss(driver.Recovery{Mark: lost, Used: []int64{30}, Host: "1b", Hosts: 3})
 	held("when two of three have reported, one of them twice", as)
-	view, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3})
-	if err != nil || view.Recovering != noticed+budget.RecoveryWait {
+	view, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3})
+	if err != nil || view.Recovering != noticed+driver.RecoveryWait {
 		t.Fatalf("a look shows %d, %v", view.Recovering, err)
 	}
-	free("when that is all hosts", func(b *budget.Batch) { b.Hosts = 2 })
-	w.now = noticed + budget.RecoveryWait - 1
+	free("when that is all hosts", func(b *driver.Batch) { b.Hosts = 2 })
+	w.now = noticed + driver.RecoveryWait - 1
 	held("a microsecond before the minute is over", as)
-	within, err := w.store.Decide(context.Background(), budget.Batch{
+	within, err := w.store.Decide(context.Background(), driver.Batch{
 		Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3, Host: "0a", Observe: true,
-		Items: []budget.Item{item("x", "op", 1), item("y", "op", 1), item("z", "op", 1)},
+		Items: []driver.Item{item("x", "op", 1), item("y", "op", 1), item("z", "op", 1)},
 	})
 	if err != nil { // each charge moves the ledger's time on
 		t.Fatal(err)
 	}
-	for i, want := range []string{budget.ObservedLock, budget.ObservedLock, ""} {
+	for i, want := range []string{driver.ObservedLock, driver.ObservedLock, ""} {
 		if got := within.Items[i].Observed; got != want {
 			t.Fatalf("item %d of a batch in which the minute ends: observed %q, want %q", i, got, want)
 		}
 	}
 	w.now++
 	free("a minute after the notice", as)
-	w.reportLoss(budget.Recovery{Mark: lost, Used: []int64{90}, Host: "2c", Hosts: 3})
+	w.reportLoss(driver.Recovery{Mark: lost, Used: []int64{90}, Host: "2c", Hosts: 3})
 	free("when the last one comes later", as)
 }
 
@@ -195,7 +195,7 @@ func testHosts(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour)}
 	decide := func(host string, want int) {
 		t.Helper()
-		d, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Host: host})
+		d, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Host: host})
 		if err != nil || d.AtWork != want {
 			t.Fatalf("%d hosts at work, %v, want %d", d.AtWork, err, want)
 		}
@@ -205,16 +205,16 @@ func testHosts(t *testing.T, w *world) {
 	w.now += hour - 1
 	decide("0a", 1) // not noted anew
 	decide("1b", 2)
-	w.now += budget.HostNoted - hour
+	w.now += driver.HostNoted - hour
 	if got := w.look().AtWork; got != 2 {
 		t.Fatalf("a look shows %d at work, want 2", got)
 	}
 	w.now++
 	decide("", 1)
 	decide("0a", 2)
-	w.now += budget.HostNoted
+	w.now += driver.HostNoted
 	decide("", 0)
-	for i := range budget.MaxHosts + 10 { // no more than that are told apart
-		decide(fmt.Sprintf("%04x", i), min(i+1, budget.MaxHosts))
+	for i := range driver.MaxHosts + 10 { // no more than that are told apart
+		decide(fmt.Sprintf("%04x", i), min(i+1, driver.MaxHosts))
 	}
 }

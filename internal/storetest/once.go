@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -14,34 +14,34 @@ func testReplay(t *testing.T, w *world) {
 	first := w.granted(item("a", "op", 60))
 	w.now += minute
 	again := w.decide(item("a", "op", 60))[0]
-	if again.Result != budget.Granted || !again.Replayed || again.Units != 60 || again.At != first.At || again.Remaining != 40 {
+	if again.Result != driver.Granted || !again.Replayed || again.Units != 60 || again.At != first.At || again.Remaining != 40 {
 		t.Fatalf("replay %+v of %+v", again, first)
 	}
 	labelled := item("a", "op", 60)
-	labelled.Labels, labelled.Floor, labelled.UseHeadroom = budget.Labels{Job: "other"}, 90, true
-	if d := w.decide(labelled)[0]; !d.Replayed || d.First != (budget.Labels{}) || d.Ended != "" {
+	labelled.Labels, labelled.Floor, labelled.UseHeadroom = driver.Labels{Job: "other"}, 90, true
+	if d := w.decide(labelled)[0]; !d.Replayed || d.First != (driver.Labels{}) || d.Ended != "" {
 		t.Fatalf("labels and floor are compared, or it has those of the second: %+v", d)
 	}
-	for _, other := range []budget.Item{item("a", "op", 61), item("a", "po", 60), lease(item("a", "op", 60), time.Minute)} {
-		if d := w.decide(other)[0]; d.Result != budget.Conflict {
+	for _, other := range []driver.Item{item("a", "op", 61), item("a", "po", 60), lease(item("a", "op", 60), time.Minute)} {
+		if d := w.decide(other)[0]; d.Result != driver.Conflict {
 			t.Errorf("%+v: %+v, want a conflict", other, d)
 		}
 	}
 	asked := lease(item("r", "op", 10), time.Hour)
-	asked.Labels = budget.Labels{Job: "pull", Run: "pull/1"}
+	asked.Labels = driver.Labels{Job: "pull", Run: "pull/1"}
 	reserved := w.granted(asked)
 	w.now += minute
 	if d := w.decide(lease(item("r", "op", 10), time.Minute))[0]; !d.Replayed || d.At != reserved.At || d.First != asked.Labels || d.Ended != "" {
 		t.Fatalf("replay of a reservation with another lease: %+v", d)
 	}
-	w.finish(budget.Finish{ID: "r", Units: 3}, budget.Settled, false)
-	asked.Labels = budget.Labels{Job: "push", Region: "pull/1", Run: "pull/1"}
-	if d := w.decide(asked)[0]; !d.Replayed || d.Units != 10 || d.At != reserved.At || d.First != (budget.Labels{Job: "pull", Run: "pull/1"}) || d.Ended != budget.EndedSettled {
+	w.finish(driver.Finish{ID: "r", Units: 3}, driver.Settled, false)
+	asked.Labels = driver.Labels{Job: "push", Region: "pull/1", Run: "pull/1"}
+	if d := w.decide(asked)[0]; !d.Replayed || d.Units != 10 || d.At != reserved.At || d.First != (driver.Labels{Job: "pull", Run: "pull/1"}) || d.Ended != driver.EndedSettled {
 		t.Fatalf("replay of a settled reservation: %+v, want the first answer", d)
 	}
 	w.granted(lease(item("back", "op", 10), time.Hour))
-	w.finish(budget.Finish{ID: "back", Release: true}, budget.Released, false)
-	if d := w.decide(lease(item("back", "op", 10), time.Hour))[0]; !d.Replayed || d.Ended != budget.EndedReleased {
+	w.finish(driver.Finish{ID: "back", Release: true}, driver.Released, false)
+	if d := w.decide(lease(item("back", "op", 10), time.Hour))[0]; !d.Replayed || d.Ended != driver.EndedReleased {
 		t.Fatalf("replay of a released reservation: %+v", d)
 	}
 	short := lease(item("short", "op", 0), time.Minute)
@@ -50,7 +50,7 @@ func testReplay(t *testing.T, w *world) {
 		t.Fatalf("replay within the lease: %+v", d)
 	}
 	w.now++
-	if d := w.decide(short)[0]; d.Ended != budget.EndedLease {
+	if d := w.decide(short)[0]; d.Ended != driver.EndedLease {
 		t.Fatalf("replay at the lease's end: %+v", d)
 	}
 	if got := w.used(0); got != 63 {
@@ -62,8 +62,8 @@ func testReplay(t *testing.T, w *world) {
 func testReplayInBatch(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	got := w.decide(item("a", "op", 60), item("a", "op", 60), item("a", "op", 1), item("b", "op", 60), item("c", "op", 40))
-	if got[0].Result != budget.Granted || got[0].Replayed || !got[1].Replayed || got[1].At != got[0].At ||
-		got[2].Result != budget.Conflict || got[3].Result != budget.Refused || got[4].Result != budget.Granted || got[4].At != got[0].At+1 {
+	if got[0].Result != driver.Granted || got[0].Replayed || !got[1].Replayed || got[1].At != got[0].At ||
+		got[2].Result != driver.Conflict || got[3].Result != driver.Refused || got[4].Result != driver.Granted || got[4].At != got[0].At+1 {
 		t.Fatalf("decisions %+v", got)
 	}
 	if used := w.used(0); used != 100 {
@@ -80,7 +80,7 @@ func testHeld(t *testing.T, w *world) {
 		t.Fatalf("within the hour: %+v, want a replay", d)
 	}
 	w.now = at + hour
-	if d := w.decide(item("a", "op", 2))[0]; d.Result != budget.Granted || d.Replayed {
+	if d := w.decide(item("a", "op", 2))[0]; d.Result != driver.Granted || d.Replayed {
 		t.Fatalf("after the hour: %+v, want a new charge", d)
 	}
 	w.budget = "up/long"
@@ -97,34 +97,34 @@ func testHeld(t *testing.T, w *world) {
 // I4: a reservation is finished once.
 func testFinish(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
-	settle := func(id string, units int64) budget.Finish { return budget.Finish{ID: id, Units: units} }
-	release := func(id string) budget.Finish { return budget.Finish{ID: id, Release: true} }
+	settle := func(id string, units int64) driver.Finish { return driver.Finish{ID: id, Units: units} }
+	release := func(id string) driver.Finish { return driver.Finish{ID: id, Release: true} }
 	w.granted(item("plain", "op", 1))
-	w.finish(settle("plain", 1), budget.FinishConflict, false)
-	w.finish(release("plain"), budget.FinishConflict, false)
-	w.finish(settle("none", 1), budget.FinishExpired, false)
-	w.finish(release("none"), budget.FinishExpired, false)
+	w.finish(settle("plain", 1), driver.FinishConflict, false)
+	w.finish(release("plain"), driver.FinishConflict, false)
+	w.finish(settle("none", 1), driver.FinishExpired, false)
+	w.finish(release("none"), driver.FinishExpired, false)
 
 	w.granted(lease(item("s", "op", 10), time.Hour))
 	w.now += second
-	first := w.finish(settle("s", 7), budget.Settled, false)
+	first := w.finish(settle("s", 7), driver.Settled, false)
 	w.now += second
-	if again := w.finish(settle("s", 7), budget.Settled, true); again.At != first.At || first.At != w.now-second {
+	if again := w.finish(settle("s", 7), driver.Settled, true); again.At != first.At || first.At != w.now-second {
 		t.Fatalf("settled at %d, again at %d", first.At, again.At)
 	}
-	w.finish(settle("s", 8), budget.FinishConflict, false)
-	w.finish(release("s"), budget.FinishConflict, false)
+	w.finish(settle("s", 8), driver.FinishConflict, false)
+	w.finish(release("s"), driver.FinishConflict, false)
 
 	w.granted(lease(item("r", "op", 10), time.Hour))
-	w.finish(release("r"), budget.Released, false)
-	w.finish(release("r"), budget.Released, true)
-	w.finish(settle("r", 10), budget.FinishConflict, false)
-	w.finish(settle("r", 0), budget.FinishConflict, false)
+	w.finish(release("r"), driver.Released, false)
+	w.finish(release("r"), driver.Released, true)
+	w.finish(settle("r", 10), driver.FinishConflict, false)
+	w.finish(settle("r", 0), driver.FinishConflict, false)
 
 	w.granted(lease(item("z", "op", 10), time.Hour))
-	w.finish(settle("z", 0), budget.Settled, false)
-	w.finish(settle("z", 0), budget.Settled, true)
-	w.finish(release("z"), budget.FinishConflict, false)
+	w.finish(settle("z", 0), driver.Settled, false)
+	w.finish(settle("z", 0), driver.Settled, true)
+	w.finish(release("z"), driver.FinishConflict, false)
 	if got := w.used(0); got != 8 {
 		t.Fatalf("used %d, want 8", got)
 	}
@@ -138,9 +138,9 @@ func testLease(t *testing.T, w *world) {
 	w.granted(lease(item("a", "op", 10), time.Minute))
 	w.granted(lease(item("b", "op", 10), time.Minute))
 	w.now = start + minute
-	w.finish(budget.Finish{ID: "a", Release: true}, budget.FinishExpired, false)
+	w.finish(driver.Finish{ID: "a", Release: true}, driver.FinishExpired, false)
 	w.now = start + hour
-	if got := w.finish(budget.Finish{ID: "a", Units: 30}, budget.Settled, false); got.At != start+minute {
+	if got := w.finish(driver.Finish{ID: "a", Units: 30}, driver.Settled, false); got.At != start+minute {
 		t.Fatalf("finished at %d, want the lease's end %d", got.At, start+minute)
 	}
 	if got := w.used(0); got != 40 {
@@ -151,8 +151,8 @@ func testLease(t *testing.T, w *world) {
 	if got := w.used(0); got != 10 { // b's lease ends a microsecond later
 		t.Fatalf("used %d once the first lease's end left the window, want 10", got)
 	}
-	w.finish(budget.Finish{ID: "a", Units: 30}, budget.FinishExpired, false)
-	w.finish(budget.Finish{ID: "b", Units: 1}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "a", Units: 30}, driver.FinishExpired, false)
+	w.finish(driver.Finish{ID: "b", Units: 1}, driver.Settled, false)
 	w.now++
-	w.finish(budget.Finish{ID: "b", Units: 1}, budget.FinishExpired, false)
+	w.finish(driver.Finish{ID: "b", Units: 1}, driver.FinishExpired, false)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -32,15 +32,15 @@ func testConcurrent(t *testing.T, w *world) {
 	w.now = ends
 	w.granted(lease(item("c", "op", 1), time.Minute)) // the first one's lease is over
 	w.refused(lease(item("d", "videos.list", 1), time.Minute), 1, w.look().Limits[1].NextAt)
-	w.finish(budget.Finish{ID: "b", Units: 3}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "b", Units: 3}, driver.Settled, false)
 	w.granted(lease(item("d", "videos.list", 1), time.Minute))
-	w.finish(budget.Finish{ID: "c", Release: true}, budget.Released, false)
+	w.finish(driver.Finish{ID: "c", Release: true}, driver.Released, false)
 	d := w.decide(lease(item("e", "videos.list", 1), time.Minute))[0]
-	if d.Result != budget.Refused || d.Limit != 2 {
+	if d.Result != driver.Refused || d.Limit != 2 {
 		t.Fatalf("%+v, want a refusal by the limit on videos", d)
 	}
 	w.granted(lease(item("e", "op", 1), time.Minute))
-	if d := w.decide(lease(item("f", "op", 1), time.Minute))[0]; d.Result != budget.Refused || d.Limit != 1 || d.Remaining != 0 {
+	if d := w.decide(lease(item("f", "op", 1), time.Minute))[0]; d.Result != driver.Refused || d.Limit != 1 || d.Remaining != 0 {
 		t.Fatalf("%+v", d)
 	}
 	w.now += 2 * minute
@@ -48,7 +48,7 @@ func testConcurrent(t *testing.T, w *world) {
 		t.Fatalf("%d open after all leases", got)
 	}
 	w.limits[1].Limit = 0
-	if d := w.decide(lease(item("g", "op", 1), time.Minute))[0]; d.Result != budget.NeverFits || d.Limit != 1 {
+	if d := w.decide(lease(item("g", "op", 1), time.Minute))[0]; d.Result != driver.NeverFits || d.Limit != 1 {
 		t.Fatalf("%+v, want never fits", d)
 	}
 }
@@ -56,20 +56,20 @@ func testConcurrent(t *testing.T, w *world) {
 // Thousands of open reservations, and a limit that comes when they are there.
 func testManyOpen(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10*many, time.Hour)}
-	for i := 0; i < many; i += budget.MaxBatch {
-		var items []budget.Item
-		for j := range budget.MaxBatch {
+	for i := 0; i < many; i += driver.MaxBatch {
+		var items []driver.Item
+		for j := range driver.MaxBatch {
 			items = append(items, lease(item(fmt.Sprint("r", i+j), "op", 1), time.Duration(1+(i+j)%60)*time.Minute))
 		}
 		for _, d := range w.decide(items...) {
-			if d.Result != budget.Granted {
+			if d.Result != driver.Granted {
 				t.Fatalf("%+v", d)
 			}
 		}
 	}
-	all := (many + budget.MaxBatch - 1) / budget.MaxBatch * budget.MaxBatch
+	all := (many + driver.MaxBatch - 1) / driver.MaxBatch * driver.MaxBatch
 	w.limits = append(w.limits, concurrent("open", int64(all)))
-	if d := w.decide(lease(item("x", "op", 1), time.Minute))[0]; d.Result != budget.Refused || d.Limit != 1 {
+	if d := w.decide(lease(item("x", "op", 1), time.Minute))[0]; d.Result != driver.Refused || d.Limit != 1 {
 		t.Fatalf("%+v, want a refusal", d)
 	}
 	w.now += 30*minute + second
@@ -98,7 +98,7 @@ func testMixedKinds(t *testing.T, w *world) {
 		}
 	}
 	d := w.decide(item("a", "op", 50))[0]
-	if d.Result != budget.Refused || d.Limit != 2 { // the day waits longest
+	if d.Result != driver.Refused || d.Limit != 2 { // the day waits longest
 		t.Fatalf("%+v, want a refusal by the day", d)
 	}
 	for i, want := range []int64{60, 60, 60, 60, 60, 1} {
@@ -108,7 +108,7 @@ func testMixedKinds(t *testing.T, w *world) {
 	}
 	w.limits[2].Limit, w.limits[1].Limit, w.limits[3].Limit, w.limits[0].Limit = 1000, 1000, 1000, 1000
 	w.refused(item("a", "op", 50), 4, w.now+10*second)
-	w.finish(budget.Finish{ID: "r", Release: true}, budget.Released, false)
+	w.finish(driver.Finish{ID: "r", Release: true}, driver.Released, false)
 	w.granted(item("a", "op", 100))
 	for i, want := range []int64{100, 100, 100, 100, 100, 0} {
 		if got := w.used(i); got != want {
@@ -141,7 +141,7 @@ func testTwoConfigurations(t *testing.T, w *world) {
 	}
 	w.limits = []limit.Limit{rolling("w", 30, time.Minute)}
 	d := w.decide(item("x", "op", 1))[0]
-	if v := w.look().Limits[0]; d.Result != budget.Refused || d.Remaining != 0 || v.Used != 40 || v.Since != 0 {
+	if v := w.look().Limits[0]; d.Result != driver.Refused || d.Remaining != 0 || v.Used != 40 || v.Since != 0 {
 		t.Errorf("a lowered limit: %+v, %+v", d, v)
 	}
 }
@@ -152,20 +152,20 @@ func testSpent(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10*many, 3*time.Hour)}
 	w.fill() // on a and b in turn, without labels
 	w.now += 10 * minute
-	for i, labels := range []budget.Labels{{Job: "j1", Region: "US", Run: "r1"}, {Job: "j1", Region: "DE", Run: "r1"}, {Job: "j2", Region: "US", Run: "r2"}} {
+	for i, labels := range []driver.Labels{{Job: "j1", Region: "US", Run: "r1"}, {Job: "j1", Region: "DE", Run: "r1"}, {Job: "j2", Region: "US", Run: "r2"}} {
 		one := lease(item(fmt.Sprint("l", i), "c", int64(10*(i+1))), time.Hour)
 		one.Labels = labels
 		w.granted(one)
 	}
-	w.finish(budget.Finish{ID: "l1", Release: true}, budget.Released, false)
-	w.finish(budget.Finish{ID: "l2", Units: 33}, budget.Settled, false)
-	spent := func(by budget.GroupBy, span int64) map[string]budget.SpentRow {
+	w.finish(driver.Finish{ID: "l1", Release: true}, driver.Released, false)
+	w.finish(driver.Finish{ID: "l2", Units: 33}, driver.Settled, false)
+	spent := func(by driver.GroupBy, span int64) map[string]driver.SpentRow {
 		t.Helper()
-		view, err := w.store.Spent(context.Background(), budget.SpentQuery{Budget: w.budget, Now: w.now, By: by, Span: span})
+		view, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: by, Span: span})
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows := map[string]budget.SpentRow{}
+		rows := map[string]driver.SpentRow{}
 		for _, row := range view.Rows {
 			if _, twice := rows[row.Name]; twice {
 				t.Fatalf("%q stands there twice", row.Name)
@@ -174,18 +174,18 @@ func testSpent(t *testing.T, w *world) {
 		}
 		return rows
 	}
-	row := func(name string, units, calls, open int64) budget.SpentRow {
-		return budget.SpentRow{Name: name, Units: units, Calls: calls, Open: open}
+	row := func(name string, units, calls, open int64) driver.SpentRow {
+		return driver.SpentRow{Name: name, Units: units, Calls: calls, Open: open}
 	}
 	for _, c := range []struct {
-		by   budget.GroupBy
+		by   driver.GroupBy
 		span int64
-		want []budget.SpentRow
+		want []driver.SpentRow
 	}{
-		{budget.ByOperation, 0, []budget.SpentRow{row("a", many/2, many/2, 0), row("b", many/2, many/2, 0), row("c", 43, 2, 1)}},
-		{budget.ByJob, 0, []budget.SpentRow{row("", many, many, 0), row("j1", 10, 1, 1), row("j2", 33, 1, 0)}},
-		{budget.ByRegion, minute, []budget.SpentRow{row("US", 43, 2, 1)}},
-		{budget.ByRun, minute, []budget.SpentRow{row("r1", 10, 1, 1), row("r2", 33, 1, 0)}},
+		{driver.ByOperation, 0, []driver.SpentRow{row("a", many/2, many/2, 0), row("b", many/2, many/2, 0), row("c", 43, 2, 1)}},
+		{driver.ByJob, 0, []driver.SpentRow{row("", many, many, 0), row("j1", 10, 1, 1), row("j2", 33, 1, 0)}},
+		{driver.ByRegion, minute, []driver.SpentRow{row("US", 43, 2, 1)}},
+		{driver.ByRun, minute, []driver.SpentRow{row("r1", 10, 1, 1), row("r2", 33, 1, 0)}},
 	} {
 		got := spent(c.by, c.span)
 		if len(got) != len(c.want) {
@@ -198,7 +198,7 @@ func testSpent(t *testing.T, w *world) {
 		}
 	}
 	w.budget = "up/nothing"
-	if got := spent(budget.ByJob, 0); len(got) != 0 {
+	if got := spent(driver.ByJob, 0); len(got) != 0 {
 		t.Errorf("a budget without a ledger: %+v", got)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -19,7 +19,7 @@ func testRecoverOwn(t *testing.T, w *world) {
 	w.now += 5 * minute
 	tell := func(what string, at int64, used, own []int64, id string, want ...int64) {
 		t.Helper()
-		r := budget.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Mark: budget.Mark{ID: "lost", At: seen}, Own: own, OwnID: id}
+		r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Mark: driver.Mark{ID: "lost", At: seen}, Own: own, OwnID: id}
 		got, err := w.store.Recover(context.Background(), r)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -214,7 +215,7 @@ func sharedUsed(t *testing.T, shared Shared, address string, limit int64) int64 
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	view, err := store.Look(context.Background(), budget.Look{Budget: sharedBudget, Now: time.Now().UnixMicro(), Limits: sharedSpec(limit).Limits})
+	view, err := store.Look(context.Background(), driver.Look{Budget: sharedBudget, Now: time.Now().UnixMicro(), Limits: sharedSpec(limit).Limits})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -19,13 +19,13 @@ func NoSecret(t *testing.T, secret string, stores map[string]Store) {
 	limits := []limit.Limit{rolling("w", 10, time.Hour)}
 	for what, store := range stores {
 		t.Run("I9NoSecret/"+what, func(t *testing.T) {
-			_, decided := store.Decide(ctx, budget.Batch{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Items: []budget.Item{item("a", "op", 1)}})
-			_, finished := store.Finish(ctx, budget.Finish{Budget: "up/key1", Now: time.Now().UnixMicro(), ID: "a"})
-			_, looked := store.Look(ctx, budget.Look{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits})
+			_, decided := store.Decide(ctx, driver.Batch{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{item("a", "op", 1)}})
+			_, finished := store.Finish(ctx, driver.Finish{Budget: "up/key1", Now: time.Now().UnixMicro(), ID: "a"})
+			_, looked := store.Look(ctx, driver.Look{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits})
 			_, read := store.Job(ctx, "j")
-			_, swapped := store.SwapJob(ctx, budget.JobSwap{Job: "j", Text: []byte("{}")})
+			_, swapped := store.SwapJob(ctx, driver.JobSwap{Job: "j", Text: []byte("{}")})
 			_, valued := store.JobValue(ctx, "j", "key")
-			_, told := store.JobHistory(ctx, budget.JobHistoryQuery{Job: "j", Most: 1})
+			_, told := store.JobHistory(ctx, driver.JobHistoryQuery{Job: "j", Most: 1})
 			for verb, err := range map[string]error{
 				"decide": decided, "finish": finished, "look": looked, "accept clock": store.AcceptClock(ctx, "up/key1"),
 				"job": read, "swap": swapped, "value": valued, "history": told,

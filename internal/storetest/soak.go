@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -80,9 +80,9 @@ type soakLane struct {
 	limits  []limit.Limit
 	lengths []int64 // spans that a step of time may be around
 	ledger  *soakLedger
-	recent  []budget.Item // charged or refused lately
+	recent  []driver.Item // charged or refused lately
 	open    []string      // reservations, some of them finished
-	lately  []budget.Finish
+	lately  []driver.Finish
 	made    int // ids
 }
 
@@ -107,8 +107,8 @@ func (s *soakLane) soak(steps uint64) error {
 
 // flight is a batch on its way, and afterwards its answers.
 type flight struct {
-	budget.Batch
-	got  budget.Decisions
+	driver.Batch
+	got  driver.Decisions
 	err  error
 	next int // the first item whose answer is not yet explained
 }
@@ -173,10 +173,10 @@ func (s *soakLane) explain(flights []*flight) error {
 func (s *soakLane) unchanging(f *flight) error {
 	for ; f.next < len(f.Items); f.next++ {
 		item, d := f.Items[f.next], f.got.Items[f.next]
-		if d.Result == budget.Granted && !d.Replayed && !item.DryRun {
+		if d.Result == driver.Granted && !d.Replayed && !item.DryRun {
 			return nil
 		}
-		instant := d.Result == budget.Refused && s.rng.IntN(50) == 0
+		instant := d.Result == driver.Refused && s.rng.IntN(50) == 0
 		if err := s.ledger.explains(item, d, instant); err != nil {
 			return err
 		}
@@ -184,15 +184,15 @@ func (s *soakLane) unchanging(f *flight) error {
 		case instant:
 			s.counts["instant"]++
 			fallthrough
-		case d.Result == budget.Refused:
+		case d.Result == driver.Refused:
 			s.counts["refused"]++
 		case item.DryRun:
 			s.counts["dry"]++
 		case d.Replayed:
 			s.counts["replayed"]++
-		case d.Result == budget.Conflict:
+		case d.Result == driver.Conflict:
 			s.counts["conflict"]++
-		case d.Result == budget.NeverFits:
+		case d.Result == driver.NeverFits:
 			s.counts["never fits"]++
 		}
 	}
@@ -201,13 +201,13 @@ func (s *soakLane) unchanging(f *flight) error {
 
 // finishes settles and releases some reservations, each in a goroutine.
 func (s *soakLane) finishes() error {
-	asks := map[string]budget.Finish{}
+	asks := map[string]driver.Finish{}
 	for range s.rng.IntN(16) {
 		if len(s.open) == 0 {
 			break
 		}
 		i := s.rng.IntN(len(s.open))
-		f := budget.Finish{Budget: s.budget, Now: s.now, ID: s.open[i], Release: s.rng.IntN(2) == 0, Units: s.rng.Int64N(4)}
+		f := driver.Finish{Budget: s.budget, Now: s.now, ID: s.open[i], Release: s.rng.IntN(2) == 0, Units: s.rng.Int64N(4)}
 		if s.rng.IntN(6) == 0 {
 			f.Units = s.rng.Int64N(2 * s.limits[0].Limit) // a debt, now and then
 		}
@@ -241,7 +241,7 @@ func (s *soakLane) finishes() error {
 			if got.Replayed {
 				s.counts["finished again"]++
 			}
-			s.counts[map[budget.FinishResult]string{budget.Settled: "settled", budget.Released: "released", budget.FinishExpired: "expired", budget.FinishConflict: "finish conflict"}[got.Result]]++
+			s.counts[map[driver.FinishResult]string{driver.Settled: "settled", driver.Released: "released", driver.FinishExpired: "expired", driver.FinishConflict: "finish conflict"}[got.Result]]++
 		})
 	}
 	all.Wait()
@@ -253,7 +253,7 @@ func (s *soakLane) finishes() error {
 func (s *soakLane) look() error {
 	s.step++
 	s.counts["looked"]++
-	view, err := s.store.Look(context.Background(), budget.Look{Budget: s.budget, Now: s.now, Limits: s.limits})
+	view, err := s.store.Look(context.Background(), driver.Look{Budget: s.budget, Now: s.now, Limits: s.limits})
 	if err != nil || len(view.Limits) != len(s.limits) {
 		return fmt.Errorf("look: %d limits, %w", len(view.Limits), err)
 	}
@@ -277,8 +277,8 @@ func (s *soakLane) spent(used int64) error {
 	for _, span := range []int64{0, s.limits[0].Window.Length} {
 		s.step++
 		s.counts["spent"]++
-		by := []budget.GroupBy{budget.ByOperation, budget.ByJob}[s.rng.IntN(2)]
-		view, err := s.store.Spent(context.Background(), budget.SpentQuery{Budget: s.budget, Now: s.now, By: by, Span: span})
+		by := []driver.GroupBy{driver.ByOperation, driver.ByJob}[s.rng.IntN(2)]
+		view, err := s.store.Spent(context.Background(), driver.SpentQuery{Budget: s.budget, Now: s.now, By: by, Span: span})
 		if err == nil {
 			err = s.ledger.matches(view, by, span)
 		}
@@ -300,7 +300,7 @@ func (s *soakLane) spent(used int64) error {
 // all that is kept of the budget may go.
 func (s *soakLane) idle() error {
 	s.now += 30 * hour
-	if _, err := s.store.Decide(context.Background(), budget.Batch{Budget: s.budget, Now: s.now, Limits: s.limits}); err != nil {
+	if _, err := s.store.Decide(context.Background(), driver.Batch{Budget: s.budget, Now: s.now, Limits: s.limits}); err != nil {
 		return err
 	}
 	s.ledger.advance(s.now)

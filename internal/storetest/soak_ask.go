@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -84,9 +84,9 @@ func (s *soakLane) pass() {
 }
 
 // batch is one of up to 128 charges, most of them full.
-func (s *soakLane) batch() budget.Batch {
-	b := budget.Batch{Budget: s.budget, Now: s.now, Limits: s.limits, Items: []budget.Item{{ID: s.id(), Operation: soakProbe}}}
-	n := budget.MaxBatch - 1
+func (s *soakLane) batch() driver.Batch {
+	b := driver.Batch{Budget: s.budget, Now: s.now, Limits: s.limits, Items: []driver.Item{{ID: s.id(), Operation: soakProbe}}}
+	n := driver.MaxBatch - 1
 	if s.rng.IntN(4) == 0 {
 		n = s.rng.IntN(n)
 	}
@@ -102,7 +102,7 @@ func (s *soakLane) id() string {
 }
 
 // item is a new charge, or one of those lately asked for, the same or changed.
-func (s *soakLane) item() budget.Item {
+func (s *soakLane) item() driver.Item {
 	if len(s.recent) > 0 && s.rng.IntN(10) == 0 {
 		again := s.recent[s.rng.IntN(len(s.recent))]
 		if s.rng.IntN(5) == 0 {
@@ -110,7 +110,7 @@ func (s *soakLane) item() budget.Item {
 		}
 		return again
 	}
-	i := budget.Item{ID: s.id(), Operation: []string{"search", "videos", "channels"}[s.rng.IntN(3)], Units: 1 + s.rng.Int64N(20)}
+	i := driver.Item{ID: s.id(), Operation: []string{"search", "videos", "channels"}[s.rng.IntN(3)], Units: 1 + s.rng.Int64N(20)}
 	switch s.rng.IntN(40) {
 	case 0:
 		i.Units = 0
@@ -122,7 +122,7 @@ func (s *soakLane) item() budget.Item {
 	}
 	i.UseHeadroom = s.rng.IntN(10) == 0
 	if s.rng.IntN(3) > 0 {
-		i.Labels = budget.Labels{Job: []string{"trending", "comments"}[s.rng.IntN(2)], Region: "US"}
+		i.Labels = driver.Labels{Job: []string{"trending", "comments"}[s.rng.IntN(2)], Region: "US"}
 	}
 	if i.DryRun = s.rng.IntN(20) == 0; i.DryRun {
 		return i

@@ -4,7 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -39,7 +39,7 @@ const (
 
 // soakEntry is one charge.
 type soakEntry struct {
-	item         budget.Item
+	item         driver.Item
 	state        soakState
 	start, score int64
 	units        int64
@@ -107,7 +107,7 @@ func (l *soakLimit) covers(operation string) bool {
 	return pattern == operation || pattern[0] == '!' && pattern[1:] != operation
 }
 
-func (l *soakLimit) checks(i budget.Item) bool {
+func (l *soakLimit) checks(i driver.Item) bool {
 	return l.covers(i.Operation) && (i.Lease > 0 || l.Window.Kind != limit.Concurrent)
 }
 
@@ -119,7 +119,7 @@ func (l *soakLimit) amount(units int64) int64 {
 }
 
 // bound is the most that may be used after the item.
-func (l *soakLimit) bound(i budget.Item) int64 {
+func (l *soakLimit) bound(i driver.Item) int64 {
 	switch {
 	case l.Counts == limit.CountCalls:
 		return l.Limit.Limit
@@ -156,7 +156,7 @@ func (l *soakLedger) advance(clock int64) {
 	for _, limit := range l.limits {
 		limit.byReturn.until(l.last, limit.discount)
 	}
-	horizon := l.last - budget.MinHeld
+	horizon := l.last - driver.MinHeld
 	for _, limit := range l.limits {
 		switch w := limit.Window; {
 		case limit.period > 0:
@@ -185,7 +185,7 @@ func (l *soakLedger) keep(e *soakEntry) {
 
 // tightest is the limit that a granted item's answer tells of, and what it has
 // left.
-func (l *soakLedger) tightest(i budget.Item) (index int, left int64) {
+func (l *soakLedger) tightest(i driver.Item) (index int, left int64) {
 	index = -1
 	for _, counts := range []limit.Counts{limit.CountUnits, limit.CountCalls} {
 		for j, limit := range l.limits {
@@ -202,31 +202,31 @@ func (l *soakLedger) tightest(i budget.Item) (index int, left int64) {
 
 // decide is how an item fares now, but for which limit refuses it and until
 // when.
-func (l *soakLedger) decide(i budget.Item) budget.Decision {
+func (l *soakLedger) decide(i driver.Item) driver.Decision {
 	if e := l.held[i.ID]; e != nil && !i.DryRun {
 		if e.item.Operation != i.Operation || e.item.Units != i.Units || (e.item.Lease > 0) != (i.Lease > 0) {
-			return budget.Decision{Result: budget.Conflict, Limit: -1}
+			return driver.Decision{Result: driver.Conflict, Limit: -1}
 		}
-		d := budget.Decision{Result: budget.Granted, Replayed: true, Units: e.item.Units, At: e.start}
+		d := driver.Decision{Result: driver.Granted, Replayed: true, Units: e.item.Units, At: e.start}
 		d.Limit, d.Remaining = l.tightest(i)
 		d.First = e.item.Labels
-		d.Ended = map[soakState]budget.Ended{soakSettled: budget.EndedSettled, soakReleased: budget.EndedReleased}[e.state]
+		d.Ended = map[soakState]driver.Ended{soakSettled: driver.EndedSettled, soakReleased: driver.EndedReleased}[e.state]
 		if e.state == soakOpen && e.score <= l.last {
-			d.Ended = budget.EndedLease
+			d.Ended = driver.EndedLease
 		}
 		return d
 	}
-	d := budget.Decision{Result: budget.Granted, Units: i.Units}
+	d := driver.Decision{Result: driver.Granted, Units: i.Units}
 	for j, limit := range l.limits {
 		switch amount := limit.amount(i.Units); {
 		case !limit.checks(i):
 		case amount > limit.bound(i):
-			return budget.Decision{Result: budget.NeverFits, Limit: j, Remaining: limit.left(limit.used)}
+			return driver.Decision{Result: driver.NeverFits, Limit: j, Remaining: limit.left(limit.used)}
 		case limit.used+amount > limit.bound(i):
-			d = budget.Decision{Result: budget.Refused, Limit: -1}
+			d = driver.Decision{Result: driver.Refused, Limit: -1}
 		}
 	}
-	if d.Result == budget.Granted {
+	if d.Result == driver.Granted {
 		d.Limit, d.Remaining = l.tightest(i)
 	}
 	return d
@@ -235,10 +235,10 @@ func (l *soakLedger) decide(i budget.Item) budget.Decision {
 // explains reports, with nil, whether an answer that changed nothing is right
 // now. Of refusals some are held to their instant, which takes a look at all
 // entries.
-func (l *soakLedger) explains(i budget.Item, got budget.Decision, instant bool) error {
+func (l *soakLedger) explains(i driver.Item, got driver.Decision, instant bool) error {
 	l.advance(l.last)
 	want := l.decide(i)
-	if want.Result == budget.Refused && got.Result == budget.Refused && got.Limit >= 0 && got.Limit < len(l.limits) {
+	if want.Result == driver.Refused && got.Result == driver.Refused && got.Limit >= 0 && got.Limit < len(l.limits) {
 		limit := l.limits[got.Limit]
 		want.Limit, want.Remaining, want.RetryAt = got.Limit, limit.left(limit.used), got.RetryAt
 		switch {
@@ -260,7 +260,7 @@ func (l *soakLedger) explains(i budget.Item, got budget.Decision, instant bool) 
 
 // fitsAt reports whether an item would fit at a later instant if nothing else
 // happens.
-func (l *soakLedger) fitsAt(i budget.Item, at int64) bool {
+func (l *soakLedger) fitsAt(i driver.Item, at int64) bool {
 	for _, limit := range l.limits {
 		if !limit.checks(i) {
 			continue
@@ -279,10 +279,10 @@ func (l *soakLedger) fitsAt(i budget.Item, at int64) bool {
 }
 
 // charge takes in a new charge: it must fit, by every limit that covers it.
-func (l *soakLedger) charge(i budget.Item, got budget.Decision) error {
+func (l *soakLedger) charge(i driver.Item, got driver.Decision) error {
 	l.advance(l.last)
 	want := l.decide(i)
-	if want.Result != budget.Granted || want.Replayed {
+	if want.Result != driver.Granted || want.Replayed {
 		return fmt.Errorf("%+v is answered %+v, want %+v", i, got, want)
 	}
 	want.At = max(l.last, l.newest+1)
@@ -300,29 +300,29 @@ func (l *soakLedger) charge(i budget.Item, got budget.Decision) error {
 }
 
 // finish takes in what became of a reservation.
-func (l *soakLedger) finish(f budget.Finish, got budget.Finished) error {
+func (l *soakLedger) finish(f driver.Finish, got driver.Finished) error {
 	l.advance(l.last)
-	want := budget.Finished{Now: got.Now}
+	want := driver.Finished{Now: got.Now}
 	e := l.held[f.ID]
 	switch {
 	case e == nil:
-		want.Result = budget.FinishExpired
+		want.Result = driver.FinishExpired
 	case e.state == soakSettled && !f.Release && e.units == f.Units:
-		want.Result, want.Replayed, want.At = budget.Settled, true, e.score
+		want.Result, want.Replayed, want.At = driver.Settled, true, e.score
 	case e.state == soakReleased && f.Release:
-		want.Result, want.Replayed, want.At = budget.Released, true, e.score
+		want.Result, want.Replayed, want.At = driver.Released, true, e.score
 	case e.state != soakOpen:
-		want.Result = budget.FinishConflict
+		want.Result = driver.FinishConflict
 	case f.Release && l.last >= e.score:
-		want.Result = budget.FinishExpired
+		want.Result = driver.FinishExpired
 	case f.Release:
-		want.Result, want.At = budget.Released, l.last
+		want.Result, want.At = driver.Released, l.last
 		l.change(e, soakReleased, 0)
 	default:
-		want.Result, want.At = budget.Settled, min(l.last, e.score)
+		want.Result, want.At = driver.Settled, min(l.last, e.score)
 		l.change(e, soakSettled, f.Units)
 	}
-	if want.Result == budget.FinishExpired || want.Result == budget.FinishConflict {
+	if want.Result == driver.FinishExpired || want.Result == driver.FinishConflict {
 		want.At = got.At
 	}
 	if got != want {
@@ -342,14 +342,14 @@ func (l *soakLedger) change(e *soakEntry, state soakState, units int64) {
 }
 
 // spent is who spent what of the last span, or of all that is held.
-func (l *soakLedger) spent(by budget.GroupBy, span int64) map[string]budget.SpentRow {
-	rows := map[string]budget.SpentRow{}
+func (l *soakLedger) spent(by driver.GroupBy, span int64) map[string]driver.SpentRow {
+	rows := map[string]driver.SpentRow{}
 	for _, e := range l.held {
 		if e.state == soakReleased || span > 0 && e.score <= l.last-span {
 			continue
 		}
 		name := e.item.Operation
-		if by == budget.ByJob {
+		if by == driver.ByJob {
 			name = e.item.Labels.Job
 		}
 		row := rows[name]
@@ -363,7 +363,7 @@ func (l *soakLedger) spent(by budget.GroupBy, span int64) map[string]budget.Spen
 }
 
 // matches compares what a store says was spent.
-func (l *soakLedger) matches(view budget.SpentView, by budget.GroupBy, span int64) error {
+func (l *soakLedger) matches(view driver.SpentView, by driver.GroupBy, span int64) error {
 	want := l.spent(by, span)
 	for _, row := range view.Rows {
 		if want[row.Name] != row {

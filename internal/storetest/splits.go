@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -82,35 +82,35 @@ func (s *splitWalk) some(hosts []*lossHost) {
 // spend charges, or reserves and ends the reservation.
 func (s *splitWalk) spend(h *lossHost) {
 	s.n++
-	item := budget.Item{ID: fmt.Sprint("id", s.n), Operation: []string{"list", "search"}[s.rng.IntN(2)], Units: 1 + s.rng.Int64N(12)}
+	item := driver.Item{ID: fmt.Sprint("id", s.n), Operation: []string{"list", "search"}[s.rng.IntN(2)], Units: 1 + s.rng.Int64N(12)}
 	reserves := s.rng.IntN(3) == 0
 	if reserves {
 		item.Lease = minute
 	}
 	process := s.process(h)
-	ask := func() (budget.Decisions, error) {
-		return process.Decide(context.Background(), budget.Batch{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits, Items: []budget.Item{item}})
+	ask := func() (driver.Decisions, error) {
+		return process.Decide(context.Background(), driver.Batch{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits, Items: []driver.Item{item}})
 	}
 	got, err := ask()
 	if err == nil && got.Items[0].Recovering { // not all hosts have reported
-		s.clock.Add(budget.RecoveryWait)
+		s.clock.Add(driver.RecoveryWait)
 		got, err = ask()
 	}
 	s.did("host %s charges %+v: %+v, %v", filepath.Base(h.dir), item, got, err)
-	if err != nil || got.Items[0].Result != budget.Granted {
+	if err != nil || got.Items[0].Result != driver.Granted {
 		s.fail("charge: %+v, %v", got, err)
 	}
 	h.met = true
 	calls := int64(1)
 	if reserves {
-		f := budget.Finish{Budget: lossBudget, Now: s.clock.Load(), ID: item.ID, Release: s.rng.IntN(3) == 0, Units: s.rng.Int64N(20)}
+		f := driver.Finish{Budget: lossBudget, Now: s.clock.Load(), ID: item.ID, Release: s.rng.IntN(3) == 0, Units: s.rng.Int64N(20)}
 		done, err := process.Finish(context.Background(), f)
 		s.did("host %s finishes %+v: %+v, %v", filepath.Base(h.dir), f, done, err)
 		switch {
-		case err == nil && done.Result == budget.Settled:
+		case err == nil && done.Result == driver.Settled:
 			item.Units = f.Units
 			s.counts["settled"]++
-		case err == nil && done.Result == budget.Released:
+		case err == nil && done.Result == driver.Released:
 			item.Units, calls = 0, 0
 			s.counts["released"]++
 		default:
@@ -120,7 +120,7 @@ func (s *splitWalk) spend(h *lossHost) {
 	if reserves { // which has the process write down how it ended
 		for range 2 { // the first time its timer may have come between the second's end and the look
 			s.clock.Add(1_100_000)
-			if _, err := process.Look(context.Background(), budget.Look{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits}); err != nil {
+			if _, err := process.Look(context.Background(), driver.Look{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits}); err != nil {
 				s.fail("look: %v", err)
 			}
 		}
@@ -188,18 +188,18 @@ func (s *splitWalk) rollBack() {
 // heal has all processes of all hosts look, and holds what is used to what was spent.
 func (s *splitWalk) heal() {
 	s.t.Helper()
-	var view budget.View
+	var view driver.View
 	for round := range 2 {
 	hosts:
 		for _, at := range s.rng.Perm(len(s.hosts)) {
 			h := s.hosts[at]
-			looking := slices.DeleteFunc([]budget.Store{s.process(h), h.processes[0], h.processes[1]}, func(p budget.Store) bool { return p == nil })
+			looking := slices.DeleteFunc([]driver.Store{s.process(h), h.processes[0], h.processes[1]}, func(p driver.Store) bool { return p == nil })
 			for _, process := range looking {
 				s.clock.Add(1_100_000)
 				var err error
-				view, err = process.Look(context.Background(), budget.Look{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits})
+				view, err = process.Look(context.Background(), driver.Look{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits})
 				s.did("host %s looks: %+v, %v", filepath.Base(h.dir), view.Limits, err)
-				if errors.Is(err, budget.ErrDamaged) && !h.met && round == 0 { // it knows nothing to begin the ledger anew with
+				if errors.Is(err, driver.ErrDamaged) && !h.met && round == 0 { // it knows nothing to begin the ledger anew with
 					continue hosts
 				}
 				if err != nil {
@@ -212,7 +212,7 @@ func (s *splitWalk) heal() {
 			}
 		}
 		if view.Recovering > 0 && round == 0 { // a host that has charged nothing yet is waited for
-			s.clock.Add(budget.RecoveryWait)
+			s.clock.Add(driver.RecoveryWait)
 		}
 	}
 	for i, limit := range view.Limits {

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // Store is all that a store is.
 type Store interface {
-	budget.Store
-	budget.JobStore
+	driver.Store
+	driver.JobStore
 }
 
 // Open makes a fresh, empty store whose clock is the given one, in µs since the
@@ -152,18 +152,18 @@ func calendar(t testing.TB, name string, most int64, length, zone string) limit.
 }
 
 // item is a plain charge.
-func item(id, operation string, units int64) budget.Item {
-	return budget.Item{ID: id, Operation: operation, Units: units}
+func item(id, operation string, units int64) driver.Item {
+	return driver.Item{ID: id, Operation: operation, Units: units}
 }
 
 // lease makes an item a reservation.
-func lease(i budget.Item, d time.Duration) budget.Item {
+func lease(i driver.Item, d time.Duration) driver.Item {
 	i.Lease = d.Microseconds()
 	return i
 }
 
 // decide has items decided at the world's instant, which the caller shares.
-func (w *world) decide(items ...budget.Item) []budget.Decision {
+func (w *world) decide(items ...driver.Item) []driver.Decision {
 	w.t.Helper()
 	got, err := w.tryDecide(w.now, items...)
 	if err != nil {
@@ -175,8 +175,8 @@ func (w *world) decide(items ...budget.Item) []budget.Decision {
 	return got.Items
 }
 
-func (w *world) tryDecide(caller int64, items ...budget.Item) (budget.Decisions, error) {
-	got, err := w.store.Decide(context.Background(), budget.Batch{Budget: w.budget, Now: caller, Limits: w.limits, Items: items})
+func (w *world) tryDecide(caller int64, items ...driver.Item) (driver.Decisions, error) {
+	got, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: caller, Limits: w.limits, Items: items})
 	if err == nil && len(got.Items) != len(items) {
 		w.t.Fatalf("%d decisions on %d items", len(got.Items), len(items))
 	}
@@ -184,27 +184,27 @@ func (w *world) tryDecide(caller int64, items ...budget.Item) (budget.Decisions,
 }
 
 // granted charges one item that must fit.
-func (w *world) granted(i budget.Item) budget.Decision {
+func (w *world) granted(i driver.Item) driver.Decision {
 	w.t.Helper()
 	d := w.decide(i)[0]
-	if d.Result != budget.Granted || d.Replayed {
+	if d.Result != driver.Granted || d.Replayed {
 		w.t.Fatalf("%s of %d units: %+v, want a new charge", i.ID, i.Units, d)
 	}
 	return d
 }
 
 // refused asks for one item that must not fit before at.
-func (w *world) refused(i budget.Item, limit int, at int64) {
+func (w *world) refused(i driver.Item, limit int, at int64) {
 	w.t.Helper()
 	d := w.decide(i)[0]
-	if d.Result != budget.Refused || d.Limit != limit || d.RetryAt != at {
+	if d.Result != driver.Refused || d.Limit != limit || d.RetryAt != at {
 		w.t.Fatalf("%s of %d units: %+v, want a refusal by limit %d until %d (%+d µs off)", i.ID, i.Units, d, limit, at, d.RetryAt-at)
 	}
 }
 
 // onTime asks for an item one microsecond before at, where it must be refused
 // until at, and then at at, where it must be granted.
-func (w *world) onTime(i budget.Item, limit int, at int64) {
+func (w *world) onTime(i driver.Item, limit int, at int64) {
 	w.t.Helper()
 	w.now = at - 1
 	w.refused(i, limit, at)
@@ -218,9 +218,9 @@ func (w *world) used(limit int) int64 {
 	return w.look().Limits[limit].Used
 }
 
-func (w *world) look() budget.View {
+func (w *world) look() driver.View {
 	w.t.Helper()
-	view, err := w.store.Look(context.Background(), budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits})
+	view, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits})
 	if err != nil {
 		w.t.Fatalf("look: %v", err)
 	}
@@ -231,7 +231,7 @@ func (w *world) look() budget.View {
 }
 
 // finish settles or releases and wants the result.
-func (w *world) finish(f budget.Finish, want budget.FinishResult, replayed bool) budget.Finished {
+func (w *world) finish(f driver.Finish, want driver.FinishResult, replayed bool) driver.Finished {
 	w.t.Helper()
 	f.Budget, f.Now = w.budget, w.now
 	got, err := w.store.Finish(context.Background(), f)

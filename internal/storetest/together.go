@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -52,21 +53,21 @@ func testGoroutines(t *testing.T, w *world) {
 // alone.
 func testBatch(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
-	var items []budget.Item
-	for i := range budget.MaxBatch {
+	var items []driver.Item
+	for i := range driver.MaxBatch {
 		items = append(items, item(fmt.Sprint(i), []string{"a", "b", "c"}[i%3], 1))
 	}
 	items[5].Units = 101
 	items[6].ID = items[4].ID
 	for i, d := range w.decide(items...) {
-		want := budget.Granted
+		want := driver.Granted
 		switch {
 		case i == 5:
-			want = budget.NeverFits
+			want = driver.NeverFits
 		case i == 6: // another operation under the id of the fourth
-			want = budget.Conflict
+			want = driver.Conflict
 		case i >= 102:
-			want = budget.Refused
+			want = driver.Refused
 		}
 		if d.Result != want {
 			t.Fatalf("item %d: %+v, want result %d", i, d, want)
@@ -87,11 +88,11 @@ func testDeadline(t *testing.T, w *world) {
 	late.Deadline = time.UnixMicro(w.now - second)
 	early.Deadline = time.UnixMicro(w.now + minute)
 	got := w.decide(late, early)
-	if got[0].Result != budget.Late || got[1].Result != budget.Granted {
+	if got[0].Result != driver.Late || got[1].Result != driver.Granted {
 		t.Fatalf("decisions %+v", got)
 	}
 	w.granted(lease(item("r", "op", 5), time.Hour))
-	w.finish(budget.Finish{ID: "r", Units: 1, Deadline: time.UnixMicro(w.now - second)}, budget.FinishLate, false)
+	w.finish(driver.Finish{ID: "r", Units: 1, Deadline: time.UnixMicro(w.now - second)}, driver.FinishLate, false)
 	if used := w.used(0); used != 6 {
 		t.Fatalf("used %d, want 6", used)
 	}
@@ -103,19 +104,19 @@ func testCancelled(t *testing.T, w *world) {
 	w.granted(item("a", "op", 1))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := w.store.Decide(ctx, budget.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: []budget.Item{item("b", "op", 1)}})
+	_, err := w.store.Decide(ctx, driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: []driver.Item{item("b", "op", 1)}})
 	w.wantError(err, context.Canceled)
-	_, err = w.store.Finish(ctx, budget.Finish{Budget: w.budget, Now: w.now, ID: "a"})
+	_, err = w.store.Finish(ctx, driver.Finish{Budget: w.budget, Now: w.now, ID: "a"})
 	w.wantError(err, context.Canceled)
-	_, err = w.store.Look(ctx, budget.Look{Budget: w.budget, Now: w.now, Limits: w.limits})
+	_, err = w.store.Look(ctx, driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits})
 	w.wantError(err, context.Canceled)
 	_, err = w.store.Job(ctx, "job")
 	w.wantError(err, context.Canceled)
-	_, err = w.store.SwapJob(ctx, budget.JobSwap{Job: "job", Text: []byte("{}")})
+	_, err = w.store.SwapJob(ctx, driver.JobSwap{Job: "job", Text: []byte("{}")})
 	w.wantError(err, context.Canceled)
 	_, err = w.store.JobValue(ctx, "job", "key")
 	w.wantError(err, context.Canceled)
-	_, err = w.store.JobHistory(ctx, budget.JobHistoryQuery{Job: "job", Most: 1})
+	_, err = w.store.JobHistory(ctx, driver.JobHistoryQuery{Job: "job", Most: 1})
 	w.wantError(err, context.Canceled)
 	if got := w.used(0); got != 1 {
 		t.Fatalf("used %d, want 1", got)
@@ -136,7 +137,7 @@ func testRanges(t *testing.T, w *world) {
 	if got := w.used(0); got != big {
 		t.Fatalf("used %d, want %d", got, big)
 	}
-	if d := w.decide(item("d", "huge", 1))[0]; d.Result != budget.Overflow {
+	if d := w.decide(item("d", "huge", 1))[0]; d.Result != driver.Overflow {
 		t.Fatalf("a sum above the range: %+v, want an overflow", d)
 	}
 	w.granted(item("e", "huge", 0))
@@ -146,10 +147,10 @@ func testRanges(t *testing.T, w *world) {
 		w.granted(lease(item(fmt.Sprint(i), "op", 1), time.Hour))
 	}
 	for i := range 8 {
-		w.finish(budget.Finish{ID: fmt.Sprint(i), Units: big}, budget.Settled, false)
+		w.finish(driver.Finish{ID: fmt.Sprint(i), Units: big}, driver.Settled, false)
 	}
-	w.finish(budget.Finish{ID: "8", Units: big}, budget.FinishOverflow, false)
-	w.finish(budget.Finish{ID: "8", Units: big - 1}, budget.Settled, false)
+	w.finish(driver.Finish{ID: "8", Units: big}, driver.FinishOverflow, false)
+	w.finish(driver.Finish{ID: "8", Units: big - 1}, driver.Settled, false)
 	if got := w.used(0); got != 9*big {
 		t.Fatalf("used %d, want %d", got, 9*big)
 	}
@@ -158,7 +159,7 @@ func testRanges(t *testing.T, w *world) {
 // testLabels: labels never change a decision.
 func testLabels(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 3, time.Hour)}
-	for i, labels := range []budget.Labels{{}, {Job: "j"}, {Job: "j", Region: "US", Run: "j/20260610T120000Z/US"}} {
+	for i, labels := range []driver.Labels{{}, {Job: "j"}, {Job: "j", Region: "US", Run: "j/20260610T120000Z/US"}} {
 		one := item(fmt.Sprint(i), "op", 1)
 		one.Labels = labels
 		w.granted(one)
@@ -176,5 +177,5 @@ func testClosed(t *testing.T, w *world) {
 		}
 	}
 	_, err := w.tryDecide(w.now, item("b", "op", 1))
-	w.wantError(err, budget.ErrClosed)
+	w.wantError(err, driver.ErrClosed)
 }

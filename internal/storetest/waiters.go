@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -21,7 +22,7 @@ const waitersQuota = 555
 // passes until the last is served beside the ideal one, and per thousand waiters the CPU
 // time of this process and the items that the store decided. With linear work these do
 // not grow with the number of waiters.
-func Waiters(b *testing.B, open func(b *testing.B) budget.Store) {
+func Waiters(b *testing.B, open func(b *testing.B) driver.Store) {
 	for _, n := range []int{1250, 2500, 5000} {
 		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
 			var took, ideal, cpu time.Duration
@@ -64,11 +65,11 @@ func waitAll(b *testing.B, metered *budget.Budget, n int) {
 
 // decisionCounter counts the items that a store is asked to decide.
 type decisionCounter struct {
-	budget.Store
+	driver.Store
 	items atomic.Int64
 }
 
-func (s *decisionCounter) Decide(ctx context.Context, batch budget.Batch) (budget.Decisions, error) {
+func (s *decisionCounter) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	s.items.Add(int64(len(batch.Items)))
 	return s.Store.Decide(ctx, batch)
 }

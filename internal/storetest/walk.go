@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/effort"
@@ -57,7 +57,7 @@ type walker struct {
 	configs [][]limit.Limit // of two processes that share the budget
 	lengths []int64         // of the rolling windows, for telling time steps
 	coarse  bool            // no window needs more than slots, so that entries merge
-	ids     []budget.Item
+	ids     []driver.Item
 	seen    []marks
 	ledgers map[string]string // the model's ledgers' ids by the store's
 	changes map[string]int64  // what the store last told of each of its ledgers
@@ -147,7 +147,7 @@ func (w *walker) caller() int64 {
 
 func (w *walker) decide(limits []limit.Limit) {
 	told := w.told()
-	batch := budget.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Mark: told.model, Observe: w.rng.IntN(8) == 0}
+	batch := driver.Batch{Budget: w.budget, Now: w.caller(), Limits: limits, Mark: told.model, Observe: w.rng.IntN(8) == 0}
 	batch.Host, batch.Hosts, batch.WithinPart = w.host(), w.rng.Int64N(4), w.rng.IntN(4) == 0
 	n := 1
 	if w.rng.IntN(3) == 0 {
@@ -163,8 +163,8 @@ func (w *walker) decide(limits []limit.Limit) {
 	w.same("decide", batch, got, gotErr, want, wantErr)
 	w.tell(want.Mark, got.Mark)
 	for i, d := range want.Items {
-		if d.Result == budget.Granted && !batch.Items[i].DryRun {
-			one := budget.Mark{ID: batch.Items[i].ID, At: d.At}
+		if d.Result == driver.Granted && !batch.Items[i].DryRun {
+			one := driver.Mark{ID: batch.Items[i].ID, At: d.At}
 			w.seen = append(w.seen, marks{one, one})
 		}
 		if d.Observed != "" {
@@ -175,21 +175,21 @@ func (w *walker) decide(limits []limit.Limit) {
 			w.counts["recovering"]++
 		case d.Locked:
 			w.counts["locked"]++
-		case d.Result == budget.Granted && batch.Items[i].Recorded:
+		case d.Result == driver.Granted && batch.Items[i].Recorded:
 			w.counts["recorded"]++
 		case d.Replayed:
 			w.counts["replayed"]++
-		case d.Result == budget.Refused:
+		case d.Result == driver.Refused:
 			w.counts["refused"]++
 			w.counts["refused by "+kindOf(limits[d.Limit].Window)]++
 		default:
-			w.counts[map[budget.Result]string{budget.Granted: "granted", budget.NeverFits: "never fits", budget.Conflict: "conflict", budget.Fenced: "fenced"}[d.Result]]++
+			w.counts[map[driver.Result]string{driver.Granted: "granted", driver.NeverFits: "never fits", driver.Conflict: "conflict", driver.Fenced: "fenced"}[d.Result]]++
 		}
 	}
 }
 
 // item is a new call, or one seen before, the same or changed.
-func (w *walker) item(limits []limit.Limit) budget.Item {
+func (w *walker) item(limits []limit.Limit) driver.Item {
 	if len(w.ids) > 0 && w.rng.IntN(8) == 0 {
 		again := w.ids[w.rng.IntN(len(w.ids))]
 		if w.rng.IntN(3) == 0 {
@@ -197,7 +197,7 @@ func (w *walker) item(limits []limit.Limit) budget.Item {
 		}
 		return again
 	}
-	i := budget.Item{
+	i := driver.Item{
 		ID:        fmt.Sprintf("id-%d-%d", w.step, len(w.ids)),
 		Operation: walkOperations[w.rng.IntN(len(walkOperations))],
 		Units:     1 + w.rng.Int64N(limits[0].Limit),
@@ -218,7 +218,7 @@ func (w *walker) item(limits []limit.Limit) budget.Item {
 		i.Lease = []int64{1, 50, second, minute, hour, 24 * hour}[w.rng.IntN(6)]
 	}
 	if w.rng.IntN(3) == 0 {
-		i.Labels = budget.Labels{Job: "job", Region: "US", Run: fmt.Sprint("run-", w.step%7)}
+		i.Labels = driver.Labels{Job: "job", Region: "US", Run: fmt.Sprint("run-", w.step%7)}
 		if w.rng.IntN(3) > 0 {
 			i.Fence = w.fence()
 		}
@@ -236,7 +236,7 @@ func (w *walker) item(limits []limit.Limit) budget.Item {
 
 func (w *walker) finish() {
 	w.step++
-	f := budget.Finish{Budget: w.budget, Now: w.caller(), ID: "unknown", Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(40)}
+	f := driver.Finish{Budget: w.budget, Now: w.caller(), ID: "unknown", Release: w.rng.IntN(2) == 0, Units: w.rng.Int64N(40)}
 	var open []string
 	for _, i := range w.ids {
 		if i.Lease > 0 {
@@ -262,8 +262,8 @@ func (w *walker) finish() {
 	if wantErr != nil {
 		return
 	}
-	w.counts[map[budget.FinishResult]string{
-		budget.Settled: "settled", budget.Released: "released", budget.FinishConflict: "finish conflict", budget.FinishExpired: "finish expired",
+	w.counts[map[driver.FinishResult]string{
+		driver.Settled: "settled", driver.Released: "released", driver.FinishConflict: "finish conflict", driver.FinishExpired: "finish expired",
 	}[want.Result]]++
 }
 
@@ -271,12 +271,12 @@ func (w *walker) finish() {
 // up to the instant.
 func (w *walker) look(limits []limit.Limit) {
 	w.step++
-	batch := budget.Batch{Budget: w.budget, Now: w.now, Limits: limits}
+	batch := driver.Batch{Budget: w.budget, Now: w.now, Limits: limits}
 	want, wantErr := w.model.Decide(context.Background(), batch)
 	got, gotErr := w.store.Decide(context.Background(), batch)
 	w.same("empty decide", batch, got, gotErr, want, wantErr)
 	told := w.told()
-	ask := budget.Look{Budget: w.budget, Now: w.now, Limits: limits, Mark: told.model, Hosts: w.rng.Int64N(4)}
+	ask := driver.Look{Budget: w.budget, Now: w.now, Limits: limits, Mark: told.model, Hosts: w.rng.Int64N(4)}
 	wantView, wantErr := w.model.Look(context.Background(), ask)
 	ask.Mark = told.store
 	gotView, gotErr := w.store.Look(context.Background(), ask)
@@ -296,7 +296,7 @@ func (w *walker) acceptClock() {
 // same fails the walk unless both answered alike.
 func (w *walker) same(what string, asked, got any, gotErr error, want any, wantErr error) {
 	w.t.Helper()
-	for sentinel, count := range map[error]string{budget.ErrClock: "clock refused", budget.ErrLost: "lost"} {
+	for sentinel, count := range map[error]string{driver.ErrClock: "clock refused", driver.ErrLost: "lost"} {
 		if errors.Is(wantErr, sentinel) && errors.Is(gotErr, sentinel) {
 			w.counts[count]++
 			return
@@ -310,10 +310,10 @@ func (w *walker) same(what string, asked, got any, gotErr error, want any, wantE
 
 // emptyBoth sees no difference between no items and none.
 func emptyBoth(got, want any) bool {
-	g, ok := got.(budget.Decisions)
+	g, ok := got.(driver.Decisions)
 	if !ok {
 		return false
 	}
-	v, ok := want.(budget.Decisions)
+	v, ok := want.(driver.Decisions)
 	return ok && g.Now == v.Now && g.Seen == v.Seen && slices.Equal(g.Used, v.Used) && len(g.Items) == 0 && len(v.Items) == 0
 }

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -52,8 +52,8 @@ func (w *jobWalk) bytes() []byte {
 }
 
 // swap is one of a job, mostly of the version that stands.
-func (w *jobWalk) swap() budget.JobSwap {
-	s := budget.JobSwap{Job: w.names[w.rng.IntN(2)], Values: map[string][]byte{}, Most: w.rng.IntN(12)}
+func (w *jobWalk) swap() driver.JobSwap {
+	s := driver.JobSwap{Job: w.names[w.rng.IntN(2)], Values: map[string][]byte{}, Most: w.rng.IntN(12)}
 	stands, err := w.model.Job(context.Background(), s.Job)
 	if err != nil {
 		w.Fatal(err)
@@ -68,7 +68,7 @@ func (w *jobWalk) swap() budget.JobSwap {
 		s.Values[w.keys[w.rng.IntN(len(w.keys))]] = [][]byte{nil, w.bytes()}[w.rng.IntN(2)]
 	}
 	for range w.rng.IntN(4) {
-		s.Records = append(s.Records, budget.JobRecord{At: w.instant(), ID: fmt.Sprint(w.rng.IntN(25)), Text: w.bytes()})
+		s.Records = append(s.Records, driver.JobRecord{At: w.instant(), ID: fmt.Sprint(w.rng.IntN(25)), Text: w.bytes()})
 	}
 	if w.rng.IntN(3) == 0 {
 		s.Forget = w.instant() - 15*second
@@ -81,7 +81,7 @@ func (w *jobWalk) swap() budget.JobSwap {
 func (w *jobWalk) instant() int64 { return noon + w.rng.Int64N(20)*second }
 
 // same wants both stores to hold the same.
-func (w *jobWalk) same(step int, swap budget.JobSwap) {
+func (w *jobWalk) same(step int, swap driver.JobSwap) {
 	w.Helper()
 	ctx := context.Background()
 	differ := func(what string, got any, gotErr error, want any, wantErr error) {
@@ -103,7 +103,7 @@ func (w *jobWalk) same(step int, swap budget.JobSwap) {
 	if gotErr != nil || wantErr != nil || !sameBytes(gotValue, value) {
 		differ("value "+key+" of "+job, gotValue, gotErr, value, wantErr)
 	}
-	query := budget.JobHistoryQuery{Job: job, Most: 1 + w.rng.IntN(15)}
+	query := driver.JobHistoryQuery{Job: job, Most: 1 + w.rng.IntN(15)}
 	if w.rng.IntN(2) == 0 {
 		query.Since = w.instant()
 	}

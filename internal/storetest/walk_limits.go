@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -122,15 +122,15 @@ func kindOf(window limit.Window) string {
 
 // spent compares who spent what.
 func (w *walker) spent() {
-	by := []budget.GroupBy{budget.ByOperation, budget.ByJob, budget.ByRegion, budget.ByRun}[w.rng.IntN(4)]
-	ask := budget.SpentQuery{Budget: w.budget, Now: w.now, By: by}
+	by := []driver.GroupBy{driver.ByOperation, driver.ByJob, driver.ByRegion, driver.ByRun}[w.rng.IntN(4)]
+	ask := driver.SpentQuery{Budget: w.budget, Now: w.now, By: by}
 	if w.rng.IntN(2) == 0 {
 		ask.Span = 1 + w.rng.Int64N(2*hour)
 	}
 	want, wantErr := w.model.Spent(context.Background(), ask)
 	got, gotErr := w.store.Spent(context.Background(), ask)
-	for _, view := range []*budget.SpentView{&want, &got} {
-		slices.SortFunc(view.Rows, func(a, b budget.SpentRow) int { return cmp.Compare(a.Name, b.Name) })
+	for _, view := range []*driver.SpentView{&want, &got} {
+		slices.SortFunc(view.Rows, func(a, b driver.SpentRow) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	w.same("spent", ask, got, gotErr, want, wantErr)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -35,7 +35,7 @@ func (w *walker) locks(limits []limit.Limit) {
 func (w *walker) lock(name string, unlock bool) {
 	w.step++
 	if unlock {
-		r := budget.UnlockRequest{Budget: w.budget, Now: w.caller(), Limit: name}
+		r := driver.UnlockRequest{Budget: w.budget, Now: w.caller(), Limit: name}
 		want, wantErr := w.model.Unlock(context.Background(), r)
 		got, gotErr := w.store.Unlock(context.Background(), r)
 		w.same("unlock", r, got, gotErr, want, wantErr)
@@ -44,7 +44,7 @@ func (w *walker) lock(name string, unlock bool) {
 		}
 		return
 	}
-	r := budget.LockRequest{
+	r := driver.LockRequest{
 		Budget: w.budget, Now: w.caller(), Limit: name, Most: 1 + w.rng.Int64N(2*hour),
 		Why: fmt.Sprint("rule ", w.step), Force: w.rng.IntN(4) == 0,
 	}
@@ -65,7 +65,7 @@ func (w *walker) lock(name string, unlock bool) {
 func (w *walker) report(limits []limit.Limit) {
 	w.step++
 	l := limits[w.rng.IntN(len(limits))]
-	r := budget.Report{Budget: w.budget, Now: w.caller(), Limits: limits, Limit: l.Name, Used: w.rng.Int64N(2*l.Limit + 1)}
+	r := driver.Report{Budget: w.budget, Now: w.caller(), Limits: limits, Limit: l.Name, Used: w.rng.Int64N(2*l.Limit + 1)}
 	if w.rng.IntN(3) > 0 {
 		r.At = w.now - w.age()/4
 	}

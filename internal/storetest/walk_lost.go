@@ -3,7 +3,7 @@ package storetest
 import (
 	"context"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -20,10 +20,10 @@ func (w *walker) age() int64 {
 }
 
 // marks are what the model and the store told at one time.
-type marks struct{ model, store budget.Mark }
+type marks struct{ model, store driver.Mark }
 
 // tell keeps what both told.
-func (w *walker) tell(model, store budget.Mark) {
+func (w *walker) tell(model, store driver.Mark) {
 	if model.Ledger != "" {
 		w.seen = append(w.seen, marks{model, store})
 	}
@@ -56,9 +56,9 @@ func (w *walker) host() string {
 // recover tells both of a loss, mostly one that there never was.
 func (w *walker) recover(limits []limit.Limit) {
 	w.step++
-	r := budget.Recovery{
+	r := driver.Recovery{
 		Budget: w.budget, Now: w.caller(), Limits: limits, At: w.now - w.age(), Host: w.host(), Hosts: w.rng.Int64N(4),
-		Mark: budget.Mark{ID: "never", At: w.now - w.age()},
+		Mark: driver.Mark{ID: "never", At: w.now - w.age()},
 	}
 	if w.rng.IntN(2) == 0 {
 		r.OwnID = []string{"0a-1", "0a-2", "1b-1"}[w.rng.IntN(3)]
@@ -100,20 +100,20 @@ func (w *walker) recover(limits []limit.Limit) {
 func (w *walker) named(got, want any) any {
 	w.t.Helper()
 	switch got := got.(type) {
-	case budget.Decisions:
-		got.Mark = w.namedMark(got.Mark, want.(budget.Decisions).Mark)
+	case driver.Decisions:
+		got.Mark = w.namedMark(got.Mark, want.(driver.Decisions).Mark)
 		return got
-	case budget.View:
-		got.Mark = w.namedMark(got.Mark, want.(budget.View).Mark)
+	case driver.View:
+		got.Mark = w.namedMark(got.Mark, want.(driver.View).Mark)
 		return got
-	case budget.Recovered:
-		got.Mark = w.namedMark(got.Mark, want.(budget.Recovered).Mark)
+	case driver.Recovered:
+		got.Mark = w.namedMark(got.Mark, want.(driver.Recovered).Mark)
 		return got
 	}
 	return got
 }
 
-func (w *walker) namedMark(got, want budget.Mark) budget.Mark {
+func (w *walker) namedMark(got, want driver.Mark) driver.Mark {
 	w.t.Helper()
 	if got.Ledger == "" || want.Ledger == "" {
 		return got

@@ -1,4 +1,4 @@
-package budget
+package driver
 
 import "github.com/quotactl/quotactl/budget/limit"
 

@@ -1,4 +1,4 @@
-package budget
+package driver
 
 // GroupBy names what a [SpentQuery] tells apart.
 type GroupBy string

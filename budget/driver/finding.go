@@ -1,4 +1,4 @@
-package budget
+package driver
 
 // Severity says how bad a Finding is.
 type Severity string
