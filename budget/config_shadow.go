@@ -11,7 +11,7 @@ func warnRefusals(u *Upstream, nodes []Node) {
 	rules := u.Feedback.Refusals
 	for i, rule := range rules {
 		for _, earlier := range rules[:i] {
-			if earlier.fitsAllOf(rule.Condition) {
+			if fitsAllOf(earlier.Condition, rule.Condition) {
 				nodes[i].Warn("refusal %s never comes to bear: refusal %s stands before it and fits all that it fits; put it first, or take it out", rule.Name, earlier.Name)
 				break
 			}
@@ -20,7 +20,7 @@ func warnRefusals(u *Upstream, nodes []Node) {
 }
 
 // fitsAllOf reports whether c plainly fits each response that other fits.
-func (c Condition) fitsAllOf(other Condition) bool {
+func fitsAllOf(c, other Condition) bool {
 	if len(c.Operations) > 0 && !slices.Equal(c.Operations, other.Operations) {
 		return false
 	}

@@ -61,9 +61,9 @@ func readSource(node Node, may encodings) *Source {
 	}
 	s.Header = readHeaderName(t["header"])
 	s.JSON = readPath(t["json"])
-	s.readEncoding(node, t["as"], may)
+	readEncoding(&s, node, t["as"], may)
 	if len(node.doc.errors) == before {
-		s.readItem(t["item"])
+		readItem(&s, t["item"])
 	}
 	if len(node.doc.errors) > before {
 		return nil
@@ -72,7 +72,7 @@ func readSource(node Node, may encodings) *Source {
 }
 
 // readEncoding reads as.
-func (s *Source) readEncoding(source, node Node, may encodings) {
+func readEncoding(s *Source, source, node Node, may encodings) {
 	choices := make([]string, len(may.all))
 	for i, e := range may.all {
 		choices[i] = string(e)
@@ -93,7 +93,7 @@ func (s *Source) readEncoding(source, node Node, may encodings) {
 }
 
 // readItem reads which value of several is meant.
-func (s *Source) readItem(node Node) {
+func readItem(s *Source, node Node) {
 	switch {
 	case !node.Exists():
 	case s.As == AsRateLimit && !node.IsText():
