@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -68,7 +69,7 @@ type Upstream struct {
 	Parallel int
 	// Observe: mode = "observe".
 	Observe  bool
-	Feedback Feedback
+	Feedback feedback.Rules
 }
 
 // Credential is an [upstream.NAME.credential.LABEL] table: where the secret

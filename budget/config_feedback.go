@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -54,17 +55,17 @@ func (f *feedbackReader) read(t map[string]Node) {
 }
 
 // readRefusal reads one rule; its faults are noted.
-func (f *feedbackReader) readRefusal(node Node) RefusalRule {
-	r := RefusalRule{Name: node.Key()}
+func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
+	r := feedback.Refusal{Name: node.Key()}
 	checkName(node, "refusal")
 	if !node.IsTable() {
 		node.List() // notes it
 		return r
 	}
 	t := node.Table("means", "status", "header", "json", "text", "operations", "limit", "reset", "lock", "free")
-	means, ok := t["means"].OneOf(string(Exhausted), string(Throttled), string(Overloaded))
-	if r.Means = Meaning(means); !t["means"].Exists() {
-		node.Fail("refusal %s does not say what it means: write means = %s", r.Name, quoteList([]string{string(Exhausted), string(Throttled), string(Overloaded)}))
+	means, ok := t["means"].OneOf(string(feedback.Exhausted), string(feedback.Throttled), string(feedback.Overloaded))
+	if r.Means = feedback.Meaning(means); !t["means"].Exists() {
+		node.Fail("refusal %s does not say what it means: write means = %s", r.Name, quoteList([]string{string(feedback.Exhausted), string(feedback.Throttled), string(feedback.Overloaded)}))
 	}
 	r.Condition = f.readCondition(t)
 	if !t["status"].Exists() && !t["header"].Exists() && !t["json"].Exists() && !t["text"].Exists() {
@@ -77,23 +78,23 @@ func (f *feedbackReader) readRefusal(node Node) RefusalRule {
 	if lock, isSpan := t["lock"].Duration(minLock, maxLock); isSpan {
 		r.Lock = lock
 	}
-	if ok && r.Means == Overloaded {
+	if ok && r.Means == feedback.Overloaded {
 		r.Lock = 0
 		for _, key := range []string{"limit", "reset", "lock"} {
 			if t[key].Exists() {
-				t[key].Fail("%s belongs to what is exhausted or throttled: means = %q locks nothing; take it out", key, Overloaded)
+				t[key].Fail("%s belongs to what is exhausted or throttled: means = %q locks nothing; take it out", key, feedback.Overloaded)
 			}
 		}
 	}
-	if r.Means == Exhausted && !t["reset"].Exists() && !t["lock"].Exists() && t["limit"].Exists() == (r.Limit != "") && !f.isCalendar(r.Limit) {
+	if r.Means == feedback.Exhausted && !t["reset"].Exists() && !t["lock"].Exists() && t["limit"].Exists() == (r.Limit != "") && !f.isCalendar(r.Limit) {
 		node.Warn("refusal %s states no reset and names no limit with a calendar: it locks for %s at a time; write reset, limit or lock", r.Name, limit.SpanText(defaultLock))
 	}
 	return r
 }
 
 // readReport reads one rule; its faults are noted.
-func (f *feedbackReader) readReport(node Node) ReportRule {
-	r := ReportRule{Name: node.Key()}
+func (f *feedbackReader) readReport(node Node) feedback.Report {
+	r := feedback.Report{Name: node.Key()}
 	checkName(node, "report")
 	if !node.IsTable() {
 		node.List() // notes it
@@ -118,16 +119,16 @@ func (f *feedbackReader) readReport(node Node) ReportRule {
 	}
 	r.Remaining = readSource(t["remaining"], amounts)
 	r.Used = readSource(t["used"], amounts)
-	if r.Used != nil && r.Used.As == AsRateLimit {
-		t["used"].Fail("as = %q tells what remains: write remaining instead of used", AsRateLimit)
+	if r.Used != nil && r.Used.As == feedback.AsRateLimit {
+		t["used"].Fail("as = %q tells what remains: write remaining instead of used", feedback.AsRateLimit)
 	}
 	r.Reset = readSource(t["reset"], resets)
 	return r
 }
 
 // readCondition reads what tells a response from others.
-func (f *feedbackReader) readCondition(t map[string]Node) Condition {
-	c := Condition{Operations: readOperations(t["operations"], *f.upstream), Status: readStatuses(t["status"])}
+func (f *feedbackReader) readCondition(t map[string]Node) feedback.Condition {
+	c := feedback.Condition{Operations: readOperations(t["operations"], *f.upstream), Status: readStatuses(t["status"])}
 	c.Header = readValues(t["header"], func(node Node) bool {
 		if headerName.MatchString(node.Key()) {
 			return true

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // The file has every key of what responses say, in every form.
@@ -19,46 +21,46 @@ func TestParseConfigReadsFeedback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	retryAfter := Source{Header: "retry-after", As: AsRetryAfter}
-	reset := Source{Header: "x-ratelimit-reset", As: AsEpoch}
-	draft := Source{Header: "ratelimit", As: AsRateLimit}
-	want := Feedback{
+	retryAfter := feedback.Source{Header: "retry-after", As: feedback.AsRetryAfter}
+	reset := feedback.Source{Header: "x-ratelimit-reset", As: feedback.AsEpoch}
+	draft := feedback.Source{Header: "ratelimit", As: feedback.AsRateLimit}
+	want := feedback.Rules{
 		Free: []int{304, 412},
-		Refusals: []RefusalRule{
+		Refusals: []feedback.Refusal{
 			{
-				Name: "primary", Means: Exhausted, Limit: "core", Lock: time.Minute,
-				Condition: Condition{
+				Name: "primary", Means: feedback.Exhausted, Limit: "core", Lock: time.Minute,
+				Condition: feedback.Condition{
 					Status: []int{403, 429},
 					Header: map[string][]string{"x-ratelimit-remaining": {"0"}, "x-ratelimit-resource": {"core", "graphql"}},
 				},
-				Reset: []Source{retryAfter, reset},
+				Reset: []feedback.Source{retryAfter, reset},
 			},
 			{
-				Name: "search", Means: Throttled, Limit: "search", Lock: 90 * time.Second,
-				Condition: Condition{Status: []int{403}, Text: []string{"secondary rate limit"}, Operations: []string{"search"}},
-				Reset:     []Source{{Header: "Retry-After", As: AsSeconds}},
+				Name: "search", Means: feedback.Throttled, Limit: "search", Lock: 90 * time.Second,
+				Condition: feedback.Condition{Status: []int{403}, Text: []string{"secondary rate limit"}, Operations: []string{"search"}},
+				Reset:     []feedback.Source{{Header: "Retry-After", As: feedback.AsSeconds}},
 			},
 			{
-				Name: "graphql", Means: Exhausted, Limit: "core", Lock: time.Minute, Free: true,
-				Condition: Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED", "MAX_NODE_LIMIT_EXCEEDED"}}},
+				Name: "graphql", Means: feedback.Exhausted, Limit: "core", Lock: time.Minute, Free: true,
+				Condition: feedback.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED", "MAX_NODE_LIMIT_EXCEEDED"}}},
 			},
 			{
-				Name: "draft", Means: Throttled, Lock: time.Minute,
-				Condition: Condition{Status: []int{429}, Header: map[string][]string{"ratelimit": {"*"}}},
-				Reset:     []Source{{Header: "RateLimit", As: AsRateLimit, Item: "burst"}},
+				Name: "draft", Means: feedback.Throttled, Lock: time.Minute,
+				Condition: feedback.Condition{Status: []int{429}, Header: map[string][]string{"ratelimit": {"*"}}},
+				Reset:     []feedback.Source{{Header: "RateLimit", As: feedback.AsRateLimit, Item: "burst"}},
 			},
-			{Name: "long", Means: Exhausted, Condition: Condition{Status: []int{402}}, Lock: 744 * time.Hour},
-			{Name: "down", Means: Overloaded, Condition: Condition{Status: []int{502, 503, 504}, Text: []string{"unicorn", "timeout"}}},
+			{Name: "long", Means: feedback.Exhausted, Condition: feedback.Condition{Status: []int{402}}, Lock: 744 * time.Hour},
+			{Name: "down", Means: feedback.Overloaded, Condition: feedback.Condition{Status: []int{502, 503, 504}, Text: []string{"unicorn", "timeout"}}},
 		},
-		Reports: []ReportRule{
+		Reports: []feedback.Report{
 			{
-				Name: "core", Limit: "core", Remaining: &Source{Header: "x-ratelimit-remaining", As: AsNumber}, Reset: &reset,
-				Condition: Condition{Header: map[string][]string{"x-ratelimit-resource": {"core"}}},
+				Name: "core", Limit: "core", Remaining: &feedback.Source{Header: "x-ratelimit-remaining", As: feedback.AsNumber}, Reset: &reset,
+				Condition: feedback.Condition{Header: map[string][]string{"x-ratelimit-resource": {"core"}}},
 			},
 			{
-				Name: "search", Limit: "search", Condition: Condition{Status: []int{200}, Operations: []string{"search"}},
-				Used:  &Source{Header: "x-usage", As: AsNumber, Item: "2"},
-				Reset: &Source{Header: "x-reset", As: AsEpoch, Item: "2"},
+				Name: "search", Limit: "search", Condition: feedback.Condition{Status: []int{200}, Operations: []string{"search"}},
+				Used:  &feedback.Source{Header: "x-usage", As: feedback.AsNumber, Item: "2"},
+				Reset: &feedback.Source{Header: "x-reset", As: feedback.AsEpoch, Item: "2"},
 			},
 			{Name: "draft", Limit: "core", Remaining: &draft, Reset: &draft},
 		},
@@ -69,12 +71,12 @@ func TestParseConfigReadsFeedback(t *testing.T) {
 	wantCosts := map[string]Cost{
 		"rest":    {Units: 1, Match: []string{"api.github.com/"}},
 		"search":  {Units: 1, Match: []string{"GET api.github.com/search/", "GET api.github.com/search/code"}},
-		"graphql": {Units: 1, Match: []string{"POST api.github.com/graphql"}, Actual: []Source{{JSON: "data.rateLimit.cost", As: AsNumber}, {JSON: "extensions.cost", As: AsNumber}}},
+		"graphql": {Units: 1, Match: []string{"POST api.github.com/graphql"}, Actual: []feedback.Source{{JSON: "data.rateLimit.cost", As: feedback.AsNumber}, {JSON: "extensions.cost", As: feedback.AsNumber}}},
 		"upload": {
 			Units: 5, Match: []string{"POST uploads.github.com/repos/{owner}/{repo}/releases/{id}/assets"},
-			Once: &Key{Query: "name"}, Actual: []Source{{Header: "x-cost", As: AsNumber}},
+			Once: &feedback.Key{Query: "name"}, Actual: []feedback.Source{{Header: "x-cost", As: feedback.AsNumber}},
 		},
-		"session": {Units: 5, Once: &Key{Header: "X-Session"}},
+		"session": {Units: 5, Once: &feedback.Key{Header: "X-Session"}},
 		"local":   {Units: 0, Match: []string{"127.0.0.1/{path...}", "[::1]/", "*.github.test/"}},
 	}
 	if !maps.EqualFunc(spec.Costs, wantCosts, func(a, b Cost) bool { return reflect.DeepEqual(a, b) }) {

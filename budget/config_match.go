@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // matcher takes up the patterns of an upstream's operations. It has them
@@ -11,7 +13,7 @@ import (
 // them at load.
 type matcher struct {
 	mux   *http.ServeMux
-	taken []Route
+	taken []feedback.Route
 }
 
 func newMatcher() *matcher { return &matcher{mux: http.NewServeMux()} }
@@ -22,7 +24,7 @@ func (m *matcher) read(node Node, operation string) []string {
 	for _, pattern := range patterns {
 		fault := checkPattern(pattern)
 		if fault == "" {
-			fault = m.add(Route{Pattern: pattern, Operation: operation})
+			fault = m.add(feedback.Route{Pattern: pattern, Operation: operation})
 		}
 		if fault != "" {
 			node.Fail("match%s: %s", showPattern(pattern), fault)
@@ -32,7 +34,7 @@ func (m *matcher) read(node Node, operation string) []string {
 }
 
 // add registers a pattern; the answer is what it conflicts with.
-func (m *matcher) add(route Route) string {
+func (m *matcher) add(route feedback.Route) string {
 	if register(m.mux, route.Pattern) == "" {
 		m.taken = append(m.taken, route)
 		return ""

@@ -3,6 +3,8 @@ package budget
 import (
 	"slices"
 	"strings"
+
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // warnRefusals notes rules that never come to bear, as an earlier one fits all
@@ -20,7 +22,7 @@ func warnRefusals(u *Upstream, nodes []Node) {
 }
 
 // fitsAllOf reports whether c plainly fits each response that other fits.
-func fitsAllOf(c, other Condition) bool {
+func fitsAllOf(c, other feedback.Condition) bool {
 	if len(c.Operations) > 0 && !slices.Equal(c.Operations, other.Operations) {
 		return false
 	}

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // headerName is what a header may be called.
@@ -12,26 +14,26 @@ var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 // encodings are those that a value may have, and the one that it has where none
 // is given; empty: it must be given.
 type encodings struct {
-	all       []Encoding
-	otherwise Encoding
+	all       []feedback.Encoding
+	otherwise feedback.Encoding
 }
 
 // What values are read for.
 var (
-	amounts = encodings{[]Encoding{AsNumber, AsRateLimit}, AsNumber}
-	actuals = encodings{[]Encoding{AsNumber}, AsNumber}
-	resets  = encodings{[]Encoding{
-		AsEpoch, AsEpochMilli, AsSeconds, AsMinutes, AsDuration, AsRFC3339, AsHTTPDate, AsRetryAfter, AsRateLimit,
+	amounts = encodings{[]feedback.Encoding{feedback.AsNumber, feedback.AsRateLimit}, feedback.AsNumber}
+	actuals = encodings{[]feedback.Encoding{feedback.AsNumber}, feedback.AsNumber}
+	resets  = encodings{[]feedback.Encoding{
+		feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration, feedback.AsRFC3339, feedback.AsHTTPDate, feedback.AsRetryAfter, feedback.AsRateLimit,
 	}, ""}
 )
 
 // readSources reads one place of a value or several.
-func readSources(node Node, may encodings) []Source {
+func readSources(node Node, may encodings) []feedback.Source {
 	list := node.Elements()
 	if node.Exists() && len(list) == 0 {
 		node.Fail("%s is empty: write where the value stands, or take it out", node.Key())
 	}
-	var sources []Source
+	var sources []feedback.Source
 	for _, one := range list {
 		if source := readSource(one, may); source != nil {
 			sources = append(sources, *source)
@@ -42,7 +44,7 @@ func readSources(node Node, may encodings) []Source {
 
 // readSource reads where a value stands; nil when there is none, or something is
 // wrong with it.
-func readSource(node Node, may encodings) *Source {
+func readSource(node Node, may encodings) *feedback.Source {
 	if !node.Exists() {
 		return nil
 	}
@@ -52,7 +54,7 @@ func readSource(node Node, may encodings) *Source {
 		return nil
 	}
 	t := node.Table("header", "json", "as", "item")
-	var s Source
+	var s feedback.Source
 	switch {
 	case t["header"].Exists() && t["json"].Exists():
 		node.Fail("%s stands in a header and in the body: keep one of header and json", node.Key())
@@ -72,7 +74,7 @@ func readSource(node Node, may encodings) *Source {
 }
 
 // readEncoding reads as.
-func readEncoding(s *Source, source, node Node, may encodings) {
+func readEncoding(s *feedback.Source, source, node Node, may encodings) {
 	choices := make([]string, len(may.all))
 	for i, e := range may.all {
 		choices[i] = string(e)
@@ -80,29 +82,29 @@ func readEncoding(s *Source, source, node Node, may encodings) {
 	s.As = may.otherwise
 	switch as, ok := node.OneOf(choices...); {
 	case ok:
-		s.As = Encoding(as)
+		s.As = feedback.Encoding(as)
 	case node.Exists() || s.As != "":
 	case strings.EqualFold(s.Header, "Retry-After"):
-		s.As = AsRetryAfter
+		s.As = feedback.AsRetryAfter
 	default:
 		source.Fail("%s does not say how it is written, which is never guessed: add as = %s", source.Key(), quoteList(choices))
 	}
-	if s.As == AsRateLimit && s.JSON != "" {
+	if s.As == feedback.AsRateLimit && s.JSON != "" {
 		node.Fail("as = %q is a header's encoding: write header = \"RateLimit\" instead of json", s.As)
 	}
 }
 
 // readItem reads which value of several is meant.
-func readItem(s *Source, node Node) {
+func readItem(s *feedback.Source, node Node) {
 	switch {
 	case !node.Exists():
-	case s.As == AsRateLimit && !node.IsText():
+	case s.As == feedback.AsRateLimit && !node.IsText():
 		node.Fail("item is %s: of as = %q it is a policy's name, in quotes", node.typeName(), s.As)
-	case s.As == AsRateLimit:
+	case s.As == feedback.AsRateLimit:
 		s.Item, _ = filled(node)
 	case s.JSON != "":
 		node.Fail("item belongs to a header: name the element in the path, such as json = \"usage.1\"")
-	case s.As == AsRetryAfter || s.As == AsHTTPDate:
+	case s.As == feedback.AsRetryAfter || s.As == feedback.AsHTTPDate:
 		node.Fail("item makes no sense with as = %q, whose comma is a date's: take it out", s.As)
 	default:
 		if n, ok := node.Number(1, 100); ok {
@@ -142,7 +144,7 @@ func isPath(path string) bool {
 }
 
 // readOnce reads what makes several requests one charge.
-func readOnce(node Node) *Key {
+func readOnce(node Node) *feedback.Key {
 	if !node.Exists() {
 		return nil
 	}
@@ -158,8 +160,8 @@ func readOnce(node Node) *Key {
 		node.Fail("once stands nowhere: write { query = \"upload_id\" } or { header = \"…\" }")
 	}
 	query, _ := filled(t["query"])
-	key := Key{Query: query, Header: readHeaderName(t["header"])}
-	if key == (Key{}) {
+	key := feedback.Key{Query: query, Header: readHeaderName(t["header"])}
+	if key == (feedback.Key{}) {
 		return nil
 	}
 	return &key

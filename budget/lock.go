@@ -11,6 +11,16 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
+// Until is an instant: told as such, or as a span from now where At is zero. The
+// zero value is none.
+type Until struct {
+	At    time.Time
+	After time.Duration
+}
+
+// IsZero reports whether it tells none.
+func (u Until) IsZero() bool { return u.At.IsZero() && u.After == 0 }
+
 // maxWhy is how much of a lock's reason is kept, in bytes.
 const maxWhy = 200
 

@@ -3,6 +3,7 @@ package budget
 import (
 	"time"
 
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -10,14 +11,14 @@ import (
 type Cost struct {
 	Units        int64
 	OnStoreError Policy // empty: the upstream's
-	// Match are the patterns of its requests; see [Route].
+	// Match are the patterns of its requests; see [feedback.Route].
 	Match []string
 	// Once: requests that carry this value are part of an upload or a session,
 	// which is charged once, whatever the operation of its requests. Nil: every request is charged.
-	Once *Key
+	Once *feedback.Key
 	// Actual are the places where a response may say what it cost, in the order in
 	// which they are looked at. None: it cost Units.
-	Actual []Source
+	Actual []feedback.Source
 	// NotModified is what a call cost that was answered with 304, where no place tells;
 	// nil: as any other.
 	NotModified *int64
@@ -49,7 +50,7 @@ type Spec struct {
 	// Observe: nothing is refused; what would have been is marked.
 	Observe bool
 	// Feedback is what responses say about the quota.
-	Feedback Feedback
+	Feedback feedback.Rules
 }
 
 // DefaultTimeout bounds a decision where a Spec sets none.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // maxBody is the largest body that is taken, in bytes, unpacked.
@@ -96,7 +97,7 @@ func (f *fetching) upstreamRefuses(page int, v budgethttp.Verdict, told string) 
 	if told == "" { // GraphQL refuses with 200
 		told = fmt.Sprintf("page %d: the upstream refused it", page)
 	}
-	if v.Means != budget.Exhausted && v.Means != budget.Throttled {
+	if v.Means != feedback.Exhausted && v.Means != feedback.Throttled {
 		return nil
 	}
 	wait := time.Until(v.Until)

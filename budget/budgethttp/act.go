@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // actor does what a response asks for.
@@ -31,7 +32,7 @@ func (x actor) report(ctx context.Context, one reported) (budget.Drift, error) {
 func (x actor) lock(ctx context.Context, status int, t told) (Verdict, error) {
 	rule := t.refusal
 	v := Verdict{Rule: rule.Name, Means: rule.Means, Operation: x.operation}
-	if rule.Means == budget.Overloaded {
+	if rule.Means == feedback.Overloaded {
 		return v, nil
 	}
 	order := budget.LockOrder{Limit: rule.Limit, Operation: x.operation, Until: t.reset, Why: rule.Name + ": " + strconv.Itoa(status)}
@@ -52,12 +53,12 @@ func (x actor) lock(ctx context.Context, status int, t told) (Verdict, error) {
 // computedReset is when a rule's lock ends of which the response does not say. A
 // spent limit comes back with its calendar's next reset after the request was
 // charged: what was asked before a reset may be answered after it.
-func (x actor) computedReset(rule *budget.RefusalRule) budget.Until {
+func (x actor) computedReset(rule *feedback.Refusal) budget.Until {
 	at := x.charged.At
 	if at.IsZero() {
 		at = time.Now()
 	}
-	if rule.Means == budget.Exhausted {
+	if rule.Means == feedback.Exhausted {
 		if reset, ok := x.budget.NextReset(x.limitName(rule.Limit), at); ok {
 			return budget.Until{At: reset}
 		}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // tooFast is a rule that looks at the body of any response.
-var tooFast = budget.Feedback{Refusals: []budget.RefusalRule{{
-	Name: "too-fast", Means: budget.Throttled, Lock: time.Hour, Condition: budget.Condition{JSON: map[string][]string{"error": {"fast"}}},
+var tooFast = feedback.Rules{Refusals: []feedback.Refusal{{
+	Name: "too-fast", Means: feedback.Throttled, Lock: time.Hour, Condition: feedback.Condition{JSON: map[string][]string{"error": {"fast"}}},
 }}}
 
 // A refusal whose body does not come is handed out after some seconds, and judged
@@ -134,7 +135,7 @@ func TestLongBodiesOfRefusals(t *testing.T) {
 		"far too long": {2 << 20, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			feedback := budget.Feedback{Refusals: slices.Clone(tooFast.Refusals)}
+			feedback := feedback.Rules{Refusals: slices.Clone(tooFast.Refusals)}
 			feedback.Refusals[0].Free = c.free
 			body := `{"padding": "` + strings.Repeat("x", c.padding) + `", "error": "fast"}`
 			o := &observer{}

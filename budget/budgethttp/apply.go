@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // Outcome is what became of a request by what its response says.
@@ -82,7 +83,7 @@ func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp 
 	fail := func(err error) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("take in the response to %s %s, which is no longer held: %w", b.Name(), operation, err)
 	}
-	reader, err := newReader(budget.Feedback{Refusals: b.Spec().Feedback.Refusals})
+	reader, err := newReader(feedback.Rules{Refusals: b.Spec().Feedback.Refusals})
 	if err != nil {
 		return fail(err)
 	}
@@ -104,7 +105,7 @@ func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp 
 
 // hearing reads a whole response by the reader's rules, and for the cost at the
 // places given.
-func (x actor) hearing(r *reader, resp *http.Response, cost []budget.Source) *hearing {
+func (x actor) hearing(r *reader, resp *http.Response, cost []feedback.Source) *hearing {
 	return &hearing{
 		reader: r, operation: x.operation, status: resp.StatusCode, header: resp.Header, cached: isStored(resp.Header),
 		covers: x.covered, cost: newCostSaid(cost, resp.Header), asks: true, judges: true,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -24,27 +25,27 @@ func upstream(t *testing.T) budget.Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	retryAfter := []budget.Source{{Header: "retry-after", As: budget.AsRetryAfter}}
+	retryAfter := []feedback.Source{{Header: "retry-after", As: feedback.AsRetryAfter}}
 	return budget.Spec{
 		Limits: []limit.Limit{
 			{Name: "day", Quota: 1000, Limit: 900, Headroom: 100, Counts: limit.CountUnits, Window: limit.CalendarWindow(day)},
 			{Name: "method", Quota: 100, Limit: 100, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour), PerOperation: true, Operations: []string{"get"}},
 		},
 		Costs: map[string]budget.Cost{
-			"get": {Units: 10, Actual: []budget.Source{{Header: "x-cost", As: budget.AsNumber}, {JSON: "usage", As: budget.AsNumber}, {JSON: "total", As: budget.AsNumber}}},
+			"get": {Units: 10, Actual: []feedback.Source{{Header: "x-cost", As: feedback.AsNumber}, {JSON: "usage", As: feedback.AsNumber}, {JSON: "total", As: feedback.AsNumber}}},
 			"put": {Units: 10},
 		},
-		Feedback: budget.Feedback{
+		Feedback: feedback.Rules{
 			Free: []int{304},
-			Refusals: []budget.RefusalRule{
-				{Name: "words", Means: budget.Exhausted, Limit: "day", Condition: budget.Condition{Text: []string{"per day"}}, Reset: retryAfter},
-				{Name: "spent", Means: budget.Exhausted, Condition: budget.Condition{Status: []int{403}}, Reset: retryAfter, Lock: 2 * time.Minute},
-				{Name: "fast", Means: budget.Throttled, Limit: "method", Condition: budget.Condition{Status: []int{429}}, Reset: retryAfter},
-				{Name: "down", Means: budget.Overloaded, Free: true, Condition: budget.Condition{Status: []int{503}}, Reset: retryAfter},
+			Refusals: []feedback.Refusal{
+				{Name: "words", Means: feedback.Exhausted, Limit: "day", Condition: feedback.Condition{Text: []string{"per day"}}, Reset: retryAfter},
+				{Name: "spent", Means: feedback.Exhausted, Condition: feedback.Condition{Status: []int{403}}, Reset: retryAfter, Lock: 2 * time.Minute},
+				{Name: "fast", Means: feedback.Throttled, Limit: "method", Condition: feedback.Condition{Status: []int{429}}, Reset: retryAfter},
+				{Name: "down", Means: feedback.Overloaded, Free: true, Condition: feedback.Condition{Status: []int{503}}, Reset: retryAfter},
 			},
-			Reports: []budget.ReportRule{
-				{Name: "day", Limit: "day", Remaining: &budget.Source{Header: "x-left", As: budget.AsNumber}},
-				{Name: "method", Limit: "method", Used: &budget.Source{JSON: "calls", As: budget.AsNumber}},
+			Reports: []feedback.Report{
+				{Name: "day", Limit: "day", Remaining: &feedback.Source{Header: "x-left", As: feedback.AsNumber}},
+				{Name: "method", Limit: "method", Used: &feedback.Source{JSON: "calls", As: feedback.AsNumber}},
 			},
 		},
 	}
@@ -82,7 +83,7 @@ func reserve(t *testing.T, b *budget.Budget, operation string) budget.Receipt {
 }
 
 func TestApply(t *testing.T) {
-	locked := func(rule string, means budget.Meaning, operation, limit string, until time.Time) *budgethttp.Verdict {
+	locked := func(rule string, means feedback.Meaning, operation, limit string, until time.Time) *budgethttp.Verdict {
 		return &budgethttp.Verdict{Rule: rule, Means: means, Operation: operation, Limit: limit, Until: until}
 	}
 	unread := func(operation string, what budgethttp.UnreadWhat, rule, place, why string) []budgethttp.Unread {
@@ -131,30 +132,30 @@ func TestApply(t *testing.T) {
 			{"not counted", "get", given{304, "", []string{"X-Left", "0"}}, budgethttp.Outcome{Released: true}},
 			{
 				"refused and not counted", "get", given{503, "", []string{"Retry-After", "5"}},
-				budgethttp.Outcome{Released: true, Refused: locked("down", budget.Overloaded, "get", "", time.Time{})},
+				budgethttp.Outcome{Released: true, Refused: locked("down", feedback.Overloaded, "get", "", time.Time{})},
 			},
 			{
 				"spent, until the stated reset", "get", given{403, "", []string{"Retry-After", "300"}},
-				budgethttp.Outcome{Units: 10, Refused: locked("spent", budget.Exhausted, "get", "", now.Add(5*time.Minute))},
+				budgethttp.Outcome{Units: 10, Refused: locked("spent", feedback.Exhausted, "get", "", now.Add(5*time.Minute))},
 			},
 			{
 				"spent, for what the rule says", "get", given{403, "", []string{"Retry-After", "soon"}},
 				budgethttp.Outcome{
-					Units: 10, Refused: locked("spent", budget.Exhausted, "get", "", now.Add(2*time.Minute)),
+					Units: 10, Refused: locked("spent", feedback.Exhausted, "get", "", now.Add(2*time.Minute)),
 					Unread: unread("get", budgethttp.UnreadRefusal, "spent", "header retry-after", "it is not written as it is said to be"),
 				},
 			},
 			{
 				"spent, until the computed reset", "get", given{403, "limit PER DAY", nil},
-				budgethttp.Outcome{Units: 10, Refused: locked("words", budget.Exhausted, "get", "day", tomorrow)},
+				budgethttp.Outcome{Units: 10, Refused: locked("words", feedback.Exhausted, "get", "day", tomorrow)},
 			},
 			{
 				"throttled, of the operation", "get", given{429, "", nil},
-				budgethttp.Outcome{Units: 10, Refused: locked("fast", budget.Throttled, "get", "method:get", now.Add(time.Minute))},
+				budgethttp.Outcome{Units: 10, Refused: locked("fast", feedback.Throttled, "get", "method:get", now.Add(time.Minute))},
 			},
 			{
 				"the first rule of several documents", "get", given{403, "{}\n{\"why\":\"per day\"}\n", []string{"Content-Type", "application/x-ndjson"}},
-				budgethttp.Outcome{Units: 10, Refused: locked("words", budget.Exhausted, "get", "day", tomorrow)},
+				budgethttp.Outcome{Units: 10, Refused: locked("words", feedback.Exhausted, "get", "day", tomorrow)},
 			},
 			{
 				"drift", "get", given{200, `{"calls":5}`, []string{"X-Left", "700"}},
@@ -206,7 +207,7 @@ func TestApplyAfterTheReset(t *testing.T) {
 		receipt := reserve(t, b, "get")
 		time.Sleep(2 * time.Minute)
 		got, err := given{403, "per day", []string{"X-Left", "0"}}.apply(t, b, receipt)
-		want := budgethttp.Outcome{Units: 10, Refused: &budgethttp.Verdict{Rule: "words", Means: budget.Exhausted, Operation: "get"}}
+		want := budgethttp.Outcome{Units: 10, Refused: &budgethttp.Verdict{Rule: "words", Means: feedback.Exhausted, Operation: "get"}}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v (%+v), error %v; want nothing locked, and no drift", got, got.Refused, err)
 		}

@@ -14,14 +14,15 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // usageCost reserves 50 units and settles with what the response says.
-var usageCost = budget.Cost{Units: 50, Actual: []budget.Source{
-	{JSON: "usage.total", As: budget.AsNumber},
-	{JSON: "response.usage.total", As: budget.AsNumber},
-	{Header: "X-Cost", As: budget.AsNumber},
+var usageCost = budget.Cost{Units: 50, Actual: []feedback.Source{
+	{JSON: "usage.total", As: feedback.AsNumber},
+	{JSON: "response.usage.total", As: feedback.AsNumber},
+	{Header: "X-Cost", As: feedback.AsNumber},
 }}
 
 // answers is a base that answers with a header and a body.
@@ -184,7 +185,7 @@ func TestBodiesThatFail(t *testing.T) {
 	failure := errors.New("cut")
 	b := open(t, budget.Spec{
 		Costs:    map[string]budget.Cost{"ask": usageCost},
-		Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{Name: "text", Means: budget.Overloaded, Condition: budget.Condition{Text: []string{"never"}}}}},
+		Feedback: feedback.Rules{Refusals: []feedback.Refusal{{Name: "text", Means: feedback.Overloaded, Condition: feedback.Condition{Text: []string{"never"}}}}},
 	})
 	for i, status := range []int{200, 500} { // the second is read ahead
 		body := io.MultiReader(strings.NewReader(`{"usage":`), iotest.ErrReader(failure))
@@ -252,7 +253,7 @@ func (r *repeat) Read(p []byte) (int, error) {
 
 // Settled at the header, where nothing in the body can tell.
 func TestActualCostInTheHeader(t *testing.T) {
-	cost := budget.Cost{Units: 50, Actual: []budget.Source{{Header: "X-Cost", As: budget.AsNumber}}}
+	cost := budget.Cost{Units: 50, Actual: []feedback.Source{{Header: "X-Cost", As: feedback.AsNumber}}}
 	for value, units := range map[string]int64{"9": 9, "0": 0, "": 50, "-1": 50, "many": 50} {
 		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": cost}})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, map[string]string{"X-Cost": value}, strings.NewReader("body")), Operation: "ask"})}
@@ -268,19 +269,19 @@ func TestActualCostInTheHeader(t *testing.T) {
 // The first place that tells counts, also where the body is waited for since it may
 // tell that the request was free.
 func TestActualCostInTheOrderOfItsPlaces(t *testing.T) {
-	header, body := budget.Source{Header: "X-Cost", As: budget.AsNumber}, budget.Source{JSON: "usage", As: budget.AsNumber}
-	free := budget.Feedback{Refusals: []budget.RefusalRule{{
-		Name: "free", Means: budget.Throttled, Free: true, Condition: budget.Condition{JSON: map[string][]string{"error": {"free"}}},
+	header, body := feedback.Source{Header: "X-Cost", As: feedback.AsNumber}, feedback.Source{JSON: "usage", As: feedback.AsNumber}
+	free := feedback.Rules{Refusals: []feedback.Refusal{{
+		Name: "free", Means: feedback.Throttled, Free: true, Condition: feedback.Condition{JSON: map[string][]string{"error": {"free"}}},
 	}}}
 	for _, c := range []struct {
-		places []budget.Source
+		places []feedback.Source
 		units  int64
 	}{
-		{[]budget.Source{header, body}, 9},
-		{[]budget.Source{body, header}, 7},
-		{[]budget.Source{{JSON: "none", As: budget.AsNumber}, header, body}, 9},
+		{[]feedback.Source{header, body}, 9},
+		{[]feedback.Source{body, header}, 7},
+		{[]feedback.Source{{JSON: "none", As: feedback.AsNumber}, header, body}, 9},
 	} {
-		for _, feedback := range []budget.Feedback{{}, free} {
+		for _, feedback := range []feedback.Rules{{}, free} {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 50, Actual: c.places}}, Feedback: feedback})
 			base := answers(200, map[string]string{"X-Cost": "9"}, strings.NewReader(`{"usage":7}`))
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}

@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
@@ -65,8 +66,8 @@ func (s *silent) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked,
 func askSpec(timeout time.Duration) budget.Spec {
 	return budget.Spec{
 		Name: "video/key1", Timeout: timeout, Limits: []limit.Limit{hourly(limit.MaxUnits)}, Costs: map[string]budget.Cost{"ask": usageCost},
-		Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{
-			Name: "spent", Means: budget.Throttled, Condition: budget.Condition{JSON: map[string][]string{"error": {"spent"}}}, Lock: time.Hour,
+		Feedback: feedback.Rules{Refusals: []feedback.Refusal{{
+			Name: "spent", Means: feedback.Throttled, Condition: feedback.Condition{JSON: map[string][]string{"error": {"spent"}}}, Lock: time.Hour,
 		}}},
 	}
 }

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // anyValue stands for any value in a condition.
 const anyValue = "*"
 
-// condition is a [budget.Condition] made ready to be looked at.
+// condition is a [feedback.Condition] made ready to be looked at.
 type condition struct {
 	operations limit.Limit // whose filter is the condition's
 	status     []int
@@ -21,7 +21,7 @@ type condition struct {
 	text       []string // in small letters
 }
 
-func newCondition(c budget.Condition) condition {
+func newCondition(c feedback.Condition) condition {
 	ready := condition{operations: limit.Limit{Operations: c.Operations}, status: c.Status, header: c.Header, json: c.JSON}
 	for _, text := range c.Text {
 		ready.text = append(ready.text, strings.ToLower(text))

@@ -5,14 +5,15 @@ import (
 	"slices"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // costSaid is what a response says that its call has cost.
 type costSaid struct {
-	places []budget.Source // where it may say so, in order
-	units  []*int64        // what it says there; of several documents the last
-	wrong  []unreads       // what stands there and is no cost
+	places []feedback.Source // where it may say so, in order
+	units  []*int64          // what it says there; of several documents the last
+	wrong  []unreads         // what stands there and is no cost
 	// missed is why a document that came after what the body tells could not be read,
 	// which may have told another cost.
 	missed unreads
@@ -20,16 +21,16 @@ type costSaid struct {
 }
 
 // newCostSaid reads what the header says.
-func newCostSaid(places []budget.Source, header http.Header) *costSaid {
+func newCostSaid(places []feedback.Source, header http.Header) *costSaid {
 	c := &costSaid{places: places, units: make([]*int64, len(places)), wrong: make([]unreads, len(places))}
-	_, _ = c.read(newContent(header, nil), func(s *budget.Source) bool { return s.Header != "" })
+	_, _ = c.read(newContent(header, nil), func(s *feedback.Source) bool { return s.Header != "" })
 	return c
 }
 
 // document reads what a document of the body says.
 func (c *costSaid) document(document *content) {
 	held := c.holds()
-	found, wrong := c.read(document, func(s *budget.Source) bool { return s.JSON != "" })
+	found, wrong := c.read(document, func(s *feedback.Source) bool { return s.JSON != "" })
 	_, stale := wrong[held]
 	switch {
 	case len(found) > 0 && !stale:
@@ -62,7 +63,7 @@ func (c *costSaid) miss(why string) { c.missed.add(Unread{What: UnreadActual, Wh
 // inDoubt reports whether the body may have told something else than what is held.
 func (c *costSaid) inDoubt() bool {
 	held := c.holds()
-	if held < 0 || !slices.ContainsFunc(c.places[:held+1], func(s budget.Source) bool { return s.JSON != "" }) {
+	if held < 0 || !slices.ContainsFunc(c.places[:held+1], func(s feedback.Source) bool { return s.JSON != "" }) {
 		return false
 	}
 	return c.doubt || len(c.missed) > 0 && c.places[held].JSON != ""
@@ -96,7 +97,7 @@ func (c *costSaid) settled(estimate int64) int64 {
 
 // read reads the places that are in what it reads from, and tells by their index at
 // which a cost stands, and what stands there else.
-func (c *costSaid) read(from *content, stands func(*budget.Source) bool) (found []int, wrong map[int]Unread) {
+func (c *costSaid) read(from *content, stands func(*feedback.Source) bool) (found []int, wrong map[int]Unread) {
 	wrong = map[int]Unread{}
 	for i := range c.places {
 		place := &c.places[i]
@@ -118,7 +119,7 @@ func (c *costSaid) read(from *content, stands func(*budget.Source) bool) (found 
 
 // cost is what stands at a place, rounded up, of several values the largest; found is
 // false where nothing does.
-func (c *content) cost(place *budget.Source) (units int64, found bool, err error) {
+func (c *content) cost(place *feedback.Source) (units int64, found bool, err error) {
 	texts, err := c.texts(place)
 	if len(texts) == 0 {
 		return 0, false, err

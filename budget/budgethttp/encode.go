@@ -11,6 +11,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -42,7 +43,7 @@ func clamp(n *big.Int) int64 {
 
 // parseUntil reads a reset. What has passed is none. What looks like another encoding
 // is not taken for it: the error says so.
-func parseUntil(as budget.Encoding, text string, now time.Time) (budget.Until, error) {
+func parseUntil(as feedback.Encoding, text string, now time.Time) (budget.Until, error) {
 	until, err := readUntil(as, strings.Trim(text, blanks))
 	if err != nil {
 		return budget.Until{}, errNoInstant
@@ -51,30 +52,30 @@ func parseUntil(as budget.Encoding, text string, now time.Time) (budget.Until, e
 }
 
 // readUntil reads an instant or a span, whenever it is.
-func readUntil(as budget.Encoding, text string) (budget.Until, error) {
+func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 	switch as {
-	case budget.AsEpoch:
+	case feedback.AsEpoch:
 		return epoch(text, time.Second)
-	case budget.AsEpochMilli:
+	case feedback.AsEpochMilli:
 		return epoch(text, time.Millisecond)
-	case budget.AsSeconds:
+	case feedback.AsSeconds:
 		return span(text, time.Second)
-	case budget.AsMinutes:
+	case feedback.AsMinutes:
 		return span(text, time.Minute)
-	case budget.AsDuration:
+	case feedback.AsDuration:
 		after, err := limit.ParseSpan(text)
 		return budget.Until{After: after}, err
-	case budget.AsRFC3339:
+	case feedback.AsRFC3339:
 		at, err := time.Parse(time.RFC3339, text)
 		return budget.Until{At: at.UTC()}, err
-	case budget.AsHTTPDate:
+	case feedback.AsHTTPDate:
 		at, err := http.ParseTime(text)
 		return budget.Until{At: at.UTC()}, err
-	case budget.AsRetryAfter:
+	case feedback.AsRetryAfter:
 		if _, isNumber := limit.ParseDecimal(text); isNumber {
 			return span(text, time.Second)
 		}
-		return readUntil(budget.AsHTTPDate, text)
+		return readUntil(feedback.AsHTTPDate, text)
 	}
 	return budget.Until{}, errNoInstant
 }
@@ -122,7 +123,7 @@ func micros(text string, unit time.Duration) (int64, error) {
 // RetryAfter is how long a response asks to be left alone, by its Retry-After: a
 // number of seconds or a date; 0 where it does not, or that has passed.
 func RetryAfter(header http.Header) time.Duration {
-	until, err := readUntil(budget.AsRetryAfter, strings.Trim(header.Get("Retry-After"), blanks))
+	until, err := readUntil(feedback.AsRetryAfter, strings.Trim(header.Get("Retry-After"), blanks))
 	switch {
 	case err != nil:
 		return 0

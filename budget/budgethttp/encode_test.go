@@ -14,6 +14,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -41,68 +42,68 @@ func TestParseUntil(t *testing.T) {
 	in := func(after time.Duration) budget.Until { return budget.Until{After: after} }
 	const day = 24 * time.Hour
 	for _, test := range []struct {
-		as   budget.Encoding
+		as   feedback.Encoding
 		text string
 		want budget.Until
 	}{
-		{budget.AsEpoch, "1795176300", at(5 * time.Minute)},
-		{budget.AsEpoch, " 1795176000.5 ", at(500 * time.Millisecond)},
-		{budget.AsEpoch, "1795176001.0000001", at(time.Second + time.Microsecond)}, // rounded up
-		{budget.AsEpoch, "1795176000", budget.Until{}},                             // now
-		{budget.AsEpoch, "1795175999", budget.Until{}},                             // past
-		{budget.AsEpoch, "1829736000", at(400 * day)},
-		{budget.AsEpoch, "1829736001", budget.Until{}},    // absurd
-		{budget.AsEpoch, "1795176300000", budget.Until{}}, // milliseconds are not guessed
-		{budget.AsEpoch, "300", budget.Until{}},           // nor seconds
-		{budget.AsEpoch, "-1", budget.Until{}},
-		{budget.AsEpoch, "1e9", budget.Until{}},
-		{budget.AsEpoch, "99999999999999999999999", budget.Until{}},
-		{budget.AsEpochMilli, "1795176300000", at(5 * time.Minute)},
-		{budget.AsEpochMilli, "1795176300", budget.Until{}},
-		{budget.AsSeconds, "36000", in(10 * time.Hour)},
-		{budget.AsSeconds, "0.25", in(250 * time.Millisecond)},
-		{budget.AsSeconds, "0.0000001", in(time.Microsecond)},
-		{budget.AsSeconds, "0", budget.Until{}},
-		{budget.AsSeconds, "-5", budget.Until{}},
-		{budget.AsSeconds, "1795176300", budget.Until{}}, // an epoch is not guessed
-		{budget.AsSeconds, "34560000", in(400 * day)},
-		{budget.AsSeconds, "34560000.000001", budget.Until{}},
-		{budget.AsSeconds, "9223372036854775807", budget.Until{}},
-		{budget.AsSeconds, "5s", budget.Until{}},
-		{budget.AsMinutes, "15", in(15 * time.Minute)},
-		{budget.AsMinutes, "0.5", in(30 * time.Second)},
-		{budget.AsMinutes, "-1", budget.Until{}},
-		{budget.AsDuration, "6m0s", in(6 * time.Minute)},
-		{budget.AsDuration, "7.66s", in(7660 * time.Millisecond)},
-		{budget.AsDuration, " 12ms ", in(12 * time.Millisecond)},
-		{budget.AsDuration, "2m59.56s", in(179_560 * time.Millisecond)},
-		{budget.AsDuration, "-6m0s", budget.Until{}},
-		{budget.AsDuration, "0s", budget.Until{}},
-		{budget.AsDuration, "9601h", budget.Until{}},
-		{budget.AsDuration, "99999999999h", budget.Until{}},
-		{budget.AsDuration, "6 m", budget.Until{}},
-		{budget.AsDuration, "60", budget.Until{}},
-		{budget.AsRFC3339, "2026-11-20T12:01:00Z", at(time.Minute)},
-		{budget.AsRFC3339, "2026-11-20T14:01:00.25+02:00", at(time.Minute + 250*time.Millisecond)},
-		{budget.AsRFC3339, "2026-11-20T11:59:59Z", budget.Until{}},
-		{budget.AsRFC3339, "9999-12-31T23:59:59Z", budget.Until{}},
-		{budget.AsRFC3339, "2026-11-20 12:01:00", budget.Until{}},
-		{budget.AsHTTPDate, "Fri, 20 Nov 2026 12:01:00 GMT", at(time.Minute)},
-		{budget.AsHTTPDate, "Friday, 20-Nov-26 12:01:00 GMT", at(time.Minute)},
-		{budget.AsHTTPDate, "Fri Nov 20 12:01:00 2026", at(time.Minute)},
-		{budget.AsHTTPDate, "Fri, 20 Nov 2026 11:59:00 GMT", budget.Until{}},
-		{budget.AsHTTPDate, "Fri, 32 Nov 2026 12:01:00 GMT", budget.Until{}},
-		{budget.AsHTTPDate, "120", budget.Until{}},
-		{budget.AsRetryAfter, "120", in(2 * time.Minute)},
-		{budget.AsRetryAfter, "2.0", in(2 * time.Second)},
-		{budget.AsRetryAfter, "0", budget.Until{}},
-		{budget.AsRetryAfter, "-1", budget.Until{}},
-		{budget.AsRetryAfter, "Fri, 20 Nov 2026 12:01:00 GMT", at(time.Minute)},
-		{budget.AsRetryAfter, "Friday, 20-Nov-26 12:01:00 GMT", at(time.Minute)},
-		{budget.AsRetryAfter, "Fri Nov 20 12:01:00 2026", at(time.Minute)},
-		{budget.AsRetryAfter, "soon", budget.Until{}},
-		{budget.AsRetryAfter, "1795176300", budget.Until{}},
-		{budget.AsNumber, "60", budget.Until{}},
+		{feedback.AsEpoch, "1795176300", at(5 * time.Minute)},
+		{feedback.AsEpoch, " 1795176000.5 ", at(500 * time.Millisecond)},
+		{feedback.AsEpoch, "1795176001.0000001", at(time.Second + time.Microsecond)}, // rounded up
+		{feedback.AsEpoch, "1795176000", budget.Until{}},                             // now
+		{feedback.AsEpoch, "1795175999", budget.Until{}},                             // past
+		{feedback.AsEpoch, "1829736000", at(400 * day)},
+		{feedback.AsEpoch, "1829736001", budget.Until{}},    // absurd
+		{feedback.AsEpoch, "1795176300000", budget.Until{}}, // milliseconds are not guessed
+		{feedback.AsEpoch, "300", budget.Until{}},           // nor seconds
+		{feedback.AsEpoch, "-1", budget.Until{}},
+		{feedback.AsEpoch, "1e9", budget.Until{}},
+		{feedback.AsEpoch, "99999999999999999999999", budget.Until{}},
+		{feedback.AsEpochMilli, "1795176300000", at(5 * time.Minute)},
+		{feedback.AsEpochMilli, "1795176300", budget.Until{}},
+		{feedback.AsSeconds, "36000", in(10 * time.Hour)},
+		{feedback.AsSeconds, "0.25", in(250 * time.Millisecond)},
+		{feedback.AsSeconds, "0.0000001", in(time.Microsecond)},
+		{feedback.AsSeconds, "0", budget.Until{}},
+		{feedback.AsSeconds, "-5", budget.Until{}},
+		{feedback.AsSeconds, "1795176300", budget.Until{}}, // an epoch is not guessed
+		{feedback.AsSeconds, "34560000", in(400 * day)},
+		{feedback.AsSeconds, "34560000.000001", budget.Until{}},
+		{feedback.AsSeconds, "9223372036854775807", budget.Until{}},
+		{feedback.AsSeconds, "5s", budget.Until{}},
+		{feedback.AsMinutes, "15", in(15 * time.Minute)},
+		{feedback.AsMinutes, "0.5", in(30 * time.Second)},
+		{feedback.AsMinutes, "-1", budget.Until{}},
+		{feedback.AsDuration, "6m0s", in(6 * time.Minute)},
+		{feedback.AsDuration, "7.66s", in(7660 * time.Millisecond)},
+		{feedback.AsDuration, " 12ms ", in(12 * time.Millisecond)},
+		{feedback.AsDuration, "2m59.56s", in(179_560 * time.Millisecond)},
+		{feedback.AsDuration, "-6m0s", budget.Until{}},
+		{feedback.AsDuration, "0s", budget.Until{}},
+		{feedback.AsDuration, "9601h", budget.Until{}},
+		{feedback.AsDuration, "99999999999h", budget.Until{}},
+		{feedback.AsDuration, "6 m", budget.Until{}},
+		{feedback.AsDuration, "60", budget.Until{}},
+		{feedback.AsRFC3339, "2026-11-20T12:01:00Z", at(time.Minute)},
+		{feedback.AsRFC3339, "2026-11-20T14:01:00.25+02:00", at(time.Minute + 250*time.Millisecond)},
+		{feedback.AsRFC3339, "2026-11-20T11:59:59Z", budget.Until{}},
+		{feedback.AsRFC3339, "9999-12-31T23:59:59Z", budget.Until{}},
+		{feedback.AsRFC3339, "2026-11-20 12:01:00", budget.Until{}},
+		{feedback.AsHTTPDate, "Fri, 20 Nov 2026 12:01:00 GMT", at(time.Minute)},
+		{feedback.AsHTTPDate, "Friday, 20-Nov-26 12:01:00 GMT", at(time.Minute)},
+		{feedback.AsHTTPDate, "Fri Nov 20 12:01:00 2026", at(time.Minute)},
+		{feedback.AsHTTPDate, "Fri, 20 Nov 2026 11:59:00 GMT", budget.Until{}},
+		{feedback.AsHTTPDate, "Fri, 32 Nov 2026 12:01:00 GMT", budget.Until{}},
+		{feedback.AsHTTPDate, "120", budget.Until{}},
+		{feedback.AsRetryAfter, "120", in(2 * time.Minute)},
+		{feedback.AsRetryAfter, "2.0", in(2 * time.Second)},
+		{feedback.AsRetryAfter, "0", budget.Until{}},
+		{feedback.AsRetryAfter, "-1", budget.Until{}},
+		{feedback.AsRetryAfter, "Fri, 20 Nov 2026 12:01:00 GMT", at(time.Minute)},
+		{feedback.AsRetryAfter, "Friday, 20-Nov-26 12:01:00 GMT", at(time.Minute)},
+		{feedback.AsRetryAfter, "Fri Nov 20 12:01:00 2026", at(time.Minute)},
+		{feedback.AsRetryAfter, "soon", budget.Until{}},
+		{feedback.AsRetryAfter, "1795176300", budget.Until{}},
+		{feedback.AsNumber, "60", budget.Until{}},
 		{"", "60", budget.Until{}},
 	} {
 		if got, _ := parseUntil(test.as, test.text, noon); got != test.want {
@@ -155,9 +156,9 @@ func TestRateLimitField(t *testing.T) {
 }
 
 // encodingsRead are all that a header's value may have.
-var encodingsRead = []budget.Encoding{
-	budget.AsNumber, budget.AsEpoch, budget.AsEpochMilli, budget.AsSeconds, budget.AsMinutes, budget.AsDuration,
-	budget.AsRFC3339, budget.AsHTTPDate, budget.AsRetryAfter, budget.AsRateLimit,
+var encodingsRead = []feedback.Encoding{
+	feedback.AsNumber, feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration,
+	feedback.AsRFC3339, feedback.AsHTTPDate, feedback.AsRetryAfter, feedback.AsRateLimit,
 }
 
 // aNumber is what a number may look like, by definition.
@@ -186,7 +187,7 @@ func FuzzHeaderValue(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, as uint8, one, two, item string) {
-		source := &budget.Source{Header: "X-Value", As: encodingsRead[int(as)%len(encodingsRead)], Item: item}
+		source := &feedback.Source{Header: "X-Value", As: encodingsRead[int(as)%len(encodingsRead)], Item: item}
 		header := http.Header{"X-Value": {one}}
 		if two != "" {
 			header.Add("x-value", two)
@@ -201,7 +202,7 @@ func FuzzHeaderValue(f *testing.F) {
 			t.Fatalf("%q as %s is %+v, want an instant or a span up to %s", header, source.As, until, farthest)
 		}
 		n, wrong := seen.number(source)
-		if item == "" && two == "" && source.As == budget.AsNumber && len(one) <= 40 {
+		if item == "" && two == "" && source.As == feedback.AsNumber && len(one) <= 40 {
 			if isNumber := aNumber.MatchString(one); isNumber != (n != nil) || isNumber == (wrong != nil) {
 				t.Fatalf("%q is %v, %v; want a number: %t", one, n, wrong, isNumber)
 			}

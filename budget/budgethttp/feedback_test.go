@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -62,30 +63,30 @@ func dayIn(t *testing.T, zone string) limit.Window {
 
 // What is locked by a refusal, and until when.
 func TestRefusalsLock(t *testing.T) {
-	epoch := []budget.Source{{Header: "Retry-After", As: budget.AsRetryAfter}, {Header: "X-Reset", As: budget.AsEpoch}}
+	epoch := []feedback.Source{{Header: "Retry-After", As: feedback.AsRetryAfter}, {Header: "X-Reset", As: feedback.AsEpoch}}
 	for name, c := range map[string]struct {
-		rule  budget.RefusalRule
+		rule  feedback.Refusal
 		said  said
 		limit string
 		after time.Duration // of the lock; 0: none
 		free  bool
 	}{
-		"stated reset":           {budget.RefusalRule{Means: budget.Exhausted, Reset: epoch}, said{status: 403, header: map[string]string{"X-Reset": "946688400"}}, "", time.Hour, false},
-		"the first stated":       {budget.RefusalRule{Means: budget.Exhausted, Reset: epoch}, said{status: 403, header: map[string]string{"X-Reset": "946688400", "Retry-After": "30"}}, "", 30 * time.Second, false},
-		"a limit's":              {budget.RefusalRule{Means: budget.Exhausted, Reset: epoch, Limit: "hourly"}, said{status: 403, header: map[string]string{"Retry-After": "30"}}, "hourly", 30 * time.Second, false},
-		"computed":               {budget.RefusalRule{Means: budget.Exhausted, Limit: "day", Lock: time.Minute}, said{status: 403}, "day", 8 * time.Hour, false},
-		"one for each operation": {budget.RefusalRule{Means: budget.Exhausted, Limit: "each", Lock: time.Minute}, said{status: 403}, "each:read", 8 * time.Hour, false},
-		"throttled, stated":      {budget.RefusalRule{Means: budget.Throttled, Reset: epoch, Limit: "day"}, said{status: 429, header: map[string]string{"Retry-After": "7"}}, "day", 7 * time.Second, false},
-		"throttled, not stated":  {budget.RefusalRule{Means: budget.Throttled, Limit: "day", Lock: 5 * time.Second}, said{status: 429}, "day", 5 * time.Second, false},
-		"by hand, no span":       {budget.RefusalRule{Means: budget.Throttled}, said{status: 429}, "", time.Minute, false},
-		"exhausted, no calendar": {budget.RefusalRule{Means: budget.Exhausted, Limit: "hourly", Lock: 2 * time.Minute}, said{status: 403}, "hourly", 2 * time.Minute, false},
-		"overloaded":             {budget.RefusalRule{Means: budget.Overloaded, Reset: epoch}, said{status: 503, header: map[string]string{"Retry-After": "7"}}, "", 0, false},
-		"free":                   {budget.RefusalRule{Means: budget.Overloaded, Free: true}, said{status: 503}, "", 0, true},
-		"in the body": {budget.RefusalRule{Means: budget.Throttled, Lock: 5 * time.Second, Condition: budget.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}},
+		"stated reset":           {feedback.Refusal{Means: feedback.Exhausted, Reset: epoch}, said{status: 403, header: map[string]string{"X-Reset": "946688400"}}, "", time.Hour, false},
+		"the first stated":       {feedback.Refusal{Means: feedback.Exhausted, Reset: epoch}, said{status: 403, header: map[string]string{"X-Reset": "946688400", "Retry-After": "30"}}, "", 30 * time.Second, false},
+		"a limit's":              {feedback.Refusal{Means: feedback.Exhausted, Reset: epoch, Limit: "hourly"}, said{status: 403, header: map[string]string{"Retry-After": "30"}}, "hourly", 30 * time.Second, false},
+		"computed":               {feedback.Refusal{Means: feedback.Exhausted, Limit: "day", Lock: time.Minute}, said{status: 403}, "day", 8 * time.Hour, false},
+		"one for each operation": {feedback.Refusal{Means: feedback.Exhausted, Limit: "each", Lock: time.Minute}, said{status: 403}, "each:read", 8 * time.Hour, false},
+		"throttled, stated":      {feedback.Refusal{Means: feedback.Throttled, Reset: epoch, Limit: "day"}, said{status: 429, header: map[string]string{"Retry-After": "7"}}, "day", 7 * time.Second, false},
+		"throttled, not stated":  {feedback.Refusal{Means: feedback.Throttled, Limit: "day", Lock: 5 * time.Second}, said{status: 429}, "day", 5 * time.Second, false},
+		"by hand, no span":       {feedback.Refusal{Means: feedback.Throttled}, said{status: 429}, "", time.Minute, false},
+		"exhausted, no calendar": {feedback.Refusal{Means: feedback.Exhausted, Limit: "hourly", Lock: 2 * time.Minute}, said{status: 403}, "hourly", 2 * time.Minute, false},
+		"overloaded":             {feedback.Refusal{Means: feedback.Overloaded, Reset: epoch}, said{status: 503, header: map[string]string{"Retry-After": "7"}}, "", 0, false},
+		"free":                   {feedback.Refusal{Means: feedback.Overloaded, Free: true}, said{status: 503}, "", 0, true},
+		"in the body": {feedback.Refusal{Means: feedback.Throttled, Lock: 5 * time.Second, Condition: feedback.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}},
 			said{status: 400, body: `{"errors":[{"type":"RATE_LIMITED"}]}`}, "", 5 * time.Second, false},
-		"in the body of a success": {budget.RefusalRule{Means: budget.Throttled, Free: true, Lock: 5 * time.Second, Condition: budget.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}},
+		"in the body of a success": {feedback.Refusal{Means: feedback.Throttled, Free: true, Lock: 5 * time.Second, Condition: feedback.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}},
 			said{status: 200, body: `{"errors":[{"type":"RATE_LIMITED"}]}`}, "", 5 * time.Second, true},
-		"a text": {budget.RefusalRule{Means: budget.Throttled, Lock: 5 * time.Second, Condition: budget.Condition{Text: []string{"too fast"}}},
+		"a text": {feedback.Refusal{Means: feedback.Throttled, Lock: 5 * time.Second, Condition: feedback.Condition{Text: []string{"too fast"}}},
 			said{status: 400, body: "You are TOO FAST " + strings.Repeat(".", 100<<10)}, "", 5 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestRefusalsLock(t *testing.T) {
 						{Name: "each", Limit: 100, Counts: limit.CountUnits, Window: dayIn(t, "America/Los_Angeles"), PerOperation: true},
 					},
 					Costs:    map[string]budget.Cost{"read": {Units: 5}},
-					Feedback: budget.Feedback{Refusals: []budget.RefusalRule{c.rule}},
+					Feedback: feedback.Rules{Refusals: []feedback.Refusal{c.rule}},
 				}, budgethttp.Options{Observer: o}, c.said)
 				start := time.Now()
 				resp, err := client.Get("http://upstream")
@@ -156,7 +157,7 @@ func TestARefusalAcrossAResetLocksNothing(t *testing.T) {
 		b := open(t, budget.Spec{
 			Limits:   []limit.Limit{{Name: "day", Limit: 100, Counts: limit.CountUnits, Window: dayIn(t, "UTC")}},
 			Costs:    map[string]budget.Cost{"read": {Units: 5}},
-			Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{Name: "rule", Means: budget.Exhausted, Limit: "day"}}},
+			Feedback: feedback.Rules{Refusals: []feedback.Refusal{{Name: "rule", Means: feedback.Exhausted, Limit: "day"}}},
 		})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
 		resp, _ := get(t, client, "http://upstream") //nolint:bodyclose // get closes it
@@ -180,8 +181,8 @@ func TestRefusalsDoNotExtendALock(t *testing.T) {
 		})
 		b := open(t, budget.Spec{
 			Costs: map[string]budget.Cost{"read": {Units: 5}},
-			Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{
-				Name: "rule", Means: budget.Throttled, Reset: []budget.Source{{Header: "Retry-After", As: budget.AsRetryAfter}},
+			Feedback: feedback.Rules{Refusals: []feedback.Refusal{{
+				Name: "rule", Means: feedback.Throttled, Reset: []feedback.Source{{Header: "Retry-After", As: feedback.AsRetryAfter}},
 			}}},
 		})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
@@ -214,7 +215,7 @@ func TestReports(t *testing.T) {
 		}
 		return header
 	}
-	cost := map[string]budget.Cost{"read": {Units: 5}, "ask": {Units: 50, Actual: []budget.Source{{JSON: "cost", As: budget.AsNumber}, {Header: "X-Cost", As: budget.AsNumber}}}}
+	cost := map[string]budget.Cost{"read": {Units: 5}, "ask": {Units: 50, Actual: []feedback.Source{{JSON: "cost", As: feedback.AsNumber}, {Header: "X-Cost", As: feedback.AsNumber}}}}
 	for name, c := range map[string]struct {
 		operation string
 		said      said
@@ -240,9 +241,9 @@ func TestReports(t *testing.T) {
 				o := &observer{}
 				b, client := upstreamSays(t, budget.Spec{
 					Limits: []limit.Limit{hourly(100)}, Costs: cost,
-					Feedback: budget.Feedback{Reports: []budget.ReportRule{
-						{Name: "header", Limit: "hourly", Remaining: &budget.Source{Header: "X-Remaining", As: budget.AsNumber}},
-						{Name: "body", Limit: "hourly", Remaining: &budget.Source{JSON: "quota.remaining", As: budget.AsNumber}},
+					Feedback: feedback.Rules{Reports: []feedback.Report{
+						{Name: "header", Limit: "hourly", Remaining: &feedback.Source{Header: "X-Remaining", As: feedback.AsNumber}},
+						{Name: "body", Limit: "hourly", Remaining: &feedback.Source{JSON: "quota.remaining", As: feedback.AsNumber}},
 					}},
 				}, budgethttp.Options{Observer: o, Operation: c.operation}, c.said)
 				read(t, client, "http://upstream")
@@ -276,7 +277,7 @@ func TestResponsesWithoutAConnectionAreCached(t *testing.T) {
 		}
 		spec := budget.Spec{
 			Costs:    map[string]budget.Cost{"read": {Units: 5}},
-			Feedback: budget.Feedback{Refusals: []budget.RefusalRule{{Name: "rule", Means: budget.Throttled, Condition: budget.Condition{Status: []int{403}}}}},
+			Feedback: feedback.Rules{Refusals: []feedback.Refusal{{Name: "rule", Means: feedback.Throttled, Condition: feedback.Condition{Status: []int{403}}}}},
 		}
 		for _, traced := range []bool{true, false} {
 			b := open(t, spec)

@@ -10,18 +10,19 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // What the upstream says is used has no request in it that it does not count: after
 // its release, remaining is what was reported, by whatever tells that it is free.
 func TestTheReportOfAFreeRequest(t *testing.T) {
-	free := func(c budget.Condition) []budget.RefusalRule {
-		return []budget.RefusalRule{{Name: "free", Means: budget.Overloaded, Free: true, Condition: c}}
+	free := func(c feedback.Condition) []feedback.Refusal {
+		return []feedback.Refusal{{Name: "free", Means: feedback.Overloaded, Free: true, Condition: c}}
 	}
-	inBody := free(budget.Condition{JSON: map[string][]string{"error": {"free"}}})
+	inBody := free(feedback.Condition{JSON: map[string][]string{"error": {"free"}}})
 	for name, c := range map[string]struct {
-		rules  []budget.RefusalRule
+		rules  []feedback.Refusal
 		status int
 		header string
 		body   string
@@ -29,28 +30,28 @@ func TestTheReportOfAFreeRequest(t *testing.T) {
 		units  int64         // drift of the limit that counts them
 		calls  int64
 	}{
-		"by its status":         {free(budget.Condition{Status: []int{503}}), 503, "40", "", 0, 20, 38},
+		"by its status":         {free(feedback.Condition{Status: []int{503}}), 503, "40", "", 0, 20, 38},
 		"by its body, ahead":    {inBody, 403, "40", `{"error": "free"}`, 0, 20, 38},
 		"by its body":           {inBody, 200, "40", `{"error": "free"}`, 0, 20, 38},
 		"all in its body":       {inBody, 200, "", `{"error": "free", "used": 40}`, 0, 20, 38},
 		"nobody else's":         {inBody, 200, "20", `{"error": "free"}`, 0, 0, 18},
 		"not free":              {inBody, 200, "40", `{}`, 0, 15, 37},
-		"no longer held":        {free(budget.Condition{Status: []int{503}}), 503, "40", "", time.Hour / 2, 15, 37},
+		"no longer held":        {free(feedback.Condition{Status: []int{503}}), 503, "40", "", time.Hour / 2, 15, 37},
 		"no longer held, later": {inBody, 200, "40", `{"error": "free"}`, time.Hour / 2, 15, 37},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := hourly(100)
 				calls.Name, calls.Counts = "calls", limit.CountCalls
-				var reports []budget.ReportRule
+				var reports []feedback.Report
 				for _, limit := range []string{"hourly", "calls"} {
 					reports = append(reports,
-						budget.ReportRule{Name: limit, Limit: limit, Used: &budget.Source{Header: "X-Used", As: budget.AsNumber}},
-						budget.ReportRule{Name: limit + "-body", Limit: limit, Used: &budget.Source{JSON: "used", As: budget.AsNumber}})
+						feedback.Report{Name: limit, Limit: limit, Used: &feedback.Source{Header: "X-Used", As: feedback.AsNumber}},
+						feedback.Report{Name: limit + "-body", Limit: limit, Used: &feedback.Source{JSON: "used", As: feedback.AsNumber}})
 				}
 				spec := budget.Spec{
 					Limits: []limit.Limit{hourly(100), calls}, Costs: map[string]budget.Cost{"read": {Units: 5}, "other": {Units: 10}},
-					Feedback: budget.Feedback{Refusals: c.rules, Reports: reports},
+					Feedback: feedback.Rules{Refusals: c.rules, Reports: reports},
 				}
 				header := map[string]string{}
 				if c.header != "" {

@@ -10,20 +10,21 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // An upstream that tells what is used has the request in it, at what it cost, or at
 // what was asked for: neither is drift, in whatever part of the response it stands.
 func TestTheRequestsOwnCostIsNoDrift(t *testing.T) {
-	number := func(s budget.Source) budget.Source {
-		s.As = budget.AsNumber
+	number := func(s feedback.Source) feedback.Source {
+		s.As = feedback.AsNumber
 		return s
 	}
-	inHeader, inBody := number(budget.Source{Header: "X-Cost"}), number(budget.Source{JSON: "cost"})
-	usedHeader, usedBody := number(budget.Source{Header: "X-Used"}), number(budget.Source{JSON: "used"})
+	inHeader, inBody := number(feedback.Source{Header: "X-Cost"}), number(feedback.Source{JSON: "cost"})
+	usedHeader, usedBody := number(feedback.Source{Header: "X-Used"}), number(feedback.Source{JSON: "used"})
 	for name, c := range map[string]struct {
-		cost, used   budget.Source
+		cost, used   feedback.Source
 		header       map[string]string
 		body         string
 		settled      int64
@@ -45,8 +46,8 @@ func TestTheRequestsOwnCostIsNoDrift(t *testing.T) {
 			calls.Name, calls.Counts = "calls", limit.CountCalls
 			spec := budget.Spec{
 				Limits: []limit.Limit{hourly(1000), calls},
-				Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []budget.Source{c.cost}}},
-				Feedback: budget.Feedback{Reports: []budget.ReportRule{
+				Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []feedback.Source{c.cost}}},
+				Feedback: feedback.Rules{Reports: []feedback.Report{
 					{Name: "units", Limit: "hourly", Used: &c.used}, {Name: "calls", Limit: "calls", Used: &c.used},
 				}},
 			}
@@ -91,12 +92,12 @@ func TestHeldReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := hourly(1000)
 		calls.Name, calls.Counts = "calls", limit.CountCalls
-		number := budget.Source{Header: "X-Used", As: budget.AsNumber}
-		seconds := budget.Source{Header: "X-Reset", As: budget.AsSeconds}
+		number := feedback.Source{Header: "X-Used", As: feedback.AsNumber}
+		seconds := feedback.Source{Header: "X-Reset", As: feedback.AsSeconds}
 		b := open(t, budget.Spec{
 			Limits: []limit.Limit{hourly(1000), calls},
-			Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []budget.Source{{JSON: "cost", As: budget.AsNumber}}}},
-			Feedback: budget.Feedback{Reports: []budget.ReportRule{
+			Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []feedback.Source{{JSON: "cost", As: feedback.AsNumber}}}},
+			Feedback: feedback.Rules{Reports: []feedback.Report{
 				{Name: "units", Limit: "hourly", Used: &number, Reset: &seconds}, {Name: "calls", Limit: "calls", Used: &number, Reset: &seconds},
 			}},
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -108,7 +109,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := open(t, budget.Spec{
 					Limits: []limit.Limit{{Name: "short", Limit: 5, Counts: limit.CountUnits, Window: limit.RollingWindow(phase)}, hourly(100)},
-					Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []budget.Source{{JSON: "cost", As: budget.AsNumber}}}},
+					Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []feedback.Source{{JSON: "cost", As: feedback.AsNumber}}}},
 				})
 				if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
 					t.Fatal(err)

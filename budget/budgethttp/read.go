@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // reader reads what responses say about the quota, by the rules of costs.toml. It
@@ -21,27 +22,27 @@ type reader struct {
 }
 
 type refusal struct {
-	rule *budget.RefusalRule
+	rule *feedback.Refusal
 	condition
 }
 
 type report struct {
-	rule *budget.ReportRule
+	rule *feedback.Report
 	condition
 }
 
 // told is what a response says.
 type told struct {
-	free    bool                // it is documented as not counted
-	refusal *budget.RefusalRule // the first that fits; nil: none
-	reset   budget.Until        // when to come back, by that rule; zero: it is not stated
+	free    bool              // it is documented as not counted
+	refusal *feedback.Refusal // the first that fits; nil: none
+	reset   budget.Until      // when to come back, by that rule; zero: it is not stated
 	reports []reported
 	unread  unreads // what stands there and cannot be read
 }
 
 // reported is what a response says of a limit. It has remaining or used, 0 or more.
 type reported struct {
-	rule      *budget.ReportRule
+	rule      *feedback.Report
 	remaining *int64
 	used      *int64
 	reset     budget.Until // zero: it is not stated
@@ -49,7 +50,7 @@ type reported struct {
 
 // newReader makes the rules ready. The error is a rule that cannot be read, which
 // one from a configuration always can.
-func newReader(f budget.Feedback) (*reader, error) {
+func newReader(f feedback.Rules) (*reader, error) {
 	r := &reader{free: f.Free}
 	for i := range f.Refusals {
 		rule := &f.Refusals[i]
@@ -95,13 +96,13 @@ func (r *reader) looksAtBody(operation string, status int, header http.Header) (
 // needsBody reports whether a report stands in the body, or is told from others by it.
 func (r *report) needsBody() bool {
 	needs := r.looksAtBody()
-	for _, source := range []*budget.Source{r.rule.Remaining, r.rule.Used, r.rule.Reset} {
+	for _, source := range []*feedback.Source{r.rule.Remaining, r.rule.Used, r.rule.Reset} {
 		needs = needs || source != nil && inBody(*source)
 	}
 	return needs
 }
 
-func inBody(s budget.Source) bool { return s.JSON != "" }
+func inBody(s feedback.Source) bool { return s.JSON != "" }
 
 // judge reads all that a response says. Of the body, nil when it is not known, no
 // more than maxBody is looked at. The wall clock tells resets that are past or
@@ -189,7 +190,7 @@ func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, 
 	if source == nil {
 		source, amount, round = r.rule.Used, &told.used, roundUp
 	}
-	misread := func(place *budget.Source, err error) {
+	misread := func(place *feedback.Source, err error) {
 		unread.add(Unread{What: UnreadReport, Rule: r.rule.Name, Place: placeOf(place), Why: err.Error()})
 	}
 	n, err := seen.number(source)
@@ -214,7 +215,7 @@ func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, 
 }
 
 // place is where a refusal's rule stands among all.
-func (r *reader) place(rule *budget.RefusalRule) int {
+func (r *reader) place(rule *feedback.Refusal) int {
 	return slices.IndexFunc(r.refusals, func(one refusal) bool { return one.rule == rule })
 }
 
@@ -225,9 +226,9 @@ func (r *reader) limitOf(name string) string {
 }
 
 // checkRefusal finds what a rule written by hand may have wrong.
-func checkRefusal(rule *budget.RefusalRule) error {
+func checkRefusal(rule *feedback.Refusal) error {
 	switch rule.Means {
-	case budget.Exhausted, budget.Throttled, budget.Overloaded:
+	case feedback.Exhausted, feedback.Throttled, feedback.Overloaded:
 	default:
 		return fmt.Errorf("it means %q: use Exhausted, Throttled or Overloaded", rule.Means)
 	}
@@ -240,15 +241,15 @@ func checkRefusal(rule *budget.RefusalRule) error {
 }
 
 // checkReport finds what a rule written by hand may have wrong.
-func checkReport(rule *budget.ReportRule) error {
+func checkReport(rule *feedback.Report) error {
 	if (rule.Remaining == nil) == (rule.Used == nil) {
 		return errors.New("it needs one of Remaining and Used")
 	}
-	for _, source := range []*budget.Source{rule.Remaining, rule.Used} {
+	for _, source := range []*feedback.Source{rule.Remaining, rule.Used} {
 		if source == nil {
 			continue
 		}
-		if source.As != budget.AsNumber && source.As != budget.AsRateLimit {
+		if source.As != feedback.AsNumber && source.As != feedback.AsRateLimit {
 			return fmt.Errorf("an amount as %q: use AsNumber or AsRateLimit", source.As)
 		}
 		if err := checkSource(*source); err != nil {
@@ -263,22 +264,22 @@ func checkReport(rule *budget.ReportRule) error {
 	return nil
 }
 
-func checkReset(s budget.Source) error {
+func checkReset(s feedback.Source) error {
 	switch s.As {
-	case budget.AsEpoch, budget.AsEpochMilli, budget.AsSeconds, budget.AsMinutes, budget.AsDuration,
-		budget.AsRFC3339, budget.AsHTTPDate, budget.AsRetryAfter, budget.AsRateLimit:
+	case feedback.AsEpoch, feedback.AsEpochMilli, feedback.AsSeconds, feedback.AsMinutes, feedback.AsDuration,
+		feedback.AsRFC3339, feedback.AsHTTPDate, feedback.AsRetryAfter, feedback.AsRateLimit:
 		return checkSource(s)
 	}
 	return fmt.Errorf("%q is no encoding of an instant or a span, and none is guessed", s.As)
 }
 
-func checkSource(s budget.Source) error {
+func checkSource(s feedback.Source) error {
 	switch item, err := strconv.Atoi(s.Item); {
 	case (s.Header == "") == (s.JSON == ""):
 		return errors.New("a value stands in a Header or in the body's JSON: give one of them")
-	case s.As == budget.AsRateLimit && s.Header == "":
+	case s.As == feedback.AsRateLimit && s.Header == "":
 		return errors.New("AsRateLimit is a header's encoding")
-	case s.As != budget.AsRateLimit && s.Item != "" && (err != nil || item < 1):
+	case s.As != feedback.AsRateLimit && s.Item != "" && (err != nil || item < 1):
 		return fmt.Errorf("item %q: use a number from 1", s.Item)
 	}
 	return nil

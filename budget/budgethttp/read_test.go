@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // makeHeader makes a header of names and values in turn.
@@ -23,7 +24,7 @@ func makeHeader(pairs ...string) http.Header {
 }
 
 // readNumber is the whole number that stands at a place; false where none does.
-func readNumber(s *budget.Source, header http.Header, body []byte) (int64, bool) {
+func readNumber(s *feedback.Source, header http.Header, body []byte) (int64, bool) {
 	n, err := newContent(header, body).number(s)
 	if err != nil || n == nil {
 		return 0, false
@@ -31,7 +32,7 @@ func readNumber(s *budget.Source, header http.Header, body []byte) (int64, bool)
 	return roundDown(n), true
 }
 
-func newTestReader(t testing.TB, f budget.Feedback) *reader {
+func newTestReader(t testing.TB, f feedback.Rules) *reader {
 	t.Helper()
 	r, err := newReader(f)
 	if err != nil {
@@ -58,7 +59,7 @@ const (
 func TestConditions(t *testing.T) {
 	for _, test := range []struct {
 		name      string
-		condition budget.Condition
+		condition feedback.Condition
 		operation string
 		status    int
 		header    http.Header
@@ -66,44 +67,44 @@ func TestConditions(t *testing.T) {
 		want      bool
 	}{
 		{name: "nothing asked", want: true},
-		{name: "status", condition: budget.Condition{Status: []int{403, 429}}, status: 429, want: true},
-		{name: "another status", condition: budget.Condition{Status: []int{403, 429}}, status: 200},
-		{name: "operation", condition: budget.Condition{Operations: []string{"search.*", "!search.x"}}, operation: "search.list", want: true},
-		{name: "another operation", condition: budget.Condition{Operations: []string{"search.*", "!search.x"}}, operation: "search.x"},
-		{name: "header", condition: budget.Condition{Header: map[string][]string{"x-kind": {"day", "hour"}}}, header: makeHeader("X-Kind", " Hour\t"), want: true},
-		{name: "second line", condition: budget.Condition{Header: map[string][]string{"X-KIND": {"hour"}}}, header: makeHeader("X-Kind", "day", "X-Kind", "hour"), want: true},
-		{name: "part of a line", condition: budget.Condition{Header: map[string][]string{"x-kind": {"hour"}}}, header: makeHeader("X-Kind", "day, hour")},
-		{name: "any header", condition: budget.Condition{Header: map[string][]string{"x-kind": {"*"}}}, header: makeHeader("X-Kind", ""), want: true},
-		{name: "no header", condition: budget.Condition{Header: map[string][]string{"x-kind": {"*"}}}},
+		{name: "status", condition: feedback.Condition{Status: []int{403, 429}}, status: 429, want: true},
+		{name: "another status", condition: feedback.Condition{Status: []int{403, 429}}, status: 200},
+		{name: "operation", condition: feedback.Condition{Operations: []string{"search.*", "!search.x"}}, operation: "search.list", want: true},
+		{name: "another operation", condition: feedback.Condition{Operations: []string{"search.*", "!search.x"}}, operation: "search.x"},
+		{name: "header", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"day", "hour"}}}, header: makeHeader("X-Kind", " Hour\t"), want: true},
+		{name: "second line", condition: feedback.Condition{Header: map[string][]string{"X-KIND": {"hour"}}}, header: makeHeader("X-Kind", "day", "X-Kind", "hour"), want: true},
+		{name: "part of a line", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"hour"}}}, header: makeHeader("X-Kind", "day, hour")},
+		{name: "any header", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"*"}}}, header: makeHeader("X-Kind", ""), want: true},
+		{name: "no header", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"*"}}}},
 		{
-			name: "one header of two", condition: budget.Condition{Header: map[string][]string{"x-kind": {"*"}, "x-left": {"0"}}},
+			name: "one header of two", condition: feedback.Condition{Header: map[string][]string{"x-kind": {"*"}, "x-left": {"0"}}},
 			header: makeHeader("X-Kind", "day", "X-Left", "1"),
 		},
-		{name: "text", condition: budget.Condition{Text: []string{"per minute", "Per DAY"}}, body: youtubeBucket, want: true},
-		{name: "text in capitals", condition: budget.Condition{Text: []string{"per day"}}, body: "<p>LIMIT PER DAY</p>", want: true},
-		{name: "no text", condition: budget.Condition{Text: []string{"per month"}}, body: youtubeBucket},
-		{name: "text without body", condition: budget.Condition{Text: []string{"per month"}}},
-		{name: "json", condition: budget.Condition{JSON: map[string][]string{"error.errors.#.reason": {"quotaExceeded"}}}, body: youtubeSpent, want: true},
-		{name: "json letter case", condition: budget.Condition{JSON: map[string][]string{"error.errors.#.reason": {"quotaexceeded"}}}, body: youtubeSpent},
-		{name: "json by place", condition: budget.Condition{JSON: map[string][]string{"error.errors.0.domain": {"youtube.quota"}}}, body: youtubeSpent, want: true},
-		{name: "json number", condition: budget.Condition{JSON: map[string][]string{"error.code": {"429"}}}, body: youtubeBucket, want: true},
-		{name: "json on 200", condition: budget.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}, status: 200, body: githubSpent, want: true},
-		{name: "json of no error", condition: budget.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}, status: 200, body: `{"data":{}}`},
-		{name: "json deeper", condition: budget.Condition{JSON: map[string][]string{"errors.#.extensions.code": {"THROTTLED"}}}, body: shopifyThrottled, want: true},
-		{name: "arrays in arrays", condition: budget.Condition{JSON: map[string][]string{"a.#.b.#.c": {"2"}}}, body: `{"a":[{"b":[{"c":1}]},{"b":[{"c":2}]}]}`, want: true},
-		{name: "an array's element", condition: budget.Condition{JSON: map[string][]string{"kinds": {"day"}}}, body: `{"kinds":["hour","day"]}`, want: true},
-		{name: "true", condition: budget.Condition{JSON: map[string][]string{"ok": {"false"}}}, body: `{"ok":false}`, want: true},
-		{name: "any json", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":{}}`, want: true},
-		{name: "any json but null", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":null}`},
-		{name: "any json of an empty array", condition: budget.Condition{JSON: map[string][]string{"errors": {"*"}}}, body: `{"errors":[]}`},
-		{name: "no json", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `<html>{"error":1}</html>`},
-		{name: "json in a text", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `"{\"error\":1}"`},
-		{name: "an array in a text", condition: budget.Condition{JSON: map[string][]string{"1": {"*"}}}, body: `"[1,2]"`},
-		{name: "json cut short", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":1,`},
-		{name: "json twice", condition: budget.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":1} {"error":1}`},
-		{name: "json too deep", condition: budget.Condition{JSON: map[string][]string{"#": {"*"}}}, body: strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000)},
+		{name: "text", condition: feedback.Condition{Text: []string{"per minute", "Per DAY"}}, body: youtubeBucket, want: true},
+		{name: "text in capitals", condition: feedback.Condition{Text: []string{"per day"}}, body: "<p>LIMIT PER DAY</p>", want: true},
+		{name: "no text", condition: feedback.Condition{Text: []string{"per month"}}, body: youtubeBucket},
+		{name: "text without body", condition: feedback.Condition{Text: []string{"per month"}}},
+		{name: "json", condition: feedback.Condition{JSON: map[string][]string{"error.errors.#.reason": {"quotaExceeded"}}}, body: youtubeSpent, want: true},
+		{name: "json letter case", condition: feedback.Condition{JSON: map[string][]string{"error.errors.#.reason": {"quotaexceeded"}}}, body: youtubeSpent},
+		{name: "json by place", condition: feedback.Condition{JSON: map[string][]string{"error.errors.0.domain": {"youtube.quota"}}}, body: youtubeSpent, want: true},
+		{name: "json number", condition: feedback.Condition{JSON: map[string][]string{"error.code": {"429"}}}, body: youtubeBucket, want: true},
+		{name: "json on 200", condition: feedback.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}, status: 200, body: githubSpent, want: true},
+		{name: "json of no error", condition: feedback.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}}, status: 200, body: `{"data":{}}`},
+		{name: "json deeper", condition: feedback.Condition{JSON: map[string][]string{"errors.#.extensions.code": {"THROTTLED"}}}, body: shopifyThrottled, want: true},
+		{name: "arrays in arrays", condition: feedback.Condition{JSON: map[string][]string{"a.#.b.#.c": {"2"}}}, body: `{"a":[{"b":[{"c":1}]},{"b":[{"c":2}]}]}`, want: true},
+		{name: "an array's element", condition: feedback.Condition{JSON: map[string][]string{"kinds": {"day"}}}, body: `{"kinds":["hour","day"]}`, want: true},
+		{name: "true", condition: feedback.Condition{JSON: map[string][]string{"ok": {"false"}}}, body: `{"ok":false}`, want: true},
+		{name: "any json", condition: feedback.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":{}}`, want: true},
+		{name: "any json but null", condition: feedback.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":null}`},
+		{name: "any json of an empty array", condition: feedback.Condition{JSON: map[string][]string{"errors": {"*"}}}, body: `{"errors":[]}`},
+		{name: "no json", condition: feedback.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `<html>{"error":1}</html>`},
+		{name: "json in a text", condition: feedback.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `"{\"error\":1}"`},
+		{name: "an array in a text", condition: feedback.Condition{JSON: map[string][]string{"1": {"*"}}}, body: `"[1,2]"`},
+		{name: "json cut short", condition: feedback.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":1,`},
+		{name: "json twice", condition: feedback.Condition{JSON: map[string][]string{"error": {"*"}}}, body: `{"error":1} {"error":1}`},
+		{name: "json too deep", condition: feedback.Condition{JSON: map[string][]string{"#": {"*"}}}, body: strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000)},
 		{
-			name: "json of two", condition: budget.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}, "data": {"*"}}}, body: githubSpent,
+			name: "json of two", condition: feedback.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}, "data": {"*"}}}, body: githubSpent,
 		},
 	} {
 		header := test.header
@@ -119,18 +120,18 @@ func TestConditions(t *testing.T) {
 }
 
 func TestReadNumber(t *testing.T) {
-	number := func(header string) budget.Source { return budget.Source{Header: header, As: budget.AsNumber} }
-	inJSON := func(path string) budget.Source { return budget.Source{JSON: path, As: budget.AsNumber} }
-	item := func(header, item string) budget.Source {
-		return budget.Source{Header: header, As: budget.AsNumber, Item: item}
+	number := func(header string) feedback.Source { return feedback.Source{Header: header, As: feedback.AsNumber} }
+	inJSON := func(path string) feedback.Source { return feedback.Source{JSON: path, As: feedback.AsNumber} }
+	item := func(header, item string) feedback.Source {
+		return feedback.Source{Header: header, As: feedback.AsNumber, Item: item}
 	}
-	policy := func(item string) budget.Source {
-		return budget.Source{Header: "ratelimit", As: budget.AsRateLimit, Item: item}
+	policy := func(item string) feedback.Source {
+		return feedback.Source{Header: "ratelimit", As: feedback.AsRateLimit, Item: item}
 	}
 	const none = -99
 	for _, test := range []struct {
 		name   string
-		source budget.Source
+		source feedback.Source
 		header http.Header
 		body   string
 		want   int64
@@ -173,14 +174,14 @@ func TestReadNumber(t *testing.T) {
 // What is beyond the first mebibyte of a body is not looked at.
 func TestLongBodies(t *testing.T) {
 	fill := func(n int) string { return strings.Repeat(" ", n) }
-	fits := newCondition(budget.Condition{Text: []string{"per day"}})
+	fits := newCondition(feedback.Condition{Text: []string{"per day"}})
 	if !fits.fitsBody(newContent(nil, []byte(fill(maxBody-7)+"per day"+fill(9)))) {
 		t.Error("a text within the first mebibyte is not seen")
 	}
 	if fits.fitsBody(newContent(nil, []byte(fill(maxBody-6)+"per day"))) {
 		t.Error("a text beyond the first mebibyte is seen")
 	}
-	source := &budget.Source{JSON: "a", As: budget.AsNumber}
+	source := &feedback.Source{JSON: "a", As: feedback.AsNumber}
 	if n, ok := readNumber(source, nil, []byte(`{"a":1`+fill(maxBody-7)+"}")); !ok || n != 1 {
 		t.Errorf("a document of a mebibyte: %d, %t; want 1", n, ok)
 	}
@@ -190,40 +191,40 @@ func TestLongBodies(t *testing.T) {
 }
 
 // github is an upstream with rules of each kind.
-func github() budget.Feedback {
-	return budget.Feedback{
+func github() feedback.Rules {
+	return feedback.Rules{
 		Free: []int{304},
-		Refusals: []budget.RefusalRule{
+		Refusals: []feedback.Refusal{
 			{
-				Name: "primary", Means: budget.Exhausted, Limit: "core",
-				Condition: budget.Condition{Status: []int{403, 429}, Header: map[string][]string{"x-ratelimit-remaining": {"0"}}},
-				Reset:     []budget.Source{{Header: "retry-after", As: budget.AsRetryAfter}, {Header: "x-ratelimit-reset", As: budget.AsEpoch}},
+				Name: "primary", Means: feedback.Exhausted, Limit: "core",
+				Condition: feedback.Condition{Status: []int{403, 429}, Header: map[string][]string{"x-ratelimit-remaining": {"0"}}},
+				Reset:     []feedback.Source{{Header: "retry-after", As: feedback.AsRetryAfter}, {Header: "x-ratelimit-reset", As: feedback.AsEpoch}},
 			},
 			{
-				Name: "secondary", Means: budget.Throttled,
-				Condition: budget.Condition{Status: []int{403, 429}, Text: []string{"secondary rate limit"}},
-				Reset:     []budget.Source{{Header: "retry-after", As: budget.AsRetryAfter}},
+				Name: "secondary", Means: feedback.Throttled,
+				Condition: feedback.Condition{Status: []int{403, 429}, Text: []string{"secondary rate limit"}},
+				Reset:     []feedback.Source{{Header: "retry-after", As: feedback.AsRetryAfter}},
 			},
 			{
-				Name: "graphql", Means: budget.Exhausted, Limit: "graphql", Free: true,
-				Condition: budget.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}, Operations: []string{"graphql"}},
-				Reset:     []budget.Source{{JSON: "data.rateLimit.resetAt", As: budget.AsRFC3339}, {Header: "x-ratelimit-reset", As: budget.AsEpoch}},
+				Name: "graphql", Means: feedback.Exhausted, Limit: "graphql", Free: true,
+				Condition: feedback.Condition{JSON: map[string][]string{"errors.#.type": {"RATE_LIMITED"}}, Operations: []string{"graphql"}},
+				Reset:     []feedback.Source{{JSON: "data.rateLimit.resetAt", As: feedback.AsRFC3339}, {Header: "x-ratelimit-reset", As: feedback.AsEpoch}},
 			},
-			{Name: "down", Means: budget.Overloaded, Condition: budget.Condition{Status: []int{502, 503}}},
+			{Name: "down", Means: feedback.Overloaded, Condition: feedback.Condition{Status: []int{502, 503}}},
 			{
-				Name: "told", Means: budget.Throttled, Condition: budget.Condition{Status: []int{420}},
-				Reset: []budget.Source{{JSON: "retry_after", As: budget.AsSeconds}},
+				Name: "told", Means: feedback.Throttled, Condition: feedback.Condition{Status: []int{420}},
+				Reset: []feedback.Source{{JSON: "retry_after", As: feedback.AsSeconds}},
 			},
 		},
-		Reports: []budget.ReportRule{
+		Reports: []feedback.Report{
 			{
-				Name: "core", Limit: "core", Condition: budget.Condition{Header: map[string][]string{"x-ratelimit-resource": {"core"}}},
-				Remaining: &budget.Source{Header: "x-ratelimit-remaining", As: budget.AsNumber},
-				Reset:     &budget.Source{Header: "x-ratelimit-reset", As: budget.AsEpoch},
+				Name: "core", Limit: "core", Condition: feedback.Condition{Header: map[string][]string{"x-ratelimit-resource": {"core"}}},
+				Remaining: &feedback.Source{Header: "x-ratelimit-remaining", As: feedback.AsNumber},
+				Reset:     &feedback.Source{Header: "x-ratelimit-reset", As: feedback.AsEpoch},
 			},
 			{
-				Name: "graphql", Limit: "graphql", Condition: budget.Condition{Operations: []string{"graphql"}},
-				Used: &budget.Source{JSON: "data.rateLimit.used", As: budget.AsNumber},
+				Name: "graphql", Limit: "graphql", Condition: feedback.Condition{Operations: []string{"graphql"}},
+				Used: &feedback.Source{JSON: "data.rateLimit.used", As: feedback.AsNumber},
 			},
 		},
 	}
@@ -234,7 +235,7 @@ func TestJudge(t *testing.T) {
 		reset := time.Now().Add(10 * time.Minute).UTC()
 		epoch := strconv.FormatInt(reset.Unix(), 10)
 		f := github()
-		rule := func(i int) *budget.RefusalRule { return &f.Refusals[i] }
+		rule := func(i int) *feedback.Refusal { return &f.Refusals[i] }
 		number := func(n int64) *int64 { return &n }
 		r := newTestReader(t, f)
 		core := func(remaining int64, until budget.Until) []reported {
@@ -378,13 +379,13 @@ func TestLooksAtBody(t *testing.T) {
 		}
 	}
 	// A report that looks at the body for what tells it, or for its reset.
-	number, reset := &budget.Source{Header: "x-left", As: budget.AsNumber}, &budget.Source{JSON: "reset", As: budget.AsEpoch}
-	for _, rule := range []budget.ReportRule{
-		{Remaining: number, Condition: budget.Condition{Status: []int{200}, JSON: map[string][]string{"kind": {"day"}}}},
-		{Remaining: number, Condition: budget.Condition{Status: []int{200}, Text: []string{"day"}}},
-		{Remaining: number, Condition: budget.Condition{Status: []int{200}}, Reset: reset},
+	number, reset := &feedback.Source{Header: "x-left", As: feedback.AsNumber}, &feedback.Source{JSON: "reset", As: feedback.AsEpoch}
+	for _, rule := range []feedback.Report{
+		{Remaining: number, Condition: feedback.Condition{Status: []int{200}, JSON: map[string][]string{"kind": {"day"}}}},
+		{Remaining: number, Condition: feedback.Condition{Status: []int{200}, Text: []string{"day"}}},
+		{Remaining: number, Condition: feedback.Condition{Status: []int{200}}, Reset: reset},
 	} {
-		r := newTestReader(t, budget.Feedback{Reports: []budget.ReportRule{rule}})
+		r := newTestReader(t, feedback.Rules{Reports: []feedback.Report{rule}})
 		if ahead, later := r.looksAtBody("rest", 200, makeHeader()); ahead || !later {
 			t.Errorf("%+v: ahead %t, later %t; want later", rule, ahead, later)
 		}
@@ -396,27 +397,27 @@ func TestLooksAtBody(t *testing.T) {
 
 // Rules written by hand may be wrong; those of a configuration are not.
 func TestNewReaderFindsFaults(t *testing.T) {
-	epoch := budget.Source{Header: "x-reset", As: budget.AsEpoch}
-	left := &budget.Source{Header: "x-left", As: budget.AsNumber}
-	refusal := func(means budget.Meaning, reset ...budget.Source) budget.Feedback {
-		return budget.Feedback{Refusals: []budget.RefusalRule{{Name: "r", Means: means, Reset: reset}}}
+	epoch := feedback.Source{Header: "x-reset", As: feedback.AsEpoch}
+	left := &feedback.Source{Header: "x-left", As: feedback.AsNumber}
+	refusal := func(means feedback.Meaning, reset ...feedback.Source) feedback.Rules {
+		return feedback.Rules{Refusals: []feedback.Refusal{{Name: "r", Means: means, Reset: reset}}}
 	}
-	report := func(remaining, used, reset *budget.Source) budget.Feedback {
-		return budget.Feedback{Reports: []budget.ReportRule{{Name: "r", Remaining: remaining, Used: used, Reset: reset}}}
+	report := func(remaining, used, reset *feedback.Source) feedback.Rules {
+		return feedback.Rules{Reports: []feedback.Report{{Name: "r", Remaining: remaining, Used: used, Reset: reset}}}
 	}
-	for name, f := range map[string]budget.Feedback{
+	for name, f := range map[string]feedback.Rules{
 		"no meaning":           refusal(""),
-		"a reset as a number":  refusal(budget.Throttled, budget.Source{Header: "x-reset", As: budget.AsNumber}),
-		"a reset as nothing":   refusal(budget.Throttled, epoch, budget.Source{Header: "retry-after"}),
-		"a reset nowhere":      refusal(budget.Throttled, budget.Source{As: budget.AsEpoch}),
-		"a reset twice":        refusal(budget.Throttled, budget.Source{Header: "a", JSON: "b", As: budget.AsEpoch}),
-		"a body's RateLimit":   refusal(budget.Throttled, budget.Source{JSON: "b", As: budget.AsRateLimit}),
-		"an item by name":      refusal(budget.Throttled, budget.Source{Header: "a", As: budget.AsEpoch, Item: "day"}),
-		"item 0":               refusal(budget.Throttled, budget.Source{Header: "a", As: budget.AsEpoch, Item: "0"}),
+		"a reset as a number":  refusal(feedback.Throttled, feedback.Source{Header: "x-reset", As: feedback.AsNumber}),
+		"a reset as nothing":   refusal(feedback.Throttled, epoch, feedback.Source{Header: "retry-after"}),
+		"a reset nowhere":      refusal(feedback.Throttled, feedback.Source{As: feedback.AsEpoch}),
+		"a reset twice":        refusal(feedback.Throttled, feedback.Source{Header: "a", JSON: "b", As: feedback.AsEpoch}),
+		"a body's RateLimit":   refusal(feedback.Throttled, feedback.Source{JSON: "b", As: feedback.AsRateLimit}),
+		"an item by name":      refusal(feedback.Throttled, feedback.Source{Header: "a", As: feedback.AsEpoch, Item: "day"}),
+		"item 0":               refusal(feedback.Throttled, feedback.Source{Header: "a", As: feedback.AsEpoch, Item: "0"}),
 		"a report of nothing":  report(nil, nil, &epoch),
 		"a report of both":     report(left, left, nil),
-		"an amount as seconds": report(&budget.Source{Header: "a", As: budget.AsSeconds}, nil, nil),
-		"an amount nowhere":    report(nil, &budget.Source{As: budget.AsNumber}, nil),
+		"an amount as seconds": report(&feedback.Source{Header: "a", As: feedback.AsSeconds}, nil, nil),
+		"an amount nowhere":    report(nil, &feedback.Source{As: feedback.AsNumber}, nil),
 		"a report's reset":     report(left, nil, left),
 	} {
 		if _, err := newReader(f); err == nil || !strings.Contains(err.Error(), " r: ") {

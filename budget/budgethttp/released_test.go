@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -107,7 +108,7 @@ func TestWhatIsReleased(t *testing.T) {
 			if c.base != nil {
 				c.base(base)
 			}
-			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}, Feedback: budget.Feedback{Free: []int{304}}})
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}, Feedback: feedback.Rules{Free: []int{304}}})
 			o := &observer{}
 			options := budgethttp.Options{Base: base, Operation: "read", Observer: o}
 			if c.wrap != nil {

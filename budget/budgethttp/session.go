@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // mostSessions is how many sessions a Transport remembers as charged.
@@ -20,7 +20,7 @@ type session [sha256.Size]byte
 
 // newSession is the session of a key's value; none for an empty one. The operation
 // is no part of it: the later requests of an upload may look like another's.
-func newSession(upstream string, key *budget.Key, value string) session {
+func newSession(upstream string, key *feedback.Key, value string) session {
 	if value == "" {
 		return session{}
 	}
@@ -34,7 +34,7 @@ func (s session) none() bool { return s == session{} }
 func (s session) id() string { return "once-" + hex.EncodeToString(s[:]) }
 
 // requestValue is the value that a request carries; empty: none.
-func requestValue(key *budget.Key, req *http.Request) string {
+func requestValue(key *feedback.Key, req *http.Request) string {
 	if key.Header != "" {
 		return req.Header.Get(key.Header)
 	}
@@ -43,7 +43,7 @@ func requestValue(key *budget.Key, req *http.Request) string {
 
 // responseValues are those that the response to a session's start tells: in the
 // header itself, or in the query of the addresses that it may send the client to.
-func responseValues(key *budget.Key, header http.Header) []string {
+func responseValues(key *feedback.Key, header http.Header) []string {
 	var values []string
 	if key.Header != "" {
 		values = append(values, header.Get(key.Header))

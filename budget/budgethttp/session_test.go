@@ -13,12 +13,13 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // uploads is a budget with an upload of 50 units, in a store that may be shared.
-func uploads(t *testing.T, store driver.Store, key budget.Key) *budget.Budget {
+func uploads(t *testing.T, store driver.Store, key feedback.Key) *budget.Budget {
 	t.Helper()
 	b, err := budget.New(store, budget.Spec{
 		Name:   "video/key1",
@@ -42,9 +43,9 @@ func inMemory() driver.Store {
 // An upload is charged at its start, and what belongs to it is free, whatever its
 // requests look like.
 func TestASessionIsChargedAtItsStart(t *testing.T) {
-	query, header := budget.Key{Query: "upload_id"}, budget.Key{Header: "X-Session"}
+	query, header := feedback.Key{Query: "upload_id"}, feedback.Key{Header: "X-Session"}
 	for name, c := range map[string]struct {
-		key    budget.Key
+		key    feedback.Key
 		status int
 		tells  map[string]string
 		later  string // of its requests
@@ -126,7 +127,7 @@ func TestASessionIsChargedOnceByAllProcesses(t *testing.T) {
 		var all sync.WaitGroup
 		var b *budget.Budget
 		for range 8 { // processes
-			b = uploads(t, store, budget.Key{Query: "upload_id"})
+			b = uploads(t, store, feedback.Key{Query: "upload_id"})
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base})}
 			for range 4 {
 				all.Go(func() {
@@ -165,7 +166,7 @@ func TestASessionsChargeIsNotReleased(t *testing.T) {
 		working := serve(t, func(http.ResponseWriter, *http.Request) {})
 		broken := &http.Transport{DialContext: refuse}
 		for i, base := range []http.RoundTripper{broken, broken, working, working} {
-			b := uploads(t, store, budget.Key{Query: "upload_id"})
+			b := uploads(t, store, feedback.Key{Query: "upload_id"})
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base})}
 			resp, err := client.Get("http://upstream/upload?upload_id=one")
 			if (err == nil) != (base == working) {
@@ -185,7 +186,7 @@ func TestASessionsChargeIsNotReleased(t *testing.T) {
 // A refused start is refused, and nothing is remembered of it.
 func TestARefusedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := uploads(t, inMemory(), budget.Key{Query: "upload_id"})
+		b := uploads(t, inMemory(), feedback.Key{Query: "upload_id"})
 		all := int64(1000)
 		if _, err := b.Charge(t.Context(), budget.Call{Operation: "read", Units: &all}); err != nil {
 			t.Fatal(err)

@@ -4,13 +4,13 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // The sessions used last are known, and no more than the most.
 func TestSessionsAreBounded(t *testing.T) {
 	s := newSessions(3)
-	one := func(i int) session { return newSession("video/key1", &budget.Key{Query: "id"}, strconv.Itoa(i)) }
+	one := func(i int) session { return newSession("video/key1", &feedback.Key{Query: "id"}, strconv.Itoa(i)) }
 	for i := range 3 {
 		s.remember(one(i))
 	}
@@ -34,7 +34,7 @@ func TestSessionsAreBounded(t *testing.T) {
 func TestSessionsDiffer(t *testing.T) {
 	seen := map[session]string{}
 	for _, budgetName := range []string{"a/b", "a/c"} {
-		for _, key := range []budget.Key{{Query: "id"}, {Header: "id"}, {Query: "i"}} {
+		for _, key := range []feedback.Key{{Query: "id"}, {Header: "id"}, {Query: "i"}} {
 			for _, value := range []string{"1", "2", "d1", "\x001"} {
 				s := newSession(budgetName, &key, value)
 				name := budgetName + key.Query + "|" + key.Header + "|" + value

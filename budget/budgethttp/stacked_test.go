@@ -7,13 +7,14 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // throttled locks the budget for what a 429 says.
-var throttled = budget.Feedback{Refusals: []budget.RefusalRule{{
-	Name: "slow", Means: budget.Throttled, Condition: budget.Condition{Status: []int{http.StatusTooManyRequests}},
-	Reset: []budget.Source{{Header: "Retry-After", As: budget.AsRetryAfter}},
+var throttled = feedback.Rules{Refusals: []feedback.Refusal{{
+	Name: "slow", Means: feedback.Throttled, Condition: feedback.Condition{Status: []int{http.StatusTooManyRequests}},
+	Reset: []feedback.Source{{Header: "Retry-After", As: feedback.AsRetryAfter}},
 }}}
 
 // One budget below another: what the one refuses was not sent, and says nothing of

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // A request that the upstream answers with 304 costs what its operation says of that:
@@ -40,12 +41,12 @@ func TestNotModified(t *testing.T) {
 		"unchanged":              {budget.Cost{Units: 5, NotModified: &two}, nil, "", etag, 2, 1},
 		"unchanged for nothing":  {budget.Cost{Units: 5, NotModified: &none}, nil, "", etag, 0, 1},
 		"as any other":           {budget.Cost{Units: 5}, nil, "", etag, 5, 1},
-		"what the response says": {budget.Cost{Units: 5, NotModified: &two, Actual: []budget.Source{{Header: "X-Cost", As: budget.AsNumber}}}, nil, "?cost", etag, 3, 1},
-		"what it does not say":   {budget.Cost{Units: 5, NotModified: &two, Actual: []budget.Source{{Header: "X-Cost", As: budget.AsNumber}, {JSON: "cost", As: budget.AsNumber}}}, nil, "", etag, 2, 1},
+		"what the response says": {budget.Cost{Units: 5, NotModified: &two, Actual: []feedback.Source{{Header: "X-Cost", As: feedback.AsNumber}}}, nil, "?cost", etag, 3, 1},
+		"what it does not say":   {budget.Cost{Units: 5, NotModified: &two, Actual: []feedback.Source{{Header: "X-Cost", As: feedback.AsNumber}, {JSON: "cost", As: feedback.AsNumber}}}, nil, "", etag, 2, 1},
 		"not counted":            {budget.Cost{Units: 5, NotModified: &two}, []int{304}, "", etag, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": c.cost}, Feedback: budget.Feedback{Free: c.free}})
+			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": c.cost}, Feedback: feedback.Rules{Free: c.free}})
 			o := &observer{}
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "get", Observer: o})}
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+c.query, nil)
@@ -88,7 +89,7 @@ func TestApplyNotModified(t *testing.T) {
 	none, twenty := int64(0), int64(20)
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{
 		"get": {Units: 5, NotModified: &none}, "odd": {Units: 5, NotModified: &twenty}, "put": {Units: 5},
-		"ask": {Units: 5, NotModified: &none, Actual: []budget.Source{{Header: "X-Cost", As: budget.AsNumber}}},
+		"ask": {Units: 5, NotModified: &none, Actual: []feedback.Source{{Header: "X-Cost", As: feedback.AsNumber}}},
 	}})
 	for _, c := range []struct {
 		operation string

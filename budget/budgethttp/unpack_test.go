@@ -22,6 +22,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // packer writes one coding.
@@ -76,7 +77,7 @@ const events = "text/event-stream"
 
 // ask makes one request of a metered client whose upstream answers so, and reads all
 // of the body, which must be what was sent.
-func askPacked(t *testing.T, base http.RoundTripper, body string, feedback budget.Feedback) (*budget.Budget, *observer) {
+func askPacked(t *testing.T, base http.RoundTripper, body string, feedback feedback.Rules) (*budget.Budget, *observer) {
 	t.Helper()
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Feedback: feedback})
 	o := &observer{}
@@ -108,7 +109,7 @@ func TestEncodedBodies(t *testing.T) {
 				"whole": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "end with data": iotest.DataErrReader,
 			} {
 				header := map[string]string{"Content-Type": mediaType, "Content-Encoding": encodingOf(codings)}
-				b, o := askPacked(t, answers(200, header, wrap(strings.NewReader(body))), body, budget.Feedback{})
+				b, o := askPacked(t, answers(200, header, wrap(strings.NewReader(body))), body, feedback.Rules{})
 				want(t, b, 7, 1, 0)
 				if len(o.unread) > 0 || t.Failed() {
 					t.Fatalf("%s %s %s: unread %+v", codings, mediaType, way, o.unread)
@@ -120,9 +121,9 @@ func TestEncodedBodies(t *testing.T) {
 
 // A refusal is known before the caller gets the response, and a report with its end.
 func TestRulesOfEncodedBodies(t *testing.T) {
-	rules := budget.Feedback{
-		Refusals: []budget.RefusalRule{{Name: "spent", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{JSON: map[string][]string{"error.reason": {"spent"}}}}},
-		Reports:  []budget.ReportRule{{Name: "hourly", Limit: "hourly", Used: &budget.Source{JSON: "used", As: budget.AsNumber}}},
+	rules := feedback.Rules{
+		Refusals: []feedback.Refusal{{Name: "spent", Means: feedback.Exhausted, Lock: time.Minute, Condition: feedback.Condition{JSON: map[string][]string{"error.reason": {"spent"}}}}},
+		Reports:  []feedback.Report{{Name: "hourly", Limit: "hourly", Used: &feedback.Source{JSON: "used", As: feedback.AsNumber}}},
 	}
 	long := hex.EncodeToString(bytes.Repeat([]byte("what does not compress as well"), 6000))
 	for _, codings := range []string{"gzip", "deflate", "raw", "br", "zstd"} {
@@ -202,7 +203,7 @@ func TestDamagedBodies(t *testing.T) {
 			for cut := range len(good) {
 				body := good[:cut]
 				header := map[string]string{"Content-Type": mediaType, "Content-Encoding": encodingOf(coding)}
-				b, o := askPacked(t, answers(200, header, strings.NewReader(body)), body, budget.Feedback{})
+				b, o := askPacked(t, answers(200, header, strings.NewReader(body)), body, feedback.Rules{})
 				units := spent(t, b).units
 				if (len(o.unread) > 0) != (cut > 0) || units != 50 && units != 7 && (mediaType != events || units != 3) {
 					t.Fatalf("%s %s, %d bytes of %d: %d units, unread %+v", coding, mediaType, cut, len(good), units, o.unread)
@@ -212,7 +213,7 @@ func TestDamagedBodies(t *testing.T) {
 			for at := range len(good) {
 				body := good[:at] + "\xff\x00\xff" + good[min(at+3, len(good)):]
 				header := map[string]string{"Content-Type": mediaType, "Content-Encoding": encodingOf(coding)}
-				b, _ := askPacked(t, answers(200, header, strings.NewReader(body)), body, budget.Feedback{}) // it ends, whatever it tells
+				b, _ := askPacked(t, answers(200, header, strings.NewReader(body)), body, feedback.Rules{}) // it ends, whatever it tells
 				if l := spent(t, b); l.open != 0 {
 					t.Fatalf("%s %s, damaged at %d: %+v", coding, mediaType, at, l)
 				}
@@ -226,7 +227,7 @@ func TestDecoderPanics(t *testing.T) {
 	defer budgethttp.AddPanicking()()
 	for _, codings := range []string{"panics", "panics-later", "panics-later, panics-later"} {
 		const body = "what no decoder expects"
-		b, o := askPacked(t, answers(200, map[string]string{"Content-Type": "application/json", "Content-Encoding": codings}, strings.NewReader(body)), body, budget.Feedback{})
+		b, o := askPacked(t, answers(200, map[string]string{"Content-Type": "application/json", "Content-Encoding": codings}, strings.NewReader(body)), body, feedback.Rules{})
 		if len(o.unread) != 1 || !strings.Contains(fmt.Sprintf("%+v", o.unread), "the body is damaged") {
 			t.Errorf("%s: unread %+v, want that the body is damaged", codings, o.unread)
 		}
@@ -292,7 +293,7 @@ func TestDecompressionBombs(t *testing.T) {
 			body := bomb(t, coding, unit, size/len(unit))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			b, o := askPacked(t, answers(200, map[string]string{"Content-Type": mediaType, "Content-Encoding": coding}, strings.NewReader(body)), body, budget.Feedback{})
+			b, o := askPacked(t, answers(200, map[string]string{"Content-Type": mediaType, "Content-Encoding": coding}, strings.NewReader(body)), body, feedback.Rules{})
 			runtime.ReadMemStats(&after)
 			// The window of brotli is 16 MiB at most, and io.ReadAll keeps the body itself.
 			if got := after.TotalAlloc - before.TotalAlloc; got > 24<<20 {
@@ -348,7 +349,7 @@ func TestUnknownEncodings(t *testing.T) {
 func TestLongEncodedDocuments(t *testing.T) {
 	body := bomb(t, "br", strings.Repeat(" ", 64<<10), (8<<20)/(64<<10))
 	body = packed(t, "gzip", body) // whose bound goes by what was received
-	b, o := askPacked(t, answers(200, map[string]string{"Content-Encoding": "br, gzip"}, strings.NewReader(body)), body, budget.Feedback{})
+	b, o := askPacked(t, answers(200, map[string]string{"Content-Encoding": "br, gzip"}, strings.NewReader(body)), body, feedback.Rules{})
 	want(t, b, 50, 1, 0)
 	if len(o.unread) != 1 || o.unread[0].Why != "a document of the body is longer than 1 MiB" {
 		t.Errorf("unread %+v, want that the document is too long, before that it expands", o.unread)

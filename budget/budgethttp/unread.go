@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // Unread is what costs.toml says stands in a response, and could not be read. The
@@ -40,7 +40,7 @@ const (
 )
 
 // placeOf is where a value stands, in words.
-func placeOf(s *budget.Source) string {
+func placeOf(s *feedback.Source) string {
 	if s.Header != "" {
 		return "header " + s.Header
 	}

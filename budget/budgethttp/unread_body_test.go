@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 const (
@@ -76,7 +77,7 @@ func TestStreamsWhoseLastDocumentCannotBeRead(t *testing.T) {
 		"a mark before the body":            {"application/json", "\ufeff" + doc("4"), 4, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, o := askPacked(t, answers(200, map[string]string{"Content-Type": c.mediaType}, strings.NewReader(c.body)), c.body, budget.Feedback{})
+			b, o := askPacked(t, answers(200, map[string]string{"Content-Type": c.mediaType}, strings.NewReader(c.body)), c.body, feedback.Rules{})
 			want(t, b, c.units, 1, 0)
 			if got := whatCame(o.unread); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("a Transport told %q, want %q", got, c.want)
@@ -141,11 +142,11 @@ func TestCostsOfDamagedBodies(t *testing.T) {
 // body cannot be read, that is told of each rule that might have fitted.
 func TestRefusalsThatCannotBeRead(t *testing.T) {
 	json := map[string][]string{"error.reason": {"spent"}}
-	rules := budget.Feedback{Refusals: []budget.RefusalRule{
-		{Name: "words", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{Text: []string{"never"}, JSON: json}},
-		{Name: "other", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{Status: []int{402}, JSON: json}},
-		{Name: "spent", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{Status: []int{403, 503}, JSON: json}},
-		{Name: "any", Means: budget.Exhausted, Lock: time.Minute, Condition: budget.Condition{JSON: json}},
+	rules := feedback.Rules{Refusals: []feedback.Refusal{
+		{Name: "words", Means: feedback.Exhausted, Lock: time.Minute, Condition: feedback.Condition{Text: []string{"never"}, JSON: json}},
+		{Name: "other", Means: feedback.Exhausted, Lock: time.Minute, Condition: feedback.Condition{Status: []int{402}, JSON: json}},
+		{Name: "spent", Means: feedback.Exhausted, Lock: time.Minute, Condition: feedback.Condition{Status: []int{403, 503}, JSON: json}},
+		{Name: "any", Means: feedback.Exhausted, Lock: time.Minute, Condition: feedback.Condition{JSON: json}},
 	}}
 	const spentBody = `{"error":{"reason":"spent"}}`
 	long := spentBody[:len(spentBody)-1] + `,"x":"` + strings.Repeat("x", 2<<20) + `"}`
@@ -204,8 +205,8 @@ func TestRefusalsThatCannotBeRead(t *testing.T) {
 
 // A refusal whose body breaks off is told.
 func TestRefusalsThatBreakOff(t *testing.T) {
-	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: budget.Feedback{Refusals: []budget.RefusalRule{
-		{Name: "text", Means: budget.Overloaded, Condition: budget.Condition{Text: []string{"never"}}},
+	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: feedback.Rules{Refusals: []feedback.Refusal{
+		{Name: "text", Means: feedback.Overloaded, Condition: feedback.Condition{Text: []string{"never"}}},
 	}}})
 	o := &observer{}
 	body := io.MultiReader(strings.NewReader("the limit "), iotest.ErrReader(errors.New("cut")))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -138,14 +139,14 @@ func TestUnreadReports(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			number := func(header string) *budget.Source { return &budget.Source{Header: header, As: budget.AsNumber} }
+			number := func(header string) *feedback.Source { return &feedback.Source{Header: header, As: feedback.AsNumber} }
 			other := hourly(1000)
 			other.Name, other.Operations = "other", []string{"put"}
 			b := open(t, budget.Spec{
 				Costs: map[string]budget.Cost{"get": {Units: 1}}, Limits: []limit.Limit{hourly(1000), other},
-				Feedback: budget.Feedback{Reports: []budget.ReportRule{
-					{Name: "left", Limit: "hourly", Remaining: number("X-Left"), Reset: &budget.Source{Header: "X-Reset", As: budget.AsSeconds}},
-					{Name: "used", Limit: "hourly", Used: &budget.Source{JSON: "used", As: budget.AsNumber}},
+				Feedback: feedback.Rules{Reports: []feedback.Report{
+					{Name: "left", Limit: "hourly", Remaining: number("X-Left"), Reset: &feedback.Source{Header: "X-Reset", As: feedback.AsSeconds}},
+					{Name: "used", Limit: "hourly", Used: &feedback.Source{JSON: "used", As: feedback.AsNumber}},
 					{Name: "other", Limit: "other", Remaining: number("X-Other")},
 				}},
 			})

@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -51,8 +52,8 @@ func newContent(header http.Header, body []byte) *content {
 
 // number is the number that s tells; nil where none stands there. The error says why
 // what stands there is no number; of several values one that is will do.
-func (c *content) number(s *budget.Source) (*big.Rat, error) {
-	if s.As == budget.AsRateLimit {
+func (c *content) number(s *feedback.Source) (*big.Rat, error) {
+	if s.As == feedback.AsRateLimit {
 		limit, err := readRateLimit(c.header.Values(s.Header), s.Item)
 		if !limit.hasRemaining {
 			return nil, err
@@ -71,13 +72,13 @@ func (c *content) number(s *budget.Source) (*big.Rat, error) {
 
 // until is the instant or span that s tells; zero where none stands there, or it has
 // passed. The error says why what stands there cannot be read.
-func (c *content) until(s *budget.Source, now time.Time) (budget.Until, error) {
-	if s.As == budget.AsRateLimit {
+func (c *content) until(s *feedback.Source, now time.Time) (budget.Until, error) {
+	if s.As == feedback.AsRateLimit {
 		limit, err := readRateLimit(c.header.Values(s.Header), s.Item)
 		if !limit.hasReset {
 			return budget.Until{}, err
 		}
-		return parseUntil(budget.AsSeconds, strconv.FormatInt(limit.reset, 10), now)
+		return parseUntil(feedback.AsSeconds, strconv.FormatInt(limit.reset, 10), now)
 	}
 	texts, err := c.texts(s)
 	for _, text := range texts {
@@ -92,7 +93,7 @@ func (c *content) until(s *budget.Source, now time.Time) (budget.Until, error) {
 
 // texts are the values that stand where s says, as texts. The error says what stands
 // there besides.
-func (c *content) texts(s *budget.Source) ([]string, error) {
+func (c *content) texts(s *feedback.Source) ([]string, error) {
 	if s.Header == "" {
 		return c.jsonTexts(s.JSON)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
@@ -163,7 +163,7 @@ func FuzzResponseBody(f *testing.F) {
 				t.Fatalf("%q at %s holds %q, and does not", body, path, value)
 			}
 		}
-		n, _ := seen.number(&budget.Source{JSON: path, As: budget.AsNumber})
+		n, _ := seen.number(&feedback.Source{JSON: path, As: feedback.AsNumber})
 		if isOne := slices.ContainsFunc(texts, func(s string) bool { m, ok := limit.ParseDecimal(s); return ok && n != nil && m.Cmp(n) == 0 }); isOne != (n != nil) {
 			t.Fatalf("%q at %s is %v, of %q", body, path, n, texts)
 		}

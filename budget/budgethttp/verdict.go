@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // Verdict is what an upstream meant by refusing a request.
 type Verdict struct {
 	// Rule is the name of the refusal rule in costs.toml.
 	Rule      string
-	Means     budget.Meaning
+	Means     feedback.Meaning
 	Operation string
 	// Limit is what was locked, as in Status; empty: the whole budget, or nothing.
 	Limit string

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 const feedbackLong = `Take in the upstream's response to a call that was charged with --reserve, as the
@@ -105,7 +106,7 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 	} else {
 		err = a.writeOutcome(name, f, held, done)
 	}
-	if v := done.Refused; v != nil && v.Means == budget.Exhausted {
+	if v := done.Refused; v != nil && v.Means == feedback.Exhausted {
 		return errors.Join(&exitError{code: exitExhausted, err: fmt.Errorf("%s: the upstream says that the quota is spent (refusal %s); locked %s", name, v.Rule, lockedText(v))}, err)
 	}
 	return err

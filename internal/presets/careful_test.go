@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // A day locked by mistake could not be had back: what the text calls a burst is one,
@@ -21,7 +21,7 @@ func TestBurstsAreNoSpentDays(t *testing.T) {
 						client := newClient(t, preset, "youtube/project1", []byte("HTTP/1.1 "+status+"\r\n\r\n"+
 							`{"error":{"message":"Quota exceeded for quota metric 'Queries' and limit 'Queries per minute'","errors":[{"reason":"`+reason+`"}]}}`))
 						v, refused := client.ask(t, "GET", "https://www.googleapis.com/youtube/v3/"+path)
-						if !refused || v.Means != budget.Throttled || !v.Until.Equal(time.Now().Add(time.Minute)) {
+						if !refused || v.Means != feedback.Throttled || !v.Until.Equal(time.Now().Add(time.Minute)) {
 							t.Errorf("%s %s %s %s: %+v", preset, path, status, reason, v)
 						}
 					})

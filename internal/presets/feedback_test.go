@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // answered is what comes of a response, copied from an upstream's documentation.
@@ -38,47 +39,47 @@ func TestDocumentedResponses(t *testing.T) {
 	for _, c := range []answered{
 		{
 			file: "youtube-pool.http", preset: "youtube", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/videos?part=id", at: june,
-			want: budgethttp.Verdict{Rule: "pool-quota", Means: budget.Exhausted, Limit: "pool"}, until: midnight, settled: 1, passes: "search.list",
+			want: budgethttp.Verdict{Rule: "pool-quota", Means: feedback.Exhausted, Limit: "pool"}, until: midnight, settled: 1, passes: "search.list",
 		},
 		{
 			file: "youtube-daily.http", preset: "youtube", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/channels?part=id", at: june,
-			want: budgethttp.Verdict{Rule: "pool-quota", Means: budget.Exhausted, Limit: "pool"}, until: midnight, settled: 1, passes: "videos.insert",
+			want: budgethttp.Verdict{Rule: "pool-quota", Means: feedback.Exhausted, Limit: "pool"}, until: midnight, settled: 1, passes: "videos.insert",
 		},
 		{
 			file: "youtube-search.http", preset: "youtube", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: june,
-			want: budgethttp.Verdict{Rule: "search-per-day", Means: budget.Exhausted, Limit: "search"}, until: midnight, settled: 1, passes: "videos.list",
+			want: budgethttp.Verdict{Rule: "search-per-day", Means: feedback.Exhausted, Limit: "search"}, until: midnight, settled: 1, passes: "videos.list",
 		},
 		{ // before the bucket said so itself
 			file: "youtube-pool.http", preset: "youtube", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: june,
-			want: budgethttp.Verdict{Rule: "search-quota", Means: budget.Exhausted, Limit: "search"}, until: midnight, settled: 1, passes: "videos.list",
+			want: budgethttp.Verdict{Rule: "search-quota", Means: feedback.Exhausted, Limit: "search"}, until: midnight, settled: 1, passes: "videos.list",
 		},
 		{
 			file: "youtube-uploads.http", preset: "youtube", budget: "youtube/project1", method: "POST", url: youtube + "/upload/youtube/v3/videos?part=id&uploadType=resumable", at: june,
-			want: budgethttp.Verdict{Rule: "uploads-per-day", Means: budget.Exhausted, Limit: "uploads"}, until: midnight, settled: 1, passes: "search.list",
+			want: budgethttp.Verdict{Rule: "uploads-per-day", Means: feedback.Exhausted, Limit: "uploads"}, until: midnight, settled: 1, passes: "search.list",
 		},
 		{ // a day of 25 hours
 			file: "youtube-pool.http", preset: "youtube-2025", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: "2025-11-02T07:30:00Z",
-			want: budgethttp.Verdict{Rule: "pool-quota", Means: budget.Exhausted, Limit: "pool"}, until: "2025-11-03T08:00:00Z", settled: 100,
+			want: budgethttp.Verdict{Rule: "pool-quota", Means: feedback.Exhausted, Limit: "pool"}, until: "2025-11-03T08:00:00Z", settled: 100,
 		},
 		{
 			file: "youtube-daily.http", preset: "youtube-2025", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/videos?part=id", at: "2025-03-08T12:00:00Z",
-			want: budgethttp.Verdict{Rule: "pool-quota", Means: budget.Exhausted, Limit: "pool"}, until: "2025-03-09T08:00:00Z", settled: 1,
+			want: budgethttp.Verdict{Rule: "pool-quota", Means: feedback.Exhausted, Limit: "pool"}, until: "2025-03-09T08:00:00Z", settled: 1,
 		},
 		{
 			file: "youtube-uploads.http", preset: "youtube-2025", budget: "youtube/project1", method: "POST", url: youtube + "/upload/youtube/v3/videos?part=id", at: "2026-05-27T12:00:00Z",
-			want: budgethttp.Verdict{Rule: "pool-per-day", Means: budget.Exhausted, Limit: "pool"}, until: "2026-05-28T07:00:00Z", settled: 1600,
+			want: budgethttp.Verdict{Rule: "pool-per-day", Means: feedback.Exhausted, Limit: "pool"}, until: "2026-05-28T07:00:00Z", settled: 1600,
 		},
 		{
 			file: "github-primary.http", preset: "github", budget: "github/user1", method: "GET", url: "https://api.github.com/users/octocat", at: "2013-08-20T14:50:41Z",
-			want: budgethttp.Verdict{Rule: "unnamed-resource", Means: budget.Exhausted, Limit: "core"}, until: "2013-08-20T15:41:06Z", settled: 1, passes: "search",
+			want: budgethttp.Verdict{Rule: "unnamed-resource", Means: feedback.Exhausted, Limit: "core"}, until: "2013-08-20T15:41:06Z", settled: 1, passes: "search",
 		},
 		{
 			file: "github-secondary.http", preset: "github", budget: "github/user1", method: "POST", url: "https://api.github.com/repos/octocat/Hello-World/issues", at: "2022-10-18T21:42:55Z",
-			want: budgethttp.Verdict{Rule: "secondary", Means: budget.Throttled}, until: "2022-10-18T21:43:55Z", settled: 5,
+			want: budgethttp.Verdict{Rule: "secondary", Means: feedback.Throttled}, until: "2022-10-18T21:43:55Z", settled: 5,
 		},
 		{ // GraphQL
 			file: "github-secondary.http", preset: "github", budget: "github/user1", method: "POST", url: "https://api.github.com/graphql", at: "2022-10-18T21:42:55Z",
-			want: budgethttp.Verdict{Rule: "secondary", Means: budget.Throttled}, until: "2022-10-18T21:43:55Z", settled: 1,
+			want: budgethttp.Verdict{Rule: "secondary", Means: feedback.Throttled}, until: "2022-10-18T21:43:55Z", settled: 1,
 		},
 		{
 			file: "github-not-modified.http", preset: "github", budget: "github/user1", method: "GET", url: "https://api.github.com/user", at: "2013-07-01T17:27:06Z",
@@ -102,15 +103,15 @@ func TestDocumentedResponses(t *testing.T) {
 		},
 		{
 			file: "openai-quota.http", preset: "openai", budget: "openai/team", method: "POST", url: "https://api.openai.com/v1/responses", at: "2026-06-26T17:57:00Z",
-			want: budgethttp.Verdict{Rule: "quota", Means: budget.Exhausted}, until: "2026-06-26T18:12:00Z", settled: 4000,
+			want: budgethttp.Verdict{Rule: "quota", Means: feedback.Exhausted}, until: "2026-06-26T18:12:00Z", settled: 4000,
 		},
 		{
 			file: "slack-method.http", preset: "slack", budget: "slack/T123", method: "GET", url: "https://slack.com/api/conversations.list", at: "2026-06-26T17:57:00Z",
-			want: budgethttp.Verdict{Rule: "method", Means: budget.Throttled, Limit: "tier4:conversations.list"}, until: "2026-06-26T17:57:30Z", settled: 1, passes: "conversations.history",
+			want: budgethttp.Verdict{Rule: "method", Means: feedback.Throttled, Limit: "tier4:conversations.list"}, until: "2026-06-26T17:57:30Z", settled: 1, passes: "conversations.history",
 		},
 		{
 			file: "slack-method.http", preset: "slack", budget: "slack/T123", method: "POST", url: "https://hooks.slack.com/services/T/B/x", at: "2026-06-26T17:57:00Z",
-			want: budgethttp.Verdict{Rule: "method", Means: budget.Throttled, Limit: "tier4:webhook"}, until: "2026-06-26T17:57:30Z", settled: 1, passes: "chat.postMessage",
+			want: budgethttp.Verdict{Rule: "method", Means: feedback.Throttled, Limit: "tier4:webhook"}, until: "2026-06-26T17:57:30Z", settled: 1, passes: "chat.postMessage",
 		},
 		{
 			file: "shopify-cost.http", preset: "shopify", budget: "shopify/hats", method: "POST", url: "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", at: june,
@@ -118,7 +119,7 @@ func TestDocumentedResponses(t *testing.T) {
 		},
 		{ // it is not counted there, so that its own 100 are not of the 334 that are
 			file: "shopify-throttled.http", preset: "shopify", budget: "shopify/hats", method: "POST", url: "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", at: june,
-			want: budgethttp.Verdict{Rule: "throttled", Means: budget.Throttled, Limit: "points"}, until: "2026-06-08T19:00:01Z", settled: 0, drift: map[string]int64{"points": 334}, passes: "rest",
+			want: budgethttp.Verdict{Rule: "throttled", Means: feedback.Throttled, Limit: "points"}, until: "2026-06-08T19:00:01Z", settled: 0, drift: map[string]int64{"points": 334}, passes: "rest",
 		},
 		{
 			file: "shopify-too-costly.http", preset: "shopify", budget: "shopify/hats", method: "POST", url: "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", at: june,
@@ -126,7 +127,7 @@ func TestDocumentedResponses(t *testing.T) {
 		},
 		{
 			file: "shopify-rest.http", preset: "shopify", budget: "shopify/hats", method: "GET", url: "https://your-shop.myshopify.com/admin/api/2026-10/products.json", at: june,
-			want: budgethttp.Verdict{Rule: "rest", Means: budget.Throttled, Limit: "rest"}, until: "2026-06-08T19:00:02Z", settled: 1, drift: map[string]int64{"rest": 39}, passes: "graphql",
+			want: budgethttp.Verdict{Rule: "rest", Means: feedback.Throttled, Limit: "rest"}, until: "2026-06-08T19:00:02Z", settled: 1, drift: map[string]int64{"rest": 39}, passes: "graphql",
 		},
 		{
 			file: "strava-usage.http", preset: "strava", budget: "strava/app", method: "GET", url: "https://www.strava.com/api/v3/athlete", at: "2020-10-10T20:11:01Z",
@@ -134,11 +135,11 @@ func TestDocumentedResponses(t *testing.T) {
 		},
 		{
 			file: "strava-refused.http", preset: "strava", budget: "strava/app", method: "GET", url: "https://www.strava.com/api/v3/athlete", at: "2020-10-10T20:11:05Z",
-			want: budgethttp.Verdict{Rule: "read", Means: budget.Exhausted, Limit: "read-quarter"}, until: "2020-10-10T20:15:00Z", settled: 1, drift: map[string]int64{"quarter": 691, "day": 29299},
+			want: budgethttp.Verdict{Rule: "read", Means: feedback.Exhausted, Limit: "read-quarter"}, until: "2020-10-10T20:15:00Z", settled: 1, drift: map[string]int64{"quarter": 691, "day": 29299},
 		},
 		{
 			file: "strava-refused.http", preset: "strava", budget: "strava/app", method: "POST", url: "https://www.strava.com/api/v3/uploads", at: "2020-10-10T20:11:05Z",
-			want: budgethttp.Verdict{Rule: "upload", Means: budget.Exhausted, Limit: "quarter"}, until: "2020-10-10T20:15:00Z", settled: 1, drift: map[string]int64{"quarter": 691, "day": 29299},
+			want: budgethttp.Verdict{Rule: "upload", Means: feedback.Exhausted, Limit: "quarter"}, until: "2020-10-10T20:15:00Z", settled: 1, drift: map[string]int64{"quarter": 691, "day": 29299},
 		},
 	} {
 		t.Run(c.preset+"/"+c.file, func(t *testing.T) {

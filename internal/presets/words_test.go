@@ -5,8 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // What the documentation tells in words, without a response to copy: statuses,
@@ -29,23 +29,23 @@ func TestResponsesToldInWords(t *testing.T) {
 		response string // lines of the header, then the body
 	}{
 		"github core": {
-			answered{preset: "github", budget: github, method: "GET", url: rest, want: budgethttp.Verdict{Rule: "core", Means: budget.Exhausted, Limit: "core"}, until: resetAt, settled: 1, drift: map[string]int64{"core": 4999}, passes: "search"},
+			answered{preset: "github", budget: github, method: "GET", url: rest, want: budgethttp.Verdict{Rule: "core", Means: feedback.Exhausted, Limit: "core"}, until: resetAt, settled: 1, drift: map[string]int64{"core": 4999}, passes: "search"},
 			"429 Too Many Requests\nx-ratelimit-remaining: 0\nx-ratelimit-resource: core" + reset,
 		},
 		"github search": {
-			answered{preset: "github", budget: github, method: "GET", url: "https://api.github.com/search/issues?q=a", want: budgethttp.Verdict{Rule: "search", Means: budget.Exhausted, Limit: "search"}, until: resetAt, settled: 1, drift: map[string]int64{"search": 29}, passes: "rest.read"},
+			answered{preset: "github", budget: github, method: "GET", url: "https://api.github.com/search/issues?q=a", want: budgethttp.Verdict{Rule: "search", Means: feedback.Exhausted, Limit: "search"}, until: resetAt, settled: 1, drift: map[string]int64{"search": 29}, passes: "rest.read"},
 			"403 Forbidden\nx-ratelimit-remaining: 0\nx-ratelimit-resource: search" + reset,
 		},
 		"github search for code": {
-			answered{preset: "github", budget: github, method: "GET", url: "https://api.github.com/search/code?q=a", want: budgethttp.Verdict{Rule: "search-code", Means: budget.Exhausted, Limit: "search-code"}, until: resetAt, settled: 1, drift: map[string]int64{"search-code": 8}, passes: "search"},
+			answered{preset: "github", budget: github, method: "GET", url: "https://api.github.com/search/code?q=a", want: budgethttp.Verdict{Rule: "search-code", Means: feedback.Exhausted, Limit: "search-code"}, until: resetAt, settled: 1, drift: map[string]int64{"search-code": 8}, passes: "search"},
 			"403 Forbidden\nx-ratelimit-remaining: 0\nx-ratelimit-resource: code_search" + reset,
 		},
 		"github, a resource without a limit": {
-			answered{preset: "github", budget: github, method: "POST", url: rest + "/dependency-graph/snapshots", want: budgethttp.Verdict{Rule: "other-resource", Means: budget.Overloaded}, settled: 5},
+			answered{preset: "github", budget: github, method: "POST", url: rest + "/dependency-graph/snapshots", want: budgethttp.Verdict{Rule: "other-resource", Means: feedback.Overloaded}, settled: 5},
 			"403 Forbidden\nx-ratelimit-remaining: 0\nx-ratelimit-resource: dependency_snapshots" + reset,
 		},
 		"github graphql": {
-			answered{preset: "github", budget: github, method: "POST", url: graphql, want: budgethttp.Verdict{Rule: "graphql", Means: budget.Exhausted, Limit: "graphql"}, until: resetAt, settled: 1, drift: map[string]int64{"graphql": 4999}, passes: "rest.read"},
+			answered{preset: "github", budget: github, method: "POST", url: graphql, want: budgethttp.Verdict{Rule: "graphql", Means: feedback.Exhausted, Limit: "graphql"}, until: resetAt, settled: 1, drift: map[string]int64{"graphql": 4999}, passes: "rest.read"},
 			"200 OK\nx-ratelimit-remaining: 0\nx-ratelimit-resource: graphql" + reset + "\n" + `{"errors": [{"message": "API rate limit exceeded"}]}`,
 		},
 		"github graphql, the last that goes through": { // its own 51 are of the 5000
@@ -53,19 +53,19 @@ func TestResponsesToldInWords(t *testing.T) {
 			"200 OK\nx-ratelimit-remaining: 0\nx-ratelimit-resource: graphql" + reset + "\n" + `{"data": {"rateLimit": {"cost": 51}}}`,
 		},
 		"github graphql, secondary": {
-			answered{preset: "github", budget: github, method: "POST", url: graphql, want: budgethttp.Verdict{Rule: "graphql-secondary", Means: budget.Throttled}, until: "2026-06-08T19:00:45Z", settled: 1},
+			answered{preset: "github", budget: github, method: "POST", url: graphql, want: budgethttp.Verdict{Rule: "graphql-secondary", Means: feedback.Throttled}, until: "2026-06-08T19:00:45Z", settled: 1},
 			"200 OK\nretry-after: 45\nx-ratelimit-remaining: 4999\nx-ratelimit-resource: graphql" + reset + "\n" + `{"errors": [{"message": "You have exceeded a secondary rate limit."}]}`,
 		},
 		"github, secondary with retry-after": {
-			answered{preset: "github", budget: github, method: "PUT", url: rest, want: budgethttp.Verdict{Rule: "secondary", Means: budget.Throttled}, until: "2026-06-08T19:00:45Z", settled: 5},
+			answered{preset: "github", budget: github, method: "PUT", url: rest, want: budgethttp.Verdict{Rule: "secondary", Means: feedback.Throttled}, until: "2026-06-08T19:00:45Z", settled: 5},
 			"429 Too Many Requests\nretry-after: 45\n\n" + `{"message": "You have exceeded a secondary rate limit."}`,
 		},
 		"github, secondary until the reset": {
-			answered{preset: "github", budget: github, method: "PUT", url: rest, want: budgethttp.Verdict{Rule: "secondary-until-reset", Means: budget.Throttled}, until: resetAt, settled: 5},
+			answered{preset: "github", budget: github, method: "PUT", url: rest, want: budgethttp.Verdict{Rule: "secondary-until-reset", Means: feedback.Throttled}, until: resetAt, settled: 5},
 			"429 Too Many Requests\nx-ratelimit-remaining: 0" + reset + "\n" + `{"message": "You have exceeded a secondary rate limit."}`,
 		},
 		"github, retry-after alone": {
-			answered{preset: "github", budget: github, method: "GET", url: rest, want: budgethttp.Verdict{Rule: "retry-after", Means: budget.Throttled}, until: "2026-06-08T19:00:45Z", settled: 1},
+			answered{preset: "github", budget: github, method: "GET", url: rest, want: budgethttp.Verdict{Rule: "retry-after", Means: feedback.Throttled}, until: "2026-06-08T19:00:45Z", settled: 1},
 			"403 Forbidden\nretry-after: 45\n\n{}",
 		},
 		"github, forbidden": {
@@ -101,7 +101,7 @@ func TestResponsesToldInWords(t *testing.T) {
 			"200 OK\n\n" + `{"data": {"issue": {"title": "secondary rate limit"}, "user": null}, "errors": [{"type": "NOT_FOUND", "message": "Could not resolve to a User"}]}`,
 		},
 		"github graphql, secondary among other errors": {
-			answered{preset: "github", budget: github, method: "POST", url: graphql, want: budgethttp.Verdict{Rule: "graphql-secondary", Means: budget.Throttled}, until: "2026-06-08T19:01:00Z", settled: 1},
+			answered{preset: "github", budget: github, method: "POST", url: graphql, want: budgethttp.Verdict{Rule: "graphql-secondary", Means: feedback.Throttled}, until: "2026-06-08T19:01:00Z", settled: 1},
 			"200 OK\n\n" + `{"errors": [{"message": "Could not resolve to a User"}, {"message": "You have exceeded a secondary rate limit. Please wait."}]}`,
 		},
 		"github graphql, an issue about limits": {
@@ -117,27 +117,27 @@ func TestResponsesToldInWords(t *testing.T) {
 			"200 OK\n\nYou have exceeded a secondary rate limit.",
 		},
 		"openai credit": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "credit", Means: budget.Exhausted}, until: "2026-06-08T19:15:00Z", settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "credit", Means: feedback.Exhausted}, until: "2026-06-08T19:15:00Z", settled: 4000},
 			"429 Too Many Requests\n\n" + `{"error": {"code": "credit_balance_exhausted", "type": "insufficient_quota"}}`,
 		},
 		"openai requests": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "requests", Means: budget.Throttled, Limit: "requests"}, until: "2026-06-08T19:00:01Z", settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "requests", Means: feedback.Throttled, Limit: "requests"}, until: "2026-06-08T19:00:01Z", settled: 4000},
 			"429 Too Many Requests\nx-ratelimit-reset-requests: 1s\n\n" + `{"error": {"message": "Rate limit reached for default-codex in organization org-{id} on requests per min. Limit: 20.000000 / min. Current: 24.000000 / min."}}`,
 		},
 		"openai requests of a day": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "requests", Means: budget.Throttled, Limit: "requests"}, until: "2026-06-08T19:07:12Z", settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "requests", Means: feedback.Throttled, Limit: "requests"}, until: "2026-06-08T19:07:12Z", settled: 4000},
 			"429 Too Many Requests\nx-ratelimit-reset-requests: 7m12s\n\n" + `{"error": {"message": "Rate limit reached on requests per day (RPD): Limit 200, Used 200, Requested 1."}}`,
 		},
 		"openai tokens": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "tokens", Means: budget.Throttled, Limit: "tokens"}, until: "2026-06-08T19:06:00Z", settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "tokens", Means: feedback.Throttled, Limit: "tokens"}, until: "2026-06-08T19:06:00Z", settled: 4000},
 			"429 Too Many Requests\nx-ratelimit-reset-tokens: 6m0s\n\n" + `{"error": {"message": "Rate limit reached on tokens per min."}}`,
 		},
 		"openai, another rate": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "rate", Means: budget.Throttled}, until: "2026-06-08T19:00:10Z", settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "rate", Means: feedback.Throttled}, until: "2026-06-08T19:00:10Z", settled: 4000},
 			"429 Too Many Requests\n\n{}",
 		},
 		"openai, busy": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "busy", Means: budget.Overloaded}, settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "busy", Means: feedback.Overloaded}, settled: 4000},
 			"503 Service Unavailable\n\n{}",
 		},
 		"openai, a stream of chat.completions": {
@@ -151,15 +151,15 @@ func TestResponsesToldInWords(t *testing.T) {
 				"event: response.completed\n" + `data: {"type": "response.completed", "response": {"usage": {"total_tokens": 29}}}` + "\n\n",
 		},
 		"openai, requests without a reset": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "requests", Means: budget.Throttled, Limit: "requests"}, until: "2026-06-08T19:00:10Z", settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "requests", Means: feedback.Throttled, Limit: "requests"}, until: "2026-06-08T19:00:10Z", settled: 4000},
 			"429 Too Many Requests\n\n" + `{"error": {"message": "on requests per min"}}`,
 		},
 		"openai, tokens without a reset": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "tokens", Means: budget.Throttled, Limit: "tokens"}, until: "2026-06-08T19:00:10Z", settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "tokens", Means: feedback.Throttled, Limit: "tokens"}, until: "2026-06-08T19:00:10Z", settled: 4000},
 			"429 Too Many Requests\n\n" + `{"error": {"message": "on tokens per min"}}`,
 		},
 		"openai, another rate with retry-after": {
-			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "rate", Means: budget.Throttled}, until: "2026-06-08T19:00:20Z", settled: 4000},
+			answered{preset: "openai", budget: "openai/team", method: "POST", url: openai, want: budgethttp.Verdict{Rule: "rate", Means: feedback.Throttled}, until: "2026-06-08T19:00:20Z", settled: 4000},
 			"429 Too Many Requests\nretry-after: 20\n\n{}",
 		},
 		"openai, an answer about limits": {
@@ -167,11 +167,11 @@ func TestResponsesToldInWords(t *testing.T) {
 			"200 OK\n\n" + `{"usage": {"total_tokens": 29}, "error": {"code": "credit_balance_exhausted", "type": "insufficient_quota"}, "output": "requests per min, tokens per min"}`,
 		},
 		"shopify, too many variants, with retry-after": {
-			answered{preset: "shopify", budget: "shopify/hats", method: "POST", url: shop + "graphql.json", want: budgethttp.Verdict{Rule: "resource", Means: budget.Throttled, Limit: "points"}, until: "2026-06-08T19:00:04Z", settled: 100, passes: "rest"},
+			answered{preset: "shopify", budget: "shopify/hats", method: "POST", url: shop + "graphql.json", want: budgethttp.Verdict{Rule: "resource", Means: feedback.Throttled, Limit: "points"}, until: "2026-06-08T19:00:04Z", settled: 100, passes: "rest"},
 			"429 Too Many Requests\nRetry-After: 4.0\n\n{}",
 		},
 		"shopify, rest without retry-after": {
-			answered{preset: "shopify", budget: "shopify/hats", method: "GET", url: shop + "products.json", want: budgethttp.Verdict{Rule: "rest", Means: budget.Throttled, Limit: "rest"}, until: "2026-06-08T19:00:01Z", settled: 1, passes: "graphql"},
+			answered{preset: "shopify", budget: "shopify/hats", method: "GET", url: shop + "products.json", want: budgethttp.Verdict{Rule: "rest", Means: feedback.Throttled, Limit: "rest"}, until: "2026-06-08T19:00:01Z", settled: 1, passes: "graphql"},
 			"429 Too Many Requests\n\n{}",
 		},
 		"shopify, a product": {
@@ -179,7 +179,7 @@ func TestResponsesToldInWords(t *testing.T) {
 			"200 OK\n\n" + `{"errors": [{"extensions": {"code": "THROTTLED"}}], "extensions": {"cost": {"throttleStatus": {"currentlyAvailable": 0}}}}`,
 		},
 		"shopify, too many variants": {
-			answered{preset: "shopify", budget: "shopify/hats", method: "POST", url: shop + "graphql.json", want: budgethttp.Verdict{Rule: "resource", Means: budget.Throttled, Limit: "points"}, until: "2026-06-08T19:00:01Z", settled: 100, passes: "rest"},
+			answered{preset: "shopify", budget: "shopify/hats", method: "POST", url: shop + "graphql.json", want: budgethttp.Verdict{Rule: "resource", Means: feedback.Throttled, Limit: "points"}, until: "2026-06-08T19:00:01Z", settled: 100, passes: "rest"},
 			"429 Too Many Requests\n\n{}",
 		},
 		"strava, reads": {
@@ -187,11 +187,11 @@ func TestResponsesToldInWords(t *testing.T) {
 			"200 OK\nX-ReadRateLimit-Limit: 100,1000\nX-ReadRateLimit-Usage: 47,512\n",
 		},
 		"youtube stats": {
-			answered{preset: "youtube", budget: "youtube/project1", method: "GET", url: "https://youtube.googleapis.com/youtube/v3/videos:batchGetStats", want: budgethttp.Verdict{Rule: "stats-per-day", Means: budget.Exhausted, Limit: "stats"}, until: "2026-06-09T07:00:00Z", settled: 1, passes: "videos.list"},
+			answered{preset: "youtube", budget: "youtube/project1", method: "GET", url: "https://youtube.googleapis.com/youtube/v3/videos:batchGetStats", want: budgethttp.Verdict{Rule: "stats-per-day", Means: feedback.Exhausted, Limit: "stats"}, until: "2026-06-09T07:00:00Z", settled: 1, passes: "videos.list"},
 			"429 Too Many Requests\n\n" + `{"error": {"message": "1 per day", "errors": [{"reason": "rateLimitExceeded"}]}}`,
 		},
 		"youtube, a burst": {
-			answered{preset: "youtube", budget: "youtube/project1", method: "GET", url: "https://youtube.googleapis.com/youtube/v3/search", want: budgethttp.Verdict{Rule: "burst", Means: budget.Throttled}, until: "2026-06-08T19:01:00Z", settled: 1},
+			answered{preset: "youtube", budget: "youtube/project1", method: "GET", url: "https://youtube.googleapis.com/youtube/v3/search", want: budgethttp.Verdict{Rule: "burst", Means: feedback.Throttled}, until: "2026-06-08T19:01:00Z", settled: 1},
 			"429 Too Many Requests\n\n" + `{"error": {"message": "1 per minute", "errors": [{"reason": "rateLimitExceeded"}]}}`,
 		},
 		"youtube, a channel's uploads": {

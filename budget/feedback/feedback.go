@@ -1,18 +1,18 @@
-package budget
+package feedback
 
 import "time"
 
-// Feedback is what an upstream's responses say about its quota, and where, as
+// Rules is what an upstream's responses say about its quota, and where, as
 // costs.toml describes it. Package budgethttp reads responses by it.
-type Feedback struct {
+type Rules struct {
 	// Free are the statuses of responses that the upstream documents as not
 	// counted: their charges are released.
 	Free []int
 	// Refusals are looked at in order; the first that fits a response tells what
 	// it means.
-	Refusals []RefusalRule
+	Refusals []Refusal
 	// Reports are all read, each for its limit.
-	Reports []ReportRule
+	Reports []Report
 }
 
 // Meaning is what a refusal by the upstream means.
@@ -46,8 +46,8 @@ type Condition struct {
 	Text []string
 }
 
-// RefusalRule is an [upstream.NAME.refusal.RULE] table.
-type RefusalRule struct {
+// Refusal is an [upstream.NAME.refusal.RULE] table.
+type Refusal struct {
 	Name string
 	Condition
 	Means Meaning
@@ -64,9 +64,9 @@ type RefusalRule struct {
 	Lock time.Duration
 }
 
-// ReportRule is an [upstream.NAME.report.RULE] table: where responses say what is
+// Report is an [upstream.NAME.report.RULE] table: where responses say what is
 // left of a limit. It has Remaining or Used.
-type ReportRule struct {
+type Report struct {
 	Name string
 	Condition
 	Limit     string
@@ -119,13 +119,3 @@ type Key struct {
 	Query  string
 	Header string
 }
-
-// Until is an instant: told as such, or as a span from now where At is zero. The
-// zero value is none.
-type Until struct {
-	At    time.Time
-	After time.Duration
-}
-
-// IsZero reports whether it tells none.
-func (u Until) IsZero() bool { return u.At.IsZero() && u.After == 0 }
