@@ -181,33 +181,3 @@ func (e *RefusedError) Unwrap() []error {
 
 // timeFormat is RFC 3339 UTC with microseconds.
 const timeFormat = "2006-01-02T15:04:05.000000Z07:00"
-
-// ConfigError is one fault of a configuration file.
-type ConfigError struct {
-	File    string
-	Line    int // 1 or more; 0 when the file as a whole is meant
-	Message string
-}
-
-// Error is the fault as file:line: message.
-func (e ConfigError) Error() string {
-	if e.Line == 0 {
-		return e.File + ": " + e.Message
-	}
-	return e.File + ":" + strconv.Itoa(e.Line) + ": " + e.Message
-}
-
-// ConfigErrors are all faults of a configuration, in the order of their lines.
-type ConfigErrors []ConfigError
-
-// Error is one fault a line.
-func (e ConfigErrors) Error() string {
-	s := ""
-	for i, one := range e {
-		if i > 0 {
-			s += "\n"
-		}
-		s += one.Error()
-	}
-	return s
-}

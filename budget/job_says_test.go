@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
@@ -45,7 +46,7 @@ func TestJobSaysByUpstream(t *testing.T) {
 	if err := os.WriteFile(path, []byte(twoUpstreams), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := budget.LoadConfig(path)
+	cfg, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // Until is an instant: told as such, or as a span from now where At is zero. The
@@ -165,7 +166,7 @@ func (b *Budget) checkLimitName(name string) error {
 			names = append(names, l.Name)
 		}
 	}
-	return fmt.Errorf("%w: no limit %q: %s has %s%s", ErrInvalid, name, b.spec.Name, strings.Join(names, ", "), DidYouMean(name, slices.Clone(names)))
+	return fmt.Errorf("%w: no limit %q: %s has %s%s", ErrInvalid, name, b.spec.Name, strings.Join(names, ", "), suggest.DidYouMean(name, slices.Clone(names)))
 }
 
 // lockName is what is locked, for messages.

@@ -32,7 +32,7 @@ type Unknown struct {
 }
 
 // Spec is all a Budget needs to know, as resolved from a configuration by
-// [Config.Spec] or written by hand.
+// [config.Config.Spec] or written by hand.
 type Spec struct {
 	// Name is upstream/credential.
 	Name    string

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // maxRequests is how many requests of a job may wait.
@@ -37,7 +38,7 @@ func Trigger(ctx context.Context, in State, j *Job, regions []string, note strin
 			return fail(fmt.Errorf("%w: it has no regions", budget.ErrInvalid))
 		case !slices.Contains(j.Regions, region):
 			return fail(fmt.Errorf("%w: it has no region %q; there is %s%s", budget.ErrInvalid, region,
-				strings.Join(j.Regions, ", "), budget.DidYouMean(region, slices.Clone(j.Regions))))
+				strings.Join(j.Regions, ", "), suggest.DidYouMean(region, slices.Clone(j.Regions))))
 		case slices.Contains(regions[:i], region):
 			return fail(fmt.Errorf("%w: region %s is named twice", budget.ErrInvalid, region))
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // Lines go into the log, each with who said it; the last without an end too.
@@ -115,9 +115,9 @@ func TestKnownSecrets(t *testing.T) {
 	if err := os.WriteFile(path, []byte("filed\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := &budget.Config{Store: budget.StoreConfig{PasswordFile: path}, Upstreams: []budget.Upstream{
-		{Credentials: []budget.Credential{{Label: "a", SecretEnv: "A"}, {Label: budget.AnyCredential, SecretEnv: "B"}}},
-		{Credentials: []budget.Credential{{Label: "b", SecretEnv: "NONE"}, {Label: "c"}}},
+	cfg := &config.Config{Store: config.Store{PasswordFile: path}, Upstreams: []config.Upstream{
+		{Credentials: []config.Credential{{Label: "a", SecretEnv: "A"}, {Label: config.AnyCredential, SecretEnv: "B"}}},
+		{Credentials: []config.Credential{{Label: "b", SecretEnv: "NONE"}, {Label: "c"}}},
 	}}
 	env := func(name string) (string, bool) {
 		if name == "NONE" {
@@ -126,7 +126,7 @@ func TestKnownSecrets(t *testing.T) {
 		return " of " + name, true
 	}
 	equal(t, "secrets", KnownSecrets(cfg, env), []string{"filed", "of A", "of B"})
-	cfg.Store = budget.StoreConfig{PasswordEnv: "P"}
+	cfg.Store = config.Store{PasswordEnv: "P"}
 	equal(t, "secrets", KnownSecrets(cfg, env), []string{"of P", "of A", "of B"})
 }
 
@@ -137,7 +137,7 @@ func TestKnownSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := func(name string) (string, bool) { return " set\n", name == "KEY" }
-	for want, credential := range map[string]budget.Credential{
+	for want, credential := range map[string]config.Credential{
 		"set": {SecretEnv: "KEY"}, "filed": {SecretFile: path}, "": {SecretFile: path + ".not"},
 	} {
 		if got := knownSecret(credential, env); got != want {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // Job is a [job.NAME] table, checked by [Load].
@@ -57,7 +58,7 @@ type Job struct {
 	Command []string
 
 	config     string // the configuration's file
-	credential budget.Credential
+	credential config.Credential
 	upstream   string
 }
 

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // The spans of a job that sets none.
@@ -29,9 +31,9 @@ const (
 const maxParallel = 1000
 
 // Load reads the job tables of a configuration. All that is wrong goes into
-// the configuration's own list, [budget.Config.Err], with file, line and what
+// the configuration's own list, [config.Config.Err], with file, line and what
 // to write instead; only the jobs without faults are returned.
-func Load(cfg *budget.Config) []*Job {
+func Load(cfg *config.Config) []*Job {
 	l := &loader{cfg: cfg, whole: cfg.Err() == nil, outputs: map[string]string{}, unruled: map[string]bool{}, zones: map[string]*time.Location{}}
 	var list []*Job
 	for _, node := range cfg.Jobs {
@@ -45,7 +47,7 @@ func Load(cfg *budget.Config) []*Job {
 
 // loader reads jobs against the rest of the configuration.
 type loader struct {
-	cfg *budget.Config
+	cfg *config.Config
 	// whole: the other tables have no faults. What is missing in a faulty one
 	// would make faults of its own here.
 	whole bool
@@ -58,8 +60,8 @@ type loader struct {
 }
 
 // faults counts what was found wrong so far.
-func faults(cfg *budget.Config) int {
-	var list budget.ConfigErrors
+func faults(cfg *config.Config) int {
+	var list config.Errors
 	if errors.As(cfg.Err(), &list) {
 		return len(list)
 	}
@@ -67,7 +69,7 @@ func faults(cfg *budget.Config) int {
 }
 
 // job reads one [job.NAME] table.
-func (l *loader) job(node budget.Node) *Job {
+func (l *loader) job(node config.Node) *Job {
 	before := faults(l.cfg)
 	j := &Job{Name: node.Key(), config: l.cfg.File, Timeout: DefaultTimeout, Grace: DefaultGrace, MaxWait: DefaultMaxWait,
 		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate, Overlap: Skip, RetryWait: DefaultRetryWait, History: DefaultHistory}
@@ -110,19 +112,19 @@ func (l *loader) job(node budget.Node) *Job {
 }
 
 // budget finds the job's upstream and credential.
-func (l *loader) budget(job, node budget.Node, j *Job) (budget.Upstream, bool) {
+func (l *loader) budget(job, node config.Node, j *Job) (config.Upstream, bool) {
 	if !node.Exists() {
 		job.Fail("job %s has no budget: write budget = \"upstream/credential\"%s", j.Name, l.budgets())
-		return budget.Upstream{}, false
+		return config.Upstream{}, false
 	}
 	name, ok := node.Text()
 	if !ok {
-		return budget.Upstream{}, false
+		return config.Upstream{}, false
 	}
 	upstream, credential, err := l.cfg.Find(name)
 	if err != nil {
-		node.Fail("budget = %q: there is none such%s%s", name, l.budgets(), budget.DidYouMean(name, l.cfg.Budgets()))
-		return budget.Upstream{}, false
+		node.Fail("budget = %q: there is none such%s%s", name, l.budgets(), suggest.DidYouMean(name, l.cfg.Budgets()))
+		return config.Upstream{}, false
 	}
 	j.Budget, j.credential, j.upstream, j.BudgetParallel = name, credential, upstream.Name, upstream.Parallel
 	return upstream, l.whole
@@ -137,7 +139,7 @@ func (l *loader) budgets() string {
 }
 
 // operation reads an operation that must be priced and counted.
-func (l *loader) operation(node budget.Node, upstream budget.Upstream, known bool) string {
+func (l *loader) operation(node config.Node, upstream config.Upstream, known bool) string {
 	name, ok := node.Text()
 	if ok && checkOperation(node, name, upstream, known) {
 		return name
@@ -146,7 +148,7 @@ func (l *loader) operation(node budget.Node, upstream budget.Upstream, known boo
 }
 
 // checkOperation notes an operation without a price, or that no limit covers.
-func checkOperation(node budget.Node, name string, upstream budget.Upstream, known bool) bool {
+func checkOperation(node config.Node, name string, upstream config.Upstream, known bool) bool {
 	if !driver.ValidName(name) {
 		node.Fail("operation %q: use letters, digits, '.', '_' and '-', at most 63", name)
 		return false
@@ -156,7 +158,7 @@ func checkOperation(node budget.Node, name string, upstream budget.Upstream, kno
 	}
 	if _, priced := upstream.Costs[name]; !priced && !upstream.Unknown.Allowed {
 		node.Fail("operation %q has no price: add it to [upstream.%s.costs], or mend the name%s", name, upstream.Name,
-			budget.DidYouMean(name, slices.Collect(maps.Keys(upstream.Costs))))
+			suggest.DidYouMean(name, slices.Collect(maps.Keys(upstream.Costs))))
 		return false
 	}
 	if !slices.ContainsFunc(upstream.Limits, func(l limit.Limit) bool {
@@ -168,7 +170,7 @@ func checkOperation(node budget.Node, name string, upstream budget.Upstream, kno
 	return true
 }
 
-func (j *Job) readRegions(node budget.Node) {
+func (j *Job) readRegions(node config.Node) {
 	j.Regions = []string{""}
 	names, ok := node.Texts()
 	if !ok {
@@ -191,7 +193,7 @@ func (j *Job) readRegions(node budget.Node) {
 	j.Regions = names
 }
 
-func (j *Job) readSpans(t map[string]budget.Node) {
+func (j *Job) readSpans(t map[string]config.Node) {
 	for _, span := range []struct {
 		key         string
 		least, most time.Duration

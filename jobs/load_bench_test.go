@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // manyJobs is a configuration of so many jobs, of mixed zones, schedules and
@@ -40,7 +41,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		cfg, err := budget.ParseConfig(path)
+		cfg, err := config.Parse(path)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -64,7 +65,7 @@ func TestLoadGrowsWithTheJobs(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		cfg, err := budget.ParseConfig(path)
+		cfg, err := config.Parse(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,19 +9,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // fetchKeys are those of a fetch table that are easily put a table too high.
 var fetchKeys = []string{"url", "secret", "next_page", "max_pages", "items", "conditional", "output"}
 
 // table reads a job's keys. One that is a fetch's is told to be so.
-func table(job budget.Node, known ...string) map[string]budget.Node {
+func table(job config.Node, known ...string) map[string]config.Node {
 	if !job.IsTable() {
 		return job.Table(known...)
 	}
 	keys := job.List()
-	isCommand := slices.ContainsFunc(keys, func(key budget.Node) bool { return key.Key() == "command" })
+	isCommand := slices.ContainsFunc(keys, func(key config.Node) bool { return key.Key() == "command" })
 	for _, key := range keys {
 		if !slices.Contains(fetchKeys, key.Key()) {
 			continue
@@ -39,7 +40,7 @@ func table(job budget.Node, known ...string) map[string]budget.Node {
 const commandExample = `write command = ["./fetch.sh", "{region}"]`
 
 // readCommand reads a command's words.
-func (j *Job) readCommand(node budget.Node) {
+func (j *Job) readCommand(node config.Node) {
 	words, ok := node.Texts()
 	if !ok {
 		return
@@ -58,7 +59,7 @@ func (j *Job) readCommand(node budget.Node) {
 			case "{job}", "{region}", "{run}", "{tick}":
 			default:
 				node.Fail("command holds %s, which stands for nothing: there are {job}, {region}, {run} and {tick}; words that need braces of their own go into a script%s",
-					found, budget.DidYouMean(found, []string{"{job}", "{region}", "{run}", "{tick}"}))
+					found, suggest.DidYouMean(found, []string{"{job}", "{region}", "{run}", "{tick}"}))
 			}
 		}
 	}
@@ -71,7 +72,7 @@ var commandPlaceholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
 
 // warnCommand notes a program that could not be started now: it may be there by
 // the time the job runs. One without a slash is looked up then.
-func (j *Job) warnCommand(node budget.Node) {
+func (j *Job) warnCommand(node config.Node) {
 	program := j.Command[0]
 	if !strings.Contains(program, "/") || commandPlaceholder.MatchString(program) {
 		return

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // commandJob is a command job's table; its last line is the command's.
@@ -36,7 +37,7 @@ func TestLoadFindsFaultsOfCommands(t *testing.T) {
 	} {
 		text, line := commandJob(keys...)
 		cfg, list := read(t, text)
-		var faults budget.ConfigErrors
+		var faults config.Errors
 		if !errors.As(cfg.Err(), &faults) || len(faults) != 1 || len(list) != 0 || !strings.Contains(faults[0].Message, tells) {
 			t.Errorf("%v: %d jobs and %v, want one fault that tells %q", keys, len(list), cfg.Err(), tells)
 			continue

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // fetch reads a [job.NAME.fetch] table. The operation may stand at the job.
-func (l *loader) fetch(node budget.Node, j *Job, operation string, upstream budget.Upstream, known bool) {
+func (l *loader) fetch(node config.Node, j *Job, operation string, upstream config.Upstream, known bool) {
 	j.Fetch = &Fetch{Operation: operation}
 	f := j.Fetch
 	t := node.Table("operation", "url", "secret", "next_page", "max_pages", "items", "conditional", "output")
@@ -53,7 +53,7 @@ func (l *loader) fetch(node budget.Node, j *Job, operation string, upstream budg
 
 // warnRefusals notes once that nothing tells what an upstream says when its quota is
 // spent.
-func (l *loader) warnRefusals(node budget.Node, upstream budget.Upstream) {
+func (l *loader) warnRefusals(node config.Node, upstream config.Upstream) {
 	if len(upstream.Feedback.Refusals) > 0 || l.unruled[upstream.Name] {
 		return
 	}
@@ -62,7 +62,7 @@ func (l *loader) warnRefusals(node budget.Node, upstream budget.Upstream) {
 		upstream.Name, upstream.Name)
 }
 
-func (j *Job) readURL(fetch, node budget.Node) {
+func (j *Job) readURL(fetch, node config.Node) {
 	if !node.Exists() {
 		fetch.Fail("job %s: its fetch has no url: write url = \"https://…\"", j.Name)
 		return
@@ -96,7 +96,7 @@ func (j *Job) readURL(fetch, node budget.Node) {
 	}
 }
 
-func (j *Job) readSecret(node budget.Node) {
+func (j *Job) readSecret(node config.Node) {
 	if !node.Exists() {
 		return
 	}
@@ -128,7 +128,7 @@ func (j *Job) readSecret(node budget.Node) {
 	}
 }
 
-func (f *Fetch) readNextPage(node budget.Node) {
+func (f *Fetch) readNextPage(node config.Node) {
 	if !node.Exists() {
 		return
 	}
@@ -148,7 +148,7 @@ func (f *Fetch) readNextPage(node budget.Node) {
 	}
 }
 
-func (l *loader) output(fetch, node budget.Node, j *Job) {
+func (l *loader) output(fetch, node config.Node, j *Job) {
 	if !node.Exists() {
 		fetch.Fail("job %s: its fetch has no output: write output = \"data/{job}/{region}/{tick}.ndjson\"", j.Name)
 		return
@@ -182,7 +182,7 @@ func (l *loader) output(fetch, node budget.Node, j *Job) {
 }
 
 // checkQuery notes a parameter that would be sent twice.
-func (f *Fetch) checkQuery(t map[string]budget.Node) {
+func (f *Fetch) checkQuery(t map[string]config.Node) {
 	if f.SecretQuery != "" && f.SecretQuery == f.NextParam {
 		t["next_page"].Fail("param %q carries the secret already: one of the two is wrong", f.NextParam)
 	}
@@ -206,7 +206,7 @@ var (
 )
 
 // checkPlaceholders notes placeholders that stand for nothing.
-func checkPlaceholders(node budget.Node, text string) {
+func checkPlaceholders(node config.Node, text string) {
 	for _, found := range placeholder.FindAllString(text, -1) {
 		switch found {
 		case "{job}", "{region}", "{tick}":
@@ -220,7 +220,7 @@ func checkPlaceholders(node budget.Node, text string) {
 }
 
 // checkPath notes a dotted path that cannot lead anywhere.
-func checkPath(node budget.Node, path string) {
+func checkPath(node config.Node, path string) {
 	for part := range strings.SplitSeq(path, ".") {
 		if part == "" {
 			node.Fail("%s = %q is no path: write names joined by dots, such as \"data.items\"", node.Key(), path)

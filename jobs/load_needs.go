@@ -2,13 +2,14 @@ package jobs
 
 import (
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // needs reads what is looked at before a run: the job's needs, else its one
 // operation, else a unit. What stands above a limit with the job's floor could
 // never be started.
-func (l *loader) needs(job budget.Node, t map[string]budget.Node, j *Job, operation string, upstream budget.Upstream, known bool) {
+func (l *loader) needs(job config.Node, t map[string]config.Node, j *Job, operation string, upstream config.Upstream, known bool) {
 	j.Needs = budget.Needs{}
 	for _, node := range t["needs"].List() {
 		if node.FailUnquotedDots() {
@@ -43,7 +44,7 @@ func (l *loader) needs(job budget.Node, t map[string]budget.Node, j *Job, operat
 }
 
 // checkFits notes a job whose needs and floor stand above a limit.
-func checkFits(node budget.Node, j *Job, upstream budget.Upstream) {
+func checkFits(node config.Node, j *Job, upstream config.Upstream) {
 	for _, l := range upstream.Limits {
 		if l.Window.Kind == limit.Concurrent { // a plain charge is never open
 			continue
@@ -74,7 +75,7 @@ func checkFits(node budget.Node, j *Job, upstream budget.Upstream) {
 }
 
 // price is what a call costs.
-func price(upstream budget.Upstream, operation string) int64 {
+func price(upstream config.Upstream, operation string) int64 {
 	if cost, known := upstream.Costs[operation]; known {
 		return cost.Units
 	}

@@ -3,11 +3,11 @@ package jobs
 import (
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // schedule reads when the job ticks.
-func (l *loader) schedule(job budget.Node, t map[string]budget.Node, j *Job) {
+func (l *loader) schedule(job config.Node, t map[string]config.Node, j *Job) {
 	zone, known := l.zone(t["timezone"])
 	node := t["schedule"]
 	if !node.Exists() {
@@ -37,7 +37,7 @@ func (l *loader) schedule(job budget.Node, t map[string]budget.Node, j *Job) {
 
 // zone reads a time zone, UTC where there is none; not known: there is such a
 // key, and it is wrong.
-func (l *loader) zone(node budget.Node) (zone *time.Location, known bool) {
+func (l *loader) zone(node config.Node) (zone *time.Location, known bool) {
 	if !node.Exists() {
 		return time.UTC, true
 	}

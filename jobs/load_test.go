@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 const tables = `[upstream.youtube.costs]
@@ -40,13 +41,13 @@ window = "1h"
 `
 
 // read parses a configuration with these job tables below the usual others.
-func read(t *testing.T, jobTables string) (*budget.Config, []*Job) {
+func read(t *testing.T, jobTables string) (*config.Config, []*Job) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "costs.toml")
 	if err := os.WriteFile(path, []byte(tables+jobTables), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := budget.ParseConfig(path)
+	cfg, err := config.Parse(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ command = ["fetch", "{region}"]
 		j.config = ""
 	}
 	small.Schedule, large.Schedule, script.Schedule = nil, nil, nil
-	key1 := budget.Credential{Label: "key1", SecretEnv: "YOUTUBE_API_KEY"}
+	key1 := config.Credential{Label: "key1", SecretEnv: "YOUTUBE_API_KEY"}
 	for i, want := range []*Job{
 		{
 			Name: "small", Budget: "youtube/key1", Regions: []string{""},
@@ -146,7 +147,7 @@ command = ["fetch", "{region}"]
 			Timeout: 5 * time.Minute, Grace: 10 * time.Second, MaxWait: 30 * time.Second,
 			CatchUp: CatchUpNone, CatchUpLimit: 10, MaxLate: 24 * time.Hour, Overlap: Skip, RetryWait: 5 * time.Second, History: 168 * time.Hour,
 			Needs: budget.Needs{"": 1}, Command: []string{"fetch", "{region}"},
-			credential: budget.Credential{Label: "none"}, upstream: "open",
+			credential: config.Credential{Label: "none"}, upstream: "open",
 		},
 	} {
 		if !reflect.DeepEqual(list[i], want) {
@@ -280,7 +281,7 @@ func TestLoadFindsFaults(t *testing.T) {
 		t.Run(strings.Join(test.changes, " "), func(t *testing.T) {
 			text, line := broken(test.changes...)
 			cfg, list := read(t, text)
-			var faults budget.ConfigErrors
+			var faults config.Errors
 			if !errors.As(cfg.Err(), &faults) || len(list) != 0 {
 				t.Fatalf("no fault found: %d jobs", len(list))
 			}
@@ -310,7 +311,7 @@ func TestTwoJobsMayNotShareAnOutput(t *testing.T) {
 func TestLoadFindsAllFaultsAtOnce(t *testing.T) {
 	text, _ := broken("budget", `"x/y"`, "schedule", `"*/60 * * * *"`, "regions", `["", "a", "a"]`, "fetch.output", `"x"`, "fetch.url", `"x"`)
 	cfg, list := read(t, text+"[job.idle]\nbudget = \"youtube/key1\"\nschedule = \"@daily\"\n[job.good]\nbudget = \"open/none\"\nschedule = \"@daily\"\ncommand = [\"./x\"]\n")
-	var faults budget.ConfigErrors
+	var faults config.Errors
 	if !errors.As(cfg.Err(), &faults) || len(faults) != 8 {
 		t.Errorf("%d faults, want 8:\n%v", len(faults), faults)
 	}

@@ -3,7 +3,7 @@ package jobs
 import (
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // The bounds of how ticks are caught up, and pages and commands tried again.
@@ -15,7 +15,7 @@ const (
 
 // readTicks reads what becomes of ticks that come late or while a pass is under way,
 // and of what fails.
-func (j *Job) readTicks(t map[string]budget.Node) {
+func (j *Job) readTicks(t map[string]config.Node) {
 	if catchUp, ok := t["catch_up"].OneOf(string(CatchUpNone), string(CatchUpLast), string(CatchUpAll)); ok {
 		j.CatchUp = CatchUp(catchUp)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // readings has the job that each text is read as, from one file.
@@ -19,7 +19,7 @@ func readings(t *testing.T, texts ...string) []*Job {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := budget.ParseConfig(path)
+		cfg, err := config.Parse(path)
 		if err != nil {
 			t.Fatal(err)
 		}

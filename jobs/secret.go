@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // sandboxSecret stands for every secret when a sandbox stands for the upstream.
@@ -43,9 +43,9 @@ func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 		if value = strings.TrimSpace(value); value != "" {
 			return value, j.checkSecret(value)
 		}
-		return "", fmt.Errorf("job %s: the environment has no %s, the secret of %s: set it, %s", j.Name, budget.VariableText(name), j.Budget, advice)
+		return "", fmt.Errorf("job %s: the environment has no %s, the secret of %s: set it, %s", j.Name, config.VariableText(name), j.Budget, advice)
 	}
-	value, err := budget.ReadSecretFile(j.credential.SecretFile)
+	value, err := config.ReadSecret(j.credential.SecretFile)
 	if err != nil {
 		return "", fmt.Errorf("job %s: read the secret of %s: %w: write the file, %s", j.Name, j.Budget, err, advice)
 	}
@@ -76,8 +76,8 @@ func (r *Runner) hide(text, secret string) string {
 // KnownSecrets are the secrets that a configuration names and that can be read
 // now: its credentials' and the store's password, but for one in the store's
 // URL. They are for [Options.Secrets]; env is os.LookupEnv.
-func KnownSecrets(cfg *budget.Config, env func(name string) (string, bool)) []string {
-	sources := []budget.Credential{{SecretEnv: cfg.Store.PasswordEnv, SecretFile: cfg.Store.PasswordFile}}
+func KnownSecrets(cfg *config.Config, env func(name string) (string, bool)) []string {
+	sources := []config.Credential{{SecretEnv: cfg.Store.PasswordEnv, SecretFile: cfg.Store.PasswordFile}}
 	for _, upstream := range cfg.Upstreams {
 		sources = append(sources, upstream.Credentials...)
 	}
@@ -92,7 +92,7 @@ func KnownSecrets(cfg *budget.Config, env func(name string) (string, bool)) []st
 
 // knownSecret is the credential's secret where it can be read, so that it is
 // taken out of what a command prints.
-func knownSecret(credential budget.Credential, env func(string) (string, bool)) string {
+func knownSecret(credential config.Credential, env func(string) (string, bool)) string {
 	if credential.SecretEnv != "" {
 		value, _ := env(credential.SecretEnv)
 		return strings.TrimSpace(value)
@@ -100,7 +100,7 @@ func knownSecret(credential budget.Credential, env func(string) (string, bool)) 
 	if credential.SecretFile == "" {
 		return ""
 	}
-	value, err := budget.ReadSecretFile(credential.SecretFile)
+	value, err := config.ReadSecret(credential.SecretFile)
 	if err != nil {
 		return "" // the command cannot have read it either, or not as we would
 	}

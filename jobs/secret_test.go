@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // A sandbox takes every job, however it sends its secret, if it has one.
@@ -143,7 +143,7 @@ func TestASecretsFileIsRegular(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{blank: " is empty: write it", pipe: " is a pipe, not a regular file"} {
-		credential := budget.Credential{SecretFile: file}
+		credential := config.Credential{SecretFile: file}
 		j := &Job{Name: "pull", Budget: "shop/main", Fetch: &Fetch{SecretHeader: "X-Key"}, credential: credential}
 		if err := CheckSecrets([]*Job{j}, os.LookupEnv); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

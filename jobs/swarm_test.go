@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/redistest"
@@ -71,7 +72,7 @@ type swarm struct {
 	rng     *rand.Rand
 	dir     string
 	url     string
-	config  *budget.Config
+	config  *config.Config
 	list    []*Job
 	daemons map[int]*exec.Cmd
 	killed  int
@@ -137,7 +138,7 @@ output = "{job}/{tick}.ndjson"
 		t.Fatal(err)
 	}
 	var err error
-	if s.config, err = budget.ParseConfig(path); err != nil {
+	if s.config, err = config.Parse(path); err != nil {
 		t.Fatal(err)
 	}
 	if s.list = Load(s.config); s.config.Err() != nil {
@@ -335,7 +336,7 @@ func daemonProcess(args []string) error {
 		<-signals
 		close(drain)
 	}()
-	cfg, err := budget.ParseConfig(args[0])
+	cfg, err := config.Parse(args[0])
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -89,7 +90,7 @@ output = "data/{job}/{region}/{tick}.ndjson"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := budget.ParseConfig(path)
+	cfg, err := config.Parse(path)
 	if err != nil {
 		t.Fatal(err)
 	}

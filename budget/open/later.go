@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
@@ -25,7 +26,7 @@ type later struct {
 // storeOrLater opens a store; one that is out of reach is opened by the first call
 // that finds it there. A call that comes right after the opening failed is told so,
 // rather than made to wait as long again.
-func storeOrLater(ctx context.Context, url string, settings budget.StoreConfig) (Backend, error) {
+func storeOrLater(ctx context.Context, url string, settings config.Store) (Backend, error) {
 	open := func(ctx context.Context) (Backend, error) { return Store(ctx, url, settings) }
 	store, err := open(ctx)
 	if errors.Is(err, budget.ErrUnavailable) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
@@ -28,7 +29,7 @@ func TestJobsOfAStoreThatComesLater(t *testing.T) {
 	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	config, err := budget.LoadConfig(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"250ms\"\n", file)+upstream))
+	config, err := config.Load(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"250ms\"\n", file)+upstream))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestFirstCallIsToldOfTheOpening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := budget.LoadConfig(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"5s\"\n", file)+upstream))
+	config, err := config.Load(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"5s\"\n", file)+upstream))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
@@ -34,7 +35,7 @@ type Backend interface {
 // budget.ConfigErrors for a faulty file, budget.ErrUnknownBudget, or what opening
 // the store said.
 func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
-	config, err := budget.LoadConfig(configPath)
+	config, err := config.Load(configPath)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ type hosted struct {
 // this host does while it is out of reach: one that is so at the start is no
 // error, but opened by the first call that finds it there. The host's directory
 // is [HostDir].
-func Host(ctx context.Context, config *budget.Config, url string, log *slog.Logger) (Backend, error) {
+func Host(ctx context.Context, config *config.Config, url string, log *slog.Logger) (Backend, error) {
 	store, err := storeOrLater(ctx, url, config.Store)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func Diagnose(ctx context.Context, store Backend) []driver.Finding {
 // HostDir is where this host keeps its side of a store: in state_dir, else in
 // the environment's STATE_DIRECTORY, else in .quotactl beside the file. Each store
 // has a folder of its own there.
-func HostDir(config *budget.Config, url string) string {
+func HostDir(config *config.Config, url string) string {
 	state := config.StateDir
 	if state == "" {
 		state = os.Getenv("STATE_DIRECTORY")
@@ -117,7 +118,7 @@ func place(url string) string {
 
 // Timeout is what bounds one decision: the settings' timeout, else the store's
 // own default.
-func Timeout(url string, settings budget.StoreConfig) (d time.Duration) {
+func Timeout(url string, settings config.Store) (d time.Duration) {
 	switch {
 	case settings.Timeout > 0:
 		return settings.Timeout
@@ -131,7 +132,7 @@ func Timeout(url string, settings budget.StoreConfig) (d time.Duration) {
 // redis+sentinel://, redis+cluster:// or redis+ring://; package redisstore
 // tells their forms. The settings' own URL is not looked at. The error wraps
 // budget.ErrStoreConfig or budget.ErrUnavailable and never holds a password.
-func Store(ctx context.Context, url string, settings budget.StoreConfig) (Backend, error) {
+func Store(ctx context.Context, url string, settings config.Store) (Backend, error) {
 	if err := Check(url); err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func Store(ctx context.Context, url string, settings budget.StoreConfig) (Backen
 // Check tells whether [Store] would take a URL, without opening anything. The
 // error wraps budget.ErrStoreConfig and never holds a password.
 func Check(url string) error {
-	if err := budget.CheckStoreURL(url); err != nil {
+	if err := config.CheckStoreURL(url); err != nil {
 		return fmt.Errorf("%w: store URL: it %w", budget.ErrStoreConfig, err)
 	}
 	if isSQLite(url) {
@@ -164,16 +165,16 @@ const sqlitePrefix = "sqlite:"
 func isSQLite(url string) bool { return strings.HasPrefix(url, sqlitePrefix) }
 
 // password reads the store's password from where the settings say.
-func password(settings budget.StoreConfig) (string, error) {
+func password(settings config.Store) (string, error) {
 	switch {
 	case settings.PasswordEnv != "":
 		value, ok := os.LookupEnv(settings.PasswordEnv)
 		if !ok {
-			return "", fmt.Errorf("open the store: %w: the environment has no %s, which [store] password_env names; set it", budget.ErrStoreConfig, budget.VariableText(settings.PasswordEnv))
+			return "", fmt.Errorf("open the store: %w: the environment has no %s, which [store] password_env names; set it", budget.ErrStoreConfig, config.VariableText(settings.PasswordEnv))
 		}
 		return value, nil
 	case settings.PasswordFile != "":
-		value, err := budget.ReadSecretFile(settings.PasswordFile)
+		value, err := config.ReadSecret(settings.PasswordFile)
 		if err != nil {
 			return "", fmt.Errorf("open the store: %w: read [store] password_file: %w", budget.ErrStoreConfig, err)
 		}

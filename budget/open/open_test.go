@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -79,7 +80,7 @@ func TestBudgetOnSQLite(t *testing.T) {
 }
 
 func TestBudgetRefuses(t *testing.T) {
-	var faults budget.ConfigErrors
+	var faults config.Errors
 	if _, err := open.Budget(t.Context(), write(t, "[upstream.youtube]\n"), "youtube/key1"); !errors.As(err, &faults) || len(faults) < 3 {
 		t.Errorf("a faulty file: %v", err)
 	}
@@ -92,7 +93,7 @@ func TestBudgetRefuses(t *testing.T) {
 	if _, err := open.Budget(t.Context(), write(t, "[store]\nurl = \"redis://h\"\npassword_env = \"QUOTACTL_TEST_UNSET\"\n"+upstream), "youtube/key1"); !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), "QUOTACTL_TEST_UNSET") {
 		t.Errorf("no password: %v", err)
 	}
-	if _, err := open.Store(t.Context(), "redis://a,b", budget.StoreConfig{}); !errors.Is(err, budget.ErrStoreConfig) {
+	if _, err := open.Store(t.Context(), "redis://a,b", config.Store{}); !errors.Is(err, budget.ErrStoreConfig) {
 		t.Errorf("a faulty URL: %v", err)
 	}
 }
@@ -123,7 +124,7 @@ func TestCheck(t *testing.T) {
 		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "pa55word") {
 			t.Errorf("%s: %v, want ErrStoreConfig saying %q", url, err, says)
 		}
-		if store, opened := open.Store(t.Context(), url, budget.StoreConfig{}); opened == nil || opened.Error() != err.Error() {
+		if store, opened := open.Store(t.Context(), url, config.Store{}); opened == nil || opened.Error() != err.Error() {
 			t.Errorf("%s: Store says %v (%T), Check %v", url, opened, store, err)
 		}
 	}
@@ -139,7 +140,7 @@ func TestPasswordFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("pa55word\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	store, err := open.Store(t.Context(), "redis://"+server.Addr(), budget.StoreConfig{PasswordFile: file, Timeout: time.Minute})
+	store, err := open.Store(t.Context(), "redis://"+server.Addr(), config.Store{PasswordFile: file, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestPasswordFileHasNoPassword(t *testing.T) {
 		blank: "[store] password_file: " + blank + " is empty; write the password into it",
 		pipe:  "read [store] password_file: " + pipe + " is a pipe, not a regular file",
 	} {
-		store, err := open.Store(t.Context(), "redis://127.0.0.1:1", budget.StoreConfig{PasswordFile: file})
+		store, err := open.Store(t.Context(), "redis://127.0.0.1:1", config.Store{PasswordFile: file})
 		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v; want %q", store, err, want)
 		}
@@ -169,10 +170,10 @@ func TestPasswordFileHasNoPassword(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	for url, want := range map[string]time.Duration{"sqlite:q.db": sqlitestore.DefaultTimeout, "redis://h": redisstore.DefaultTimeout, "redis+ring://a,b": redisstore.DefaultTimeout} {
-		if got := open.Timeout(url, budget.StoreConfig{}); got != want {
+		if got := open.Timeout(url, config.Store{}); got != want {
 			t.Errorf("%s: %s, want %s", url, got, want)
 		}
-		if got := open.Timeout(url, budget.StoreConfig{Timeout: time.Second}); got != time.Second {
+		if got := open.Timeout(url, config.Store{Timeout: time.Second}); got != time.Second {
 			t.Errorf("%s: %s, want the setting", url, got)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // Run is the run of the daemon that this program is started for: the labels of its
@@ -45,7 +46,7 @@ func Checkpoint(ctx context.Context) (*budget.Checkpoint, error) {
 	if path == "" {
 		path = "costs.toml"
 	}
-	config, err := budget.LoadConfig(path)
+	config, err := config.Load(path)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func Checkpoint(ctx context.Context) (*budget.Checkpoint, error) {
 }
 
 // checkpointSpan is how long a job's checkpoints stand, as its table says.
-func checkpointSpan(config *budget.Config, job string) (time.Duration, error) {
+func checkpointSpan(config *config.Config, job string) (time.Duration, error) {
 	for _, table := range config.Jobs {
 		if table.Key() != job {
 			continue

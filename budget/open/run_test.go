@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
@@ -62,7 +63,7 @@ func TestCheckpoint(t *testing.T) {
 	if err := byHand.Save(t.Context(), []byte("page 2")); err != nil {
 		t.Fatal(err)
 	}
-	store, err := open.Store(t.Context(), "sqlite:q.db", budget.StoreConfig{})
+	store, err := open.Store(t.Context(), "sqlite:q.db", config.Store{})
 	if err != nil {
 		t.Fatal(err)
 	}

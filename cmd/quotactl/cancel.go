@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -40,7 +40,7 @@ more may be named.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, _ *budget.Config, list []*jobs.Job, store open.Backend) error {
+			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, _ *config.Config, list []*jobs.Job, store open.Backend) error {
 				chosen, err := jobsOrKept(ctx, store, list, args)
 				if err != nil {
 					return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -173,7 +174,7 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 }
 
 // chargeConfig reads the configuration, and what it says of a budget.
-func (a *app) chargeConfig(name string, f chargeFlags) (*budget.Config, budget.Spec, error) {
+func (a *app) chargeConfig(name string, f chargeFlags) (*config.Config, budget.Spec, error) {
 	cfg, _, err := a.loadConfig()
 	if err != nil {
 		return nil, budget.Spec{}, err
@@ -186,7 +187,7 @@ func (a *app) chargeConfig(name string, f chargeFlags) (*budget.Config, budget.S
 }
 
 // chargeOnce opens the store for a single charge.
-func (a *app) chargeOnce(ctx context.Context, cfg *budget.Config, name string, f chargeFlags) (budget.Receipt, error) {
+func (a *app) chargeOnce(ctx context.Context, cfg *config.Config, name string, f chargeFlags) (budget.Receipt, error) {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return budget.Receipt{}, err

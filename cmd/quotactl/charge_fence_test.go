@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
@@ -14,12 +15,12 @@ import (
 // charged for one that was taken for dead; the flag stands before the environment,
 // and another job's number is not taken.
 func TestChargeFenced(t *testing.T) {
-	config := writeConfig(t, strings.Replace(shopConfig, "limit  = 2", "limit  = 100", 1))
-	cfg, err := budget.LoadConfig(config)
+	file := writeConfig(t, strings.Replace(shopConfig, "limit  = 2", "limit  = 100", 1))
+	cfg, err := config.Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := open.Store(t.Context(), "sqlite:"+filepath.Join(filepath.Dir(config), "q.db"), cfg.Store)
+	store, err := open.Store(t.Context(), "sqlite:"+filepath.Join(filepath.Dir(file), "q.db"), cfg.Store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestChargeFenced(t *testing.T) {
 		{"no number", map[string]string{"QUOTACTL_JOB": "pull", "QUOTACTL_FENCE": "x"}, nil, exitUsage},
 	} {
 		var stdout, stderr bytes.Buffer
-		args := append([]string{"charge", "shop/main", "orders.get", "--json", "-c", config}, test.flags...)
+		args := append([]string{"charge", "shop/main", "orders.get", "--json", "-c", file}, test.flags...)
 		code := run(t.Context(), args, &stdout, &stderr, func(name string) (string, bool) {
 			value, ok := test.env[name]
 			return value, ok

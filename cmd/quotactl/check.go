@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
@@ -39,10 +40,10 @@ func (a *app) check(asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	var warnings budget.ConfigErrors
+	var warnings config.Errors
 	if cfg != nil { // it is TOML
 		warnings = append(cfg.Warnings(), cfg.MissingSecrets(a.env)...)
-		slices.SortStableFunc(warnings, func(a, b budget.ConfigError) int { return a.Line - b.Line })
+		slices.SortStableFunc(warnings, func(a, b config.Error) int { return a.Line - b.Line })
 	}
 	if asJSON {
 		answer := struct {
@@ -71,7 +72,7 @@ func (a *app) check(asJSON bool) error {
 
 // findFaults reads the configuration for its faults, and the store's URL given
 // beside it. The error is for a file that cannot be read at all.
-func (a *app) findFaults() (cfg *budget.Config, list []*jobs.Job, faults budget.ConfigErrors, err error) {
+func (a *app) findFaults() (cfg *config.Config, list []*jobs.Job, faults config.Errors, err error) {
 	cfg, list, err = a.loadConfig()
 	if err != nil && !errors.As(err, &faults) {
 		return nil, nil, nil, err
@@ -85,7 +86,7 @@ func (a *app) findFaults() (cfg *budget.Config, list []*jobs.Job, faults budget.
 			from = "--store"
 		}
 		message := strings.TrimPrefix(err.Error(), budget.ErrStoreConfig.Error()+": ")
-		faults = append(faults, budget.ConfigError{File: from, Message: message})
+		faults = append(faults, config.Error{File: from, Message: message})
 	}
 	return cfg, list, faults, nil
 }
@@ -97,7 +98,7 @@ type faultJSON struct {
 	Message string `json:"message"`
 }
 
-func toJSON(list budget.ConfigErrors) []faultJSON {
+func toJSON(list config.Errors) []faultJSON {
 	out := make([]faultJSON, len(list))
 	for i, e := range list {
 		out[i] = faultJSON(e)
@@ -105,7 +106,7 @@ func toJSON(list budget.ConfigErrors) []faultJSON {
 	return out
 }
 
-func (a *app) writeFaults(faults, warnings budget.ConfigErrors) error {
+func (a *app) writeFaults(faults, warnings config.Errors) error {
 	var b strings.Builder
 	for _, e := range faults {
 		b.WriteString(e.Error() + "\n")
@@ -121,7 +122,7 @@ func (a *app) writeFaults(faults, warnings budget.ConfigErrors) error {
 }
 
 // writeSummary shows what a configuration without errors holds.
-func (a *app) writeSummary(cfg *budget.Config, list []*jobs.Job) error {
+func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 	budgets := newTable("BUDGET", ">LIMITS", ">COSTS", ">JOBS")
 	for _, name := range cfg.Budgets() {
 		upstream, _, err := cfg.Find(name)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -70,7 +70,7 @@ func (a *app) completeRegion(cmd *cobra.Command, args []string, _ string) ([]str
 }
 
 // completing reads the configuration for a shell.
-func (a *app) completing(cmd *cobra.Command) (*budget.Config, []*jobs.Job) {
+func (a *app) completing(cmd *cobra.Command) (*config.Config, []*jobs.Job) {
 	if a.resolve(cmd.Flags()) != nil {
 		return nil, nil
 	}

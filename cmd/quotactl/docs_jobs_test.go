@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -72,8 +72,8 @@ func newDocJob(t *testing.T, name, built string) *docJob {
 	program := docPrograms[name]
 	j := &docJob{t: t, dir: t.TempDir(), command: program.command, whole: program.whole}
 	blocks, _ := split(documents(t)["docs/jobs.md"])
-	config := docBlock(t, blocks, "toml", "costs.toml") + docBlock(t, blocks, "toml", "job", program.file)
-	j.write("costs.toml", strings.ReplaceAll(config, "10_000", docQuota))
+	path := docBlock(t, blocks, "toml", "costs.toml") + docBlock(t, blocks, "toml", "job", program.file)
+	j.write("costs.toml", strings.ReplaceAll(path, "10_000", docQuota))
 	j.write(program.file, docBlock(t, blocks, program.language, program.file))
 	if program.language == "go" {
 		if err := os.Symlink(built, filepath.Join(j.dir, "fetch")); err != nil {
@@ -81,7 +81,7 @@ func newDocJob(t *testing.T, name, built string) *docJob {
 		}
 	}
 
-	cfg, err := budget.LoadConfig(filepath.Join(j.dir, "costs.toml"))
+	cfg, err := config.Load(filepath.Join(j.dir, "costs.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}

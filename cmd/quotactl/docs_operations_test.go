@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -80,7 +80,7 @@ func TestDocumentedStateDirectory(t *testing.T) {
 	if err := os.WriteFile(file, []byte(docBlock(t, blocks, "toml", "state")+rest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := budget.ParseConfig(file)
+	cfg, err := config.Parse(file)
 	if err == nil {
 		err = cfg.Err()
 	}

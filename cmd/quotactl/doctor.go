@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
@@ -77,7 +77,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 
 // secretFindings tell whether the secrets are where the configuration says, here where
 // the doctor was asked.
-func (a *app) secretFindings(cfg *budget.Config) []driver.Finding {
+func (a *app) secretFindings(cfg *config.Config) []driver.Finding {
 	var list []driver.Finding
 	missing := cfg.MissingSecrets(a.env)
 	for _, m := range missing {
@@ -91,7 +91,7 @@ func (a *app) secretFindings(cfg *budget.Config) []driver.Finding {
 }
 
 // findings are what the store, the host and the ledgers show.
-func (a *app) findings(ctx context.Context, cfg *budget.Config) []driver.Finding {
+func (a *app) findings(ctx context.Context, cfg *config.Config) []driver.Finding {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return []driver.Finding{{Check: "connection", Level: driver.Fault, Says: err.Error()}}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // The exit codes; the help lists them.
@@ -43,7 +44,7 @@ func usage(format string, args ...any) error {
 // exitCode is the code for an error: the one place that decides.
 func exitCode(err error) int {
 	var coded *exitError
-	var faults budget.ConfigErrors
+	var faults config.Errors
 	switch {
 	case err == nil:
 		return exitDone

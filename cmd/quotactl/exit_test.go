@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 func TestExitCode(t *testing.T) {
@@ -26,7 +27,7 @@ func TestExitCode(t *testing.T) {
 		{budget.ErrInvalid, 2},
 		{budget.ErrTooManyUnits, 2},
 		{budget.ErrStoreConfig, 2},
-		{budget.ConfigErrors{{File: "f", Line: 1, Message: "m"}}, 2},
+		{config.Errors{{File: "f", Line: 1, Message: "m"}}, 2},
 		{usage("wrong"), 2},
 		{budget.ErrUnavailable, 69},
 		{budget.ErrExhausted, 75},

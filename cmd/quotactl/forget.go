@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -33,7 +33,7 @@ store has the job in its configuration: it would begin it anew.`,
 			if !yes {
 				return usage("forget %s removes the job's history and all else that is kept of it: say --yes if that is wanted", args[0])
 			}
-			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *budget.Config, list []*jobs.Job, store open.Backend) error {
+			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 				if slices.ContainsFunc(list, func(job *jobs.Job) bool { return job.Name == args[0] }) {
 					return usage("forget %s: %s has this job: take it out there, and in all daemons' configurations, first; quotactl pause keeps it from running", args[0], cfg.File)
 				}

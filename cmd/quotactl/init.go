@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/internal/presets"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 func newInitCommand(a *app) *cobra.Command {
@@ -80,7 +80,7 @@ func (a *app) listPresets(asJSON bool) error {
 func (a *app) init(name string, toStdout, asJSON bool) error {
 	text, err := presets.Text(name)
 	if err != nil {
-		return usage("%w%s", err, budget.DidYouMean(name, presets.Names()))
+		return usage("%w%s", err, suggest.DidYouMean(name, presets.Names()))
 	}
 	if toStdout {
 		if _, err := a.stdout.Write(text); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -273,9 +274,9 @@ func unspaced(text string) string { return strings.ReplaceAll(text, `": `, `":`)
 
 // A program of another language, or of Go, notices a table that it cannot read.
 func TestJobSaysNothingReadable(t *testing.T) {
-	config := writeConfig(t, fmt.Sprintf(saysConfig, "", "", "limit  = 100\nwindow = \"24h\"", "floor = \"many\"\nmax_wait = 3", "http://127.0.0.1:1"))
-	_, err := open.Budget(t.Context(), config, "shop/main")
-	var faults budget.ConfigErrors
+	file := writeConfig(t, fmt.Sprintf(saysConfig, "", "", "limit  = 100\nwindow = \"24h\"", "floor = \"many\"\nmax_wait = 3", "http://127.0.0.1:1"))
+	_, err := open.Budget(t.Context(), file, "shop/main")
+	var faults config.Errors
 	if !errors.As(err, &faults) || len(faults) != 2 || !strings.Contains(err.Error(), "floor") || !strings.Contains(err.Error(), "max_wait") {
 		t.Errorf("%v, want both faults", err)
 	}

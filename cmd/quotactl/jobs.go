@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -31,7 +31,7 @@ from the store, so it is the same on every machine.`,
   quotactl jobs trending --json`,
 		ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *budget.Config, list []*jobs.Job, store open.Backend) error {
+			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 				list, err := chosenJobs(list, args)
 				if err != nil {
 					return err
@@ -148,7 +148,7 @@ func (v jobView) addTo(t *table, at time.Time) {
 
 // onJobs opens the store, or the sandbox's, for one thing to do with the jobs of the
 // configuration.
-func (a *app) onJobs(ctx context.Context, inSandbox bool, do func(context.Context, *budget.Config, []*jobs.Job, open.Backend) error) error {
+func (a *app) onJobs(ctx context.Context, inSandbox bool, do func(context.Context, *config.Config, []*jobs.Job, open.Backend) error) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	cfg, list, err := a.loadConfig()

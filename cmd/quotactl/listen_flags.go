@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -111,7 +111,7 @@ func (f *listenFlags) token(env func(string) (string, bool)) (string, error) {
 		}
 		token = value
 	case f.tokenFile != "":
-		value, err := budget.ReadSecretFile(f.tokenFile)
+		value, err := config.ReadSecret(f.tokenFile)
 		if err != nil {
 			return "", usage("--listen-token-file: %w", err)
 		}
@@ -135,11 +135,11 @@ func (f *listenFlags) tls(network string) (*tls.Config, error) {
 	case network == "unix":
 		return nil, usage("--listen-cert: a Unix socket needs none")
 	}
-	cert, err := budget.ReadSecretFile(f.cert)
+	cert, err := config.ReadSecret(f.cert)
 	if err != nil {
 		return nil, usage("--listen-cert: %w", err)
 	}
-	key, err := budget.ReadSecretFile(f.key)
+	key, err := config.ReadSecret(f.key)
 	if err != nil {
 		return nil, usage("--listen-key: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -95,7 +96,7 @@ func (m *metrics) budget(name string) string {
 		return name
 	}
 	upstream, _, _ := strings.Cut(name, "/")
-	return upstream + "/" + budget.AnyCredential
+	return upstream + "/" + config.AnyCredential
 }
 
 // operation is the label of an operation.

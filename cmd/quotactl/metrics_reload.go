@@ -7,13 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/jobs"
 )
 
 // admit makes the priced operations of budgets known, by which they are labelled, and
 // those of upstreams: the budgets that a credential "*" admits share one label. What was
 // known before stays so: a pass that began before a reload may still charge it.
-func (m *metrics) admit(budgets map[string]*budget.Budget, upstreams []budget.Upstream) {
+func (m *metrics) admit(budgets map[string]*budget.Budget, upstreams []config.Upstream) {
 	known := maps.Clone(*m.known.Load())
 	add := func(name string, costs map[string]budget.Cost) {
 		operations := map[string]bool{}
@@ -27,7 +28,7 @@ func (m *metrics) admit(budgets map[string]*budget.Budget, upstreams []budget.Up
 		add(name, b.Spec().Costs)
 	}
 	for _, u := range upstreams {
-		add(u.Name+"/"+budget.AnyCredential, u.Costs)
+		add(u.Name+"/"+config.AnyCredential, u.Costs)
 	}
 	m.known.Store(&known)
 }

@@ -10,8 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -131,14 +132,14 @@ func chosenJobs(list []*jobs.Job, names []string) ([]*jobs.Job, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, usage("there is no job %q; there is %s%s", name, strings.Join(known, ", "), budget.DidYouMean(name, slices.Clone(known)))
+			return nil, usage("there is no job %q; there is %s%s", name, strings.Join(known, ", "), suggest.DidYouMean(name, slices.Clone(known)))
 		}
 	}
 	return slices.DeleteFunc(list, func(job *jobs.Job) bool { return !slices.Contains(names, job.Name) }), nil
 }
 
 // nextViews are what is known of the jobs.
-func (a *app) nextViews(ctx context.Context, cfg *budget.Config, list []*jobs.Job) (views []jobView, err error) {
+func (a *app) nextViews(ctx context.Context, cfg *config.Config, list []*jobs.Job) (views []jobView, err error) {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return nil, err

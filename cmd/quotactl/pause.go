@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -111,7 +111,7 @@ func untoldText(err error) string {
 
 // onJob opens the store, or the sandbox's, for one thing to do with a job.
 func (a *app) onJob(ctx context.Context, name string, inSandbox bool, do func(context.Context, open.Backend, *jobs.Job) error) error {
-	return a.onJobs(ctx, inSandbox, func(ctx context.Context, _ *budget.Config, list []*jobs.Job, store open.Backend) error {
+	return a.onJobs(ctx, inSandbox, func(ctx context.Context, _ *config.Config, list []*jobs.Job, store open.Backend) error {
 		chosen, err := chosenJobs(list, []string{name})
 		if err != nil {
 			return err

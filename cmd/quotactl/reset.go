@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
@@ -33,7 +33,7 @@ longest window has passed.`,
 			if !yes {
 				return usage("reset %s forgets all that was charged to it: say --yes if that is wanted", args[0])
 			}
-			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *budget.Config, store open.Backend) error {
+			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *config.Config, store open.Backend) error {
 				return store.Reset(ctx, args[0])
 			})
 			return a.answerDone(err, resetAnswer{Budget: args[0], Reset: true}, "reset", asJSON)
@@ -65,7 +65,7 @@ again, so make sure first that it is right.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *budget.Config, store open.Backend) error {
+			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *config.Config, store open.Backend) error {
 				return store.AcceptClock(ctx, args[0])
 			})
 			return a.answerDone(err, resetAnswer{Budget: args[0], Accepted: true}, "the store's clock is accepted", asJSON)
@@ -77,7 +77,7 @@ again, so make sure first that it is right.`,
 }
 
 // onStore opens the store for one thing to do for a budget of the configuration.
-func (a *app) onStore(ctx context.Context, name string, do func(context.Context, *budget.Config, open.Backend) error) error {
+func (a *app) onStore(ctx context.Context, name string, do func(context.Context, *config.Config, open.Backend) error) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	cfg, _, err := a.loadConfig()

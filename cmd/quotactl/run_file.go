@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // watchedFile notices that a file has become another: it was written, another was
@@ -80,7 +80,7 @@ func (f *watchedFile) content() []byte {
 	if !f.again() {
 		return nil
 	}
-	text, err := budget.ReadConfigFile(f.path)
+	text, err := config.ReadFile(f.path)
 	if err != nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
@@ -36,12 +37,12 @@ type live struct {
 	stop    atomic.Int64 // how long a stop may take, a time.Duration: the longest of all generations
 
 	mu    sync.Mutex     // guards named
-	named *budget.Config // the places of all secrets of all generations
+	named *config.Config // the places of all secrets of all generations
 }
 
 // generation is a configuration in force, with what was opened by it.
 type generation struct {
-	config  *budget.Config
+	config  *config.Config
 	jobs    []*jobs.Job
 	budgets map[string]*budget.Budget
 }
@@ -57,7 +58,7 @@ func newLive(a *app, names []string, f runFlags) *live {
 
 // read reads the configuration and its jobs, whose secrets must be there. The error
 // has all faults at once.
-func (l *live) read() (*budget.Config, []*jobs.Job, error) {
+func (l *live) read() (*config.Config, []*jobs.Job, error) {
 	l.file.mark() // what is written from now on is another
 	cfg, list, err := l.app.loadConfig()
 	if err != nil {
@@ -75,7 +76,7 @@ func (l *live) read() (*budget.Config, []*jobs.Job, error) {
 }
 
 // begin puts the first generation in force on an opened store.
-func (l *live) begin(cfg *budget.Config, list []*jobs.Job, store open.Backend) error {
+func (l *live) begin(cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 	l.timeout = open.Timeout(l.app.storeAt(cfg), cfg.Store)
 	l.metrics = newMetrics(nil, l.timeout)
 	l.store = &meteredStore{Backend: store, metrics: l.metrics, log: l.log}
@@ -91,7 +92,7 @@ func (l *live) begin(cfg *budget.Config, list []*jobs.Job, store open.Backend) e
 
 // open opens the budgets of the jobs, and all others of the configuration where
 // decisions on them are served. It asks the store for nothing.
-func (l *live) open(cfg *budget.Config, list []*jobs.Job) (*generation, error) {
+func (l *live) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 	var names []string
 	if l.servers != nil {
 		names = cfg.Budgets()
@@ -213,10 +214,10 @@ func stopTakes(grace, storeTimeout time.Duration) time.Duration {
 
 // remember notes where a configuration's secrets are. Those of an earlier one may
 // still be in the environment of commands.
-func (l *live) remember(cfg *budget.Config) {
+func (l *live) remember(cfg *config.Config) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := budget.Upstream{}
+	all := config.Upstream{}
 	if l.named != nil {
 		all = l.named.Upstreams[0]
 	}
@@ -227,7 +228,7 @@ func (l *live) remember(cfg *budget.Config) {
 			}
 		}
 	}
-	l.named = &budget.Config{Store: cfg.Store, Upstreams: []budget.Upstream{all}}
+	l.named = &config.Config{Store: cfg.Store, Upstreams: []config.Upstream{all}}
 }
 
 // secrets are those that can be read now and that no command's output may hold.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -60,7 +60,7 @@ func TestSecretsOfEarlierConfigurations(t *testing.T) {
 	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
 	l := newLive(&app{env: func(name string) (string, bool) { value, ok := known[name]; return value, ok }}, nil, runFlags{once: true})
 	for _, name := range []string{"OLD_KEY", "NEW_KEY"} {
-		l.remember(&budget.Config{Upstreams: []budget.Upstream{{Name: "shop", Credentials: []budget.Credential{{Label: "main", SecretEnv: name}}}}})
+		l.remember(&config.Config{Upstreams: []config.Upstream{{Name: "shop", Credentials: []config.Credential{{Label: "main", SecretEnv: name}}}}})
 	}
 	if got := fmt.Sprint(l.secrets()); got != "[old-secret new-secret]" {
 		t.Errorf("%s", got)
@@ -87,7 +87,7 @@ func TestSecretsOfTheNextConfiguration(t *testing.T) {
 // The token of the daemon's own address is a secret too: its commands may have it.
 func TestTheTokenIsASecret(t *testing.T) {
 	l := newLive(&app{env: noEnv}, nil, runFlags{once: true, endpoint: &endpoint{token: "the-token"}})
-	l.remember(&budget.Config{})
+	l.remember(&config.Config{})
 	if got := l.secrets(); !slices.Contains(got, "the-token") {
 		t.Errorf("%q", got)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
@@ -23,7 +23,7 @@ func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
 			args = append(args, "--json")
 		}
 		p := newProgram(t, "https://upstream.invalid", args...)
-		store, err := open.Store(t.Context(), "sqlite:"+filepath.Join(p.Dir, "sandbox.db"), budget.StoreConfig{})
+		store, err := open.Store(t.Context(), "sqlite:"+filepath.Join(p.Dir, "sandbox.db"), config.Store{})
 		if err != nil {
 			t.Fatal(err)
 		}

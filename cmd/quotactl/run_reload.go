@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -96,7 +96,7 @@ func (l *live) next(before *generation, runner *jobs.Runner) (*generation, error
 }
 
 // needsRestart names the settings that have changed and that hold from start to end.
-func (l *live) needsRestart(before, after *budget.Config) error {
+func (l *live) needsRestart(before, after *config.Config) error {
 	if l.flags.sandbox { // whose store is its own
 		return nil
 	}

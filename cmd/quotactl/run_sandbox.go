@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -20,7 +20,7 @@ type upstream struct {
 
 // startSandbox serves a sandbox with its log beside the configuration, and
 // makes its store the one to use. The caller closes it.
-func (a *app) startSandbox(cfg *budget.Config, quota int64) (*upstream, error) {
+func (a *app) startSandbox(cfg *config.Config, quota int64) (*upstream, error) {
 	if err := a.useSandbox(cfg); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
@@ -20,7 +21,7 @@ const storeRetry = 5 * time.Second
 // storeOf opens the store of the jobs and makes sure that it serves them. The
 // daemon waits for one that is out of reach, and calls waiting at each try that
 // failed; nil without an error means that it was told to stop meanwhile.
-func (a *app) storeOf(ctx context.Context, drain <-chan struct{}, cfg *budget.Config, list []*jobs.Job, once bool, waiting func()) (open.Backend, error) {
+func (a *app) storeOf(ctx context.Context, drain <-chan struct{}, cfg *config.Config, list []*jobs.Job, once bool, waiting func()) (open.Backend, error) {
 	try := func(ctx context.Context) (open.Backend, error) {
 		store, err := a.serving(ctx, cfg, list)
 		if errors.Is(err, budget.ErrUnavailable) {
@@ -36,7 +37,7 @@ func (a *app) storeOf(ctx context.Context, drain <-chan struct{}, cfg *budget.Co
 
 // serving opens the store and reads the jobs' state: opening alone asks a
 // server for nothing.
-func (a *app) serving(ctx context.Context, cfg *budget.Config, list []*jobs.Job) (open.Backend, error) {
+func (a *app) serving(ctx context.Context, cfg *config.Config, list []*jobs.Job) (open.Backend, error) {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -8,9 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -48,7 +49,7 @@ func (f *runsFlags) check(changed func(string) bool) error {
 	for _, outcome := range f.outcomes {
 		if !slices.Contains(outcomes, jobs.Outcome(outcome)) {
 			known := outcomeList(outcomes, ", ")
-			return usage("--outcome %q: use %s%s", outcome, known, budget.DidYouMean(outcome, strings.Split(known, ", ")))
+			return usage("--outcome %q: use %s%s", outcome, known, suggest.DidYouMean(outcome, strings.Split(known, ", ")))
 		}
 	}
 	if f.errors {
@@ -92,7 +93,7 @@ lost (its daemon died).`,
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			return a.onJobs(cmd.Context(), f.sandbox, func(ctx context.Context, _ *budget.Config, list []*jobs.Job, store open.Backend) error {
+			return a.onJobs(cmd.Context(), f.sandbox, func(ctx context.Context, _ *config.Config, list []*jobs.Job, store open.Backend) error {
 				list, err := jobsOrKept(ctx, store, list, args)
 				if err != nil {
 					return err

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/serve"
@@ -79,7 +80,7 @@ func (a *app) endReservation(ctx context.Context, what serve.FinishAnswer, asJSO
 
 // onBudget opens a budget for one thing to do on it.
 func (a *app) onBudget(ctx context.Context, name string, do func(context.Context, *budget.Budget) error) error {
-	return a.onStore(ctx, name, func(ctx context.Context, cfg *budget.Config, store open.Backend) error {
+	return a.onStore(ctx, name, func(ctx context.Context, cfg *config.Config, store open.Backend) error {
 		b, err := a.budget(cfg, store, name)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -79,7 +80,7 @@ type overview struct {
 }
 
 // look reads the budgets and the jobs that spend them.
-func (a *app) look(ctx context.Context, cfg *budget.Config, store open.Backend, names []string, list []*jobs.Job) (overview, error) {
+func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, names []string, list []*jobs.Job) (overview, error) {
 	seen := overview{at: a.now().UTC(), store: redact(a.storeAt(cfg))}
 	shown := map[string]bool{}
 	for _, name := range names {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
@@ -34,8 +35,8 @@ type app struct {
 // loadConfig reads the configuration with its store's URL and its jobs. The
 // error is about the configuration, all faults at once: exit code 2; a
 // configuration that stands beside it is good for its warnings alone.
-func (a *app) loadConfig() (*budget.Config, []*jobs.Job, error) {
-	cfg, err := budget.ParseConfig(a.configPath)
+func (a *app) loadConfig() (*config.Config, []*jobs.Job, error) {
+	cfg, err := config.Parse(a.configPath)
 	if err != nil {
 		return nil, nil, &exitError{code: exitUsage, err: err}
 	}
@@ -50,7 +51,7 @@ func (a *app) loadConfig() (*budget.Config, []*jobs.Job, error) {
 }
 
 // storeAt is the URL of the store to use.
-func (a *app) storeAt(cfg *budget.Config) string {
+func (a *app) storeAt(cfg *config.Config) string {
 	if a.storeURL != "" {
 		return a.storeURL
 	}
@@ -60,7 +61,7 @@ func (a *app) storeAt(cfg *budget.Config) string {
 // openStore opens the store that flag, environment or configuration name, with
 // this host's side of its outages; the sandbox's is a toy that knows none. The
 // caller closes it.
-func (a *app) openStore(ctx context.Context, cfg *budget.Config) (open.Backend, error) {
+func (a *app) openStore(ctx context.Context, cfg *config.Config) (open.Backend, error) {
 	if a.sandboxed {
 		return open.Store(ctx, a.storeAt(cfg), cfg.Store)
 	}
@@ -69,7 +70,7 @@ func (a *app) openStore(ctx context.Context, cfg *budget.Config) (open.Backend, 
 
 // budget opens a budget of the configuration on a store; the store stays the
 // caller's to close. The error is budget.ErrUnknownBudget for a wrong name.
-func (a *app) budget(cfg *budget.Config, store driver.Store, name string) (*budget.Budget, error) {
+func (a *app) budget(cfg *config.Config, store driver.Store, name string) (*budget.Budget, error) {
 	spec, err := cfg.Spec(name)
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (a *app) budget(cfg *budget.Config, store driver.Store, name string) (*budg
 
 // useSandbox makes the sandbox's own store, beside the configuration, the one
 // to use.
-func (a *app) useSandbox(cfg *budget.Config) error {
+func (a *app) useSandbox(cfg *config.Config) error {
 	if a.storeFlag {
 		return usage("--sandbox has a store of its own: leave --store out")
 	}

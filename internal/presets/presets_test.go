@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/presets"
 )
 
 // load reads a preset as it is written out.
-func load(t *testing.T, name string) *budget.Config {
+func load(t *testing.T, name string) *config.Config {
 	t.Helper()
 	text, err := presets.Text(name)
 	if err != nil {
@@ -24,7 +24,7 @@ func load(t *testing.T, name string) *budget.Config {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := budget.LoadConfig(path)
+	cfg, err := config.Load(path)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

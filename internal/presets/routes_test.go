@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/presets"
 )
@@ -21,7 +22,7 @@ func TestUnknownOperationsAreRefused(t *testing.T) {
 		cfg := load(t, preset)
 		u := cfg.Upstreams[0]
 		name := u.Name + "/" + u.Credentials[0].Label
-		if u.Credentials[0].Label == budget.AnyCredential {
+		if u.Credentials[0].Label == config.AnyCredential {
 			name = u.Name + "/one"
 		}
 		client := newClient(t, preset, name, []byte("HTTP/1.1 204 No Content\r\n\r\n"))

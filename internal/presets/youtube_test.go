@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // method is a method of YouTube's discovery document.
@@ -108,7 +108,7 @@ func TestYouTubePrices(t *testing.T) {
 			t.Errorf("%s cost %d, want %d", c.operation, got, c.old)
 		}
 	}
-	root, err := budget.LoadConfig(filepath.Join("..", "..", "costs.toml"))
+	root, err := config.Load(filepath.Join("..", "..", "costs.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // The bounds of what requests may ask for.
@@ -159,7 +160,7 @@ func (q *request) set(name string, value []byte) string {
 func (q *request) unknown(name string, takes members) {
 	meant := ""
 	if len(q.faults) < maxFaults { // of those that are only counted nobody asks
-		meant = budget.DidYouMean(cut(name, maxShown), slices.Clone(takes.names))
+		meant = suggest.DidYouMean(cut(name, maxShown), slices.Clone(takes.names))
 	}
 	q.fault(name, "there is no such member"+meant)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
@@ -75,9 +76,9 @@ func (d *daemon) clocks() *sqlitestore.Clocks {
 }
 
 // load reads the configuration, as every daemon does for itself.
-func load(t *testing.T, path string) (*budget.Config, []*jobs.Job) {
+func load(t *testing.T, path string) (*config.Config, []*jobs.Job) {
 	t.Helper()
-	cfg, err := budget.ParseConfig(path)
+	cfg, err := config.Parse(path)
 	if err != nil {
 		t.Fatal(err)
 	}

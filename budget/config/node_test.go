@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"slices"
@@ -107,9 +107,9 @@ func TestNodeReaders(t *testing.T) {
 	} {
 		nodes, doc := top(t, "\nk = "+c.value+"\n")
 		value, ok := readers[c.reader](nodes["k"])
-		var want ConfigErrors
+		var want Errors
 		if c.fault != "" {
-			want = ConfigErrors{{File: "f.toml", Line: 2, Message: c.fault}}
+			want = Errors{{File: "f.toml", Line: 2, Message: c.fault}}
 		}
 		if ok != (c.fault == "") || !slices.Equal(doc.errors, want) {
 			t.Errorf("%s of %s: %v, %v, faults %v; want %v", c.reader, c.value, value, ok, doc.errors, want)
@@ -146,7 +146,7 @@ func TestNodeTable(t *testing.T) {
 	if got := nodes["c"].Table("d")["d"].Table("e"); len(got) != 0 {
 		t.Errorf("a number read as a table answers %v", got)
 	}
-	want := ConfigErrors{
+	want := Errors{
 		{File: "f.toml", Line: 3, Message: `unknown key "unknown": use one of also, known`},
 		{File: "f.toml", Line: 5, Message: "d is a whole number: write a table, [c.d]"},
 	}
@@ -170,7 +170,7 @@ func TestSyntaxLines(t *testing.T) {
 		"a = 1\nb = \x00\n":            2,
 	} {
 		_, err := parseText("f.toml", text)
-		faults, ok := err.(ConfigErrors) //nolint:errorlint // the type itself is promised
+		faults, ok := err.(Errors) //nolint:errorlint // the type itself is promised
 		if !ok || len(faults) != 1 || faults[0].Line != want {
 			t.Errorf("%q: %v, want one fault in line %d", text, err, want)
 		}

@@ -1,4 +1,4 @@
-package budget_test
+package config_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // What is no regular file is refused at once, and what is too large unread.
@@ -44,19 +44,19 @@ func TestConfigFileIsRegular(t *testing.T) {
 		"large": "has more than 16 MiB", "pipe": "is a pipe, not a regular file; name a regular file with --config", "to-pipe": "is a pipe",
 		"endless": "is a device", ".": "is a directory", "socket": "is no regular file", "none": "write one, or name it",
 	} {
-		if _, err := budget.ParseConfig(in(name)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Parse(in(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
-	if _, err := budget.ReadConfigFile(in("none")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := config.ReadFile(in("none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	for _, name := range []string{"costs.toml", "link"} {
-		if got, err := budget.ReadConfigFile(in(name)); err != nil || string(got) != text {
+		if got, err := config.ReadFile(in(name)); err != nil || string(got) != text {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if got, err := budget.ReadConfigFile(in("most")); err != nil || len(got) != 16<<20 {
+	if got, err := config.ReadFile(in("most")); err != nil || len(got) != 16<<20 {
 		t.Errorf("the most there may be: %d bytes, %v", len(got), err)
 	}
 }
@@ -85,7 +85,7 @@ func TestSecretFileIsRegular(t *testing.T) {
 		if err := os.WriteFile(in("costs.toml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := budget.LoadConfig(in("costs.toml"))
+		c, err := config.Load(in("costs.toml"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestSecretFileIsRegular(t *testing.T) {
 		if want == "" && len(missing) > 0 || want != "" && (len(missing) != 1 || missing[0].Line != 7 || !strings.Contains(missing[0].Message, want)) {
 			t.Errorf("%s: %v, want %q", name, missing, want)
 		}
-		_, err = budget.ReadSecretFile(in(name))
+		_, err = config.ReadSecret(in(name))
 		if readable := want == "" || name == "blank"; (err == nil) != readable {
 			t.Errorf("read %s: %v", name, err)
 		}

@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"maps"
@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // The file has every key of what responses say, in every form.
 func TestParseConfigReadsFeedback(t *testing.T) {
-	c, err := LoadConfig(filepath.Join("..", "testdata", "config", "good", "feedback.toml"))
+	c, err := Load(filepath.Join("..", "..", "testdata", "config", "good", "feedback.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestParseConfigReadsFeedback(t *testing.T) {
 	if !reflect.DeepEqual(spec.Feedback, want) {
 		t.Errorf("feedback\n%+v, want\n%+v", spec.Feedback, want)
 	}
-	wantCosts := map[string]Cost{
+	wantCosts := map[string]budget.Cost{
 		"rest":    {Units: 1, Match: []string{"api.github.com/"}},
 		"search":  {Units: 1, Match: []string{"GET api.github.com/search/", "GET api.github.com/search/code"}},
 		"graphql": {Units: 1, Match: []string{"POST api.github.com/graphql"}, Actual: []feedback.Source{{JSON: "data.rateLimit.cost", As: feedback.AsNumber}, {JSON: "extensions.cost", As: feedback.AsNumber}}},
@@ -79,7 +80,7 @@ func TestParseConfigReadsFeedback(t *testing.T) {
 		"session": {Units: 5, Once: &feedback.Key{Header: "X-Session"}},
 		"local":   {Units: 0, Match: []string{"127.0.0.1/{path...}", "[::1]/", "*.github.test/"}},
 	}
-	if !maps.EqualFunc(spec.Costs, wantCosts, func(a, b Cost) bool { return reflect.DeepEqual(a, b) }) {
+	if !maps.EqualFunc(spec.Costs, wantCosts, func(a, b budget.Cost) bool { return reflect.DeepEqual(a, b) }) {
 		t.Errorf("costs\n%+v, want\n%+v", spec.Costs, wantCosts)
 	}
 	if spec.Observe || spec.Limits[0].Observe || !spec.Limits[1].Observe {

@@ -1,8 +1,6 @@
-package budget
+package config
 
-import (
-	"regexp"
-)
+import "regexp"
 
 // variableName is what an environment's variable may be called, capitals what
 // one is usually called.

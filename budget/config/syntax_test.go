@@ -1,4 +1,4 @@
-package budget_test
+package config_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 const syntaxConfig = `[upstream.shop.costs]
@@ -73,7 +73,7 @@ func TestConfigSaysWhatToWrite(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Replace(syntaxConfig, test.line, test.instead, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := budget.LoadConfig(path)
+		_, err := config.Load(path)
 		if test.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", test.instead, err)

@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"errors"
@@ -30,11 +30,11 @@ func (c *Config) SecretPlaces() int { return len(c.secrets) }
 
 // MissingSecrets tells of each secret that is not where the configuration says, at
 // its line; env is os.LookupEnv. It keeps and shows none.
-func (c *Config) MissingSecrets(env func(name string) (string, bool)) ConfigErrors {
-	var list ConfigErrors
+func (c *Config) MissingSecrets(env func(name string) (string, bool)) Errors {
+	var list Errors
 	for _, place := range c.secrets {
 		if missing := place.missing(env); missing != "" {
-			list = append(list, ConfigError{c.doc.file, place.node.Line(), fmt.Sprintf("%s: %s", place.of, missing)})
+			list = append(list, Error{c.doc.file, place.node.Line(), fmt.Sprintf("%s: %s", place.of, missing)})
 		}
 	}
 	return sorted(list)
@@ -52,7 +52,7 @@ func (p secretPlace) missing(env func(string) (string, bool)) string {
 	info, err := os.Stat(p.file) // what a pipe holds is not taken from the daemon
 	var text []byte
 	if err == nil && info.Mode()&fs.ModeNamedPipe == 0 {
-		text, err = ReadSecretFile(p.file)
+		text, err = ReadSecret(p.file)
 	}
 	var fault *fs.PathError
 	switch {

@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"fmt"
@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // Config is a costs.toml: the store, the upstreams with their costs, limits
@@ -22,21 +24,21 @@ type Config struct {
 	// StateDir is state_dir made absolute or relative to the working
 	// directory; empty when the file names none.
 	StateDir  string
-	Store     StoreConfig
+	Store     Store
 	Upstreams []Upstream
 	// Jobs are the [job.NAME] tables in the order of the file, not looked into.
 	Jobs []Node
 
-	jobSays   map[string]map[string]JobSays // by upstream and job
-	jobFaults ConfigErrors                  // of the keys in it
+	jobSays   map[string]map[string]budget.JobSays // by upstream and job
+	jobFaults Errors                               // of the keys in it
 
 	doc      *document
 	storeURL Node // [store] url, where it names a store
 	secrets  []secretPlace
 }
 
-// StoreConfig is the [store] table.
-type StoreConfig struct {
+// Store is the [store] table.
+type Store struct {
 	// URL opens the store; see package open. The path of an SQLite file is
 	// absolute or relative to the working directory. DefaultStoreURL when not
 	// given.
@@ -59,9 +61,9 @@ const DefaultStoreURL = "sqlite:quotactl.db"
 // Upstream is an [upstream.NAME] table.
 type Upstream struct {
 	Name         string
-	Unknown      Unknown
-	OnStoreError Policy
-	Costs        map[string]Cost
+	Unknown      budget.Unknown
+	OnStoreError budget.Policy
+	Costs        map[string]budget.Cost
 	Limits       []limit.Limit // in the order of the file
 	Credentials  []Credential
 	// Parallel is how many runs of each of its budgets go at once, over all jobs and
@@ -80,9 +82,9 @@ type Credential struct {
 	SecretFile string
 }
 
-// ParseConfig reads a file and finds every fault in it; [Config.Err] has them.
-// The error is for a file that cannot be read or is not TOML ([ConfigErrors]).
-func ParseConfig(path string) (*Config, error) {
+// Parse reads a file and finds every fault in it; [Config.Err] has them.
+// The error is for a file that cannot be read or is not TOML ([Errors]).
+func Parse(path string) (*Config, error) {
 	root, err := parseDocument(path)
 	if err != nil {
 		return nil, err
@@ -90,10 +92,10 @@ func ParseConfig(path string) (*Config, error) {
 	return readConfig(path, root), nil
 }
 
-// LoadConfig reads a file that must be without faults; of its job tables it reads what
-// [JobSays] has. The error is [ConfigErrors], all of them.
-func LoadConfig(path string) (*Config, error) {
-	c, err := ParseConfig(path)
+// Load reads a file that must be without faults; of its job tables it reads what
+// [budget.JobSays] has. The error is [Errors], all of them.
+func Load(path string) (*Config, error) {
+	c, err := Parse(path)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func LoadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// Err is all faults found so far, as [ConfigErrors] in the order of their
+// Err is all faults found so far, as [Errors] in the order of their
 // lines, or nil.
 func (c *Config) Err() error {
 	if len(c.doc.errors) == 0 {
@@ -117,25 +119,25 @@ func (c *Config) Err() error {
 // noted already gets no second.
 func (c *Config) StoreFault(err error) {
 	if c.storeURL.Exists() {
-		c.storeURL.Fail("%s", strings.TrimPrefix(err.Error(), ErrStoreConfig.Error()+": "))
+		c.storeURL.Fail("%s", strings.TrimPrefix(err.Error(), budget.ErrStoreConfig.Error()+": "))
 	}
 }
 
 // Warnings are what is legal but odd, in the order of their lines.
-func (c *Config) Warnings() ConfigErrors {
-	var list ConfigErrors
+func (c *Config) Warnings() Errors {
+	var list Errors
 	for _, w := range c.doc.warnings[:min(maxFaults, len(c.doc.warnings))] {
-		list = append(list, ConfigError{c.doc.file, w.at.Line(), w.message})
+		list = append(list, Error{c.doc.file, w.at.Line(), w.message})
 	}
 	if len(c.doc.warnings) > maxFaults {
-		list = append(list, ConfigError{c.doc.file, c.doc.lines, "there are more warnings than the first " + strconv.Itoa(maxFaults)})
+		list = append(list, Error{c.doc.file, c.doc.lines, "there are more warnings than the first " + strconv.Itoa(maxFaults)})
 	}
 	return sorted(list)
 }
 
-func sorted(list ConfigErrors) ConfigErrors {
+func sorted(list Errors) Errors {
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b ConfigError) int {
+	slices.SortStableFunc(list, func(a, b Error) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}
@@ -171,10 +173,10 @@ const AnyCredential = "*"
 
 // Find is the upstream and credential of a budget, also one that a credential
 // table "*" admits; ErrUnknownBudget names those there are.
-func (c *Config) Find(budget string) (Upstream, Credential, error) {
+func (c *Config) Find(name string) (Upstream, Credential, error) {
 	var names []string
 	for _, u := range c.Upstreams {
-		label, ours := strings.CutPrefix(budget, u.Name+"/")
+		label, ours := strings.CutPrefix(name, u.Name+"/")
 		for _, credential := range u.Credentials {
 			names = append(names, u.Name+"/"+credential.Label)
 			if ours && credential.Label == label && label != AnyCredential {
@@ -183,7 +185,7 @@ func (c *Config) Find(budget string) (Upstream, Credential, error) {
 		}
 	}
 	for _, u := range c.Upstreams {
-		label, ours := strings.CutPrefix(budget, u.Name+"/")
+		label, ours := strings.CutPrefix(name, u.Name+"/")
 		for _, credential := range u.Credentials {
 			if ours && credential.Label == AnyCredential && driver.ValidName(label) {
 				credential.Label = label
@@ -191,21 +193,21 @@ func (c *Config) Find(budget string) (Upstream, Credential, error) {
 			}
 		}
 	}
-	return Upstream{}, Credential{}, fmt.Errorf("%w %q: %s has %s%s", ErrUnknownBudget, budget, c.File, strings.Join(names, ", "), DidYouMean(budget, names))
+	return Upstream{}, Credential{}, fmt.Errorf("%w %q: %s has %s%s", budget.ErrUnknownBudget, name, c.File, strings.Join(names, ", "), suggest.DidYouMean(name, names))
 }
 
-// Spec is what [New] needs for a budget of this configuration.
-func (c *Config) Spec(budget string) (Spec, error) {
-	u, _, err := c.Find(budget)
+// Spec is what [budget.New] needs for a budget of this configuration.
+func (c *Config) Spec(name string) (budget.Spec, error) {
+	u, _, err := c.Find(name)
 	if err != nil {
-		return Spec{}, err
+		return budget.Spec{}, err
 	}
 	limits := slices.Clone(u.Limits)
 	for i := range limits {
 		limits[i].Observe = limits[i].Observe || u.Observe
 	}
-	return Spec{
-		Name: budget, Limits: limits, Costs: u.Costs, Unknown: u.Unknown,
+	return budget.Spec{
+		Name: name, Limits: limits, Costs: u.Costs, Unknown: u.Unknown,
 		OnStoreError: u.OnStoreError, Timeout: c.Store.Timeout,
 		Observe: u.Observe, Feedback: u.Feedback, Jobs: c.jobSays[u.Name],
 	}, nil

@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // How long a refusal may lock where no reset is stated or computed.
@@ -180,7 +181,7 @@ func readStatuses(node Node) []int {
 func (f *feedbackReader) readLimitName(node Node) string {
 	name, ok := node.Text()
 	if ok && len(f.names) > 0 && !slices.Contains(f.names, name) {
-		node.Fail("limit = %q: upstream %s has no such limit; use %s%s", name, f.upstream.Name, quoteList(f.names), DidYouMean(name, slices.Clone(f.names)))
+		node.Fail("limit = %q: upstream %s has no such limit; use %s%s", name, f.upstream.Name, quoteList(f.names), suggest.DidYouMean(name, slices.Clone(f.names)))
 		return ""
 	}
 	return name

@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"cmp"
@@ -12,7 +12,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // Node is a value of a configuration file that knows its place. Its readers
@@ -38,11 +40,11 @@ type document struct {
 	meta     toml.MetaData
 	lines    int            // how many it has
 	order    map[string]int // of the keys, by place
-	errors   ConfigErrors
+	errors   Errors
 	warnings []warning
 }
 
-// warning is a [ConfigError] whose line is found when it is asked for.
+// warning is a [Error] whose line is found when it is asked for.
 type warning struct {
 	at      Node
 	message string
@@ -50,7 +52,7 @@ type warning struct {
 
 // parseDocument reads and parses a file. Only faults of syntax are errors here.
 func parseDocument(path string) (Node, error) {
-	text, err := ReadConfigFile(path)
+	text, err := ReadFile(path)
 	if err != nil {
 		return Node{}, err
 	}
@@ -68,10 +70,10 @@ func parseText(path, text string) (Node, error) {
 	var syntax toml.ParseError
 	if errors.As(err, &syntax) {
 		line := syntaxLine(text, syntax.Position)
-		return Node{}, ConfigErrors{{File: path, Line: line, Message: "not TOML: " + syntaxText(syntax.Message) + syntaxAdvice(lineOf(text, line))}}
+		return Node{}, Errors{{File: path, Line: line, Message: "not TOML: " + syntaxText(syntax.Message) + syntaxAdvice(lineOf(text, line))}}
 	}
 	if err != nil {
-		return Node{}, ConfigErrors{{File: path, Line: 1, Message: "not TOML: " + err.Error()}}
+		return Node{}, Errors{{File: path, Line: 1, Message: "not TOML: " + err.Error()}}
 	}
 	doc.lines = 1 + strings.Count(strings.TrimSuffix(text, "\n"), "\n")
 	doc.order = orderOf(meta.Keys())
@@ -194,7 +196,7 @@ const maxFaults = 100
 
 // Fail notes an error at the node's line.
 func (n Node) Fail(format string, args ...any) {
-	fault := ConfigError{n.doc.file, n.doc.lines, "there are more errors than the first " + strconv.Itoa(maxFaults) + ": mend those, and check again"}
+	fault := Error{n.doc.file, n.doc.lines, "there are more errors than the first " + strconv.Itoa(maxFaults) + ": mend those, and check again"}
 	if len(n.doc.errors) < maxFaults {
 		fault.Line, fault.Message = n.Line(), fmt.Sprintf(format, args...)
 	}
@@ -234,7 +236,7 @@ func (n Node) Table(known ...string) map[string]Node {
 	for _, child := range n.List() {
 		if !slices.Contains(known, child.key) {
 			sorted := slices.Sorted(slices.Values(known))
-			child.Fail("unknown key %q: use one of %s%s", child.key, strings.Join(sorted, ", "), DidYouMean(child.key, known))
+			child.Fail("unknown key %q: use one of %s%s", child.key, strings.Join(sorted, ", "), suggest.DidYouMean(child.key, known))
 			continue
 		}
 		table[child.key] = child
@@ -258,7 +260,7 @@ func (n Node) Text() (string, bool) {
 func (n Node) OneOf(choices ...string) (string, bool) {
 	s, ok := n.Text()
 	if ok && !slices.Contains(choices, s) {
-		n.Fail("%s = %q: use %s%s", n.key, s, quoteList(choices), DidYouMean(s, slices.Clone(choices)))
+		n.Fail("%s = %q: use %s%s", n.key, s, quoteList(choices), suggest.DidYouMean(s, slices.Clone(choices)))
 		return "", false
 	}
 	return s, ok
@@ -332,9 +334,9 @@ func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
 }
 
 // Policy reads an on_store_error.
-func (n Node) Policy() Policy {
-	s, _ := n.OneOf(string(Closed), string(Open))
-	return Policy(s)
+func (n Node) Policy() budget.Policy {
+	s, _ := n.OneOf(string(budget.Closed), string(budget.Open))
+	return budget.Policy(s)
 }
 
 // IsTable reports whether the value is a table, inline or not.

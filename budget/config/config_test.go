@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
@@ -70,7 +71,7 @@ func parse(t *testing.T, text string) *Config {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := ParseConfig(file)
+	c, err := Parse(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 	if want := filepath.Join(dir, "state"); c.StateDir != want {
 		t.Errorf("state_dir %q, want %q", c.StateDir, want)
 	}
-	wantStore := StoreConfig{
+	wantStore := Store{
 		URL: "sqlite:" + filepath.Join(dir, "data/q.db"), Prefix: "team-a", Timeout: 300 * time.Millisecond,
 		Hosts: 4, OutageAllowance: 30, PasswordFile: "/etc/q.password",
 	}
@@ -134,10 +135,10 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSpec := Spec{
-		Name: "youtube/key1", Limits: wantLimits, Unknown: Unknown{Allowed: true, Units: 7},
-		Costs:        map[string]Cost{"search.list": {Units: 100, OnStoreError: Closed}, "videos.list": {Units: 1}, "search.other": {Units: 2}},
-		OnStoreError: Open, Timeout: 300 * time.Millisecond,
+	wantSpec := budget.Spec{
+		Name: "youtube/key1", Limits: wantLimits, Unknown: budget.Unknown{Allowed: true, Units: 7},
+		Costs:        map[string]budget.Cost{"search.list": {Units: 100, OnStoreError: budget.Closed}, "videos.list": {Units: 1}, "search.other": {Units: 2}},
+		OnStoreError: budget.Open, Timeout: 300 * time.Millisecond,
 	}
 	if !reflect.DeepEqual(spec, wantSpec) {
 		t.Errorf("spec\n%+v, want\n%+v", spec, wantSpec)
@@ -149,7 +150,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	if err := c.Err(); err != nil {
 		t.Fatal(err)
 	}
-	want := StoreConfig{URL: "sqlite:" + filepath.Join(filepath.Dir(c.File), "quotactl.db"), Prefix: "quotactl", Hosts: 1}
+	want := Store{URL: "sqlite:" + filepath.Join(filepath.Dir(c.File), "quotactl.db"), Prefix: "quotactl", Hosts: 1}
 	if c.Store != want || c.StateDir != "" {
 		t.Errorf("store %+v and state_dir %q, want %+v and none", c.Store, c.StateDir, want)
 	}
@@ -170,7 +171,7 @@ window = 24
 [store]
 hosts = 0
 `)
-	var faults ConfigErrors
+	var faults Errors
 	if !errors.As(c.Err(), &faults) {
 		t.Fatalf("error %v, want ConfigErrors", c.Err())
 	}
@@ -184,14 +185,14 @@ hosts = 0
 	if want := []int{2, 5, 8}; !slices.Equal(lines, want) {
 		t.Errorf("faults in lines %v, want %v:\n%v", lines, want, faults)
 	}
-	if _, err := LoadConfig(c.File); !errors.As(err, &faults) || len(faults) != 3 {
+	if _, err := Load(c.File); !errors.As(err, &faults) || len(faults) != 3 {
 		t.Errorf("LoadConfig answers %v, want the three faults", err)
 	}
 }
 
 // What a store says against its URL is noted at the URL's line, once.
 func TestStoreFault(t *testing.T) {
-	fault := fmt.Errorf("%w: no such port", ErrStoreConfig)
+	fault := fmt.Errorf("%w: no such port", budget.ErrStoreConfig)
 	for _, test := range []struct{ store, want string }{
 		{"[store]\nprefix = \"p\"\nurl = \"redis://h:99999\"\n", ":3: no such port"},
 		{"[store]\nurl = \"mysql://h\"\n", ":2: url does not name a store: begin it with sqlite:, redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redis+ring://"},
@@ -215,7 +216,7 @@ func TestParseConfigTooManyOperations(t *testing.T) {
 	for i := range driver.MaxOperations {
 		text.WriteString("op" + strconv.Itoa(i) + " = 1\n")
 	}
-	var faults ConfigErrors
+	var faults Errors
 	if c := parse(t, text.String()); !errors.As(c.Err(), &faults) || len(faults) != 1 || faults[0].Line != 5+driver.MaxOperations {
 		t.Errorf("error %v, want one, at the line of operation %d", faults, driver.MaxOperations)
 	}
@@ -224,13 +225,13 @@ func TestParseConfigTooManyOperations(t *testing.T) {
 func TestFindNamesTheBudgetsThereAre(t *testing.T) {
 	c := parse(t, fullConfig)
 	_, err := c.Spec("youtube/key3")
-	if !errors.Is(err, ErrUnknownBudget) || !strings.Contains(err.Error(), "youtube/key1, youtube/key2") {
+	if !errors.Is(err, budget.ErrUnknownBudget) || !strings.Contains(err.Error(), "youtube/key1, youtube/key2") {
 		t.Errorf("error %v, want ErrUnknownBudget with the names there are", err)
 	}
 }
 
 func TestParseConfigOfNoFile(t *testing.T) {
-	_, err := ParseConfig(filepath.Join(t.TempDir(), "none.toml"))
+	_, err := Parse(filepath.Join(t.TempDir(), "none.toml"))
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "QUOTACTL_CONFIG") {
 		t.Errorf("error %v, want os.ErrNotExist and how to name a file", err)
 	}
@@ -240,7 +241,7 @@ func TestParseConfigOfNoFile(t *testing.T) {
 // wrong is said of a line that the file has.
 func FuzzParseConfig(f *testing.F) {
 	f.Add(fullConfig)
-	for _, pattern := range []string{"../costs.toml", "../testdata/config/*/*.toml"} {
+	for _, pattern := range []string{"../../costs.toml", "../../testdata/config/*/*.toml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			f.Fatalf("no file matches %s, error %v", pattern, err)
@@ -257,7 +258,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		text = text[:min(len(text), most)]
 		root, err := parseText("costs.toml", text)
-		var faults, warnings ConfigErrors
+		var faults, warnings Errors
 		if err == nil {
 			c := readConfig("costs.toml", root)
 			err, warnings = c.Err(), c.Warnings()

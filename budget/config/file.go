@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"errors"
@@ -16,10 +16,10 @@ const (
 	maxSecretFile = 64 << 10
 )
 
-// ReadConfigFile reads the text of a configuration: a regular file, or a link to one,
+// ReadFile reads the text of a configuration: a regular file, or a link to one,
 // of at most 16 MiB. It does not wait for a named pipe's writer, and reads no device.
 // A pipe that the caller has opened is read under its name, /dev/stdin or /dev/fd/N.
-func ReadConfigFile(path string) ([]byte, error) {
+func ReadFile(path string) ([]byte, error) {
 	text, err := readRegular(path, maxConfigFile)
 	var fault *fs.PathError
 	switch {
@@ -31,9 +31,9 @@ func ReadConfigFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// ReadSecretFile reads a file with a secret, a key or a certificate, as
-// [ReadConfigFile] reads a configuration; it has at most 64 KiB.
-func ReadSecretFile(path string) ([]byte, error) { return readRegular(path, maxSecretFile) }
+// ReadSecret reads a file with a secret, a key or a certificate, as
+// [ReadFile] reads a configuration; it has at most 64 KiB.
+func ReadSecret(path string) ([]byte, error) { return readRegular(path, maxSecretFile) }
 
 // readRegular reads a regular file of at most so many bytes. The error is an
 // *fs.PathError where the system says what is wrong with it.

@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"fmt"
@@ -106,5 +106,5 @@ func checkDepth(path, text string) error {
 	if line == 0 {
 		return nil
 	}
-	return ConfigErrors{{File: path, Line: line, Message: fmt.Sprintf("tables and arrays stand more than %d deep in each other here, and no configuration needs that: is a bracket or a brace not closed?", maxDepth)}}
+	return Errors{{File: path, Line: line, Message: fmt.Sprintf("tables and arrays stand more than %d deep in each other here, and no configuration needs that: is a bracket or a brace not closed?", maxDepth)}}
 }

@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"maps"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // readLimit reads one limit; false when something is wrong with it.
@@ -117,7 +118,7 @@ func readOperations(node Node, u Upstream) []string {
 		}
 		if !matched {
 			node.Fail("operations: %q has no price: add it to [upstream.%s.costs], or mend the name%s", pattern, u.Name,
-				DidYouMean(name, slices.Collect(maps.Keys(u.Costs))))
+				suggest.DidYouMean(name, slices.Collect(maps.Keys(u.Costs))))
 		}
 	}
 	return patterns

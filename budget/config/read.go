@@ -1,17 +1,18 @@
-package budget
+package config
 
 import (
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // readConfig reads all tables but the jobs'.
 func readConfig(path string, root Node) *Config {
-	c := &Config{File: path, doc: root.doc, Store: StoreConfig{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1}}
+	c := &Config{File: path, doc: root.doc, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1}}
 	top := root.Table("state_dir", "store", "upstream", "job")
 	if dir, ok := filled(top["state_dir"]); ok {
 		c.StateDir = c.Path(dir)
@@ -85,7 +86,7 @@ func (c *Config) readStore(node Node) {
 }
 
 func (c *Config) readUpstream(node Node) Upstream {
-	u := Upstream{Name: node.Key(), Costs: map[string]Cost{}}
+	u := Upstream{Name: node.Key(), Costs: map[string]budget.Cost{}}
 	checkName(node, "upstream")
 	if !node.IsTable() {
 		node.List() // notes it
@@ -166,27 +167,27 @@ func (c *Config) OpenIsClosed(u Upstream) string {
 
 // warnOpen says that open means closed where nothing may be spent.
 func (c *Config) warnOpen(node Node, u Upstream) {
-	opens := node.value == string(Open)
+	opens := node.value == string(budget.Open)
 	if table, ok := node.value.(map[string]any); ok {
-		opens = table["on_store_error"] == string(Open)
+		opens = table["on_store_error"] == string(budget.Open)
 	}
 	if why := c.OpenIsClosed(u); opens && why != "" {
 		node.Warn("%s", why)
 	}
 }
 
-func readUnknown(node Node) Unknown {
+func readUnknown(node Node) budget.Unknown {
 	if !node.Exists() {
-		return Unknown{}
+		return budget.Unknown{}
 	}
 	if node.IsText() {
 		if node.value != "refuse" {
 			node.Fail("unknown_operation = %s: use \"refuse\" or a number of units", node.show())
 		}
-		return Unknown{}
+		return budget.Unknown{}
 	}
 	units, ok := node.Units(0)
-	return Unknown{Allowed: ok, Units: units}
+	return budget.Unknown{Allowed: ok, Units: units}
 }
 
 // costKeys are the keys of a price that is a table.
@@ -198,7 +199,7 @@ func readCosts(node Node, u *Upstream) []Node {
 	patterns := newMatcher()
 	for _, cost := range list {
 		checkName(cost, "operation")
-		var price Cost
+		var price budget.Cost
 		if cost.IsTable() {
 			if cost.FailUnquotedDots(costKeys...) {
 				continue

@@ -1,4 +1,4 @@
-package budget_test
+package config_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
 )
 
 // What nests deeper than any configuration is refused at its line before the parser
@@ -45,7 +45,7 @@ func TestConfigDepth(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf("costs.toml:%d: tables and arrays stand more than 32 deep in each other", test.line)
-		_, err := budget.ParseConfig(path)
+		_, err := config.Parse(path)
 		if got := fmt.Sprint(err); strings.Contains(got, want) != (test.line > 0) || test.line == 0 && strings.Contains(got, "deep in each other") {
 			t.Errorf("%s: %.300s; want line %d (0: not too deep)", name, got, test.line)
 		}
@@ -61,16 +61,16 @@ func TestConfigListsSomeFaults(t *testing.T) {
 		fmt.Fprintf(&odd, "[upstream.x%d]\nparallel = 1\n[upstream.x%[1]d.costs]\nget = 0\n[upstream.x%[1]d.limit.a]\nlimit = 10\nwindow = \"1h\"\n[upstream.x%[1]d.limit.b]\nlimit = 20\nwindow = \"1h\"\n[upstream.x%[1]d.credential.a]\n", i)
 	}
 	path := filepath.Join(t.TempDir(), "costs.toml")
-	list := func(text string) (budget.ConfigErrors, budget.ConfigErrors) {
+	list := func(text string) (config.Errors, config.Errors) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := budget.ParseConfig(path)
+		c, err := config.Parse(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var errs budget.ConfigErrors
+		var errs config.Errors
 		errors.As(c.Err(), &errs)
 		return errs, c.Warnings()
 	}

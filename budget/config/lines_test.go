@@ -1,4 +1,4 @@
-package budget
+package config
 
 import (
 	"errors"
@@ -154,8 +154,8 @@ func FuzzFaultLines(f *testing.F) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := LoadConfig(path)
-		var faults ConfigErrors
+		_, err := Load(path)
+		var faults Errors
 		if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Line != w.fault || !strings.Contains(faults[0].Message, `unknown key "surplus"`) {
 			t.Fatalf("seed %d: %v, want one unknown key at line %d of\n%s", seed, err, w.fault, numbered(text))
 		}

@@ -1,0 +1,61 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// maxMaxWait is the longest max_wait of a job.
+const maxMaxWait = time.Hour
+
+// readJobs reads what the job tables say of charges, for each upstream. Package jobs
+// validates the tables; what is wrong with these keys is only kept here, for programs
+// that load a configuration without its jobs: [Load] fails with it.
+func (c *Config) readJobs() {
+	c.jobSays = map[string]map[string]budget.JobSays{}
+	for _, node := range c.Jobs {
+		beside := *node.doc
+		beside.errors, beside.warnings = nil, nil
+		node.doc = &beside
+		says, upstream := readJobSays(node)
+		c.jobFaults = append(c.jobFaults, beside.errors...)
+		if says == (budget.JobSays{}) {
+			continue
+		}
+		for _, u := range c.Upstreams {
+			here := says
+			if u.Name != upstream { // its units are others
+				here.Floor = 0
+			}
+			if c.jobSays[u.Name] == nil {
+				c.jobSays[u.Name] = map[string]budget.JobSays{}
+			}
+			c.jobSays[u.Name][node.Key()] = here
+		}
+	}
+}
+
+// readJobSays reads what one job says, and of which upstream its budget is.
+func readJobSays(node Node) (says budget.JobSays, upstream string) {
+	if !node.IsTable() {
+		return says, ""
+	}
+	for _, child := range node.children() {
+		switch child.Key() {
+		case "budget":
+			name, _ := child.Text()
+			upstream, _, _ = strings.Cut(name, "/")
+		case "floor":
+			says.Floor, _ = child.Units(0)
+		case "on_store_error":
+			says.OnStoreError = child.Policy()
+		case "max_wait":
+			if wait, ok := child.Duration(0, maxMaxWait); ok {
+				says.MaxWait = &wait
+			}
+		}
+	}
+	return says, upstream
+}
