@@ -12,6 +12,9 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
+// errTaken says what a fence is when a checkpoint is changed behind it.
+var errTaken = errors.New("its pass was taken for dead, and its tick is accounted for; stop, and let the next pass go on")
+
 // MaxCheckpoint is the most that a program may keep in a checkpoint, in bytes.
 const MaxCheckpoint = 64 << 10
 
@@ -89,7 +92,7 @@ func (c *Checkpoint) swap(ctx context.Context, text []byte) error {
 		case c.Fence == 0 && len(active) > 0:
 			return fmt.Errorf("%w: a pass of the job is under way, and keeps it", ErrConflict)
 		case c.Fence != 0 && !slices.Contains(active, c.Fence):
-			return fmt.Errorf("%w: %w", ErrFenced, errFence)
+			return fmt.Errorf("%w: %w", ErrFenced, errTaken)
 		}
 		swapped, err := c.Store.SwapJob(ctx, driver.JobSwap{Job: c.Job, Version: found.Version, Values: map[string][]byte{CheckpointKey(c.Region): text}})
 		if err != nil || swapped {

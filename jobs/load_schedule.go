@@ -30,7 +30,7 @@ func (l *loader) schedule(job config.Node, t map[string]config.Node, j *Job) {
 	for _, odd := range schedule.odd() {
 		node.Warn("schedule = %q: %s", spec, odd)
 	}
-	if schedule.every > 0 && t["timezone"].Exists() {
+	if schedule.IsEvery() && t["timezone"].Exists() {
 		t["timezone"].Warn("timezone does nothing with %q, which counts from midnight UTC of 1970-01-01: take it out, or write a cron line", spec)
 	}
 }

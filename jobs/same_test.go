@@ -88,9 +88,11 @@ func TestSame(t *testing.T) {
 // A zone holds what was so when it was read: two readings of one may differ.
 func TestSameOnceAZoneIsReadAgain(t *testing.T) {
 	list := readings(t, sameJob, sameJob)
-	later := *list[1].Schedule
-	later.zone = time.FixedZone("Europe/London", 0)
-	list[1].Schedule = &later
+	again, err := parseSchedule(list[1].Schedule.String(), time.FixedZone("Europe/London", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list[1].Schedule = again
 	if !Same(list[0], list[1]) {
 		t.Error("another reading of the zone makes another job")
 	}

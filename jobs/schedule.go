@@ -129,6 +129,9 @@ func (s *Schedule) String() string { return s.spec }
 // Zone is the time zone that it goes by.
 func (s *Schedule) Zone() *time.Location { return s.zone }
 
+// IsEvery reports whether the schedule is an "@every".
+func (s *Schedule) IsEvery() bool { return s.every > 0 }
+
 // Ticks reports whether there is a tick at the instant, to the second.
 func (s *Schedule) Ticks(at time.Time) bool {
 	at = at.Truncate(time.Second)
