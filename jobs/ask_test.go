@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // ask asks for a pass of the only job.
@@ -246,7 +247,7 @@ func TestTicksThatNobodyTakesAreSeen(t *testing.T) {
 		if view := w.view(); !view.Untaken.Equal(midnight.Add(3 * time.Hour)) {
 			t.Errorf("later: untaken is %s", view.Untaken)
 		}
-		other, err := ParseSchedule("30 * * * *", "UTC")
+		other, err := schedule.Parse("30 * * * *", "UTC")
 		if err != nil {
 			t.Fatal(err)
 		}

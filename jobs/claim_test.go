@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // A pass keeps its claim for as long as it takes.
@@ -125,7 +126,7 @@ func TestAManualPassTakesTheNextFreeSecond(t *testing.T) {
 		{"@every 2s", "10:00:00.000", "09:00:00.000", "10:00:01.000"},
 		{"@every 1s", "10:00:00.000", "09:00:00.000", ""},
 	} {
-		schedule, err := ParseSchedule(test.schedule, "UTC")
+		schedule, err := schedule.Parse(test.schedule, "UTC")
 		if err != nil {
 			t.Fatal(err)
 		}

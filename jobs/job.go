@@ -6,13 +6,14 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // Job is a [job.NAME] table, checked by [Load].
 type Job struct {
 	Name     string
 	Budget   string // upstream/credential
-	Schedule *Schedule
+	Schedule *schedule.Schedule
 	// Regions has at least one; the only one is empty where the job names none.
 	Regions []string
 	// Stagger is the span over which the regions of a pass start.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // schedule reads when the job ticks.
@@ -18,7 +19,7 @@ func (l *loader) schedule(job config.Node, t map[string]config.Node, j *Job) {
 	if !ok {
 		return
 	}
-	schedule, err := parseSchedule(spec, zone)
+	schedule, err := schedule.ParseIn(spec, zone)
 	if err != nil {
 		node.Fail("schedule = %q: %s", spec, err)
 		return
@@ -27,7 +28,7 @@ func (l *loader) schedule(job config.Node, t map[string]config.Node, j *Job) {
 		return
 	}
 	j.Schedule = schedule
-	for _, odd := range schedule.odd() {
+	for _, odd := range schedule.Odd() {
 		node.Warn("schedule = %q: %s", spec, odd)
 	}
 	if schedule.IsEvery() && t["timezone"].Exists() {
@@ -48,7 +49,7 @@ func (l *loader) zone(node config.Node) (zone *time.Location, known bool) {
 	if zone, ok := l.zones[name]; ok {
 		return zone, true
 	}
-	zone, err := loadZone(name)
+	zone, err := schedule.LoadZone(name)
 	if err != nil {
 		node.Fail("%s", err)
 		return time.UTC, false

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // longestBack is how far a clock may be set back without ticks being counted anew:
@@ -93,7 +95,7 @@ func (j *Job) leave(s *state, wall time.Time, me claimant, done *stepped) {
 	if at < 0 {
 		return // it had none
 	}
-	before, err := ParseSchedule(s.Schedule[:at], s.Schedule[at+1:])
+	before, err := schedule.Parse(s.Schedule[:at], s.Schedule[at+1:])
 	if err != nil {
 		return // of another version
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // readings has the job that each text is read as, from one file.
@@ -88,7 +89,7 @@ func TestSame(t *testing.T) {
 // A zone holds what was so when it was read: two readings of one may differ.
 func TestSameOnceAZoneIsReadAgain(t *testing.T) {
 	list := readings(t, sameJob, sameJob)
-	again, err := parseSchedule(list[1].Schedule.String(), time.FixedZone("Europe/London", 0))
+	again, err := schedule.ParseIn(list[1].Schedule.String(), time.FixedZone("Europe/London", 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // What becomes of the ticks that a daemon finds together, as it was held up: those that
@@ -30,7 +32,7 @@ func TestTicksThatComeTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook(t, test.change)
-			every, err := ParseSchedule("@every 1s", "UTC")
+			every, err := schedule.Parse("@every 1s", "UTC")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +134,7 @@ func TestATickAtTheReloadIsRun(t *testing.T) {
 			b.to("13:00:01")
 			me := claimant{holder: "host/1/x", hold: time.Minute, since: b.at, known: b.at.Add(-test.known)}
 			var err error
-			if b.job.Schedule, err = ParseSchedule("30 * * * *", "UTC"); err != nil {
+			if b.job.Schedule, err = schedule.Parse("30 * * * *", "UTC"); err != nil {
 				t.Fatal(err)
 			}
 			if test.paused {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // A request waits for the pass under way, goes before what waits else, and takes a
@@ -30,7 +32,7 @@ func TestRequests(t *testing.T) {
 	b.look("14:00 catch_up")
 	b.end()
 
-	every, err := ParseSchedule("@every 1s", "UTC")
+	every, err := schedule.Parse("@every 1s", "UTC")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package jobs
 import (
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // Ticks of the schedule that a job had before, which came while no daemon was there,
@@ -12,8 +14,8 @@ func TestTicksOfTheScheduleBeforeAreMissed(t *testing.T) {
 	b.to("13:00:00")
 	b.look("13:00 schedule")
 	b.end()
-	b.state.Until = noon.UnixMicro()                            // as after a clock that was set back by far
-	daily, err := ParseSchedule("30 16 * * *", "Europe/London") // 15:30 UTC in summer
+	b.state.Until = noon.UnixMicro()                             // as after a clock that was set back by far
+	daily, err := schedule.Parse("30 16 * * *", "Europe/London") // 15:30 UTC in summer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +48,12 @@ func TestDaemonsByTwoSchedules(t *testing.T) {
 	b.to("15:30:00")
 	b.look("")
 	b.wantRecords("13:00 missed down, 3 until 15:00")
-	london, err := ParseSchedule("0 * * * *", "Europe/London")
+	london, err := schedule.Parse("0 * * * *", "Europe/London")
 	if err != nil {
 		t.Fatal(err)
 	}
 	here := b.job.Schedule
-	for _, schedule := range []*Schedule{london, here, london} {
+	for _, schedule := range []*schedule.Schedule{london, here, london} {
 		b.job.Schedule = schedule
 		b.look("")
 	}
@@ -71,7 +73,7 @@ func TestANewScheduleCountsFromItsReload(t *testing.T) {
 	b.to("13:00:00")
 	b.look("13:00 schedule")
 	b.end()
-	quarters, err := ParseSchedule("*/15 * * * *", "UTC")
+	quarters, err := schedule.Parse("*/15 * * * *", "UTC")
 	if err != nil {
 		t.Fatal(err)
 	}

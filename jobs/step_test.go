@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // book is a job's state and what was recorded of it, walked by hand.
@@ -22,7 +24,7 @@ var noon = time.Date(2026, time.June, 10, 12, 0, 30, 0, time.UTC)
 
 // newBook opens the book of an hourly job, half a minute past noon.
 func newBook(t *testing.T, change func(*Job)) *book {
-	schedule, err := ParseSchedule("0 * * * *", "UTC")
+	schedule, err := schedule.Parse("0 * * * *", "UTC")
 	if err != nil {
 		t.Fatal(err)
 	}

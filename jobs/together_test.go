@@ -13,6 +13,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // twoJobs is a world with another job beside trending, "more", of one region.
@@ -91,7 +92,7 @@ func TestReload(t *testing.T) {
 		go func() { done <- r.Run(t.Context(), drain, false) }()
 		after(time.Hour + time.Minute) // the pass of 01:00 is under way
 		more := *w.list[1]
-		quarters, err := ParseSchedule("*/15 * * * *", "UTC")
+		quarters, err := schedule.Parse("*/15 * * * *", "UTC")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // noon is when the jobs of tests are looked at.
@@ -16,14 +17,14 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) jobs.Instant { return jobs.Instant{Time: noon.Add(-d)} }
 
 // viewed is a job with a schedule, as a view at noon has it.
-func viewed(t *testing.T, name, budget, schedule, zone string) jobView {
+func viewed(t *testing.T, name, budget, s, zone string) jobView {
 	t.Helper()
-	parsed, err := jobs.ParseSchedule(schedule, zone)
+	parsed, err := schedule.Parse(s, zone)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := jobView{Job: &jobs.Job{Name: name, Budget: budget, Schedule: parsed}, next: parsed.Next(noon)}
-	v.Followed = schedule + " " + zone
+	v.Followed = s + " " + zone
 	return v
 }
 

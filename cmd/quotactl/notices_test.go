@@ -20,6 +20,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // manager is a service manager that listens for what a daemon tells it.
@@ -179,7 +180,7 @@ func TestAManagerThatDoesNotListen(t *testing.T) {
 // its clock, and no longer; the status follows the ticks.
 func TestSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule, err := jobs.ParseSchedule("*/2 * * * *", "UTC")
+		schedule, err := schedule.Parse("*/2 * * * *", "UTC")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +226,7 @@ func TestSignsOfLife(t *testing.T) {
 func TestStatusForTheManager(t *testing.T) {
 	now := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
 	job := func(name, spec string) *jobs.Job {
-		schedule, err := jobs.ParseSchedule(spec, "UTC")
+		schedule, err := schedule.Parse(spec, "UTC")
 		if err != nil {
 			t.Fatal(err)
 		}

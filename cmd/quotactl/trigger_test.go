@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // patient is a job on a store, for which a test does what a daemon would.
@@ -27,7 +28,7 @@ type patient struct {
 
 func newPatient(t *testing.T) *patient {
 	t.Helper()
-	schedule, err := jobs.ParseSchedule("0 * * * *", "UTC")
+	schedule, err := schedule.Parse("0 * * * *", "UTC")
 	if err != nil {
 		t.Fatal(err)
 	}

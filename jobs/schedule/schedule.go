@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"errors"
@@ -37,27 +37,27 @@ type Schedule struct {
 // configuration is right or wrong whenever it is read.
 var firstDay = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// ParseSchedule reads a cron line of five fields, a descriptor such as
+// Parse reads a cron line of five fields, a descriptor such as
 // "@daily", or "@every" with a span of whole seconds. The zone is an IANA name.
 // The error says what to write instead.
-func ParseSchedule(spec, zone string) (*Schedule, error) {
-	loc, err := loadZone(zone)
+func Parse(spec, zone string) (*Schedule, error) {
+	loc, err := LoadZone(zone)
 	if err != nil {
 		return nil, err
 	}
-	return parseSchedule(spec, loc)
+	return ParseIn(spec, loc)
 }
 
-// loadZone reads a zone's rules.
-func loadZone(name string) (*time.Location, error) {
+// LoadZone reads a zone's rules.
+func LoadZone(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "" || name == "Local" {
-		return nil, &zoneError{name}
+		return nil, &ZoneError{name}
 	}
 	return loc, nil
 }
 
-func parseSchedule(spec string, zone *time.Location) (*Schedule, error) {
+func ParseIn(spec string, zone *time.Location) (*Schedule, error) {
 	s := &Schedule{spec: spec, zone: zone}
 	if strings.HasPrefix(spec, "TZ=") || strings.HasPrefix(spec, "CRON_TZ=") {
 		return nil, errors.New("a zone has a key of its own: take it out and write timezone = \"…\"")
@@ -81,11 +81,11 @@ func parseSchedule(spec string, zone *time.Location) (*Schedule, error) {
 	return s, nil
 }
 
-// zoneError is a time zone that is not known.
-type zoneError struct{ zone string }
+// ZoneError is a time zone that is not known.
+type ZoneError struct{ Zone string }
 
-func (e *zoneError) Error() string {
-	return fmt.Sprintf("unknown time zone %q: use an IANA name such as \"America/Los_Angeles\" or \"UTC\"", e.zone)
+func (e *ZoneError) Error() string {
+	return fmt.Sprintf("unknown time zone %q: use an IANA name such as \"America/Los_Angeles\" or \"UTC\"", e.Zone)
 }
 
 // parseEvery reads the span of an "@every".
@@ -139,7 +139,7 @@ func (s *Schedule) Ticks(at time.Time) bool {
 }
 
 // Next is the first tick after the instant, in UTC. Every schedule has one: the
-// zero time, for none within ten years, is for what [ParseSchedule] refuses.
+// zero time, for none within ten years, is for what [Parse] refuses.
 func (s *Schedule) Next(after time.Time) time.Time {
 	const horizon = 3660 * daySeconds // a leap day may be eight years away
 	from := after.Unix() + 1

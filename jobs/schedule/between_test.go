@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"math/rand/v2"
@@ -55,7 +55,7 @@ func TestBetween(t *testing.T) {
 
 func schedule(t *testing.T, spec, zone string) *Schedule {
 	t.Helper()
-	s, err := ParseSchedule(spec, zone)
+	s, err := Parse(spec, zone)
 	if err != nil {
 		t.Fatal(err)
 	}

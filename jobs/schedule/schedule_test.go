@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"strings"
@@ -51,7 +51,7 @@ func TestScheduleNext(t *testing.T) {
 		{"a day without midnight", "30 0 * * *", "Asia/Beirut", "2026-03-28T12:00:00Z", []string{"2026-03-28T22:00:00Z", "2026-03-29T21:30:00Z"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s, err := ParseSchedule(test.spec, test.zone)
+			s, err := Parse(test.spec, test.zone)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 		{"0 3 * * *", "Local", "unknown time zone"},
 		{"0 3 * * *", "", "unknown time zone"},
 	} {
-		s, err := ParseSchedule(test.spec, test.zone)
+		s, err := Parse(test.spec, test.zone)
 		if err == nil || !strings.Contains(err.Error(), test.tells) {
 			t.Errorf("%q in %q: %v, %v; want an error telling %q", test.spec, test.zone, s, err, test.tells)
 		} else if strings.Contains(err.Error(), "strconv") || strings.Contains(err.Error(), "failed to parse") {
@@ -163,7 +163,7 @@ func TestTheLatestTick(t *testing.T) {
 		"0 12 * * *":          "2026-06-01T12:00:00Z",
 		"0,1,2,3,50 11 * * *": "2026-06-01T11:50:00Z",
 	} {
-		s, err := ParseSchedule(spec, "UTC")
+		s, err := Parse(spec, "UTC")
 		if err != nil {
 			t.Fatal(err)
 		}

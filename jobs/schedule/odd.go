@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// odd is what a schedule does that its writer may not have meant, each with
+// Odd is what a schedule does that its writer may not have meant, each with
 // what to write instead.
-func (s *Schedule) odd() []string {
+func (s *Schedule) Odd() []string {
 	var list []string
 	note := func(text string) {
 		if text != "" {
@@ -165,4 +165,5 @@ func (s *Schedule) times(from, until int64) string {
 }
 
 func wallDate(wall int64) string { return time.Unix(wall, 0).UTC().Format(time.DateOnly) }
+
 func wallTime(wall int64) string { return time.Unix(wall, 0).UTC().Format("15:04") }

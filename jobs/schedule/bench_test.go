@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import "testing"
 
@@ -12,7 +12,7 @@ func BenchmarkNext(b *testing.B) {
 		{"every", "@every 90m", "UTC"},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			s, err := ParseSchedule(test.spec, test.zone)
+			s, err := Parse(test.spec, test.zone)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -28,7 +28,7 @@ func BenchmarkNext(b *testing.B) {
 }
 
 func BenchmarkBetween(b *testing.B) {
-	s, err := ParseSchedule("* * * * 1-5", "America/New_York")
+	s, err := Parse("* * * * 1-5", "America/New_York")
 	if err != nil {
 		b.Fatal(err)
 	}

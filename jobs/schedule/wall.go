@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"math"
@@ -196,6 +196,7 @@ func (f *wallFields) before(minute int) int {
 
 // floorDiv is a/b rounded down, floorMod what that leaves.
 func floorDiv(a, b int64) int64 { return (a - floorMod(a, b)) / b }
+
 func floorMod(a, b int64) int64 { return (a%b + b) % b }
 
 // ceilDiv is a/b rounded up.

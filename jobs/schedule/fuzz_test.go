@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ func FuzzSchedule(f *testing.F) {
 		f.Add(spec, "UTC", int64(2_000_000_000), uint16(999))
 	}
 	f.Fuzz(func(t *testing.T, spec, zone string, unix int64, part uint16) {
-		s, err := ParseSchedule(spec, zone)
+		s, err := Parse(spec, zone)
 		if err != nil {
 			if strings.Contains(err.Error(), "it is no cron line") {
 				t.Fatalf("%q: the parser refuses what was found right", spec)

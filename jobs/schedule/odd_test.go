@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"strings"
@@ -66,7 +66,7 @@ func TestOddSchedules(t *testing.T) {
 		{"30 2 9 3 *", newYork, []string{"on 2031-03-09 the clock skips 02:30"}},
 		{"30 2 20 3 *", newYork, nil},
 	} {
-		got := schedule(t, test.spec, test.zone).odd()
+		got := schedule(t, test.spec, test.zone).Odd()
 		ok := len(got) == len(test.tells)
 		for i := range got {
 			ok = ok && strings.Contains(got[i], test.tells[i])

@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"fmt"
@@ -197,7 +197,7 @@ func TestSchedulesAgreeWithTheModel(t *testing.T) {
 	compared := 0
 	for range 200 {
 		spec, zone := randomSpec(random), list[random.IntN(len(list))]
-		s, err := ParseSchedule(spec, zone)
+		s, err := Parse(spec, zone)
 		if err != nil {
 			if strings.Contains(err.Error(), "never fires") {
 				continue
