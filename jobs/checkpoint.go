@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
 // fetchCheckpoint is how far a fetch run has come, for the next run of its region to
@@ -61,7 +61,7 @@ func (f *fetching) resume(ctx context.Context) (token string, done bool, end *en
 	if f.job.Checkpoint == 0 || f.job.Fetch.NextParam == "" {
 		return "", false, nil
 	}
-	value, err := f.value(ctx, budget.CheckpointKey(f.run.Region))
+	value, err := f.value(ctx, checkpoint.Key(f.run.Region))
 	if err != nil {
 		f.log.Warn("where an earlier run was cut is not known; beginning anew, without checkpoints", "error", err)
 		return "", false, nil
@@ -73,7 +73,7 @@ func (f *fetching) resume(ctx context.Context) (token string, done bool, end *en
 			return "", false, nil
 		}
 		f.log.Info("beginning anew: "+why, "checkpoint", "removed")
-		_, end := f.put(ctx, keepWait, map[string][]byte{budget.CheckpointKey(f.run.Region): nil})
+		_, end := f.put(ctx, keepWait, map[string][]byte{checkpoint.Key(f.run.Region): nil})
 		return "", false, end
 	}
 	return f.goOn(from)
@@ -84,7 +84,7 @@ func (f *fetching) readCheckpoint(text []byte) (from *fetchCheckpoint, why strin
 	if text == nil {
 		return nil, ""
 	}
-	value, err := budget.ReadCheckpoint(text)
+	value, err := checkpoint.Read(text)
 	from = &fetchCheckpoint{}
 	if err == nil && value.Fetch != nil {
 		err = json.Unmarshal(value.Fetch, from)
@@ -146,7 +146,7 @@ func (f *fetching) refuses(end *ending) bool {
 // this run's file, the run ends as it was refused.
 func (f *fetching) startAnew(ctx context.Context, refused *ending) *ending {
 	if f.kept != nil {
-		kept, end := f.put(ctx, keepWait, map[string][]byte{budget.CheckpointKey(f.run.Region): nil})
+		kept, end := f.put(ctx, keepWait, map[string][]byte{checkpoint.Key(f.run.Region): nil})
 		if end != nil {
 			return end
 		}
@@ -185,7 +185,7 @@ func (f *fetching) advance(ctx context.Context, next string) *ending {
 	if err != nil {
 		return failed(ReasonStore, fmt.Errorf("keep a checkpoint: %w", err))
 	}
-	f.kept.behind = budget.CheckpointValue{Expires: f.now().Add(f.job.Checkpoint).UnixMicro(), Fetch: own}.Text()
+	f.kept.behind = checkpoint.Value{Expires: f.now().Add(f.job.Checkpoint).UnixMicro(), Fetch: own}.Text()
 	return f.catchUp(ctx, keepWait)
 }
 
@@ -194,7 +194,7 @@ func (f *fetching) catchUp(ctx context.Context, wait time.Duration) *ending {
 	if f.kept == nil || f.kept.behind == nil {
 		return nil
 	}
-	kept, end := f.put(ctx, wait, map[string][]byte{budget.CheckpointKey(f.run.Region): f.kept.behind})
+	kept, end := f.put(ctx, wait, map[string][]byte{checkpoint.Key(f.run.Region): f.kept.behind})
 	if kept {
 		f.kept.behind = nil
 		f.discardStale()

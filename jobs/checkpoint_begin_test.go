@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
 // partial is the one partial file.
@@ -100,7 +100,7 @@ func TestARunBeginsAnew(t *testing.T) {
 			r.list[0].Budget, r.options.Budgets["youtube/key2"] = "youtube/key2", r.options.Budgets["youtube/key1"]
 		}, "the checkpoint is of another url"},
 		"other items": {func(r *resumable) { r.list[0].Fetch.Items = "items" }, "the checkpoint is of another url"},
-		"a program's": {func(r *resumable) { r.value(budget.CheckpointValue{Expires: 1 << 60, Data: []byte("x")}.Text()) }, "the checkpoint is a program's"},
+		"a program's": {func(r *resumable) { r.value(checkpoint.Value{Expires: 1 << 60, Data: []byte("x")}.Text()) }, "the checkpoint is a program's"},
 		"not JSON":    {func(r *resumable) { r.value([]byte("x")) }, "the checkpoint cannot be read"},
 		"finished": {func(r *resumable) {
 			if err := os.Rename(r.partial(), strings.TrimSuffix(r.partial(), partialSuffix)); err != nil {

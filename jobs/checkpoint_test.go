@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
 // A run that was cut is gone on with where it was: what was fetched is not fetched
@@ -143,7 +144,7 @@ func (e *events) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error)
 			e.list = append(e.list, "remove "+key)
 			continue
 		}
-		value, err := budget.ReadCheckpoint(text)
+		value, err := checkpoint.Read(text)
 		if err != nil {
 			return false, err
 		}

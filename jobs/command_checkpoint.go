@@ -12,11 +12,12 @@ import (
 	"syscall"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
 // keptFile is a command's checkpoint: a file that it finds as an earlier run has left
 // it, and whose content is kept for the next one. What a program keeps by
-// [budget.Checkpoint] stands in the same place; a file that it leaves as it is
+// [client.Checkpoint] stands in the same place; a file that it leaves as it is
 // changes nothing of that.
 type keptFile struct {
 	*pass
@@ -38,7 +39,7 @@ func (p *pass) keepFile(ctx context.Context, run *Run, log *runLog) (*keptFile, 
 	if err != nil {
 		return nil, failed(ReasonCommand, fmt.Errorf("make a folder for the command's checkpoint: %w", err))
 	}
-	k := &keptFile{pass: p, log: log, key: budget.CheckpointKey(run.Region), folder: folder}
+	k := &keptFile{pass: p, log: log, key: checkpoint.Key(run.Region), folder: folder}
 	if k.last, err = k.find(ctx); err != nil {
 		k.mute = true
 		log.Warn("what an earlier run has kept is not known; the command begins anew, and nothing is kept of it", "error", err)
@@ -64,7 +65,7 @@ func (k *keptFile) find(ctx context.Context) ([]byte, error) {
 	if err != nil || text == nil {
 		return nil, err
 	}
-	value, err := budget.ReadCheckpoint(text)
+	value, err := checkpoint.Read(text)
 	if err != nil {
 		k.log.Warn("the checkpoint is left aside", "error", err)
 		return nil, nil
@@ -142,7 +143,7 @@ func (k *keptFile) keep(ctx context.Context, final bool) error {
 func (k *keptFile) put(ctx context.Context, data []byte) error {
 	var text []byte
 	if len(data) > 0 {
-		text = budget.CheckpointValue{Expires: k.now().Add(k.job.Checkpoint).UnixMicro(), Data: data}.Text()
+		text = checkpoint.Value{Expires: k.now().Add(k.job.Checkpoint).UnixMicro(), Data: data}.Text()
 	}
 	mine, err := k.pass.keep(ctx, map[string][]byte{k.key: text})
 	if err == nil {
@@ -164,12 +165,12 @@ func readKept(path string) ([]byte, error) {
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(errors.New("what QUOTACTL_CHECKPOINT names is no file"), err)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, budget.MaxCheckpoint+1))
+	data, err := io.ReadAll(io.LimitReader(file, checkpoint.Max+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read what QUOTACTL_CHECKPOINT names: %w", err)
-	case len(data) > budget.MaxCheckpoint:
-		return nil, fmt.Errorf("what QUOTACTL_CHECKPOINT names has more than %d bytes: keep where to go on, not the data", budget.MaxCheckpoint)
+	case len(data) > checkpoint.Max:
+		return nil, fmt.Errorf("what QUOTACTL_CHECKPOINT names has more than %d bytes: keep where to go on, not the data", checkpoint.Max)
 	}
 	return data, nil
 }

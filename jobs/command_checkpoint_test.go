@@ -13,6 +13,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/jobs/client"
 )
 
 // checkpointed is a command job of one region whose checkpoints stand for an hour. It
@@ -42,7 +44,7 @@ func (w *world) kept() string {
 	if text == nil {
 		return ""
 	}
-	value, err := budget.ReadCheckpoint(text)
+	value, err := checkpoint.Read(text)
 	if err != nil || value.Fetch != nil {
 		w.t.Fatalf("%s: %v", text, err)
 	}
@@ -219,7 +221,7 @@ func TestACommandOfALostPassKeepsNothing(t *testing.T) {
 func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := checkpointed(t, "")
-		if err := (&budget.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}).Save(t.Context(), []byte("x")); err != nil {
+		if err := (&client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}).Save(t.Context(), []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 		for name, state := range map[string]State{"read": noValues{w.store}, "written": &events{State: w.store, fail: true}} {
@@ -245,11 +247,11 @@ func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 	})
 }
 
-// What a program keeps by budget.Checkpoint is the same: a command whose file stays
+// What a program keeps by client.Checkpoint is the same: a command whose file stays
 // as it is leaves that alone.
 func TestACommandsCheckpointIsThatOfItsProgram(t *testing.T) {
 	w := checkpointed(t, `exit 0`)
-	c := budget.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}
+	c := client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}
 	if err := c.Save(t.Context(), []byte("by hand")); err != nil {
 		t.Fatal(err)
 	}
@@ -273,13 +275,13 @@ func TestACheckpointGoesByTheFence(t *testing.T) {
 	w := checkpointed(t, `exit 0`)
 	r := w.runner()
 	claimed := w.claimed(r, midnight, newHolder())
-	if active, err := budget.ActiveFences(w.document()); err != nil || len(active) != 1 || active[0] != claimed.Fence {
+	if active, err := checkpoint.ActiveFences(w.document()); err != nil || len(active) != 1 || active[0] != claimed.Fence {
 		t.Fatalf("%v are active, %v; want %d", active, err, claimed.Fence)
 	}
-	ours := budget.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour, Fence: claimed.Fence}
+	ours := client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour, Fence: claimed.Fence}
 	alone, zombie := ours, ours
 	alone.Fence, zombie.Fence = 0, claimed.Fence-1
-	for what, want := range map[*budget.Checkpoint]error{&ours: nil, &alone: budget.ErrConflict, &zombie: budget.ErrFenced} {
+	for what, want := range map[*client.Checkpoint]error{&ours: nil, &alone: budget.ErrConflict, &zombie: budget.ErrFenced} {
 		for _, err := range []error{what.Save(t.Context(), []byte("x")), what.Clear(t.Context())} {
 			if !errors.Is(err, want) || (err == nil) != (want == nil) {
 				t.Errorf("fence %d: %v, want %v", what.Fence, err, want)

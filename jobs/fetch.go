@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
 // fetching is one run under way.
@@ -129,7 +130,7 @@ func (f *fetching) complete(ctx context.Context) *ending {
 	}
 	values := map[string][]byte{}
 	if f.kept != nil {
-		values[budget.CheckpointKey(f.run.Region)] = nil
+		values[checkpoint.Key(f.run.Region)] = nil
 	}
 	if f.job.Fetch.Conditional {
 		values[validatorsKey(f.run.Region)] = f.toKeep()

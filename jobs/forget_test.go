@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
 // Nothing is left of a job that is forgotten, and nothing is forgotten of others; while
@@ -40,7 +40,7 @@ func TestAJobIsForgotten(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, found, err)
 			}
 		}
-		if value, err := w.store.JobValue(t.Context(), "trending", budget.CheckpointKey("US")); value != nil || err != nil || len(w.history()) != 0 {
+		if value, err := w.store.JobValue(t.Context(), "trending", checkpoint.Key("US")); value != nil || err != nil || len(w.history()) != 0 {
 			t.Errorf("checkpoint %q, %v; history %q", value, err, w.history())
 		}
 		if found, err := w.store.Job(t.Context(), newsName); err != nil || found.Version != 0 {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
 // resumable is a world of one region of four pages, whose runs are gone on with for
@@ -79,13 +79,13 @@ func (r *resumable) checkpoint() *fetchCheckpoint {
 	if text == nil {
 		return nil
 	}
-	value, err := budget.ReadCheckpoint(text)
+	value, err := checkpoint.Read(text)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	from, why := (&fetching{
 		pass: &pass{Runner: r.runner(), job: r.list[0]}, run: &Run{Region: "US"}, output: &output{folder: r.root()},
-	}).readCheckpoint(budget.CheckpointValue{Expires: time.Now().Add(time.Hour).UnixMicro(), Fetch: value.Fetch}.Text())
+	}).readCheckpoint(checkpoint.Value{Expires: time.Now().Add(time.Hour).UnixMicro(), Fetch: value.Fetch}.Text())
 	if from == nil {
 		r.t.Fatal(why)
 	}

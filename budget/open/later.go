@@ -23,10 +23,10 @@ type later struct {
 	closed bool
 }
 
-// storeOrLater opens a store; one that is out of reach is opened by the first call
+// StoreOrLater opens a store; one that is out of reach is opened by the first call
 // that finds it there. A call that comes right after the opening failed is told so,
 // rather than made to wait as long again.
-func storeOrLater(ctx context.Context, url string, settings config.Store) (Backend, error) {
+func StoreOrLater(ctx context.Context, url string, settings config.Store) (Backend, error) {
 	open := func(ctx context.Context) (Backend, error) { return Store(ctx, url, settings) }
 	store, err := open(ctx)
 	if errors.Is(err, budget.ErrUnavailable) {

@@ -66,7 +66,7 @@ type hosted struct {
 // error, but opened by the first call that finds it there. The host's directory
 // is [HostDir].
 func Host(ctx context.Context, config *config.Config, url string, log *slog.Logger) (Backend, error) {
-	store, err := storeOrLater(ctx, url, config.Store)
+	store, err := StoreOrLater(ctx, url, config.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package open
+package client
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/open"
 )
 
 // Run is the run of the daemon that this program is started for: the labels of its
@@ -29,12 +30,12 @@ func Run() (labels budget.Labels, fence int64, err error) {
 	return labels, fence, nil
 }
 
-// Checkpoint opens the checkpoint of the run that this program is started for, in the
+// OpenCheckpoint opens the checkpoint of the run that this program is started for, in the
 // store of its configuration: QUOTACTL_CONFIG, else costs.toml, and QUOTACTL_STORE
 // where that is another. It stands for as long as the job's checkpoint says. Outside of
 // the daemon QUOTACTL_JOB names the job, and QUOTACTL_REGION its region, if it has
 // any. Close it when done.
-func Checkpoint(ctx context.Context) (*budget.Checkpoint, error) {
+func OpenCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	labels, fence, err := Run()
 	if err != nil {
 		return nil, err
@@ -58,11 +59,11 @@ func Checkpoint(ctx context.Context) (*budget.Checkpoint, error) {
 	if url == "" {
 		url = config.Store.URL
 	}
-	store, err := storeOrLater(ctx, url, config.Store)
+	store, err := open.StoreOrLater(ctx, url, config.Store)
 	if err != nil {
 		return nil, err
 	}
-	return &budget.Checkpoint{Store: store, Job: labels.Job, Region: labels.Region, Fence: fence, For: span, Closers: []io.Closer{store}}, nil
+	return &Checkpoint{Store: store, Job: labels.Job, Region: labels.Region, Fence: fence, For: span, Closers: []io.Closer{store}}, nil
 }
 
 // checkpointSpan is how long a job's checkpoints stand, as its table says.

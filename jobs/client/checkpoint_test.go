@@ -1,4 +1,4 @@
-package budget_test
+package client_test
 
 import (
 	"context"
@@ -12,12 +12,14 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/jobs/client"
 )
 
 // A region's listing is gone on with where the run before was cut.
 func ExampleCheckpoint() {
 	ctx := context.Background()
-	c := &budget.Checkpoint{Store: memstore.New(clock), Job: "orders", Region: "EU", For: 72 * time.Hour}
+	c := &client.Checkpoint{Store: memstore.New(clock), Job: "orders", Region: "EU", For: 72 * time.Hour}
 	fetch := func(most int) error { // most pages, then the units are gone
 		token, err := c.Load(ctx)
 		if err != nil {
@@ -52,7 +54,7 @@ func ExampleCheckpoint() {
 
 func TestCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &budget.Checkpoint{Store: memstore.New(clock), Job: "orders", For: time.Hour}
+		c := &client.Checkpoint{Store: memstore.New(clock), Job: "orders", For: time.Hour}
 		holds := func(want string) {
 			t.Helper()
 			if got, err := c.Load(t.Context()); err != nil || string(got) != want || (got == nil) != (want == "") {
@@ -60,14 +62,14 @@ func TestCheckpoint(t *testing.T) {
 			}
 		}
 		holds("")
-		for _, data := range []string{"one", "two \x00\xff", strings.Repeat("x", budget.MaxCheckpoint)} {
+		for _, data := range []string{"one", "two \x00\xff", strings.Repeat("x", checkpoint.Max)} {
 			if err := c.Save(t.Context(), []byte(data)); err != nil {
 				t.Fatal(err)
 			}
 			holds(data)
 		}
 		<-time.After(time.Hour - time.Microsecond)
-		holds(strings.Repeat("x", budget.MaxCheckpoint))
+		holds(strings.Repeat("x", checkpoint.Max))
 		<-time.After(time.Microsecond)
 		holds("")
 		if err := c.Save(t.Context(), []byte("three")); err != nil {
@@ -85,27 +87,27 @@ func TestCheckpoint(t *testing.T) {
 func TestCheckpointErrors(t *testing.T) {
 	store := memstore.New(clock)
 	for name, test := range map[string]struct {
-		budget.Checkpoint
+		client.Checkpoint
 		data string
 	}{
-		"empty":      {budget.Checkpoint{Job: "orders", For: time.Hour}, ""},
-		"too large":  {budget.Checkpoint{Job: "orders", For: time.Hour}, strings.Repeat("x", budget.MaxCheckpoint+1)},
-		"no span":    {budget.Checkpoint{Job: "orders"}, "x"},
-		"no job":     {budget.Checkpoint{For: time.Hour}, "x"},
-		"shared":     {budget.Checkpoint{Job: "@runs/a", For: time.Hour}, "x"},
-		"bad region": {budget.Checkpoint{Job: "orders", Region: "a/b", For: time.Hour}, "x"},
-		"bad fence":  {budget.Checkpoint{Job: "orders", Fence: -1, For: time.Hour}, "x"},
+		"empty":      {client.Checkpoint{Job: "orders", For: time.Hour}, ""},
+		"too large":  {client.Checkpoint{Job: "orders", For: time.Hour}, strings.Repeat("x", checkpoint.Max+1)},
+		"no span":    {client.Checkpoint{Job: "orders"}, "x"},
+		"no job":     {client.Checkpoint{For: time.Hour}, "x"},
+		"shared":     {client.Checkpoint{Job: "@runs/a", For: time.Hour}, "x"},
+		"bad region": {client.Checkpoint{Job: "orders", Region: "a/b", For: time.Hour}, "x"},
+		"bad fence":  {client.Checkpoint{Job: "orders", Fence: -1, For: time.Hour}, "x"},
 	} {
 		test.Store = store
 		if err := test.Save(t.Context(), []byte(test.data)); !errors.Is(err, budget.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	zombie := budget.Checkpoint{Store: store, Job: "orders", Fence: 7, For: time.Hour}
+	zombie := client.Checkpoint{Store: store, Job: "orders", Fence: 7, For: time.Hour}
 	if err := zombie.Save(t.Context(), []byte("x")); !errors.Is(err, budget.ErrFenced) || !strings.Contains(err.Error(), "save the checkpoint of job orders") {
 		t.Errorf("without a pass: %v", err)
 	}
-	away := budget.Checkpoint{Store: noJobs{}, Job: "orders", For: time.Hour}
+	away := client.Checkpoint{Store: noJobs{}, Job: "orders", For: time.Hour}
 	for _, err := range []error{away.Save(t.Context(), []byte("x")), away.Clear(t.Context())} {
 		if !errors.Is(err, budget.ErrUnavailable) {
 			t.Errorf("without a store: %v", err)
@@ -141,7 +143,7 @@ func TestACheckpointIsSwapped(t *testing.T) {
 		}
 	}
 	document(`{"active":[{"fence":7,"holder":"x"},{"fence":8}],"until":5}`)
-	c := budget.Checkpoint{Store: store, Job: "orders", For: time.Hour, Fence: 7}
+	c := client.Checkpoint{Store: store, Job: "orders", For: time.Hour, Fence: 7}
 	store.meanwhile = func() { document(`{"active":[{"fence":7},{"fence":8}],"until":6}`) } // a heartbeat
 	if err := c.Save(t.Context(), []byte("x")); err != nil {
 		t.Fatal(err)
@@ -172,3 +174,5 @@ func (o *overtaken) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, err
 	}
 	return o.JobStore.SwapJob(ctx, swap)
 }
+
+func clock() int64 { return time.Now().UnixMicro() }

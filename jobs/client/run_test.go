@@ -1,4 +1,4 @@
-package open_test
+package client_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs/client"
 )
 
 const checkpointConfig = `
@@ -30,7 +31,7 @@ checkpoint = "3h"
 
 // A program finds its checkpoint by the environment: by hand, and within a run as
 // long as its pass stands.
-func TestCheckpoint(t *testing.T) {
+func TestOpenCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "costs.toml"), []byte(checkpointConfig), 0o600); err != nil {
 		t.Fatal(err)
@@ -39,9 +40,9 @@ func TestCheckpoint(t *testing.T) {
 	for _, name := range []string{"QUOTACTL_CONFIG", "QUOTACTL_STORE", "QUOTACTL_JOB", "QUOTACTL_REGION", "QUOTACTL_RUN", "QUOTACTL_FENCE"} {
 		t.Setenv(name, "")
 	}
-	opened := func() *budget.Checkpoint {
+	opened := func() *client.Checkpoint {
 		t.Helper()
-		c, err := open.Checkpoint(t.Context())
+		c, err := client.OpenCheckpoint(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 	for job, says := range map[string]string{"": "no QUOTACTL_JOB", "push": `write checkpoint = "72h" in [job.push]`, "none": "[job.none]"} {
 		t.Setenv("QUOTACTL_JOB", job)
-		if _, err := open.Checkpoint(t.Context()); !errors.Is(err, budget.ErrInvalid) || !strings.Contains(err.Error(), says) {
+		if _, err := client.OpenCheckpoint(t.Context()); !errors.Is(err, budget.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("job %q: %v, want %q", job, err, says)
 		}
 	}
@@ -109,19 +110,19 @@ func TestRun(t *testing.T) {
 	for name, value := range map[string]string{"QUOTACTL_JOB": "pull", "QUOTACTL_REGION": "EU", "QUOTACTL_RUN": "pull/1/EU", "QUOTACTL_FENCE": "7"} {
 		t.Setenv(name, value)
 	}
-	labels, fence, err := open.Run()
+	labels, fence, err := client.Run()
 	if err != nil || fence != 7 || labels != (budget.Labels{Job: "pull", Region: "EU", Run: "pull/1/EU"}) {
 		t.Errorf("%+v, %d, %v", labels, fence, err)
 	}
 	t.Setenv("QUOTACTL_FENCE", "")
-	if _, fence, err = open.Run(); fence != 0 || err != nil {
+	if _, fence, err = client.Run(); fence != 0 || err != nil {
 		t.Errorf("%d, %v", fence, err)
 	}
 	t.Setenv("QUOTACTL_FENCE", "seven")
-	if _, _, err = open.Run(); !errors.Is(err, budget.ErrInvalid) {
+	if _, _, err = client.Run(); !errors.Is(err, budget.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
-	if _, err := open.Checkpoint(t.Context()); !errors.Is(err, budget.ErrInvalid) {
+	if _, err := client.OpenCheckpoint(t.Context()); !errors.Is(err, budget.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
