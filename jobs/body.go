@@ -131,12 +131,10 @@ func dig(body []byte, path string) (json.RawMessage, error) {
 }
 
 // maxExcerpt is how many characters of an upstream's error are told, maxSearched
-// how many bytes of it are searched for the secret, and edge how many of those
-// are not told since a secret may begin in them.
+// how many bytes of it are searched for the secret.
 const (
 	maxExcerpt  = 200
 	maxSearched = 64 << 10
-	edge        = 16 << 10
 )
 
 // excerpt is what an error body says, after a colon; empty when nothing. The

@@ -121,3 +121,13 @@ func checkToken(t *testing.T, fetch *Fetch, body []byte, whole any, valid bool) 
 		t.Fatalf("token %q of %q: %q, %v, want %q", fetch.NextFrom, body, got, err, want)
 	}
 }
+
+// What an error body says is told without the secret, however JSON writes that.
+func TestExcerptHidesTheSecret(t *testing.T) {
+	const secret = "a/b\"é"
+	for _, body := range []string{`{"error":{"message":"ZZa\/b\"\u00e9ZZ"}}`, `{"error":{"message":"ZZa%2Fb%22%C3%A9ZZ"}}`} {
+		if got := (&Runner{}).excerpt([]byte(body), true, secret); got != ": ZZ[secret]ZZ" {
+			t.Errorf("%s: %q", body, got)
+		}
+	}
+}

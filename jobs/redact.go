@@ -16,6 +16,10 @@ const redactedSecret = "[secret]"
 // hold a longer one is not shown at all.
 const maxSought = 512
 
+// edge is how many bytes at the end of a text that was cut are not shown, since a
+// secret may begin in them.
+const edge = 16 << 10
+
 // notShown stands for a text that may hold a secret too long to be looked for.
 const notShown = "(not shown, as it may hold the secret)"
 
