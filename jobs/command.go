@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/proc"
 )
 
 // spentWait bounds the look at what a command has spent, and at its claim.
@@ -190,7 +191,7 @@ func (c *command) logOutput() (theirs []io.Closer, err error) {
 		c.pipes, theirs = append(c.pipes, read), append(theirs, write)
 		*stream.to = write
 		c.output.Go(func() {
-			if err := readLines(read, func(kept string, length int) { c.log.output(stream.name, kept, length) }); err != nil {
+			if err := proc.ReadLines(read, func(kept string, length int) { c.log.output(stream.name, kept, length) }); err != nil {
 				c.log.Debug("output ended", "stream", stream.name, "error", err)
 			}
 		})

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/proc"
 )
 
 // exitExhausted is the exit code by which a command says that the units are
@@ -20,7 +22,7 @@ const pipeWait = 2 * time.Second
 // await notes the command's end. Where the system lets us it is not reaped yet:
 // until then no other process can have its number, nor another group.
 func (c *command) await() {
-	if awaitExit(c.cmd.Process.Pid) != nil {
+	if proc.AwaitExit(c.cmd.Process.Pid) != nil {
 		_ = c.reap() // told again to whom it concerns
 	}
 	close(c.exited)

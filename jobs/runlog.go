@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/quotactl/quotactl/internal/proc"
+	"github.com/quotactl/quotactl/internal/secret"
 )
 
 // What is kept of what a run logged: its last lines, with its record. Of a pass of
@@ -73,7 +76,7 @@ func (p *pass) hider() func(string) string {
 	if p.options.Secrets != nil {
 		others = p.options.Secrets()
 	}
-	return hider(knownSecret(p.job.credential, p.options.Env), others...)
+	return secret.Hider(knownSecret(p.job.credential, p.options.Env), others...)
 }
 
 // secretFinder tells whether a text that is to be kept holds a secret that the run
@@ -87,7 +90,7 @@ func (p *pass) secretFinder() func(text string) bool {
 		if p.options.Secrets != nil {
 			all = append(all, p.options.Secrets()...)
 		}
-		return hider("", all...) // of which long ones are looked for in pieces
+		return secret.Hider("", all...) // of which long ones are looked for in pieces
 	})
 	return func(text string) bool { return hide()(text) != text }
 }
@@ -97,12 +100,12 @@ func (l *runLog) output(stream, kept string, length int) {
 	l.mu.Lock()
 	logs := l.logged < l.most
 	if logs {
-		l.logged += int64(max(min(length, maxLine), leastLogged))
+		l.logged += int64(max(min(length, proc.MaxLine), leastLogged))
 	} else {
 		l.beyond += int64(length)
 	}
 	l.mu.Unlock()
-	text := sync.OnceValue(func() string { return lineText(kept, length, l.tail.hide()) })
+	text := sync.OnceValue(func() string { return proc.LineText(kept, length, l.tail.hide()) })
 	if logs {
 		l.plain.Info("output", "stream", stream, "line", text())
 	}
@@ -167,7 +170,7 @@ func cutLine(text string, most, length int) string {
 	if len(text) <= most {
 		return text
 	}
-	mark := cutMark(length)
+	mark := proc.CutMark(length)
 	end := max(0, most-len(mark))
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/secret"
 )
 
 // sandboxSecret stands for every secret when a sandbox stands for the upstream.
@@ -66,11 +67,11 @@ func (j *Job) checkSecret(secret string) error {
 
 // hide takes the secret out of a text. The sandbox's is none: a text may well
 // hold that word.
-func (r *Runner) hide(text, secret string) string {
+func (r *Runner) hide(text, hidden string) string {
 	if r.options.Sandbox != nil {
 		return text
 	}
-	return redact(text, secret)
+	return secret.Redact(text, hidden)
 }
 
 // KnownSecrets are the secrets that a configuration names and that can be read

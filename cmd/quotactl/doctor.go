@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/secret"
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
@@ -54,7 +55,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	answer := doctorAnswer{At: instant(a.now().UTC()), Store: redact(a.storeAt(cfg)), Checks: []findingJSON{}}
+	answer := doctorAnswer{At: instant(a.now().UTC()), Store: secret.RedactURL(a.storeAt(cfg)), Checks: []findingJSON{}}
 	for _, f := range append(a.secretFindings(cfg), a.findings(ctx, cfg)...) {
 		answer.Checks = append(answer.Checks, findingJSON(f))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -45,7 +46,7 @@ from the store, so it is the same on every machine.`,
 				case err != nil:
 					return err
 				case asJSON:
-					return writeJSON(a.stdout, newJobsAnswer(a.now(), redact(a.storeAt(cfg)), daemons, views))
+					return writeJSON(a.stdout, newJobsAnswer(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, views))
 				}
 				return writeJobs(a.stdout, a.now(), daemons, views)
 			})

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -236,8 +237,8 @@ func (l *live) secrets() []string {
 	l.mu.Lock()
 	named := l.named
 	l.mu.Unlock()
-	known := append(jobs.KnownSecrets(named, l.app.env), urlSecrets(named.Store.URL)...)
-	known = append(known, urlSecrets(l.app.storeURL)...)
+	known := append(jobs.KnownSecrets(named, l.app.env), secret.OfURL(named.Store.URL)...)
+	known = append(known, secret.OfURL(l.app.storeURL)...)
 	if l.flags.endpoint != nil && l.flags.endpoint.token != "" {
 		known = append(known, l.flags.endpoint.token)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -81,7 +82,7 @@ type overview struct {
 
 // look reads the budgets and the jobs that spend them.
 func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, names []string, list []*jobs.Job) (overview, error) {
-	seen := overview{at: a.now().UTC(), store: redact(a.storeAt(cfg))}
+	seen := overview{at: a.now().UTC(), store: secret.RedactURL(a.storeAt(cfg))}
 	shown := map[string]bool{}
 	for _, name := range names {
 		b, err := a.budget(cfg, store, name)

@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ func TestRedact(t *testing.T) {
 		"unix:///run/redis.sock?db=0&PASS=hunter2":                  "unix:///run/redis.sock?db=0&PASS=redacted",
 		"hunter2": "(unreadable)",
 	} {
-		got := redact(url)
+		got := RedactURL(url)
 		if got != want {
 			t.Errorf("redact(%q) = %q, want %q", url, got, want)
 		}
@@ -42,7 +42,7 @@ func TestURLSecrets(t *testing.T) {
 		"redis://hunter2@localhost":         {"hunter2"},
 		"redis+cluster://me:a@b@a:1,b:2":    {"a@b"},
 	} {
-		if got := urlSecrets(url); !slices.Equal(got, want) {
+		if got := OfURL(url); !slices.Equal(got, want) {
 			t.Errorf("urlSecrets(%q) = %q, want %q", url, got, want)
 		}
 	}

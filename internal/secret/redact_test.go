@@ -1,4 +1,4 @@
-package jobs
+package secret
 
 import (
 	"encoding/base64"
@@ -47,16 +47,16 @@ func TestRedactKnowsHowASecretIsWritten(t *testing.T) {
 		{"a\a\vb", `a\a\vb`},
 		{"\U000F0000x", `\U000f0000x`},
 	} {
-		if got := redact("<"+test.text+"> and "+test.text, test.secret); got != "<[secret]> and [secret]" {
+		if got := Redact("<"+test.text+"> and "+test.text, test.secret); got != "<[secret]> and [secret]" {
 			t.Errorf("secret %q in %s: %s", test.secret, test.text, got)
 		}
 	}
 	for _, text := range []string{"", "the ab of cd", "ab/c", "AB/CD"} {
-		if got := redact(text, "ab/cd"); got != text {
+		if got := Redact(text, "ab/cd"); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
 	}
-	if got := redact("any", ""); got != "any" {
+	if got := Redact("any", ""); got != "any" {
 		t.Errorf("without a secret: %q", got)
 	}
 }
@@ -69,7 +69,7 @@ func TestRedactKnowsBase64(t *testing.T) {
 			for _, around := range []string{"", "u", "us", "use", "user"} {
 				whole := encoding.EncodeToString([]byte(around + secret + around))
 				for _, written := range []string{whole, url.QueryEscape(whole), strings.ReplaceAll(whole, "/", `\/`)} {
-					got := redact("<"+written+">", secret)
+					got := Redact("<"+written+">", secret)
 					before, after, ok := strings.Cut(got, redactedSecret)
 					most := encoding.EncodedLen(len(around)) + 3 // the neighbour's, and what it shares
 					after = strings.NewReplacer("%3D", "", "=", "").Replace(after)
@@ -81,7 +81,7 @@ func TestRedactKnowsBase64(t *testing.T) {
 		}
 	}
 	for secret, text := range map[string]string{"abc": "YWJj 616263", "abcd": "YWJ YWJj 616263"} {
-		if got := redact(text, secret); got != text {
+		if got := Redact(text, secret); got != text {
 			t.Errorf("secret %q: %q became %q", secret, text, got)
 		}
 	}
@@ -92,9 +92,9 @@ func TestASecretTooLongToLookFor(t *testing.T) {
 	for _, test := range []struct {
 		bytes int
 		want  string
-	}{{maxSought, "key [secret]"}, {maxSought + 1, "(not shown, as it may hold the secret)"}} {
+	}{{MaxSought, "key [secret]"}, {MaxSought + 1, "(not shown, as it may hold the secret)"}} {
 		secret := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyzABCDEFG", test.bytes)[:test.bytes]
-		if got := redact("key "+secret, secret); got != test.want {
+		if got := Redact("key "+secret, secret); got != test.want {
 			t.Errorf("%d bytes: %.100q, want %q", test.bytes, got, test.want)
 		}
 	}
@@ -168,7 +168,7 @@ func TestRedactLeavesNothing(t *testing.T) {
 			text += encoders[name](r)
 		}
 		text += "ZZ"
-		if got := redact(text, secret); got != "ZZ[secret]ZZ" {
+		if got := Redact(text, secret); got != "ZZ[secret]ZZ" {
 			t.Fatalf("secret %q in %q: %q", secret, text, got)
 		}
 	})
@@ -180,7 +180,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add("\xff%", "%ff%25")
 	f.Add("k", "kkk")
 	f.Fuzz(func(t *testing.T, secret, text string) {
-		got := redact(text, secret)
+		got := Redact(text, secret)
 		if secret == "" || strings.ContainsAny(secret, "[]") || strings.Contains("secret", secret) || !utf8.ValidString(secret) {
 			return // a placeholder may hold, or complete, such a secret
 		}

@@ -1,4 +1,4 @@
-package jobs
+package secret
 
 import (
 	"encoding/base64"
@@ -12,25 +12,25 @@ import (
 // redactedSecret stands where a secret stood.
 const redactedSecret = "[secret]"
 
-// maxSought is the longest secret that is looked for, in bytes; a text that may
+// MaxSought is the longest secret that is looked for, in bytes; a text that may
 // hold a longer one is not shown at all.
-const maxSought = 512
+const MaxSought = 512
 
-// edge is how many bytes at the end of a text that was cut are not shown, since a
+// Edge is how many bytes at the end of a text that was cut are not shown, since a
 // secret may begin in them.
-const edge = 16 << 10
+const Edge = 16 << 10
 
-// notShown stands for a text that may hold a secret too long to be looked for.
-const notShown = "(not shown, as it may hold the secret)"
+// NotShown stands for a text that may hold a secret too long to be looked for.
+const NotShown = "(not shown, as it may hold the secret)"
 
-// redact takes the secret out of a text, however an upstream, a proxy or the
+// Redact takes the secret out of a text, however an upstream, a proxy or the
 // network may have written it down.
-func redact(text, secret string) string {
+func Redact(text, secret string) string {
 	if secret == "" {
 		return text
 	}
-	if len(secret) > maxSought {
-		return notShown
+	if len(secret) > MaxSought {
+		return NotShown
 	}
 	return secretMatcher(secret).ReplaceAllLiteralString(text, redactedSecret)
 }

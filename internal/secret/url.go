@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"net/url"
@@ -9,9 +9,9 @@ import (
 // secretParameter finds the values of a URL's query that may be secret.
 var secretParameter = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 
-// urlSecrets are what a store's URL holds before the host, by which it may be
+// OfURL are what a store's URL holds before the host, by which it may be
 // known: the password as it stands there and as it is meant, or a word alone.
-func urlSecrets(storeURL string) []string {
+func OfURL(storeURL string) []string {
 	_, rest, _ := strings.Cut(storeURL, "://")
 	at := strings.LastIndex(rest, "@")
 	if at < 0 {
@@ -27,11 +27,11 @@ func urlSecrets(storeURL string) []string {
 	return []string{written}
 }
 
-// redact is a store's URL as it may be shown: without its password, and
+// RedactURL is a store's URL as it may be shown: without its password, and
 // without what a malformed URL might hold of one. It is no URL parser, as a
 // password may be what keeps a URL from being parsed. The file of an SQLite
 // store stays as it is.
-func redact(storeURL string) string {
+func RedactURL(storeURL string) string {
 	scheme, rest, ok := strings.Cut(storeURL, "://")
 	if strings.HasPrefix(storeURL, "sqlite:") {
 		return storeURL

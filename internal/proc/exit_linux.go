@@ -1,10 +1,10 @@
-package jobs
+package proc
 
 import "syscall"
 
-// awaitExit waits until a child has ended and leaves it to be reaped. After an
+// AwaitExit waits until a child has ended and leaves it to be reaped. After an
 // error it may not have ended.
-func awaitExit(pid int) error {
+func AwaitExit(pid int) error {
 	const byPID = 1 // P_PID
 	for {
 		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, byPID, uintptr(pid), 0, syscall.WEXITED|syscall.WNOWAIT, 0, 0)
