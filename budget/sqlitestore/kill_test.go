@@ -167,6 +167,7 @@ func killOne(t *testing.T, o killOrders, answers int, pause time.Duration, told 
 // I5: nothing that was acknowledged is missing after 200 kills (60 but in full) of processes that
 // share the file, four at a time, and the ledger's parts agree.
 func TestKilledTwoHundredTimes(t *testing.T) {
+	effort.Processes(t)
 	t.Parallel()
 	const processes = 4
 	kills := effort.Of(60, 200)

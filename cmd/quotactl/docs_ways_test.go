@@ -291,7 +291,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
-	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs/client"
 )
 
 func main() { fmt.Println(charge != nil, reserve != nil, run != nil, resume != nil) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
 
@@ -34,7 +35,7 @@ func newRefusing(t testing.TB) *refusing {
 	store := memstore.New(func() int64 { return time.Now().UnixMicro() })
 	b, err := budget.New(store, budget.Spec{
 		Name: "discord/bot", Costs: map[string]budget.Cost{"message": {Units: 1}},
-		Limits: []budget.Limit{{Name: "limit", Limit: 1, Counts: budget.CountCalls, Window: budget.RollingWindow(window)}},
+		Limits: []limit.Limit{{Name: "limit", Limit: 1, Counts: limit.CountCalls, Window: limit.RollingWindow(window)}},
 	}, budget.WithClosers(store))
 	if err != nil {
 		t.Fatal(err)

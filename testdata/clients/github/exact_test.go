@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -50,7 +51,7 @@ func TestPrimaryLimit(t *testing.T) {
 		if err := get(t.Context(), m.Client); !errors.As(err, &limited) || errors.Is(err, budget.ErrExhausted) {
 			t.Fatalf("the upstream's refusal is %v", err)
 		}
-		told := budgethttp.Verdict{Rule: "core", Means: budget.Exhausted, Operation: "rest.read", Limit: "core", Until: reset.UTC()}
+		told := budgethttp.Verdict{Rule: "core", Means: feedback.Exhausted, Operation: "rest.read", Limit: "core", Until: reset.UTC()}
 		if got := m.seen.Verdicts(); len(got) != 1 || got[0] != told {
 			t.Errorf("the verdicts are %+v, want %+v", got, told)
 		}

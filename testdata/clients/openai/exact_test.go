@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -77,7 +78,7 @@ func TestRateLimit(t *testing.T) {
 			if err := m.chat(t.Context()); err != nil || time.Since(start) != 20*time.Second {
 				t.Fatalf("after %s: %v", time.Since(start), err)
 			}
-			told := budgethttp.Verdict{Rule: limit, Means: budget.Throttled, Operation: "chat.completions", Limit: limit, Until: start.Add(20 * time.Second).UTC()}
+			told := budgethttp.Verdict{Rule: limit, Means: feedback.Throttled, Operation: "chat.completions", Limit: limit, Until: start.Add(20 * time.Second).UTC()}
 			if got := m.seen.Verdicts(); len(got) != 1 || got[0] != told {
 				t.Errorf("the verdicts are %+v, want %+v", got, told)
 			}

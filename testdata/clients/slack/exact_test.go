@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -46,7 +47,7 @@ func TestMethodLimit(t *testing.T) {
 			t.Fatalf("the API's refusal is %v", err)
 		}
 		const method = "tier4:conversations.list"
-		told := budgethttp.Verdict{Rule: "method", Means: budget.Throttled, Operation: "conversations.list", Limit: method, Until: until.UTC()}
+		told := budgethttp.Verdict{Rule: "method", Means: feedback.Throttled, Operation: "conversations.list", Limit: method, Until: until.UTC()}
 		if got := m.seen.Verdicts(); len(got) != 1 || got[0] != told {
 			t.Errorf("the verdicts are %+v, want %+v", got, told)
 		}

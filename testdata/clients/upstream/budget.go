@@ -11,6 +11,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/presets"
 )
@@ -26,7 +28,7 @@ func Budget(t testing.TB, preset, name string) *budget.Budget {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := budget.LoadConfig(path)
+	cfg, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func Ledger(t testing.TB, b *budget.Budget) map[string]Row {
 		if row.Open != 0 {
 			t.Errorf("the ledger has %+v", row)
 		}
-		if row.Calls > 0 && !strings.HasPrefix(row.Name, budget.DriftOperation("")) {
+		if row.Calls > 0 && !strings.HasPrefix(row.Name, limit.DriftOperation("")) {
 			rows[row.Name] = Row{row.Calls, row.Units}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -94,7 +95,7 @@ func TestSpentDay(t *testing.T) {
 				if err := c.call(m, t.Context()); status(err) != c.code || errors.Is(err, budget.ErrExhausted) {
 					t.Fatalf("the upstream's refusal is %v", err)
 				}
-				c.want.Means, c.want.Until = budget.Exhausted, midnight.UTC()
+				c.want.Means, c.want.Until = feedback.Exhausted, midnight.UTC()
 				if told := m.seen.Verdicts(); len(told) != 1 || told[0] != c.want {
 					t.Errorf("the verdicts are %+v, want %+v", told, c.want)
 				}
