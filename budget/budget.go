@@ -158,7 +158,7 @@ func (b *Budget) answer(ctx context.Context, call Call, units int64, done decide
 // check finds what is wrong with a call before the store is asked, and its
 // price.
 func (b *Budget) check(call Call) (units int64, err error) {
-	if err := call.validate(); err != nil {
+	if err := call.Validate(0); err != nil {
 		return 0, fmt.Errorf("charge %s: %w", b.spec.Name, err)
 	}
 	units, err = b.spec.price(call)

@@ -133,36 +133,20 @@ const (
 // than 0 makes the call a reservation. The error wraps ErrInvalid or
 // ErrTooManyUnits.
 func (c Call) Validate(lease int64) error {
-	if lease < 0 || lease > MaxLease.Microseconds() {
-		return fmt.Errorf("%w: a lease of %d µs: use 1µs to %s, or 0 for a plain charge", ErrInvalid, lease, MaxLease)
+	item := driver.Item{Operation: c.Operation, ID: cmp.Or(c.ID, "-"), Labels: c.Labels, Lease: lease}
+	if c.Units != nil {
+		item.Units = *c.Units
 	}
-	return c.validate()
-}
-
-// validate checks what no configuration is needed for.
-func (c Call) validate() error {
-	invalid := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+	if err := item.Validate(); err != nil {
+		return err
 	}
 	switch {
-	case !driver.ValidName(c.Operation):
-		return invalid("operation %q: use letters, digits, '.', '_' and '-', at most 63", c.Operation)
-	case c.ID != "" && !driver.ValidID(c.ID):
-		return invalid("id %q: use 1 to 128 printable ASCII characters without spaces", c.ID)
-	case c.Units != nil && (*c.Units < 0 || *c.Units > limit.MaxUnits):
-		return fmt.Errorf("%w: %d units: use 0 to %d", ErrTooManyUnits, *c.Units, limit.MaxUnits)
 	case c.Floor != NoFloor && (c.Floor < 0 || c.Floor > limit.MaxUnits):
 		return fmt.Errorf("%w: a floor of %d units: use 0 to %d", ErrTooManyUnits, c.Floor, limit.MaxUnits)
-	case c.Labels.Job != "" && !driver.ValidName(c.Labels.Job):
-		return invalid("job label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Job)
-	case c.Labels.Region != "" && !driver.ValidName(c.Labels.Region):
-		return invalid("region label %q: use letters, digits, '.', '_' and '-', at most 63", c.Labels.Region)
-	case c.Labels.Run != "" && !driver.ValidRun(c.Labels.Run):
-		return invalid("run label %q: use letters, digits and '._:/-', at most 128", c.Labels.Run)
 	case c.Fence < 0 || c.Fence > 0 && c.Labels.Job == "":
-		return invalid("fence %d: use a number from 1 on, and the label of its job", c.Fence)
+		return fmt.Errorf("%w: fence %d: use a number from 1 on, and the label of its job", ErrInvalid, c.Fence)
 	case c.OnStoreError != "" && c.OnStoreError != Closed && c.OnStoreError != Open:
-		return invalid("on_store_error %q: use %q or %q", c.OnStoreError, Closed, Open)
+		return fmt.Errorf("%w: on_store_error %q: use %q or %q", ErrInvalid, c.OnStoreError, Closed, Open)
 	}
 	return nil
 }

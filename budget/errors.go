@@ -33,11 +33,6 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrExpired: the reservation's lease is over, or its id is no longer held.
 	ErrExpired = errors.New("expired")
-	// ErrTooManyUnits: units are not within 0 to MaxUnits, or the ledger's sum
-	// would pass MaxUnits.
-	ErrTooManyUnits = errors.New("units out of range")
-	// ErrInvalid: the call itself is wrong: a bad id, label, lease or name.
-	ErrInvalid = errors.New("invalid call")
 	// ErrUnknownBudget: no such upstream or credential in the configuration.
 	ErrUnknownBudget = errors.New("unknown budget")
 )

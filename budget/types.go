@@ -37,11 +37,13 @@ type SpentRow = driver.SpentRow
 // What a store may say, to test with errors.Is; package driver says what each
 // means.
 var (
-	ErrUnavailable = driver.ErrUnavailable
-	ErrNotCharged  = driver.ErrNotCharged
-	ErrClock       = driver.ErrClock
-	ErrDamaged     = driver.ErrDamaged
-	ErrLost        = driver.ErrLost
-	ErrStoreConfig = driver.ErrStoreConfig
-	ErrClosed      = driver.ErrClosed
+	ErrUnavailable  = driver.ErrUnavailable
+	ErrInvalid      = driver.ErrInvalid
+	ErrTooManyUnits = driver.ErrTooManyUnits
+	ErrNotCharged   = driver.ErrNotCharged
+	ErrClock        = driver.ErrClock
+	ErrDamaged      = driver.ErrDamaged
+	ErrLost         = driver.ErrLost
+	ErrStoreConfig  = driver.ErrStoreConfig
+	ErrClosed       = driver.ErrClosed
 )

@@ -24,6 +24,11 @@ var (
 	// ErrStoreConfig: the store answers but cannot serve: wrong password,
 	// missing permission, wrong type, newer version, unsupported file system.
 	ErrStoreConfig = errors.New("the store is not usable as configured")
+	// ErrInvalid: the call itself is wrong: a bad id, label, lease or name.
+	ErrInvalid = errors.New("invalid call")
+	// ErrTooManyUnits: units are not within 0 to [limit.MaxUnits], or the ledger's sum
+	// would pass it.
+	ErrTooManyUnits = errors.New("units out of range")
 	// ErrClosed: the budget or store was closed.
 	ErrClosed = errors.New("closed")
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Decide implements budget.Store.
+// Decide implements driver.Store.
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func (l *ledger) granted(limits []limit.Limit, item driver.Item, now int64) driv
 // maxSum is the largest total a settle upwards may lead to.
 const maxSum = 9 * limit.MaxUnits
 
-// Finish implements budget.Store.
+// Finish implements driver.Store.
 func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (l *ledger) ended(e *entry, at int64) int64 {
 	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }
 
-// Look implements budget.Store.
+// Look implements driver.Store.
 func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ type job struct {
 	records []driver.JobRecord // oldest first
 }
 
-// Job implements budget.JobStore.
+// Job implements driver.JobStore.
 func (s *Store) Job(ctx context.Context, name string) (driver.JobDocument, error) {
 	found, err := s.Jobs(ctx, []string{name})
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Store) Job(ctx context.Context, name string) (driver.JobDocument, error
 	return found[0], nil
 }
 
-// Jobs implements budget.JobStore.
+// Jobs implements driver.JobStore.
 func (s *Store) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *Store) Jobs(ctx context.Context, names []string) ([]driver.JobDocument,
 	return found, nil
 }
 
-// SwapJob implements budget.JobStore.
+// SwapJob implements driver.JobStore.
 func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (j *job) record(swap driver.JobSwap) {
 	}
 }
 
-// JobValue implements budget.JobStore.
+// JobValue implements driver.JobStore.
 func (s *Store) JobValue(ctx context.Context, name, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Store) JobValue(ctx context.Context, name, key string) ([]byte, error) 
 	return nil, nil
 }
 
-// JobHistory implements budget.JobStore.
+// JobHistory implements driver.JobStore.
 func (s *Store) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([]driver.JobRecord, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ type lock struct {
 	why          string
 }
 
-// Lock implements budget.Store.
+// Lock implements driver.Store.
 func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, 
 	return driver.Locked{Now: when.clock, Until: old.until, Since: old.since, Why: old.why, Stood: stood}, nil
 }
 
-// Unlock implements budget.Store.
+// Unlock implements driver.Store.
 func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Store is a budget.Store and keeps the jobs' state, in memory. Use New.
+// Store is a driver.Store and keeps the jobs' state, in memory. Use New.
 type Store struct {
 	clock func() int64
 
@@ -301,7 +301,7 @@ func (s *Store) bring(ctx context.Context, name string, caller int64, limits []l
 	return l, when, nil
 }
 
-// AcceptClock implements budget.Store.
+// AcceptClock implements driver.Store.
 func (s *Store) AcceptClock(_ context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +315,7 @@ func (s *Store) AcceptClock(_ context.Context, name string) error {
 	return nil
 }
 
-// Close implements budget.Store; nothing is kept.
+// Close implements driver.Store; nothing is kept.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -138,7 +138,7 @@ func (l *ledger) pseudo(lim limit.Limit, operation string, now int64) (amount in
 	return amount
 }
 
-// Recover implements budget.Store. Memory is never damaged.
+// Recover implements driver.Store. Memory is never damaged.
 func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +233,7 @@ func (m *meter) refill(full, used, at, now int64) int64 {
 	return add
 }
 
-// Reset implements budget.Store.
+// Reset implements driver.Store.
 func (s *Store) Reset(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Spent implements budget.Store.
+// Spent implements driver.Store.
 func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ type Backend interface {
 
 // Budget opens a budget of a costs.toml with the store that the file names, and
 // what this host does while it is out of reach. Close it when done. The error is
-// budget.ConfigErrors for a faulty file, budget.ErrUnknownBudget, or what opening
+// config.Errors for a faulty file, budget.ErrUnknownBudget, or what opening
 // the store said.
 func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
 	config, err := config.Load(configPath)

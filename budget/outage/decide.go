@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Decide implements budget.Store. What the host has still to record comes before
+// Decide implements driver.Store. What the host has still to record comes before
 // the store decides anything else. While the store is out of reach, items whose
 // policy is open are decided by the allowance; the others are Unreached, or of
 // unknown outcome when the store had been asked.

@@ -1,5 +1,5 @@
 // Package outage is the host's side of a store that is out of reach. [New] wraps
-// a budget.Store in one that
+// a driver.Store in one that
 //
 //   - asks a store that does not answer no more than once an interval, over all
 //     processes of the host (the breaker);

@@ -10,7 +10,7 @@ import (
 
 func wallClock() int64 { return time.Now().UnixMicro() }
 
-// Finish implements budget.Store. While the store is out of reach, or something
+// Finish implements driver.Store. While the store is out of reach, or something
 // that happened then is still to be recorded, it is written down and recorded
 // later, whatever the policy: it is no new spending.
 func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
@@ -92,7 +92,7 @@ func (s *Store) keepFinish(ctx context.Context, f driver.Finish) (driver.Finishe
 	return done, nil
 }
 
-// Look implements budget.Store.
+// Look implements driver.Store.
 func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	var view driver.View
 	_, err := s.reach(ctx, look.Budget, func(ctx context.Context) (err error) {
@@ -134,7 +134,7 @@ func (s *Store) lookWith(ctx context.Context, look driver.Look) (driver.View, er
 	return view, err
 }
 
-// Spent implements budget.Store.
+// Spent implements driver.Store.
 func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.SpentView, error) {
 	var view driver.SpentView
 	_, err := s.reach(ctx, query.Budget, func(ctx context.Context) (err error) {
@@ -144,12 +144,12 @@ func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spen
 	return view, err
 }
 
-// Recover implements budget.Store.
+// Recover implements driver.Store.
 func (s *Store) Recover(ctx context.Context, recovery driver.Recovery) (driver.Recovered, error) {
 	return s.inner.Recover(ctx, recovery)
 }
 
-// Reset implements budget.Store. The host forgets the budget too.
+// Reset implements driver.Store. The host forgets the budget too.
 func (s *Store) Reset(ctx context.Context, name string) error {
 	if err := s.inner.Reset(ctx, name); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *Store) Reset(ctx context.Context, name string) error {
 	return s.memory.forget(name)
 }
 
-// AcceptClock implements budget.Store.
+// AcceptClock implements driver.Store.
 func (s *Store) AcceptClock(ctx context.Context, name string) error {
 	return s.inner.AcceptClock(ctx, name)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Lock implements budget.Store. While the store is out of reach the host's own
+// Lock implements driver.Store. While the store is out of reach the host's own
 // processes keep to the lock; nobody else hears of it, until the upstream refuses
 // again. A lock by hand, or a fence, fails then: it is meant for everybody, and no
 // upstream tells it again.
@@ -93,7 +93,7 @@ func (s *Store) told(name, limit string, now, end int64, why string) {
 	}
 }
 
-// Unlock implements budget.Store.
+// Unlock implements driver.Store.
 func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
 	var stood bool
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
@@ -106,7 +106,7 @@ func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error
 	return stood, err
 }
 
-// Report implements budget.Store. What the host has still to record, and what the
+// Report implements driver.Store. What the host has still to record, and what the
 // store has lost, comes before: it explains what the upstream counts.
 func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	var drifted driver.Drifted

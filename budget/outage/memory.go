@@ -36,7 +36,7 @@ type remembered struct {
 	// Mark is what the store last told of the ledger.
 	Mark driver.Mark `json:"newest"` // as older versions call it
 	// Gone are the ids of ledgers that are known to have lost something, the newest
-	// last, at most budget.MaxGone.
+	// last, at most driver.MaxGone.
 	Gone []string `json:"gone,omitempty"`
 	// Limits are what each limit had used.
 	Limits map[string]usage `json:"limits"`

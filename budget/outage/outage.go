@@ -44,7 +44,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Store is a budget.Store that outlives outages of the one it wraps. It is safe
+// Store is a driver.Store that outlives outages of the one it wraps. It is safe
 // for concurrent use by goroutines, and its directory by processes.
 type Store struct {
 	inner   driver.Store

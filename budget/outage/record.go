@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // recordVersion is that of the journal's records.
@@ -97,16 +95,12 @@ func (r *record) check() error {
 	if !driver.ValidBudget(r.Budget) || r.At < 0 {
 		return fmt.Errorf("budget %q at %d: a name or the instant is wrong", r.Budget, r.At)
 	}
-	if r.ID == "" {
-		return errors.New("it has no id")
-	}
 	if f := r.Finish; f != nil {
-		if f.Units < 0 || f.Units > limit.MaxUnits {
-			return fmt.Errorf("%d units", f.Units)
-		}
-		return budget.Call{Operation: "any", ID: r.ID}.Validate(0)
+		return driver.Item{Operation: "any", ID: r.ID, Units: f.Units}.Validate()
 	}
 	c := r.Charge
-	call := budget.Call{Operation: c.Operation, ID: r.ID, Units: &c.Units, Labels: driver.Labels{Job: c.Job, Region: c.Region, Run: c.Run}}
-	return call.Validate(c.Lease)
+	return driver.Item{
+		Operation: c.Operation, ID: r.ID, Units: c.Units, Lease: c.Lease,
+		Labels: driver.Labels{Job: c.Job, Region: c.Region, Run: c.Run},
+	}.Validate()
 }

@@ -17,7 +17,7 @@ const (
 	resultDamaged = 101 // the totals say more than there are entries
 )
 
-// batch is a budget.Batch on its way through as many script runs as it needs.
+// batch is a driver.Batch on its way through as many script runs as it needs.
 type batch struct {
 	store *Store
 	driver.Batch
@@ -42,7 +42,7 @@ type batch struct {
 	told   ledgerTold
 }
 
-// Decide implements budget.Store.
+// Decide implements driver.Store.
 func (s *Store) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	began := time.Now()
 	ctx, cancel, err := s.begin(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Finish implements budget.Store.
+// Finish implements driver.Store.
 func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ func (s *Store) jobKeys(job string, parts ...string) []string {
 	return keys
 }
 
-// Job implements budget.JobStore.
+// Job implements driver.JobStore.
 func (s *Store) Job(ctx context.Context, job string) (driver.JobDocument, error) {
 	var found [1]driver.JobDocument
 	err := s.readJobs(ctx, []string{job}, found[:])
@@ -35,7 +35,7 @@ const (
 	jobReaders = 16  // script runs that read documents at the same time
 )
 
-// Jobs implements budget.JobStore. Each script run has the store's timeout; where
+// Jobs implements driver.JobStore. Each script run has the store's timeout; where
 // jobs lie on several servers, one reads one document.
 func (s *Store) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	found, size := make([]driver.JobDocument, len(names)), jobsOfARun
@@ -107,7 +107,7 @@ func (s *Store) readJobs(ctx context.Context, names []string, found []driver.Job
 	return nil
 }
 
-// JobValue implements budget.JobStore.
+// JobValue implements driver.JobStore.
 func (s *Store) JobValue(ctx context.Context, job, key string) ([]byte, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Store) JobValue(ctx context.Context, job, key string) ([]byte, error) {
 // recordsOfARun is how many records one script run reads.
 const recordsOfARun = 1000
 
-// JobHistory implements budget.JobStore: a page in each run of a script, so that of
+// JobHistory implements driver.JobStore: a page in each run of a script, so that of
 // what changes meanwhile some may be in it and some not.
 func (s *Store) JobHistory(ctx context.Context, q driver.JobHistoryQuery) ([]driver.JobRecord, error) {
 	ctx, cancel, err := s.begin(ctx)

@@ -22,7 +22,7 @@ func lockName(limit string) string {
 	return limit
 }
 
-// Lock implements budget.Store.
+// Lock implements driver.Store.
 func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
 	a, err := s.lock(ctx, "lock", l.Budget, l.Now, "l", lockName(l.Limit), l.Until, l.After, l.Most, oneLine(l.Why), flagged(l.Force))
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, 
 	}, nil
 }
 
-// Unlock implements budget.Store.
+// Unlock implements driver.Store.
 func (s *Store) Unlock(ctx context.Context, u driver.UnlockRequest) (bool, error) {
 	a, err := s.lock(ctx, "unlock", u.Budget, u.Now, "u", lockName(u.Limit))
 	return err == nil && numberAt(a.rest, 3) == 1, err

@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Look implements budget.Store. It brings the totals up to now as a decision
+// Look implements driver.Store. It brings the totals up to now as a decision
 // on nothing would.
 func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	ctx, cancel, err := s.begin(ctx)

@@ -23,14 +23,14 @@ const (
 	reporting     // taking in an upstream's report
 )
 
-// recovery is a budget.Recovery on its way through as many script runs as it
+// recovery is a driver.Recovery on its way through as many script runs as it
 // needs.
 type recovery struct {
 	driver.Recovery
 	came []string // how far each limit's sum came
 }
 
-// Recover implements budget.Store.
+// Recover implements driver.Store.
 func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Store) allKeys(name string, more int) []string {
 // maxLimits bounds the pseudo-operations that a ledger is cleared of.
 const maxLimits = 256
 
-// Reset implements budget.Store.
+// Reset implements driver.Store.
 func (s *Store) Reset(ctx context.Context, name string) error {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {

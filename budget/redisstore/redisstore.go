@@ -36,7 +36,7 @@ type Options struct {
 	Password string
 }
 
-// Store is a budget.Store and a budget.JobStore on Redis. Use Open.
+// Store is a driver.Store and a driver.JobStore on Redis. Use Open.
 type Store struct {
 	client  client
 	follow  *follower                           // nil where servers do not change places
@@ -101,7 +101,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 }
 
 // Ping tells whether scripts run on the server, by a read-only one: PING itself
-// may be denied. Errors as in budget.Store.
+// may be denied. Errors as in driver.Store.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// AcceptClock implements budget.Store.
+// AcceptClock implements driver.Store.
 func (s *Store) AcceptClock(ctx context.Context, name string) error {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Store) AcceptClock(ctx context.Context, name string) error {
 	return err
 }
 
-// Close implements budget.Store.
+// Close implements driver.Store.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// report is a budget.Report on its way through as many script runs as it needs.
+// report is a driver.Report on its way through as many script runs as it needs.
 type report struct{ driver.Report }
 
-// Report implements budget.Store. It brings the totals up to now as a decision on
+// Report implements driver.Store. It brings the totals up to now as a decision on
 // nothing would.
 func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	ctx, cancel, err := s.begin(ctx)

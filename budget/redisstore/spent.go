@@ -8,7 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Spent implements budget.Store: a page of the ledger in each run of a script.
+// Spent implements driver.Store: a page of the ledger in each run of a script.
 func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {

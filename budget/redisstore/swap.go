@@ -17,7 +17,7 @@ const (
 	swapDamaged
 )
 
-// SwapJob implements budget.JobStore. It has an id of its own, by which an attempt
+// SwapJob implements driver.JobStore. It has an id of its own, by which an attempt
 // after a lost answer finds that it is done; what comes after its time is refused.
 // Where more is to be forgotten than one script run removes it goes on in further
 // ones; what there is no time for then goes with the next records.

@@ -13,7 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Decide implements budget.Store. Where more has expired than one transaction
+// Decide implements driver.Store. Where more has expired than one transaction
 // takes, or a refusal's walk is longer, it goes on in further ones: what was
 // decided stands, and other processes get in between.
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {

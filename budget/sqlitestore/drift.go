@@ -7,7 +7,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Report implements budget.Store.
+// Report implements driver.Store.
 func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 // maxSum is the largest total of a ledger a settle upwards may lead to.
 const maxSum = 9 * limit.MaxUnits
 
-// Finish implements budget.Store.
+// Finish implements driver.Store.
 func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	what := "settle " + f.ID + " of " + f.Budget
 	if f.Release {
@@ -126,7 +126,7 @@ func (l *ledger) ended(e *entry, at int64) int64 {
 	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }
 
-// AcceptClock implements budget.Store.
+// AcceptClock implements driver.Store.
 func (s *Store) AcceptClock(ctx context.Context, name string) error {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()

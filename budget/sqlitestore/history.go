@@ -7,7 +7,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// JobHistory implements budget.JobStore.
+// JobHistory implements driver.JobStore.
 func (s *Store) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([]driver.JobRecord, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Job implements budget.JobStore.
+// Job implements driver.JobStore.
 func (s *Store) Job(ctx context.Context, job string) (driver.JobDocument, error) {
 	found, err := s.documents(ctx, "read job "+job, []string{job})
 	if err != nil {
@@ -17,7 +17,7 @@ func (s *Store) Job(ctx context.Context, job string) (driver.JobDocument, error)
 	return found[0], nil
 }
 
-// Jobs implements budget.JobStore. All are as of one instant.
+// Jobs implements driver.JobStore. All are as of one instant.
 func (s *Store) Jobs(ctx context.Context, names []string) ([]driver.JobDocument, error) {
 	return s.documents(ctx, fmt.Sprintf("read %d jobs", len(names)), names)
 }
@@ -76,7 +76,7 @@ func (s *Store) jobClock(c *conn) (now int64, a anchor, err error) {
 	return now, a, err
 }
 
-// SwapJob implements budget.JobStore. Where more is to be forgotten than one
+// SwapJob implements driver.JobStore. Where more is to be forgotten than one
 // transaction removes it goes on in further ones; what there is no time for then
 // goes with the next records.
 func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
@@ -167,7 +167,7 @@ func putJobValue(c *conn, job, key string, value []byte) error {
 	return c.exec("INSERT OR REPLACE INTO job_value(job, key, value) VALUES (?, ?, ?)", job, key, value)
 }
 
-// JobValue implements budget.JobStore.
+// JobValue implements driver.JobStore.
 func (s *Store) JobValue(ctx context.Context, job, key string) ([]byte, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()

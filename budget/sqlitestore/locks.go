@@ -18,7 +18,7 @@ type lock struct {
 // stands reports whether the lock has not ended; none has.
 func (k lock) stands(now int64) bool { return k.until > now }
 
-// Lock implements budget.Store.
+// Lock implements driver.Store.
 func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (answer driver.Locked, err error) {
 	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) (err error) {
 		if l.b == 0 {
@@ -35,7 +35,7 @@ func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (answer driver.L
 	return answer, nil
 }
 
-// Unlock implements budget.Store.
+// Unlock implements driver.Store.
 func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (stood bool, err error) {
 	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) error {
 		stood = l.locks[r.Limit].stands(when.now)

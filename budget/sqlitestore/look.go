@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Look implements budget.Store. It writes nothing and waits for no writer. A
+// Look implements driver.Store. It writes nothing and waits for no writer. A
 // window that no decision has used is summed from the entries, in time
 // proportional to them.
 func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {

@@ -17,7 +17,7 @@ func errLost(lost bool) error {
 	return nil
 }
 
-// Recover implements budget.Store.
+// Recover implements driver.Store.
 func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
@@ -190,7 +190,7 @@ func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 	})
 }
 
-// Reset implements budget.Store.
+// Reset implements driver.Store.
 func (s *Store) Reset(ctx context.Context, name string) error {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()

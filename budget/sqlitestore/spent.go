@@ -6,7 +6,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Spent implements budget.Store. It reads one state of the ledger, however long
+// Spent implements driver.Store. It reads one state of the ledger, however long
 // that takes, writes nothing, waits for no writer and delays none.
 func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
 	var view driver.SpentView

@@ -4,7 +4,7 @@
 // process.
 //
 // Fetch jobs need none of its verbs: they charge through package budget.
-// Beyond [budget.Store] it is a [budget.JobStore], which package jobs uses.
+// Beyond [driver.Store] it is a [driver.JobStore], which package jobs uses.
 //
 // Beside the file lie SQLite's own PATH-wal and PATH-shm, and PATH.lock and
 // PATH.next, by which the processes take turns. While a process uses the file,
@@ -44,7 +44,7 @@ type Clocks struct {
 	Boot func() (id string, since int64, err error)
 }
 
-// Store is a budget.Store on a file. It is safe for concurrent use by
+// Store is a driver.Store on a file. It is safe for concurrent use by
 // goroutines, and the file by processes of one machine. Use Open.
 type Store struct {
 	path    string

@@ -20,7 +20,7 @@ type meteredStore struct {
 	log     *slog.Logger
 }
 
-// Decide implements budget.Store.
+// Decide implements driver.Store.
 func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	defer s.timed("decide", time.Now())
 	decisions, err := s.Backend.Decide(ctx, batch)
@@ -35,7 +35,7 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 	return decisions, err
 }
 
-// Lock implements budget.Store.
+// Lock implements driver.Store.
 func (s meteredStore) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
 	defer s.timed("lock", time.Now())
 	locked, err := s.Backend.Lock(ctx, r)
@@ -46,7 +46,7 @@ func (s meteredStore) Lock(ctx context.Context, r driver.LockRequest) (driver.Lo
 	return locked, err
 }
 
-// Report implements budget.Store.
+// Report implements driver.Store.
 func (s meteredStore) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
 	defer s.timed("report", time.Now())
 	drifted, err := s.Backend.Report(ctx, r)
@@ -58,7 +58,7 @@ func (s meteredStore) Report(ctx context.Context, r driver.Report) (driver.Drift
 	return drifted, err
 }
 
-// Finish implements budget.Store.
+// Finish implements driver.Store.
 func (s meteredStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	defer s.timed("finish", time.Now())
 	finished, err := s.Backend.Finish(ctx, f)
@@ -66,7 +66,7 @@ func (s meteredStore) Finish(ctx context.Context, f driver.Finish) (driver.Finis
 	return finished, err
 }
 
-// Look implements budget.Store.
+// Look implements driver.Store.
 func (s meteredStore) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	defer s.timed("look", time.Now())
 	view, err := s.Backend.Look(ctx, look)

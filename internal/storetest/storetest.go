@@ -1,4 +1,4 @@
-// Package storetest holds every store to one contract, that of budget.Store.
+// Package storetest holds every store to one contract, that of driver.Store.
 // A store's tests call [Run] for the named invariants, [Walk] for a random walk
 // beside the reference model, [Processes] when several processes may share it,
 // and [NoSecret] when it is opened with a password.
