@@ -7,7 +7,8 @@
 # make simulate a month of two daemons in fake time, by days, beside the same
 #               month with a crontab; SIMULATE_SEED=n takes that month,
 #               SIMULATE_DAYS=n its first days, SIMULATE_STORE=sqlite a file
-# make lint     gofmt, go vet, staticcheck among golangci-lint's, the layers
+# make lint     gofmt, go vet, staticcheck among golangci-lint's, the layers, and
+#               the measures of the house
 # make mutants  each known mutant must fail a test
 # make soak     ten million charges on each store, counted by the test itself;
 #               SOAK_STEPS=n takes others
@@ -77,6 +78,7 @@ lint: needs
 	$(GO) vet ./...
 	GOOS=darwin $(GO) vet -gcflags='all=-N -l' ./...
 	$(GO) tool $(TOOLS) golangci-lint run ./...
+	.ci/measures
 	cd testdata/clients && $(GO) mod verify && $(GO) vet -race ./...
 
 bench: needs
