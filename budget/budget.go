@@ -18,23 +18,22 @@ import (
 //
 // Which verb to use:
 //
-//   - Charge before a call whose cost is known: it is charged, or refused at
-//     once. Most jobs need nothing else.
-//   - Reserve before a call whose cost is known only afterwards, or that may
-//     never be sent: settle the reservation with what the call cost, or release
-//     it. It counts in full until then, or until its lease ends.
-//   - Wait when the call is worth waiting for: it charges as soon as the units
-//     fit, first come first served within the process, and fails at once when
-//     the context's deadline comes before they can.
+//   - Charge before a call whose cost is known. It is charged, or refused at once.
+//     Most jobs need nothing else.
+//   - Reserve before a call whose cost is known only afterwards, or that may never
+//     be sent. It counts in full until it is settled or released, or until its lease
+//     ends.
+//   - Wait when the call is worth waiting for. It is charged as soon as the units fit,
+//     first come first served within the process, and fails at once when the
+//     context's deadline comes before they can.
 //   - WaitReserve does both: it is how to wait for a limit on open reservations.
-//   - Status to look at what is left without spending, Spent at who spent it, and
-//     Would at what one call would get now.
+//   - Status to see what is left without spending, Spent to see who spent it, and
+//     Would to see what a call would get now.
 //
-// When the budget, the store or the configuration says no, the error is a
-// [*RefusedError]; of a call whose pass was taken for dead it is an ErrFenced, for
-// which nothing but to stop is left. A call that is wrong in itself is ErrInvalid or
-// ErrTooManyUnits, an id that stands for another call ErrConflict, and when the
-// context ends its error is wrapped.
+// A refusal is a [*RefusedError]. A call that is wrong in itself is ErrInvalid or
+// ErrTooManyUnits, and an id that was used for another call ErrConflict. After
+// ErrFenced another daemon has taken the pass over: stop. When the context ends, the
+// error wraps the context's.
 type Budget struct {
 	spec    Spec
 	store   driver.Store

@@ -1,21 +1,52 @@
-// Package budget decides, before a call to somebody else's API, whether units
-// of its quota are left.
+// Package budget keeps a program within the quota of an API that it calls. Before
+// each call it checks, across all goroutines, processes and machines that share the
+// quota, whether the call still fits; if not, it says when it will.
 //
 // A [Budget] is the units of one credential at one upstream, named
-// "upstream/credential". Every call names an operation, which has a price; a
-// call is checked against every [limit.Limit] that covers its operation, and all of
-// them are decided and charged in one atomic step or not at all. The count is
-// exact in every trailing window, over goroutines, processes and machines, as
-// the store decides and the store's clock counts.
-//
-// Most jobs start with one line of package open:
+// "upstream/credential". Package open makes one from a costs.toml:
 //
 //	b, err := open.Budget(ctx, "costs.toml", "youtube/key1")
+//	if err != nil {
+//		return err
+//	}
+//	defer b.Close()
 //
-// and then charge before each call; the doc of [Budget] says which verb to
-// use when. A refusal is a [*RefusedError]; [ErrExhausted] tells a spent budget
-// from a store out of reach ([ErrUnavailable]).
+// # Before each call
 //
-// What a limit counts over is package limit's, what a costs.toml says package
-// config's, and what a store implements package driver's.
+// A call names an operation, which has a price in units:
+//
+//	_, err = b.Charge(ctx, budget.Call{Operation: "search.list"})
+//
+// Every limit that covers the operation is checked and charged in one atomic step,
+// or nothing is charged. The count is exact in every trailing window, by the clock of
+// the store.
+//
+// [Budget.Charge] is the verb for calls whose cost is known. [Budget.Reserve] is for
+// calls whose cost is known only afterwards: settle the reservation with the actual
+// cost, or release it. [Budget.Wait] waits until the call fits. Package budgethttp
+// does all of it for an [http.Client].
+//
+// # When a call is refused
+//
+// A refused call costs nothing. The error is a [*RefusedError], which says which
+// limit refused it, what that has left, and when the same call will fit. Test it with
+// [errors.Is]:
+//
+//	switch {
+//	case errors.Is(err, budget.ErrExhausted): // come back at RetryAt
+//	case errors.Is(err, budget.ErrUnavailable): // the store is out of reach
+//	}
+//
+// What a call gets while the store is out of reach is its [Policy].
+//
+// # What has been spent
+//
+// [Budget.Status] says what is left of each limit, [Budget.Spent] who spent it, and
+// [Budget.Would] what a call would get now.
+//
+// # The packages beside it
+//
+// Package limit has the limits and windows of a [Spec] written by hand, config reads
+// costs.toml, driver is the contract of a store, jobs/client is for programs that run
+// under the daemon.
 package budget
