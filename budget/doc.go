@@ -24,7 +24,7 @@
 // [Budget.Charge] is the verb for calls whose cost is known. [Budget.Reserve] is for
 // calls whose cost is known only afterwards: settle the reservation with the actual
 // cost, or release it. [Budget.Wait] waits until the call fits. Package budgethttp
-// does all of it for an [http.Client].
+// does all of it for an http.Client.
 //
 // # When a call is refused
 //
