@@ -1,3 +1,6 @@
+// Package checkpoint is the form in which a region's checkpoint is kept beside its
+// job's document, for those who write one: package jobs for fetch jobs, and package
+// client for programs.
 package checkpoint
 
 import (

@@ -1,3 +1,4 @@
+// Package suggest finds the word that was meant where one is mistyped.
 package suggest
 
 import (
