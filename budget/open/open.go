@@ -35,24 +35,34 @@ type Backend interface {
 // config.Errors for a faulty file, budget.ErrUnknownBudget, or what opening
 // the store said.
 func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
-	config, err := config.Load(configPath)
+	cfg, err := config.Load(configPath)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := config.Spec(name)
+	if _, _, err := cfg.Find(name); err != nil {
+		return nil, err
+	}
+	store, err := Host(ctx, cfg, cfg.Store.URL, slog.Default())
 	if err != nil {
 		return nil, err
 	}
-	store, err := Host(ctx, config, config.Store.URL, slog.Default())
-	if err != nil {
-		return nil, err
-	}
-	spec.Timeout = Timeout(config.Store.URL, config.Store)
-	b, err := budget.New(store, spec, budget.WithClosers(store))
+	b, err := BudgetOn(store, cfg, cfg.Store.URL, name, budget.WithClosers(store))
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return b, nil
+}
+
+// BudgetOn opens a budget of a configuration on a store that was opened by this URL.
+// The store stays the caller's to close. The error is budget.ErrUnknownBudget for a
+// name that the configuration lacks.
+func BudgetOn(store driver.Store, cfg *config.Config, url, name string, options ...budget.Option) (*budget.Budget, error) {
+	spec, err := cfg.Spec(name)
+	if err != nil {
+		return nil, err
+	}
+	spec.Timeout = Timeout(url, cfg.Store)
+	return budget.New(store, spec, options...)
 }
 
 // hosted is a store with the host's side of its outages.

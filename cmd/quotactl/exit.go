@@ -45,6 +45,7 @@ func usage(format string, args ...any) error {
 func exitCode(err error) int {
 	var coded *exitError
 	var faults config.Errors
+	var endpoint *EndpointError
 	switch {
 	case err == nil:
 		return exitDone
@@ -54,7 +55,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.Is(err, budget.ErrExhausted):
 		return exitExhausted
-	case errors.As(err, &faults),
+	case errors.As(err, &faults), errors.As(err, &endpoint),
 		errors.Is(err, budget.ErrNeverFits),
 		errors.Is(err, budget.ErrUnknownOperation),
 		errors.Is(err, budget.ErrUnknownBudget),

@@ -98,7 +98,7 @@ type listening struct {
 }
 
 // serve listens.
-func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (*listening, error) {
+func (l *listener) serve(ctx context.Context, e *endpoint, log *slog.Logger) (*listening, error) {
 	socket, err := e.open(ctx)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,6 @@ func (l *listener) serve(ctx context.Context, e *endpoint, a *app) (*listening, 
 	if err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
-	log := a.logger()
 	log.Info("listening: decisions, metrics and health", "address", called, "token", e.token != "")
 	return l.serveOn(socket, called, e.secure, log), nil
 }
@@ -151,8 +150,8 @@ func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Confi
 const garbage = 400
 
 // collectSeldom sets that, unless the environment's GOGC says otherwise.
-func (a *app) collectSeldom() {
-	if _, set := a.env("GOGC"); !set {
+func collectSeldom(env func(string) (string, bool)) {
+	if _, set := env("GOGC"); !set {
 		debug.SetGCPercent(garbage)
 	}
 }

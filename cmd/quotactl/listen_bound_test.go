@@ -206,8 +206,7 @@ func TestHeldConnections(t *testing.T) {
 func TestServeBounded(t *testing.T) {
 	w := watch(t, nil)
 	w.l.connections = 2
-	a := &app{stderr: io.Discard, logLevel: "info", logFormat: "text"}
-	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, a)
+	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,24 +9,16 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// listenFlags are the flags of run that say where it listens, and for whom. They
-// stand in no configuration: who may spend is for whoever starts the daemon.
-type listenFlags struct {
-	at, tokenEnv, tokenFile, cert, key string
-}
-
-func (f *listenFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.at, "listen", "", "serve decisions, /metrics, /healthz and /readyz at `ADDRESS`: a port of this machine, host:port, or unix:/path")
-	flags.StringVar(&f.tokenEnv, "listen-token-env", "", "ask for the token in this environment `VARIABLE`")
-	flags.StringVar(&f.tokenFile, "listen-token-file", "", "ask for the token in this `FILE`")
-	flags.StringVar(&f.cert, "listen-cert", "", "serve TLS with the certificates in this PEM `FILE`")
-	flags.StringVar(&f.key, "listen-key", "", "key of the certificate, a PEM `FILE`")
+// Listen says where the daemon listens, and for whom. It stands in no
+// configuration: who may spend is for whoever starts the daemon.
+type Listen struct {
+	At                  string // a port of this machine, host:port or unix:/path; empty: nowhere
+	TokenEnv, TokenFile string // where the token is
+	Cert, Key           string // PEM files
 }
 
 // endpoint is where the daemon listens.
@@ -38,26 +30,38 @@ type endpoint struct {
 	secure   *tls.Config // nil: no TLS
 }
 
+// EndpointError is what is wrong with where the daemon is to listen, or for whom.
+type EndpointError struct{ err error }
+
+func (e *EndpointError) Error() string { return e.err.Error() }
+
+// Unwrap lets errors.Is and errors.As see the cause.
+func (e *EndpointError) Unwrap() error { return e.err }
+
+func wrongEndpoint(format string, args ...any) error {
+	return &EndpointError{fmt.Errorf(format, args...)}
+}
+
 // schemeUnix opens the address of a Unix socket.
 const schemeUnix = "unix:"
 
-// endpoint reads what the flags name; nil without --listen. What others than
-// this machine can reach needs a token and TLS.
-func (f *listenFlags) endpoint(env func(string) (string, bool)) (*endpoint, error) {
-	if f.at == "" {
-		if *f != (listenFlags{}) {
-			return nil, usage("a token or a certificate is for listening: give --listen too")
+// Endpoint reads what is named; nil where nothing is. What others than this machine
+// can reach needs a token and TLS. The error is an [*EndpointError].
+func (f *Listen) Endpoint(env func(string) (string, bool)) (*endpoint, error) {
+	if f.At == "" {
+		if *f != (Listen{}) {
+			return nil, wrongEndpoint("a token or a certificate is for listening: give --listen too")
 		}
 		return nil, nil
 	}
 	e := &endpoint{}
-	if path, unix := strings.CutPrefix(f.at, schemeUnix); unix {
+	if path, unix := strings.CutPrefix(f.At, schemeUnix); unix {
 		if path == "" {
-			return nil, usage("--listen %q: write a path after it", f.at)
+			return nil, wrongEndpoint("--listen %q: write a path after it", f.At)
 		}
 		e.network, e.address = "unix", path
 	} else {
-		address, err := listenAddress(f.at)
+		address, err := listenAddress(f.At)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +76,7 @@ func (f *listenFlags) endpoint(env func(string) (string, bool)) (*endpoint, erro
 		return nil, err
 	}
 	if e.network == "tcp" && !e.loopback && (e.token == "" || e.secure == nil) {
-		return nil, usage("--listen %s: whoever reaches it could spend: give --listen-token-env or --listen-token-file, and --listen-cert and --listen-key; or listen on this machine alone", f.at)
+		return nil, wrongEndpoint("--listen %s: whoever reaches it could spend: give --listen-token-env or --listen-token-file, and --listen-cert and --listen-key; or listen on this machine alone", f.At)
 	}
 	return e, nil
 }
@@ -87,7 +91,7 @@ func listenAddress(text string) (string, error) {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		return "", usage("--listen %q: write a port of 0 to 65535, host:port or unix:/path", text)
+		return "", wrongEndpoint("--listen %q: write a port of 0 to 65535, host:port or unix:/path", text)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -99,53 +103,53 @@ func listenAddress(text string) (string, error) {
 var tokenPattern = regexp.MustCompile(`^[!-~]{16,512}$`)
 
 // token reads the token, which no message shows.
-func (f *listenFlags) token(env func(string) (string, bool)) (string, error) {
+func (f *Listen) token(env func(string) (string, bool)) (string, error) {
 	var token string
 	switch {
-	case f.tokenEnv != "" && f.tokenFile != "":
-		return "", usage("--listen-token-env and --listen-token-file are both given: give one")
-	case f.tokenEnv != "":
-		value, ok := env(f.tokenEnv)
+	case f.TokenEnv != "" && f.TokenFile != "":
+		return "", wrongEndpoint("--listen-token-env and --listen-token-file are both given: give one")
+	case f.TokenEnv != "":
+		value, ok := env(f.TokenEnv)
 		if !ok {
-			return "", usage("--listen-token-env: the environment has no such variable; set it")
+			return "", wrongEndpoint("--listen-token-env: the environment has no such variable; set it")
 		}
 		token = value
-	case f.tokenFile != "":
-		value, err := config.ReadSecret(f.tokenFile)
+	case f.TokenFile != "":
+		value, err := config.ReadSecret(f.TokenFile)
 		if err != nil {
-			return "", usage("--listen-token-file: %w", err)
+			return "", wrongEndpoint("--listen-token-file: %w", err)
 		}
 		token = strings.TrimRight(string(value), "\r\n")
 	default:
 		return "", nil
 	}
 	if !tokenPattern.MatchString(token) {
-		return "", usage("the token of --listen: use 16 to 512 printable ASCII characters without spaces")
+		return "", wrongEndpoint("the token of --listen: use 16 to 512 printable ASCII characters without spaces")
 	}
 	return token, nil
 }
 
 // tls reads the certificate; nil where none is given.
-func (f *listenFlags) tls(network string) (*tls.Config, error) {
+func (f *Listen) tls(network string) (*tls.Config, error) {
 	switch {
-	case f.cert == "" && f.key == "":
+	case f.Cert == "" && f.Key == "":
 		return nil, nil
-	case f.cert == "" || f.key == "":
-		return nil, usage("--listen-cert and --listen-key go together: give both")
+	case f.Cert == "" || f.Key == "":
+		return nil, wrongEndpoint("--listen-cert and --listen-key go together: give both")
 	case network == "unix":
-		return nil, usage("--listen-cert: a Unix socket needs none")
+		return nil, wrongEndpoint("--listen-cert: a Unix socket needs none")
 	}
-	cert, err := config.ReadSecret(f.cert)
+	cert, err := config.ReadSecret(f.Cert)
 	if err != nil {
-		return nil, usage("--listen-cert: %w", err)
+		return nil, wrongEndpoint("--listen-cert: %w", err)
 	}
-	key, err := config.ReadSecret(f.key)
+	key, err := config.ReadSecret(f.Key)
 	if err != nil {
-		return nil, usage("--listen-key: %w", err)
+		return nil, wrongEndpoint("--listen-key: %w", err)
 	}
 	certificate, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, usage("--listen-cert, --listen-key: %w", err)
+		return nil, wrongEndpoint("--listen-cert, --listen-key: %w", err)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}, nil
 }
@@ -172,7 +176,7 @@ func (e *endpoint) called(socket net.Listener) (string, error) {
 		return schemeUnix + e.address, nil
 	}
 	if at, ok := socket.Addr().(*net.TCPAddr); e.loopback && (!ok || !at.IP.IsLoopback()) {
-		return "", usage("--listen %s: %w", e.address, errNotLoopback)
+		return "", wrongEndpoint("--listen %s: %w", e.address, errNotLoopback)
 	}
 	scheme := "http://"
 	if e.secure != nil {

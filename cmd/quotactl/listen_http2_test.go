@@ -2,7 +2,7 @@ package main
 
 import (
 	"crypto/tls"
-	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -18,14 +18,13 @@ func TestHeldConnectionsHTTP2(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key := selfSigned(t, dir)
-	secure, err := (&listenFlags{cert: cert, key: key}).tls("tcp")
+	secure, err := (&Listen{Cert: cert, Key: key}).tls("tcp")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := watch(t, nil, limit.Limit{Name: "at-once", Limit: 1, Counts: limit.CountCalls, Window: limit.Window{Kind: limit.Concurrent}})
 	w.l.connections = 2
-	a := &app{stderr: io.Discard, logLevel: "info", logFormat: "text"}
-	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true, secure: secure}, a)
+	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true, secure: secure}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -43,8 +44,7 @@ var problems = []struct {
 // Every answer that is no success is a problem, whoever gives it.
 func TestEveryProblem(t *testing.T) {
 	w := watch(t, nil)
-	a := &app{stderr: io.Discard, logLevel: "info", logFormat: "text"}
-	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, a)
+	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func replaceable(ctx context.Context, path string) error {
 	case err != nil:
 		return fmt.Errorf("listen on %s: %w", path, err)
 	case info.Mode()&os.ModeSocket == 0:
-		return usage("--listen unix:%s: there is a file that is no socket: give another path, or remove it", path)
+		return wrongEndpoint("--listen unix:%s: there is a file that is no socket: give another path, or remove it", path)
 	}
 	dialer := net.Dialer{Timeout: socketAnswers}
 	called, err := dialer.DialContext(ctx, "unix", path)

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -147,46 +148,47 @@ func TestListenFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := func(name string) (string, bool) { return listenToken, name == "TOKEN" }
-	secure := listenFlags{cert: cert, key: key, tokenFile: token}
-	with := func(f listenFlags, at string) listenFlags { f.at = at; return f }
+	secure := Listen{Cert: cert, Key: key, TokenFile: token}
+	with := func(f Listen, at string) Listen { f.At = at; return f }
 	for _, c := range []struct {
-		flags listenFlags
+		flags Listen
 		want  string // of the error; else network and address
 	}{
-		{listenFlags{}, ""},
-		{listenFlags{at: "9090"}, "tcp 127.0.0.1:9090 true"},
-		{listenFlags{at: "[::1]:1"}, "tcp [::1]:1 true"},
-		{listenFlags{at: "localhost:1", tokenEnv: "TOKEN"}, "tcp localhost:1 true"},
-		{listenFlags{at: "unix:/run/q.sock", tokenEnv: "TOKEN"}, "unix /run/q.sock false"},
+		{Listen{}, ""},
+		{Listen{At: "9090"}, "tcp 127.0.0.1:9090 true"},
+		{Listen{At: "[::1]:1"}, "tcp [::1]:1 true"},
+		{Listen{At: "localhost:1", TokenEnv: "TOKEN"}, "tcp localhost:1 true"},
+		{Listen{At: "unix:/run/q.sock", TokenEnv: "TOKEN"}, "unix /run/q.sock false"},
 		{with(secure, "0.0.0.0:1"), "tcp 0.0.0.0:1 false"},
 		{with(secure, "127.0.0.1:1"), "tcp 127.0.0.1:1 true"},
-		{listenFlags{at: "0.0.0.0:1"}, "whoever reaches it could spend"},
-		{listenFlags{at: "[::]:1", tokenEnv: "TOKEN"}, "whoever reaches it could spend"},
-		{listenFlags{at: "example.com:1", cert: cert, key: key}, "whoever reaches it could spend"},
-		{listenFlags{at: "unix:"}, "write a path"},
-		{listenFlags{at: "99999"}, "write a port of 0 to 65535"},
-		{listenFlags{at: "-1"}, "write a port of 0 to 65535"},
-		{listenFlags{at: "1", cert: cert}, "give both"},
-		{listenFlags{at: "1", cert: cert, key: cert}, "--listen-cert, --listen-key: tls:"},
-		{listenFlags{at: "unix:/s", cert: cert, key: key}, "needs none"},
-		{listenFlags{at: "1", tokenEnv: "OTHER"}, "no such variable"},
-		{listenFlags{at: "1", tokenFile: filepath.Join(dir, "none")}, "no such file"},
-		{listenFlags{at: "1", tokenFile: short}, "16 to 512"},
-		{listenFlags{at: "1", tokenFile: pipe}, "--listen-token-file: " + pipe + " is a pipe, not a regular file"},
-		{listenFlags{at: "1", cert: pipe, key: key}, "--listen-cert: " + pipe + " is a pipe"},
-		{listenFlags{at: "1", cert: cert, key: "/dev/zero"}, "--listen-key: /dev/zero is a device"},
-		{listenFlags{at: "1", tokenFile: token, tokenEnv: "TOKEN"}, "both given"},
-		{listenFlags{tokenEnv: "TOKEN"}, "give --listen too"},
+		{Listen{At: "0.0.0.0:1"}, "whoever reaches it could spend"},
+		{Listen{At: "[::]:1", TokenEnv: "TOKEN"}, "whoever reaches it could spend"},
+		{Listen{At: "example.com:1", Cert: cert, Key: key}, "whoever reaches it could spend"},
+		{Listen{At: "unix:"}, "write a path"},
+		{Listen{At: "99999"}, "write a port of 0 to 65535"},
+		{Listen{At: "-1"}, "write a port of 0 to 65535"},
+		{Listen{At: "1", Cert: cert}, "give both"},
+		{Listen{At: "1", Cert: cert, Key: cert}, "--listen-cert, --listen-key: tls:"},
+		{Listen{At: "unix:/s", Cert: cert, Key: key}, "needs none"},
+		{Listen{At: "1", TokenEnv: "OTHER"}, "no such variable"},
+		{Listen{At: "1", TokenFile: filepath.Join(dir, "none")}, "no such file"},
+		{Listen{At: "1", TokenFile: short}, "16 to 512"},
+		{Listen{At: "1", TokenFile: pipe}, "--listen-token-file: " + pipe + " is a pipe, not a regular file"},
+		{Listen{At: "1", Cert: pipe, Key: key}, "--listen-cert: " + pipe + " is a pipe"},
+		{Listen{At: "1", Cert: cert, Key: "/dev/zero"}, "--listen-key: /dev/zero is a device"},
+		{Listen{At: "1", TokenFile: token, TokenEnv: "TOKEN"}, "both given"},
+		{Listen{TokenEnv: "TOKEN"}, "give --listen too"},
 	} {
-		e, err := c.flags.endpoint(env)
+		e, err := c.flags.Endpoint(env)
 		got := ""
 		if e != nil {
 			got = fmt.Sprint(e.network, " ", e.address, " ", e.loopback)
-			if (c.flags.tokenEnv+c.flags.tokenFile != "") != (e.token == listenToken) || (e.secure != nil) != (c.flags.cert != "") {
+			if (c.flags.TokenEnv+c.flags.TokenFile != "") != (e.token == listenToken) || (e.secure != nil) != (c.flags.Cert != "") {
 				t.Errorf("%+v: token %q, TLS %v", c.flags, e.token, e.secure != nil)
 			}
 		}
-		if err != nil && (exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), listenToken) || c.want == "") || err == nil && got != c.want {
+		var wrong *EndpointError
+		if err != nil && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), listenToken) || c.want == "") || err == nil && got != c.want {
 			t.Errorf("%+v: %s, %v; want %s", c.flags, got, err, c.want)
 		}
 	}

@@ -42,7 +42,7 @@ type metrics struct {
 }
 
 // newMetrics makes the metrics of the budgets of a configuration.
-func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metrics {
+func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, version string) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "quotactl", Name: name, Help: help}, labels)
 	}
@@ -81,7 +81,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration) *metri
 		m.reloads.WithLabelValues(outcome)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version()},
+		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
 	m.http.register(m.registry)

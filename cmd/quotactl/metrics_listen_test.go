@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
@@ -53,8 +54,7 @@ func TestListenAddress(t *testing.T) {
 func TestServe(t *testing.T) {
 	w := watch(t, nil)
 	var log strings.Builder
-	a := &app{stderr: &log, logLevel: "info", logFormat: "text"}
-	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, a)
+	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

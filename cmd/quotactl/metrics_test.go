@@ -53,7 +53,7 @@ func watch(t *testing.T, store driver.Store, more ...limit.Limit) *watched {
 		t.Fatal(err)
 	}
 	budgets := map[string]*budget.Budget{"shop/main": b}
-	w := &watched{t: t, b: b, m: newMetrics(budgets, 100*time.Millisecond), drain: make(chan struct{})}
+	w := &watched{t: t, b: b, m: newMetrics(budgets, 100*time.Millisecond, "test"), drain: make(chan struct{})}
 	metered.metrics, w.metered = w.m, metered
 	w.l = &listener{metrics: w.m, budgets: func() map[string]*budget.Budget { return budgets }, drain: w.drain, timeout: watchTimeout, servers: &servers{}}
 	w.l.servers.swap(serve.New(serve.Options{Budgets: []*budget.Budget{b}}))

@@ -64,7 +64,7 @@ func superviseProgram(path string, args []string, stderr io.Writer) (code int) {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
 			_, _ = fmt.Fprintf(stderr, "quotactl: wait for the program as process 1: %v\n", err)
-			return exitFailed
+			return 1
 		case ended == program && status.Signaled():
 			return 128 + int(status.Signal())
 		case ended == program && status.Exited():
@@ -86,5 +86,5 @@ func giveTerminal(program int) {
 // cannotStart says why there is no program and returns the exit code.
 func cannotStart(stderr io.Writer, err error) int {
 	_, _ = fmt.Fprintf(stderr, "quotactl: start the program from process 1: %v; is /proc mounted, and may this file be run?\n", err)
-	return exitFailed
+	return 1
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -17,7 +19,7 @@ import (
 type runFlags struct {
 	once, now, sandbox, json bool
 	quota                    int64 // the sandbox's; 0 for its default
-	listen                   listenFlags
+	listen                   Listen
 	endpoint                 *endpoint // where it listens; nil: nowhere
 }
 
@@ -52,14 +54,14 @@ configuration and are used again the next time.`,
 				return usage("jobs are named with --once only: quotactl run --once %s", strings.Join(names, " "))
 			case f.json && !f.once:
 				return usage("--json goes with --once; the daemon's log has --log-format json")
-			case f.listen.at != "" && f.once:
+			case f.listen.At != "" && f.once:
 				return usage("--listen is the daemon's: leave --once out")
 			case cmd.Flags().Changed("quota") && !f.sandbox:
 				return usage("--quota is the sandbox's: give --sandbox too")
 			case cmd.Flags().Changed("quota") && f.quota < 1:
 				return usage("--quota %d: give 1 unit or more", f.quota)
 			}
-			if f.endpoint, err = f.listen.endpoint(a.env); err != nil {
+			if f.endpoint, err = f.listen.Endpoint(a.env); err != nil {
 				return err
 			}
 			return a.runJobs(cmd.Context(), names, f)
@@ -70,21 +72,30 @@ configuration and are used again the next time.`,
 	flags.BoolVar(&f.now, "now", false, "start the daemon with a pass of each job")
 	flags.BoolVar(&f.sandbox, "sandbox", false, "fetch from a local sandbox upstream; no key is needed")
 	flags.BoolVar(&f.json, "json", false, "with --once: answer in JSON")
-	f.listen.register(flags)
+	flags.StringVar(&f.listen.At, "listen", "", "serve decisions, /metrics, /healthz and /readyz at `ADDRESS`: a port of this machine, host:port, or unix:/path")
+	flags.StringVar(&f.listen.TokenEnv, "listen-token-env", "", "ask for the token in this environment `VARIABLE`")
+	flags.StringVar(&f.listen.TokenFile, "listen-token-file", "", "ask for the token in this `FILE`")
+	flags.StringVar(&f.listen.Cert, "listen-cert", "", "serve TLS with the certificates in this PEM `FILE`")
+	flags.StringVar(&f.listen.Key, "listen-key", "", "key of the certificate, a PEM `FILE`")
 	flags.Int64Var(&f.quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants a Pacific day (default %d)", sandbox.DefaultQuota))
 	return cmd
 }
 
 // runJobs is the command once its flags are right.
 func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err error) {
-	l := newLive(a, names, f)
+	log := a.logger()
+	d := New(Options{
+		File: a.configPath, Read: func() (*config.Config, []*jobs.Job, error) { return a.readJobs(names, f) },
+		Log: log, Env: a.env, Now: a.now, Version: version(), Endpoint: f.endpoint,
+		Once: f.once, StartNow: f.now, Sandbox: f.sandbox,
+	})
 	asked := hangups(!f.once)
-	cfg, list, err := l.read()
+	cfg, list, err := d.Read()
 	if err != nil {
 		return err
 	}
-	options := jobs.Options{Log: l.log, Now: a.now, Env: a.env, StoreURL: a.storeURL, Secrets: l.secrets}
-	ctx, drain, done := stages(ctx, l.log, func() { l.notices.stopping(l.stopTakes()) })
+	options := jobs.Options{Log: log, Now: a.now, Env: a.env, StoreURL: a.storeURL, Secrets: d.Secrets}
+	ctx, drain, done := stages(ctx, log, d.Stopping)
 	defer done()
 	var upstream *upstream
 	if f.sandbox {
@@ -94,19 +105,37 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 		defer func() { err = errors.Join(err, upstream.Close()) }()
 		options.Sandbox = upstream.address
 	}
-	store, err := a.storeOf(ctx, drain, cfg, list, f.once, l.notices.waiting)
+	store, err := d.OpenStore(ctx, drain, cfg, list, func(ctx context.Context) (open.Backend, error) { return a.openStore(ctx, cfg) })
 	if err != nil || store == nil { // told to stop before the store was there
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := l.begin(cfg, list, store); err != nil {
+	if err := d.Begin(cfg, list, store, a.storeURL); err != nil {
 		return err
 	}
-	options.State, options.Budgets = store, l.current.Load().budgets
+	options.State, options.Budgets = store, d.Budgets()
 	if f.once {
 		return a.runOnce(ctx, drain, list, options, upstream, f.json)
 	}
-	return l.run(ctx, drain, asked, options)
+	return d.Run(ctx, drain, asked, options)
+}
+
+// readJobs reads the configuration and the jobs to run, whose secrets must be there.
+// The error has all faults at once.
+func (a *app) readJobs(names []string, f runFlags) (*config.Config, []*jobs.Job, error) {
+	cfg, list, err := a.loadConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	if list, err = a.chooseJobs(list, names, f); err != nil {
+		return nil, nil, err
+	}
+	if !f.sandbox {
+		if err := jobs.CheckSecrets(list, a.env); err != nil {
+			return nil, nil, &exitError{code: exitUsage, err: err}
+		}
+	}
+	return cfg, list, nil
 }
 
 // chooseJobs picks the jobs named, or all. Command jobs are left out where a

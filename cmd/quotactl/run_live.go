@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,20 +20,39 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// live is what run goes by. A reload puts another generation in force; the store,
-// the metrics and the listener stay.
-type live struct {
-	app     *app
-	names   []string // of the jobs to run; none: all
-	flags   runFlags
+// Options is what a Daemon works with. Endpoint may be nil, Version empty.
+type Options struct {
+	// File is the path of the configuration; when it changes it is read again.
+	File string
+	// Read reads the configuration and the jobs to run. The error has all faults at
+	// once.
+	Read     func() (*config.Config, []*jobs.Job, error)
+	Log      *slog.Logger
+	Env      func(name string) (string, bool) // os.LookupEnv
+	Now      func() time.Time
+	Version  string    // for the metrics
+	Endpoint *endpoint // where it listens; nil: nowhere
+	// Once: it is no daemon, but one pass of each job; no service manager is notified.
+	Once bool
+	// StartNow begins the daemon with a pass of each job.
+	StartNow bool
+	// Sandbox: a sandbox stands for the upstreams, with a store of its own.
+	Sandbox bool
+}
+
+// Daemon is what run goes by: Read and OpenStore, then Begin, then Run. A reload puts
+// another generation in force; the store, the metrics and the listener stay.
+type Daemon struct {
+	o       Options
 	log     *slog.Logger
 	notices *notices
 	file    *watchedFile
 
-	timeout time.Duration // the store's
-	store   *meteredStore
-	metrics *metrics
-	servers *servers // nil: nothing is listened on
+	storeURL string        // instead of the configuration's; empty: that
+	timeout  time.Duration // the store's
+	store    *meteredStore
+	metrics  *metrics
+	servers  *servers // nil: nothing is listened on
 
 	current atomic.Pointer[generation]
 	stop    atomic.Int64 // how long a stop may take, a time.Duration: the longest of all generations
@@ -48,54 +68,44 @@ type generation struct {
 	budgets map[string]*budget.Budget
 }
 
-func newLive(a *app, names []string, f runFlags) *live {
-	l := &live{app: a, names: names, flags: f, log: a.logger(), file: &watchedFile{path: a.configPath}}
-	if f.endpoint != nil {
-		l.servers = &servers{}
+// New makes a Daemon.
+func New(o Options) *Daemon {
+	d := &Daemon{o: o, log: o.Log, file: &watchedFile{path: o.File}}
+	if o.Endpoint != nil {
+		d.servers = &servers{}
 	}
-	l.notices = newNotices(l.log, a.now, !f.once)
-	return l
+	d.notices = newNotices(d.log, o.Now, !o.Once)
+	return d
 }
 
-// read reads the configuration and its jobs, whose secrets must be there. The error
-// has all faults at once.
-func (l *live) read() (*config.Config, []*jobs.Job, error) {
-	l.file.mark() // what is written from now on is another
-	cfg, list, err := l.app.loadConfig()
-	if err != nil {
-		return nil, nil, err
-	}
-	if list, err = l.app.chooseJobs(list, l.names, l.flags); err != nil {
-		return nil, nil, err
-	}
-	if !l.flags.sandbox {
-		if err := jobs.CheckSecrets(list, l.app.env); err != nil {
-			return nil, nil, &exitError{code: exitUsage, err: err}
-		}
-	}
-	return cfg, list, nil
+// Read reads the configuration and its jobs. The error is that of [Options.Read].
+func (d *Daemon) Read() (*config.Config, []*jobs.Job, error) {
+	d.file.mark() // what is written from now on is another
+	return d.o.Read()
 }
 
-// begin puts the first generation in force on an opened store.
-func (l *live) begin(cfg *config.Config, list []*jobs.Job, store open.Backend) error {
-	l.timeout = open.Timeout(l.app.storeAt(cfg), cfg.Store)
-	l.metrics = newMetrics(nil, l.timeout)
-	l.store = &meteredStore{Backend: store, metrics: l.metrics, log: l.log}
-	first, err := l.open(cfg, list)
+// Begin puts the first generation in force on an opened store; storeURL is the
+// store's where that is another than the configuration's, else empty.
+func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend, storeURL string) error {
+	d.storeURL = storeURL
+	d.timeout = open.Timeout(d.storeAt(cfg), cfg.Store)
+	d.metrics = newMetrics(nil, d.timeout, d.o.Version)
+	d.store = &meteredStore{Backend: store, metrics: d.metrics, log: d.log}
+	first, err := d.open(cfg, list)
 	if err != nil {
 		return err
 	}
-	l.metrics.admit(first.budgets, cfg.Upstreams)
-	l.remember(cfg)
-	l.takeOver(first)
+	d.metrics.admit(first.budgets, cfg.Upstreams)
+	d.remember(cfg)
+	d.takeOver(first)
 	return nil
 }
 
 // open opens the budgets of the jobs, and all others of the configuration where
 // decisions on them are served. It asks the store for nothing.
-func (l *live) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
+func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 	var names []string
-	if l.servers != nil {
+	if d.servers != nil {
 		names = cfg.Budgets()
 	}
 	for _, job := range list {
@@ -107,7 +117,7 @@ func (l *live) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 			continue
 		}
 		var err error
-		if g.budgets[name], err = l.app.budget(cfg, l.store, name); err != nil {
+		if g.budgets[name], err = open.BudgetOn(d.store, cfg, d.storeAt(cfg), name); err != nil {
 			return nil, err
 		}
 	}
@@ -116,47 +126,51 @@ func (l *live) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 
 // takeOver puts a generation in force. What is under way goes on with the budgets
 // that it has.
-func (l *live) takeOver(g *generation) {
+func (d *Daemon) takeOver(g *generation) {
 	grace := time.Duration(0)
 	for _, job := range g.jobs {
 		grace = max(grace, job.Grace)
 	}
-	l.stop.Store(max(l.stop.Load(), int64(stopTakes(grace, l.timeout))))
-	l.current.Store(g)
-	l.metrics.take(g.budgets)
-	l.metrics.expect(g.jobs)
-	if l.servers != nil {
-		l.servers.swap(l.decisions(g))
+	d.stop.Store(max(d.stop.Load(), int64(stopTakes(grace, d.timeout))))
+	d.current.Store(g)
+	d.metrics.take(g.budgets)
+	d.metrics.expect(g.jobs)
+	if d.servers != nil {
+		d.servers.swap(d.decisions(g))
 	}
 }
 
 // decisions serves the budgets that are open, and those that a credential "*"
 // admits.
-func (l *live) decisions(g *generation) *serve.Server {
+func (d *Daemon) decisions(g *generation) *serve.Server {
 	connections := int64(openAtOnce())
 	return serve.New(serve.Options{
 		Budgets: slices.Collect(maps.Values(g.budgets)),
-		Open:    func(name string) (*budget.Budget, error) { return l.app.budget(g.config, l.store, name) },
-		Token:   l.flags.endpoint.token, Loopback: l.flags.endpoint.loopback, Log: l.log,
+		Open: func(name string) (*budget.Budget, error) {
+			return open.BudgetOn(d.store, g.config, d.storeAt(g.config), name)
+		},
+		Token: d.o.Endpoint.token, Loopback: d.o.Endpoint.loopback, Log: d.log,
 		UnderWay: max(1, serve.DefaultUnderWay*connections/mostConnections), Waiting: max(1, serve.DefaultWaiting*connections/mostConnections),
 	})
 }
 
-// run is the daemon, until it is told to stop.
-func (l *live) run(ctx context.Context, drain <-chan struct{}, hangups <-chan os.Signal, options jobs.Options) (err error) {
-	options.Observe = l.metrics
-	l.metrics.follow(newJobCollector(options.State, l.jobs, l.timeout))
+// Run is the daemon, until drain is closed and what is under way has ended, or until
+// ctx ends. Each signal of hangups is a reload. An error of what it listens on may be
+// an [*EndpointError].
+func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan os.Signal, options jobs.Options) (err error) {
+	options.Observe = d.metrics
+	d.metrics.follow(newJobCollector(options.State, d.jobs, d.timeout))
 	until, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer cancel()
-	if l.servers != nil {
-		l.app.collectSeldom()
+	if d.servers != nil {
+		collectSeldom(d.o.Env)
 		serving := &listener{
-			metrics: l.metrics, servers: l.servers, drain: drain, timeout: l.timeout,
-			budgets: func() map[string]*budget.Budget { return l.current.Load().budgets },
+			metrics: d.metrics, servers: d.servers, drain: drain, timeout: d.timeout,
+			budgets: d.Budgets,
 		}
-		under, failed := serving.serve(ctx, l.flags.endpoint, l.app)
+		under, failed := serving.serve(ctx, d.o.Endpoint, d.log)
 		if failed != nil {
 			return failed
 		}
@@ -166,27 +180,27 @@ func (l *live) run(ctx context.Context, drain <-chan struct{}, hangups <-chan os
 			helpers.Wait()
 			err = errors.Join(err, under.stop())
 		}()
-		drain = l.drainWith(until, drain, under.over, &helpers)
+		drain = d.drainWith(until, drain, under.over, &helpers)
 	}
-	runner, err := jobs.New(l.current.Load().jobs, options)
+	runner, err := jobs.New(d.current.Load().jobs, options)
 	if err != nil {
 		return err
 	}
-	helpers.Go(func() { l.notices.watch(until, drain, &l.metrics.pulse, l.jobs) })
-	helpers.Go(func() { l.follow(until, drain, hangups, runner) })
-	return runner.Run(ctx, drain, l.flags.now)
+	helpers.Go(func() { d.notices.watch(until, drain, &d.metrics.pulse, d.jobs) })
+	helpers.Go(func() { d.follow(until, drain, hangups, runner) })
+	return runner.Run(ctx, drain, d.o.StartNow)
 }
 
 // drainWith is closed with drain, and when nothing is listened on any more: a daemon
 // that cannot be reached drains, so that its supervisor restarts it.
-func (l *live) drainWith(ctx context.Context, drain, over <-chan struct{}, helpers *sync.WaitGroup) <-chan struct{} {
+func (d *Daemon) drainWith(ctx context.Context, drain, over <-chan struct{}, helpers *sync.WaitGroup) <-chan struct{} {
 	ending := make(chan struct{})
 	helpers.Go(func() {
 		select {
 		case <-drain:
 		case <-over:
-			l.log.Error("listening has ended: the daemon stops, pages under way are finished, no other is started")
-			l.notices.stopping(l.stopTakes())
+			d.log.Error("listening has ended: the daemon stops, pages under way are finished, no other is started")
+			d.Stopping()
 		case <-ctx.Done():
 			return
 		}
@@ -196,12 +210,21 @@ func (l *live) drainWith(ctx context.Context, drain, over <-chan struct{}, helpe
 }
 
 // jobs are those in force.
-func (l *live) jobs() []*jobs.Job { return l.current.Load().jobs }
+func (d *Daemon) jobs() []*jobs.Job { return d.current.Load().jobs }
 
-// stopTakes is how long a stop may take. Any goroutine may ask, before a generation is
-// in force too.
-func (l *live) stopTakes() time.Duration {
-	return max(time.Duration(l.stop.Load()), stopTakes(0, 0))
+// Stopping tells the service manager that the daemon was told to stop, and how long
+// that may take. Any goroutine may call it, before a generation is in force too.
+func (d *Daemon) Stopping() { d.notices.stopping(d.stopTakes()) }
+
+// Budgets are those in force, by name.
+func (d *Daemon) Budgets() map[string]*budget.Budget { return d.current.Load().budgets }
+
+// storeAt is the URL of the store that a configuration is used with.
+func (d *Daemon) storeAt(cfg *config.Config) string { return cmp.Or(d.storeURL, cfg.Store.URL) }
+
+// stopTakes is how long a stop may take.
+func (d *Daemon) stopTakes() time.Duration {
+	return max(time.Duration(d.stop.Load()), stopTakes(0, 0))
 }
 
 // storeCloses is how long a store may take to be closed, beside its timeout.
@@ -215,12 +238,12 @@ func stopTakes(grace, storeTimeout time.Duration) time.Duration {
 
 // remember notes where a configuration's secrets are. Those of an earlier one may
 // still be in the environment of commands.
-func (l *live) remember(cfg *config.Config) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (d *Daemon) remember(cfg *config.Config) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	all := config.Upstream{}
-	if l.named != nil {
-		all = l.named.Upstreams[0]
+	if d.named != nil {
+		all = d.named.Upstreams[0]
 	}
 	for _, upstream := range cfg.Upstreams {
 		for _, credential := range upstream.Credentials {
@@ -229,18 +252,19 @@ func (l *live) remember(cfg *config.Config) {
 			}
 		}
 	}
-	l.named = &config.Config{Store: cfg.Store, Upstreams: []config.Upstream{all}}
+	d.named = &config.Config{Store: cfg.Store, Upstreams: []config.Upstream{all}}
 }
 
-// secrets are those that can be read now and that no command's output may hold.
-func (l *live) secrets() []string {
-	l.mu.Lock()
-	named := l.named
-	l.mu.Unlock()
-	known := append(jobs.KnownSecrets(named, l.app.env), secret.OfURL(named.Store.URL)...)
-	known = append(known, secret.OfURL(l.app.storeURL)...)
-	if l.flags.endpoint != nil && l.flags.endpoint.token != "" {
-		known = append(known, l.flags.endpoint.token)
+// Secrets are those that can be read now and that no command's output may hold. It is
+// for [jobs.Options].
+func (d *Daemon) Secrets() []string {
+	d.mu.Lock()
+	named := d.named
+	d.mu.Unlock()
+	known := append(jobs.KnownSecrets(named, d.o.Env), secret.OfURL(named.Store.URL)...)
+	known = append(known, secret.OfURL(d.storeURL)...)
+	if d.o.Endpoint != nil && d.o.Endpoint.token != "" {
+		known = append(known, d.o.Endpoint.token)
 	}
 	return known
 }

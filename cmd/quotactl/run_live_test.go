@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,39 +18,45 @@ import (
 
 // living is a daemon's configuration in force, with reloadConfig in which words are
 // replaced, on a store in memory.
-func living(t *testing.T, env func(string) (string, bool), replace ...string) *live {
+func living(t *testing.T, env func(string) (string, bool), replace ...string) *Daemon {
 	t.Helper()
-	l := newLive(&app{
-		env: env, configPath: filepath.Join(t.TempDir(), "costs.toml"), stderr: io.Discard, now: time.Now,
-	}, nil, runFlags{once: true})
-	l.write(t, replace...)
-	cfg, list, err := l.read()
+	file := filepath.Join(t.TempDir(), "costs.toml")
+	d := New(Options{File: file, Env: env, Now: time.Now, Once: true, Log: slog.New(slog.DiscardHandler), Read: func() (*config.Config, []*jobs.Job, error) {
+		cfg, err := config.Parse(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		list := jobs.Load(cfg)
+		return cfg, list, cfg.Err()
+	}})
+	d.write(t, replace...)
+	cfg, list, err := d.Read()
 	if err == nil {
-		err = l.begin(cfg, list, memstore.New(func() int64 { return 0 }))
+		err = d.Begin(cfg, list, memstore.New(func() int64 { return 0 }), "")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return d
 }
 
 // write writes another configuration, without a reload.
-func (l *live) write(t *testing.T, replace ...string) {
+func (d *Daemon) write(t *testing.T, replace ...string) {
 	t.Helper()
-	if err := os.WriteFile(l.app.configPath, []byte(strings.NewReplacer(replace...).Replace(reloadConfig)), 0o600); err != nil {
+	if err := os.WriteFile(d.o.File, []byte(strings.NewReplacer(replace...).Replace(reloadConfig)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // reloads has a runner of no jobs take over what is written.
-func (l *live) reloads(t *testing.T, options jobs.Options) error {
+func (d *Daemon) reloads(t *testing.T, options jobs.Options) error {
 	t.Helper()
-	options.State, options.Budgets = l.store, l.current.Load().budgets
+	options.State, options.Budgets = d.store, d.current.Load().budgets
 	runner, err := jobs.New(nil, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.next(l.current.Load(), runner)
+	_, err = d.next(d.current.Load(), runner)
 	return err
 }
 
@@ -58,11 +64,11 @@ func (l *live) reloads(t *testing.T, options jobs.Options) error {
 // print: a pass may still be of an earlier one.
 func TestSecretsOfEarlierConfigurations(t *testing.T) {
 	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
-	l := newLive(&app{env: func(name string) (string, bool) { value, ok := known[name]; return value, ok }}, nil, runFlags{once: true})
+	l := New(Options{Env: func(name string) (string, bool) { value, ok := known[name]; return value, ok }, Once: true})
 	for _, name := range []string{"OLD_KEY", "NEW_KEY"} {
 		l.remember(&config.Config{Upstreams: []config.Upstream{{Name: "shop", Credentials: []config.Credential{{Label: "main", SecretEnv: name}}}}})
 	}
-	if got := fmt.Sprint(l.secrets()); got != "[old-secret new-secret]" {
+	if got := fmt.Sprint(l.Secrets()); got != "[old-secret new-secret]" {
 		t.Errorf("%s", got)
 	}
 }
@@ -79,16 +85,16 @@ func TestSecretsOfTheNextConfiguration(t *testing.T) {
 	if err := l.reloads(t, jobs.Options{Sandbox: &url.URL{}}); err == nil || !strings.Contains(err.Error(), "is a command job") {
 		t.Fatalf("%v", err)
 	}
-	if got := fmt.Sprint(l.secrets()); got != "[old-secret new-secret]" {
+	if got := fmt.Sprint(l.Secrets()); got != "[old-secret new-secret]" {
 		t.Errorf("%s", got)
 	}
 }
 
 // The token of the daemon's own address is a secret too: its commands may have it.
 func TestTheTokenIsASecret(t *testing.T) {
-	l := newLive(&app{env: noEnv}, nil, runFlags{once: true, endpoint: &endpoint{token: "the-token"}})
+	l := New(Options{Env: noEnv, Once: true, Endpoint: &endpoint{token: "the-token"}})
 	l.remember(&config.Config{})
-	if got := l.secrets(); !slices.Contains(got, "the-token") {
+	if got := l.Secrets(); !slices.Contains(got, "the-token") {
 		t.Errorf("%q", got)
 	}
 }

@@ -21,9 +21,9 @@ const (
 
 // follow reloads the configuration when a signal asks for it, and when its file has
 // changed, until drain is closed or ctx ends.
-func (l *live) follow(ctx context.Context, drain <-chan struct{}, hangups <-chan os.Signal, runner *jobs.Runner) {
+func (d *Daemon) follow(ctx context.Context, drain <-chan struct{}, hangups <-chan os.Signal, runner *jobs.Runner) {
 	select { // a daemon that is ready reloads, and not one that is still starting
-	case <-l.metrics.pulse.first:
+	case <-d.metrics.pulse.first:
 	case <-drain:
 		return
 	case <-ctx.Done():
@@ -34,10 +34,10 @@ func (l *live) follow(ctx context.Context, drain <-chan struct{}, hangups <-chan
 	for {
 		select {
 		case <-hangups:
-			l.reload(bySignal, runner)
+			d.reload(bySignal, runner)
 		case <-looks.C:
-			if l.file.changed() {
-				l.reload(byFile, runner)
+			if d.file.changed() {
+				d.reload(byFile, runner)
 			}
 		case <-drain:
 			return
@@ -48,56 +48,56 @@ func (l *live) follow(ctx context.Context, drain <-chan struct{}, hangups <-chan
 }
 
 // reload puts the configuration as it is now in force, or leaves all as it was.
-func (l *live) reload(why string, runner *jobs.Runner) {
-	l.notices.reloading()
-	before := l.current.Load()
-	after, err := l.next(before, runner)
-	l.metrics.reloaded(err)
+func (d *Daemon) reload(why string, runner *jobs.Runner) {
+	d.notices.reloading()
+	before := d.current.Load()
+	after, err := d.next(before, runner)
+	d.metrics.reloaded(err)
 	if err != nil {
-		l.log.Error("the configuration was not reloaded; the one before stays in force", "why", why, "error", err)
-		l.notices.reloaded(before.jobs, err)
+		d.log.Error("the configuration was not reloaded; the one before stays in force", "why", why, "error", err)
+		d.notices.reloaded(before.jobs, err)
 		return
 	}
-	l.metrics.forget(before, after)
+	d.metrics.forget(before, after)
 	changes := differences(before, after)
 	if len(changes) == 0 {
-		l.log.Info("the configuration was reloaded: nothing has changed", "why", why)
+		d.log.Info("the configuration was reloaded: nothing has changed", "why", why)
 	} else {
-		l.log.Info("the configuration was reloaded", append([]any{"why", why}, changes...)...)
+		d.log.Info("the configuration was reloaded", append([]any{"why", why}, changes...)...)
 	}
-	l.notices.reloaded(after.jobs, nil)
+	d.notices.reloaded(after.jobs, nil)
 }
 
 // next reads the next generation and puts it in force. After an error the one before
 // is.
-func (l *live) next(before *generation, runner *jobs.Runner) (*generation, error) {
-	if !l.file.again() {
-		return nil, fmt.Errorf("%s is no regular file, and can be read but once: start the daemon anew", l.file.path)
+func (d *Daemon) next(before *generation, runner *jobs.Runner) (*generation, error) {
+	if !d.file.again() {
+		return nil, fmt.Errorf("%s is no regular file, and can be read but once: start the daemon anew", d.file.path)
 	}
-	cfg, list, err := l.read()
+	cfg, list, err := d.Read()
 	if err != nil {
 		return nil, err
 	}
-	if err := l.needsRestart(before.config, cfg); err != nil {
+	if err := d.needsRestart(before.config, cfg); err != nil {
 		return nil, err
 	}
-	after, err := l.open(cfg, list)
+	after, err := d.open(cfg, list)
 	if err != nil {
 		return nil, err
 	}
 	// Of which the first pass may begin at once.
-	l.metrics.admit(after.budgets, cfg.Upstreams)
-	l.remember(cfg)
+	d.metrics.admit(after.budgets, cfg.Upstreams)
+	d.remember(cfg)
 	if err := runner.Reload(list, after.budgets); err != nil {
 		return nil, err
 	}
-	l.takeOver(after)
+	d.takeOver(after)
 	return after, nil
 }
 
 // needsRestart names the settings that have changed and that hold from start to end.
-func (l *live) needsRestart(before, after *config.Config) error {
-	if l.flags.sandbox { // whose store is its own
+func (d *Daemon) needsRestart(before, after *config.Config) error {
+	if d.o.Sandbox { // whose store is its own
 		return nil
 	}
 	was, is := before.Store, after.Store
@@ -105,7 +105,7 @@ func (l *live) needsRestart(before, after *config.Config) error {
 		key  string
 		same bool
 	}{
-		{"[store] url", l.app.storeAt(before) == l.app.storeAt(after)},
+		{"[store] url", d.storeAt(before) == d.storeAt(after)},
 		{"[store] prefix", was.Prefix == is.Prefix},
 		{"[store] timeout", was.Timeout == is.Timeout},
 		{"[store] hosts", was.Hosts == is.Hosts},

@@ -18,42 +18,43 @@ import (
 // is out of reach.
 const storeRetry = 5 * time.Second
 
-// storeOf opens the store of the jobs and makes sure that it serves them. The
-// daemon waits for one that is out of reach, and calls waiting at each try that
-// failed; nil without an error means that it was told to stop meanwhile.
-func (a *app) storeOf(ctx context.Context, drain <-chan struct{}, cfg *config.Config, list []*jobs.Job, once bool, waiting func()) (open.Backend, error) {
+// OpenStore opens the store of the jobs and makes sure that it serves them; connect
+// opens it. The daemon waits for one that is out of reach; nil without an error means
+// that it was told to stop meanwhile.
+func (d *Daemon) OpenStore(ctx context.Context, drain <-chan struct{}, cfg *config.Config, list []*jobs.Job, connect func(context.Context) (open.Backend, error)) (open.Backend, error) {
 	try := func(ctx context.Context) (open.Backend, error) {
-		store, err := a.serving(ctx, cfg, list)
+		store, err := connect(ctx)
+		if err == nil {
+			err = d.serves(ctx, store, cfg, list)
+		}
 		if errors.Is(err, budget.ErrUnavailable) {
-			waiting()
+			d.notices.waiting()
+		}
+		if err != nil && store != nil {
+			return nil, errors.Join(err, store.Close())
 		}
 		return store, err
 	}
-	if once {
+	if d.o.Once {
 		return try(ctx)
 	}
-	return await(ctx, drain, a.logger(), try)
+	return await(ctx, drain, d.log, try)
 }
 
-// serving opens the store and reads the jobs' state: opening alone asks a
-// server for nothing.
-func (a *app) serving(ctx context.Context, cfg *config.Config, list []*jobs.Job) (open.Backend, error) {
-	store, err := a.openStore(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
+// serves reads the jobs' state from a store: opening alone asks a server for nothing.
+func (d *Daemon) serves(ctx context.Context, store open.Backend, cfg *config.Config, list []*jobs.Job) error {
 	if len(list) == 0 { // decisions alone: what is out of reach fails as its policy says
 		name := append(cfg.Budgets(), "any/any")[0]
-		if _, err := store.Look(ctx, driver.Look{Budget: name, Now: a.now().UnixMicro()}); err != nil && !errors.Is(err, budget.ErrUnavailable) {
-			return nil, errors.Join(err, store.Close())
+		if _, err := store.Look(ctx, driver.Look{Budget: name, Now: d.o.Now().UnixMicro()}); err != nil && !errors.Is(err, budget.ErrUnavailable) {
+			return err
 		}
 	}
 	for _, job := range list { // each within the store's own timeout
 		if _, err := store.Job(ctx, job.Name); err != nil {
-			return nil, errors.Join(err, store.Close())
+			return err
 		}
 	}
-	return store, nil
+	return nil
 }
 
 // localPort is the end of a connection that is another each time.

@@ -71,12 +71,7 @@ func (a *app) openStore(ctx context.Context, cfg *config.Config) (open.Backend, 
 // budget opens a budget of the configuration on a store; the store stays the
 // caller's to close. The error is budget.ErrUnknownBudget for a wrong name.
 func (a *app) budget(cfg *config.Config, store driver.Store, name string) (*budget.Budget, error) {
-	spec, err := cfg.Spec(name)
-	if err != nil {
-		return nil, err
-	}
-	spec.Timeout = open.Timeout(a.storeAt(cfg), cfg.Store)
-	return budget.New(store, spec)
+	return open.BudgetOn(store, cfg, a.storeAt(cfg), name)
 }
 
 // useSandbox makes the sandbox's own store, beside the configuration, the one
