@@ -62,7 +62,7 @@ func span(t *testing.T, text string) time.Duration {
 func longestStop() time.Duration {
 	longest := time.Duration(0)
 	for _, url := range []string{"sqlite:quotactl.db", "redis://127.0.0.1"} {
-		longest = max(longest, stopTakes(jobs.DefaultGrace, open.Timeout(url, config.Store{})))
+		longest = max(longest, StopTakes(jobs.DefaultGrace, open.Timeout(url, config.Store{})))
 	}
 	return longest
 }

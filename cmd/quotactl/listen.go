@@ -20,9 +20,11 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// The bounds of the answers of /healthz and /readyz, and of what a supervisor is told.
+// PulseLives is for how long the daemon counts as alive after its scheduler looked at
+// its clock, which it does every two seconds.
+const PulseLives = 30 * time.Second
+
 const (
-	pulseLives  = 30 * time.Second // the daemon looks at its clock every two seconds
 	answerFresh = 10 * time.Second // a store that answered so lately is not asked again
 	lastRequest = 2 * time.Second  // what a request under way has left at the end, beside the store's time
 )
@@ -49,7 +51,7 @@ func (p *pulse) beat() {
 // long; else 0.
 func (p *pulse) silent() time.Duration {
 	beaten, _, _ := p.read()
-	if since := time.Since(beaten); !beaten.IsZero() && since > pulseLives {
+	if since := time.Since(beaten); !beaten.IsZero() && since > PulseLives {
 		return since
 	}
 	return 0

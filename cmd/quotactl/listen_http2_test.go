@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/certtest"
+
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 )
@@ -17,7 +19,7 @@ import (
 func TestHeldConnectionsHTTP2(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cert, key := selfSigned(t, dir)
+	cert, key := certtest.SelfSigned(t, dir)
 	secure, err := (&Listen{Cert: cert, Key: key}).tls("tcp")
 	if err != nil {
 		t.Fatal(err)

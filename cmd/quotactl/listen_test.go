@@ -3,16 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -23,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/certtest"
 
 	"github.com/quotactl/quotactl/internal/effort"
 )
@@ -99,7 +96,7 @@ func (s *serving) onUnix(path string) {
 func (s *serving) call(method, path, body string, header ...string) (int, string) {
 	s.t.Helper()
 	address := s.address()
-	if strings.HasPrefix(address, schemeUnix) {
+	if strings.HasPrefix(address, "unix:") {
 		address = "http://localhost"
 	}
 	request, err := http.NewRequestWithContext(s.t.Context(), method, address+path, strings.NewReader(body))
@@ -135,10 +132,11 @@ const chargeMain = `{"budget":"shop/main","operation":"get"}`
 
 // The flags are refused before anything is listened on.
 func TestListenFlags(t *testing.T) {
+	const guarded = "a-token-that-nobody-guesses"
 	dir := t.TempDir()
-	cert, key := selfSigned(t, dir)
+	cert, key := certtest.SelfSigned(t, dir)
 	token, short := filepath.Join(dir, "token"), filepath.Join(dir, "short")
-	for path, text := range map[string]string{token: listenToken + "\n", short: "too-short\n"} {
+	for path, text := range map[string]string{token: guarded + "\n", short: "too-short\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +145,7 @@ func TestListenFlags(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := func(name string) (string, bool) { return listenToken, name == "TOKEN" }
+	env := func(name string) (string, bool) { return guarded, name == "TOKEN" }
 	secure := Listen{Cert: cert, Key: key, TokenFile: token}
 	with := func(f Listen, at string) Listen { f.At = at; return f }
 	for _, c := range []struct {
@@ -183,40 +181,15 @@ func TestListenFlags(t *testing.T) {
 		got := ""
 		if e != nil {
 			got = fmt.Sprint(e.network, " ", e.address, " ", e.loopback)
-			if (c.flags.TokenEnv+c.flags.TokenFile != "") != (e.token == listenToken) || (e.secure != nil) != (c.flags.Cert != "") {
+			if (c.flags.TokenEnv+c.flags.TokenFile != "") != (e.token == guarded) || (e.secure != nil) != (c.flags.Cert != "") {
 				t.Errorf("%+v: token %q, TLS %v", c.flags, e.token, e.secure != nil)
 			}
 		}
 		var wrong *EndpointError
-		if err != nil && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), listenToken) || c.want == "") || err == nil && got != c.want {
+		if err != nil && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), guarded) || c.want == "") || err == nil && got != c.want {
 			t.Errorf("%+v: %s, %v; want %s", c.flags, got, err, c.want)
 		}
 	}
-}
-
-// selfSigned writes a certificate for 127.0.0.1 and its key.
-func selfSigned(t *testing.T, dir string) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	signed, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "EC PRIVATE KEY", Bytes: der}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key
 }
 
 // Without jobs the daemon serves decisions alone; they are counted like all
@@ -262,7 +235,7 @@ func TestServeAlone(t *testing.T) {
 func TestServeTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cert, key := selfSigned(t, dir)
+	cert, key := certtest.SelfSigned(t, dir)
 	s := startServing(t, serveConfig, "run", "--listen", "0.0.0.0:0", "--listen-token-env", "TOKEN", "--listen-cert", cert, "--listen-key", key)
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.address(), "https://"))
 	if err != nil {
@@ -286,7 +259,11 @@ func TestServeTLS(t *testing.T) {
 		s.answers(200, http.MethodGet, path, "", "Authorization", "Bearer "+listenToken)
 	}
 	s.answers(200, http.MethodGet, "/healthz", "")
-	isProblem(t, exchange(t, "127.0.0.1:"+port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400, "malformed") // without TLS
+	if plain, err := http.Get("http://127.0.0.1:" + port + "/healthz"); err != nil { // without TLS
+		t.Error(err)
+	} else if body, _ := io.ReadAll(plain.Body); plain.Body.Close() != nil || plain.StatusCode != 400 || !strings.Contains(string(body), `"malformed"`) {
+		t.Errorf("without TLS: %d %s", plain.StatusCode, body)
+	}
 	old := secure.Clone()
 	old.MaxVersion = tls.VersionTLS11
 	if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {

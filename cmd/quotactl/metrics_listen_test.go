@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -18,7 +19,7 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s: %d %q", path, code, text)
 		}
 	}
-	w.m.pulse.beaten = time.Now().Add(-pulseLives - time.Minute)
+	w.m.pulse.beaten = time.Now().Add(-PulseLives - time.Minute)
 	if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_live", "the scheduler has not looked at its clock for 1m30s") {
 		t.Errorf("healthz of a scheduler that stands still: %d %q", code, text)
 	}
@@ -44,7 +45,7 @@ func TestListenAddress(t *testing.T) {
 		"9090": "127.0.0.1:9090", ":9090": "127.0.0.1:9090", "0.0.0.0:9090": "0.0.0.0:9090", "localhost:0": "localhost:0", "[::1]:80": "[::1]:80", "host:": "", "a:b:c": "",
 	} {
 		got, err := listenAddress(text)
-		if got != want || (err == nil) != (want != "") || err != nil && exitCode(err) != exitUsage {
+		if got != want || (err == nil) != (want != "") || err != nil && !errors.As(err, new(*EndpointError)) {
 			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
 		}
 	}
@@ -54,7 +55,7 @@ func TestListenAddress(t *testing.T) {
 func TestServe(t *testing.T) {
 	w := watch(t, nil)
 	var log strings.Builder
-	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler))
+	under, err := w.l.serve(t.Context(), &endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

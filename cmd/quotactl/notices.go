@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	sdnotify "github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -47,12 +47,12 @@ func newNotices(log *slog.Logger, now func() time.Time, tells bool) *notices {
 		return &notices{log: log, now: now, send: func(string) error { return nil }}
 	}
 	n := &notices{log: log, now: now, send: func(state string) error {
-		_, err := daemon.SdNotify(false, state)
+		_, err := sdnotify.SdNotify(false, state)
 		return err
 	}}
 	var err error
 	// The commands of jobs have no watchdog to answer.
-	if n.watchdog, err = daemon.SdWatchdogEnabled(true); err != nil {
+	if n.watchdog, err = sdnotify.SdWatchdogEnabled(true); err != nil {
 		log.Warn("the environment's watchdog cannot be read; the service manager gets no signs of life", "error", err)
 	}
 	return n
@@ -65,7 +65,7 @@ func (n *notices) waiting() {
 
 // reloading: a configuration is being read.
 func (n *notices) reloading() {
-	n.tell(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
+	n.tell(sdnotify.SdNotifyReloading, strings.TrimSpace(sdnotify.SdNotifyMonotonicUsec()))
 }
 
 // reloaded: it was, or was not, and these jobs are followed.
@@ -77,13 +77,13 @@ func (n *notices) reloaded(list []*jobs.Job, err error) {
 	}
 	n.mu.Unlock()
 	status, _ := n.status(list)
-	n.tell(daemon.SdNotifyReady, status)
+	n.tell(sdnotify.SdNotifyReady, status)
 }
 
 // stopping: the first signal has come, and the rest takes so long at most. Nothing is
 // told afterwards.
 func (n *notices) stopping(within time.Duration) {
-	n.tell(daemon.SdNotifyStopping, extend(within), "STATUS=stopping: pages under way are finished")
+	n.tell(sdnotify.SdNotifyStopping, extend(within), "STATUS=stopping: pages under way are finished")
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stopped = true
@@ -100,7 +100,7 @@ func (n *notices) watch(ctx context.Context, drain <-chan struct{}, p *pulse, li
 	case <-ctx.Done():
 		return
 	}
-	states := []string{daemon.SdNotifyReady}
+	states := []string{sdnotify.SdNotifyReady}
 	for {
 		status, next := n.status(list())
 		if n.news(status) {
@@ -119,7 +119,7 @@ func (n *notices) watch(ctx context.Context, drain <-chan struct{}, p *pulse, li
 		select {
 		case <-timer.C:
 			if n.watchdog > 0 && p.silent() == 0 {
-				states = append(states, daemon.SdNotifyWatchdog)
+				states = append(states, sdnotify.SdNotifyWatchdog)
 			}
 		case <-drain:
 			timer.Stop()

@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	sdnotify "github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/schedule"
@@ -91,7 +91,7 @@ func TestTheManagerIsToldHowTheDaemonIs(t *testing.T) {
 	<-upstream.asked
 	<-upstream.asked
 
-	before := daemon.SdNotifyMonotonicUsec()
+	before := sdnotify.SdNotifyMonotonicUsec()
 	p.signal(syscall.SIGHUP)
 	reloading := m.hears("RELOADING=1", "READY=1")
 	at := regexp.MustCompile(`\nMONOTONIC_USEC=[0-9]+$`).FindString(reloading)
@@ -103,7 +103,7 @@ func TestTheManagerIsToldHowTheDaemonIs(t *testing.T) {
 		}
 		return n
 	}
-	if now := daemon.SdNotifyMonotonicUsec(); micros(at) < micros(before) || micros(at) > micros(now) {
+	if now := sdnotify.SdNotifyMonotonicUsec(); micros(at) < micros(before) || micros(at) > micros(now) {
 		t.Errorf("the reload was told to be at %q, between %q and %q", at, before, now)
 	}
 	m.hears("READY=1", "STOPPING")
@@ -111,7 +111,7 @@ func TestTheManagerIsToldHowTheDaemonIs(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	stopping := m.hears("STOPPING=1")
 	// The job's own grace is an hour.
-	if want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", stopTakes(time.Hour, 2*time.Second).Microseconds()); !strings.Contains(stopping, want) {
+	if want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", StopTakes(time.Hour, 2*time.Second).Microseconds()); !strings.Contains(stopping, want) {
 		t.Errorf("%q does not ask for %s", stopping, want)
 	}
 	close(upstream.open)
@@ -124,7 +124,7 @@ func TestTheManagerIsToldThatTheStoreIsAway(t *testing.T) {
 	p := newProgram(t, "https://upstream.invalid", "run", "--store", "redis://127.0.0.1:1/0")
 	p.Env = append(p.Env, "NOTIFY_SOCKET="+m.path)
 	p.start()
-	want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=waiting for the store, which is out of reach", startHope.Microseconds())
+	want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=waiting for the store, which is out of reach", (3 * time.Minute).Microseconds())
 	if waiting := m.hears("STATUS=.*", "READY"); waiting != want {
 		t.Errorf("it was told %q, want %q", waiting, want)
 	}

@@ -25,7 +25,7 @@ func asFirstProcess() (code int, first bool) {
 	if err != nil {
 		return cannotStart(os.Stderr, err), true
 	}
-	return superviseProgram(path, os.Args, os.Stderr), true
+	return Supervise(path, os.Args, os.Stderr), true
 }
 
 // handedOn are the signals that people and supervisors send. Those of the
@@ -35,11 +35,11 @@ var handedOn = []os.Signal{
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT, syscall.SIGWINCH,
 }
 
-// superviseProgram starts a program as a child, hands signals on to it and reaps
+// Supervise starts a program as a child, hands signals on to it and reaps
 // every child there is until that one has ended. The exit code is the program's,
 // or 128 and the number of the signal that ended it. Nothing else in this process
 // may start or wait for a child.
-func superviseProgram(path string, args []string, stderr io.Writer) (code int) {
+func Supervise(path string, args []string, stderr io.Writer) (code int) {
 	signals := make(chan os.Signal, 2*len(handedOn))
 	signal.Notify(signals, handedOn...) // before the start: none is lost
 	// In a group of its own: a terminal's Ctrl-C goes to the group that is in

@@ -24,9 +24,9 @@ func programs() map[string]func() {
 			err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 		}
 		if err != nil {
-			os.Exit(cannotStart(os.Stderr, err))
+			panic(err)
 		}
-		os.Exit(superviseProgram(path, append([]string{path}, os.Args[1:]...), os.Stderr))
+		os.Exit(Supervise(path, append([]string{path}, os.Args[1:]...), os.Stderr))
 	}}
 }
 
@@ -199,7 +199,7 @@ func TestTheFirstProcessEndsAsTheProgram(t *testing.T) {
 // What cannot be started is said.
 func TestTheFirstProcessSaysWhatItCannotStart(t *testing.T) {
 	var stderr bytes.Buffer
-	if code := superviseProgram(filepath.Join(t.TempDir(), "none"), []string{"none"}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no such file") {
+	if code := Supervise(filepath.Join(t.TempDir(), "none"), []string{"none"}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no such file") {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 }

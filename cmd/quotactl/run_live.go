@@ -131,7 +131,7 @@ func (d *Daemon) takeOver(g *generation) {
 	for _, job := range g.jobs {
 		grace = max(grace, job.Grace)
 	}
-	d.stop.Store(max(d.stop.Load(), int64(stopTakes(grace, d.timeout))))
+	d.stop.Store(max(d.stop.Load(), int64(StopTakes(grace, d.timeout))))
 	d.current.Store(g)
 	d.metrics.take(g.budgets)
 	d.metrics.expect(g.jobs)
@@ -224,15 +224,15 @@ func (d *Daemon) storeAt(cfg *config.Config) string { return cmp.Or(d.storeURL, 
 
 // stopTakes is how long a stop may take.
 func (d *Daemon) stopTakes() time.Duration {
-	return max(time.Duration(d.stop.Load()), stopTakes(0, 0))
+	return max(time.Duration(d.stop.Load()), StopTakes(0, 0))
 }
 
 // storeCloses is how long a store may take to be closed, beside its timeout.
 const storeCloses = 5 * time.Second
 
-// stopTakes is how long a stop may take at most: passes under way have their grace
+// StopTakes is how long a stop may take at most: passes under way have their grace
 // and are recorded, requests under way are answered, and the store is closed.
-func stopTakes(grace, storeTimeout time.Duration) time.Duration {
+func StopTakes(grace, storeTimeout time.Duration) time.Duration {
 	return grace + jobs.EndTakes + lastRequest + storeTimeout + storeCloses + storeTimeout
 }
 

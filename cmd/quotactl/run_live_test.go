@@ -16,7 +16,31 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// living is a daemon's configuration in force, with reloadConfig in which words are
+const livingConfig = `
+[store]
+url = "sqlite:quotactl.db"
+[upstream.shop.costs]
+"get" = 1
+[upstream.shop.limit.daily]
+limit  = 100
+window = "24h"
+[upstream.shop.credential.main]
+[upstream.shop.credential.spare]
+[job.stays]
+budget   = "shop/main"
+schedule = "0 0 1 1 *"
+command  = ["true"]
+[job.changes]
+budget   = "shop/main"
+schedule = "0 0 1 2 *"
+command  = ["true"]
+[job.goes]
+budget   = "shop/spare"
+schedule = "0 0 1 3 *"
+command  = ["true"]
+`
+
+// living is a daemon's configuration in force, with livingConfig in which words are
 // replaced, on a store in memory.
 func living(t *testing.T, env func(string) (string, bool), replace ...string) *Daemon {
 	t.Helper()
@@ -43,7 +67,7 @@ func living(t *testing.T, env func(string) (string, bool), replace ...string) *D
 // write writes another configuration, without a reload.
 func (d *Daemon) write(t *testing.T, replace ...string) {
 	t.Helper()
-	if err := os.WriteFile(d.o.File, []byte(strings.NewReplacer(replace...).Replace(reloadConfig)), 0o600); err != nil {
+	if err := os.WriteFile(d.o.File, []byte(strings.NewReplacer(replace...).Replace(livingConfig)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -92,7 +116,7 @@ func TestSecretsOfTheNextConfiguration(t *testing.T) {
 
 // The token of the daemon's own address is a secret too: its commands may have it.
 func TestTheTokenIsASecret(t *testing.T) {
-	l := New(Options{Env: noEnv, Once: true, Endpoint: &endpoint{token: "the-token"}})
+	l := New(Options{Env: nothing, Once: true, Endpoint: &endpoint{token: "the-token"}})
 	l.remember(&config.Config{})
 	if got := l.Secrets(); !slices.Contains(got, "the-token") {
 		t.Errorf("%q", got)
@@ -102,7 +126,7 @@ func TestTheTokenIsASecret(t *testing.T) {
 // A stop is given the time of the longest grace there was: a pass that began before a
 // reload has it still.
 func TestAStopLastsAsLongAsTheLongestGrace(t *testing.T) {
-	l := living(t, noEnv, "[job.stays]", "[job.stays]\ngrace = \"10m\"")
+	l := living(t, nothing, "[job.stays]", "[job.stays]\ngrace = \"10m\"")
 	long := l.stopTakes()
 	if long < 10*time.Minute {
 		t.Fatalf("it is given %s", long)
@@ -119,7 +143,7 @@ func TestAStopLastsAsLongAsTheLongestGrace(t *testing.T) {
 // Each setting that holds from start to end is refused by its name when it changes.
 func TestWhatNeedsARestart(t *testing.T) {
 	const store = "[store]\n"
-	l := living(t, noEnv)
+	l := living(t, nothing)
 	for key, line := range map[string]string{
 		"[store] prefix": `prefix = "other"`, "[store] timeout": `timeout = "3s"`, "[store] hosts": `hosts = 2`,
 		"[store] outage_allowance": `outage_allowance = 1`, "[store] password_env": `password_env = "X"`, "[store] password_file": `password_file = "x"`,
@@ -135,3 +159,5 @@ func TestWhatNeedsARestart(t *testing.T) {
 		t.Errorf("state_dir: %v", err)
 	}
 }
+
+func nothing(string) (string, bool) { return "", false }

@@ -10,8 +10,8 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// fileLook is how often it is looked whether the configuration's file has changed.
-const fileLook = 2 * time.Second
+// FilePoll is how often the daemon checks whether the configuration's file has changed.
+const FilePoll = 2 * time.Second
 
 // What a reload was asked by.
 const (
@@ -29,7 +29,7 @@ func (d *Daemon) follow(ctx context.Context, drain <-chan struct{}, hangups <-ch
 	case <-ctx.Done():
 		return
 	}
-	looks := time.NewTicker(fileLook)
+	looks := time.NewTicker(FilePoll)
 	defer looks.Stop()
 	for {
 		select {

@@ -183,7 +183,7 @@ func TestReloadByFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.logged(`level=ERROR msg="the configuration was not reloaded; the one before stays in force" why="the file has changed"`)
-	<-time.After(3 * fileLook) // it is looked at again, which says nothing
+	<-time.After(3 * FilePoll) // it is looked at again, which says nothing
 	p.rewrite(reloadConfig)
 	p.logged(`msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n(.|\n)*msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n`)
 	if n := p.said("was not reloaded"); n != 1 {

@@ -66,7 +66,7 @@ func TestTheDaemonAwaitsItsStore(t *testing.T) {
 func TestTheDaemonAwaitsNoStoreThatNeverServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &awaiting{tries: []error{errNotYet, fmt.Errorf("%w: wrong password", budget.ErrStoreConfig)}}
-		if _, err := w.await(t.Context(), nil); exitCode(err) != exitUsage || w.asked != 2 {
+		if _, err := w.await(t.Context(), nil); !errors.Is(err, budget.ErrStoreConfig) || w.asked != 2 {
 			t.Errorf("after %d tries: %v", w.asked, err)
 		}
 	})
