@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/daemon"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -62,7 +63,7 @@ func span(t *testing.T, text string) time.Duration {
 func longestStop() time.Duration {
 	longest := time.Duration(0)
 	for _, url := range []string{"sqlite:quotactl.db", "redis://127.0.0.1"} {
-		longest = max(longest, StopTakes(jobs.DefaultGrace, open.Timeout(url, config.Store{})))
+		longest = max(longest, daemon.StopTakes(jobs.DefaultGrace, open.Timeout(url, config.Store{})))
 	}
 	return longest
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/daemon"
 )
 
 // The exit codes; the help lists them.
@@ -45,7 +46,7 @@ func usage(format string, args ...any) error {
 func exitCode(err error) int {
 	var coded *exitError
 	var faults config.Errors
-	var endpoint *EndpointError
+	var endpoint *daemon.EndpointError
 	switch {
 	case err == nil:
 		return exitDone

@@ -6,10 +6,12 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/quotactl/quotactl/internal/daemon"
 )
 
 func main() {
-	if code, first := asFirstProcess(); first {
+	if code, first := daemon.AsFirstProcess(); first {
 		os.Exit(code)
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))

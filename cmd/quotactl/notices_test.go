@@ -1,26 +1,21 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	sdnotify "github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/quotactl/quotactl/jobs"
-	"github.com/quotactl/quotactl/jobs/schedule"
+	"github.com/quotactl/quotactl/internal/daemon"
 )
 
 // manager is a service manager that listens for what a daemon tells it.
@@ -111,7 +106,7 @@ func TestTheManagerIsToldHowTheDaemonIs(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	stopping := m.hears("STOPPING=1")
 	// The job's own grace is an hour.
-	if want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", StopTakes(time.Hour, 2*time.Second).Microseconds()); !strings.Contains(stopping, want) {
+	if want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", daemon.StopTakes(time.Hour, 2*time.Second).Microseconds()); !strings.Contains(stopping, want) {
 		t.Errorf("%q does not ask for %s", stopping, want)
 	}
 	close(upstream.open)
@@ -149,20 +144,6 @@ func TestOnePassTellsNoManager(t *testing.T) {
 	}
 }
 
-// The daemon's commands find no watchdog that they would have to answer.
-func TestTheWatchdogIsTheDaemonsAlone(t *testing.T) {
-	t.Setenv("WATCHDOG_USEC", "20000000")
-	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
-	if n := newNotices(slog.New(slog.DiscardHandler), time.Now, true); n.watchdog != 20*time.Second {
-		t.Errorf("the watchdog waits %s", n.watchdog)
-	}
-	for _, name := range []string{"WATCHDOG_USEC", "WATCHDOG_PID"} {
-		if value, ok := os.LookupEnv(name); ok {
-			t.Errorf("%s is still %q", name, value)
-		}
-	}
-}
-
 // A daemon whose manager does not listen goes on, and says so once.
 func TestAManagerThatDoesNotListen(t *testing.T) {
 	p := newProgram(t, "https://upstream.invalid", "run")
@@ -173,83 +154,5 @@ func TestAManagerThatDoesNotListen(t *testing.T) {
 	p.exits(exitDone)
 	if text, err := os.ReadFile(p.log); err != nil || strings.Count(string(text), "was not told") != 1 {
 		t.Errorf("it is not said once: %v\n%s", err, text)
-	}
-}
-
-// Signs of life come at half of the manager's time as long as the scheduler looks at
-// its clock, and no longer; the status follows the ticks.
-func TestSignsOfLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		schedule, err := schedule.Parse("*/2 * * * *", "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
-		list := []*jobs.Job{{Name: "pull", Schedule: schedule}}
-		began, got := time.Now(), []string{}
-		n := &notices{
-			log: slog.New(slog.DiscardHandler), now: time.Now, watchdog: 20 * time.Second,
-			send: func(state string) error {
-				got = append(got, time.Since(began).String()+" "+state)
-				return nil
-			},
-		}
-		p := &pulse{first: make(chan struct{})}
-		drain := make(chan struct{})
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			n.watch(t.Context(), drain, p, func() []*jobs.Job { return list })
-		}()
-		time.Sleep(5 * time.Second) // it is not ready by itself
-		for range 20 {
-			p.beat()
-			time.Sleep(2 * time.Second)
-		}
-		time.Sleep(90 * time.Second) // the last beat was at 43 s
-		n.stopping(time.Minute)
-		close(drain)
-		<-ended
-		n.tell("WATCHDOG=1")
-		want := []string{
-			"5s READY=1\nSTATUS=1 job; next tick 2000-01-01T00:02:00Z, of pull",
-			"15s WATCHDOG=1", "25s WATCHDOG=1", "35s WATCHDOG=1", "45s WATCHDOG=1", "55s WATCHDOG=1", "1m5s WATCHDOG=1",
-			"2m5s STATUS=1 job; next tick 2000-01-01T00:04:00Z, of pull",
-			"2m15s STOPPING=1\nEXTEND_TIMEOUT_USEC=60000000\nSTATUS=stopping: pages under way are finished",
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("it was told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	})
-}
-
-// The status says what people look for.
-func TestStatusForTheManager(t *testing.T) {
-	now := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
-	job := func(name, spec string) *jobs.Job {
-		schedule, err := schedule.Parse(spec, "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &jobs.Job{Name: name, Schedule: schedule}
-	}
-	var log bytes.Buffer
-	n := &notices{log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now }, send: func(string) error { return nil }}
-	for want, list := range map[string][]*jobs.Job{
-		"STATUS=no jobs; charges are decided":                         nil,
-		"STATUS=1 job; next tick 2026-03-01T12:00:00Z, of noon":       {job("noon", "0 12 * * *")},
-		"STATUS=2 jobs; next tick 2026-03-01T12:00:00Z, of noon":      {job("later", "0 13 * * *"), job("noon", "0 12 * * *")},
-		"STATUS=2 jobs; next tick 2026-03-01T12:00:00Z, of the first": {job("the first", "0 12 * * *"), job("the second", "0 12 * * *")},
-	} {
-		if got, _ := n.status(list); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	n.reloaded(nil, errors.New("bad"))
-	if n.told != "STATUS=no jobs; charges are decided; the configuration has changed, but is not in force: see the log" {
-		t.Errorf("after a failed reload it is %q", n.told)
-	}
-	n.reloaded(nil, nil)
-	if n.told != "STATUS=no jobs; charges are decided" {
-		t.Errorf("after a good one it is %q", n.told)
 	}
 }

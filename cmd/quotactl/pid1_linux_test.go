@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/quotactl/quotactl/internal/daemon"
 )
 
 // programs are what the tests may start by name: quotactl, and what stands in for
@@ -26,7 +28,7 @@ func programs() map[string]func() {
 		if err != nil {
 			panic(err)
 		}
-		os.Exit(Supervise(path, append([]string{path}, os.Args[1:]...), os.Stderr))
+		os.Exit(daemon.Supervise(path, append([]string{path}, os.Args[1:]...), os.Stderr))
 	}}
 }
 
@@ -199,7 +201,7 @@ func TestTheFirstProcessEndsAsTheProgram(t *testing.T) {
 // What cannot be started is said.
 func TestTheFirstProcessSaysWhatItCannotStart(t *testing.T) {
 	var stderr bytes.Buffer
-	if code := Supervise(filepath.Join(t.TempDir(), "none"), []string{"none"}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no such file") {
+	if code := daemon.Supervise(filepath.Join(t.TempDir(), "none"), []string{"none"}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no such file") {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/daemon"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -19,8 +20,8 @@ import (
 type runFlags struct {
 	once, now, sandbox, json bool
 	quota                    int64 // the sandbox's; 0 for its default
-	listen                   Listen
-	endpoint                 *endpoint // where it listens; nil: nowhere
+	listen                   daemon.Listen
+	endpoint                 *daemon.Endpoint // where it listens; nil: nowhere
 }
 
 func newRunCommand(a *app) *cobra.Command {
@@ -84,7 +85,7 @@ configuration and are used again the next time.`,
 // runJobs is the command once its flags are right.
 func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err error) {
 	log := a.logger()
-	d := New(Options{
+	d := daemon.New(daemon.Options{
 		File: a.configPath, Read: func() (*config.Config, []*jobs.Job, error) { return a.readJobs(names, f) },
 		Log: log, Env: a.env, Now: a.now, Version: version(), Endpoint: f.endpoint,
 		Once: f.once, StartNow: f.now, Sandbox: f.sandbox,

@@ -1,96 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
-
-	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/memstore"
-	"github.com/quotactl/quotactl/budget/open"
 )
-
-// awaiting is a store that comes into reach at its nth try.
-type awaiting struct {
-	tries []error // what keeps it away, try by try; then it serves
-	log   bytes.Buffer
-	asked int
-}
-
-var errNotYet = fmt.Errorf("%w: connection refused", budget.ErrUnavailable)
-
-func (w *awaiting) await(ctx context.Context, drain <-chan struct{}) (open.Backend, error) {
-	return await(ctx, drain, slog.New(slog.NewTextHandler(&w.log, nil)), func(context.Context) (open.Backend, error) {
-		w.asked++
-		if w.asked <= len(w.tries) {
-			return nil, w.tries[w.asked-1]
-		}
-		return memstore.New(func() int64 { return time.Now().UnixMicro() }), nil
-	})
-}
-
-// The daemon asks every five seconds, and says what keeps the store away when
-// that changes: not each time, and not for the port it asks from.
-func TestTheDaemonAwaitsItsStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timeout := func(port int) error {
-			return fmt.Errorf("%w: read tcp 127.0.0.1:%d->127.0.0.1:6379: i/o timeout", budget.ErrUnavailable, port)
-		}
-		w := &awaiting{tries: []error{errNotYet, errNotYet, errNotYet, timeout(40001), timeout(40002)}}
-		began := time.Now()
-		store, err := w.await(t.Context(), nil)
-		if err != nil || store == nil {
-			t.Fatal(store, err)
-		}
-		if took := time.Since(began); w.asked != 6 || took != 25*time.Second {
-			t.Errorf("%d tries in %s, want 6 in 25s", w.asked, took)
-		}
-		if n := strings.Count(w.log.String(), "level=ERROR"); n != 2 {
-			t.Errorf("said %d times, want once for each cause:\n%s", n, &w.log)
-		}
-		if !strings.Contains(w.log.String(), "within reach again") {
-			t.Errorf("its return is not said:\n%s", &w.log)
-		}
-	})
-}
-
-func TestTheDaemonAwaitsNoStoreThatNeverServes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &awaiting{tries: []error{errNotYet, fmt.Errorf("%w: wrong password", budget.ErrStoreConfig)}}
-		if _, err := w.await(t.Context(), nil); !errors.Is(err, budget.ErrStoreConfig) || w.asked != 2 {
-			t.Errorf("after %d tries: %v", w.asked, err)
-		}
-	})
-}
-
-func TestAWaitForTheStoreEndsWithTheSignals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &awaiting{tries: make([]error, 100)}
-		for i := range w.tries {
-			w.tries[i] = errNotYet
-		}
-		drain := make(chan struct{})
-		time.AfterFunc(12*time.Second, func() { close(drain) })
-		if store, err := w.await(t.Context(), drain); store != nil || err != nil || w.asked != 3 {
-			t.Errorf("drained after %d tries: %v, %v", w.asked, store, err)
-		}
-		ctx, halt := context.WithCancelCause(t.Context())
-		second := errors.New("second signal")
-		time.AfterFunc(7*time.Second, func() { halt(second) })
-		if _, err := w.await(ctx, nil); !errors.Is(err, second) {
-			t.Errorf("halted: %v", err)
-		}
-	})
-}
 
 // A store that answers, but not to this daemon, ends it: nothing that it would
 // log every tick could ever get better.

@@ -214,3 +214,14 @@ func TestADrainedOnceIsDone(t *testing.T) {
 		t.Errorf("the upstream counted %+v", counted)
 	}
 }
+
+// grep is the lines of a text that hold a word, comments aside.
+func grep(text, word string) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, word) && !strings.HasPrefix(line, "#") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}

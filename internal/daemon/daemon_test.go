@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+const livingConfig = `
+[store]
+url = "sqlite:quotactl.db"
+[upstream.shop.costs]
+"get" = 1
+[upstream.shop.limit.daily]
+limit  = 100
+window = "24h"
+[upstream.shop.credential.main]
+[upstream.shop.credential.spare]
+[job.stays]
+budget   = "shop/main"
+schedule = "0 0 1 1 *"
+command  = ["true"]
+[job.changes]
+budget   = "shop/main"
+schedule = "0 0 1 2 *"
+command  = ["true"]
+[job.goes]
+budget   = "shop/spare"
+schedule = "0 0 1 3 *"
+command  = ["true"]
+`
+
+// living is a daemon's configuration in force, with livingConfig in which words are
+// replaced, on a store in memory.
+func living(t *testing.T, env func(string) (string, bool), replace ...string) *Daemon {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "costs.toml")
+	d := New(Options{File: file, Env: env, Now: time.Now, Once: true, Log: slog.New(slog.DiscardHandler), Read: func() (*config.Config, []*jobs.Job, error) {
+		cfg, err := config.Parse(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		list := jobs.Load(cfg)
+		return cfg, list, cfg.Err()
+	}})
+	d.write(t, replace...)
+	cfg, list, err := d.Read()
+	if err == nil {
+		err = d.Begin(cfg, list, memstore.New(func() int64 { return 0 }), "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// write writes another configuration, without a reload.
+func (d *Daemon) write(t *testing.T, replace ...string) {
+	t.Helper()
+	if err := os.WriteFile(d.o.File, []byte(strings.NewReplacer(replace...).Replace(livingConfig)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reloads has a runner of no jobs take over what is written.
+func (d *Daemon) reloads(t *testing.T, options jobs.Options) error {
+	t.Helper()
+	options.State, options.Budgets = d.store, d.current.Load().budgets
+	runner, err := jobs.New(nil, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.next(d.current.Load(), runner)
+	return err
+}
+
+// Secrets of every configuration that was in force are taken out of what commands
+// print: a pass may still be of an earlier one.
+func TestSecretsOfEarlierConfigurations(t *testing.T) {
+	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
+	l := New(Options{Env: func(name string) (string, bool) { value, ok := known[name]; return value, ok }, Once: true})
+	for _, name := range []string{"OLD_KEY", "NEW_KEY"} {
+		l.remember(&config.Config{Upstreams: []config.Upstream{{Name: "shop", Credentials: []config.Credential{{Label: "main", SecretEnv: name}}}}})
+	}
+	if got := fmt.Sprint(l.Secrets()); got != "[old-secret new-secret]" {
+		t.Errorf("%s", got)
+	}
+}
+
+// The secrets of a configuration are known before its first pass may begin: a runner
+// that refuses the reload begins none.
+func TestSecretsOfTheNextConfiguration(t *testing.T) {
+	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
+	with := func(key string) []string {
+		return []string{"credential.main]", "credential.main]\nsecret_env = \"" + key + "\""}
+	}
+	l := living(t, func(name string) (string, bool) { value, ok := known[name]; return value, ok }, with("OLD_KEY")...)
+	l.write(t, with("NEW_KEY")...)
+	if err := l.reloads(t, jobs.Options{Sandbox: &url.URL{}}); err == nil || !strings.Contains(err.Error(), "is a command job") {
+		t.Fatalf("%v", err)
+	}
+	if got := fmt.Sprint(l.Secrets()); got != "[old-secret new-secret]" {
+		t.Errorf("%s", got)
+	}
+}
+
+// The token of the daemon's own address is a secret too: its commands may have it.
+func TestTheTokenIsASecret(t *testing.T) {
+	l := New(Options{Env: nothing, Once: true, Endpoint: &Endpoint{token: "the-token"}})
+	l.remember(&config.Config{})
+	if got := l.Secrets(); !slices.Contains(got, "the-token") {
+		t.Errorf("%q", got)
+	}
+}
+
+// A stop is given the time of the longest grace there was: a pass that began before a
+// reload has it still.
+func TestAStopLastsAsLongAsTheLongestGrace(t *testing.T) {
+	l := living(t, nothing, "[job.stays]", "[job.stays]\ngrace = \"10m\"")
+	long := l.stopTakes()
+	if long < 10*time.Minute {
+		t.Fatalf("it is given %s", long)
+	}
+	l.write(t)
+	if err := l.reloads(t, jobs.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if now := l.stopTakes(); now != long {
+		t.Errorf("after a reload it is given %s, before %s", now, long)
+	}
+}
+
+// Each setting that holds from start to end is refused by its name when it changes.
+func TestWhatNeedsARestart(t *testing.T) {
+	const store = "[store]\n"
+	l := living(t, nothing)
+	for key, line := range map[string]string{
+		"[store] prefix": `prefix = "other"`, "[store] timeout": `timeout = "3s"`, "[store] hosts": `hosts = 2`,
+		"[store] outage_allowance": `outage_allowance = 1`, "[store] password_env": `password_env = "X"`, "[store] password_file": `password_file = "x"`,
+	} {
+		l.write(t, store, store+line+"\n")
+		want := key + " has changed: start the daemon anew for that, or set it back"
+		if err := l.reloads(t, jobs.Options{}); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+	l.write(t, "[store]", "state_dir = \"other\"\n[store]")
+	if err := l.reloads(t, jobs.Options{}); err == nil || !strings.Contains(err.Error(), "state_dir has changed") {
+		t.Errorf("state_dir: %v", err)
+	}
+}
+
+func nothing(string) (string, bool) { return "", false }

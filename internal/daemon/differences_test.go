@@ -1,0 +1,48 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/memstore"
+)
+
+// Two readings of one budget are the same, also of a calendar's zone; each of its
+// parts counts.
+func TestSameSpec(t *testing.T) {
+	spec := func(zone string, change func(*budget.Spec)) budget.Spec {
+		calendar, err := limit.NewCalendar(limit.Day, zone, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := budget.Spec{
+			Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}},
+			Limits: []limit.Limit{{Name: "daily", Limit: 10, Counts: limit.CountUnits, Window: limit.CalendarWindow(calendar)}},
+		}
+		change(&s)
+		if _, err := budget.New(memstore.New(func() int64 { return 0 }), s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	one := spec("Europe/London", func(*budget.Spec) {})
+	for name, c := range map[string]struct {
+		other budget.Spec
+		same  bool
+	}{
+		"the same":      {spec("Europe/London", func(*budget.Spec) {}), true},
+		"another zone":  {spec("Europe/Lisbon", func(*budget.Spec) {}), false},
+		"another price": {spec("Europe/London", func(s *budget.Spec) { s.Costs["get"] = budget.Cost{Units: 2} }), false},
+		"another limit": {spec("Europe/London", func(s *budget.Spec) { s.Limits[0].Limit = 11 }), false},
+		"a guard":       {spec("Europe/London", func(s *budget.Spec) { s.Limits[0].Window.Guard = 1_000_000 }), false},
+		"observed":      {spec("Europe/London", func(s *budget.Spec) { s.Observe = true }), false},
+	} {
+		if sameSpec(one, c.other) != c.same {
+			t.Errorf("%s: same is %v", name, !c.same)
+		}
+	}
+	if one.Limits[0].Window.Calendar == nil {
+		t.Error("the comparison changed what it compared")
+	}
+}

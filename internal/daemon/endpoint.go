@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/serve"
+)
+
+// Listen says where the daemon listens, and for whom. It stands in no
+// configuration: who may spend is for whoever starts the daemon.
+type Listen struct {
+	At                  string // a port of this machine, host:port or unix:/path; empty: nowhere
+	TokenEnv, TokenFile string // where the token is
+	Cert, Key           string // PEM files
+}
+
+// Endpoint is where the daemon listens.
+type Endpoint struct {
+	network  string // tcp or unix
+	address  string
+	loopback bool // tcp on this machine alone
+	token    string
+	secure   *tls.Config // nil: no TLS
+}
+
+// EndpointError is what is wrong with where the daemon is to listen, or for whom.
+type EndpointError struct{ err error }
+
+func (e *EndpointError) Error() string { return e.err.Error() }
+
+// Unwrap lets errors.Is and errors.As see the cause.
+func (e *EndpointError) Unwrap() error { return e.err }
+
+func wrongEndpoint(format string, args ...any) error {
+	return &EndpointError{fmt.Errorf(format, args...)}
+}
+
+// schemeUnix opens the address of a Unix socket.
+const schemeUnix = "unix:"
+
+// Endpoint reads what is named; nil where nothing is. What others than this machine
+// can reach needs a token and TLS. The error is an [*EndpointError].
+func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
+	if f.At == "" {
+		if *f != (Listen{}) {
+			return nil, wrongEndpoint("a token or a certificate is for listening: give --listen too")
+		}
+		return nil, nil
+	}
+	e := &Endpoint{}
+	if path, unix := strings.CutPrefix(f.At, schemeUnix); unix {
+		if path == "" {
+			return nil, wrongEndpoint("--listen %q: write a path after it", f.At)
+		}
+		e.network, e.address = "unix", path
+	} else {
+		address, err := listenAddress(f.At)
+		if err != nil {
+			return nil, err
+		}
+		host, _, _ := net.SplitHostPort(address) // it is joined
+		e.network, e.address, e.loopback = "tcp", address, serve.IsLoopback(host)
+	}
+	var err error
+	if e.token, err = f.token(env); err != nil {
+		return nil, err
+	}
+	if e.secure, err = f.tls(e.network); err != nil {
+		return nil, err
+	}
+	if e.network == "tcp" && !e.loopback && (e.token == "" || e.secure == nil) {
+		return nil, wrongEndpoint("--listen %s: whoever reaches it could spend: give --listen-token-env or --listen-token-file, and --listen-cert and --listen-key; or listen on this machine alone", f.At)
+	}
+	return e, nil
+}
+
+// listenAddress completes an address: without a host it is this machine's alone.
+func listenAddress(text string) (string, error) {
+	if !strings.Contains(text, ":") {
+		text = ":" + text
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
+		return "", wrongEndpoint("--listen %q: write a port of 0 to 65535, host:port or unix:/path", text)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// tokenPattern is what a header can carry and nobody guesses.
+var tokenPattern = regexp.MustCompile(`^[!-~]{16,512}$`)
+
+// token reads the token, which no message shows.
+func (f *Listen) token(env func(string) (string, bool)) (string, error) {
+	var token string
+	switch {
+	case f.TokenEnv != "" && f.TokenFile != "":
+		return "", wrongEndpoint("--listen-token-env and --listen-token-file are both given: give one")
+	case f.TokenEnv != "":
+		value, ok := env(f.TokenEnv)
+		if !ok {
+			return "", wrongEndpoint("--listen-token-env: the environment has no such variable; set it")
+		}
+		token = value
+	case f.TokenFile != "":
+		value, err := config.ReadSecret(f.TokenFile)
+		if err != nil {
+			return "", wrongEndpoint("--listen-token-file: %w", err)
+		}
+		token = strings.TrimRight(string(value), "\r\n")
+	default:
+		return "", nil
+	}
+	if !tokenPattern.MatchString(token) {
+		return "", wrongEndpoint("the token of --listen: use 16 to 512 printable ASCII characters without spaces")
+	}
+	return token, nil
+}
+
+// tls reads the certificate; nil where none is given.
+func (f *Listen) tls(network string) (*tls.Config, error) {
+	switch {
+	case f.Cert == "" && f.Key == "":
+		return nil, nil
+	case f.Cert == "" || f.Key == "":
+		return nil, wrongEndpoint("--listen-cert and --listen-key go together: give both")
+	case network == "unix":
+		return nil, wrongEndpoint("--listen-cert: a Unix socket needs none")
+	}
+	cert, err := config.ReadSecret(f.Cert)
+	if err != nil {
+		return nil, wrongEndpoint("--listen-cert: %w", err)
+	}
+	key, err := config.ReadSecret(f.Key)
+	if err != nil {
+		return nil, wrongEndpoint("--listen-key: %w", err)
+	}
+	certificate, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, wrongEndpoint("--listen-cert, --listen-key: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}, nil
+}
+
+// errNotLoopback is of a name that leads elsewhere than it says.
+var errNotLoopback = errors.New("localhost leads to another machine's address: listen on 127.0.0.1 or [::1]")
+
+// open makes the endpoint's socket.
+func (e *Endpoint) open(ctx context.Context) (net.Listener, error) {
+	if e.network == "unix" {
+		return listenUnix(ctx, e.address)
+	}
+	var config net.ListenConfig
+	socket, err := config.Listen(ctx, e.network, e.address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w: give --listen another address", err)
+	}
+	return socket, nil
+}
+
+// called is how the endpoint is called, once its socket is open.
+func (e *Endpoint) called(socket net.Listener) (string, error) {
+	if e.network == "unix" {
+		return schemeUnix + e.address, nil
+	}
+	if at, ok := socket.Addr().(*net.TCPAddr); e.loopback && (!ok || !at.IP.IsLoopback()) {
+		return "", wrongEndpoint("--listen %s: %w", e.address, errNotLoopback)
+	}
+	scheme := "http://"
+	if e.secure != nil {
+		scheme = "https://"
+	}
+	return scheme + socket.Addr().String(), nil
+}

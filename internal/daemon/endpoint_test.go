@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/quotactl/quotactl/internal/certtest"
+)
+
+// The flags are refused before anything is listened on.
+func TestListenFlags(t *testing.T) {
+	const guarded = "a-token-that-nobody-guesses"
+	dir := t.TempDir()
+	cert, key := certtest.SelfSigned(t, dir)
+	token, short := filepath.Join(dir, "token"), filepath.Join(dir, "short")
+	for path, text := range map[string]string{token: guarded + "\n", short: "too-short\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pipe := filepath.Join(dir, "pipe") // whose writer never comes
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := func(name string) (string, bool) { return guarded, name == "TOKEN" }
+	secure := Listen{Cert: cert, Key: key, TokenFile: token}
+	with := func(f Listen, at string) Listen { f.At = at; return f }
+	for _, c := range []struct {
+		flags Listen
+		want  string // of the error; else network and address
+	}{
+		{Listen{}, ""},
+		{Listen{At: "9090"}, "tcp 127.0.0.1:9090 true"},
+		{Listen{At: "[::1]:1"}, "tcp [::1]:1 true"},
+		{Listen{At: "localhost:1", TokenEnv: "TOKEN"}, "tcp localhost:1 true"},
+		{Listen{At: "unix:/run/q.sock", TokenEnv: "TOKEN"}, "unix /run/q.sock false"},
+		{with(secure, "0.0.0.0:1"), "tcp 0.0.0.0:1 false"},
+		{with(secure, "127.0.0.1:1"), "tcp 127.0.0.1:1 true"},
+		{Listen{At: "0.0.0.0:1"}, "whoever reaches it could spend"},
+		{Listen{At: "[::]:1", TokenEnv: "TOKEN"}, "whoever reaches it could spend"},
+		{Listen{At: "example.com:1", Cert: cert, Key: key}, "whoever reaches it could spend"},
+		{Listen{At: "unix:"}, "write a path"},
+		{Listen{At: "99999"}, "write a port of 0 to 65535"},
+		{Listen{At: "-1"}, "write a port of 0 to 65535"},
+		{Listen{At: "1", Cert: cert}, "give both"},
+		{Listen{At: "1", Cert: cert, Key: cert}, "--listen-cert, --listen-key: tls:"},
+		{Listen{At: "unix:/s", Cert: cert, Key: key}, "needs none"},
+		{Listen{At: "1", TokenEnv: "OTHER"}, "no such variable"},
+		{Listen{At: "1", TokenFile: filepath.Join(dir, "none")}, "no such file"},
+		{Listen{At: "1", TokenFile: short}, "16 to 512"},
+		{Listen{At: "1", TokenFile: pipe}, "--listen-token-file: " + pipe + " is a pipe, not a regular file"},
+		{Listen{At: "1", Cert: pipe, Key: key}, "--listen-cert: " + pipe + " is a pipe"},
+		{Listen{At: "1", Cert: cert, Key: "/dev/zero"}, "--listen-key: /dev/zero is a device"},
+		{Listen{At: "1", TokenFile: token, TokenEnv: "TOKEN"}, "both given"},
+		{Listen{TokenEnv: "TOKEN"}, "give --listen too"},
+	} {
+		e, err := c.flags.Endpoint(env)
+		got := ""
+		if e != nil {
+			got = fmt.Sprint(e.network, " ", e.address, " ", e.loopback)
+			if (c.flags.TokenEnv+c.flags.TokenFile != "") != (e.token == guarded) || (e.secure != nil) != (c.flags.Cert != "") {
+				t.Errorf("%+v: token %q, TLS %v", c.flags, e.token, e.secure != nil)
+			}
+		}
+		var wrong *EndpointError
+		if err != nil && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), guarded) || c.want == "") || err == nil && got != c.want {
+			t.Errorf("%+v: %s, %v; want %s", c.flags, got, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// fileWorld is a file that is watched, and what happens to it.
+type fileWorld struct {
+	t    *testing.T
+	dir  string
+	file *watchedFile
+}
+
+func newFileWorld(t *testing.T, text string) *fileWorld {
+	t.Helper()
+	w := &fileWorld{t: t, dir: t.TempDir()}
+	w.file = &watchedFile{path: filepath.Join(w.dir, "costs.toml")}
+	w.write("costs.toml", text)
+	w.file.mark()
+	return w
+}
+
+func (w *fileWorld) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// write writes into the file that is there.
+func (w *fileWorld) write(name, text string) {
+	w.t.Helper()
+	w.must(os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600))
+}
+
+func (w *fileWorld) rename(from, to string) {
+	w.t.Helper()
+	w.must(os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
+}
+
+// link makes a link, or has it lead elsewhere in one step.
+func (w *fileWorld) link(to, name string) {
+	w.t.Helper()
+	w.must(os.Symlink(to, filepath.Join(w.dir, name+".new")))
+	w.rename(name+".new", name)
+}
+
+// looks looks at the file so often and fails unless it is reported changed at these
+// looks, counted from 1.
+func (w *fileWorld) looks(what string, often int, changed ...int) {
+	w.t.Helper()
+	for look := 1; look <= often; look++ {
+		want := len(changed) > 0 && changed[0] == look
+		if want {
+			changed = changed[1:]
+		}
+		if got := w.file.changed(); got != want {
+			w.t.Errorf("%s: at look %d changed is %v", what, look, got)
+		}
+	}
+}
+
+// A change is reported once, when it is seen to rest.
+func TestWatchedFile(t *testing.T) {
+	w := newFileWorld(t, "one")
+	w.looks("nothing", 3)
+
+	w.write("costs.toml", "two")
+	w.looks("written", 4, 2)
+
+	w.write("costs.toml~", "three") // as an editor does
+	w.rename("costs.toml~", "costs.toml")
+	w.looks("replaced", 4, 2)
+
+	w.rename("costs.toml", "costs.toml~")
+	w.looks("gone for a moment", 1)
+	w.rename("costs.toml~", "costs.toml")
+	w.looks("back again", 3)
+
+	at := time.Now().Add(time.Hour)
+	w.must(os.Chtimes(w.file.path, at, at))
+	w.looks("touched", 3)
+
+	w.must(os.Remove(w.file.path))
+	w.looks("gone", 4, 2)
+	w.write("costs.toml", "three")
+	w.looks("the same that was gone", 4, 2)
+}
+
+// What grows is let come to its end.
+func TestWatchedFileWhileItIsWritten(t *testing.T) {
+	w := newFileWorld(t, "one")
+	for _, text := range []string{"t", "tw", "two"} {
+		w.write("costs.toml", text)
+		w.looks(text, 1)
+	}
+	w.looks("at rest", 3, 1)
+	w.write("costs.toml", "half")
+	w.looks("left half-written", 5, 2)
+	w.write("costs.toml", "half and half")
+	w.looks("the rest", 4, 2)
+}
+
+// Kubernetes has costs.toml lead to ..data/costs.toml, and ..data to a folder, of
+// which it makes another for each change.
+func TestWatchedFileOfKubernetes(t *testing.T) {
+	w := &fileWorld{t: t, dir: t.TempDir()}
+	folder := func(name, text string) {
+		w.must(os.Mkdir(filepath.Join(w.dir, name), 0o700))
+		w.write(filepath.Join(name, "costs.toml"), text)
+	}
+	folder("..1", "one")
+	w.link("..1", "..data")
+	w.link(filepath.Join("..data", "costs.toml"), "costs.toml")
+	w.file = &watchedFile{path: filepath.Join(w.dir, "costs.toml")}
+	w.file.mark()
+	w.looks("nothing", 2)
+
+	folder("..2", "two") // of the same size, perhaps within the same instant
+	w.link("..2", "..data")
+	w.must(os.RemoveAll(filepath.Join(w.dir, "..1")))
+	w.looks("another folder", 4, 2)
+
+	folder("..3", "two")
+	w.link("..3", "..data")
+	w.looks("another folder with the same", 3)
+}

@@ -1,0 +1,248 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/serve"
+)
+
+// PulseLives is for how long the daemon counts as alive after its scheduler looked at
+// its clock, which it does every two seconds.
+const PulseLives = 30 * time.Second
+
+const (
+	answerFresh = 10 * time.Second // a store that answered so lately is not asked again
+	lastRequest = 2 * time.Second  // what a request under way has left at the end, beside the store's time
+)
+
+// pulse is what is known of the daemon's and the store's life.
+type pulse struct {
+	first chan struct{} // closed when the scheduler first looks at its clock
+
+	mu              sync.Mutex // guards all below
+	beaten, heardAt time.Time
+	failure         error // of the last call on the store
+}
+
+func (p *pulse) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.beaten.IsZero() {
+		close(p.first)
+	}
+	p.beaten = time.Now()
+}
+
+// silent is how long the scheduler has not looked at its clock, where that is too
+// long; else 0.
+func (p *pulse) silent() time.Duration {
+	beaten, _, _ := p.read()
+	if since := time.Since(beaten); !beaten.IsZero() && since > PulseLives {
+		return since
+	}
+	return 0
+}
+
+func (p *pulse) heard(failure error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heardAt, p.failure = time.Now(), failure
+}
+
+func (p *pulse) read() (beaten, heardAt time.Time, failure error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.beaten, p.heardAt, p.failure
+}
+
+// listener serves /metrics, /healthz and /readyz, and the decisions.
+type listener struct {
+	metrics *metrics
+	budgets func() map[string]*budget.Budget // those in force
+	drain   <-chan struct{}
+	timeout time.Duration // the store's
+	servers *servers
+	// connections is how many may be open at once; 0: openAtOnce.
+	connections int
+}
+
+// The bounds of what a connection may send and take.
+const (
+	maxHeader   = 16 << 10
+	headerSlack = 4 << 10 // what the HTTP server reads beyond its own bound
+	headerTime  = 5 * time.Second
+	requestTime = 10 * time.Second // for its header and body
+	answerTime  = 30 * time.Second
+	idleTime    = time.Minute
+)
+
+// listening is what serves until it is stopped.
+type listening struct {
+	called string // the address
+	// over is closed when nothing is served any more, though nobody has stopped it.
+	over <-chan struct{}
+	// stop ends what is under way. The error says why it was over before.
+	stop func() error
+}
+
+// serve listens.
+func (l *listener) serve(ctx context.Context, e *Endpoint, log *slog.Logger) (*listening, error) {
+	socket, err := e.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	called, err := e.called(socket)
+	if err != nil {
+		return nil, errors.Join(err, socket.Close())
+	}
+	log.Info("listening: decisions, metrics and health", "address", called, "token", e.token != "")
+	return l.serveOn(socket, called, e.secure, log), nil
+}
+
+// serveOn serves on a socket.
+func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Config, log *slog.Logger) *listening {
+	socket = boundConnections(socket, cmp.Or(l.connections, openAtOnce()), l.metrics.http)
+	server := &http.Server{
+		Handler: l.handler(), TLSConfig: secure, MaxHeaderBytes: maxHeader - headerSlack, ConnContext: withConnection, DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	over := make(chan struct{})
+	var ended error // read when over is closed
+	go func() {
+		defer close(over)
+		if secure != nil {
+			ended = server.ServeTLS(socket, "", "")
+			return
+		}
+		ended = server.Serve(socket)
+	}()
+	return &listening{called: called, over: over, stop: func() error {
+		l.servers.stop()
+		ctx, cancel := context.WithTimeout(context.Background(), lastRequest+l.timeout)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close() // what is left had its time
+		}
+		if <-over; !errors.Is(ended, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: listening has ended before the daemon: %w; start it again", called, ended)
+		}
+		return nil
+	}}
+}
+
+// garbage is how much a serving daemon lets pile up before it is collected, in
+// percent of what lives. That is a few MB, and requests by the thousands leave as
+// much behind many times a second: each collection saved is worth more than the
+// 20 MB.
+const garbage = 400
+
+// collectSeldom sets that, unless the environment's GOGC says otherwise.
+func collectSeldom(env func(string) (string, bool)) {
+	if _, set := env("GOGC"); !set {
+		debug.SetGCPercent(garbage)
+	}
+}
+
+// noSniff keeps browsers from taking an answer for another kind of document.
+var noSniff = []string{"nosniff"}
+
+// handler guards all that tells of budgets or asks the store; /healthz does neither.
+func (l *listener) handler() http.Handler {
+	pages := map[string]http.Handler{
+		"/metrics": l.servers.guard(l.scrapes()),
+		"/healthz": serve.KeepPagesOut(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tell(w, "not_live", l.unhealthy()) })),
+		"/readyz":  l.servers.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tell(w, "not_ready", l.unready(r.Context())) })),
+	}
+	decisions := keepDeciding(l.servers)
+	return l.metrics.http.counted(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["X-Content-Type-Options"] = noSniff
+		switch page := pages[r.URL.Path]; {
+		case page == nil:
+			decisions.ServeHTTP(w, r)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			serve.WrongMethod(w, serve.MethodsToRead)
+		default:
+			page.ServeHTTP(w, r)
+		}
+	}))
+}
+
+// mostScrapes is how many may be under way.
+const mostScrapes = 4
+
+// scrapes serves the metrics. One that cannot be collected is left out.
+func (l *listener) scrapes() http.Handler {
+	underWay := make(chan struct{}, mostScrapes)
+	page := promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case underWay <- struct{}{}:
+			defer func() { <-underWay }()
+		default:
+			serve.Refuse(w, "busy", "too many scrapes are under way; come back in a moment")
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
+// tell is 200 and ok, or 503 and why not.
+func tell(w http.ResponseWriter, reason, why string) {
+	if why != "" {
+		serve.Refuse(w, reason, why)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n") // whoever asked has gone
+}
+
+// unhealthy says why the process should be started anew; nothing when it lives, or
+// finishes what is under way.
+func (l *listener) unhealthy() string {
+	select {
+	case <-l.drain: // no clock is looked at any more
+		return ""
+	default:
+	}
+	if silent := l.metrics.pulse.silent(); silent > 0 {
+		return fmt.Sprintf("the scheduler has not looked at its clock for %s", silent.Round(time.Second))
+	}
+	return ""
+}
+
+// unready says why no pass would go well now. The store is asked unless it has
+// just answered.
+func (l *listener) unready(ctx context.Context) string {
+	select {
+	case <-l.drain:
+		return "draining: told to stop"
+	default:
+	}
+	if _, heardAt, failure := l.metrics.pulse.read(); failure == nil && !heardAt.IsZero() && time.Since(heardAt) < answerFresh {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	for _, b := range l.budgets() {
+		if _, err := b.Status(ctx); err != nil {
+			return "the store does not serve: " + serve.Reason(err)
+		}
+		return ""
+	}
+	return ""
+}

@@ -1,0 +1,238 @@
+package daemon
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// pipes is a listener on which each call has an end of a pipe.
+type pipes struct {
+	calls chan net.Conn
+	over  chan struct{}
+}
+
+func newPipes(calls int) *pipes {
+	return &pipes{calls: make(chan net.Conn, calls), over: make(chan struct{})}
+}
+
+// call has the listener accept, and is the other end.
+func (p *pipes) call() net.Conn {
+	there, here := net.Pipe()
+	p.calls <- here
+	return there
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.calls:
+		return conn, nil
+	case <-p.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error { close(p.over); return nil }
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// For one too many the one that was idle for longest ends, and no other: what has a
+// decision under way stays, and each counts once.
+func TestBoundConnections(t *testing.T) {
+	below := newPipes(10)
+	l := boundConnections(below, 3, newHTTPMetrics())
+	var conns []*boundConn
+	accept := func(open int, ended ...int) {
+		t.Helper()
+		below.call()
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn.(*boundConn))
+		for i, c := range conns {
+			want := false
+			for _, e := range ended {
+				want = want || e == i
+			}
+			if c.ended != want {
+				t.Errorf("with %d accepted, connection %d has ended: %v", len(conns), i, c.ended)
+			}
+		}
+		if l.open != open {
+			t.Errorf("%d are open, want %d", l.open, open)
+		}
+	}
+	accept(1)
+	accept(2)
+	accept(3)
+	conns[0].decide(1)
+	accept(3, 1)
+	conns[0].decide(1) // of HTTP/2
+	conns[0].decide(-1)
+	conns[2].decide(0) // a request has come: 3 is idle for longer
+	accept(3, 1, 3)
+	conns[0].decide(-1)
+	accept(3, 1, 3, 2)
+	accept(3, 1, 3, 2, 4)
+	accept(3, 1, 3, 2, 4, 0)
+	if conns[4].decide(1) {
+		t.Error("a decision begins on a connection that has ended")
+	}
+	if err := errors.Join(conns[5].Close(), conns[5].Close(), conns[4].Close()); err != nil {
+		t.Error(err)
+	}
+	accept(3, 1, 3, 2, 4, 0, 5)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accepting ended with %v", err)
+	}
+}
+
+const heldBound = 8
+
+// held are kinds of connections that others may hold.
+var held = map[string]func(t *testing.T, conn net.Conn){
+	"nothing sent": func(*testing.T, net.Conn) {},
+	"half a header": func(t *testing.T, conn net.Conn) {
+		write(t, conn, "POST /v1/charge HTTP/1.1\r\nHost: local")
+	},
+	"half a body": func(t *testing.T, conn net.Conn) {
+		write(t, conn, "POST /v1/charge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	},
+	"half a body for a path that there is not": func(t *testing.T, conn net.Conn) {
+		write(t, conn, "POST /elsewhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+	},
+	"kept alive": func(t *testing.T, conn net.Conn) {
+		if got := ask(t, conn, "/healthz"); got != http.StatusOK {
+			t.Errorf("healthz: %d", got)
+		}
+	},
+}
+
+func write(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask is the status of a page.
+func ask(t *testing.T, conn net.Conn, path string) int {
+	t.Helper()
+	write(t, conn, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	return status(t, conn)
+}
+
+// status is that of the answer on a connection; 0 where it has ended.
+func status(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode
+}
+
+// Whatever connections others hold, health is answered at once; and charges that wait
+// keep theirs.
+func TestHeldConnections(t *testing.T) {
+	for kind, hold := range held {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				below := newPipes(0)
+				w := watch(t, nil)
+				w.l.connections = heldBound
+				under := w.l.serveOn(below, "pipes", nil, slog.New(slog.DiscardHandler))
+				if _, err := w.b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: 30 * time.Second}, ByHand: true}); err != nil {
+					t.Fatal(err)
+				}
+				var waiting []net.Conn
+				for range heldBound / 2 {
+					conn := below.call()
+					const body = `{"budget":"shop/main","operation":"get","wait_seconds":60}`
+					write(t, conn, fmt.Sprintf("POST /v1/charge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+					waiting = append(waiting, conn)
+				}
+				start := time.Now()
+				for range 3 * heldBound {
+					hold(t, below.call())
+					synctest.Wait()
+				}
+				for range 10 {
+					for _, path := range []string{"/healthz", "/readyz"} {
+						if got := ask(t, below.call(), path); got != http.StatusOK {
+							t.Errorf("%s: %d", path, got)
+						}
+					}
+				}
+				if took := time.Since(start); took != 0 {
+					t.Errorf("it took %s", took)
+				}
+				w.has(fmt.Sprintf("quotactl_http_open_connections %d", heldBound))
+				stopped := make(chan error)
+				go func() { stopped <- under.stop() }()
+				for _, conn := range waiting {
+					if got := status(t, conn); got != http.StatusTooManyRequests {
+						t.Errorf("a charge that waited is answered %d", got)
+					}
+				}
+				if err := <-stopped; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// The same with sockets: who is one too many is answered, and the one that was idle
+// for longest is told so by the end of its connection.
+func TestServeBounded(t *testing.T) {
+	w := watch(t, nil)
+	w.l.connections = 2
+	under, err := w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns []net.Conn
+	for range 3 {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(under.called, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+		if got := ask(t, conn, "/healthz"); got != http.StatusOK {
+			t.Fatalf("healthz: %d", got)
+		}
+	}
+	if n, err := conns[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the first connection: %d bytes, %v", n, err)
+	}
+	if got := ask(t, conns[1], "/healthz"); got != http.StatusOK {
+		t.Errorf("the second connection: %d", got)
+	}
+	w.has("quotactl_http_evicted_connections_total 1", `quotactl_http_requests_total{route="/healthz",status="200"} 4`)
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	if err := under.stop(); err != nil {
+		t.Error(err)
+	}
+}

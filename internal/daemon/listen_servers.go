@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quotactl/quotactl/internal/serve"
+)
+
+// servers hands requests for decisions to the server of the configuration in force.
+// A request under way ends on the one that it began on.
+type servers struct {
+	now atomic.Pointer[serve.Server]
+
+	mu     sync.Mutex // guards all below
+	before []replaced
+}
+
+// replaced is a server that has none but the requests that it had.
+type replaced struct {
+	server *serve.Server
+	at     time.Time
+}
+
+// swap puts another server in force.
+func (s *servers) swap(next *serve.Server) {
+	was := s.now.Swap(next)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = slices.DeleteFunc(s.before, func(r replaced) bool { return time.Since(r.at) > serve.MaxWait })
+	if was != nil {
+		s.before = append(s.before, replaced{was, time.Now()})
+	}
+}
+
+// stop ends the waits for units on all servers.
+func (s *servers) stop() {
+	s.now.Load().Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.before {
+		r.server.Stop()
+	}
+}
+
+// guard serves what stands beside the decisions to those who may ask for them.
+func (s *servers) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.now.Load().Guard(next).ServeHTTP(w, r)
+	})
+}
+
+// ServeHTTP implements http.Handler.
+func (s *servers) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.now.Load().ServeHTTP(w, r) }

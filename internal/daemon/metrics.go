@@ -1,0 +1,213 @@
+package daemon
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// nearMiss is the share of a limit that is left when a grant is a near miss.
+const nearMiss = 0.05
+
+// otherOperation stands for all operations that have no price, so that the
+// labels stay bounded.
+const otherOperation = "other"
+
+// metrics are what the daemon counts. It observes the jobs and, through
+// meteredStore, the store. All labels are names of the configuration.
+type metrics struct {
+	registry *prometheus.Registry
+	known    atomic.Pointer[map[string]map[string]bool] // the priced operations, by budget
+
+	decisions, units, nearMisses *prometheus.CounterVec
+	observed, drift, unread      *prometheus.CounterVec
+	passes, runs, missed         *prometheus.CounterVec
+	store, lateness              *prometheus.HistogramVec
+	breaker, loaded              prometheus.Gauge
+	reloads                      *prometheus.CounterVec
+	limits                       *limitCollector
+	http                         *httpMetrics
+	jobs                         *jobCollector // nil: one pass, or it is not known yet
+
+	pulse pulse
+}
+
+// newMetrics makes the metrics of the budgets of a configuration.
+func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, version string) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "quotactl", Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		registry: prometheus.NewRegistry(), pulse: pulse{first: make(chan struct{})}, limits: newLimitCollector(timeout), http: newHTTPMetrics(),
+		decisions:  counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
+		units:      counter("units_total", "Units charged by this process.", "budget", "operation"),
+		nearMisses: counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
+		observed:   counter("observed_total", "Charges granted by observe mode alone, by the limit that would have refused.", "budget", "limit"),
+		drift:      counter("drift_units_total", "What upstreams reported to this process as used and no charge explained.", "budget", "limit"),
+		unread:     counter("unread_total", "What upstreams' responses say and this process could not read, by what it was to tell.", "budget", "operation", "what"),
+		passes:     counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
+		missed:     counter("ticks_missed_total", "Ticks that no daemon took in time.", "job"),
+		runs:       counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
+		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "quotactl", Name: "store_seconds", Help: "How long the store took to answer, by what it was asked.",
+			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2},
+		}, []string{"call"}),
+		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "quotactl", Name: "tick_lateness_seconds", Help: "How long after its tick a pass was started.",
+			Buckets: []float64{.01, .05, .1, .5, 1, 5, 30, 60, 300, 3600},
+		}, []string{"job"}),
+		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "quotactl", Name: "breaker_open", Help: "1 while the store counts as out of reach, for this process or for all of the host.",
+		}),
+		reloads: counter("config_reloads_total", "Reloads of the configuration, by outcome.", "outcome"),
+		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "quotactl", Name: "config_loaded_timestamp_seconds", Help: "When the configuration in force was loaded, since the Unix epoch.",
+		}),
+	}
+	m.known.Store(&map[string]map[string]bool{})
+	m.admit(budgets, nil)
+	m.take(budgets)
+	m.loaded.SetToCurrentTime()
+	for _, outcome := range []string{"succeeded", "failed"} { // an alert on the first that failed needs the 0 before it
+		m.reloads.WithLabelValues(outcome)
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	info.Set(1)
+	m.http.register(m.registry)
+	m.registry.MustRegister(m.decisions, m.units, m.nearMisses, m.observed, m.drift, m.unread, m.passes, m.missed, m.runs, m.store, m.lateness, m.breaker, m.reloads, m.loaded, info,
+		m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// budget is the label of a budget.
+func (m *metrics) budget(name string) string {
+	if (*m.known.Load())[name] != nil {
+		return name
+	}
+	upstream, _, _ := strings.Cut(name, "/")
+	return upstream + "/" + config.AnyCredential
+}
+
+// operation is the label of an operation.
+func (m *metrics) operation(budget, operation string) string {
+	if (*m.known.Load())[budget][operation] {
+		return operation
+	}
+	return otherOperation
+}
+
+// limit is the label of a limit: an unpriced operation's own counts as other.
+func (m *metrics) limit(budget, limit string) string {
+	if _, operation, own := strings.Cut(limit, ":"); own && !(*m.known.Load())[budget][operation] {
+		return otherOperation
+	}
+	return limit
+}
+
+// drifted counts what a report has shown.
+func (m *metrics) drifted(r driver.Report, d driver.Drifted) {
+	if name := m.budget(r.Budget); d.Added > 0 {
+		m.drift.WithLabelValues(name, m.limit(name, r.Limit)).Add(float64(d.Added))
+	}
+}
+
+// results are the labels of decisions.
+var results = map[driver.Result]string{
+	driver.Granted: "granted", driver.Refused: "exhausted", driver.NeverFits: "never_fits", driver.Conflict: "conflict",
+	driver.Late: "late", driver.Overflow: "too_many_units", driver.Interrupted: "late",
+	driver.Fenced: "fenced", driver.OutcomeUnknown: unavailable, driver.Unreached: unavailable,
+}
+
+// unavailable is the result of a charge that nobody decided, and nobody is its
+// source.
+const (
+	unavailable = "unavailable"
+	sourceNone  = "none"
+)
+
+// sourceOf is the label of who decided.
+func sourceOf(d driver.Decision) string {
+	switch {
+	case d.Allowance:
+		return budget.SourceAllowance
+	case results[d.Result] == unavailable:
+		return sourceNone
+	}
+	return budget.SourceStore
+}
+
+// decided counts a batch's decisions; all of it is unavailable when the store
+// failed.
+func (m *metrics) decided(batch driver.Batch, decisions driver.Decisions, err error) {
+	name := m.budget(batch.Budget)
+	for i, item := range batch.Items {
+		if item.DryRun { // a look at what a run needs
+			continue
+		}
+		operation := m.operation(name, item.Operation)
+		if err != nil {
+			m.decisions.WithLabelValues(name, operation, unavailable, sourceNone).Inc()
+			continue
+		}
+		d := decisions.Items[i]
+		result := results[d.Result]
+		switch {
+		case d.Replayed:
+			result = "replayed"
+		case d.Locked:
+			result = "locked"
+		case d.Recovering:
+			result = "recovering"
+		}
+		if d.Observed != "" {
+			m.observed.WithLabelValues(name, m.limit(name, d.Observed)).Inc()
+		}
+		m.decisions.WithLabelValues(name, operation, result, sourceOf(d)).Inc()
+		if d.Result != driver.Granted || d.Replayed {
+			continue
+		}
+		m.units.WithLabelValues(name, operation).Add(float64(d.Units))
+		if d.Limit < 0 || d.Allowance { // what is left of an allowance is no near miss
+			continue
+		}
+		if limit := batch.Limits[d.Limit]; float64(d.Remaining) < nearMiss*float64(limit.Limit) {
+			m.nearMisses.WithLabelValues(name, m.limit(name, limit.Name)).Inc()
+		}
+	}
+}
+
+// The methods of jobs.Observer.
+
+func (m *metrics) Looked() { m.pulse.beat() }
+
+func (m *metrics) TickStarted(job *jobs.Job, late time.Duration) {
+	m.lateness.WithLabelValues(job.Name).Observe(late.Seconds())
+}
+
+func (m *metrics) RunEnded(job *jobs.Job, region string, outcome jobs.Outcome) {
+	m.runs.WithLabelValues(job.Name, region, string(outcome)).Inc()
+}
+
+func (m *metrics) PassEnded(job *jobs.Job, outcome jobs.Outcome) {
+	m.passes.WithLabelValues(job.Name, string(outcome)).Inc()
+}
+
+func (m *metrics) TicksMissed(job *jobs.Job, ticks int) {
+	m.missed.WithLabelValues(job.Name).Add(float64(ticks))
+}
+
+func (m *metrics) ResponseUnread(job *jobs.Job, u budgethttp.Unread) {
+	name := m.budget(job.Budget)
+	m.unread.WithLabelValues(name, m.operation(name, u.Operation), string(u.What)).Inc()
+}

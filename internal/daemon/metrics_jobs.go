@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// jobCollector reads what is known of the jobs when it is asked for, so that every
+// daemon tells the same, also after its start. What cannot be read within the store's
+// timeout is left out.
+type jobCollector struct {
+	state   jobs.State
+	list    func() []*jobs.Job
+	timeout time.Duration
+
+	paused, success *prometheus.Desc
+
+	mu   sync.Mutex // guards all below
+	seen map[string]jobs.Overview
+	at   time.Time
+}
+
+func newJobCollector(state jobs.State, list func() []*jobs.Job, timeout time.Duration) *jobCollector {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("quotactl_job_"+name, help, []string{"job"}, nil)
+	}
+	return &jobCollector{
+		state: state, list: list, timeout: timeout,
+		paused:  desc("paused", "1 while the job is paused."),
+		success: desc("last_success_timestamp_seconds", "The end of the last pass of all regions that succeeded, in any daemon, since the Unix epoch."),
+	}
+}
+
+// follow has a scrape tell of the jobs.
+func (m *metrics) follow(c *jobCollector) {
+	m.jobs = c
+	m.registry.MustRegister(c)
+}
+
+// again has the next scrape read the jobs: they are others.
+func (c *jobCollector) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen, c.at = nil, time.Time{}
+}
+
+// Describe implements prometheus.Collector.
+func (c *jobCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- c.paused
+	to <- c.success
+}
+
+// Collect implements prometheus.Collector.
+func (c *jobCollector) Collect(to chan<- prometheus.Metric) {
+	for name, job := range c.read() {
+		paused := 0.0
+		if job.Pause != nil {
+			paused = 1
+		}
+		to <- prometheus.MustNewConstMetric(c.paused, prometheus.GaugeValue, paused, name)
+		if !job.LastSuccess.IsZero() {
+			to <- prometheus.MustNewConstMetric(c.success, prometheus.GaugeValue, float64(job.LastSuccess.UnixMicro())/1e6, name)
+		}
+	}
+}
+
+// read looks at all jobs, or not at all when that was just done.
+func (c *jobCollector) read() map[string]jobs.Overview {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.at.IsZero() && time.Since(c.at) < readAgain {
+		return c.seen
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	list := c.list()
+	views, err := jobs.Look(ctx, c.state, list)
+	c.seen, c.at = map[string]jobs.Overview{}, time.Now()
+	if err != nil { // breaker_open and store_seconds tell
+		return nil
+	}
+	for i, job := range list {
+		c.seen[job.Name] = views[i]
+	}
+	return c.seen
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// succeeded has a scrape tell of two jobs: one that has succeeded, at the instant that
+// is returned, and one that is paused. again has it read anew.
+func (w *watched) succeeded() (at time.Time, again func()) {
+	w.t.Helper()
+	at = time.UnixMicro(1_780_000_000_123_456)
+	document := fmt.Appendf(nil, `{"last_success":%d}`, at.UnixMicro())
+	if swapped, err := w.metered.SwapJob(w.t.Context(), driver.JobSwap{Job: "pull", Text: document}); err != nil || !swapped {
+		w.t.Fatal(swapped, err)
+	}
+	list := []*jobs.Job{{Name: "pull"}, {Name: "push"}}
+	if _, _, err := jobs.SetPause(w.t.Context(), w.metered, list[1], ""); err != nil {
+		w.t.Fatal(err)
+	}
+	c := newJobCollector(w.metered, func() []*jobs.Job { return list }, watchTimeout)
+	w.m.follow(c)
+	return at, func() { c.at = time.Time{} }
+}
+
+// An alert on how often something came of a job hears of the first time too: its series
+// begin at 0. One hears of passes without room, one of a job that has no success to grow old.
+func TestAlertsHearOfTheFirstTime(t *testing.T) {
+	w := watch(t, nil)
+	w.m.expect([]*jobs.Job{{Name: "pull", Regions: []string{"US"}}})
+	_, page := w.get("/metrics")
+	heard := map[string]bool{}
+	for _, expr := range alertExprs(t) {
+		for _, found := range regexp.MustCompile(`increase\(quotactl_(passes|runs)_total\{outcome=~?"([a-z_|]+)"`).FindAllStringSubmatch(expr, -1) {
+			for outcome := range strings.SplitSeq(found[2], "|") {
+				heard[found[1]+" "+outcome] = true
+				first := regexp.MustCompile(`(?m)^quotactl_` + found[1] + `_total\{job="pull",outcome="` + outcome + `"(,region="US")?\} 0$`)
+				if !first.MatchString(page) {
+					t.Errorf("no 0 of what %s hears of:\n%s", expr, grep(page, "quotactl_"))
+				}
+			}
+		}
+		heard["never"] = heard["never"] || strings.HasPrefix(expr, "min by (job) (quotactl_job_paused) == 0 unless on (job) ") &&
+			strings.HasSuffix(expr, "(quotactl_job_last_success_timestamp_seconds)")
+	}
+	for _, what := range []string{"passes exhausted", "runs failed", "never"} {
+		if !heard[what] {
+			t.Errorf("no alert hears of %s: %v", what, heard)
+		}
+	}
+}
+
+// What is scraped of the jobs is what the store says, whoever ran them.
+func TestMetricsOfJobs(t *testing.T) {
+	w := watch(t, nil)
+	at, again := w.succeeded()
+	success := fmt.Sprintf(`quotactl_job_last_success_timestamp_seconds{job="pull"} %v`, float64(at.UnixMicro())/1e6)
+	w.has(success, `quotactl_job_paused{job="pull"} 0`, `quotactl_job_paused{job="push"} 1`)
+	if _, text := w.get("/metrics"); grep(text, `last_success_timestamp_seconds{job="push"}`) != "" {
+		t.Error("a job that never succeeded has a last success")
+	}
+	if _, err := jobs.EndPause(t.Context(), w.metered, &jobs.Job{Name: "push"}); err != nil {
+		t.Fatal(err)
+	}
+	w.has(`quotactl_job_paused{job="push"} 1`) // as it was read
+	again()
+	w.has(success, `quotactl_job_paused{job="push"} 0`)
+}

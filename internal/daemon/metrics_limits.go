@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// readAgain is how long what was read of the store is shown again, so that
+// scrapes do not keep the store busy.
+const readAgain = 5 * time.Second
+
+// limitCollector reads the limits' use when it is asked for. What cannot be read
+// within the store's timeout is left out.
+type limitCollector struct {
+	timeout                           time.Duration
+	used, limit, remaining, recovered *prometheus.Desc
+	drift, locked                     *prometheus.Desc
+
+	mu      sync.Mutex // guards all below
+	budgets map[string]*budget.Budget
+	seen    []budget.Status
+	at      time.Time // zero: they were not looked at
+}
+
+func newLimitCollector(timeout time.Duration) *limitCollector {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("quotactl_limit_"+name, help, []string{"budget", "limit"}, nil)
+	}
+	return &limitCollector{
+		timeout:   timeout,
+		used:      desc("used_units", "What a limit has used, in what it counts."),
+		limit:     desc("limit_units", "What may be spent of a limit: quota less headroom, or the cap itself."),
+		remaining: desc("remaining_units", "What is left of a limit."),
+		recovered: desc("recovered_units", "How much of what a limit has used stands for charges that the store had lost."),
+		drift:     desc("drift_units", "How much of what a limit has used its upstream reported, and no charge explains."),
+		locked:    desc("locked_until_seconds", "The end of the lock that stands on a limit, or on the whole budget where limit is empty, since the Unix epoch."),
+	}
+}
+
+// follow has the collector read these budgets from now on.
+func (c *limitCollector) follow(budgets map[string]*budget.Budget) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budgets, c.seen, c.at = budgets, nil, time.Time{}
+}
+
+// Describe implements prometheus.Collector.
+func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- c.used
+	to <- c.limit
+	to <- c.remaining
+	to <- c.recovered
+	to <- c.drift
+	to <- c.locked
+}
+
+// Collect implements prometheus.Collector.
+func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
+	for _, status := range c.read() {
+		for _, l := range status.Limits {
+			for desc, value := range map[*prometheus.Desc]int64{c.used: l.Used, c.limit: l.Limit.Limit, c.remaining: l.Remaining, c.recovered: l.Recovered, c.drift: l.Drift} {
+				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), status.Budget, l.Name)
+			}
+		}
+		for _, lock := range status.Locks {
+			to <- prometheus.MustNewConstMetric(c.locked, prometheus.GaugeValue, float64(lock.Until.UnixMicro())/1e6, status.Budget, lock.Limit)
+		}
+	}
+}
+
+// read looks at all budgets at once, or not at all when that was just done.
+func (c *limitCollector) read() []budget.Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.at.IsZero() && time.Since(c.at) < readAgain {
+		return c.seen
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	answers := make(chan *budget.Status, len(c.budgets))
+	for _, b := range c.budgets {
+		go func() {
+			status, err := b.Status(ctx)
+			if err != nil { // breaker_open and store_seconds tell
+				answers <- nil
+				return
+			}
+			answers <- &status
+		}()
+	}
+	c.seen = nil
+	for range c.budgets {
+		if status := <-answers; status != nil {
+			c.seen = append(c.seen, *status)
+		}
+	}
+	c.at = time.Now()
+	return c.seen
+}

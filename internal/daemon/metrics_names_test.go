@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+var (
+	metricName = regexp.MustCompile(`quotactl_[a-z_]+`)
+	labelUse   = regexp.MustCompile(`(quotactl_[a-z_]+)\{([^}]*)\}`)
+	labelName  = regexp.MustCompile(`([a-z]+)\s*(?:=~|!~|!=|=)`)
+	byLabels   = regexp.MustCompile(`by \(([^)]*)\)`)
+	// A unit, a count, or what is 1 or 0, which has no unit.
+	unitName = regexp.MustCompile(`_(units|seconds|bytes|ratio|total|info|breaker_open|job_paused|connections)$`)
+	// What counts the charges of one process alone.
+	ownCharges = regexp.MustCompile(`quotactl_(decisions|units|near_misses|observed|drift_units)_total`)
+)
+
+// The dashboard and the alerts ask for metrics and labels that there are, and the
+// page on metrics tells all of them.
+func TestMetricNames(t *testing.T) {
+	w := watch(t, nil)
+	for _, err := range []error{w.charge("get", 97), w.charge("get", 1)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.truth()
+	job := &jobs.Job{Name: "pull"}
+	w.m.TickStarted(job, 0)
+	w.m.RunEnded(job, "US", jobs.Failed)
+	w.m.PassEnded(job, jobs.Failed)
+	w.m.ResponseUnread(job, budgethttp.Unread{Operation: "get", What: budgethttp.UnreadActual})
+	w.succeeded()
+	_, text := w.get("/metrics")
+	labels := map[string][]string{} // by metric
+	for line := range strings.Lines(grep(text, "quotactl_")) {
+		name := metricName.FindString(line)
+		labels[name] = []string{"instance", "job"} // what a scrape adds
+		if inside := labelUse.FindStringSubmatch(line); inside != nil {
+			for _, l := range labelName.FindAllStringSubmatch(inside[2], -1) {
+				labels[name] = append(labels[name], l[1])
+			}
+		}
+	}
+	if len(labels) < 15 {
+		t.Fatalf("only %d metrics: %v", len(labels), labels)
+	}
+	asked := map[string]bool{}
+	for _, expr := range append(dashboardExprs(t), alertExprs(t)...) {
+		known := []string{}
+		for _, name := range metricName.FindAllString(expr, -1) {
+			asked[name] = true
+			if labels[name] == nil {
+				t.Errorf("%s: there is no metric %s", expr, name)
+			}
+			known = append(known, labels[name]...)
+		}
+		used := byLabels.FindStringSubmatch(expr)
+		var names []string
+		if used != nil {
+			names = strings.Split(used[1], ", ")
+		}
+		for _, inside := range labelUse.FindAllStringSubmatch(expr, -1) {
+			for _, l := range labelName.FindAllStringSubmatch(inside[2], -1) {
+				names = append(names, l[1])
+			}
+		}
+		for _, name := range names {
+			if !slices.Contains(known, name) {
+				t.Errorf("%s: there is no label %s", expr, name)
+			}
+		}
+	}
+	if len(asked) < 10 {
+		t.Errorf("dashboard and alerts ask for %d metrics only: %v", len(asked), asked)
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range labels {
+		base := name
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			base = strings.TrimSuffix(base, suffix)
+		}
+		if !unitName.MatchString(base) {
+			t.Errorf("%s does not end in its unit", base)
+		}
+		if !strings.Contains(string(page), "`"+base+"`") {
+			t.Errorf("docs/metrics.md does not tell of %s", base)
+		}
+	}
+}
+
+// dashboardExprs are the queries of the dashboard's panels.
+func dashboardExprs(t *testing.T) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	for _, panel := range dashboard.Panels {
+		if panel.Title == "" || len(panel.Targets) == 0 {
+			t.Errorf("a panel shows nothing: %+v", panel)
+		}
+		for _, target := range panel.Targets {
+			list = append(list, target.Expr)
+		}
+	}
+	return list
+}
+
+// alertExprs are the conditions of the alerts.
+func alertExprs(t *testing.T) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "alerts.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if expr, ok := strings.CutPrefix(strings.TrimSpace(line), "expr: "); ok {
+			list = append(list, expr)
+		}
+	}
+	if n := strings.Count(string(text), "- alert:"); n != len(list) {
+		t.Errorf("%d alerts have %d conditions", n, len(list))
+	}
+	return list
+}
+
+// What a person must hear of is heard of whoever charges: the condition asks the
+// ledger, beside what the daemon itself decides. While the store is away there is no
+// ledger; the breaker is the host's.
+func TestAlertsHearOfEveryProcess(t *testing.T) {
+	for _, expr := range alertExprs(t) {
+		alone := ownCharges.MatchString(expr) && !strings.Contains(expr, "quotactl_limit_")
+		if alone && !strings.Contains(expr, `source="allowance"`) {
+			t.Errorf("%s: only the daemon's own charges are counted", expr)
+		}
+	}
+	w := watch(t, nil)
+	other, err := budget.New(w.metered.Backend, w.b.Spec()) // as the command line's: no metric counts its decisions
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := int64(100)
+	if _, err := other.Charge(t.Context(), budget.Call{Operation: "get", Units: &units}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Charge(t.Context(), budget.Call{Operation: "get"}); !errors.Is(err, budget.ErrExhausted) {
+		t.Fatal(err)
+	}
+	_, page := w.get("/metrics")
+	const nothingLeft = `quotactl_limit_remaining_units{budget="shop/main",limit="daily"} 0`
+	if !strings.Contains(page, nothingLeft) || strings.Contains(page, `result="exhausted"`) {
+		t.Errorf("the page has\n%s", grep(page, "quotactl_"))
+	}
+	exhausted := alertExprs(t)[0]
+	if !strings.HasPrefix(exhausted, "min by (budget) (quotactl_limit_remaining_units) <= 0 or ") {
+		t.Errorf("%s does not fire for %s", exhausted, nothingLeft)
+	}
+}

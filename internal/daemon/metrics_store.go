@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/open"
+)
+
+// meteredStore is a store whose answers are counted. What observe mode alone let
+// through, and what upstreams report that no charge explains, is logged too.
+type meteredStore struct {
+	open.Backend
+	metrics *metrics
+	log     *slog.Logger
+}
+
+// Decide implements driver.Store.
+func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
+	defer s.timed("decide", time.Now())
+	decisions, err := s.Backend.Decide(ctx, batch)
+	s.metrics.decided(batch, decisions, err)
+	s.answered(ctx, err)
+	for i, d := range decisions.Items {
+		if item := batch.Items[i]; err == nil && d.Observed != "" && !item.DryRun {
+			s.log.Warn("would have been refused; it only observes", "budget", batch.Budget, "operation", item.Operation, "units", item.Units,
+				"limit", d.Observed, "job", item.Labels.Job, "region", item.Labels.Region, "run", item.Labels.Run)
+		}
+	}
+	return decisions, err
+}
+
+// Lock implements driver.Store.
+func (s meteredStore) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+	defer s.timed("lock", time.Now())
+	locked, err := s.Backend.Lock(ctx, r)
+	s.answered(ctx, err)
+	if err == nil && locked.Until > 0 && !locked.Stood {
+		s.log.Warn("locked", "budget", r.Budget, "limit", r.Limit, "until", time.UnixMicro(locked.Until).UTC(), "why", locked.Why)
+	}
+	return locked, err
+}
+
+// Report implements driver.Store.
+func (s meteredStore) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+	defer s.timed("report", time.Now())
+	drifted, err := s.Backend.Report(ctx, r)
+	s.answered(ctx, err)
+	if err == nil && drifted.Added > 0 {
+		s.metrics.drifted(r, drifted)
+		s.log.Warn("the upstream counts more than was charged", "budget", r.Budget, "limit", r.Limit, "drift", drifted.Added)
+	}
+	return drifted, err
+}
+
+// Finish implements driver.Store.
+func (s meteredStore) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
+	defer s.timed("finish", time.Now())
+	finished, err := s.Backend.Finish(ctx, f)
+	s.answered(ctx, err)
+	return finished, err
+}
+
+// Look implements driver.Store.
+func (s meteredStore) Look(ctx context.Context, look driver.Look) (driver.View, error) {
+	defer s.timed("look", time.Now())
+	view, err := s.Backend.Look(ctx, look)
+	s.answered(ctx, err)
+	return view, err
+}
+
+func (s meteredStore) timed(call string, began time.Time) {
+	s.metrics.store.WithLabelValues(call).Observe(time.Since(began).Seconds())
+}
+
+// errOutOfReach stands for the failure of a call that went on without the store.
+var errOutOfReach = fmt.Errorf("%w: what could be decided was, by this host's allowance", budget.ErrUnavailable)
+
+// outOfReach reports whether the store is held for out of reach by a host that
+// goes on without it.
+func (s meteredStore) outOfReach() bool {
+	host, ok := s.Backend.(interface{ OutOfReach() (time.Time, bool) })
+	if !ok {
+		return false
+	}
+	_, out := host.OutOfReach()
+	return out
+}
+
+// answered notes whether the store is within reach. A caller that went away
+// tells nothing of the store.
+func (s meteredStore) answered(ctx context.Context, err error) {
+	if err == nil && s.outOfReach() {
+		err = errOutOfReach
+	}
+	switch {
+	case errors.Is(err, budget.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		s.metrics.breaker.Set(1)
+		s.metrics.pulse.heard(err)
+	case ctx.Err() == nil || err == nil:
+		s.metrics.breaker.Set(0)
+		s.metrics.pulse.heard(nil)
+	}
+}

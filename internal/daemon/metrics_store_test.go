@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/budget/outage"
+)
+
+// away is a store that does not answer.
+type away struct{ *memstore.Store }
+
+func (away) Decide(ctx context.Context, _ driver.Batch) (driver.Decisions, error) {
+	<-ctx.Done()
+	return driver.Decisions{}, fmt.Errorf("%w: %w", budget.ErrUnavailable, ctx.Err())
+}
+
+func (away) Look(ctx context.Context, _ driver.Look) (driver.View, error) {
+	<-ctx.Done()
+	return driver.View{}, fmt.Errorf("%w: %w", budget.ErrUnavailable, ctx.Err())
+}
+
+// A store that hangs does not hang a scrape, and is told of.
+func TestMetricsOfStoreAway(t *testing.T) {
+	t.Parallel()
+	w := watch(t, away{memstore.New(func() int64 { return 0 })})
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store does not serve: unavailable") {
+		t.Errorf("readyz: %d %q", code, text)
+	}
+	if err := w.charge("get", 1); !errors.Is(err, budget.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	w.has("quotactl_breaker_open 1", `quotactl_decisions_total{budget="shop/main",operation="get",result="unavailable",source="none"} 1`)
+	if code, _ := w.get("/healthz"); code != http.StatusOK {
+		t.Errorf("healthz: %d: a store out of reach is no reason to start the process anew", code)
+	}
+}
+
+// broken is a store that does not answer while it is broken.
+type broken struct {
+	open.Backend
+	is atomic.Bool
+}
+
+func (b *broken) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
+	if b.is.Load() {
+		return driver.Decisions{}, budget.ErrUnavailable
+	}
+	return b.Backend.Decide(ctx, batch)
+}
+
+func (b *broken) Look(ctx context.Context, look driver.Look) (driver.View, error) {
+	if b.is.Load() {
+		return driver.View{}, budget.ErrUnavailable
+	}
+	return b.Backend.Look(ctx, look)
+}
+
+// host is a store with the host's side of its outages, as open.Host makes it.
+type host struct {
+	*outage.Store
+	driver.JobStore
+}
+
+// What the allowance decides is told apart, and so is that the store is away
+// although calls go on.
+func TestMetricsOfAllowance(t *testing.T) {
+	store := &broken{Backend: memstore.New(func() int64 { return time.Now().UnixMicro() })}
+	hosted := host{outage.New(store, outage.Options{Dir: t.TempDir(), Allowance: 10, Timeout: time.Second, Interval: time.Hour}), store}
+	defer func() {
+		if err := hosted.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	w := watch(t, hosted)
+	charge := func(policy budget.Policy, want error) {
+		t.Helper()
+		units := int64(4)
+		if _, err := w.b.Charge(t.Context(), budget.Call{Operation: "get", Units: &units, OnStoreError: policy}); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	charge(budget.Open, nil)
+	w.has("quotactl_breaker_open 0", `quotactl_decisions_total{budget="shop/main",operation="get",result="granted",source="store"} 1`)
+	if code, _ := w.get("/readyz"); code != http.StatusOK {
+		t.Errorf("readyz: %d", code)
+	}
+	store.is.Store(true)
+	charge(budget.Open, nil)
+	charge(budget.Open, nil)
+	charge(budget.Open, budget.ErrUnavailable) // the allowance is spent
+	charge(budget.Closed, budget.ErrUnavailable)
+	w.has("quotactl_breaker_open 1",
+		`quotactl_decisions_total{budget="shop/main",operation="get",result="granted",source="allowance"} 2`,
+		`quotactl_decisions_total{budget="shop/main",operation="get",result="unavailable",source="none"} 2`,
+		`quotactl_units_total{budget="shop/main",operation="get"} 12`,
+	)
+	charge(budget.Open, budget.ErrUnavailable) // the allowance is spent
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store does not serve: unavailable") {
+		t.Errorf("readyz: %d %q", code, text)
+	}
+}

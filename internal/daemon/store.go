@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// storeRetry is how long the daemon waits before it tries a store again that
+// is out of reach.
+const storeRetry = 5 * time.Second
+
+// OpenStore opens the store of the jobs and makes sure that it serves them; connect
+// opens it. The daemon waits for one that is out of reach; nil without an error means
+// that it was told to stop meanwhile.
+func (d *Daemon) OpenStore(ctx context.Context, drain <-chan struct{}, cfg *config.Config, list []*jobs.Job, connect func(context.Context) (open.Backend, error)) (open.Backend, error) {
+	try := func(ctx context.Context) (open.Backend, error) {
+		store, err := connect(ctx)
+		if err == nil {
+			err = d.serves(ctx, store, cfg, list)
+		}
+		if errors.Is(err, budget.ErrUnavailable) {
+			d.notices.waiting()
+		}
+		if err != nil && store != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		return store, err
+	}
+	if d.o.Once {
+		return try(ctx)
+	}
+	return await(ctx, drain, d.log, try)
+}
+
+// serves reads the jobs' state from a store: opening alone asks a server for nothing.
+func (d *Daemon) serves(ctx context.Context, store open.Backend, cfg *config.Config, list []*jobs.Job) error {
+	if len(list) == 0 { // decisions alone: what is out of reach fails as its policy says
+		name := append(cfg.Budgets(), "any/any")[0]
+		if _, err := store.Look(ctx, driver.Look{Budget: name, Now: d.o.Now().UnixMicro()}); err != nil && !errors.Is(err, budget.ErrUnavailable) {
+			return err
+		}
+	}
+	for _, job := range list { // each within the store's own timeout
+		if _, err := store.Job(ctx, job.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// localPort is the end of a connection that is another each time.
+var localPort = regexp.MustCompile(`\S+->`)
+
+// await tries until the store serves, or says that it never will. What keeps it
+// away is logged when it changes.
+func await(ctx context.Context, drain <-chan struct{}, log *slog.Logger, try func(context.Context) (open.Backend, error)) (open.Backend, error) {
+	told := ""
+	for {
+		store, err := try(ctx)
+		switch {
+		case err == nil:
+			if told != "" {
+				log.Info("the store is within reach again")
+			}
+			return store, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !errors.Is(err, budget.ErrUnavailable):
+			return nil, err
+		}
+		if now := localPort.ReplaceAllString(err.Error(), ""); now != told {
+			log.Error("the store is out of reach; trying again until it is there", "every", storeRetry, "error", err)
+			told = now
+		}
+		timer := time.NewTimer(storeRetry)
+		select {
+		case <-timer.C:
+		case <-drain:
+			timer.Stop()
+			return nil, nil
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
