@@ -102,7 +102,7 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 	if err != nil {
 		return err
 	}
-	views, err := a.lookAtJobs(ctx, store, []*jobs.Job{job})
+	views, err := lookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ window = "24h"
 `
 
 // answer is charge's JSON as a script would read it.
-type answer struct {
+type charged struct {
 	Allowed    bool
 	Reason     string
 	At         time.Time
@@ -45,13 +45,13 @@ func writeConfig(t *testing.T, text string) string {
 // exact wait until then.
 func TestChargeTellsWhenItFits(t *testing.T) {
 	config := writeConfig(t, shopConfig)
-	charge := func(wantCode int) answer {
+	charge := func(wantCode int) charged {
 		t.Helper()
 		stdout, stderr, code := runAt(t, time.Now(), "charge", "shop/main", "orders.get", "--json", "-c", config)
 		if code != wantCode {
 			t.Fatalf("exit code %d, want %d: %s", code, wantCode, stderr)
 		}
-		var a answer
+		var a charged
 		if err := json.Unmarshal([]byte(stdout), &a); err != nil {
 			t.Fatal(err)
 		}

@@ -102,7 +102,7 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 			"budget", name, "operation", f.call.Operation, "id", f.call.ID)
 	}
 	if f.json {
-		err = writeJSON(a.stdout, newFeedbackAnswer(name, f, held, resp.StatusCode, done))
+		err = writeJSON(a.stdout, newFeedbackAnswer(name, f.call, f.keep, held, resp.StatusCode, done))
 	} else {
 		err = a.writeOutcome(name, f, held, done)
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 // feedbackAnswer is the JSON answer of feedback.
@@ -22,39 +24,39 @@ type feedbackAnswer struct {
 }
 
 type verdictAnswer struct {
-	Rule  string  `json:"rule"`
-	Means string  `json:"means"`
-	Limit text    `json:"limit"` // null: the whole budget, or nothing
-	Until instant `json:"locked_until"`
+	Rule  string        `json:"rule"`
+	Means string        `json:"means"`
+	Limit serve.Text    `json:"limit"` // null: the whole budget, or nothing
+	Until serve.Instant `json:"locked_until"`
 }
 
 type driftAnswer struct {
-	Limit string  `json:"limit"`
-	Added int64   `json:"added"`
-	Total int64   `json:"total"`
-	Until instant `json:"until"`
+	Limit string        `json:"limit"`
+	Added int64         `json:"added"`
+	Total int64         `json:"total"`
+	Until serve.Instant `json:"until"`
 }
 
 type unreadAnswer struct {
-	What  string `json:"what"`
-	Rule  text   `json:"rule"`  // null: it is no rule's
-	Place text   `json:"place"` // null: the body
-	Why   string `json:"why"`
+	What  string     `json:"what"`
+	Rule  serve.Text `json:"rule"`  // null: it is no rule's
+	Place serve.Text `json:"place"` // null: the body
+	Why   string     `json:"why"`
 }
 
-func newFeedbackAnswer(name string, f feedbackFlags, held bool, status int, done budgethttp.Outcome) feedbackAnswer {
+func newFeedbackAnswer(name string, call budget.Call, keep, held bool, status int, done budgethttp.Outcome) feedbackAnswer {
 	answer := feedbackAnswer{
-		Budget: name, Operation: f.call.Operation, ID: f.call.ID, Status: status, Held: held,
-		Units: done.Units, Kept: f.keep, Released: done.Released, Drift: []driftAnswer{}, Unread: []unreadAnswer{},
+		Budget: name, Operation: call.Operation, ID: call.ID, Status: status, Held: held,
+		Units: done.Units, Kept: keep, Released: done.Released, Drift: []driftAnswer{}, Unread: []unreadAnswer{},
 	}
 	if v := done.Refused; v != nil {
-		answer.Refused = &verdictAnswer{Rule: v.Rule, Means: string(v.Means), Limit: text(v.Limit), Until: instant(v.Until)}
+		answer.Refused = &verdictAnswer{Rule: v.Rule, Means: string(v.Means), Limit: serve.Text(v.Limit), Until: serve.Instant(v.Until)}
 	}
 	for _, d := range done.Drifts {
-		answer.Drift = append(answer.Drift, driftAnswer{Limit: d.Limit, Added: d.Added, Total: d.Total, Until: instant(d.Until)})
+		answer.Drift = append(answer.Drift, driftAnswer{Limit: d.Limit, Added: d.Added, Total: d.Total, Until: serve.Instant(d.Until)})
 	}
 	for _, u := range done.Unread {
-		answer.Unread = append(answer.Unread, unreadAnswer{What: string(u.What), Rule: text(u.Rule), Place: text(u.Place), Why: u.Why})
+		answer.Unread = append(answer.Unread, unreadAnswer{What: string(u.What), Rule: serve.Text(u.Rule), Place: serve.Text(u.Place), Why: u.Why})
 	}
 	return answer
 }

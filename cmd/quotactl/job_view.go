@@ -23,8 +23,8 @@ type jobView struct {
 	progress []*jobs.Record
 }
 
-// lookAtJobs reads what is known of jobs, in their order.
-func (a *app) lookAtJobs(ctx context.Context, state jobs.State, list []*jobs.Job) ([]jobView, error) {
+// lookAtJobs reads what is known of jobs at an instant, in their order.
+func lookAtJobs(ctx context.Context, now time.Time, state jobs.State, list []*jobs.Job) ([]jobView, error) {
 	seen, err := jobs.Look(ctx, state, list)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (a *app) lookAtJobs(ctx context.Context, state jobs.State, list []*jobs.Job
 	for i, job := range list {
 		views[i] = jobView{Job: job, Overview: seen[i]}
 		if job.Schedule != nil {
-			views[i].next = job.Next(a.now())
+			views[i].next = job.Next(now)
 		}
 		if views[i].last, err = readRecord(seen[i].Last); err != nil {
 			return nil, fmt.Errorf("job %s: the record of its last pass: %w", job.Name, err)
@@ -99,7 +99,7 @@ func ended(progress *jobs.Record) string {
 }
 
 // nowNotes say what is under way, and whether the job is paused.
-func (v jobView) nowNotes() []string {
+func nowNotes(v jobView) []string {
 	var list []string
 	for i, active := range v.Active {
 		list = append(list, activeText(active, v.progress[i]))
@@ -164,7 +164,7 @@ func beganText(kind jobs.Kind, note string) string {
 }
 
 // waitNotes say what waits, and what keeps it.
-func (v jobView) waitNotes() []string {
+func waitNotes(v jobView) []string {
 	var list []string
 	for _, r := range v.Requests {
 		list = append(list, requestText(r)+" and waits")
@@ -186,11 +186,11 @@ func (v jobView) waitNotes() []string {
 	case caughtUp > 1:
 		list = append(list, fmt.Sprintf("%d ticks, from %s on, wait to be caught up", caughtUp, showTime(first)))
 	}
-	return append(list, v.daemonNotes()...)
+	return append(list, daemonNotes(v)...)
 }
 
 // daemonNotes say what is known of daemons that should follow the job.
-func (v jobView) daemonNotes() []string {
+func daemonNotes(v jobView) []string {
 	switch here := v.Schedule.String() + " " + v.Schedule.Zone().String(); {
 	case v.Followed == "":
 		return []string{"no daemon has looked at it on this store yet"}

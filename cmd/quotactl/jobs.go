@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/internal/secret"
+	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -37,7 +38,7 @@ from the store, so it is the same on every machine.`,
 				if err != nil {
 					return err
 				}
-				views, err := a.lookAtJobs(ctx, store, list)
+				views, err := lookAtJobs(ctx, a.now(), store, list)
 				if err != nil {
 					return err
 				}
@@ -59,25 +60,25 @@ from the store, so it is the same on every machine.`,
 
 // jobsAnswer is the JSON answer of jobs.
 type jobsAnswer struct {
-	At      instant        `json:"at"`
+	At      serve.Instant  `json:"at"`
 	Store   string         `json:"store"`
 	Daemons []jobs.Daemon  `json:"daemons"` // those that live
 	Jobs    []jobStateJSON `json:"jobs"`
 }
 
 type jobStateJSON struct {
-	Job      string  `json:"job"`
-	Budget   string  `json:"budget"`
-	Schedule string  `json:"schedule"`
-	Timezone string  `json:"timezone"`
-	Next     instant `json:"next"` // the next tick, which is skipped while the job is paused; null: none comes
+	Job      string        `json:"job"`
+	Budget   string        `json:"budget"`
+	Schedule string        `json:"schedule"`
+	Timezone string        `json:"timezone"`
+	Next     serve.Instant `json:"next"` // the next tick, which is skipped while the job is paused; null: none comes
 	jobNowJSON
 	Waiting     []jobs.WaitingTick `json:"waiting"`
 	Requests    []jobs.Request     `json:"requests"`
 	Last        json.RawMessage    `json:"last"`         // null before the first pass
-	LastSuccess instant            `json:"last_success"` // null before the first
-	Followed    text               `json:"followed"`     // the schedule by which daemons have followed it; null: none has
-	Untaken     instant            `json:"untaken"`      // a tick that no daemon has taken; null: none is known
+	LastSuccess serve.Instant      `json:"last_success"` // null before the first
+	Followed    serve.Text         `json:"followed"`     // the schedule by which daemons have followed it; null: none has
+	Untaken     serve.Instant      `json:"untaken"`      // a tick that no daemon has taken; null: none is known
 }
 
 // jobNowJSON is what is under way of a job.
@@ -91,13 +92,13 @@ func newJobNowJSON(v jobView) jobNowJSON {
 }
 
 func newJobsAnswer(at time.Time, store string, daemons []jobs.Daemon, views []jobView) jobsAnswer {
-	answer := jobsAnswer{At: instant(at.UTC()), Store: store, Daemons: daemons, Jobs: []jobStateJSON{}}
+	answer := jobsAnswer{At: serve.Instant(at.UTC()), Store: store, Daemons: daemons, Jobs: []jobStateJSON{}}
 	for _, v := range views {
 		answer.Jobs = append(answer.Jobs, jobStateJSON{
-			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: instant(v.next),
+			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: serve.Instant(v.next),
 			jobNowJSON: newJobNowJSON(v),
 			Waiting:    append([]jobs.WaitingTick{}, v.Waiting...), Requests: append([]jobs.Request{}, v.Requests...),
-			Last: v.Last, LastSuccess: instant(v.LastSuccess), Followed: text(v.Followed), Untaken: instant(v.Untaken),
+			Last: v.Last, LastSuccess: serve.Instant(v.LastSuccess), Followed: serve.Text(v.Followed), Untaken: serve.Instant(v.Untaken),
 		})
 	}
 	return answer
@@ -114,7 +115,7 @@ func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []jobView
 			tables[v.Budget] = newTable("JOB", "NEXT IN", "STATE", "LAST PASS", ">UNITS", "SCHEDULE")
 			tables[v.Budget].wraps = true
 		}
-		v.addTo(tables[v.Budget], at)
+		addJob(v, tables[v.Budget], at)
 	}
 	for _, name := range budgets {
 		parts = append(parts, wrap("", name)+tables[name].String())
@@ -128,8 +129,8 @@ func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []jobView
 	return nil
 }
 
-// addTo adds the job to a table of jobs.
-func (v jobView) addTo(t *table, at time.Time) {
+// addJob adds the job to a table of jobs.
+func addJob(v jobView, t *table, at time.Time) {
 	next, last, units := "-", "-", "-"
 	if !v.next.IsZero() {
 		next = roughly(v.next.Sub(at))
@@ -142,7 +143,7 @@ func (v jobView) addTo(t *table, at time.Time) {
 		last, units = fmt.Sprintf("%s %s ago", v.last.Outcome, roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), number(v.last.Units)
 	}
 	t.add(v.Name, next, v.state(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
-	for _, note := range append(v.nowNotes(), v.waitNotes()...) {
+	for _, note := range append(nowNotes(v), waitNotes(v)...) {
 		t.below("", note)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/serve"
 )
 
 func newLedgerCommand(a *app) *cobra.Command {
@@ -63,13 +64,13 @@ func (a *app) ledger(ctx context.Context, name string, by budget.GroupBy, since 
 
 // ledgerAnswer is the JSON answer of ledger.
 type ledgerAnswer struct {
-	Budget string      `json:"budget"`
-	By     string      `json:"by"`
-	At     instant     `json:"at"`
-	From   instant     `json:"from"`  // null for all that the ledger holds
-	Since  instant     `json:"since"` // what finished up to then is forgotten; null when nothing asked for is
-	Rows   []spentJSON `json:"rows"`
-	Total  spentJSON   `json:"total"`
+	Budget string        `json:"budget"`
+	By     string        `json:"by"`
+	At     serve.Instant `json:"at"`
+	From   serve.Instant `json:"from"`  // null for all that the ledger holds
+	Since  serve.Instant `json:"since"` // what finished up to then is forgotten; null when nothing asked for is
+	Rows   []spentJSON   `json:"rows"`
+	Total  spentJSON     `json:"total"`
 }
 
 type spentJSON struct {
@@ -83,7 +84,7 @@ type spentJSON struct {
 }
 
 func newLedgerAnswer(s budget.Spent) ledgerAnswer {
-	answer := ledgerAnswer{Budget: s.Budget, By: string(s.By), At: instant(s.At), From: instant(s.From), Since: instant(s.Since), Rows: []spentJSON{}}
+	answer := ledgerAnswer{Budget: s.Budget, By: string(s.By), At: serve.Instant(s.At), From: serve.Instant(s.From), Since: serve.Instant(s.Since), Rows: []spentJSON{}}
 	for _, row := range s.Rows {
 		answer.Rows = append(answer.Rows, newSpentJSON(&row.Name, row, s.Total))
 	}

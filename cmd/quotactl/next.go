@@ -145,7 +145,7 @@ func (a *app) nextViews(ctx context.Context, cfg *config.Config, list []*jobs.Jo
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return a.lookAtJobs(ctx, store, list)
+	return lookAtJobs(ctx, a.now(), store, list)
 }
 
 // upcoming are the first n runs after an instant, in the order they start.

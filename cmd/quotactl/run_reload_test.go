@@ -241,15 +241,15 @@ func TestAReloadLeavesRequestsAlone(t *testing.T) {
 		d := startServing(t, config, "run", "--listen", "0")
 		d.logged("msg=job job=goes")
 		d.answers(http.StatusOK, http.MethodPost, "/v1/charge", chargeOf("shop/main", "get"))
-		type answer struct {
+		type charged struct {
 			status int
 			text   string
 		}
-		answers := make(chan answer, 1)
+		answers := make(chan charged, 1)
 		go func() {
 			defer close(answers) // also where the call fails
 			status, text := d.call(http.MethodPost, "/v1/charge", `{"budget":"shop/main","operation":"get","wait_seconds":60}`)
-			answers <- answer{status, text}
+			answers <- charged{status, text}
 		}()
 		becomes(t, "the charge waits", func() bool {
 			return strings.Contains(d.answers(http.StatusOK, http.MethodGet, "/metrics", ""), `quotactl_decisions_total{budget="shop/main",operation="get",result="exhausted",source="store"} 1`)

@@ -10,6 +10,9 @@ import (
 	"syscall"
 )
 
+// ErrInterrupted is why a context ends at the second signal.
+var ErrInterrupted = errors.New("interrupted: the second signal stops at once")
+
 // stages listens for SIGTERM and Ctrl-C: the first calls stopping and closes drain,
 // the second ends the context. done stops listening and is to be called at the end.
 // From now on a stdout or stderr that nobody reads is an error of writing, not the
@@ -32,7 +35,7 @@ func stages(parent context.Context, log *slog.Logger, stopping func()) (ctx cont
 				close(told)
 			},
 			func() {
-				cancel(&exitError{code: exitInterrupted, err: errors.New("interrupted: the second signal stops at once")})
+				cancel(ErrInterrupted)
 			},
 		} {
 			select {

@@ -155,7 +155,7 @@ func jobsOrKept(ctx context.Context, state jobs.State, list []*jobs.Job, names [
 
 // runs are the newest runs that the flags ask for.
 func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f runsFlags) ([]runRow, error) {
-	views, err := a.lookAtJobs(ctx, state, list)
+	views, err := lookAtJobs(ctx, a.now(), state, list)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (a *app) status(ctx context.Context, names []string, inSandbox, asJSON bool
 		return err
 	}
 	if asJSON {
-		return writeJSON(a.stdout, newStatusAnswer(seen))
+		return writeJSON(a.stdout, seen.json())
 	}
 	return seen.write(a.stdout)
 }
@@ -78,6 +78,10 @@ type overview struct {
 	store   string // redacted
 	budgets []budget.Status
 	jobs    []jobView
+}
+
+func (o overview) json() statusAnswer {
+	return newStatusAnswer(o.at, o.store, o.budgets, o.jobs)
 }
 
 // look reads the budgets and the jobs that spend them.
@@ -98,7 +102,7 @@ func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, 
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(job *jobs.Job) bool { return !shown[job.Budget] })
 	var err error
-	if seen.jobs, err = a.lookAtJobs(ctx, store, list); err != nil {
+	if seen.jobs, err = lookAtJobs(ctx, a.now(), store, list); err != nil {
 		return overview{}, err
 	}
 	return seen, nil

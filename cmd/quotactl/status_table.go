@@ -155,7 +155,7 @@ func jobTable(list []jobView) *table {
 			next = "paused"
 		}
 		t.add(job.Name, job.Budget, last, next)
-		for _, note := range job.nowNotes() {
+		for _, note := range nowNotes(job) {
 			t.below("", note)
 		}
 	}

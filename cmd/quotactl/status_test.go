@@ -192,7 +192,7 @@ func TestStatusJSON(t *testing.T) {
 }
 `
 	var b strings.Builder
-	if err := writeJSON(&b, newStatusAnswer(everything(t))); err != nil {
+	if err := writeJSON(&b, everything(t).json()); err != nil {
 		t.Fatal(err)
 	}
 	if b.String() != want {
@@ -203,7 +203,7 @@ func TestStatusJSON(t *testing.T) {
 // An overview of nothing is arrays all the same.
 func TestStatusJSONEmpty(t *testing.T) {
 	var b strings.Builder
-	if err := writeJSON(&b, newStatusAnswer(overview{store: "sqlite:q.db"})); err != nil {
+	if err := writeJSON(&b, overview{store: "sqlite:q.db"}.json()); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{"budgets": "[]", "jobs": "[]", "at": "null"} {

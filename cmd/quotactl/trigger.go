@@ -96,7 +96,7 @@ type triggerAnswer struct {
 
 // trigger asks for a pass, and waits for it if that is wanted.
 func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f triggerFlags) error {
-	views, err := a.lookAtJobs(ctx, store, []*jobs.Job{job})
+	views, err := lookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 func askedTable(before jobView, asked jobs.Request, daemons []jobs.Daemon, untold error) *table {
 	t := newTable("JOB", "REGIONS", "DONE")
 	t.add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is asked for")
-	for _, note := range before.nowNotes() {
+	for _, note := range nowNotes(before) {
 		t.below("", note)
 	}
 	switch n := len(before.Requests); n {
@@ -151,7 +151,7 @@ func askedTable(before jobView, asked jobs.Request, daemons []jobs.Daemon, untol
 	default:
 		t.below("", fmt.Sprintf("%d other requests wait before it", n))
 	}
-	for _, note := range before.daemonNotes() {
+	for _, note := range daemonNotes(before) {
 		t.below("", note)
 	}
 	if len(daemons) == 0 {
