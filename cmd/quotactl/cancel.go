@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -75,7 +76,7 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 	}
 	t.add(job.Name, "asked to stop")
 	for _, pass := range ended {
-		progress, err := readRecord(pass.Progress)
+		progress, err := answer.ReadRecord(pass.Progress)
 		if err != nil {
 			return fmt.Errorf("job %s: the record of its pass under way: %w", job.Name, err)
 		}
@@ -102,7 +103,7 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 	if err != nil {
 		return err
 	}
-	views, err := lookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
+	views, err := answer.LookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (a *app) takeBack(ctx context.Context, store jobs.State, job *jobs.Job, asJ
 		t.below("", requestText(r))
 	}
 	for i, active := range views[0].Active {
-		t.below("", activeText(active, views[0].progress[i])+"; quotactl cancel "+job.Name+" ends it")
+		t.below("", activeText(active, views[0].Progress[i])+"; quotactl cancel "+job.Name+" ends it")
 	}
 	return t.write(a.stdout)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
-	"github.com/quotactl/quotactl/internal/serve"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // The bounds of charge's --timeout, those of [store] timeout.
@@ -161,7 +161,7 @@ func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 	}
 	switch {
 	case f.json:
-		return errors.Join(err, writeJSON(a.stdout, serve.NewChargeAnswer(&spec, serve.Asked{Call: f.call, Lease: f.reserve, DryRun: f.dryRun}, receipt, err)))
+		return errors.Join(err, writeJSON(a.stdout, answer.NewCharge(&spec, answer.Asked{Call: f.call, Lease: f.reserve, DryRun: f.dryRun}, receipt, err)))
 	case err != nil:
 		return err
 	case f.printID:

@@ -7,16 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
-	"os/signal"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/proc"
 )
 
 // The exit codes of a command that was not started, those of shells and env.
@@ -106,7 +103,7 @@ func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []st
 	}
 	f.call.ID, f.call.NewID = rand.Text(), true
 	var receipt budget.Receipt
-	ended, err := interruptibly(ctx, func(ctx context.Context) (err error) {
+	ended, err := proc.Interruptibly(ctx, func(ctx context.Context) (err error) {
 		receipt, err = a.chargeOnce(ctx, cfg, name, f)
 		return err
 	})
@@ -114,7 +111,7 @@ func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []st
 		return withoutID(err)
 	}
 	if err = cmp.Or(err, ended); err == nil { // else the store was not closed, or a signal came
-		err = notStarted(command[0], become(path, command))
+		err = notStarted(command[0], proc.Become(path, command))
 	}
 	if receipt.Source == budget.SourceNone {
 		return err
@@ -126,39 +123,6 @@ func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []st
 		released = fmt.Errorf("the command was not started, but its units stay charged: %w", released)
 	}
 	return errors.Join(err, released)
-}
-
-// interruptibly does something whose context a signal ends. That one came is the first
-// error, also where it came too late to end anything; those that come after that are
-// whoever's is next.
-func interruptibly(ctx context.Context, do func(context.Context) error) (ended, err error) {
-	late := make(chan os.Signal, 1) // has what the context is not told in time
-	signal.Notify(late, ending()...)
-	interruptible, stop := signal.NotifyContext(ctx, ending()...)
-	err = do(interruptible)
-	ended = interruptible.Err()
-	stop()
-	signal.Stop(late)
-	if len(late) > 0 {
-		ended = context.Canceled
-	}
-	return ended, err
-}
-
-// ending are the signals that end a command which has not started: those that nobody
-// has had ignored, as nohup has.
-func ending() []os.Signal {
-	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
-}
-
-// become replaces this process by a command; it returns only when that fails. A file
-// that names no interpreter is the shell's, as everywhere.
-func become(path string, command []string) error {
-	err := syscall.Exec(path, command, os.Environ())
-	if errors.Is(err, syscall.ENOEXEC) {
-		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, command[1:]...), os.Environ())
-	}
-	return err
 }
 
 // notStarted tells why a command does not run, with its exit code. Its arguments are

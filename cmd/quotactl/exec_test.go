@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/proc"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -78,7 +79,7 @@ func TestExecLosesNoSignal(t *testing.T) {
 	signal.Notify(arrived, syscall.SIGHUP)
 	defer signal.Stop(arrived)
 	for i := range effort.Of(500, 5000) {
-		ended, err := interruptibly(t.Context(), func(context.Context) error {
+		ended, err := proc.Interruptibly(t.Context(), func(context.Context) error {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 				return err
 			}
@@ -89,7 +90,7 @@ func TestExecLosesNoSignal(t *testing.T) {
 			t.Fatalf("the signal of time %d: %v, %v", i, ended, err)
 		}
 	}
-	if ended, err := interruptibly(t.Context(), func(context.Context) error { return nil }); ended != nil || err != nil {
+	if ended, err := proc.Interruptibly(t.Context(), func(context.Context) error { return nil }); ended != nil || err != nil {
 		t.Errorf("no signal came: %v, %v", ended, err)
 	}
 }

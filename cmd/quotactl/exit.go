@@ -52,7 +52,7 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.Is(err, context.Canceled), errors.Is(err, ErrInterrupted):
+	case errors.Is(err, context.Canceled), errors.Is(err, daemon.ErrInterrupted):
 		return exitInterrupted
 	case errors.Is(err, budget.ErrExhausted):
 		return exitExhausted

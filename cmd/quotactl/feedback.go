@@ -16,6 +16,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/httpfile"
 )
 
 const feedbackLong = `Take in the upstream's response to a call that was charged with --reserve, as the
@@ -102,7 +104,7 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 			"budget", name, "operation", f.call.Operation, "id", f.call.ID)
 	}
 	if f.json {
-		err = writeJSON(a.stdout, newFeedbackAnswer(name, f.call, f.keep, held, resp.StatusCode, done))
+		err = writeJSON(a.stdout, answer.NewFeedback(name, f.call, f.keep, held, resp.StatusCode, done))
 	} else {
 		err = a.writeOutcome(name, f, held, done)
 	}
@@ -153,7 +155,7 @@ func (f *feedbackFlags) read(stdin io.Reader) (*http.Response, []byte, error) {
 		defer func() { _ = file.Close() }() // it was only read
 		in, from = file, f.file
 	}
-	resp, err := readResponse(in)
+	resp, err := httpfile.Read(in)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the response of %s: %w", from, err)
 	}
@@ -161,7 +163,7 @@ func (f *feedbackFlags) read(stdin io.Reader) (*http.Response, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the response of %s: its body: %w", from, err)
 	}
-	if isUnpacked(body) { // by curl --compressed
+	if httpfile.IsUnpacked(body) { // by curl --compressed
 		resp.Header.Del("Content-Encoding")
 	}
 	return resp, body, nil

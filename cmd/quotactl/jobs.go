@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +12,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/secret"
-	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -38,7 +37,7 @@ from the store, so it is the same on every machine.`,
 				if err != nil {
 					return err
 				}
-				views, err := lookAtJobs(ctx, a.now(), store, list)
+				views, err := answer.LookAtJobs(ctx, a.now(), store, list)
 				if err != nil {
 					return err
 				}
@@ -47,7 +46,7 @@ from the store, so it is the same on every machine.`,
 				case err != nil:
 					return err
 				case asJSON:
-					return writeJSON(a.stdout, newJobsAnswer(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, views))
+					return writeJSON(a.stdout, answer.NewJobs(a.now(), secret.RedactURL(a.storeAt(cfg)), daemons, views))
 				}
 				return writeJobs(a.stdout, a.now(), daemons, views)
 			})
@@ -58,55 +57,9 @@ from the store, so it is the same on every machine.`,
 	return cmd
 }
 
-// jobsAnswer is the JSON answer of jobs.
-type jobsAnswer struct {
-	At      serve.Instant  `json:"at"`
-	Store   string         `json:"store"`
-	Daemons []jobs.Daemon  `json:"daemons"` // those that live
-	Jobs    []jobStateJSON `json:"jobs"`
-}
-
-type jobStateJSON struct {
-	Job      string        `json:"job"`
-	Budget   string        `json:"budget"`
-	Schedule string        `json:"schedule"`
-	Timezone string        `json:"timezone"`
-	Next     serve.Instant `json:"next"` // the next tick, which is skipped while the job is paused; null: none comes
-	jobNowJSON
-	Waiting     []jobs.WaitingTick `json:"waiting"`
-	Requests    []jobs.Request     `json:"requests"`
-	Last        json.RawMessage    `json:"last"`         // null before the first pass
-	LastSuccess serve.Instant      `json:"last_success"` // null before the first
-	Followed    serve.Text         `json:"followed"`     // the schedule by which daemons have followed it; null: none has
-	Untaken     serve.Instant      `json:"untaken"`      // a tick that no daemon has taken; null: none is known
-}
-
-// jobNowJSON is what is under way of a job.
-type jobNowJSON struct {
-	Paused *jobs.Pause       `json:"paused"` // null: it is not
-	Active []jobs.ActivePass `json:"active"`
-}
-
-func newJobNowJSON(v jobView) jobNowJSON {
-	return jobNowJSON{v.Pause, append([]jobs.ActivePass{}, v.Active...)}
-}
-
-func newJobsAnswer(at time.Time, store string, daemons []jobs.Daemon, views []jobView) jobsAnswer {
-	answer := jobsAnswer{At: serve.Instant(at.UTC()), Store: store, Daemons: daemons, Jobs: []jobStateJSON{}}
-	for _, v := range views {
-		answer.Jobs = append(answer.Jobs, jobStateJSON{
-			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: serve.Instant(v.next),
-			jobNowJSON: newJobNowJSON(v),
-			Waiting:    append([]jobs.WaitingTick{}, v.Waiting...), Requests: append([]jobs.Request{}, v.Requests...),
-			Last: v.Last, LastSuccess: serve.Instant(v.LastSuccess), Followed: serve.Text(v.Followed), Untaken: serve.Instant(v.Untaken),
-		})
-	}
-	return answer
-}
-
 // writeJobs shows a table for each budget that the jobs spend, and that no daemon
 // lives.
-func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []jobView) error {
+func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []answer.Job) error {
 	var budgets, parts []string
 	tables := map[string]*table{}
 	for _, v := range views {
@@ -130,19 +83,19 @@ func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []jobView
 }
 
 // addJob adds the job to a table of jobs.
-func addJob(v jobView, t *table, at time.Time) {
+func addJob(v answer.Job, t *table, at time.Time) {
 	next, last, units := "-", "-", "-"
-	if !v.next.IsZero() {
-		next = roughly(v.next.Sub(at))
+	if !v.NextTick.IsZero() {
+		next = roughly(v.NextTick.Sub(at))
 	}
-	if v.last != nil {
-		when := v.last.Ended
+	if v.LastPass != nil {
+		when := v.LastPass.Ended
 		if when.IsZero() {
-			when = v.last.Tick
+			when = v.LastPass.Tick
 		}
-		last, units = fmt.Sprintf("%s %s ago", v.last.Outcome, roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), number(v.last.Units)
+		last, units = fmt.Sprintf("%s %s ago", v.LastPass.Outcome, roughly(max(0, at.Sub(when.Time)).Truncate(time.Second))), number(v.LastPass.Units)
 	}
-	t.add(v.Name, next, v.state(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
+	t.add(v.Name, next, v.State(), last, units, v.Schedule.String()+" "+v.Schedule.Zone().String())
 	for _, note := range append(nowNotes(v), waitNotes(v)...) {
 		t.below("", note)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
@@ -17,38 +18,38 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) jobs.Instant { return jobs.Instant{Time: noon.Add(-d)} }
 
 // viewed is a job with a schedule, as a view at noon has it.
-func viewed(t *testing.T, name, budget, s, zone string) jobView {
+func viewed(t *testing.T, name, budget, s, zone string) answer.Job {
 	t.Helper()
 	parsed, err := schedule.Parse(s, zone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := jobView{Job: &jobs.Job{Name: name, Budget: budget, Schedule: parsed}, next: parsed.Next(noon)}
+	v := answer.Job{Job: &jobs.Job{Name: name, Budget: budget, Schedule: parsed}, NextTick: parsed.Next(noon)}
 	v.Followed = s + " " + zone
 	return v
 }
 
 // allStates are jobs of all that there may be to say of one.
-func allStates(t *testing.T) []jobView {
+func allStates(t *testing.T) []answer.Job {
 	t.Helper()
 	record := func(outcome jobs.Outcome, ended jobs.Instant, units int64) *jobs.Record {
 		return &jobs.Record{Tick: ago(24 * time.Hour), Outcome: outcome, Ended: ended, Units: units}
 	}
 	idle := viewed(t, "idle", "shop/main", "0 */3 * * *", "UTC")
-	idle.last = record(jobs.Exhausted, ago(47*time.Minute+900*time.Millisecond), 32)
+	idle.LastPass = record(jobs.Exhausted, ago(47*time.Minute+900*time.Millisecond), 32)
 	idle.LastSuccess = ago(3 * time.Hour).Time
 	star := viewed(t, "star", "shop/any", "@every 90s", "UTC")
-	star.last = record(jobs.Missed, jobs.Instant{}, 0) // no pass began
+	star.LastPass = record(jobs.Missed, jobs.Instant{}, 0) // no pass began
 	runs := viewed(t, "runs", "shop/main", "30 2 * * *", "Asia/Tokyo")
 	runs.Active = []jobs.ActivePass{{Tick: ago(time.Hour), Kind: jobs.CaughtUp, Since: ago(time.Minute), Host: "in process 7 on web1"}}
-	runs.progress = []*jobs.Record{{Runs: []jobs.Run{{Outcome: jobs.Failed, Units: 3}, {Units: 1}, {}}}}
+	runs.Progress = []*jobs.Record{{Runs: []jobs.Run{{Outcome: jobs.Failed, Units: 3}, {Units: 1}, {}}}}
 	runs.Waiting = []jobs.WaitingTick{{Tick: ago(time.Minute), Kind: jobs.Queued}}
 	twice := viewed(t, "twice", "shop/main", "0 * * * *", "UTC")
 	twice.Active = []jobs.ActivePass{runs.Active[0], runs.Active[0]}
-	twice.progress = []*jobs.Record{nil, nil}
+	twice.Progress = []*jobs.Record{nil, nil}
 	silent := viewed(t, "silent", "shop/main", "0 * * * *", "UTC")
 	silent.Active = []jobs.ActivePass{{Tick: ago(time.Hour), Kind: jobs.Triggered, Since: ago(time.Hour), Host: "in process 8 on web2", Silent: true, Note: "asked for by ann@web1: a try"}}
-	silent.progress = []*jobs.Record{nil}
+	silent.Progress = []*jobs.Record{nil}
 	paused := viewed(t, "paused", "shop/main", "0 0 * * *", "UTC")
 	paused.Pause = &jobs.Pause{Note: "until Friday", By: "ann@web1", At: ago(time.Hour)}
 	paused.Requests = []jobs.Request{{By: "bob@web2", At: ago(time.Minute), Note: "a try", Regions: []string{"US", "DE"}}, {By: "bob@web2", At: ago(time.Minute)}}
@@ -58,8 +59,8 @@ func allStates(t *testing.T) []jobView {
 	fresh := viewed(t, "fresh", "shop/main", "0 12 * * 1", "UTC")
 	fresh.Followed = ""
 	other := viewed(t, "other", "shop/main", "0 * * * *", "UTC")
-	other.Followed, other.next = "5 * * * * UTC", time.Time{}
-	return []jobView{idle, star, runs, twice, silent, paused, late, fresh, other}
+	other.Followed, other.NextTick = "5 * * * * UTC", time.Time{}
+	return []answer.Job{idle, star, runs, twice, silent, paused, late, fresh, other}
 }
 
 func TestJobsTable(t *testing.T) {
@@ -212,7 +213,7 @@ func TestJobsJSON(t *testing.T) {
 	paused.Requests = []jobs.Request{{ID: "DEF", By: "bob@web2", At: ago(time.Minute), Note: "a try", Regions: []string{"US"}}}
 	paused.Followed, paused.Untaken = "", ago(time.Hour).Time
 	var b strings.Builder
-	if err := writeJSON(&b, newJobsAnswer(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, []jobView{idle, paused})); err != nil {
+	if err := writeJSON(&b, answer.NewJobs(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, []answer.Job{idle, paused})); err != nil {
 		t.Fatal(err)
 	}
 	if b.String() != want {

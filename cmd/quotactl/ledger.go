@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/internal/serve"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 func newLedgerCommand(a *app) *cobra.Command {
@@ -57,54 +57,9 @@ func (a *app) ledger(ctx context.Context, name string, by budget.GroupBy, since 
 	case err != nil:
 		return err
 	case asJSON:
-		return writeJSON(a.stdout, newLedgerAnswer(spent))
+		return writeJSON(a.stdout, answer.NewLedger(spent))
 	}
 	return writeLedger(a.stdout, spent)
-}
-
-// ledgerAnswer is the JSON answer of ledger.
-type ledgerAnswer struct {
-	Budget string        `json:"budget"`
-	By     string        `json:"by"`
-	At     serve.Instant `json:"at"`
-	From   serve.Instant `json:"from"`  // null for all that the ledger holds
-	Since  serve.Instant `json:"since"` // what finished up to then is forgotten; null when nothing asked for is
-	Rows   []spentJSON   `json:"rows"`
-	Total  spentJSON     `json:"total"`
-}
-
-type spentJSON struct {
-	Name  *string `json:"name,omitempty"` // empty for charges without the label
-	Units int64   `json:"units"`
-	Calls int64   `json:"calls"`
-	Open  int64   `json:"open"`
-	// Observed is how many of Calls would have been refused, but for observe mode.
-	Observed int64   `json:"observed"`
-	Share    float64 `json:"share"` // of all units, or of all calls when no units were spent
-}
-
-func newLedgerAnswer(s budget.Spent) ledgerAnswer {
-	answer := ledgerAnswer{Budget: s.Budget, By: string(s.By), At: serve.Instant(s.At), From: serve.Instant(s.From), Since: serve.Instant(s.Since), Rows: []spentJSON{}}
-	for _, row := range s.Rows {
-		answer.Rows = append(answer.Rows, newSpentJSON(&row.Name, row, s.Total))
-	}
-	answer.Total = newSpentJSON(nil, s.Total, s.Total)
-	return answer
-}
-
-func newSpentJSON(name *string, row, total budget.SpentRow) spentJSON {
-	return spentJSON{name, row.Units, row.Calls, row.Open, row.Observed, share(row, total)}
-}
-
-// share is a row's part of the total, 0 to 1.
-func share(row, total budget.SpentRow) float64 {
-	switch {
-	case total.Units > 0:
-		return float64(row.Units) / float64(total.Units)
-	case total.Calls > 0:
-		return float64(row.Calls) / float64(total.Calls)
-	}
-	return 0
 }
 
 func writeLedger(w io.Writer, s budget.Spent) error {
@@ -115,7 +70,7 @@ func writeLedger(w io.Writer, s budget.Spent) error {
 	}
 	t := newTable(heads...)
 	add := func(name string, row budget.SpentRow) {
-		cells := []string{name, number(row.Units), fmt.Sprintf("%.1f%%", 100*share(row, s.Total)), number(row.Calls), number(row.Open)}
+		cells := []string{name, number(row.Units), fmt.Sprintf("%.1f%%", 100*answer.Share(row, s.Total)), number(row.Calls), number(row.Open)}
 		if s.Total.Observed > 0 {
 			cells = append(cells, number(row.Observed))
 		}

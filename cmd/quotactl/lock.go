@@ -10,16 +10,16 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
-	"github.com/quotactl/quotactl/internal/serve"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // lockAnswer is the JSON answer of lock and unlock.
 type lockAnswer struct {
-	Budget string         `json:"budget"`
-	Limit  serve.Text     `json:"limit_name"` // null for the whole budget
-	Locked bool           `json:"locked"`
-	Until  *serve.Instant `json:"locked_until"`
-	Why    string         `json:"locked_why,omitempty"`
+	Budget string          `json:"budget"`
+	Limit  answer.Text     `json:"limit_name"` // null for the whole budget
+	Locked bool            `json:"locked"`
+	Until  *answer.Instant `json:"locked_until"`
+	Why    string          `json:"locked_why,omitempty"`
 	// Stood: unlock found a lock.
 	Stood *bool `json:"stood,omitempty"`
 }
@@ -60,8 +60,8 @@ under way may still be settled. quotactl status shows it, unlock ends it.`,
 				lock, err = b.Lock(ctx, order)
 				return err
 			})
-			end := serve.Instant(lock.Until)
-			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: serve.Text(named), Locked: true, Until: &end, Why: lock.Why}, lockText(lock), asJSON)
+			end := answer.Instant(lock.Until)
+			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: answer.Text(named), Locked: true, Until: &end, Why: lock.Why}, lockText(lock), asJSON)
 		},
 	}
 	flags := cmd.Flags()
@@ -95,7 +95,7 @@ stands. An upstream that still refuses will have it locked again.`,
 				did, err = stillLocked(ctx, b, limit)
 				return err
 			})
-			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: serve.Text(limit), Stood: &stood}, did, asJSON)
+			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: answer.Text(limit), Stood: &stood}, did, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&limit, "limit", "", "unlock `LIMIT` alone, as status names it (else the whole budget)")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -139,17 +140,17 @@ func chosenJobs(list []*jobs.Job, names []string) ([]*jobs.Job, error) {
 }
 
 // nextViews are what is known of the jobs.
-func (a *app) nextViews(ctx context.Context, cfg *config.Config, list []*jobs.Job) (views []jobView, err error) {
+func (a *app) nextViews(ctx context.Context, cfg *config.Config, list []*jobs.Job) (views []answer.Job, err error) {
 	store, err := a.openStore(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return lookAtJobs(ctx, a.now(), store, list)
+	return answer.LookAtJobs(ctx, a.now(), store, list)
 }
 
 // upcoming are the first n runs after an instant, in the order they start.
-func upcoming(views []jobView, from time.Time, n int) []nextRun {
+func upcoming(views []answer.Job, from time.Time, n int) []nextRun {
 	var runs []nextRun
 	for _, job := range views {
 		tick, order := from, job.Order(job.NextRegion)

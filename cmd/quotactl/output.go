@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quotactl/quotactl/internal/serve"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // writeJSON writes one value and a line's end. What JSON would escape for the
@@ -24,9 +24,9 @@ func writeJSON(w io.Writer, value any) error {
 
 // What stands in JSON, as package serve defines it for all answers.
 type (
-	instant = serve.Instant
-	seconds = serve.Seconds
-	text    = serve.Text
+	instant = answer.Instant
+	seconds = answer.Seconds
+	text    = answer.Text
 )
 
 // showTime is a time for people, in UTC. It is rounded up to a second: what

@@ -90,13 +90,13 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 		Log: log, Env: a.env, Now: a.now, Version: version(), Endpoint: f.endpoint,
 		Once: f.once, StartNow: f.now, Sandbox: f.sandbox,
 	})
-	asked := hangups(!f.once)
+	asked := daemon.Hangups(!f.once)
 	cfg, list, err := d.Read()
 	if err != nil {
 		return err
 	}
 	options := jobs.Options{Log: log, Now: a.now, Env: a.env, StoreURL: a.storeURL, Secrets: d.Secrets}
-	ctx, drain, done := stages(ctx, log, d.Stopping)
+	ctx, drain, done := daemon.Stages(ctx, log, d.Stopping)
 	defer done()
 	var upstream *upstream
 	if f.sandbox {

@@ -11,19 +11,14 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/suggest"
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// The outcomes that a run under way has for people.
-const (
-	running jobs.Outcome = "running"
-	waiting jobs.Outcome = "waiting" // in a pass under way, not started yet
-)
-
 // outcomes are all that runs shows, wrong those of runs that went wrong.
 var (
-	outcomes = []jobs.Outcome{running, waiting, jobs.Succeeded, jobs.Exhausted, jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Skipped, jobs.Missed, jobs.Lost}
+	outcomes = []jobs.Outcome{answer.Running, answer.Waiting, jobs.Succeeded, jobs.Exhausted, jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Skipped, jobs.Missed, jobs.Lost}
 	wrong    = []jobs.Outcome{jobs.Failed, jobs.TimedOut, jobs.Drained, jobs.Missed, jobs.Lost}
 )
 
@@ -155,7 +150,7 @@ func jobsOrKept(ctx context.Context, state jobs.State, list []*jobs.Job, names [
 
 // runs are the newest runs that the flags ask for.
 func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f runsFlags) ([]runRow, error) {
-	views, err := lookAtJobs(ctx, a.now(), state, list)
+	views, err := answer.LookAtJobs(ctx, a.now(), state, list)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +169,7 @@ func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f ru
 			}
 		}
 	}
-	for _, pass := range underWay(views) {
+	for _, pass := range answer.UnderWay(views) {
 		if !pass.Tick.Before(since) {
 			take(pass)
 		}
@@ -192,36 +187,6 @@ func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f ru
 		}
 	}
 	return found, nil
-}
-
-// underWay are the passes under way with their records so far, the newest first.
-func underWay(views []jobView) []jobs.Pass {
-	var list []jobs.Pass
-	for _, v := range views {
-		for i, active := range v.Active {
-			pass := jobs.Pass{Job: v.Name}
-			if v.progress[i] != nil {
-				pass.Record = *v.progress[i]
-			}
-			pass.Tick, pass.Kind, pass.Started, pass.Host = active.Tick, active.Kind, active.Since, active.Host
-			pass.Request, pass.Note, pass.Outcome, pass.Reason = active.Request, active.Note, running, ""
-			if active.Silent {
-				pass.Reason = "silent"
-			}
-			for at := range pass.Runs {
-				switch run := &pass.Runs[at]; {
-				case run.Outcome != "":
-				case run.Started.IsZero():
-					run.Outcome = waiting
-				default:
-					run.Outcome, run.Reason = running, pass.Reason
-				}
-			}
-			list = append(list, pass)
-		}
-	}
-	slices.SortStableFunc(list, func(a, b jobs.Pass) int { return b.Tick.Compare(a.Tick.Time) })
-	return list
 }
 
 // completeFlag has a shell complete a flag's value.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -97,7 +98,7 @@ func (r runRow) addTo(t *table, at time.Time, oneJob, first bool) {
 		switch {
 		case !r.Ended.IsZero():
 			took = roughly(max(0, r.Ended.Sub(r.Started.Time)))
-		case r.Outcome == running: // of a lost one nobody knows when it ended
+		case r.Outcome == answer.Running: // of a lost one nobody knows when it ended
 			took = roughly(max(0, at.Sub(r.Started.Time)))
 		}
 	}

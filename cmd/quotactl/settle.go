@@ -10,7 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
-	"github.com/quotactl/quotactl/internal/serve"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 func newSettleCommand(a *app) *cobra.Command {
@@ -30,7 +30,7 @@ another one is a conflict (exit code 1).`,
 			if err != nil {
 				return usage("units %q: %w: use a number from 0 to %d", args[2], err, limit.MaxUnits)
 			}
-			return a.endReservation(cmd.Context(), serve.FinishAnswer{Budget: args[0], ID: args[1], Units: &units, Settled: true}, asJSON)
+			return a.endReservation(cmd.Context(), answer.Finish{Budget: args[0], ID: args[1], Units: &units, Settled: true}, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
@@ -48,7 +48,7 @@ its lease it counts as sent: then it is too late (exit code 1).`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.endReservation(cmd.Context(), serve.FinishAnswer{Budget: args[0], ID: args[1], Released: true}, asJSON)
+			return a.endReservation(cmd.Context(), answer.Finish{Budget: args[0], ID: args[1], Released: true}, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
@@ -56,7 +56,7 @@ its lease it counts as sent: then it is too late (exit code 1).`,
 }
 
 // endReservation settles or releases, and says so.
-func (a *app) endReservation(ctx context.Context, what serve.FinishAnswer, asJSON bool) error {
+func (a *app) endReservation(ctx context.Context, what answer.Finish, asJSON bool) error {
 	err := a.onBudget(ctx, what.Budget, func(ctx context.Context, b *budget.Budget) error {
 		if what.Released {
 			return b.Release(ctx, what.ID)

@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/secret"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -77,11 +78,11 @@ type overview struct {
 	at      time.Time
 	store   string // redacted
 	budgets []budget.Status
-	jobs    []jobView
+	jobs    []answer.Job
 }
 
-func (o overview) json() statusAnswer {
-	return newStatusAnswer(o.at, o.store, o.budgets, o.jobs)
+func (o overview) json() answer.Overview {
+	return answer.NewOverview(o.at, o.store, o.budgets, o.jobs)
 }
 
 // look reads the budgets and the jobs that spend them.
@@ -102,7 +103,7 @@ func (a *app) look(ctx context.Context, cfg *config.Config, store open.Backend, 
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(job *jobs.Job) bool { return !shown[job.Budget] })
 	var err error
-	if seen.jobs, err = lookAtJobs(ctx, a.now(), store, list); err != nil {
+	if seen.jobs, err = answer.LookAtJobs(ctx, a.now(), store, list); err != nil {
 		return overview{}, err
 	}
 	return seen, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // write shows the overview as tables.
@@ -144,12 +145,12 @@ func returnText(l budget.LimitStatus) string {
 
 // jobTable has a row for each job; what is under way, and who paused it, stands
 // below.
-func jobTable(list []jobView) *table {
+func jobTable(list []answer.Job) *table {
 	t := newTable("JOB", "BUDGET", "LAST PASS", "NEXT PASS")
 	for _, job := range list {
-		last, next := "-", showTime(job.next)
-		if job.last != nil {
-			last = fmt.Sprintf("%s %s", showTime(job.last.Tick.Time), job.last.Outcome)
+		last, next := "-", showTime(job.NextTick)
+		if job.LastPass != nil {
+			last = fmt.Sprintf("%s %s", showTime(job.LastPass.Tick.Time), job.LastPass.Outcome)
 		}
 		if job.Pause != nil {
 			next = "paused"

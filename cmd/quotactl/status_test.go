@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -42,17 +43,17 @@ func everything(t *testing.T) overview {
 		t.Fatal(err)
 	}
 	since := jobs.Instant{Time: at.Add(-time.Hour)}
-	return overview{at: at, store: "redis://:redacted@h:1", budgets: []budget.Status{status}, jobs: []jobView{
+	return overview{at: at, store: "redis://:redacted@h:1", budgets: []budget.Status{status}, jobs: []answer.Job{
 		{
-			Job: &jobs.Job{Name: "orders", Budget: "shop/main"}, next: at.Truncate(time.Hour).Add(3 * time.Hour), last: &last,
+			Job: &jobs.Job{Name: "orders", Budget: "shop/main"}, NextTick: at.Truncate(time.Hour).Add(3 * time.Hour), LastPass: &last,
 			Overview: jobs.Overview{
 				Last:   json.RawMessage(record),
 				Active: []jobs.ActivePass{{Tick: since, Kind: jobs.Scheduled, Since: since, Host: "in process 12 on web1"}},
 			},
-			progress: []*jobs.Record{{Runs: []jobs.Run{{Region: "US", Outcome: jobs.Succeeded, Units: 3}, {Region: "DE"}}}},
+			Progress: []*jobs.Record{{Runs: []jobs.Run{{Region: "US", Outcome: jobs.Succeeded, Units: 3}, {Region: "DE"}}}},
 		},
 		{
-			Job: &jobs.Job{Name: "fresh", Budget: "shop/main"}, next: at.Truncate(time.Hour).Add(4 * time.Hour),
+			Job: &jobs.Job{Name: "fresh", Budget: "shop/main"}, NextTick: at.Truncate(time.Hour).Add(4 * time.Hour),
 			Overview: jobs.Overview{Pause: &jobs.Pause{Note: "not yet", By: "ann@web1", At: since}},
 		},
 	}}

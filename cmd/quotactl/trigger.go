@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -96,7 +97,7 @@ type triggerAnswer struct {
 
 // trigger asks for a pass, and waits for it if that is wanted.
 func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f triggerFlags) error {
-	views, err := lookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
+	views, err := answer.LookAtJobs(ctx, a.now(), store, []*jobs.Job{job})
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 }
 
 // askedTable says what was asked for, and what the job was doing before.
-func askedTable(before jobView, asked jobs.Request, daemons []jobs.Daemon, untold error) *table {
+func askedTable(before answer.Job, asked jobs.Request, daemons []jobs.Daemon, untold error) *table {
 	t := newTable("JOB", "REGIONS", "DONE")
 	t.add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is asked for")
 	for _, note := range nowNotes(before) {
@@ -189,18 +190,18 @@ func (a *app) awaitPass(ctx context.Context, state jobs.State, job *jobs.Job, as
 }
 
 // notOver is the error of a pass that has not ended in time.
-func notOver(job *jobs.Job, wait time.Duration, answer jobs.Answer, err error) error {
+func notOver(job *jobs.Job, wait time.Duration, given jobs.Answer, err error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("trigger %s: what was asked for stands; what became of it is not known: %w", job.Name, err)
-	case answer.Waiting:
+	case given.Waiting:
 		return fmt.Errorf("trigger %s: no daemon has begun the pass in %s; is one running on this store? What was asked for stands until one begins it", job.Name, limit.SpanText(wait))
 	}
-	progress, err := readRecord(answer.Active.Progress)
+	progress, err := answer.ReadRecord(given.Active.Progress)
 	if err != nil {
 		return fmt.Errorf("trigger %s: the record of the pass under way: %w", job.Name, err)
 	}
-	return fmt.Errorf("trigger %s: not over in %s: %s; quotactl runs %s tells how it goes on", job.Name, limit.SpanText(wait), activeText(*answer.Active, progress), job.Name)
+	return fmt.Errorf("trigger %s: not over in %s: %s; quotactl runs %s tells how it goes on", job.Name, limit.SpanText(wait), activeText(*given.Active, progress), job.Name)
 }
 
 // writePass shows what became of a pass that was waited for.

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -240,7 +241,7 @@ func (l *listener) unready(ctx context.Context) string {
 	defer cancel()
 	for _, b := range l.budgets() {
 		if _, err := b.Status(ctx); err != nil {
-			return "the store does not serve: " + serve.Reason(err)
+			return "the store does not serve: " + answer.Reason(err)
 		}
 		return ""
 	}

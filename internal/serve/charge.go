@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // charge serves POST /v1/charge.
@@ -45,7 +46,7 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 	}
 	patient(w, q.wait+b.spec.Timeout)
 	receipt, err := s.decide(r.Context(), b.Budget, &q)
-	answer := NewChargeAnswer(&b.spec, q.asked, receipt, late(err))
+	answer := answer.NewCharge(&b.spec, q.asked, receipt, late(err))
 	if err != nil {
 		s.notCharged(w, b, &q, answer, err)
 		return
@@ -53,7 +54,7 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	setRateLimit(header, &b.policies, &answer)
 	header["Content-Type"] = jsonMedia
-	buffer.bytes = append(answer.appendMembers(append(buffer.bytes[:0], '{')), '}', '\n')
+	buffer.bytes = append(answer.AppendMembers(append(buffer.bytes[:0], '{')), '}', '\n')
 	_, _ = w.Write(buffer.bytes) // whoever asked has gone
 }
 
@@ -83,33 +84,33 @@ func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budg
 }
 
 // logRefusal says what did not fit, or else was not granted, for whom, and when it will fit.
-func (s *Server) logRefusal(what string, asked *Asked, answer ChargeAnswer) {
+func (s *Server) logRefusal(what string, asked *answer.Asked, given answer.Charge) {
 	labels := asked.Call.Labels
 	fields := []slog.Attr{
-		slog.String("budget", answer.Budget), slog.String("operation", answer.Operation), slog.String("id", answer.ID),
+		slog.String("budget", given.Budget), slog.String("operation", given.Operation), slog.String("id", given.ID),
 		slog.String("job", labels.Job), slog.String("region", labels.Region), slog.String("run", labels.Run),
-		slog.String("reason", answer.Reason),
+		slog.String("reason", given.Reason),
 	}
-	if answer.Units != nil {
-		fields = append(fields, slog.Int64("units", *answer.Units))
+	if given.Units != nil {
+		fields = append(fields, slog.Int64("units", *given.Units))
 	}
-	if answer.Limit != "" {
-		fields = append(fields, slog.String("limit", answer.Limit), slog.Int64("remaining", *answer.Remaining))
+	if given.Limit != "" {
+		fields = append(fields, slog.String("limit", given.Limit), slog.Int64("remaining", *given.Remaining))
 	}
-	if answer.Floor > 0 {
-		fields = append(fields, slog.Int64("floor", answer.Floor))
+	if given.Floor > 0 {
+		fields = append(fields, slog.Int64("floor", given.Floor))
 	}
-	if answer.Why != "" {
-		fields = append(fields, slog.String("locked", answer.Why))
+	if given.Why != "" {
+		fields = append(fields, slog.String("locked", given.Why))
 	}
-	if !answer.RetryAt.IsZero() {
-		fields = append(fields, slog.String("retry_at", answer.RetryAt.UTC().Format(InstantFormat)))
+	if !given.RetryAt.IsZero() {
+		fields = append(fields, slog.String("retry_at", given.RetryAt.UTC().Format(answer.InstantFormat)))
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, what, fields...)
 }
 
 // charge charges or reserves, in one of the two ways.
-func charge(ctx context.Context, asked *Asked, plainly func(context.Context, budget.Call) (budget.Receipt, error),
+func charge(ctx context.Context, asked *answer.Asked, plainly func(context.Context, budget.Call) (budget.Receipt, error),
 	reserving func(context.Context, budget.Call, time.Duration) (*budget.Reservation, error),
 ) (budget.Receipt, error) {
 	if asked.Lease == 0 {
@@ -123,7 +124,7 @@ func charge(ctx context.Context, asked *Asked, plainly func(context.Context, bud
 }
 
 // notCharged answers why not.
-func (s *Server) notCharged(w http.ResponseWriter, b *opened, q *request, answer ChargeAnswer, err error) {
+func (s *Server) notCharged(w http.ResponseWriter, b *opened, q *request, answer answer.Charge, err error) {
 	var refused *budget.RefusedError
 	if !errors.As(err, &refused) && (errors.Is(err, budget.ErrInvalid) || errors.Is(err, budget.ErrTooManyUnits)) {
 		q.judge()

@@ -3,35 +3,28 @@ package serve
 import (
 	"encoding/json"
 	"net/http"
-)
 
-// FinishAnswer is the JSON answer of settle and release.
-type FinishAnswer struct {
-	Budget   string `json:"budget"`
-	ID       string `json:"id"`
-	Units    *int64 `json:"units,omitempty"`
-	Settled  bool   `json:"settled,omitempty"`
-	Released bool   `json:"released,omitempty"`
-}
+	"github.com/quotactl/quotactl/internal/answer"
+)
 
 // settle serves POST /v1/settle.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
-	s.finish(w, r, settleMembers, func(b *opened, q *request) (FinishAnswer, error) {
-		return FinishAnswer{Budget: q.budget, ID: q.asked.Call.ID, Units: &q.units, Settled: true},
+	s.finish(w, r, settleMembers, func(b *opened, q *request) (answer.Finish, error) {
+		return answer.Finish{Budget: q.budget, ID: q.asked.Call.ID, Units: &q.units, Settled: true},
 			b.Settle(r.Context(), q.asked.Call.ID, q.units)
 	})
 }
 
 // release serves POST /v1/release.
 func (s *Server) release(w http.ResponseWriter, r *http.Request) {
-	s.finish(w, r, releaseMembers, func(b *opened, q *request) (FinishAnswer, error) {
-		return FinishAnswer{Budget: q.budget, ID: q.asked.Call.ID, Released: true},
+	s.finish(w, r, releaseMembers, func(b *opened, q *request) (answer.Finish, error) {
+		return answer.Finish{Budget: q.budget, ID: q.asked.Call.ID, Released: true},
 			b.Release(r.Context(), q.asked.Call.ID)
 	})
 }
 
 // finish reads a body and does what it asks.
-func (s *Server) finish(w http.ResponseWriter, r *http.Request, takes members, do func(*opened, *request) (FinishAnswer, error)) {
+func (s *Server) finish(w http.ResponseWriter, r *http.Request, takes members, do func(*opened, *request) (answer.Finish, error)) {
 	buffer := takeBuffer()
 	defer buffer.giveBack()
 	var q request

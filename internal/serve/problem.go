@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // quotaExceeded is the problem type that the draft on RateLimit fields defines
@@ -71,7 +72,7 @@ type problem struct {
 	reason string
 	detail string
 	// Of a charge: what became of it, and what limits it.
-	charge *ChargeAnswer
+	charge *answer.Charge
 	faults []fault
 }
 
@@ -79,12 +80,12 @@ type problem struct {
 // the charge.
 func (p problem) MarshalJSON() ([]byte, error) {
 	k := kinds[p.reason]
-	b := appendText([]byte(`{"type":`), problemType(p.reason))
-	b = appendText(append(b, `,"title":`...), k.title)
+	b := answer.AppendText([]byte(`{"type":`), problemType(p.reason))
+	b = answer.AppendText(append(b, `,"title":`...), k.title)
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(k.status), 10)
-	b = appendText(append(b, `,"detail":`...), p.detail)
+	b = answer.AppendText(append(b, `,"detail":`...), p.detail)
 	if p.reason == "exhausted" && p.charge != nil && p.charge.Limit != "" {
-		b = append(appendText(append(b, `,"violated-policies":[`...), p.charge.Limit), ']')
+		b = append(answer.AppendText(append(b, `,"violated-policies":[`...), p.charge.Limit), ']')
 	}
 	if len(p.faults) > 0 {
 		faults, err := json.Marshal(p.faults)
@@ -94,9 +95,9 @@ func (p problem) MarshalJSON() ([]byte, error) {
 		b = append(append(b, `,"errors":`...), faults...)
 	}
 	if p.charge != nil {
-		return append(p.charge.appendMembers(append(b, ',')), '}'), nil
+		return append(p.charge.AppendMembers(append(b, ',')), '}'), nil
 	}
-	return append(appendText(append(b, `,"reason":`...), p.reason), '}'), nil
+	return append(answer.AppendText(append(b, `,"reason":`...), p.reason), '}'), nil
 }
 
 func problemType(reason string) string {
@@ -171,12 +172,12 @@ func wholeSeconds(d time.Duration) int64 {
 
 // failed answers with what an error of a budget says.
 func failed(w http.ResponseWriter, err error) {
-	refuse(w, problem{reason: Reason(late(err)), detail: err.Error()})
+	refuse(w, problem{reason: answer.Reason(late(err)), detail: err.Error()})
 }
 
 // late makes a deadline that ran out the store's fault.
 func late(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && Reason(err) == "failed" {
+	if errors.Is(err, context.DeadlineExceeded) && answer.Reason(err) == "failed" {
 		return budget.ErrUnavailable
 	}
 	return err

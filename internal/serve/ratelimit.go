@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // The RateLimit and RateLimit-Policy fields of draft-ietf-httpapi-ratelimit-headers:
@@ -30,7 +31,7 @@ const (
 )
 
 // setRateLimit sets the fields of an answer, as far as a limit decided it.
-func setRateLimit(header http.Header, policies *policies, a *ChargeAnswer) {
+func setRateLimit(header http.Header, policies *policies, a *answer.Charge) {
 	if field := policies.field(a.Operation, a.At); field != nil {
 		header[fieldPolicy] = field
 	}
@@ -44,7 +45,7 @@ func setRateLimit(header http.Header, policies *policies, a *ChargeAnswer) {
 
 // rateLimit is the limit that bound a decision, with what it has left; after a
 // refusal with the time until the same call fits. A limit's name needs no escape.
-func rateLimit(limit string, remaining int64, a *ChargeAnswer) string {
+func rateLimit(limit string, remaining int64, a *answer.Charge) string {
 	var space [96]byte
 	b := append(space[:0], '"')
 	b = append(b, limit...)
@@ -104,7 +105,7 @@ func makePolicy(limits []limit.Limit, operation string, at time.Time) (policy, e
 			item.Params.Add("qu", "concurrent-requests")
 		case limit.Bucket: // it has no window
 		default:
-			item.Params.Add("w", wholeSeconds(windowLength(w, at)))
+			item.Params.Add("w", wholeSeconds(answer.WindowLength(w, at)))
 			if w.Calendar == nil {
 				break
 			}

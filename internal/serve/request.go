@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/answer"
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
@@ -36,7 +37,7 @@ type fault struct {
 // request is a body of any of the POST paths.
 type request struct {
 	budget string
-	asked  Asked
+	asked  answer.Asked
 	wait   time.Duration
 	waits  bool  // wait was given, 0 too; else the job says it
 	units  int64 // asked.Call.Units points here where they were given

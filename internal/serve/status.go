@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/answer"
 )
 
 // MaxNamed is how many budgets a request may name.
@@ -14,12 +16,6 @@ const MaxNamed = 100
 
 // statusTime bounds a look at all budgets.
 const statusTime = 20 * time.Second
-
-// StatusAnswer is the JSON answer of status.
-type StatusAnswer struct {
-	At      Instant        `json:"at"` // the store's clock; null where there is no budget
-	Budgets []BudgetStatus `json:"budgets"`
-}
 
 // status serves GET /v1/status.
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +27,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	patient(w, statusTime)
 	ctx, cancel := context.WithTimeout(r.Context(), statusTime)
 	defer cancel()
-	answer := StatusAnswer{Budgets: []BudgetStatus{}}
+	answer := answer.Status{Budgets: []answer.Budget{}}
 	for _, name := range names {
 		one, at, err := s.look(ctx, name)
 		if err != nil {
@@ -84,15 +80,15 @@ func parseQuery(r *http.Request) ([]string, error) {
 }
 
 // look reads one budget.
-func (s *Server) look(ctx context.Context, name string) (BudgetStatus, Instant, error) {
+func (s *Server) look(ctx context.Context, name string) (answer.Budget, answer.Instant, error) {
 	b, err := s.shelf.take(name)
 	if err != nil {
-		return BudgetStatus{}, Instant{}, err
+		return answer.Budget{}, answer.Instant{}, err
 	}
 	defer s.shelf.giveBack(b)
 	status, err := b.Status(ctx)
 	if err != nil {
-		return BudgetStatus{}, Instant{}, err
+		return answer.Budget{}, answer.Instant{}, err
 	}
-	return NewBudgetStatus(status), Instant(status.At), nil
+	return answer.NewBudget(status), answer.Instant(status.At), nil
 }

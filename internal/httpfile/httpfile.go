@@ -1,4 +1,5 @@
-package main
+// Package httpfile reads an HTTP response from a file, as curl -i writes it.
+package httpfile
 
 import (
 	"bufio"
@@ -21,7 +22,7 @@ import (
 // at most: those before the last are 100 Continue, a proxy's, and redirects.
 const (
 	mostHeader    = 1 << 20
-	mostContent   = 16 << 20
+	MaxBody       = 16 << 20
 	mostResponses = 50
 )
 
@@ -34,11 +35,11 @@ var (
 	chunkLine = regexp.MustCompile(`^[0-9A-Fa-f]{1,8}[ \t]*(;[^\r\n]*)?\r\n`)
 )
 
-// readResponse reads a response as curl -i writes it: status line, header, an empty
+// Read reads a response as curl -i writes it: status line, header, an empty
 // line, and the body. Of several the last is the answer. curl takes chunks and, when
 // told, compression off a body, but not the header that tells of them: a body that
 // still has chunks is read too. What is longer than mostContent is cut.
-func readResponse(in io.Reader) (*http.Response, error) {
+func Read(in io.Reader) (*http.Response, error) {
 	bounded := &io.LimitedReader{R: in, N: mostHeader}
 	buffered := bufio.NewReader(bounded)
 	for range mostResponses {
@@ -52,8 +53,8 @@ func readResponse(in io.Reader) (*http.Response, error) {
 		if start, _ := buffered.Peek(buffered.Size()); anotherResponse.Match(start) {
 			continue
 		}
-		bounded.N = mostContent
-		resp.Body = io.NopCloser(io.LimitReader(buffered, mostContent))
+		bounded.N = MaxBody
+		resp.Body = io.NopCloser(io.LimitReader(buffered, MaxBody))
 		if resp.Header.Get("Transfer-Encoding") != "" && hasChunks(buffered) {
 			resp.Body = io.NopCloser(httputil.NewChunkedReader(resp.Body))
 		}
@@ -93,9 +94,9 @@ func hasChunks(buffered *bufio.Reader) bool {
 	return chunkLine.Match(start)
 }
 
-// isUnpacked reports whether a body is a text, and so has no encoding any more, whatever
+// IsUnpacked reports whether a body is a text, and so has no encoding any more, whatever
 // its header tells.
-func isUnpacked(body []byte) bool {
+func IsUnpacked(body []byte) bool {
 	return json.Valid(body) || utf8.Valid(body) && !bytes.ContainsFunc(body, func(r rune) bool {
 		return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n\x1e", r)
 	})

@@ -1,4 +1,4 @@
-package serve
+package answer
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type Asked struct {
 	DryRun bool
 }
 
-// ChargeAnswer tells what became of a charge.
-type ChargeAnswer struct {
+// Charge tells what became of a charge.
+type Charge struct {
 	Budget    string
 	Operation string
 	ID        string
@@ -49,9 +49,9 @@ type ChargeAnswer struct {
 	LeaseUntil time.Time
 }
 
-// NewChargeAnswer makes the answer of a receipt, or of why there is none.
-func NewChargeAnswer(spec *budget.Spec, asked Asked, r budget.Receipt, err error) ChargeAnswer {
-	answer := ChargeAnswer{Budget: spec.Name, Operation: asked.Call.Operation, ID: asked.Call.ID, DryRun: asked.DryRun}
+// NewCharge makes the answer of a receipt, or of why there is none.
+func NewCharge(spec *budget.Spec, asked Asked, r budget.Receipt, err error) Charge {
+	answer := Charge{Budget: spec.Name, Operation: asked.Call.Operation, ID: asked.Call.ID, DryRun: asked.DryRun}
 	if err == nil {
 		charged := !asked.DryRun && r.Ended != driver.EndedReleased
 		if asked.Lease > 0 && !asked.DryRun && !r.Replayed {
@@ -83,16 +83,16 @@ func NewChargeAnswer(spec *budget.Spec, asked Asked, r budget.Receipt, err error
 }
 
 // MarshalJSON implements json.Marshaler.
-func (a ChargeAnswer) MarshalJSON() ([]byte, error) {
-	return append(a.appendMembers([]byte{'{'}), '}'), nil
+func (a Charge) MarshalJSON() ([]byte, error) {
+	return append(a.AppendMembers([]byte{'{'}), '}'), nil
 }
 
-// appendMembers appends the members of the JSON object: the one place that
+// AppendMembers appends the members of the JSON object: the one place that
 // names them.
-func (a *ChargeAnswer) appendMembers(b []byte) []byte {
-	b = appendText(append(b, `"budget":`...), a.Budget)
-	b = appendText(append(b, `,"operation":`...), a.Operation)
-	b = appendText(append(b, `,"id":`...), a.ID)
+func (a *Charge) AppendMembers(b []byte) []byte {
+	b = AppendText(append(b, `"budget":`...), a.Budget)
+	b = AppendText(append(b, `,"operation":`...), a.Operation)
+	b = AppendText(append(b, `,"id":`...), a.ID)
 	b = appendNumberOrNull(append(b, `,"units":`...), a.Units)
 	b = strconv.AppendBool(append(b, `,"allowed":`...), a.Allowed)
 	b = strconv.AppendBool(append(b, `,"replayed":`...), a.Replayed)
@@ -104,7 +104,7 @@ func (a *ChargeAnswer) appendMembers(b []byte) []byte {
 	}
 	b = appendNumberOrNull(append(b, `,"remaining":`...), a.Remaining)
 	b = appendTextOrNull(append(b, `,"limit_name":`...), a.Limit)
-	b = appendText(append(b, `,"reason":`...), a.Reason)
+	b = AppendText(append(b, `,"reason":`...), a.Reason)
 	b = append(b, `,"retry_after_seconds":`...)
 	if a.RetryAt.IsZero() {
 		b = append(b, "null"...)
@@ -114,12 +114,12 @@ func (a *ChargeAnswer) appendMembers(b []byte) []byte {
 	b = appendInstant(append(b, `,"retry_at":`...), a.RetryAt)
 	b = appendInstant(append(b, `,"at":`...), a.At)
 	b = appendTextOrNull(append(b, `,"source":`...), a.Source)
-	b = appendText(append(b, `,"observed":`...), a.Observed)
+	b = AppendText(append(b, `,"observed":`...), a.Observed)
 	if a.Why != "" {
-		b = appendText(append(b, `,"why":`...), a.Why)
+		b = AppendText(append(b, `,"why":`...), a.Why)
 	}
 	if a.Warning != "" {
-		b = appendText(append(b, `,"warning":`...), a.Warning)
+		b = AppendText(append(b, `,"warning":`...), a.Warning)
 	}
 	if a.Floor > 0 {
 		b = strconv.AppendInt(append(b, `,"floor":`...), a.Floor, 10)

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 // ErrInterrupted is why a context ends at the second signal.
 var ErrInterrupted = errors.New("interrupted: the second signal stops at once")
 
-// stages listens for SIGTERM and Ctrl-C: the first calls stopping and closes drain,
+// Stages listens for SIGTERM and Ctrl-C: the first calls stopping and closes drain,
 // the second ends the context. done stops listening and is to be called at the end.
 // From now on a stdout or stderr that nobody reads is an error of writing, not the
 // end of the process: Ctrl-C stops the reader of a pipe first, and pages are
 // still under way.
-func stages(parent context.Context, log *slog.Logger, stopping func()) (ctx context.Context, drain <-chan struct{}, done func()) {
+func Stages(parent context.Context, log *slog.Logger, stopping func()) (ctx context.Context, drain <-chan struct{}, done func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	// Caught and dropped rather than ignored, which programs started from here
@@ -53,10 +53,10 @@ func stages(parent context.Context, log *slog.Logger, stopping func()) (ctx cont
 	}
 }
 
-// hangups are the signals that ask for a reload. They end the process no more, which
+// Hangups are the signals that ask for a reload. They end the process no more, which
 // is all that they come to where there is nothing to be reloaded: a pass that was
 // started from a terminal outlives it.
-func hangups(reloads bool) <-chan os.Signal {
+func Hangups(reloads bool) <-chan os.Signal {
 	asked := make(chan os.Signal, 1)
 	// What nohup has ignored stays so for a pass and its commands; a daemon hears of it.
 	if reloads || !signal.Ignored(syscall.SIGHUP) {

@@ -1,4 +1,4 @@
-package serve
+package answer
 
 import (
 	"time"
@@ -7,8 +7,14 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// BudgetStatus is a budget in the JSON answer of status.
-type BudgetStatus struct {
+// Status is the JSON answer of status.
+type Status struct {
+	At      Instant  `json:"at"` // the store's clock; null where there is no budget
+	Budgets []Budget `json:"budgets"`
+}
+
+// Budget is a budget in the JSON answer of status.
+type Budget struct {
 	Budget string `json:"budget"`
 	// Remaining is null when no limit that counts units covers every operation.
 	Remaining   *int64   `json:"remaining"`
@@ -17,12 +23,12 @@ type BudgetStatus struct {
 	LockedWhy   string   `json:"locked_why,omitempty"`
 	// RecoveringUntil is until when a loss of the store's data leaves hosts no more
 	// than their own part; it is left out when none does.
-	RecoveringUntil *Instant      `json:"recovering_until,omitempty"`
-	Limits          []LimitStatus `json:"limits"`
+	RecoveringUntil *Instant `json:"recovering_until,omitempty"`
+	Limits          []Limit  `json:"limits"`
 }
 
-// LimitStatus is one of its limits.
-type LimitStatus struct {
+// Limit is one of its limits.
+type Limit struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 	// Quota and Headroom are null for a cap of our own.
@@ -63,9 +69,9 @@ type NextReturn struct {
 	Units int64   `json:"units"` // in what the limit counts
 }
 
-// NewBudgetStatus puts a status into JSON.
-func NewBudgetStatus(status budget.Status) BudgetStatus {
-	out := BudgetStatus{Budget: status.Budget, Remaining: status.Remaining, Limits: []LimitStatus{}}
+// NewBudget puts a status into JSON.
+func NewBudget(status budget.Status) Budget {
+	out := Budget{Budget: status.Budget, Remaining: status.Remaining, Limits: []Limit{}}
 	if lock, locked := status.LockOf(""); locked {
 		out.LockedUntil, out.LockedSince, out.LockedWhy = lockMembers(lock)
 	}
@@ -74,7 +80,7 @@ func NewBudgetStatus(status budget.Status) BudgetStatus {
 		out.RecoveringUntil = &until
 	}
 	for _, l := range status.Limits {
-		one := newLimitStatus(l, status.At)
+		one := newLimit(l, status.At)
 		if lock, locked := status.LockOf(l.Name); locked {
 			one.LockedUntil, one.LockedSince, one.LockedWhy = lockMembers(lock)
 		}
@@ -88,8 +94,8 @@ func lockMembers(l budget.Lock) (until, since *Instant, why string) {
 	return &end, &begin, l.Why
 }
 
-func newLimitStatus(l budget.LimitStatus, at time.Time) LimitStatus {
-	out := LimitStatus{
+func newLimit(l budget.LimitStatus, at time.Time) Limit {
+	out := Limit{
 		Name: l.Name, Kind: string(l.Window.Kind), Limit: l.Limit.Limit, Used: l.Used, Remaining: l.Remaining,
 		Over: l.Over, Recovered: l.Recovered, Drift: l.Drift, Counts: string(l.Counts), Mode: budget.ModeText(l.Observe), Since: Instant(l.Since), Operations: append([]string{}, l.Operations...),
 	}
@@ -98,7 +104,7 @@ func newLimitStatus(l budget.LimitStatus, at time.Time) LimitStatus {
 		out.Refill = Text(w.Refill.String())
 	case limit.Concurrent:
 	default:
-		length := Seconds(windowLength(w, at))
+		length := Seconds(WindowLength(w, at))
 		out.Window, out.Precision, out.Guard = &length, span(w.Precision), span(w.Guard)
 	}
 	if l.Quota > 0 {
@@ -122,8 +128,8 @@ func span(us int64) *Seconds {
 	return &s
 }
 
-// windowLength is the length of the window at an instant.
-func windowLength(w limit.Window, at time.Time) time.Duration {
+// WindowLength is the length of the window at an instant.
+func WindowLength(w limit.Window, at time.Time) time.Duration {
 	if w.Calendar == nil {
 		return time.Duration(w.Length) * time.Microsecond
 	}

@@ -1,4 +1,4 @@
-package serve
+package answer
 
 import (
 	"encoding/json"
@@ -69,11 +69,11 @@ func appendTextOrNull(b []byte, s string) []byte {
 	if s == "" {
 		return append(b, "null"...)
 	}
-	return appendText(b, s)
+	return AppendText(b, s)
 }
 
-// appendText appends a string: names as they are, all else by encoding/json.
-func appendText(b []byte, s string) []byte {
+// AppendText appends a string: names as they are, all else by encoding/json.
+func AppendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, _ := json.Marshal(s) // a string has no fault

@@ -1,4 +1,4 @@
-package main
+package httpfile
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 // wholeResponse is a response and its body, with the error of either.
 func wholeResponse(in io.Reader) (status int, header http.Header, body string, err error) {
-	resp, err := readResponse(in)
+	resp, err := Read(in)
 	if err != nil {
 		return 0, nil, "", err
 	}
@@ -46,7 +46,7 @@ func TestReadResponse(t *testing.T) {
 		{"a body that is one such line", "HTTP/1.1 429 Too Many Requests\r\n\r\nHTTP/1.1 429 Too Many Requests", 429, "", "HTTP/1.1 429 Too Many Requests"},
 		{"a long line in the body", "HTTP/1.1 200 OK\r\n\r\nHTTP/2 200 " + strings.Repeat("x", 1<<20), 200, "", "HTTP/2 200 " + strings.Repeat("x", 1<<20)},
 		{"a body after a proxy's answer", "HTTP/1.1 200 Connection established\n\nHTTP/2 200 \n\nHTTP/2 is fast\n", 200, "", "HTTP/2 is fast\n"},
-		{"a long body is cut", "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", mostContent+1), 200, "", strings.Repeat("x", mostContent)},
+		{"a long body is cut", "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", MaxBody+1), 200, "", strings.Repeat("x", MaxBody)},
 	} {
 		status, header, body, err := wholeResponse(strings.NewReader(test.text))
 		if err != nil || status != test.status || header.Get("X-A") != test.header || body != test.body {

@@ -1,0 +1,59 @@
+package answer
+
+import (
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
+)
+
+// Feedback is the JSON answer of feedback.
+type Feedback struct {
+	Budget    string   `json:"budget"`
+	Operation string   `json:"operation"`
+	ID        string   `json:"id"`
+	Status    int      `json:"status"`
+	Held      bool     `json:"held"`  // the store still held the reservation; else the cost is not recorded
+	Units     int64    `json:"units"` // what the call cost; 0 where kept, or no longer held
+	Kept      bool     `json:"kept,omitempty"`
+	Released  bool     `json:"released"`
+	Refused   *verdict `json:"refused"` // null where no refusal fits
+	Drift     []drift  `json:"drift"`
+	Unread    []unread `json:"unread"` // what could not be read
+}
+
+type verdict struct {
+	Rule  string  `json:"rule"`
+	Means string  `json:"means"`
+	Limit Text    `json:"limit"` // null: the whole budget, or nothing
+	Until Instant `json:"locked_until"`
+}
+
+type drift struct {
+	Limit string  `json:"limit"`
+	Added int64   `json:"added"`
+	Total int64   `json:"total"`
+	Until Instant `json:"until"`
+}
+
+type unread struct {
+	What  string `json:"what"`
+	Rule  Text   `json:"rule"`  // null: it is no rule's
+	Place Text   `json:"place"` // null: the body
+	Why   string `json:"why"`
+}
+
+func NewFeedback(name string, call budget.Call, keep, held bool, status int, done budgethttp.Outcome) Feedback {
+	answer := Feedback{
+		Budget: name, Operation: call.Operation, ID: call.ID, Status: status, Held: held,
+		Units: done.Units, Kept: keep, Released: done.Released, Drift: []drift{}, Unread: []unread{},
+	}
+	if v := done.Refused; v != nil {
+		answer.Refused = &verdict{Rule: v.Rule, Means: string(v.Means), Limit: Text(v.Limit), Until: Instant(v.Until)}
+	}
+	for _, d := range done.Drifts {
+		answer.Drift = append(answer.Drift, drift{Limit: d.Limit, Added: d.Added, Total: d.Total, Until: Instant(d.Until)})
+	}
+	for _, u := range done.Unread {
+		answer.Unread = append(answer.Unread, unread{What: string(u.What), Rule: Text(u.Rule), Place: Text(u.Place), Why: u.Why})
+	}
+	return answer
+}

@@ -1,0 +1,54 @@
+package answer
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/quotactl/quotactl/jobs"
+)
+
+// Jobs is the JSON answer of jobs.
+type Jobs struct {
+	At      Instant       `json:"at"`
+	Store   string        `json:"store"`
+	Daemons []jobs.Daemon `json:"daemons"` // those that live
+	Jobs    []jobState    `json:"jobs"`
+}
+
+type jobState struct {
+	Job      string  `json:"job"`
+	Budget   string  `json:"budget"`
+	Schedule string  `json:"schedule"`
+	Timezone string  `json:"timezone"`
+	Next     Instant `json:"next"` // the next tick, which is skipped while the job is paused; null: none comes
+	jobNow
+	Waiting     []jobs.WaitingTick `json:"waiting"`
+	Requests    []jobs.Request     `json:"requests"`
+	Last        json.RawMessage    `json:"last"`         // null before the first pass
+	LastSuccess Instant            `json:"last_success"` // null before the first
+	Followed    Text               `json:"followed"`     // the schedule by which daemons have followed it; null: none has
+	Untaken     Instant            `json:"untaken"`      // a tick that no daemon has taken; null: none is known
+}
+
+// jobNow is what is under way of a job.
+type jobNow struct {
+	Paused *jobs.Pause       `json:"paused"` // null: it is not
+	Active []jobs.ActivePass `json:"active"`
+}
+
+func newJobNow(v Job) jobNow {
+	return jobNow{v.Pause, append([]jobs.ActivePass{}, v.Active...)}
+}
+
+func NewJobs(at time.Time, store string, daemons []jobs.Daemon, views []Job) Jobs {
+	answer := Jobs{At: Instant(at.UTC()), Store: store, Daemons: daemons, Jobs: []jobState{}}
+	for _, v := range views {
+		answer.Jobs = append(answer.Jobs, jobState{
+			Job: v.Name, Budget: v.Budget, Schedule: v.Schedule.String(), Timezone: v.Schedule.Zone().String(), Next: Instant(v.NextTick),
+			jobNow:  newJobNow(v),
+			Waiting: append([]jobs.WaitingTick{}, v.Waiting...), Requests: append([]jobs.Request{}, v.Requests...),
+			Last: v.Last, LastSuccess: Instant(v.LastSuccess), Followed: Text(v.Followed), Untaken: Instant(v.Untaken),
+		})
+	}
+	return answer
+}

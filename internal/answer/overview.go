@@ -1,0 +1,36 @@
+package answer
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+)
+
+// Overview is the JSON answer of status.
+type Overview struct {
+	At      Instant      `json:"at"`
+	Store   string       `json:"store"`
+	Budgets []Budget     `json:"budgets"`
+	Jobs    []jobSummary `json:"jobs"`
+}
+
+type jobSummary struct {
+	Job    string          `json:"job"`
+	Budget string          `json:"budget"`
+	Next   Instant         `json:"next"`
+	Last   json.RawMessage `json:"last"` // null before the first pass
+	jobNow
+}
+
+// NewOverview makes the answer of what was seen at an instant; store is redacted.
+func NewOverview(at time.Time, store string, budgets []budget.Status, jobs []Job) Overview {
+	answer := Overview{At: Instant(at), Store: store, Budgets: []Budget{}, Jobs: []jobSummary{}}
+	for _, b := range budgets {
+		answer.Budgets = append(answer.Budgets, NewBudget(b))
+	}
+	for _, job := range jobs {
+		answer.Jobs = append(answer.Jobs, jobSummary{job.Name, job.Budget, Instant(job.NextTick), job.Last, newJobNow(job)})
+	}
+	return answer
+}
