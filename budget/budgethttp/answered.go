@@ -113,9 +113,9 @@ func (a *attempt) rememberSession(resp *http.Response) {
 	if a.cost.Once == nil || resp.StatusCode >= http.StatusBadRequest {
 		return
 	}
-	a.sessions.remember(a.session)
+	a.remember(a.session)
 	for _, value := range responseValues(a.cost.Once, resp.Header) {
-		a.sessions.remember(newSession(a.budget.Name(), a.cost.Once, value))
+		a.remember(newSession(a.budget.Name(), a.cost.Once, value))
 	}
 }
 
