@@ -23,10 +23,7 @@ import (
 // another, which it counts as well.
 func dying(t *testing.T) (address string, counted *atomic.Int64) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return "http://" + l.Addr().String(), die(t, l)
 }
 

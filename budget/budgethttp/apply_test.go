@@ -21,10 +21,7 @@ import (
 // upstream is one whose responses say much.
 func upstream(t *testing.T) budget.Spec {
 	t.Helper()
-	day, err := limit.NewCalendar(limit.Day, "UTC", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	day := must(limit.NewCalendar(limit.Day, "UTC", 0))(t)
 	retryAfter := []feedback.Source{{Header: "retry-after", As: feedback.AsRetryAfter}}
 	return budget.Spec{
 		Limits: []limit.Limit{
@@ -75,10 +72,7 @@ func (s given) apply(t *testing.T, b *budget.Budget, charged budget.Receipt) (bu
 // reserve takes the units of a call that is about to be made.
 func reserve(t *testing.T, b *budget.Budget, operation string) budget.Receipt {
 	t.Helper()
-	r, err := b.Reserve(t.Context(), budget.Call{Operation: operation}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(b.Reserve(t.Context(), budget.Call{Operation: operation}, time.Hour))(t)
 	return r.Receipt
 }
 

@@ -20,14 +20,8 @@ import (
 
 func get(t *testing.T, client *http.Client, url string) (*http.Response, string) {
 	t.Helper()
-	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(client.Get(url))(t)
+	text := must(io.ReadAll(resp.Body))(t)
 	if err := resp.Body.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,10 +132,7 @@ func TestRequestsAreNotChanged(t *testing.T) {
 		gotConns++
 	}}
 	ctx := httptrace.WithClientTrace(context.WithValue(t.Context(), keyType{}, "kept"), trace)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream/upload?key=secret", bytes.NewReader([]byte("body")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream/upload?key=secret", bytes.NewReader([]byte("body"))))(t)
 	req.Header.Set("X-Own", "1")
 	before, header := *req, req.Header.Clone()
 	before.GetBody = nil // functions are never equal
@@ -153,10 +144,7 @@ func TestRequestsAreNotChanged(t *testing.T) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"X-Theirs": {"2"}}, Body: body, ContentLength: 6, Request: r}, nil
 	}}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "upload"})}
-	resp, err := client.Transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(client.Transport.RoundTrip(req))(t)
 	defer resp.Body.Close() //nolint:errcheck // it is of no interest
 	if after := *req; after.GetBody == nil {
 		t.Error("the caller's request lost its GetBody")

@@ -105,9 +105,7 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadFull(resp.Body, make([]byte, len(text))); err != nil {
-			t.Fatal(err)
-		}
+		must(io.ReadFull(resp.Body, make([]byte, len(text))))(t)
 		start := time.Now()
 		if err := resp.Body.Close(); err != nil || time.Since(start) != 0 {
 			t.Fatalf("closed after %s: %v", time.Since(start), err)
@@ -176,10 +174,7 @@ func TestBudgetCloseWaitsForWhatIsLeft(t *testing.T) {
 			a := newAsking(t, time.Second, `{"usage":{"total":7}}`)
 			const bodies = 64 // more than are recorded at a time
 			for range bodies {
-				resp, err := a.client.Get("http://upstream")
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := must(a.client.Get("http://upstream"))(t)
 				if err := resp.Body.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -207,10 +202,7 @@ func TestManyClosedBodies(t *testing.T) {
 		const kept, more, atATime = 4096, 100, 16
 		a := newAsking(t, time.Hour, `{"usage":{"total":7}}`)
 		for range kept + more {
-			resp, err := a.client.Get("http://upstream")
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := must(a.client.Get("http://upstream"))(t)
 			if err := resp.Body.Close(); err != nil {
 				t.Fatal(err)
 			}

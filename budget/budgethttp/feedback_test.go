@@ -45,19 +45,13 @@ func upstreamSays(t *testing.T, spec budget.Spec, o budgethttp.Options, answers 
 
 func locks(t *testing.T, b *budget.Budget) []budget.Lock {
 	t.Helper()
-	s, err := b.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(b.Status(t.Context()))(t)
 	return s.Locks
 }
 
 func dayIn(t *testing.T, zone string) limit.Window {
 	t.Helper()
-	c, err := limit.NewCalendar(limit.Day, zone, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(limit.NewCalendar(limit.Day, zone, 0))(t)
 	return limit.CalendarWindow(c)
 }
 
@@ -103,10 +97,7 @@ func TestRefusalsLock(t *testing.T) {
 					Feedback: feedback.Rules{Refusals: []feedback.Refusal{c.rule}},
 				}, budgethttp.Options{Observer: o}, c.said)
 				start := time.Now()
-				resp, err := client.Get("http://upstream")
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := must(client.Get("http://upstream"))(t)
 				if told, ok := budgethttp.Told(resp); ok != (c.said.status != 200) || ok && told.Rule != "rule" {
 					t.Errorf("before the body: %+v, %v", told, ok)
 				}
@@ -247,10 +238,7 @@ func TestReports(t *testing.T) {
 					}},
 				}, budgethttp.Options{Observer: o, Operation: c.operation}, c.said)
 				read(t, client, "http://upstream")
-				s, err := b.Status(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must(b.Status(t.Context()))(t)
 				if left := s.Limits[0].Remaining; left != c.left {
 					t.Errorf("%d left, want %d", left, c.left)
 				}

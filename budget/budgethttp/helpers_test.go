@@ -23,10 +23,7 @@ func open(t *testing.T, spec budget.Spec) *budget.Budget {
 	if spec.Limits == nil {
 		spec.Limits = []limit.Limit{hourly(1000)}
 	}
-	b, err := budget.New(store, spec, budget.WithClosers(store))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(budget.New(store, spec, budget.WithClosers(store)))(t)
 	return b
 }
 
@@ -36,11 +33,19 @@ func hourly(units int64) limit.Limit {
 
 func meter(t *testing.T, b *budget.Budget, o budgethttp.Options) *budgethttp.Transport {
 	t.Helper()
-	transport, err := budgethttp.New(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := must(budgethttp.New(b, o))(t)
 	return transport
+}
+
+// must ends the test with an error: must(open(name))(t) is what open returns.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
 }
 
 // ledger is what a budget holds.
@@ -52,10 +57,7 @@ func spent(t *testing.T, b *budget.Budget) ledger {
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.Spent(t.Context(), budget.ByOperation, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(b.Spent(t.Context(), budget.ByOperation, 0))(t)
 	var l ledger
 	for _, row := range s.Rows {
 		l.units, l.calls, l.open = l.units+row.Units, l.calls+row.Calls, l.open+row.Open

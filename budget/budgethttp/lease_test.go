@@ -60,10 +60,7 @@ func TestTheLeaseDoesNotCutTheBody(t *testing.T) {
 		})
 		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Lease: time.Minute})}
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must(client.Get("http://upstream"))(t)
 		want(t, b, 5, 1, 0)
 		text, err := io.ReadAll(resp.Body)
 		if string(text) != "late" || err != nil {
@@ -78,9 +75,7 @@ func TestTheLeaseBeginsAfterTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := serve(t, func(w http.ResponseWriter, r *http.Request) { time.Sleep(30 * time.Second) })
 		b := open(t, budget.Spec{Limits: []limit.Limit{hourly(5)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
-			t.Fatal(err)
-		}
+		must(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Lease: time.Minute, Refused: budgethttp.Wait})}
 		start := time.Now()
 		read(t, client, "http://upstream")
@@ -111,9 +106,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 					Limits: []limit.Limit{{Name: "short", Limit: 5, Counts: limit.CountUnits, Window: limit.RollingWindow(phase)}, hourly(100)},
 					Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []feedback.Source{{JSON: "cost", As: feedback.AsNumber}}}},
 				})
-				if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
-					t.Fatal(err)
-				}
+				must(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
 				base := serve(t, func(w http.ResponseWriter, r *http.Request) {
 					wait := func() { _ = pause(r.Context(), phase) }
 					wait()
@@ -132,10 +125,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 				o := &observer{}
 				ctx, cancel := context.WithTimeout(t.Context(), c.after)
 				defer cancel()
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
 				resp, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o, Refused: budgethttp.Wait}).RoundTrip(req)
 				if (err == nil) != c.header {
 					t.Fatalf("%+v, %v", resp, err)

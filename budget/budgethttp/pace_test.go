@@ -110,11 +110,8 @@ func TestHeldRefusalsEnd(t *testing.T) {
 		held := func(ctx context.Context, want time.Duration) {
 			t.Helper()
 			at := time.Now()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = r.client.Do(req) //nolint:bodyclose // there is none
+			req := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
+			_, err := r.client.Do(req) //nolint:bodyclose // there is none
 			var refused *budget.RefusedError
 			if took := time.Since(at); !errors.As(err, &refused) || took != want || (refused.RetryAfter-refused.RetryAt.Sub(at.Add(took))).Abs() > time.Microsecond {
 				t.Errorf("held for %s, want %s: %v", took, want, err)

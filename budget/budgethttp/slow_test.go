@@ -104,10 +104,7 @@ func (s seen) over() bool { return s.window > slowQuota || s.hour > slowHour || 
 
 func (u *slowUpstream) seen(t *testing.T) (s seen) {
 	t.Helper()
-	zone, err := time.LoadLocation(slowZone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zone := must(time.LoadLocation(slowZone))(t)
 	slices.SortFunc(u.arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 	hours, days := map[time.Time]int64{}, map[string]int64{}
 	first, within := 0, int64(0)
@@ -175,10 +172,7 @@ func slowRun(t *testing.T, seed uint64, make func(*budget.Budget, http.RoundTrip
 // slowCalendar is a window with a guard, since the upstream's clock is another.
 func slowCalendar(t *testing.T, length string) limit.Window {
 	t.Helper()
-	calendar, err := limit.NewCalendar(length, slowZone, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	calendar := must(limit.NewCalendar(length, slowZone, 0))(t)
 	w := limit.CalendarWindow(calendar)
 	w.Guard = (5 * time.Second).Microseconds()
 	return w

@@ -29,13 +29,8 @@ func TestTransportsUponTransports(t *testing.T) {
 				o := &observer{}
 				inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: refused, Base: server.Client().Transport})
 				client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: inner, Observer: o})}
-				if _, err := below.Charge(t.Context(), budget.Call{Operation: "ask"}); err != nil {
-					t.Fatal(err)
-				}
-				req, err := http.NewRequestWithContext(t.Context(), method, server.URL, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(below.Charge(t.Context(), budget.Call{Operation: "ask"}))(t)
+				req := must(http.NewRequestWithContext(t.Context(), method, server.URL, nil))(t)
 				resp, err := client.Do(req)
 				switch {
 				case refused == budgethttp.Fail && !errors.Is(err, budget.ErrExhausted):
@@ -79,10 +74,7 @@ func TestTransportsUponARetry(t *testing.T) {
 	above := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: throttled})
 	inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: budgethttp.Answer429, Base: server.Client().Transport})
 	client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: again{inner}})}
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(client.Get(server.URL))(t)
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusTooManyRequests || server.count.Load() != 1 {
 		t.Errorf("status %d, %d sent", resp.StatusCode, server.count.Load())
@@ -100,15 +92,9 @@ func TestToldOfARequestMadeOfAResponse(t *testing.T) {
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 		Operation: "ask", Refused: budgethttp.Answer429, Base: answers(http.StatusTooManyRequests, header, http.NoBody),
 	})}
-	first, err := client.Get("http://upstream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must(client.Get("http://upstream"))(t)
 	_ = first.Body.Close()
-	second, err := client.Do(first.Request.Clone(first.Request.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must(client.Do(first.Request.Clone(first.Request.Context())))(t)
 	_ = second.Body.Close()
 	if _, told := budgethttp.Told(first); !told {
 		t.Error("nothing is told of the upstream's refusal")

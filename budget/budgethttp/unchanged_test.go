@@ -49,20 +49,12 @@ func TestNotModified(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": c.cost}, Feedback: feedback.Rules{Free: c.free}})
 			o := &observer{}
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "get", Observer: o})}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+c.query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+c.query, nil))(t)
 			if c.condition != "" {
 				request.Header.Set("If-None-Match", c.condition)
 			}
-			resp, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadAll(resp.Body); err != nil {
-				t.Fatal(err)
-			}
+			resp := must(client.Do(request))(t)
+			must(io.ReadAll(resp.Body))(t)
 			_ = resp.Body.Close()
 			want(t, b, c.units, c.calls, 0)
 			if got := o.check(t); got != c.units {

@@ -55,9 +55,7 @@ func packed(t testing.TB, codings string, pieces ...string) string {
 		var b bytes.Buffer
 		p := packers[coding](&b)
 		for _, piece := range text {
-			if _, err := io.WriteString(p, piece); err != nil {
-				t.Fatal(err)
-			}
+			must(io.WriteString(p, piece))(t)
 			if err := p.Flush(); err != nil {
 				t.Fatal(err)
 			}
@@ -82,10 +80,7 @@ func askPacked(t *testing.T, base http.RoundTripper, body string, feedback feedb
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Feedback: feedback})
 	o := &observer{}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask", Observer: o})}
-	resp, err := client.Get("http://upstream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(client.Get("http://upstream"))(t)
 	text, err := io.ReadAll(resp.Body)
 	if string(text) != body || err != nil {
 		t.Errorf("the caller got %d bytes of %d, %v", len(text), len(body), err)
@@ -152,10 +147,7 @@ func TestEncodedStreamsAreNotHeldUp(t *testing.T) {
 				Base:      answers(200, map[string]string{"Content-Type": events, "Content-Encoding": encodingOf(coding)}, reader),
 				Operation: "ask",
 			})}
-			resp, err := client.Get("http://upstream")
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := must(client.Get("http://upstream"))(t)
 			defer func() { _ = resp.Body.Close() }()
 			came := make(chan int, 1000)
 			go func() {
@@ -170,9 +162,7 @@ func TestEncodedStreamsAreNotHeldUp(t *testing.T) {
 				}
 			}()
 			for range 3 {
-				if _, err := io.WriteString(p, "data: {\"usage\":{\"total\":7}}\n\n"); err != nil {
-					t.Fatal(err)
-				}
+				must(io.WriteString(p, "data: {\"usage\":{\"total\":7}}\n\n"))(t)
 				if err := p.Flush(); err != nil {
 					t.Fatal(err)
 				}
@@ -246,16 +236,11 @@ func TestClosedEncodedBody(t *testing.T) {
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 			Base: answers(200, map[string]string{"Content-Type": events, "Content-Encoding": "gzip"}, strings.NewReader(body)), Operation: "ask", Observer: o,
 		})}
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must(client.Get("http://upstream"))(t)
 		if read == 40 {
 			read = first
 		}
-		if _, err := io.ReadFull(resp.Body, make([]byte, read)); err != nil {
-			t.Fatal(err)
-		}
+		must(io.ReadFull(resp.Body, make([]byte, read)))(t)
 		_ = resp.Body.Close()
 		if read == first {
 			want(t, b, 3, 1, 0)
@@ -274,9 +259,7 @@ func bomb(t *testing.T, coding, unit string, times int) string {
 	var b bytes.Buffer
 	p := packers[coding](&b)
 	for range times {
-		if _, err := io.WriteString(p, unit); err != nil {
-			t.Fatal(err)
-		}
+		must(io.WriteString(p, unit))(t)
 	}
 	if err := p.Close(); err != nil {
 		t.Fatal(err)

@@ -35,14 +35,8 @@ func TestUpgradesFreeTheirContext(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, Header: http.Header{}, Body: body, Request: req}, nil
 			})
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream", nil))(t)
+			resp := must(meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req))(t)
 			if body != nil {
 				if sent.Err() != nil {
 					t.Error("it ended with the header")
