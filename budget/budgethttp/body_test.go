@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // usageCost reserves 50 units and settles with what the response says.
@@ -105,7 +106,7 @@ func TestActualCost(t *testing.T) {
 				client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 					Base: answers(200, c.header, wrap(strings.NewReader(c.body))), Operation: "ask", Observer: o,
 				})}
-				resp := must(client.Get("http://upstream"))(t)
+				resp := must.Get(client.Get("http://upstream"))(t)
 				if l := spent(t, b); l.open != 1 && c.header["Content-Encoding"] != "compress" {
 					t.Errorf("before the body is read: %+v", l)
 				}
@@ -141,8 +142,8 @@ func TestActualCostOfAClosedBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, c.header, strings.NewReader(c.body)), Operation: "ask"})}
-			resp := must(client.Get("http://upstream"))(t)
-			must(io.ReadFull(resp.Body, make([]byte, c.read)))(t)
+			resp := must.Get(client.Get("http://upstream"))(t)
+			must.Get(io.ReadFull(resp.Body, make([]byte, c.read)))(t)
 			for range 2 { // closing twice settles once
 				if err := resp.Body.Close(); err != nil {
 					t.Error(err)
@@ -182,7 +183,7 @@ func TestBodiesThatFail(t *testing.T) {
 	for i, status := range []int{200, 500} { // the second is read ahead
 		body := io.MultiReader(strings.NewReader(`{"usage":`), iotest.ErrReader(failure))
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(status, nil, body), Operation: "ask"})}
-		resp := must(client.Get("http://upstream"))(t)
+		resp := must.Get(client.Get("http://upstream"))(t)
 		text, err := io.ReadAll(resp.Body)
 		if string(text) != `{"usage":` || !errors.Is(err, failure) {
 			t.Errorf("%q, %v", text, err)
@@ -204,7 +205,7 @@ func TestBodiesStreamInConstantMemory(t *testing.T) {
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 			Base: answers(200, map[string]string{"Content-Type": mediaType}, &repeat{unit: unit, left: size}), Operation: "ask",
 		})}
-		resp := must(client.Get("http://upstream"))(t)
+		resp := must.Get(client.Get("http://upstream"))(t)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		n, err := io.CopyBuffer(onlyWriter{io.Discard}, resp.Body, make([]byte, 32<<10))
@@ -243,7 +244,7 @@ func TestActualCostInTheHeader(t *testing.T) {
 	for value, units := range map[string]int64{"9": 9, "0": 0, "": 50, "-1": 50, "many": 50} {
 		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": cost}})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, map[string]string{"X-Cost": value}, strings.NewReader("body")), Operation: "ask"})}
-		resp := must(client.Get("http://upstream"))(t)
+		resp := must.Get(client.Get("http://upstream"))(t)
 		want(t, b, units, 1, 0)
 		_ = resp.Body.Close()
 	}
@@ -286,8 +287,8 @@ func TestResponsesWithoutBody(t *testing.T) {
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
 	for i, ask := range []struct{ method, status string }{{"HEAD", "200"}, {"GET", "204"}, {"GET", "304"}, {"GET", ""}} {
-		req := must(http.NewRequestWithContext(t.Context(), ask.method, "http://upstream/?status="+ask.status, nil))(t)
-		resp := must(client.Do(req))(t)
+		req := must.Get(http.NewRequestWithContext(t.Context(), ask.method, "http://upstream/?status="+ask.status, nil))(t)
+		resp := must.Get(client.Do(req))(t)
 		want(t, b, int64(50*(i+1)), int64(i+1), 0)
 		if resp.Body != http.NoBody {
 			t.Errorf("%+v: a body %T", ask, resp.Body)

@@ -16,15 +16,14 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func get(t *testing.T, client *http.Client, url string) (*http.Response, string) {
 	t.Helper()
-	resp := must(client.Get(url))(t)
-	text := must(io.ReadAll(resp.Body))(t)
-	if err := resp.Body.Close(); err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(client.Get(url))(t)
+	text := must.Get(io.ReadAll(resp.Body))(t)
+	must.Do(t, resp.Body.Close())
 	return resp, string(text)
 }
 
@@ -132,7 +131,7 @@ func TestRequestsAreNotChanged(t *testing.T) {
 		gotConns++
 	}}
 	ctx := httptrace.WithClientTrace(context.WithValue(t.Context(), keyType{}, "kept"), trace)
-	req := must(http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream/upload?key=secret", bytes.NewReader([]byte("body"))))(t)
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream/upload?key=secret", bytes.NewReader([]byte("body"))))(t)
 	req.Header.Set("X-Own", "1")
 	before, header := *req, req.Header.Clone()
 	before.GetBody = nil // functions are never equal
@@ -144,7 +143,7 @@ func TestRequestsAreNotChanged(t *testing.T) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"X-Theirs": {"2"}}, Body: body, ContentLength: 6, Request: r}, nil
 	}}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "upload"})}
-	resp := must(client.Transport.RoundTrip(req))(t)
+	resp := must.Get(client.Transport.RoundTrip(req))(t)
 	defer resp.Body.Close() //nolint:errcheck // it is of no interest
 	if after := *req; after.GetBody == nil {
 		t.Error("the caller's request lost its GetBody")

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // told is an upstream's answers, one after the other.
@@ -45,13 +46,13 @@ func upstreamSays(t *testing.T, spec budget.Spec, o budgethttp.Options, answers 
 
 func locks(t *testing.T, b *budget.Budget) []budget.Lock {
 	t.Helper()
-	s := must(b.Status(t.Context()))(t)
+	s := must.Get(b.Status(t.Context()))(t)
 	return s.Locks
 }
 
 func dayIn(t *testing.T, zone string) limit.Window {
 	t.Helper()
-	c := must(limit.NewCalendar(limit.Day, zone, 0))(t)
+	c := must.Get(limit.NewCalendar(limit.Day, zone, 0))(t)
 	return limit.CalendarWindow(c)
 }
 
@@ -97,7 +98,7 @@ func TestRefusalsLock(t *testing.T) {
 					Feedback: feedback.Rules{Refusals: []feedback.Refusal{c.rule}},
 				}, budgethttp.Options{Observer: o}, c.said)
 				start := time.Now()
-				resp := must(client.Get("http://upstream"))(t)
+				resp := must.Get(client.Get("http://upstream"))(t)
 				if told, ok := budgethttp.Told(resp); ok != (c.said.status != 200) || ok && told.Rule != "rule" {
 					t.Errorf("before the body: %+v, %v", told, ok)
 				}
@@ -238,7 +239,7 @@ func TestReports(t *testing.T) {
 					}},
 				}, budgethttp.Options{Observer: o, Operation: c.operation}, c.said)
 				read(t, client, "http://upstream")
-				s := must(b.Status(t.Context()))(t)
+				s := must.Get(b.Status(t.Context()))(t)
 				if left := s.Limits[0].Remaining; left != c.left {
 					t.Errorf("%d left, want %d", left, c.left)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // open makes a budget in memory: 1000 units an hour, where the spec has no limits.
@@ -23,8 +24,7 @@ func open(t *testing.T, spec budget.Spec) *budget.Budget {
 	if spec.Limits == nil {
 		spec.Limits = []limit.Limit{hourly(1000)}
 	}
-	b := must(budget.New(store, spec, budget.WithClosers(store)))(t)
-	return b
+	return must.Get(budget.New(store, spec, budget.WithClosers(store)))(t)
 }
 
 func hourly(units int64) limit.Limit {
@@ -33,19 +33,7 @@ func hourly(units int64) limit.Limit {
 
 func meter(t *testing.T, b *budget.Budget, o budgethttp.Options) *budgethttp.Transport {
 	t.Helper()
-	transport := must(budgethttp.New(b, o))(t)
-	return transport
-}
-
-// must ends the test with an error: must(open(name))(t) is what open returns.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
+	return must.Get(budgethttp.New(b, o))(t)
 }
 
 // ledger is what a budget holds.
@@ -54,10 +42,8 @@ type ledger struct{ units, calls, open int64 }
 // spent reads the ledger, once all is in it.
 func spent(t *testing.T, b *budget.Budget) ledger {
 	t.Helper()
-	if err := b.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s := must(b.Spent(t.Context(), budget.ByOperation, 0))(t)
+	must.Do(t, b.Flush(t.Context()))
+	s := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)
 	var l ledger
 	for _, row := range s.Rows {
 		l.units, l.calls, l.open = l.units+row.Units, l.calls+row.Calls, l.open+row.Open

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // quiet is a base that must not be called.
@@ -34,7 +35,7 @@ func fullSpec(window time.Duration) budget.Spec {
 
 func spend(t *testing.T, b *budget.Budget) {
 	t.Helper()
-	must(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
+	must.Get(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
 }
 
 func TestRefusedFails(t *testing.T) {
@@ -64,8 +65,8 @@ func TestRefusedAnswers429(t *testing.T) {
 		ask := func(method, limit, retryAfter string) {
 			t.Helper()
 			body := &closing{}
-			req := must(http.NewRequestWithContext(t.Context(), method, "http://upstream/?key=secret", body))(t)
-			resp := must(client.Do(req))(t)
+			req := must.Get(http.NewRequestWithContext(t.Context(), method, "http://upstream/?key=secret", body))(t)
+			resp := must.Get(client.Do(req))(t)
 			text, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			if err != nil || resp.StatusCode != 429 || resp.Status != "429 Too Many Requests" || resp.Request == nil || !resp.ProtoAtLeast(1, 1) ||
@@ -101,7 +102,7 @@ func TestRefusedAnswers429(t *testing.T) {
 		ask(http.MethodHead, "window", "91")
 		time.Sleep(90 * time.Second)
 		ask(http.MethodPost, "window", "1")
-		must(b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Minute}, Why: "by hand", ByHand: true}))(t)
+		must.Get(b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Minute}, Why: "by hand", ByHand: true}))(t)
 		ask(http.MethodGet, "video/key1", "60")
 
 		// What no wait helps, and what is not the quota's fault, stays an error.

@@ -16,12 +16,13 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // refusedAddress is one at which nobody listens.
 func refusedAddress(t *testing.T) string {
 	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // nobody connected
 	return l.Addr().String()
 }
@@ -161,7 +162,7 @@ func TestContextsThatHaveEnded(t *testing.T) {
 			cancel(cancelCause)
 			body := &closing{}
 			o.Base, o.Operation = base, "read"
-			req := must(http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream", body))(t)
+			req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream", body))(t)
 			resp, err := meter(t, b, o).RoundTrip(req) //nolint:bodyclose // there is none
 			if resp != nil || err == nil || !body.closed {
 				t.Errorf("%+v, %v; closed: %v", resp, err, body.closed)
@@ -176,7 +177,7 @@ func TestContextsThatHaveEnded(t *testing.T) {
 		send(budgethttp.Options{Observer: &o}, func(cancel context.CancelCauseFunc) { o.cancel = cancel })
 		want(t, b, 0, 0, 0)
 		// While it waits.
-		must(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
 		send(budgethttp.Options{Refused: budgethttp.Wait}, func(cancel context.CancelCauseFunc) {
 			time.AfterFunc(time.Minute, func() { cancel(cause) })
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // throttled locks the budget for what a 429 says.
@@ -29,8 +30,8 @@ func TestTransportsUponTransports(t *testing.T) {
 				o := &observer{}
 				inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: refused, Base: server.Client().Transport})
 				client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: inner, Observer: o})}
-				must(below.Charge(t.Context(), budget.Call{Operation: "ask"}))(t)
-				req := must(http.NewRequestWithContext(t.Context(), method, server.URL, nil))(t)
+				must.Get(below.Charge(t.Context(), budget.Call{Operation: "ask"}))(t)
+				req := must.Get(http.NewRequestWithContext(t.Context(), method, server.URL, nil))(t)
 				resp, err := client.Do(req)
 				switch {
 				case refused == budgethttp.Fail && !errors.Is(err, budget.ErrExhausted):
@@ -74,7 +75,7 @@ func TestTransportsUponARetry(t *testing.T) {
 	above := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: throttled})
 	inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: budgethttp.Answer429, Base: server.Client().Transport})
 	client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: again{inner}})}
-	resp := must(client.Get(server.URL))(t)
+	resp := must.Get(client.Get(server.URL))(t)
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusTooManyRequests || server.count.Load() != 1 {
 		t.Errorf("status %d, %d sent", resp.StatusCode, server.count.Load())
@@ -92,9 +93,9 @@ func TestToldOfARequestMadeOfAResponse(t *testing.T) {
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 		Operation: "ask", Refused: budgethttp.Answer429, Base: answers(http.StatusTooManyRequests, header, http.NoBody),
 	})}
-	first := must(client.Get("http://upstream"))(t)
+	first := must.Get(client.Get("http://upstream"))(t)
 	_ = first.Body.Close()
-	second := must(client.Do(first.Request.Clone(first.Request.Context())))(t)
+	second := must.Get(client.Do(first.Request.Clone(first.Request.Context())))(t)
 	_ = second.Body.Close()
 	if _, told := budgethttp.Told(first); !told {
 		t.Error("nothing is told of the upstream's refusal")

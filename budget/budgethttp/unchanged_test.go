@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A request that the upstream answers with 304 costs what its operation says of that:
@@ -49,12 +50,12 @@ func TestNotModified(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": c.cost}, Feedback: feedback.Rules{Free: c.free}})
 			o := &observer{}
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "get", Observer: o})}
-			request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+c.query, nil))(t)
+			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+c.query, nil))(t)
 			if c.condition != "" {
 				request.Header.Set("If-None-Match", c.condition)
 			}
-			resp := must(client.Do(request))(t)
-			must(io.ReadAll(resp.Body))(t)
+			resp := must.Get(client.Do(request))(t)
+			must.Get(io.ReadAll(resp.Body))(t)
 			_ = resp.Body.Close()
 			want(t, b, c.units, c.calls, 0)
 			if got := o.check(t); got != c.units {
