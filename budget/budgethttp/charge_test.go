@@ -21,7 +21,7 @@ import (
 
 func get(t *testing.T, client *http.Client, url string) (*http.Response, string) {
 	t.Helper()
-	resp := must.Get(client.Get(url))(t)
+	resp := fetch(t, client, url)
 	text := must.Get(io.ReadAll(resp.Body))(t)
 	must.Do(t, resp.Body.Close())
 	return resp, string(text)
@@ -143,7 +143,10 @@ func TestRequestsAreNotChanged(t *testing.T) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"X-Theirs": {"2"}}, Body: body, ContentLength: 6, Request: r}, nil
 	}}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "upload"})}
-	resp := must.Get(client.Transport.RoundTrip(req))(t)
+	resp, err := client.Transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer resp.Body.Close() //nolint:errcheck // it is of no interest
 	if after := *req; after.GetBody == nil {
 		t.Error("the caller's request lost its GetBody")

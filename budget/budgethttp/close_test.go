@@ -175,7 +175,7 @@ func TestBudgetCloseWaitsForWhatIsLeft(t *testing.T) {
 			a := newAsking(t, time.Second, `{"usage":{"total":7}}`)
 			const bodies = 64 // more than are recorded at a time
 			for range bodies {
-				resp := must.Get(a.client.Get("http://upstream"))(t)
+				resp := fetch(t, a.client, "http://upstream")
 				must.Do(t, resp.Body.Close())
 			}
 			answer := time.AfterFunc(after, func() { close(a.store.answer) })
@@ -201,7 +201,7 @@ func TestManyClosedBodies(t *testing.T) {
 		const kept, more, atATime = 4096, 100, 16
 		a := newAsking(t, time.Hour, `{"usage":{"total":7}}`)
 		for range kept + more {
-			resp := must.Get(a.client.Get("http://upstream"))(t)
+			resp := fetch(t, a.client, "http://upstream")
 			must.Do(t, resp.Body.Close())
 		}
 		synctest.Wait()

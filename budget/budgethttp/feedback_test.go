@@ -98,14 +98,11 @@ func TestRefusalsLock(t *testing.T) {
 					Feedback: feedback.Rules{Refusals: []feedback.Refusal{c.rule}},
 				}, budgethttp.Options{Observer: o}, c.said)
 				start := time.Now()
-				resp := must.Get(client.Get("http://upstream"))(t)
+				resp := fetch(t, client, "http://upstream")
 				if told, ok := budgethttp.Told(resp); ok != (c.said.status != 200) || ok && told.Rule != "rule" {
 					t.Errorf("before the body: %+v, %v", told, ok)
 				}
-				text, err := io.ReadAll(resp.Body)
-				if string(text) != c.said.body || err != nil {
-					t.Errorf("the caller got %d bytes of %d, %v", len(text), len(c.said.body), err)
-				}
+				readAll(t, resp, c.said.body)
 				_ = resp.Body.Close()
 				verdict := budgethttp.Verdict{Rule: "rule", Means: c.rule.Means, Operation: "read", Limit: c.limit}
 				stand := locks(t, b)

@@ -107,7 +107,7 @@ func TestHeldReports(t *testing.T) {
 		o := &observer{}
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o})}
 		reset := time.Now().Add(10 * time.Minute)
-		resp := must.Get(client.Get("http://upstream"))(t)
+		resp := fetch(t, client, "http://upstream")
 		if len(o.drifts) != 1 || o.drifts[0].Limit != "calls" || o.drifts[0].Added != 99 || !o.drifts[0].Until.Equal(reset) {
 			t.Errorf("with the header: %+v", o.drifts)
 		}

@@ -70,35 +70,31 @@ type observer struct {
 	unread   []budgethttp.Unread
 }
 
-func (o *observer) Charged(r budget.Receipt) {
+func (o *observer) note(what func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.charged = append(o.charged, r)
+	what()
 }
+
+func (o *observer) Charged(r budget.Receipt) { o.note(func() { o.charged = append(o.charged, r) }) }
 
 func (o *observer) Settled(r budget.Receipt, units int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.settled == nil {
-		o.settled = map[string]int64{}
-	}
-	if _, known := o.settled[r.ID]; known {
-		o.twice = append(o.twice, r.ID)
-	}
-	o.settled[r.ID] = units
+	o.note(func() {
+		if o.settled == nil {
+			o.settled = map[string]int64{}
+		}
+		if _, known := o.settled[r.ID]; known {
+			o.twice = append(o.twice, r.ID)
+		}
+		o.settled[r.ID] = units
+	})
 }
 
-func (o *observer) Told(v budgethttp.Verdict) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.verdicts = append(o.verdicts, v)
-}
+func (o *observer) Told(v budgethttp.Verdict) { o.note(func() { o.verdicts = append(o.verdicts, v) }) }
 
-func (o *observer) Drifted(d budget.Drift) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.drifts = append(o.drifts, d)
-}
+func (o *observer) Drifted(d budget.Drift) { o.note(func() { o.drifts = append(o.drifts, d) }) }
+
+func (o *observer) Unread(u budgethttp.Unread) { o.note(func() { o.unread = append(o.unread, u) }) }
 
 // check fails unless each charge was settled once; it is their units.
 func (o *observer) check(t *testing.T) (units int64) {
@@ -123,6 +119,31 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
+// do makes a request, whose response's body the caller closes.
+func do(t *testing.T, client *http.Client, req *http.Request) *http.Response {
+	t.Helper()
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// fetch is do for a GET.
+func fetch(t *testing.T, client *http.Client, url string) *http.Response {
+	t.Helper()
+	return do(t, client, must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t))
+}
+
+// readAll reads a response's body, which must be what was sent.
+func readAll(t *testing.T, resp *http.Response, sent string) {
+	t.Helper()
+	text, err := io.ReadAll(resp.Body)
+	if string(text) != sent || err != nil {
+		t.Errorf("the caller got %d bytes of %d, %v", len(text), len(sent), err)
+	}
+}
+
 // counting is a server that counts its requests.
 type counting struct {
 	*httptest.Server
@@ -138,10 +159,4 @@ func newCounting(t *testing.T) *counting {
 	}))
 	t.Cleanup(c.Close)
 	return c
-}
-
-func (o *observer) Unread(u budgethttp.Unread) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.unread = append(o.unread, u)
 }

@@ -61,7 +61,7 @@ func TestTheLeaseDoesNotCutTheBody(t *testing.T) {
 		})
 		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Lease: time.Minute})}
-		resp := must.Get(client.Get("http://upstream"))(t)
+		resp := fetch(t, client, "http://upstream")
 		want(t, b, 5, 1, 0)
 		text, err := io.ReadAll(resp.Body)
 		if string(text) != "late" || err != nil {

@@ -50,7 +50,7 @@ func TestBodiesAndTrailersPassThrough(t *testing.T) {
 				req.Body = io.NopCloser(strings.NewReader("short"))
 				sent.Write([]byte("short"))
 			}
-			resp := must.Get(client.Do(req))(t)
+			resp := do(t, client, req)
 			got := sha256.New()
 			n, err := io.Copy(got, resp.Body)
 			if err != nil || version == 2 && n != size {
@@ -90,7 +90,7 @@ func TestUpgradesPassThrough(t *testing.T) {
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "echo")
-	resp := must.Get(client.Do(req))(t)
+	resp := do(t, client, req)
 	defer resp.Body.Close() //nolint:errcheck // it is of no interest
 	want(t, b, 5, 1, 0)
 	conn, ok := resp.Body.(io.ReadWriteCloser)
@@ -121,7 +121,7 @@ func TestExpectContinuePassesThrough(t *testing.T) {
 	for path, status := range map[string]int{"/wanted": 200, "/unwanted": 417} {
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, io.NopCloser(strings.NewReader("body"))))(t)
 		req.Header.Set("Expect", "100-continue")
-		resp := must.Get(client.Do(req))(t)
+		resp := do(t, client, req)
 		_ = resp.Body.Close()
 		if resp.StatusCode != status {
 			t.Errorf("%s: %s", path, resp.Status)
@@ -150,7 +150,10 @@ func TestAnEarlyAnswerDoesNotCutTheRequest(t *testing.T) {
 	b := open(t, readSpec)
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: server.Client().Transport, Operation: "read"})}
 	out, in := io.Pipe()
-	resp := must.Get(client.Post(server.URL, "text/plain", out))(t)
+	resp, err := client.Post(server.URL, "text/plain", out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want(t, b, 5, 1, 0)
 	if _, err := io.WriteString(in, "still coming"); err != nil {
 		t.Error(err)
@@ -187,7 +190,10 @@ func TestContextsAreLeft(t *testing.T) {
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
 		for _, path := range []string{"/", "/empty"} {
 			for _, body := range []string{"", "body"} {
-				resp := must.Get(client.Post(server.URL+path, "text/plain", strings.NewReader(body)))(t)
+				resp, err := client.Post(server.URL+path, "text/plain", strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
 				_ = resp.Body.Close()
 			}
 		}

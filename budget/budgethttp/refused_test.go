@@ -66,7 +66,7 @@ func TestRefusedAnswers429(t *testing.T) {
 			t.Helper()
 			body := &closing{}
 			req := must.Get(http.NewRequestWithContext(t.Context(), method, "http://upstream/?key=secret", body))(t)
-			resp := must.Get(client.Do(req))(t)
+			resp := do(t, client, req)
 			text, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			if err != nil || resp.StatusCode != 429 || resp.Status != "429 Too Many Requests" || resp.Request == nil || !resp.ProtoAtLeast(1, 1) ||

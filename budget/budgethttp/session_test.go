@@ -81,7 +81,7 @@ func TestASessionIsChargedAtItsStart(t *testing.T) {
 					if query == "X-Session" {
 						req.Header.Set("X-Session", "secret")
 					}
-					resp := must.Get(client.Do(req))(t)
+					resp := do(t, client, req)
 					_ = resp.Body.Close()
 				}
 				send(http.MethodPost, "")
@@ -136,7 +136,7 @@ func TestASessionIsChargedOnceByAllProcesses(t *testing.T) {
 		// One of another cost has the same session, and is no conflict of the caller's.
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base})}
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPut, "http://upstream/upload?upload_id=one", nil))(t)
-		resp := must.Get(client.Do(req))(t)
+		resp := do(t, client, req)
 		_ = resp.Body.Close()
 		want(t, b, 100, 2, 0)
 		if served != 65 {

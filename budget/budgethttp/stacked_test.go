@@ -75,7 +75,7 @@ func TestTransportsUponARetry(t *testing.T) {
 	above := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: throttled})
 	inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: budgethttp.Answer429, Base: server.Client().Transport})
 	client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: again{inner}})}
-	resp := must.Get(client.Get(server.URL))(t)
+	resp := fetch(t, client, server.URL)
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusTooManyRequests || server.count.Load() != 1 {
 		t.Errorf("status %d, %d sent", resp.StatusCode, server.count.Load())
@@ -93,9 +93,9 @@ func TestToldOfARequestMadeOfAResponse(t *testing.T) {
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 		Operation: "ask", Refused: budgethttp.Answer429, Base: answers(http.StatusTooManyRequests, header, http.NoBody),
 	})}
-	first := must.Get(client.Get("http://upstream"))(t)
+	first := fetch(t, client, "http://upstream")
 	_ = first.Body.Close()
-	second := must.Get(client.Do(first.Request.Clone(first.Request.Context())))(t)
+	second := do(t, client, first.Request.Clone(first.Request.Context()))
 	_ = second.Body.Close()
 	if _, told := budgethttp.Told(first); !told {
 		t.Error("nothing is told of the upstream's refusal")

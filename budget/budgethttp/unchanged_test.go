@@ -54,7 +54,7 @@ func TestNotModified(t *testing.T) {
 			if c.condition != "" {
 				request.Header.Set("If-None-Match", c.condition)
 			}
-			resp := must.Get(client.Do(request))(t)
+			resp := do(t, client, request)
 			must.Get(io.ReadAll(resp.Body))(t)
 			_ = resp.Body.Close()
 			want(t, b, c.units, c.calls, 0)

@@ -77,14 +77,9 @@ func askPacked(t *testing.T, base http.RoundTripper, body string, feedback feedb
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Feedback: feedback})
 	o := &observer{}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask", Observer: o})}
-	resp := must.Get(client.Get("http://upstream"))(t)
-	text, err := io.ReadAll(resp.Body)
-	if string(text) != body || err != nil {
-		t.Errorf("the caller got %d bytes of %d, %v", len(text), len(body), err)
-	}
-	if err := resp.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	resp := fetch(t, client, "http://upstream")
+	readAll(t, resp, body)
+	_ = resp.Body.Close()
 	o.check(t)
 	return b, o
 }
@@ -144,7 +139,7 @@ func TestEncodedStreamsAreNotHeldUp(t *testing.T) {
 				Base:      answers(200, map[string]string{"Content-Type": events, "Content-Encoding": encodingOf(coding)}, reader),
 				Operation: "ask",
 			})}
-			resp := must.Get(client.Get("http://upstream"))(t)
+			resp := fetch(t, client, "http://upstream")
 			defer func() { _ = resp.Body.Close() }()
 			came := make(chan int, 1000)
 			go func() {
@@ -231,7 +226,7 @@ func TestClosedEncodedBody(t *testing.T) {
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 			Base: answers(200, map[string]string{"Content-Type": events, "Content-Encoding": "gzip"}, strings.NewReader(body)), Operation: "ask", Observer: o,
 		})}
-		resp := must.Get(client.Get("http://upstream"))(t)
+		resp := fetch(t, client, "http://upstream")
 		if read == 40 {
 			read = first
 		}

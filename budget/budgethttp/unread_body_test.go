@@ -113,7 +113,7 @@ func TestCostsOfDamagedBodies(t *testing.T) {
 				if accept != "" {
 					req.Header.Set("Accept-Encoding", accept)
 				}
-				resp := must.Get(client.Do(req))(t)
+				resp := do(t, client, req)
 				if _, err := io.ReadAll(resp.Body); (err == nil) != (accept != "") {
 					t.Errorf("%s, accepted %q: the caller got the error %v", name, accept, err)
 				}
@@ -203,7 +203,7 @@ func TestRefusalsThatBreakOff(t *testing.T) {
 	o := &observer{}
 	body := io.MultiReader(strings.NewReader("the limit "), iotest.ErrReader(errors.New("cut")))
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(403, nil, body), Operation: "ask", Observer: o})}
-	resp := must.Get(client.Get("http://upstream"))(t)
+	resp := fetch(t, client, "http://upstream")
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	if got := whatCame(o.unread); !reflect.DeepEqual(got, []string{"body: the body has broken off"}) {

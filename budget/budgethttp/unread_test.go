@@ -16,7 +16,6 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
-	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What stands where a cost should, and is none, is told, once for a response; where
@@ -66,7 +65,7 @@ func TestUnreadCosts(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 			o := &observer{}
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(c.status, c.header, c.body), Operation: "ask", Observer: o})}
-			resp := must.Get(client.Get("http://upstream"))(t)
+			resp := fetch(t, client, "http://upstream")
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
 			if !slices.Equal(o.unread, c.want) {

@@ -37,7 +37,10 @@ func TestUpgradesFreeTheirContext(t *testing.T) {
 			})
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
 			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream", nil))(t)
-			resp := must.Get(meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req))(t)
+			resp, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if body != nil {
 				if sent.Err() != nil {
 					t.Error("it ended with the header")

@@ -140,7 +140,10 @@ func TestPatience(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	for _, want := range []int{200, 200} { // the second waits for the first one's units
-		response := must.Get(http.Post(server.URL+"/v1/charge", "application/json", strings.NewReader(`{"budget":"shop/w","operation":"get","wait_seconds":20}`)))(t)
+		response, err := http.Post(server.URL+"/v1/charge", "application/json", strings.NewReader(`{"budget":"shop/w","operation":"get","wait_seconds":20}`))
+		if err != nil {
+			t.Fatal(err)
+		}
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil || response.StatusCode != want {
