@@ -7,6 +7,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // unboundedSums fails where a sum of the ledger is given the time of a decision.
@@ -27,10 +28,7 @@ func (s *unboundedSums) Spent(ctx context.Context, q driver.SpentQuery) (driver.
 // An audit of a large ledger takes as long as that needs.
 func TestAuditTakesItsTime(t *testing.T) {
 	store := &unboundedSums{Store: memstore.New(nil), t: t}
-	b, err := budget.New(store, videoSpec(150))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(budget.New(store, videoSpec(150)))(t)
 	if f := b.Audit(context.Background()); f.Level != driver.OK || store.summed == 0 {
 		t.Errorf("%+v, of %d sums", f, store.summed)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,10 +47,8 @@ type decided struct {
 // its way: what a host decides on its own comes after the store's time.
 const answerTime = 40 * time.Millisecond
 
-var (
-	// errStoreGone is what is left of a decision whose goroutine ended under it.
-	errStoreGone = errors.New("the store's decision never came back")
-)
+// errStoreGone is what is left of a decision whose goroutine ended under it.
+var errStoreGone = errors.New("the store's decision never came back")
 
 // do decides one item within timeout. A caller that gives up before the item is
 // under way keeps it from being sent (ErrNotCharged); afterwards the outcome is
@@ -150,7 +149,8 @@ func (b *batcher) flyOn(batch []*pending) {
 
 // flyAlone has a batch decided that nobody's context bounds.
 func (b *batcher) flyAlone(batch []*pending) {
-	ctx, cancel := context.WithDeadlineCause(context.Background(), latestUntil(batch), errTimeout)
+	last := slices.MaxFunc(batch, func(p, q *pending) int { return p.until.Compare(q.until) })
+	ctx, cancel := context.WithDeadlineCause(context.Background(), last.until, errTimeout)
 	defer cancel()
 	b.fly(ctx, batch)
 }
@@ -168,8 +168,8 @@ func (b *batcher) next() []*pending {
 	for n < len(b.queue) && b.queue[n].group != nil && b.queue[n].group == b.queue[n-1].group {
 		n--
 	}
-	batch := append([]*pending(nil), b.queue[:n]...)
-	b.queue = append([]*pending(nil), b.queue[n:]...)
+	batch := slices.Clone(b.queue[:n])
+	b.queue = slices.Clone(b.queue[n:])
 	for _, p := range batch {
 		p.taken = true
 	}
@@ -204,21 +204,5 @@ func (b *batcher) fly(ctx context.Context, batch []*pending) {
 
 // drop removes p from the queue. b.mu is held.
 func (b *batcher) drop(p *pending) {
-	for i, q := range b.queue {
-		if q == p {
-			b.queue = append(b.queue[:i], b.queue[i+1:]...)
-			return
-		}
-	}
-}
-
-// latestUntil is the last instant at which an answer is of use to anyone.
-func latestUntil(batch []*pending) time.Time {
-	var latest time.Time
-	for _, p := range batch {
-		if p.until.After(latest) {
-			latest = p.until
-		}
-	}
-	return latest
+	b.queue = slices.DeleteFunc(b.queue, func(q *pending) bool { return q == p })
 }

@@ -220,6 +220,17 @@ func (b *Budget) limits(operations []string) []limit.Limit {
 	return list
 }
 
+// ask asks the store, bounded by the budget's timeout.
+func ask[Q, A any](ctx context.Context, b *Budget, do func(context.Context, Q) (A, error), question Q) (A, error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
+	defer cancel()
+	answer, err := do(bounded, question)
+	if err != nil {
+		err = outOfReach(ctx, err)
+	}
+	return answer, err
+}
+
 // decideBatch asks the store, bounded by its timeout, and tells by which limits
 // it was decided.
 func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.Decisions, []limit.Limit, error) {

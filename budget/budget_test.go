@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // clock is the store's clock: fake within a synctest bubble.
@@ -35,11 +36,7 @@ func videoSpec(most int64) budget.Spec {
 func open(t *testing.T, spec budget.Spec) *budget.Budget {
 	t.Helper()
 	store := memstore.New(clock)
-	b, err := budget.New(store, spec, budget.WithClosers(store))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(budget.New(store, spec, budget.WithClosers(store)))(t)
 }
 
 func TestChargeAndRefusal(t *testing.T) {
@@ -130,13 +127,8 @@ func TestReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		b := open(t, videoSpec(150))
-		r, err := b.Reserve(ctx, budget.Call{Operation: "videos.list", Units: units(100)}, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Settle(ctx, 30); err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(b.Reserve(ctx, budget.Call{Operation: "videos.list", Units: units(100)}, time.Minute))(t)
+		must.Do(t, r.Settle(ctx, 30))
 		if err := r.Settle(ctx, 30); err != nil {
 			t.Fatalf("the same settlement again: %v", err)
 		}
@@ -156,10 +148,7 @@ func TestReservation(t *testing.T) {
 		if err != nil || status.Limits[0].Used != 30 || *status.Remaining != 120 {
 			t.Fatalf("%+v, %v", status, err)
 		}
-		late, err := b.Reserve(ctx, budget.Call{Operation: "videos.list"}, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		late := must.Get(b.Reserve(ctx, budget.Call{Operation: "videos.list"}, time.Second))(t)
 		time.Sleep(late.Lease + time.Second)
 		if err := late.Release(ctx); !errors.Is(err, budget.ErrExpired) {
 			t.Fatalf("release past the lease: %v", err)
@@ -179,13 +168,10 @@ func TestStoreOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := videoSpec(150)
 		spec.Timeout = 250 * time.Millisecond
-		b, err := budget.New(stuckStore{}, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(stuckStore{}, spec))(t)
 		before := time.Now()
 		for operation, says := range map[string]string{"videos.list": "policy is closed", "search.list": "store out of reach"} {
-			_, err = b.Charge(t.Context(), budget.Call{Operation: operation})
+			_, err := b.Charge(t.Context(), budget.Call{Operation: operation})
 			if !errors.Is(err, budget.ErrUnavailable) || errors.Is(err, budget.ErrExhausted) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v, want ErrUnavailable saying %q", operation, err, says)
 			}
@@ -246,10 +232,7 @@ func TestChargesAreBatched(t *testing.T) {
 		spec := videoSpec(1000)
 		spec.Timeout = time.Hour
 		gate := &gateStore{Store: memstore.New(clock), gate: make(chan struct{})}
-		b, err := budget.New(gate, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(gate, spec))(t)
 		var all sync.WaitGroup
 		charge := func(ctx context.Context, want error) {
 			all.Go(func() {
@@ -289,9 +272,7 @@ func TestRoom(t *testing.T) {
 		if err := b.Room(ctx, budget.Needs{"search.list": 1, "videos.list": 51}, 0); !errors.Is(err, budget.ErrNeverFits) {
 			t.Fatalf("what never fits: %v", err)
 		}
-		if _, err := b.Charge(ctx, budget.Call{Operation: "videos.list", Units: units(100)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(ctx, budget.Call{Operation: "videos.list", Units: units(100)}))(t)
 		time.Sleep(time.Second)
 		if err := b.Room(ctx, budget.Needs{"": 50}, 0); err != nil {
 			t.Fatalf("fifty units: %v", err)

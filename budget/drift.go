@@ -86,13 +86,10 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 			}
 		}
 	}
-	caller := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
-	defer cancel()
 	report.Now = b.now().UnixMicro()
-	done, err := b.store.Report(ctx, report)
+	done, err := ask(ctx, b, b.store.Report, report)
 	if err != nil {
-		return fail(outOfReach(caller, err))
+		return fail(err)
 	}
 	drift := Drift{Limit: l.Name, Added: done.Added, Total: done.Total}
 	if done.Until > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // driftWorld is a budget of one limit.
@@ -27,27 +28,18 @@ func driftWorld(t *testing.T, l limit.Limit) *budget.Budget {
 // Whatever an upstream says, a bucket drains in twice the time of its quota.
 func TestReportIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refill, err := limit.NewRefill(1, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		refill := must.Get(limit.NewRefill(1, time.Second))(t)
 		b := driftWorld(t, limit.Limit{Window: limit.BucketWindow(refill)})
 		for _, n := range []int64{-1 << 63, -1 << 50, -101} {
-			if _, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Remaining: &n}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Remaining: &n}))(t)
 			n = -(n + 1)
-			if _, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Used: &n}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Used: &n}))(t)
 		}
 		if _, err := b.Charge(context.Background(), budget.Call{Operation: "list"}); err == nil {
 			t.Fatal("charged, though the upstream says that nothing remains")
 		}
 		<-time.After(101 * time.Second)
-		if _, err := b.Charge(context.Background(), budget.Call{Operation: "list"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(context.Background(), budget.Call{Operation: "list"}))(t)
 	})
 }
 
@@ -55,10 +47,7 @@ func TestReportIsBounded(t *testing.T) {
 // begun a new one: its reset says so.
 func TestReportOfTheDayBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		day, err := limit.NewCalendar(limit.Day, "UTC", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		day := must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t)
 		b := driftWorld(t, limit.Limit{Window: limit.CalendarWindow(day)})
 		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		report := func(reset budget.Until, want int64) {
@@ -77,9 +66,7 @@ func TestReportOfTheDayBefore(t *testing.T) {
 		<-time.After(time.Until(midnight.Add(24*time.Hour - time.Second)))
 		report(budget.Until{At: midnight.Add(24*time.Hour + 3*time.Second)}, 0)
 		<-time.After(time.Second)
-		if _, err := b.Charge(context.Background(), budget.Call{Operation: "list"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(context.Background(), budget.Call{Operation: "list"}))(t)
 		report(budget.Until{At: midnight.Add(48 * time.Hour)}, 94)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A caller in the queue waits for the store no longer than one alone, but for
@@ -22,10 +23,7 @@ func TestQueuedCallersGiveUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := videoSpec(150)
 		spec.Timeout = time.Second
-		b, err := budget.New(stuckStore{}, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(stuckStore{}, spec))(t)
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
@@ -57,10 +55,7 @@ func (p panicStore) Decide(ctx context.Context, b driver.Batch) (driver.Decision
 
 func TestBudgetSurvivesAStoresPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := budget.New(panicStore{memstore.New(clock), new(bool)}, videoSpec(150))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(panicStore{memstore.New(clock), new(bool)}, videoSpec(150)))(t)
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -100,10 +95,7 @@ func (failingStore) Look(ctx context.Context, _ driver.Look) (driver.View, error
 // gave up is told of its own context.
 func TestSlowStoreIsOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := budget.New(failingStore{}, videoSpec(150))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(failingStore{}, videoSpec(150)))(t)
 		verbs := map[string]func(context.Context) error{
 			"settle":  func(ctx context.Context) error { return b.Settle(ctx, "a", 1) },
 			"release": func(ctx context.Context) error { return b.Release(ctx, "a") },
@@ -147,12 +139,9 @@ func TestNotChargedIsKnown(t *testing.T) {
 		{driver.Decision{Result: driver.Refused, Allowance: true, Unsure: true}, nil, false, false},
 	} {
 		c.decision.Limit = -1
-		b, err := budget.New(failingStore{decision: c.decision, err: c.err}, videoSpec(150))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(failingStore{decision: c.decision, err: c.err}, videoSpec(150)))(t)
 		for id, want := range map[string]bool{"": c.newID, "given": c.given} {
-			_, err = b.Charge(t.Context(), budget.Call{Operation: "videos.list", ID: id})
+			_, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list", ID: id})
 			var refused *budget.RefusedError
 			if !errors.As(err, &refused) || refused.NotCharged != want || refused.ID == "" {
 				t.Errorf("%+v, %v, id %q: %+v, want it known: %t", c.decision, c.err, id, refused, want)
@@ -163,10 +152,7 @@ func TestNotChargedIsKnown(t *testing.T) {
 			}
 		}
 	}
-	b, err := budget.New(failingStore{}, videoSpec(150))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(budget.New(failingStore{}, videoSpec(150)))(t)
 	for id, want := range map[string]bool{"": true, "given": false} { // an id may have been charged before the price went
 		_, err := b.Charge(t.Context(), budget.Call{Operation: "none", ID: id})
 		var refused *budget.RefusedError

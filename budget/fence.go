@@ -27,15 +27,12 @@ func (b *Budget) FenceIn(ctx context.Context, name, job string, number int64) er
 	if !driver.ValidBudget(name) || !driver.ValidName(job) || number < 1 {
 		return fmt.Errorf("fence job %q off from %q: %w: number %d", job, name, ErrInvalid, number)
 	}
-	caller := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
-	defer cancel()
-	_, err := b.store.Lock(ctx, driver.LockRequest{
+	_, err := ask(ctx, b, b.store.Lock, driver.LockRequest{
 		Budget: name, Now: b.now().UnixMicro(), Limit: driver.FenceName(job, number),
 		After: FenceFor.Microseconds(), Most: driver.MaxLock, Why: "the pass was lost", Force: true,
 	})
 	if err != nil {
-		return fmt.Errorf("fence job %s off from %s: %w", job, name, outOfReach(caller, err))
+		return fmt.Errorf("fence job %s off from %s: %w", job, name, err)
 	}
 	return nil
 }

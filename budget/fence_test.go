@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // However a pass that is taken for dead asks, it is refused at once and charged
@@ -22,9 +23,7 @@ func TestFencedCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Fence(t.Context(), "pull", 7); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Fence(t.Context(), "pull", 7))
 		call := func(job string, fence int64) budget.Call {
 			return budget.Call{Operation: "get", Labels: budget.Labels{Job: job}, Fence: fence}
 		}

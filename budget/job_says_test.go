@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const twoUpstreams = `
@@ -43,19 +44,11 @@ budget = "b/one"
 // upstream, and holds for all credentials of that.
 func TestJobSaysByUpstream(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "costs.toml")
-	if err := os.WriteFile(path, []byte(twoUpstreams), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(twoUpstreams), 0o600))
+	cfg := must.Get(config.Load(path))(t)
 	wait := 20 * time.Second
 	for name, floor := range map[string]int64{"a/one": 60, "a/two": 60, "b/one": 0} {
-		spec, err := cfg.Spec(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		spec := must.Get(cfg.Spec(name))(t)
 		want := map[string]budget.JobSays{"backfill": {Floor: floor, OnStoreError: budget.Open, MaxWait: &wait}}
 		if !reflect.DeepEqual(spec.Jobs, want) {
 			t.Errorf("%s: %+v, want %+v", name, spec.Jobs, want)

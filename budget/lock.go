@@ -80,13 +80,10 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	if !order.ByHand {
 		l.Most = b.lockCap(order.Limit)
 	}
-	caller := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
-	defer cancel()
 	l.Now = b.now().UnixMicro()
-	done, err := b.store.Lock(ctx, l)
+	done, err := ask(ctx, b, b.store.Lock, l)
 	if err != nil {
-		return fail(outOfReach(caller, err))
+		return fail(err)
 	}
 	if done.Until == 0 {
 		return fail(fmt.Errorf("%w: its end, %s, has passed", ErrInvalid, order.Until.At.UTC().Format(timeFormat)))
@@ -99,12 +96,9 @@ func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 	if err := b.checkLimitName(limit); err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
 	}
-	caller := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
-	defer cancel()
-	stood, err := b.store.Unlock(ctx, driver.UnlockRequest{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
+	stood, err := ask(ctx, b, b.store.Unlock, driver.UnlockRequest{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
 	if err != nil {
-		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), outOfReach(caller, err))
+		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
 	}
 	if stood {
 		b.waits.free()

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // perOperation is a budget with a limit for each operation and one for all.
@@ -36,9 +37,7 @@ func TestLimitPerOperation(t *testing.T) {
 		return err
 	}
 	for _, operation := range []string{"post", "post", "read", "read", "new", "new"} {
-		if err := charge(operation); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, charge(operation))
 	}
 	for _, operation := range []string{"post", "new"} {
 		var refused *budget.RefusedError
@@ -49,10 +48,7 @@ func TestLimitPerOperation(t *testing.T) {
 			t.Errorf("%s: %v, want the same when it is only looked at", operation, err)
 		}
 	}
-	status, err := b.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(b.Status(t.Context()))(t)
 	var names []string
 	for _, l := range status.Limits {
 		names = append(names, l.Name)
@@ -69,9 +65,7 @@ func TestWaitPerOperation(t *testing.T) {
 		b := perOperation(t)
 		began := time.Now()
 		for range 2 {
-			if _, err := b.Charge(t.Context(), budget.Call{Operation: "post"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.Charge(t.Context(), budget.Call{Operation: "post"}))(t)
 		}
 		done := make(chan error, 1)
 		go func() {
@@ -85,10 +79,7 @@ func TestWaitPerOperation(t *testing.T) {
 		if err := <-done; err != nil || time.Since(began) < time.Minute {
 			t.Errorf("waited %s: %v", time.Since(began), err)
 		}
-		first, err := b.Reserve(t.Context(), budget.Call{Operation: "read"}, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must.Get(b.Reserve(t.Context(), budget.Call{Operation: "read"}, time.Hour))(t)
 		time.AfterFunc(time.Minute, func() { _ = first.Settle(t.Context(), 1) })
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()

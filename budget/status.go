@@ -61,13 +61,10 @@ type LimitStatus struct {
 
 // Status looks at what is left without spending.
 func (b *Budget) Status(ctx context.Context) (Status, error) {
-	caller := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
-	defer cancel()
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
-	view, err := b.store.Look(ctx, driver.Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
+	view, err := ask(ctx, b, b.store.Look, driver.Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})
 	if err != nil {
-		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, outOfReach(caller, err))
+		return Status{}, fmt.Errorf("status of %s: %w", b.spec.Name, err)
 	}
 	status := Status{Budget: b.spec.Name, At: time.UnixMicro(view.Now).UTC()}
 	if view.Recovering > 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // steppingStore takes a while for each step, as one does that writes to a disk, and notes
@@ -55,10 +56,7 @@ func (s *steppingStore) decided() (n int) {
 func stepping(t *testing.T, takes time.Duration, spec budget.Spec) (*budget.Budget, *steppingStore) {
 	t.Helper()
 	store := &steppingStore{Store: memstore.New(clock), takes: takes}
-	b, err := budget.New(store, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(budget.New(store, spec))(t)
 	return b, store
 }
 
@@ -78,14 +76,8 @@ func (w watched) Done() <-chan struct{} {
 // for a step, and what the store and the process do is linear in their number.
 func TestManyWaiters(t *testing.T) {
 	t.Parallel()
-	refill, err := limit.NewRefill(500, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow, err := limit.NewRefill(100, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(500, time.Second))(t)
+	slow := must.Get(limit.NewRefill(100, time.Second))(t)
 	n := effort.Of(1500, 5000)
 	for name, c := range map[string]struct {
 		takes  time.Duration
@@ -159,10 +151,7 @@ func TestManyWaitersKeepTheirOrder(t *testing.T) {
 			spec := videoSpec(20)
 			spec.Limits[1].Limit = 100_000 // search: it never binds
 			b, store := stepping(t, time.Millisecond, spec)
-			thief, err := budget.New(store.Store, spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			thief := must.Get(budget.New(store.Store, spec))(t)
 			served := make([]time.Time, 100)
 			var all sync.WaitGroup
 			for i := range served {
@@ -205,9 +194,7 @@ func TestManyWaitersThatGiveUp(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		const ofMinute, n = 100, 1000
 		b, store := stepping(t, time.Millisecond, videoSpec(ofMinute))
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(ofMinute)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(ofMinute)}))(t)
 		start := time.Now()
 		var all sync.WaitGroup
 		var mu sync.Mutex
@@ -250,10 +237,7 @@ func TestManyWaitersThatGiveUp(t *testing.T) {
 				last = at
 			}
 		}
-		status, err := b.Spent(t.Context(), budget.ByOperation, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)
 		calls := int64(0)
 		for _, row := range status.Rows {
 			calls += row.Calls

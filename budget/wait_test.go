@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // mostJitter is how much later than the exact instant a waiter may charge.
@@ -27,10 +28,7 @@ func TestWaitChargesWhenItFits(t *testing.T) {
 		if _, err := b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}); err != nil || time.Since(start) != 0 {
 			t.Fatalf("what fits waited %s: %v", time.Since(start), err)
 		}
-		receipt, err := b.Wait(t.Context(), budget.Call{Operation: "videos.list"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipt := must.Get(b.Wait(t.Context(), budget.Call{Operation: "videos.list"}))(t)
 		if late := receipt.At.Sub(start.Add(time.Minute)); late < 0 || late > mostJitter {
 			t.Fatalf("charged %s after the instant it fits", late)
 		}
@@ -43,9 +41,7 @@ func TestWaitChargesWhenItFits(t *testing.T) {
 func TestWaitFailsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, videoSpec(10))
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}))(t)
 		start := time.Now()
 		wait := func(timeout time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -90,9 +86,7 @@ func TestWaitFailsEarly(t *testing.T) {
 func TestWaitersAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, videoSpec(10))
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}))(t)
 		var mu sync.Mutex
 		at := map[time.Time]string{} // no two are charged at one instant
 		var all sync.WaitGroup
@@ -129,9 +123,7 @@ func TestWaitersOvertakeOnlyWhatTheyDoNotShare(t *testing.T) {
 		spec.Limits[1].Limit = 100 // search, an hour
 		b := open(t, spec)
 		start := time.Now()
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "search.list", Units: units(60)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "search.list", Units: units(60)}))(t)
 		var all sync.WaitGroup
 		at := map[string]time.Duration{}
 		var mu sync.Mutex
@@ -163,9 +155,7 @@ func TestWaitersOvertakeOnlyWhatTheyDoNotShare(t *testing.T) {
 func TestWaitSaysAtOnceWhatNoWaitHelps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, videoSpec(10))
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}))(t)
 		var all sync.WaitGroup
 		all.Go(func() {
 			if _, err := b.Wait(t.Context(), budget.Call{Operation: "videos.list"}); err != nil {
@@ -190,9 +180,7 @@ func TestWaitSaysAtOnceWhatNoWaitHelps(t *testing.T) {
 func TestWaiterThatGivesUpFreesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, videoSpec(10))
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(5)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(5)}))(t)
 		head, giveUp := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -223,13 +211,8 @@ func TestReservationTellsWhenItWasAsked(t *testing.T) {
 		if err != nil || !first.Asked.Equal(time.Now()) {
 			t.Fatalf("asked at %s, now %s: %v", first.Asked, time.Now(), err)
 		}
-		if err := first.Settle(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
-		waited, err := b.WaitReserve(t.Context(), budget.Call{Operation: "videos.list"}, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, first.Settle(t.Context(), 10))
+		waited := must.Get(b.WaitReserve(t.Context(), budget.Call{Operation: "videos.list"}, time.Second))(t)
 		if !waited.Asked.Equal(time.Now()) || waited.Asked.Truncate(time.Microsecond).After(waited.At) || waited.At.Sub(first.At) < time.Minute {
 			t.Fatalf("asked at %s, charged at %s, now %s", waited.Asked, waited.At, time.Now())
 		}
@@ -243,14 +226,8 @@ func TestWaitersWakeWhenReservationsFinishEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(clock)
 		spec := videoSpec(10)
-		ours, err := budget.New(store, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		theirs, err := budget.New(store, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ours := must.Get(budget.New(store, spec))(t)
+		theirs := must.Get(budget.New(store, spec))(t)
 		for name, finish := range map[string]struct {
 			by      *budget.Budget
 			release bool
@@ -306,10 +283,7 @@ func TestWaitForWhatIsOpen(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			open, err := b.Reserve(ctx, budget.Call{Operation: "list"}, time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			open := must.Get(b.Reserve(ctx, budget.Call{Operation: "list"}, time.Hour))(t)
 			results := make(chan error)
 			for range 2 {
 				go func() {
@@ -321,9 +295,7 @@ func TestWaitForWhatIsOpen(t *testing.T) {
 				}()
 			}
 			<-time.After(time.Second)
-			if err := open.Settle(ctx, 1); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, open.Settle(ctx, 1))
 			for range 2 {
 				if err := <-results; err != nil {
 					t.Errorf("%s: %v", l.Window.Kind, err)
@@ -354,10 +326,7 @@ func TestWaitInARecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		store := recoveringStore{memstore.New(func() int64 { return time.Now().UnixMicro() }), start.Add(time.Second)}
-		b, err := budget.New(store, videoSpec(10))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(store, videoSpec(10)))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 		defer cancel()
 		if _, err := b.Wait(ctx, budget.Call{Operation: "videos.list"}); err != nil || time.Since(start) > 2*time.Second+mostJitter {

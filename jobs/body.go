@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/quotactl/quotactl/internal/jsonpath"
 	"github.com/quotactl/quotactl/internal/secret"
 )
 
@@ -63,15 +64,15 @@ func (f *Fetch) lines(body []byte) ([]byte, error) {
 		lines.WriteByte('\n')
 		return lines.Bytes(), nil
 	}
-	found, err := dig(body, f.Items)
+	found, ok, err := dig(body, f.Items)
 	if err != nil {
 		return nil, err
 	}
-	if found == nil {
+	if !ok {
 		return nil, fmt.Errorf("the body has no %q: look at items", f.Items)
 	}
 	var items []json.RawMessage
-	if err := json.Unmarshal(found, &items); err != nil {
+	if err := json.Unmarshal([]byte(found.Raw), &items); err != nil {
 		return nil, fmt.Errorf("%q is no array: look at items", f.Items)
 	}
 	for _, item := range items {
@@ -88,48 +89,25 @@ func (f *Fetch) nextToken(body []byte) (string, error) {
 	if f.NextFrom == "" {
 		return "", nil
 	}
-	found, err := dig(body, f.NextFrom)
-	if err != nil || found == nil {
+	found, ok, err := dig(body, f.NextFrom)
+	switch {
+	case err != nil:
 		return "", err
-	}
-	var token any
-	decoder := json.NewDecoder(bytes.NewReader(found))
-	decoder.UseNumber()
-	if err := decoder.Decode(&token); err != nil {
-		return "", fmt.Errorf("%q cannot be read: %w", f.NextFrom, err)
-	}
-	switch value := token.(type) {
-	case nil:
+	case !ok, found.Kind == jsonpath.Null, found.Raw == "false":
 		return "", nil
-	case string:
-		return value, nil
-	case json.Number:
-		return value.String(), nil
-	}
-	if token == false {
-		return "", nil
+	case found.Kind == jsonpath.String, found.Kind == jsonpath.Number:
+		return found.Text(), nil
 	}
 	return "", fmt.Errorf("%q is neither text nor number: look at next_page", f.NextFrom)
 }
 
-// dig follows a dotted path from the top of a body; nil when it leads nowhere.
-func dig(body []byte, path string) (json.RawMessage, error) {
+// dig finds the value at a path of a body; false if there is none.
+func dig(body []byte, path string) (jsonpath.Value, bool, error) {
 	if !json.Valid(body) {
-		return nil, errors.New("the body is not JSON")
+		return jsonpath.Value{}, false, errors.New("the body is not JSON")
 	}
-	found := json.RawMessage(body)
-	for name := range strings.SplitSeq(path, ".") {
-		var object map[string]json.RawMessage
-		if json.Unmarshal(found, &object) != nil {
-			return nil, nil // not an object: the path ends here
-		}
-		next, ok := object[name]
-		if !ok {
-			return nil, nil
-		}
-		found = next
-	}
-	return found, nil
+	found, ok := jsonpath.Get(string(body), path)
+	return found, ok, nil
 }
 
 // maxExcerpt is how many characters of an upstream's error are told, maxSearched
@@ -145,10 +123,13 @@ const (
 func (r *Runner) excerpt(body []byte, whole bool, hidden string) string {
 	text := string(body)
 	for _, path := range []string{"error.message", "message", "error_description", "error", "detail"} {
-		found, err := dig(body, path)
-		var message string
-		if err == nil && found != nil && json.Unmarshal(found, &message) == nil {
-			text = message
+		found, ok, _ := dig(body, path)
+		if ok && found.Kind == jsonpath.String {
+			text = found.Text()
+			break
+		}
+		if ok && found.Kind == jsonpath.Null {
+			text = ""
 			break
 		}
 	}

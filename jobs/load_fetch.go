@@ -39,10 +39,7 @@ func (l *loader) fetch(node config.Node, j *Job, operation string, upstream conf
 	} else if j.Checkpoint > 0 && strings.Contains(f.URL, "{tick}") {
 		t["url"].Warn("with checkpoint and {tick} in the url a run that goes on asks for the rest of the earlier tick, and for nothing of its own")
 	}
-	if items, ok := t["items"].Text(); ok {
-		checkPath(t["items"], items)
-		f.Items = items
-	}
+	f.Items, _ = t["items"].JSONPath()
 	f.Conditional, _ = t["conditional"].Bool()
 	if f.Conditional && strings.Contains(f.URL, "{tick}") {
 		t["conditional"].Warn("conditional does nothing with {tick} in the url: each tick asks for something else")
@@ -138,13 +135,9 @@ func (f *Fetch) readNextPage(node config.Node) {
 	}
 	t := node.Table("param", "from")
 	f.NextParam, _ = t["param"].Text()
-	f.NextFrom, _ = t["from"].Text()
+	f.NextFrom, _ = t["from"].JSONPath()
 	if !t["param"].Exists() || !t["from"].Exists() || t["param"].IsText() && f.NextParam == "" {
 		node.Fail("next_page lacks param or from: write { param = \"pageToken\", from = \"nextPageToken\" }")
-		return
-	}
-	if t["from"].IsText() {
-		checkPath(t["from"], f.NextFrom)
 	}
 }
 
@@ -215,16 +208,6 @@ func checkPlaceholders(node config.Node, text string) {
 				found = "a placeholder"
 			}
 			node.Fail("%s holds %s, which stands for nothing: there are {job}, {region} and {tick}; write a brace of its own as %%7B or %%7D", node.Key(), found)
-		}
-	}
-}
-
-// checkPath notes a dotted path that cannot lead anywhere.
-func checkPath(node config.Node, path string) {
-	for part := range strings.SplitSeq(path, ".") {
-		if part == "" {
-			node.Fail("%s = %q is no path: write names joined by dots, such as \"data.items\"", node.Key(), path)
-			return
 		}
 	}
 }

@@ -11,31 +11,105 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// actor does what a response asks for.
+// actor finishes a request, and does what its response asks for.
 type actor struct {
 	budget    *budget.Budget
 	operation string
 	charged   budget.Receipt // of the request; zero: it is not known when that was charged
-	released  bool           // it is no longer charged, and the upstream does not count it
+	status    int
+	cached    bool // the response tells nothing of the upstream now
+	by        actsFor
 }
 
-// report has the budget compare what the upstream counts with its own count.
-func (x actor) report(ctx context.Context, one reported) (budget.Drift, error) {
-	return x.budget.Report(ctx, budget.UpstreamReport{
-		Limit: one.rule.Limit, Operation: x.operation, Remaining: one.remaining, Used: one.used, Reset: one.reset,
-		Receipt: x.charged, Released: x.released,
-	})
+// actsFor is whom an actor acts for: a Transport's attempt, which logs errors and returns
+// nil, or Apply, which ends with the first.
+type actsFor interface {
+	// within is the context of the next calls of the store.
+	within() (context.Context, context.CancelFunc)
+	keep(units int64) error
+	// giveBack reports whether the request no longer counts.
+	giveBack() (bool, error)
+	// compared takes what came of a report, locked what came of a refusal.
+	compared(rule *feedback.Report, drift budget.Drift, err error) error
+	locked(status int, v Verdict, err error) error
+}
+
+// hearing reads the response's body by the rules.
+func (x actor) hearing(r *reader, header http.Header, cost *costSaid) *hearing {
+	return &hearing{reader: r, operation: x.operation, status: x.status, header: header, cached: x.cached, covers: x.covered, cost: cost}
+}
+
+// finish settles a request, and acts on what its response says, in the order in which our
+// count has the greater of what was charged and what it cost: a difference either way is
+// no drift. It releases a request that the upstream does not count.
+func (x actor) finish(units int64, t told) error {
+	switch {
+	case t.free:
+		return x.free(t)
+	case units > x.charged.Units:
+		if err := x.by.keep(units); err != nil {
+			return err
+		}
+		return x.act(t, false)
+	}
+	if err := x.act(t, false); err != nil {
+		return err
+	}
+	return x.by.keep(units)
+}
+
+// free releases a request: what was refused is locked before others take the units, and
+// what is reported is compared with our count after that, which has the request no longer.
+func (x actor) free(t told) error {
+	reports := t.reports
+	t.reports = nil
+	if err := x.act(t, false); err != nil {
+		return err
+	}
+	released, err := x.by.giveBack()
+	if err != nil {
+		return err
+	}
+	return x.act(told{reports: reports}, released)
+}
+
+// act does all that a response asks for: what it reports is compared with our count, which
+// has the request unless that is released, and what it refuses is locked.
+func (x actor) act(t told, released bool) error {
+	if x.cached {
+		return nil
+	}
+	ctx, cancel := x.by.within()
+	defer cancel()
+	for _, one := range t.reports {
+		// Without a charge it is not known what was counted before it.
+		if x.status == http.StatusNotModified || x.charged.ID == "" || !x.covered(one.rule.Limit) {
+			continue
+		}
+		drift, err := x.budget.Report(ctx, budget.UpstreamReport{
+			Limit: one.rule.Limit, Operation: x.operation, Remaining: one.remaining, Used: one.used, Reset: one.reset,
+			Receipt: x.charged, Released: released,
+		})
+		if err := x.by.compared(one.rule, drift, err); err != nil {
+			return err
+		}
+	}
+	if t.refusal == nil {
+		return nil
+	}
+	verdict, err := x.lock(ctx, t)
+	return x.by.locked(x.status, verdict, err)
 }
 
 // lock has the budget, or the limit that the rule names, closed; for an overloaded
 // upstream nothing is. The Verdict is good with an error too: nothing was locked then.
-func (x actor) lock(ctx context.Context, status int, t told) (Verdict, error) {
+func (x actor) lock(ctx context.Context, t told) (Verdict, error) {
 	rule := t.refusal
 	v := Verdict{Rule: rule.Name, Means: rule.Means, Operation: x.operation}
 	if rule.Means == feedback.Overloaded {
 		return v, nil
 	}
-	order := budget.LockOrder{Limit: rule.Limit, Operation: x.operation, Until: t.reset, Why: rule.Name + ": " + strconv.Itoa(status)}
+	order := budget.LockOrder{Limit: rule.Limit, Operation: x.operation, Until: t.reset, Why: rule.Name + ": " + strconv.Itoa(x.status)}
 	if order.Until.IsZero() {
 		order.Until = x.computedReset(rule)
 	}

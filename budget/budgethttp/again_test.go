@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/pipetest"
 )
 
@@ -23,10 +24,7 @@ import (
 // another, which it counts as well.
 func dying(t *testing.T) (address string, counted *atomic.Int64) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return "http://" + l.Addr().String(), die(t, l)
 }
 
@@ -187,9 +185,7 @@ func TestWhatTheBaseSendsAgainWaits(t *testing.T) {
 					return err
 				}
 				start := time.Now()
-				if err := ask(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, ask())
 				err := ask() // on the connection that dies
 				switch took := time.Since(start); {
 				case c.waits:

@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // tooFast is a rule that looks at the body of any response.
@@ -49,15 +50,9 @@ func TestSlowBodiesOfRefusals(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, c.deadline)
 					defer cancel()
 				}
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
 				start := time.Now()
-				resp, err := client.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := do(t, client, req)
 				if took := time.Since(start); took != c.want {
 					t.Errorf("the response came after %s, want %s", took, c.want)
 				}
@@ -94,25 +89,16 @@ func TestSlowBodiesGivenUp(t *testing.T) {
 		})
 		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}, Feedback: tooFast})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := fetch(t, client, "http://upstream")
 		if err := resp.Body.Close(); err != nil { // that the test ends shows that nothing reads any more
 			t.Error(err)
 		}
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
 		start := time.Now()
-		resp, err = client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp = do(t, client, req)
 		if _, err := io.ReadAll(resp.Body); err == nil || time.Since(start) != time.Second {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
@@ -141,17 +127,11 @@ func TestLongBodiesOfRefusals(t *testing.T) {
 			o := &observer{}
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}, Feedback: feedback})
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(403, nil, strings.NewReader(body)), Operation: "read", Observer: o})}
-			resp, err := client.Get("http://upstream")
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := fetch(t, client, "http://upstream")
 			if _, told := budgethttp.Told(resp); told != c.before {
 				t.Errorf("before the body: told %v", told)
 			}
-			text, err := io.ReadAll(resp.Body)
-			if string(text) != body || err != nil {
-				t.Errorf("the caller got %d bytes of %d, %v", len(text), len(body), err)
-			}
+			readAll(t, resp, body)
 			_ = resp.Body.Close()
 			if locked := len(locks(t, b)) > 0; locked != c.locked {
 				t.Errorf("locked: %v", locked)

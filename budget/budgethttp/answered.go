@@ -1,12 +1,14 @@
 package budgethttp
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/feedback"
 )
 
 // answer is a response as it is looked at.
@@ -62,21 +64,15 @@ func (a *attempt) answered(resp *http.Response) {
 	estimate := statusCost(a.cost, seen.status, a.units())
 	cost := said.settled(estimate)
 	waits := seen.visible && (said.inBody() || later && a.freeByBody)
-	heard := &hearing{
-		reader: a.reader, operation: a.operation, status: seen.status, header: seen.header, cached: seen.cached,
-		covers: actor{budget: a.budget, operation: a.operation}.covered, cost: said, before: seen.done,
-	}
+	heard := a.actor(seen).hearing(a.reader, seen.header, said)
+	heard.before = seen.done
 	var held held
-	switch {
-	case seen.done.free:
-		a.free(seen, seen.done)
-		waits = false
-	case waits:
+	if waits = waits && !seen.done.free; waits {
 		now := seen.done
 		now.reports, held = a.hold(now.reports, later && a.freeByBody)
-		a.act(seen, now, false)
-	default:
-		a.conclude(cost, seen, seen.done)
+		_ = a.actor(seen).act(now, false) // an attempt logs its errors
+	} else {
+		_ = a.actor(seen).finish(cost, seen.done)
 	}
 	heard.asks, heard.judges = !waits, later // what the header tells is known now
 	a.unread(slices.Concat(heard.misreadCost(""), heard.misreadRules(""))...)
@@ -113,46 +109,40 @@ func (a *attempt) rememberSession(resp *http.Response) {
 	if a.cost.Once == nil || resp.StatusCode >= http.StatusBadRequest {
 		return
 	}
-	a.sessions.remember(a.session)
+	a.remember(a.session)
 	for _, value := range responseValues(a.cost.Once, resp.Header) {
-		a.sessions.remember(newSession(a.budget.Name(), a.cost.Once, value))
+		a.remember(newSession(a.budget.Name(), a.cost.Once, value))
 	}
 }
 
-// act does what a response asks for: what it reports is compared with our count,
-// which has the request unless that is released, and what it refuses is locked.
-func (a *attempt) act(seen answer, told told, released bool) {
-	if seen.cached {
-		return
-	}
-	ctx, cancel := a.within()
-	defer cancel()
-	x := actor{budget: a.budget, operation: a.operation, charged: a.newest(), released: released}
-	if seen.status != http.StatusNotModified && x.charged.ID != "" { // else it is not known what was counted before it
-		for _, one := range told.reports {
-			if x.covered(one.rule.Limit) {
-				a.report(ctx, x, one)
-			}
-		}
-	}
-	if told.refusal != nil {
-		a.lock(ctx, x, seen.status, told)
-	}
+// actor acts on a response, with the attempt's last charge.
+func (a *attempt) actor(seen answer) actor {
+	return actor{budget: a.budget, operation: a.operation, charged: a.newest(), status: seen.status, cached: seen.cached, by: a}
 }
 
-func (a *attempt) report(ctx context.Context, x actor, one reported) {
-	drift, err := x.report(ctx, one)
+// keep implements actsFor.
+func (a *attempt) keep(units int64) error {
+	a.settle(units)
+	return nil
+}
+
+// giveBack implements actsFor.
+func (a *attempt) giveBack() (bool, error) { return a.release(), nil }
+
+// compared implements actsFor.
+func (a *attempt) compared(rule *feedback.Report, drift budget.Drift, err error) error {
 	switch {
 	case err != nil:
-		a.logger(x.charged.ID).Warn("what the upstream reports was not compared", "rule", one.rule.Name, "error", err)
+		a.logger(a.newest().ID).Warn("what the upstream reports was not compared", "rule", rule.Name, "error", err)
 	case drift.Added > 0:
 		a.options.Observer.Drifted(drift)
 	}
+	return nil
 }
 
-func (a *attempt) lock(ctx context.Context, x actor, status int, told told) {
-	verdict, err := x.lock(ctx, status, told)
-	log := a.logger(x.charged.ID).With("rule", verdict.Rule, "means", string(verdict.Means), "status", status)
+// locked implements actsFor.
+func (a *attempt) locked(status int, verdict Verdict, err error) error {
+	log := a.logger(a.newest().ID).With("rule", verdict.Rule, "means", string(verdict.Means), "status", status)
 	switch {
 	case err != nil:
 		log.Warn("the upstream refused a request, and nothing was locked", "error", err)
@@ -163,4 +153,5 @@ func (a *attempt) lock(ctx context.Context, x actor, status int, told told) {
 	}
 	a.verdict.told.Store(&verdict)
 	a.options.Observer.Told(verdict)
+	return nil
 }

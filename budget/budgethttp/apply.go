@@ -46,32 +46,16 @@ func ApplyOpen(ctx context.Context, b *budget.Budget, charged budget.Receipt, re
 
 func apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response, open bool) (Outcome, error) {
 	spec := b.Spec()
-	fail := func(err error) (Outcome, error) {
+	cost := spec.Costs[charged.Operation]
+	done, err := takeIn(ctx, b, charged, resp, spec.Feedback, cost.Actual, func(x actor, h *hearing) error {
+		if open {
+			return x.act(h.told, false)
+		}
+		return x.finish(h.cost.settled(statusCost(cost, resp.StatusCode, charged.Units)), h.told)
+	})
+	if err != nil {
 		return Outcome{}, fmt.Errorf("take in the response to %s %s id %q: %w", b.Name(), charged.Operation, charged.ID, err)
 	}
-	reader, err := newReader(spec.Feedback)
-	if err != nil {
-		return fail(err)
-	}
-	cost := spec.Costs[charged.Operation]
-	x := actor{budget: b, operation: charged.Operation, charged: charged}
-	h := x.hearing(reader, resp, cost.Actual)
-	unread, err := h.hear(resp.Body)
-	if err != nil {
-		return fail(err)
-	}
-	units := h.cost.settled(statusCost(cost, resp.StatusCode, charged.Units))
-	done := Outcome{}
-	switch {
-	case !open:
-		done, err = x.finish(ctx, resp, h.told, units)
-	case !isStored(resp.Header):
-		done, err = x.act(ctx, resp.StatusCode, h.told)
-	}
-	if err != nil {
-		return fail(err)
-	}
-	done.Unread = unread
 	return done, nil
 }
 
@@ -80,112 +64,74 @@ func apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 // compares no reports, since nobody knows when the request was charged. Where no
 // refusal rule fits, Refused is nil and nothing was done.
 func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp *http.Response) (Outcome, error) {
-	fail := func(err error) (Outcome, error) {
+	rules := feedback.Rules{Refusals: b.Spec().Feedback.Refusals}
+	done, err := takeIn(ctx, b, budget.Receipt{Operation: operation}, resp, rules, nil, func(x actor, h *hearing) error {
+		return x.act(h.told, false)
+	})
+	if err != nil {
 		return Outcome{}, fmt.Errorf("take in the response to %s %s, which is no longer held: %w", b.Name(), operation, err)
 	}
-	reader, err := newReader(feedback.Rules{Refusals: b.Spec().Feedback.Refusals})
-	if err != nil {
-		return fail(err)
-	}
-	x := actor{budget: b, operation: operation}
-	h := x.hearing(reader, resp, nil)
-	unread, err := h.hear(resp.Body)
-	if err != nil {
-		return fail(err)
-	}
-	done := Outcome{}
-	if !isStored(resp.Header) {
-		if done, err = x.act(ctx, resp.StatusCode, h.told); err != nil {
-			return fail(err)
-		}
-	}
-	done.Unread = unread
 	return done, nil
 }
 
-// hearing reads a whole response by the reader's rules, and for the cost at the
-// places given.
-func (x actor) hearing(r *reader, resp *http.Response, cost []feedback.Source) *hearing {
-	return &hearing{
-		reader: r, operation: x.operation, status: resp.StatusCode, header: resp.Header, cached: isStored(resp.Header),
-		covers: x.covered, cost: newCostSaid(cost, resp.Header), asks: true, judges: true,
-	}
-}
-
-// finish settles or releases the request, and does what its response asks for.
-func (x actor) finish(ctx context.Context, resp *http.Response, t told, units int64) (done Outcome, err error) {
-	higher := !t.free && units > x.charged.Units
-	if higher { // first: what the upstream says is used has it
-		if err := x.budget.Settle(ctx, x.charged.ID, units); err != nil {
-			return Outcome{}, err
-		}
-	}
-	if t.free {
-		return x.free(ctx, resp, t)
-	}
-	if !isStored(resp.Header) {
-		if done, err = x.act(ctx, resp.StatusCode, t); err != nil {
-			return Outcome{}, err
-		}
-	}
-	done.Units = units
-	if !higher {
-		err = x.budget.Settle(ctx, x.charged.ID, units)
-	}
-	return done, err
-}
-
-// free releases the request, with what its response asks for before and after that,
-// as a Transport does.
-func (x actor) free(ctx context.Context, resp *http.Response, refused told) (Outcome, error) {
-	var done Outcome
-	reports := refused.reports
-	refused.reports = nil
-	if !isStored(resp.Header) {
-		var err error
-		if done, err = x.act(ctx, resp.StatusCode, refused); err != nil {
-			return Outcome{}, err
-		}
-	}
-	switch err := x.budget.Release(ctx, x.charged.ID); {
-	case err == nil:
-		done.Released, x.released = true, true
-	case errors.Is(err, budget.ErrExpired): // it counts as sent
-		done.Units = x.charged.Units
-	default:
+// takeIn reads a response by the rules, and for the cost at the places given, to its end,
+// and has done what it says.
+func takeIn(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response, rules feedback.Rules, cost []feedback.Source, do func(actor, *hearing) error) (Outcome, error) {
+	reader, err := newReader(rules)
+	if err != nil {
 		return Outcome{}, err
 	}
-	if !isStored(resp.Header) {
-		compared, err := x.act(ctx, resp.StatusCode, told{reports: reports})
-		if err != nil {
-			return Outcome{}, err
-		}
-		done.Drifts = compared.Drifts
+	a := &applying{ctx: ctx, budget: b, charged: charged}
+	x := actor{budget: b, operation: charged.Operation, charged: charged, status: resp.StatusCode, cached: isStored(resp.Header), by: a}
+	h := x.hearing(reader, resp.Header, newCostSaid(cost, resp.Header))
+	h.asks, h.judges = true, true
+	if a.done.Unread, err = h.hear(resp.Body); err != nil {
+		return Outcome{}, err
 	}
-	return done, nil
+	err = do(x, h)
+	return a.done, err
 }
 
-// act does all that a response asks for.
-func (x actor) act(ctx context.Context, status int, t told) (Outcome, error) {
-	var done Outcome
-	for _, one := range t.reports {
-		if status == http.StatusNotModified || !x.covered(one.rule.Limit) {
-			continue
-		}
-		drift, err := x.report(ctx, one)
-		if err != nil {
-			return done, err
-		}
-		if drift.Added > 0 {
-			done.Drifts = append(done.Drifts, drift)
-		}
+// applying collects what Apply did.
+type applying struct {
+	ctx     context.Context
+	budget  *budget.Budget
+	charged budget.Receipt
+	done    Outcome
+}
+
+// within implements actsFor.
+func (a *applying) within() (context.Context, context.CancelFunc) { return a.ctx, func() {} }
+
+// keep implements actsFor.
+func (a *applying) keep(units int64) error {
+	a.done.Units = units
+	return a.budget.Settle(a.ctx, a.charged.ID, units)
+}
+
+// giveBack implements actsFor.
+func (a *applying) giveBack() (bool, error) {
+	err := a.budget.Release(a.ctx, a.charged.ID)
+	if errors.Is(err, budget.ErrExpired) { // it counts as sent
+		a.done.Units = a.charged.Units
+		return false, nil
 	}
-	if t.refusal == nil {
-		return done, nil
+	a.done.Released = err == nil
+	return a.done.Released, err
+}
+
+// compared implements actsFor.
+func (a *applying) compared(_ *feedback.Report, drift budget.Drift, err error) error {
+	if drift.Added > 0 {
+		a.done.Drifts = append(a.done.Drifts, drift)
 	}
-	verdict, err := x.lock(ctx, status, t)
-	done.Refused = &verdict
-	return done, err
+	return err
+}
+
+// locked implements actsFor.
+func (a *applying) locked(_ int, v Verdict, err error) error {
+	a.done.Refused = &v
+	return err
 }
 
 // hear reads the body to its end. Without a document the header alone tells.

@@ -16,15 +16,13 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // upstream is one whose responses say much.
 func upstream(t *testing.T) budget.Spec {
 	t.Helper()
-	day, err := limit.NewCalendar(limit.Day, "UTC", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	day := must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t)
 	retryAfter := []feedback.Source{{Header: "retry-after", As: feedback.AsRetryAfter}}
 	return budget.Spec{
 		Limits: []limit.Limit{
@@ -75,10 +73,7 @@ func (s given) apply(t *testing.T, b *budget.Budget, charged budget.Receipt) (bu
 // reserve takes the units of a call that is about to be made.
 func reserve(t *testing.T, b *budget.Budget, operation string) budget.Receipt {
 	t.Helper()
-	r, err := b.Reserve(t.Context(), budget.Call{Operation: operation}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(b.Reserve(t.Context(), budget.Call{Operation: operation}, time.Hour))(t)
 	return r.Receipt
 }
 

@@ -86,7 +86,7 @@ func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, er
 	switch {
 	case a.once && (errors.Is(err, budget.ErrConflict) || err == nil && r.Replayed):
 		// Another request of the session was charged, here or elsewhere.
-		t.sessions.remember(a.session)
+		t.remember(a.session)
 		return a, nil
 	case err != nil:
 		a.cancel(nil)
@@ -121,7 +121,8 @@ func (a *attempt) isCharged() bool {
 		return false
 	}
 	a.session = newSession(a.budget.Name(), a.cost.Once, requestValue(a.cost.Once, a.request))
-	return a.sessions.charged(a.session)
+	_, known := a.sessions.Get(a.session)
+	return known
 }
 
 // reserve takes the request's units. Nothing was sent, so that what it cannot know

@@ -98,13 +98,10 @@ func (b *body) record(how howEnded) <-chan struct{} {
 	cost := heard.cost.settled(b.cost)
 	recorded, kept := a.budget.Later(func(ctx context.Context) {
 		a.goOnUntil(ctx)
-		switch {
-		case b.waits && told.free:
-			a.free(b.seen, told)
-		case b.waits:
-			a.conclude(cost, b.seen, told)
-		default:
-			a.act(b.seen, told, false)
+		if b.waits {
+			_ = a.actor(b.seen).finish(cost, told) // an attempt logs its errors
+		} else {
+			_ = a.actor(b.seen).act(told, false)
 		}
 	})
 	if !kept {

@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // usageCost reserves 50 units and settles with what the response says.
@@ -105,10 +106,7 @@ func TestActualCost(t *testing.T) {
 				client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 					Base: answers(200, c.header, wrap(strings.NewReader(c.body))), Operation: "ask", Observer: o,
 				})}
-				resp, err := client.Get("http://upstream")
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := fetch(t, client, "http://upstream")
 				if l := spent(t, b); l.open != 1 && c.header["Content-Encoding"] != "compress" {
 					t.Errorf("before the body is read: %+v", l)
 				}
@@ -144,13 +142,8 @@ func TestActualCostOfAClosedBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, c.header, strings.NewReader(c.body)), Operation: "ask"})}
-			resp, err := client.Get("http://upstream")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadFull(resp.Body, make([]byte, c.read)); err != nil {
-				t.Fatal(err)
-			}
+			resp := fetch(t, client, "http://upstream")
+			must.Get(io.ReadFull(resp.Body, make([]byte, c.read)))(t)
 			for range 2 { // closing twice settles once
 				if err := resp.Body.Close(); err != nil {
 					t.Error(err)
@@ -190,10 +183,7 @@ func TestBodiesThatFail(t *testing.T) {
 	for i, status := range []int{200, 500} { // the second is read ahead
 		body := io.MultiReader(strings.NewReader(`{"usage":`), iotest.ErrReader(failure))
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(status, nil, body), Operation: "ask"})}
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := fetch(t, client, "http://upstream")
 		text, err := io.ReadAll(resp.Body)
 		if string(text) != `{"usage":` || !errors.Is(err, failure) {
 			t.Errorf("%q, %v", text, err)
@@ -215,10 +205,7 @@ func TestBodiesStreamInConstantMemory(t *testing.T) {
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 			Base: answers(200, map[string]string{"Content-Type": mediaType}, &repeat{unit: unit, left: size}), Operation: "ask",
 		})}
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := fetch(t, client, "http://upstream")
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		n, err := io.CopyBuffer(onlyWriter{io.Discard}, resp.Body, make([]byte, 32<<10))
@@ -257,10 +244,7 @@ func TestActualCostInTheHeader(t *testing.T) {
 	for value, units := range map[string]int64{"9": 9, "0": 0, "": 50, "-1": 50, "many": 50} {
 		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": cost}})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, map[string]string{"X-Cost": value}, strings.NewReader("body")), Operation: "ask"})}
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := fetch(t, client, "http://upstream")
 		want(t, b, units, 1, 0)
 		_ = resp.Body.Close()
 	}
@@ -303,14 +287,8 @@ func TestResponsesWithoutBody(t *testing.T) {
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask"})}
 	for i, ask := range []struct{ method, status string }{{"HEAD", "200"}, {"GET", "204"}, {"GET", "304"}, {"GET", ""}} {
-		req, err := http.NewRequestWithContext(t.Context(), ask.method, "http://upstream/?status="+ask.status, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), ask.method, "http://upstream/?status="+ask.status, nil))(t)
+		resp := do(t, client, req)
 		want(t, b, int64(50*(i+1)), int64(i+1), 0)
 		if resp.Body != http.NoBody {
 			t.Errorf("%+v: a body %T", ask, resp.Body)

@@ -16,21 +16,14 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func get(t *testing.T, client *http.Client, url string) (*http.Response, string) {
 	t.Helper()
-	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := resp.Body.Close(); err != nil {
-		t.Fatal(err)
-	}
+	resp := fetch(t, client, url)
+	text := must.Get(io.ReadAll(resp.Body))(t)
+	must.Do(t, resp.Body.Close())
 	return resp, string(text)
 }
 
@@ -138,10 +131,7 @@ func TestRequestsAreNotChanged(t *testing.T) {
 		gotConns++
 	}}
 	ctx := httptrace.WithClientTrace(context.WithValue(t.Context(), keyType{}, "kept"), trace)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream/upload?key=secret", bytes.NewReader([]byte("body")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream/upload?key=secret", bytes.NewReader([]byte("body"))))(t)
 	req.Header.Set("X-Own", "1")
 	before, header := *req, req.Header.Clone()
 	before.GetBody = nil // functions are never equal

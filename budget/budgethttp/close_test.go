@@ -19,6 +19,7 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // silent is a store that does not answer what finishes a request before it is told to.
@@ -105,9 +106,7 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadFull(resp.Body, make([]byte, len(text))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.ReadFull(resp.Body, make([]byte, len(text))))(t)
 		start := time.Now()
 		if err := resp.Body.Close(); err != nil || time.Since(start) != 0 {
 			t.Fatalf("closed after %s: %v", time.Since(start), err)
@@ -176,13 +175,8 @@ func TestBudgetCloseWaitsForWhatIsLeft(t *testing.T) {
 			a := newAsking(t, time.Second, `{"usage":{"total":7}}`)
 			const bodies = 64 // more than are recorded at a time
 			for range bodies {
-				resp, err := a.client.Get("http://upstream")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := resp.Body.Close(); err != nil {
-					t.Fatal(err)
-				}
+				resp := fetch(t, a.client, "http://upstream")
+				must.Do(t, resp.Body.Close())
 			}
 			answer := time.AfterFunc(after, func() { close(a.store.answer) })
 			defer answer.Stop()
@@ -207,13 +201,8 @@ func TestManyClosedBodies(t *testing.T) {
 		const kept, more, atATime = 4096, 100, 16
 		a := newAsking(t, time.Hour, `{"usage":{"total":7}}`)
 		for range kept + more {
-			resp, err := a.client.Get("http://upstream")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := resp.Body.Close(); err != nil {
-				t.Fatal(err)
-			}
+			resp := fetch(t, a.client, "http://upstream")
+			must.Do(t, resp.Body.Close())
 		}
 		synctest.Wait()
 		close(a.store.answer)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A body that is read to its end waits for the store's timeout at most, however many do.
@@ -30,8 +32,6 @@ func TestManyReadsToTheEnd(t *testing.T) {
 		}
 		all.Wait()
 		close(a.store.answer)
-		if err := a.budget.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.budget.Flush(t.Context()))
 	})
 }

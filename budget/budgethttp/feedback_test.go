@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // told is an upstream's answers, one after the other.
@@ -45,19 +46,13 @@ func upstreamSays(t *testing.T, spec budget.Spec, o budgethttp.Options, answers 
 
 func locks(t *testing.T, b *budget.Budget) []budget.Lock {
 	t.Helper()
-	s, err := b.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(b.Status(t.Context()))(t)
 	return s.Locks
 }
 
 func dayIn(t *testing.T, zone string) limit.Window {
 	t.Helper()
-	c, err := limit.NewCalendar(limit.Day, zone, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(limit.NewCalendar(limit.Day, zone, 0))(t)
 	return limit.CalendarWindow(c)
 }
 
@@ -103,17 +98,11 @@ func TestRefusalsLock(t *testing.T) {
 					Feedback: feedback.Rules{Refusals: []feedback.Refusal{c.rule}},
 				}, budgethttp.Options{Observer: o}, c.said)
 				start := time.Now()
-				resp, err := client.Get("http://upstream")
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := fetch(t, client, "http://upstream")
 				if told, ok := budgethttp.Told(resp); ok != (c.said.status != 200) || ok && told.Rule != "rule" {
 					t.Errorf("before the body: %+v, %v", told, ok)
 				}
-				text, err := io.ReadAll(resp.Body)
-				if string(text) != c.said.body || err != nil {
-					t.Errorf("the caller got %d bytes of %d, %v", len(text), len(c.said.body), err)
-				}
+				readAll(t, resp, c.said.body)
 				_ = resp.Body.Close()
 				verdict := budgethttp.Verdict{Rule: "rule", Means: c.rule.Means, Operation: "read", Limit: c.limit}
 				stand := locks(t, b)
@@ -247,10 +236,7 @@ func TestReports(t *testing.T) {
 					}},
 				}, budgethttp.Options{Observer: o, Operation: c.operation}, c.said)
 				read(t, client, "http://upstream")
-				s, err := b.Status(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(b.Status(t.Context()))(t)
 				if left := s.Limits[0].Remaining; left != c.left {
 					t.Errorf("%d left, want %d", left, c.left)
 				}

@@ -7,15 +7,14 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Once a pass is taken for dead, none of its requests is sent, whatever a caller
 // wants of refusals: each carries its number. Those of other passes are.
 func TestFencedRequestsAreNotSent(t *testing.T) {
 	b := open(t, budget.Spec{Unknown: budget.Unknown{Allowed: true, Units: 1}})
-	if err := b.Fence(t.Context(), "pull", 7); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Fence(t.Context(), "pull", 7))
 	server := newCounting(t)
 	for _, refused := range []budgethttp.Refused{budgethttp.Fail, budgethttp.Answer429, budgethttp.Wait} {
 		client := func(fence int64) *http.Client {

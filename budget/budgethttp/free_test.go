@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What the upstream says is used has no request in it that it does not count: after
@@ -60,9 +61,7 @@ func TestTheReportOfAFreeRequest(t *testing.T) {
 				start := func() *budget.Budget {
 					b := open(t, spec)
 					for range 2 {
-						if _, err := b.Charge(t.Context(), budget.Call{Operation: "other"}); err != nil {
-							t.Fatal(err)
-						}
+						must.Get(b.Charge(t.Context(), budget.Call{Operation: "other"}))(t)
 					}
 					return b
 				}
@@ -86,18 +85,12 @@ func TestTheReportOfAFreeRequest(t *testing.T) {
 				}
 
 				b = start()
-				r, err := b.Reserve(t.Context(), budget.Call{Operation: "read"}, time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(b.Reserve(t.Context(), budget.Call{Operation: "read"}, time.Minute))(t)
 				resp := &http.Response{StatusCode: c.status, Header: http.Header{}, Body: io.NopCloser(&slow{strings.NewReader(c.body), c.late})}
 				for name, value := range header {
 					resp.Header.Set(name, value)
 				}
-				done, err := budgethttp.Apply(t.Context(), b, r.Receipt, resp)
-				if err != nil {
-					t.Fatal(err)
-				}
+				done := must.Get(budgethttp.Apply(t.Context(), b, r.Receipt, resp))(t)
 				check("apply", done.Drifts)
 			})
 		})

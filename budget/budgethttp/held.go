@@ -46,27 +46,3 @@ func (a *attempt) countsUnits(named string) bool {
 	}
 	return false
 }
-
-// conclude settles a request and acts on what it was told, in the order in which our
-// count has the greater of what was charged and what it cost: a difference either
-// way is no drift.
-func (a *attempt) conclude(cost int64, seen answer, told told) {
-	if cost > a.units() {
-		a.settle(cost)
-		a.act(seen, told, false)
-		return
-	}
-	a.act(seen, told, false)
-	a.settle(cost)
-}
-
-// free releases a request that the upstream does not count, and acts on what it was
-// told: what was refused is locked before others take the units, and what is
-// reported is compared with our count after that, which has the request no longer.
-func (a *attempt) free(seen answer, refused told) {
-	reports := refused.reports
-	refused.reports = nil
-	a.act(seen, refused, false)
-	released := a.release()
-	a.act(seen, told{reports: reports}, released)
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // An upstream that tells what is used has the request in it, at what it cost, or at
@@ -69,18 +70,12 @@ func TestTheRequestsOwnCostIsNoDrift(t *testing.T) {
 			check("transport", o.drifts, o.check(t))
 
 			b := open(t, spec)
-			r, err := b.Reserve(t.Context(), budget.Call{Operation: "read"}, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(b.Reserve(t.Context(), budget.Call{Operation: "read"}, time.Minute))(t)
 			resp := &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(c.body))}
 			for name, value := range c.header {
 				resp.Header.Set(name, value)
 			}
-			done, err := budgethttp.Apply(t.Context(), b, r.Receipt, resp)
-			if err != nil {
-				t.Fatal(err)
-			}
+			done := must.Get(budgethttp.Apply(t.Context(), b, r.Receipt, resp))(t)
 			check("apply", done.Drifts, done.Units)
 		})
 	}
@@ -112,16 +107,11 @@ func TestHeldReports(t *testing.T) {
 		o := &observer{}
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o})}
 		reset := time.Now().Add(10 * time.Minute)
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := fetch(t, client, "http://upstream")
 		if len(o.drifts) != 1 || o.drifts[0].Limit != "calls" || o.drifts[0].Added != 99 || !o.drifts[0].Until.Equal(reset) {
 			t.Errorf("with the header: %+v", o.drifts)
 		}
-		if _, err := io.ReadAll(resp.Body); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.ReadAll(resp.Body))(t)
 		_ = resp.Body.Close()
 		if len(o.drifts) != 2 || o.drifts[1].Limit != "hourly" || o.drifts[1].Added != 91 || !o.drifts[1].Until.Equal(reset) {
 			t.Errorf("with the body: %+v", o.drifts)

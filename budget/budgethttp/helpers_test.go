@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // open makes a budget in memory: 1000 units an hour, where the spec has no limits.
@@ -23,11 +24,7 @@ func open(t *testing.T, spec budget.Spec) *budget.Budget {
 	if spec.Limits == nil {
 		spec.Limits = []limit.Limit{hourly(1000)}
 	}
-	b, err := budget.New(store, spec, budget.WithClosers(store))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(budget.New(store, spec, budget.WithClosers(store)))(t)
 }
 
 func hourly(units int64) limit.Limit {
@@ -36,11 +33,7 @@ func hourly(units int64) limit.Limit {
 
 func meter(t *testing.T, b *budget.Budget, o budgethttp.Options) *budgethttp.Transport {
 	t.Helper()
-	transport, err := budgethttp.New(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return transport
+	return must.Get(budgethttp.New(b, o))(t)
 }
 
 // ledger is what a budget holds.
@@ -49,13 +42,8 @@ type ledger struct{ units, calls, open int64 }
 // spent reads the ledger, once all is in it.
 func spent(t *testing.T, b *budget.Budget) ledger {
 	t.Helper()
-	if err := b.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.Spent(t.Context(), budget.ByOperation, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Flush(t.Context()))
+	s := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)
 	var l ledger
 	for _, row := range s.Rows {
 		l.units, l.calls, l.open = l.units+row.Units, l.calls+row.Calls, l.open+row.Open
@@ -82,35 +70,31 @@ type observer struct {
 	unread   []budgethttp.Unread
 }
 
-func (o *observer) Charged(r budget.Receipt) {
+func (o *observer) note(what func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.charged = append(o.charged, r)
+	what()
 }
+
+func (o *observer) Charged(r budget.Receipt) { o.note(func() { o.charged = append(o.charged, r) }) }
 
 func (o *observer) Settled(r budget.Receipt, units int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.settled == nil {
-		o.settled = map[string]int64{}
-	}
-	if _, known := o.settled[r.ID]; known {
-		o.twice = append(o.twice, r.ID)
-	}
-	o.settled[r.ID] = units
+	o.note(func() {
+		if o.settled == nil {
+			o.settled = map[string]int64{}
+		}
+		if _, known := o.settled[r.ID]; known {
+			o.twice = append(o.twice, r.ID)
+		}
+		o.settled[r.ID] = units
+	})
 }
 
-func (o *observer) Told(v budgethttp.Verdict) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.verdicts = append(o.verdicts, v)
-}
+func (o *observer) Told(v budgethttp.Verdict) { o.note(func() { o.verdicts = append(o.verdicts, v) }) }
 
-func (o *observer) Drifted(d budget.Drift) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.drifts = append(o.drifts, d)
-}
+func (o *observer) Drifted(d budget.Drift) { o.note(func() { o.drifts = append(o.drifts, d) }) }
+
+func (o *observer) Unread(u budgethttp.Unread) { o.note(func() { o.unread = append(o.unread, u) }) }
 
 // check fails unless each charge was settled once; it is their units.
 func (o *observer) check(t *testing.T) (units int64) {
@@ -135,6 +119,31 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
+// do makes a request, whose response's body the caller closes.
+func do(t *testing.T, client *http.Client, req *http.Request) *http.Response {
+	t.Helper()
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// fetch is do for a GET.
+func fetch(t *testing.T, client *http.Client, url string) *http.Response {
+	t.Helper()
+	return do(t, client, must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t))
+}
+
+// readAll reads a response's body, which must be what was sent.
+func readAll(t *testing.T, resp *http.Response, sent string) {
+	t.Helper()
+	text, err := io.ReadAll(resp.Body)
+	if string(text) != sent || err != nil {
+		t.Errorf("the caller got %d bytes of %d, %v", len(text), len(sent), err)
+	}
+}
+
 // counting is a server that counts its requests.
 type counting struct {
 	*httptest.Server
@@ -150,10 +159,4 @@ func newCounting(t *testing.T) *counting {
 	}))
 	t.Cleanup(c.Close)
 	return c
-}
-
-func (o *observer) Unread(u budgethttp.Unread) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.unread = append(o.unread, u)
 }

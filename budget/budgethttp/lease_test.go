@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A request without a response is cancelled as its lease ends, and counts until what
@@ -60,10 +61,7 @@ func TestTheLeaseDoesNotCutTheBody(t *testing.T) {
 		})
 		b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Lease: time.Minute})}
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := fetch(t, client, "http://upstream")
 		want(t, b, 5, 1, 0)
 		text, err := io.ReadAll(resp.Body)
 		if string(text) != "late" || err != nil {
@@ -78,9 +76,7 @@ func TestTheLeaseBeginsAfterTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := serve(t, func(w http.ResponseWriter, r *http.Request) { time.Sleep(30 * time.Second) })
 		b := open(t, budget.Spec{Limits: []limit.Limit{hourly(5)}, Costs: map[string]budget.Cost{"read": {Units: 5}}})
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read", Lease: time.Minute, Refused: budgethttp.Wait})}
 		start := time.Now()
 		read(t, client, "http://upstream")
@@ -111,9 +107,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 					Limits: []limit.Limit{{Name: "short", Limit: 5, Counts: limit.CountUnits, Window: limit.RollingWindow(phase)}, hourly(100)},
 					Costs:  map[string]budget.Cost{"read": {Units: 5, Actual: []feedback.Source{{JSON: "cost", As: feedback.AsNumber}}}},
 				})
-				if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
 				base := serve(t, func(w http.ResponseWriter, r *http.Request) {
 					wait := func() { _ = pause(r.Context(), phase) }
 					wait()
@@ -132,10 +126,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 				o := &observer{}
 				ctx, cancel := context.WithTimeout(t.Context(), c.after)
 				defer cancel()
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
 				resp, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o, Refused: budgethttp.Wait}).RoundTrip(req)
 				if (err == nil) != c.header {
 					t.Fatalf("%+v, %v", resp, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // refusing is a client whose budget has nothing left for a window. It counts what was
@@ -110,11 +111,8 @@ func TestHeldRefusalsEnd(t *testing.T) {
 		held := func(ctx context.Context, want time.Duration) {
 			t.Helper()
 			at := time.Now()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = r.client.Do(req) //nolint:bodyclose // there is none
+			req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
+			_, err := r.client.Do(req) //nolint:bodyclose // there is none
 			var refused *budget.RefusedError
 			if took := time.Since(at); !errors.As(err, &refused) || took != want || (refused.RetryAfter-refused.RetryAt.Sub(at.Add(took))).Abs() > time.Microsecond {
 				t.Errorf("held for %s, want %s: %v", took, want, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // readSpec prices everything at 5.
@@ -41,10 +42,7 @@ func TestBodiesAndTrailersPassThrough(t *testing.T) {
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: server.Client().Transport, Operation: "read"})}
 			const size = 8 << 20
 			sent := sha256.New()
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, io.TeeReader(io.LimitReader(rand.Reader, size), sent))
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, io.TeeReader(io.LimitReader(rand.Reader, size), sent)))(t)
 			req.Trailer = http.Header{"X-Mine": {"mine"}}
 			// HTTP/1 answers while it reads only when asked to; a body that fits the
 			// sockets' buffers would do without.
@@ -52,10 +50,7 @@ func TestBodiesAndTrailersPassThrough(t *testing.T) {
 				req.Body = io.NopCloser(strings.NewReader("short"))
 				sent.Write([]byte("short"))
 			}
-			resp, err := client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := do(t, client, req)
 			got := sha256.New()
 			n, err := io.Copy(got, resp.Body)
 			if err != nil || version == 2 && n != size {
@@ -92,25 +87,17 @@ func TestUpgradesPassThrough(t *testing.T) {
 	defer server.Close()
 	b := open(t, readSpec)
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "read"})}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "echo")
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := do(t, client, req)
 	defer resp.Body.Close() //nolint:errcheck // it is of no interest
 	want(t, b, 5, 1, 0)
 	conn, ok := resp.Body.(io.ReadWriteCloser)
 	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
 		t.Fatalf("status %d, a body %T", resp.StatusCode, resp.Body)
 	}
-	if _, err := io.WriteString(conn, "hello\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, "hello\n"))(t)
 	if line, err := bufio.NewReader(conn).ReadString('\n'); line != "you said hello\n" || err != nil {
 		t.Errorf("%q, %v", line, err)
 	}
@@ -132,15 +119,9 @@ func TestExpectContinuePassesThrough(t *testing.T) {
 	b := open(t, readSpec)
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "read"})}
 	for path, status := range map[string]int{"/wanted": 200, "/unwanted": 417} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, io.NopCloser(strings.NewReader("body")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, io.NopCloser(strings.NewReader("body"))))(t)
 		req.Header.Set("Expect", "100-continue")
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := do(t, client, req)
 		_ = resp.Body.Close()
 		if resp.StatusCode != status {
 			t.Errorf("%s: %s", path, resp.Status)
@@ -216,10 +197,7 @@ func TestContextsAreLeft(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		}
-		closed, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+refusedAddress(t), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		closed := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+refusedAddress(t), nil))(t)
 		if _, err := client.Do(closed); err == nil { //nolint:bodyclose // there is none
 			t.Error("somebody listens")
 		}

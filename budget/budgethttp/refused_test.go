@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // quiet is a base that must not be called.
@@ -34,9 +35,7 @@ func fullSpec(window time.Duration) budget.Spec {
 
 func spend(t *testing.T, b *budget.Budget) {
 	t.Helper()
-	if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
 }
 
 func TestRefusedFails(t *testing.T) {
@@ -66,14 +65,8 @@ func TestRefusedAnswers429(t *testing.T) {
 		ask := func(method, limit, retryAfter string) {
 			t.Helper()
 			body := &closing{}
-			req, err := http.NewRequestWithContext(t.Context(), method, "http://upstream/?key=secret", body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequestWithContext(t.Context(), method, "http://upstream/?key=secret", body))(t)
+			resp := do(t, client, req)
 			text, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			if err != nil || resp.StatusCode != 429 || resp.Status != "429 Too Many Requests" || resp.Request == nil || !resp.ProtoAtLeast(1, 1) ||
@@ -109,9 +102,7 @@ func TestRefusedAnswers429(t *testing.T) {
 		ask(http.MethodHead, "window", "91")
 		time.Sleep(90 * time.Second)
 		ask(http.MethodPost, "window", "1")
-		if _, err := b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Minute}, Why: "by hand", ByHand: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Minute}, Why: "by hand", ByHand: true}))(t)
 		ask(http.MethodGet, "video/key1", "60")
 
 		// What no wait helps, and what is not the quota's fault, stays an error.

@@ -16,15 +16,13 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // refusedAddress is one at which nobody listens.
 func refusedAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // nobody connected
 	return l.Addr().String()
 }
@@ -164,10 +162,7 @@ func TestContextsThatHaveEnded(t *testing.T) {
 			cancel(cancelCause)
 			body := &closing{}
 			o.Base, o.Operation = base, "read"
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream", body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream", body))(t)
 			resp, err := meter(t, b, o).RoundTrip(req) //nolint:bodyclose // there is none
 			if resp != nil || err == nil || !body.closed {
 				t.Errorf("%+v, %v; closed: %v", resp, err, body.closed)
@@ -182,9 +177,7 @@ func TestContextsThatHaveEnded(t *testing.T) {
 		send(budgethttp.Options{Observer: &o}, func(cancel context.CancelCauseFunc) { o.cancel = cancel })
 		want(t, b, 0, 0, 0)
 		// While it waits.
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "read"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "read"}))(t)
 		send(budgethttp.Options{Refused: budgethttp.Wait}, func(cancel context.CancelCauseFunc) {
 			time.AfterFunc(time.Minute, func() { cancel(cause) })
 		})

@@ -1,12 +1,10 @@
 package budgethttp
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
 	"net/url"
-	"sync"
 
 	"github.com/quotactl/quotactl/budget/feedback"
 )
@@ -57,44 +55,9 @@ func responseValues(key *feedback.Key, header http.Header) []string {
 	return values
 }
 
-// sessions remembers which were charged last. It is safe for concurrent use.
-type sessions struct {
-	most int
-
-	mu    sync.Mutex // guards all below
-	order *list.List // of session, the last used in front
-	known map[session]*list.Element
-}
-
-func newSessions(most int) *sessions {
-	return &sessions{most: most, order: list.New(), known: map[session]*list.Element{}}
-}
-
 // remember notes a session as charged.
-func (s *sessions) remember(one session) {
-	if one.none() {
-		return
+func (t *Transport) remember(one session) {
+	if !one.none() {
+		t.sessions.Add(one, struct{}{})
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at := s.known[one]; at != nil {
-		s.order.MoveToFront(at)
-		return
-	}
-	s.known[one] = s.order.PushFront(one)
-	if s.order.Len() > s.most {
-		oldest := s.order.Back()
-		delete(s.known, s.order.Remove(oldest).(session))
-	}
-}
-
-// charged reports whether a session is known as charged.
-func (s *sessions) charged(one session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := s.known[one]
-	if at != nil {
-		s.order.MoveToFront(at)
-	}
-	return at != nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // uploads is a budget with an upload of 50 units, in a store that may be shared.
@@ -76,17 +77,11 @@ func TestASessionIsChargedAtItsStart(t *testing.T) {
 				client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Observer: o})}
 				send := func(method, query string) {
 					t.Helper()
-					req, err := http.NewRequestWithContext(t.Context(), method, "http://upstream/upload"+strings.TrimPrefix(query, "X-Session"), strings.NewReader("part"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					req := must.Get(http.NewRequestWithContext(t.Context(), method, "http://upstream/upload"+strings.TrimPrefix(query, "X-Session"), strings.NewReader("part")))(t)
 					if query == "X-Session" {
 						req.Header.Set("X-Session", "secret")
 					}
-					resp, err := client.Do(req)
-					if err != nil {
-						t.Fatal(err)
-					}
+					resp := do(t, client, req)
 					_ = resp.Body.Close()
 				}
 				send(http.MethodPost, "")
@@ -140,14 +135,8 @@ func TestASessionIsChargedOnceByAllProcesses(t *testing.T) {
 		want(t, b, 100, 2, 0)
 		// One of another cost has the same session, and is no conflict of the caller's.
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base})}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://upstream/upload?upload_id=one", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPut, "http://upstream/upload?upload_id=one", nil))(t)
+		resp := do(t, client, req)
 		_ = resp.Body.Close()
 		want(t, b, 100, 2, 0)
 		if served != 65 {
@@ -188,9 +177,7 @@ func TestARefusedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := uploads(t, inMemory(), feedback.Key{Query: "upload_id"})
 		all := int64(1000)
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "read", Units: &all}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "read", Units: &all}))(t)
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: quiet(t)})}
 		for range 2 {
 			if _, err := client.Get("http://upstream/upload?upload_id=one"); !errors.Is(err, budget.ErrExhausted) { //nolint:bodyclose // there is none

@@ -3,30 +3,37 @@ package budgethttp
 import (
 	"strconv"
 	"testing"
+	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/memstore"
 )
 
 // The sessions used last are known, and no more than the most.
 func TestSessionsAreBounded(t *testing.T) {
-	s := newSessions(3)
+	b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+		Name: "video/key1", Limits: []limit.Limit{{Name: "hourly", Quota: 1, Limit: 1, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	meter, err := New(b, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	one := func(i int) session { return newSession("video/key1", &feedback.Key{Query: "id"}, strconv.Itoa(i)) }
-	for i := range 3 {
-		s.remember(one(i))
+	for i := range mostSessions {
+		meter.remember(one(i))
 	}
-	if !s.charged(one(0)) {
-		t.Error("the first is not known")
-	}
-	s.remember(one(2)) // known already
-	s.remember(one(3)) // drops 1, which was used least
-	for i, known := range []bool{true, false, true, true} {
-		if s.charged(one(i)) != known {
-			t.Errorf("session %d is known: %v", i, !known)
+	meter.remember(one(0))            // known already
+	meter.remember(one(mostSessions)) // drops 1, which was used least
+	meter.remember(session{})
+	for i, known := range map[session]bool{one(0): true, one(1): false, one(2): true, one(mostSessions): true, {}: false} {
+		if meter.sessions.Contains(i) != known {
+			t.Errorf("session %x is known: %t", i, !known)
 		}
-	}
-	s.remember(session{})
-	if s.order.Len() != 3 || len(s.known) != 3 || s.charged(session{}) {
-		t.Errorf("%d sessions in order, %d known", s.order.Len(), len(s.known))
 	}
 }
 

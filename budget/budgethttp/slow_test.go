@@ -21,6 +21,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // The upstream of the slow calls grants this much. Its clocks are put back two hours
@@ -104,10 +105,7 @@ func (s seen) over() bool { return s.window > slowQuota || s.hour > slowHour || 
 
 func (u *slowUpstream) seen(t *testing.T) (s seen) {
 	t.Helper()
-	zone, err := time.LoadLocation(slowZone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zone := must.Get(time.LoadLocation(slowZone))(t)
 	slices.SortFunc(u.arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 	hours, days := map[time.Time]int64{}, map[string]int64{}
 	first, within := 0, int64(0)
@@ -175,10 +173,7 @@ func slowRun(t *testing.T, seed uint64, make func(*budget.Budget, http.RoundTrip
 // slowCalendar is a window with a guard, since the upstream's clock is another.
 func slowCalendar(t *testing.T, length string) limit.Window {
 	t.Helper()
-	calendar, err := limit.NewCalendar(length, slowZone, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	calendar := must.Get(limit.NewCalendar(length, slowZone, 0))(t)
 	w := limit.CalendarWindow(calendar)
 	w.Guard = (5 * time.Second).Microseconds()
 	return w

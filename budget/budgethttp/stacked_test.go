@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // throttled locks the budget for what a 429 says.
@@ -29,13 +30,8 @@ func TestTransportsUponTransports(t *testing.T) {
 				o := &observer{}
 				inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: refused, Base: server.Client().Transport})
 				client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: inner, Observer: o})}
-				if _, err := below.Charge(t.Context(), budget.Call{Operation: "ask"}); err != nil {
-					t.Fatal(err)
-				}
-				req, err := http.NewRequestWithContext(t.Context(), method, server.URL, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Get(below.Charge(t.Context(), budget.Call{Operation: "ask"}))(t)
+				req := must.Get(http.NewRequestWithContext(t.Context(), method, server.URL, nil))(t)
 				resp, err := client.Do(req)
 				switch {
 				case refused == budgethttp.Fail && !errors.Is(err, budget.ErrExhausted):
@@ -79,10 +75,7 @@ func TestTransportsUponARetry(t *testing.T) {
 	above := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": {Units: 1}}, Feedback: throttled})
 	inner := meter(t, below, budgethttp.Options{Operation: "ask", Refused: budgethttp.Answer429, Base: server.Client().Transport})
 	client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: again{inner}})}
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := fetch(t, client, server.URL)
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusTooManyRequests || server.count.Load() != 1 {
 		t.Errorf("status %d, %d sent", resp.StatusCode, server.count.Load())
@@ -100,15 +93,9 @@ func TestToldOfARequestMadeOfAResponse(t *testing.T) {
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 		Operation: "ask", Refused: budgethttp.Answer429, Base: answers(http.StatusTooManyRequests, header, http.NoBody),
 	})}
-	first, err := client.Get("http://upstream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := fetch(t, client, "http://upstream")
 	_ = first.Body.Close()
-	second, err := client.Do(first.Request.Clone(first.Request.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := do(t, client, first.Request.Clone(first.Request.Context()))
 	_ = second.Body.Close()
 	if _, told := budgethttp.Told(first); !told {
 		t.Error("nothing is told of the upstream's refusal")

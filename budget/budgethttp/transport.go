@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/quotactl/quotactl/budget"
 )
 
@@ -18,7 +20,7 @@ type Transport struct {
 	options  Options
 	routes   *routes
 	reader   *reader
-	sessions *sessions
+	sessions *lru.Cache[session, struct{}] // that are charged, the last mostSessions used
 	sayings  sayings
 	pace     pace
 	// freeByBody: a body may tell that its request was not counted.
@@ -37,8 +39,11 @@ func New(b *budget.Budget, o Options) (*Transport, error) {
 	if err := o.complete(b); err != nil {
 		return fail(err)
 	}
-	t := &Transport{budget: b, spec: b.Spec(), options: o, sessions: newSessions(mostSessions)}
+	t := &Transport{budget: b, spec: b.Spec(), options: o}
 	var err error
+	if t.sessions, err = lru.New[session, struct{}](mostSessions); err != nil {
+		return fail(err)
+	}
 	if t.routes, err = newRoutes(t.spec.Costs); err != nil {
 		return fail(err)
 	}

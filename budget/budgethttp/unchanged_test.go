@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A request that the upstream answers with 304 costs what its operation says of that:
@@ -49,20 +50,12 @@ func TestNotModified(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"get": c.cost}, Feedback: feedback.Rules{Free: c.free}})
 			o := &observer{}
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "get", Observer: o})}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+c.query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+c.query, nil))(t)
 			if c.condition != "" {
 				request.Header.Set("If-None-Match", c.condition)
 			}
-			resp, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadAll(resp.Body); err != nil {
-				t.Fatal(err)
-			}
+			resp := do(t, client, request)
+			must.Get(io.ReadAll(resp.Body))(t)
 			_ = resp.Body.Close()
 			want(t, b, c.units, c.calls, 0)
 			if got := o.check(t); got != c.units {

@@ -23,6 +23,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // packer writes one coding.
@@ -55,16 +56,10 @@ func packed(t testing.TB, codings string, pieces ...string) string {
 		var b bytes.Buffer
 		p := packers[coding](&b)
 		for _, piece := range text {
-			if _, err := io.WriteString(p, piece); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(p, piece))(t)
+			must.Do(t, p.Flush())
 		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Close())
 		text = []string{b.String()}
 	}
 	return text[0]
@@ -82,17 +77,9 @@ func askPacked(t *testing.T, base http.RoundTripper, body string, feedback feedb
 	b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Feedback: feedback})
 	o := &observer{}
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "ask", Observer: o})}
-	resp, err := client.Get("http://upstream")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	if string(text) != body || err != nil {
-		t.Errorf("the caller got %d bytes of %d, %v", len(text), len(body), err)
-	}
-	if err := resp.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	resp := fetch(t, client, "http://upstream")
+	readAll(t, resp, body)
+	_ = resp.Body.Close()
 	o.check(t)
 	return b, o
 }
@@ -152,10 +139,7 @@ func TestEncodedStreamsAreNotHeldUp(t *testing.T) {
 				Base:      answers(200, map[string]string{"Content-Type": events, "Content-Encoding": encodingOf(coding)}, reader),
 				Operation: "ask",
 			})}
-			resp, err := client.Get("http://upstream")
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := fetch(t, client, "http://upstream")
 			defer func() { _ = resp.Body.Close() }()
 			came := make(chan int, 1000)
 			go func() {
@@ -170,12 +154,8 @@ func TestEncodedStreamsAreNotHeldUp(t *testing.T) {
 				}
 			}()
 			for range 3 {
-				if _, err := io.WriteString(p, "data: {\"usage\":{\"total\":7}}\n\n"); err != nil {
-					t.Fatal(err)
-				}
-				if err := p.Flush(); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(io.WriteString(p, "data: {\"usage\":{\"total\":7}}\n\n"))(t)
+				must.Do(t, p.Flush())
 				synctest.Wait()
 				if len(came) == 0 {
 					t.Errorf("%s: nothing has come of what was sent", coding)
@@ -246,16 +226,11 @@ func TestClosedEncodedBody(t *testing.T) {
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{
 			Base: answers(200, map[string]string{"Content-Type": events, "Content-Encoding": "gzip"}, strings.NewReader(body)), Operation: "ask", Observer: o,
 		})}
-		resp, err := client.Get("http://upstream")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := fetch(t, client, "http://upstream")
 		if read == 40 {
 			read = first
 		}
-		if _, err := io.ReadFull(resp.Body, make([]byte, read)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.ReadFull(resp.Body, make([]byte, read)))(t)
 		_ = resp.Body.Close()
 		if read == first {
 			want(t, b, 3, 1, 0)
@@ -274,13 +249,9 @@ func bomb(t *testing.T, coding, unit string, times int) string {
 	var b bytes.Buffer
 	p := packers[coding](&b)
 	for range times {
-		if _, err := io.WriteString(p, unit); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(p, unit))(t)
 	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close())
 	return b.String()
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const (
@@ -108,17 +109,11 @@ func TestCostsOfDamagedBodies(t *testing.T) {
 				b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 				o := &observer{}
 				client := &http.Client{Transport: meter(t, b, budgethttp.Options{Operation: "ask", Observer: o})}
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, upstream.URL, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, upstream.URL, nil))(t)
 				if accept != "" {
 					req.Header.Set("Accept-Encoding", accept)
 				}
-				resp, err := client.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := do(t, client, req)
 				if _, err := io.ReadAll(resp.Body); (err == nil) != (accept != "") {
 					t.Errorf("%s, accepted %q: the caller got the error %v", name, accept, err)
 				}
@@ -190,10 +185,7 @@ func TestRefusalsThatCannotBeRead(t *testing.T) {
 			}
 			check("a Transport", o.unread, refused)
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}, Feedback: rules})
-			done, err := given{c.status, c.body, nil}.apply(t, b, reserve(t, b, "ask"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			done := must.Get(given{c.status, c.body, nil}.apply(t, b, reserve(t, b, "ask")))(t)
 			refused = ""
 			if done.Refused != nil {
 				refused = done.Refused.Rule
@@ -211,10 +203,7 @@ func TestRefusalsThatBreakOff(t *testing.T) {
 	o := &observer{}
 	body := io.MultiReader(strings.NewReader("the limit "), iotest.ErrReader(errors.New("cut")))
 	client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(403, nil, body), Operation: "ask", Observer: o})}
-	resp, err := client.Get("http://upstream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := fetch(t, client, "http://upstream")
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	if got := whatCame(o.unread); !reflect.DeepEqual(got, []string{"body: the body has broken off"}) {

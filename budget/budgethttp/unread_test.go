@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -64,19 +65,11 @@ func TestUnreadCosts(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
 			o := &observer{}
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(c.status, c.header, c.body), Operation: "ask", Observer: o})}
-			resp, err := client.Get("http://upstream")
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := fetch(t, client, "http://upstream")
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
-			if len(o.unread) != len(c.want) {
-				t.Fatalf("unread %+v, want %+v", o.unread, c.want)
-			}
-			for i, one := range o.unread {
-				if one != c.want[i] {
-					t.Errorf("unread %+v, want %+v", one, c.want[i])
-				}
+			if !slices.Equal(o.unread, c.want) {
+				t.Errorf("unread %+v, want %+v", o.unread, c.want)
 			}
 			if l := spent(t, b); l.open != 0 {
 				t.Errorf("%+v", l)
@@ -153,13 +146,8 @@ func TestUnreadReports(t *testing.T) {
 			o := &observer{}
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, c.header, strings.NewReader(c.body)), Operation: "get", Observer: o})}
 			get(t, client, "http://upstream") //nolint:bodyclose // it closes it
-			if len(o.unread) != len(c.want) {
-				t.Fatalf("unread %+v, want %+v", o.unread, c.want)
-			}
-			for i, one := range o.unread {
-				if one != c.want[i] {
-					t.Errorf("unread %+v, want %+v", one, c.want[i])
-				}
+			if !slices.Equal(o.unread, c.want) {
+				t.Errorf("unread %+v, want %+v", o.unread, c.want)
 			}
 		})
 	}

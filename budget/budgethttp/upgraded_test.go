@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 type halves struct{ net.Conn }
@@ -35,10 +36,7 @@ func TestUpgradesFreeTheirContext(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, Header: http.Header{}, Body: body, Request: req}, nil
 			})
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream", nil))(t)
 			resp, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req)
 			if err != nil {
 				t.Fatal(err)

@@ -12,11 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/jsonpath"
 )
 
 // maxBody is how much of a body is looked at, in bytes. A JSON document that is
@@ -121,12 +120,10 @@ func (c *content) texts(s *feedback.Source) ([]string, error) {
 // stands there besides; null is nothing.
 func (c *content) jsonTexts(path string) (texts []string, err error) {
 	for _, value := range c.values(path) {
-		switch value.Type {
-		case gjson.String:
-			texts = append(texts, value.Str)
-		case gjson.Number:
-			texts = append(texts, value.Raw)
-		case gjson.Null:
+		switch value.Kind {
+		case jsonpath.String, jsonpath.Number:
+			texts = append(texts, value.Text())
+		case jsonpath.Null:
 		default:
 			err = errNoText
 		}
@@ -134,13 +131,12 @@ func (c *content) jsonTexts(path string) (texts []string, err error) {
 	return texts, err
 }
 
-// values are what stands at a path of the body: of an array its elements, as deep
-// as the path goes into arrays.
-func (c *content) values(path string) []gjson.Result {
+// values are what stands at a path of the body.
+func (c *content) values(path string) []jsonpath.Value {
 	if path == "" || !c.isJSON() {
 		return nil
 	}
-	return elements(nil, gjson.Get(c.document, path), 1+strings.Count(path, "#"))
+	return jsonpath.All(c.document, path)
 }
 
 // isJSON reports whether the body is a JSON document.
@@ -152,23 +148,8 @@ func (c *content) isJSON() bool {
 	return c.document != ""
 }
 
-// elements adds a value, or the elements of an array, to the list.
-func elements(list []gjson.Result, value gjson.Result, depth int) []gjson.Result {
-	switch {
-	case !value.Exists():
-	case value.IsArray() && depth > 0:
-		for _, element := range value.Array() {
-			list = elements(list, element, depth-1)
-		}
-	default:
-		list = append(list, value)
-	}
-	return list
-}
-
 // jsonDocument is the body where it is one JSON object or array. The check is the
-// standard library's, which bounds how deep a document goes; gjson's, and its
-// look-up in what was not checked, do not.
+// standard library's, which bounds how deep a document goes; the look-up does not.
 func jsonDocument(body []byte) string {
 	body = bytes.TrimPrefix(body, byteOrderMark)
 	text := strings.TrimLeft(string(body), " \t\r\n")
@@ -181,19 +162,11 @@ func jsonDocument(body []byte) string {
 // hasJSON reports whether one of the wanted values stands at a path of the body;
 // "*" is any but null.
 func (c *content) hasJSON(path string, wanted []string) bool {
-	return slices.ContainsFunc(c.values(path), func(value gjson.Result) bool {
-		return value.Type != gjson.Null && slices.ContainsFunc(wanted, func(one string) bool {
-			return one == anyValue || one == jsonText(value)
+	return slices.ContainsFunc(c.values(path), func(value jsonpath.Value) bool {
+		return value.Kind != jsonpath.Null && slices.ContainsFunc(wanted, func(one string) bool {
+			return one == anyValue || one == value.Text()
 		})
 	})
-}
-
-// jsonText is a value as a condition writes it.
-func jsonText(value gjson.Result) string {
-	if value.Type == gjson.String {
-		return value.Str
-	}
-	return value.Raw
 }
 
 // hasText reports whether the body holds a text, which is in small letters.

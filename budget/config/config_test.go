@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // fullConfig has every key but those of jobs.
@@ -68,22 +69,14 @@ anything = 1
 func parse(t *testing.T, text string) *Config {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "costs.toml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := Parse(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+	return must.Get(Parse(file))(t)
 }
 
 func TestParseConfigReadsEveryKey(t *testing.T) {
 	// The pattern "!search.other" must match a priced operation.
 	c := parse(t, strings.Replace(fullConfig, `"videos.list" = 1`, "\"videos.list\" = 1\n\"search.other\" = 2", 1))
-	if err := c.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Err())
 	dir := filepath.Dir(c.File)
 	if want := filepath.Join(dir, "state"); c.StateDir != want {
 		t.Errorf("state_dir %q, want %q", c.StateDir, want)
@@ -108,10 +101,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 	if want := (Credential{Label: "key2", SecretFile: filepath.Join(dir, "key2.txt")}); key2 != want {
 		t.Errorf("credential %+v, want %+v", key2, want)
 	}
-	calendar, err := limit.NewCalendar(limit.Month, "America/Los_Angeles", 6*time.Hour+30*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	calendar := must.Get(limit.NewCalendar(limit.Month, "America/Los_Angeles", 6*time.Hour+30*time.Minute))(t)
 	wantLimits := []limit.Limit{
 		{
 			// A host may spend 30 of the headroom while the store is away, four hosts 120.
@@ -131,10 +121,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 	if !reflect.DeepEqual(u.Limits, wantLimits) {
 		t.Errorf("limits\n%+v, want\n%+v", u.Limits, wantLimits)
 	}
-	spec, err := c.Spec("youtube/key1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(c.Spec("youtube/key1"))(t)
 	wantSpec := budget.Spec{
 		Name: "youtube/key1", Limits: wantLimits, Unknown: budget.Unknown{Allowed: true, Units: 7},
 		Costs:        map[string]budget.Cost{"search.list": {Units: 100, OnStoreError: budget.Closed}, "videos.list": {Units: 1}, "search.other": {Units: 2}},
@@ -147,9 +134,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 
 func TestParseConfigDefaults(t *testing.T) {
 	c := parse(t, `upstream.shop = { costs = { get = 1 }, limit = { m = { limit = 60, window = "1m" } }, credential = { main = {} } }`)
-	if err := c.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Err())
 	want := Store{URL: "sqlite:" + filepath.Join(filepath.Dir(c.File), "quotactl.db"), Prefix: "quotactl", Hosts: 1}
 	if c.Store != want || c.StateDir != "" {
 		t.Errorf("store %+v and state_dir %q, want %+v and none", c.Store, c.StateDir, want)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What nests deeper than any configuration is refused at its line before the parser
@@ -41,9 +42,7 @@ func TestConfigDepth(t *testing.T) {
 		"after an open one": {"a = \"x\nb = " + many("[", 33), 2},
 	} {
 		path := filepath.Join(t.TempDir(), "costs.toml")
-		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(test.text), 0o600))
 		want := fmt.Sprintf("costs.toml:%d: tables and arrays stand more than 32 deep in each other", test.line)
 		_, err := config.Parse(path)
 		if got := fmt.Sprint(err); strings.Contains(got, want) != (test.line > 0) || test.line == 0 && strings.Contains(got, "deep in each other") {
@@ -63,13 +62,8 @@ func TestConfigListsSomeFaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "costs.toml")
 	list := func(text string) (config.Errors, config.Errors) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c, err := config.Parse(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		c := must.Get(config.Parse(path))(t)
 		var errs config.Errors
 		errors.As(c.Err(), &errs)
 		return errs, c.Warnings()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/jsonpath"
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
@@ -138,11 +139,11 @@ func (f *feedbackReader) readCondition(t map[string]Node) feedback.Condition {
 		return false
 	})
 	c.JSON = readValues(t["json"], func(node Node) bool {
-		if isPath(node.Key()) {
-			return true
+		err := jsonpath.Check(node.Key())
+		if err != nil {
+			node.Fail("json: %v", err)
 		}
-		node.Fail("json: %q is no path: write names and numbers joined by dots, such as \"error.errors.#.reason\"", node.Key())
-		return false
+		return err == nil
 	})
 	c.Text, _ = t["text"].SomeTexts()
 	return c

@@ -10,18 +10,13 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // The file has every key of what responses say, in every form.
 func TestParseConfigReadsFeedback(t *testing.T) {
-	c, err := Load(filepath.Join("..", "..", "testdata", "config", "good", "feedback.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := c.Spec("github/bot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(filepath.Join("..", "..", "testdata", "config", "good", "feedback.toml")))(t)
+	spec := must.Get(c.Spec("github/bot"))(t)
 	retryAfter := feedback.Source{Header: "retry-after", As: feedback.AsRetryAfter}
 	reset := feedback.Source{Header: "x-ratelimit-reset", As: feedback.AsEpoch}
 	draft := feedback.Source{Header: "ratelimit", As: feedback.AsRateLimit}
@@ -106,13 +101,8 @@ window = "24h"
 [upstream.ads.credential.eu]
 `
 	c := parse(t, text)
-	if err := c.Err(); err != nil {
-		t.Fatal(err)
-	}
-	spec, err := c.Spec("ads/eu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Err())
+	spec := must.Get(c.Spec("ads/eu"))(t)
 	if !spec.Observe || !spec.Limits[0].Observe || !spec.Limits[1].Observe {
 		t.Errorf("upstream and limits observe: %t, %t, %t; want all", spec.Observe, spec.Limits[0].Observe, spec.Limits[1].Observe)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What is no regular file is refused at once, and what is too large unread.
@@ -17,14 +18,8 @@ func TestConfigFileIsRegular(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	large, err := os.Create(in("large"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := net.Listen("unix", in("socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	large := must.Get(os.Create(in("large")))(t)
+	socket := must.Get(net.Listen("unix", in("socket")))(t)
 	defer func() { _ = socket.Close() }()
 	const text = "# a configuration\n"
 	for _, err := range []error{
@@ -82,18 +77,13 @@ func TestSecretFileIsRegular(t *testing.T) {
 		"blank": "is empty; write the secret into it", "none": "no such file or directory; write the file", ".": "is a directory, not a regular file; name the file", "key": "",
 	} {
 		text := "[upstream.shop.costs]\nget = 1\n[upstream.shop.limit.day]\nlimit = 1\nwindow = \"24h\"\n[upstream.shop.credential.main]\nsecret_file = \"" + name + "\"\n"
-		if err := os.WriteFile(in("costs.toml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c, err := config.Load(in("costs.toml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(in("costs.toml"), []byte(text), 0o600))
+		c := must.Get(config.Load(in("costs.toml")))(t)
 		missing := c.MissingSecrets(os.LookupEnv)
 		if want == "" && len(missing) > 0 || want != "" && (len(missing) != 1 || missing[0].Line != 7 || !strings.Contains(missing[0].Message, want)) {
 			t.Errorf("%s: %v, want %q", name, missing, want)
 		}
-		_, err = config.ReadSecret(in(name))
+		_, err := config.ReadSecret(in(name))
 		if readable := want == "" || name == "blank"; (err == nil) != readable {
 			t.Errorf("read %s: %v", name, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // writer writes a configuration line by line, in one of the many forms that TOML
@@ -151,9 +153,7 @@ func FuzzFaultLines(f *testing.F) {
 		w.plant = 1 + w.rng.IntN(9) // so many keys each has
 		text := w.document()
 		path := filepath.Join(t.TempDir(), "costs.toml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := Load(path)
 		var faults Errors
 		if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Line != w.fault || !strings.Contains(faults[0].Message, `unknown key "surplus"`) {

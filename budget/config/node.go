@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/jsonpath"
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
@@ -254,6 +255,19 @@ func (n Node) Text() (string, bool) {
 		n.Fail("%s is %s: write a text in quotes", n.key, n.typeName())
 	}
 	return s, ok
+}
+
+// JSONPath is a path into a JSON document, as package jsonpath reads it.
+func (n Node) JSONPath() (string, bool) {
+	path, ok := n.Text()
+	if !ok {
+		return "", false
+	}
+	if err := jsonpath.Check(path); err != nil {
+		n.Fail("%s = %v", n.key, err)
+		return "", false
+	}
+	return path, true
 }
 
 // OneOf reads a string that must be among the choices.

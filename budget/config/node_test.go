@@ -5,15 +5,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // top parses text and finds its keys.
 func top(t *testing.T, text string) (map[string]Node, *document) {
 	t.Helper()
-	root, err := parseText("f.toml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(parseText("f.toml", text))(t)
 	table := map[string]Node{}
 	for _, n := range root.List() {
 		table[n.Key()] = n

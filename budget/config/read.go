@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ var storeSchemes = []string{"sqlite:", "redis://", "rediss://", "unix://", "redi
 // of its form. The error is what is wrong with it, and does not hold it.
 func CheckStoreURL(url string) error {
 	switch {
-	case !hasPrefix(url, storeSchemes):
+	case !slices.ContainsFunc(storeSchemes, func(scheme string) bool { return strings.HasPrefix(url, scheme) }):
 		return fmt.Errorf("does not name a store: begin it with %s", strings.Join(storeSchemes, ", "))
 	case url == "sqlite:":
 		return fmt.Errorf("names no file: write %q", DefaultStoreURL)
@@ -75,14 +76,7 @@ func (c *Config) readStore(node Node) {
 	if c.Store.Hosts > 1 && c.Store.OutageAllowance == 0 && !t["outage_allowance"].Exists() {
 		t["hosts"].Warn("hosts = %d without outage_allowance: after a loss of the store's data no host may spend anything until all have reported, or for a minute; write how many units each may spend meanwhile, or 0 if that is meant", c.Store.Hosts)
 	}
-	c.Store.PasswordEnv = variable(t["password_env"])
-	if file, ok := filled(t["password_file"]); ok {
-		c.Store.PasswordFile = c.Path(file)
-	}
-	c.noteSecret("the store's password", t["password_env"], c.Store.PasswordEnv, t["password_file"], c.Store.PasswordFile)
-	if t["password_env"].Exists() && t["password_file"].Exists() {
-		t["password_file"].Fail("password_env and password_file are both given: keep one")
-	}
+	c.Store.PasswordEnv, c.Store.PasswordFile = c.readSecret("the store's password", t["password_env"], t["password_file"])
 }
 
 func (c *Config) readUpstream(node Node) Upstream {
@@ -282,15 +276,21 @@ func (c *Config) readCredential(node Node, upstream string) Credential {
 	}
 	t := node.Table("secret_env", "secret_file")
 	credential := Credential{Label: node.Key()}
-	credential.SecretEnv = variable(t["secret_env"])
-	if file, ok := filled(t["secret_file"]); ok {
-		credential.SecretFile = c.Path(file)
-	}
-	c.noteSecret("the secret of "+upstream+"/"+credential.Label, t["secret_env"], credential.SecretEnv, t["secret_file"], credential.SecretFile)
-	if t["secret_env"].Exists() && t["secret_file"].Exists() {
-		t["secret_file"].Fail("secret_env and secret_file are both given: keep one")
-	}
+	credential.SecretEnv, credential.SecretFile = c.readSecret("the secret of "+upstream+"/"+credential.Label, t["secret_env"], t["secret_file"])
 	return credential
+}
+
+// readSecret reads where a secret is: in a variable of the environment, or in a file.
+func (c *Config) readSecret(what string, inEnv, inFile Node) (env, file string) {
+	env = variable(inEnv)
+	if name, ok := filled(inFile); ok {
+		file = c.Path(name)
+	}
+	c.noteSecret(what, inEnv, env, inFile, file)
+	if inEnv.Exists() && inFile.Exists() {
+		inFile.Fail("%s and %s are both given: keep one", inEnv.Key(), inFile.Key())
+	}
+	return env, file
 }
 
 // filled reads a text that names something.
@@ -320,14 +320,5 @@ func checkName(node Node, what string) bool {
 		return true
 	}
 	node.Fail("%s %q: a name begins with a letter or digit and goes on with up to 62 of letters, digits, '.', '_' and '-'", what, node.Key())
-	return false
-}
-
-func hasPrefix(s string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
 	return false
 }

@@ -62,7 +62,7 @@ func readSource(node Node, may encodings) *feedback.Source {
 		node.Fail("%s stands nowhere: write { header = \"…\" } or { json = \"…\" }", node.Key())
 	}
 	s.Header = readHeaderName(t["header"])
-	s.JSON = readPath(t["json"])
+	s.JSON, _ = t["json"].JSONPath()
 	readEncoding(&s, node, t["as"], may)
 	if len(node.doc.errors) == before {
 		readItem(&s, t["item"])
@@ -122,25 +122,6 @@ func readHeaderName(node Node) string {
 		return ""
 	}
 	return name
-}
-
-// readPath reads a path into a JSON body.
-func readPath(node Node) string {
-	path, ok := node.Text()
-	if ok && !isPath(path) {
-		node.Fail("json = %q is no path: write names and numbers joined by dots, such as \"error.errors.#.reason\"", path)
-		return ""
-	}
-	return path
-}
-
-// isPath reports whether a path can lead anywhere: it has no empty part. What
-// stands in a query, #(…), may hold dots.
-func isPath(path string) bool {
-	if path == "" || path != strings.TrimSpace(path) || strings.HasPrefix(path, ".") || strings.HasSuffix(path, ".") {
-		return false
-	}
-	return strings.Contains(path, "(") || !strings.Contains(path, "..")
 }
 
 // readOnce reads what makes several requests one charge.

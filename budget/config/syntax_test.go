@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const syntaxConfig = `[upstream.shop.costs]
@@ -70,9 +71,7 @@ func TestConfigSaysWhatToWrite(t *testing.T) {
 		{`"get" = 1`, `"get" = { unit = 1 }`, ":2: ", `did you mean "units"?`},
 	} {
 		path := filepath.Join(t.TempDir(), "costs.toml")
-		if err := os.WriteFile(path, []byte(strings.Replace(syntaxConfig, test.line, test.instead, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.Replace(syntaxConfig, test.line, test.instead, 1)), 0o600))
 		_, err := config.Load(path)
 		if test.want == "" {
 			if err != nil {

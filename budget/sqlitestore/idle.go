@@ -75,7 +75,7 @@ func (s *Store) sweepSome(c *conn, except string, now int64) (left bool, err err
 		if i.name != "" && clock <= i.at {
 			continue // its own clock has not come so far
 		}
-		delete(s.cache, i.name)
+		s.cache.Remove(i.name)
 		done, err := deleteBudget(c, i.b, &limit)
 		if err != nil || !done {
 			return true, err

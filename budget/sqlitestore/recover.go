@@ -161,7 +161,7 @@ func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 		if err := c.exec("UPDATE budget SET name = NULL, idle_at = 0 WHERE name = ?", name); err != nil {
 			return err
 		}
-		delete(s.cache, name)
+		s.cache.Remove(name)
 		s.mu.Lock()
 		s.swept = 0
 		s.mu.Unlock()

@@ -76,7 +76,7 @@ func (s *Store) reopen(ctx context.Context) error {
 	}
 	_ = s.lock.close() // likewise
 	s.reader, s.writer, s.lock = nil, nil, nil
-	clear(s.cache)
+	s.cache.Purge()
 	s.mu.Lock()
 	s.file = nil
 	s.mu.Unlock()

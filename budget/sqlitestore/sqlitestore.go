@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
@@ -62,7 +64,7 @@ type Store struct {
 	writer *conn         // owned by the holder of turn
 	reader *conn         // owned by the holder of looks
 
-	cache map[string]*ledger // as last committed by this process; owned by the holder of turn
+	cache *simplelru.LRU[string, *ledger] // as last committed by this process; owned by the holder of turn
 
 	mu     sync.Mutex  // guards all below
 	file   os.FileInfo // as it was opened
@@ -102,10 +104,14 @@ func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, e
 	if err != nil || path == "" {
 		return nil, fmt.Errorf("open store %q: %w: give the path of a file", path, driver.ErrStoreConfig)
 	}
+	cache, err := simplelru.NewLRU[string, *ledger](maxCached, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open store %q: %w", path, err)
+	}
 	s := &Store{
 		path: full, timeout: o.Timeout, clocks: clocks, steps: maxSteps, pruning: maxPruned,
 		turn: make(chan struct{}, 1), looks: make(chan struct{}, 1),
-		cache: map[string]*ledger{},
+		cache: cache,
 	}
 	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()

@@ -64,7 +64,7 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 		}
 	}
 	if err != nil {
-		clear(s.cache)
+		s.cache.Purge()
 		s.writer = undo(s.writer)
 	} else if s.wal == nil {
 		s.wal, _ = os.Stat(s.path + walSuffix) // not knowing it is the safe side
@@ -149,7 +149,7 @@ func (c *conn) read(ctx context.Context, step func(*conn) error) error {
 // ledger reads a budget's ledger to write to it. What is written stands in the
 // cache from then on, until a transaction fails.
 func (s *Store) ledger(c *conn, name string) (*ledger, error) {
-	known := s.cache[name]
+	known, _ := s.cache.Get(name)
 	l, err := readLedger(c, name, known)
 	if err == nil && known == nil {
 		err = l.checkNewest()
@@ -157,10 +157,7 @@ func (s *Store) ledger(c *conn, name string) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s.cache) >= maxCached && s.cache[name] == nil {
-		clear(s.cache)
-	}
-	s.cache[name] = l
+	s.cache.Add(name, l)
 	return l, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // client is an HTTP client that a preset meters. Its server is at the other end of
@@ -29,20 +30,14 @@ type client struct {
 // newClient is one whose server answers every request with the same bytes.
 func newClient(t *testing.T, preset, name string, answer []byte) *client {
 	t.Helper()
-	spec, err := load(t, preset).Spec(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(load(t, preset).Spec(name))(t)
 	return newClientFor(t, spec, answer)
 }
 
 func newClientFor(t *testing.T, spec budget.Spec, answer []byte) *client {
 	t.Helper()
 	store := memstore.New(func() int64 { return time.Now().UnixMicro() })
-	b, err := budget.New(store, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(budget.New(store, spec))(t)
 	base := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go serve(theirs, answer)
@@ -50,10 +45,7 @@ func newClientFor(t *testing.T, spec budget.Spec, answer []byte) *client {
 	}}
 	base.DialTLSContext = base.DialContext // the pipe is private enough
 	c := &client{budget: b}
-	transport, err := budgethttp.New(b, budgethttp.Options{Base: base, Observer: &c.seen})
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := must.Get(budgethttp.New(b, budgethttp.Options{Base: base, Observer: &c.seen}))(t)
 	c.Client = &http.Client{Transport: transport}
 	return c
 }
@@ -97,10 +89,7 @@ func (o *observer) Unread(u budgethttp.Unread) { o.unread = append(o.unread, u) 
 func (c *client) ask(t *testing.T, method, url string) (budgethttp.Verdict, bool) {
 	t.Helper()
 	c.seen = observer{}
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("")))(t)
 	resp, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -115,19 +104,12 @@ func (c *client) ask(t *testing.T, method, url string) (budgethttp.Verdict, bool
 // locks are those that stand.
 func (c *client) locks(t *testing.T) []budget.Lock {
 	t.Helper()
-	status, err := c.budget.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(c.budget.Status(t.Context()))(t)
 	return status.Locks
 }
 
 // fixture is a file of testdata.
 func fixture(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(os.ReadFile(filepath.Join("testdata", name)))(t)
 }

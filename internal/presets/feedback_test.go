@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // answered is what comes of a response, copied from an upstream's documentation.
@@ -225,9 +226,5 @@ func reach(t *testing.T, at string) {
 
 func instant(t *testing.T, at string) time.Time {
 	t.Helper()
-	when, err := time.Parse(time.RFC3339, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return when
+	return must.Get(time.Parse(time.RFC3339, at))(t)
 }

@@ -10,20 +10,16 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/presets"
 )
 
 // load reads a preset as it is written out.
 func load(t *testing.T, name string) *config.Config {
 	t.Helper()
-	text, err := presets.Text(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(presets.Text(name))(t)
 	path := filepath.Join(t.TempDir(), "costs.toml")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, text, 0o600))
 	cfg, err := config.Load(path)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -71,10 +67,7 @@ func TestLoads(t *testing.T) {
 func TestOpensWithItsSources(t *testing.T) {
 	sources := regexp.MustCompile(`(?s)\n# Sources?, read 20\d\d-\d\d-\d\d( \([^)]*\))?:\n#   https://.*\n# To fill in: `)
 	for _, name := range presets.Names() {
-		text, err := presets.Text(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(presets.Text(name))(t)
 		opening, _, _ := strings.Cut(string(text), "\n\n")
 		if !sources.MatchString(opening) {
 			t.Errorf("%s opens with\n%s", name, opening)

@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/presets"
 )
 
@@ -32,10 +33,7 @@ func TestUnknownOperationsAreRefused(t *testing.T) {
 				t.Errorf("%s: %s is charged: %v", preset, mistyped, err)
 			}
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.upstream.example/token-in-the-path", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.upstream.example/token-in-the-path", nil))(t)
 		resp, err := client.Do(req)
 		if err == nil {
 			_ = resp.Body.Close()
@@ -53,10 +51,7 @@ func TestUnknownOperationsAreRefused(t *testing.T) {
 // newRouter is a client that is never refused for want of units.
 func newRouter(t *testing.T, preset, name string) *client {
 	t.Helper()
-	spec, err := load(t, preset).Spec(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(load(t, preset).Spec(name))(t)
 	spec.Observe = true
 	spec.Unknown = budget.Unknown{Allowed: true}
 	return newClientFor(t, spec, []byte("HTTP/1.1 204 No Content\r\n\r\n"))
@@ -128,10 +123,7 @@ func TestRoutes(t *testing.T) {
 // Each method of Slack counts in its tier for itself, and all of them in the limit
 // that a refusal locks.
 func TestSlackTiers(t *testing.T) {
-	spec, err := load(t, "slack").Spec("slack/T123")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(load(t, "slack").Spec("slack/T123"))(t)
 	perMinute := map[int64]int{}
 	for operation := range spec.Costs {
 		least, tiers := int64(100), 0
@@ -162,10 +154,7 @@ func TestSlackTiers(t *testing.T) {
 // Each operation of GitHub counts in the limits that are documented for it: calls,
 // but points where the documentation counts points.
 func TestGitHubLimits(t *testing.T) {
-	spec, err := load(t, "github").Spec("github/user1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(load(t, "github").Spec("github/user1"))(t)
 	want := map[string][]string{
 		"rest.read":   {"core", "points", "at-once"},
 		"rest.write":  {"core", "points", "at-once"},

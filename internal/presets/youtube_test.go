@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // method is a method of YouTube's discovery document.
@@ -25,14 +26,9 @@ type method struct {
 // youtubeMethods are all of them.
 func youtubeMethods(t *testing.T) []method {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "youtube-methods.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("testdata", "youtube-methods.json")))(t)
 	var document struct{ Methods []method }
-	if err := json.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &document))
 	if len(document.Methods) != 83 {
 		t.Fatalf("%d methods, want 83", len(document.Methods))
 	}
@@ -108,10 +104,7 @@ func TestYouTubePrices(t *testing.T) {
 			t.Errorf("%s cost %d, want %d", c.operation, got, c.old)
 		}
 	}
-	root, err := config.Load(filepath.Join("..", "..", "costs.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(config.Load(filepath.Join("..", "..", "costs.toml")))(t)
 	for operation, cost := range root.Upstreams[0].Costs {
 		if got := old.Costs[operation].Units; got != cost.Units {
 			t.Errorf("%s cost %d, and costs.toml says %d", operation, got, cost.Units)

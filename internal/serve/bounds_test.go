@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -158,14 +159,9 @@ func TestSlowBody(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String()))(t)
 	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, "POST /v1/charge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, "POST /v1/charge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"))(t)
 	got, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 408 ") || !strings.Contains(string(got), `"reason":"body_time"`) {
 		t.Errorf("%s %v", got, err)

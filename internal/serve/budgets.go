@@ -1,8 +1,9 @@
 package serve
 
 import (
-	"container/list"
 	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/quotactl/quotactl/budget"
 )
@@ -12,12 +13,11 @@ import (
 // ones used last are kept.
 type shelf struct {
 	open func(name string) (*budget.Budget, error)
-	most int
 	kept map[string]*opened // never changed
 
-	mu     sync.Mutex // guards all below
-	others map[string]*opened
-	idle   list.List // of *opened that no request uses, the one used last in front
+	mu   sync.Mutex                      // guards all below
+	used map[string]*opened              // by requests under way, beside those kept
+	idle *simplelru.LRU[string, *opened] // that no request uses
 }
 
 // opened is a budget and what is made of it once.
@@ -26,8 +26,7 @@ type opened struct {
 	spec     budget.Spec
 	policies policies
 
-	uses int           // requests under way; guarded by shelf.mu
-	at   *list.Element // among the idle; nil while it is used
+	uses int // requests under way; guarded by shelf.mu
 }
 
 func newOpened(b *budget.Budget) *opened {
@@ -37,7 +36,8 @@ func newOpened(b *budget.Budget) *opened {
 }
 
 func newShelf(o Options) *shelf {
-	s := &shelf{open: o.Open, most: o.MaxOpen, kept: map[string]*opened{}, others: map[string]*opened{}}
+	idle, _ := simplelru.NewLRU[string, *opened](max(1, o.MaxOpen), nil) // fails below 1
+	s := &shelf{open: o.Open, kept: map[string]*opened{}, used: map[string]*opened{}, idle: idle}
 	for _, b := range o.Budgets {
 		s.kept[b.Name()] = newOpened(b)
 	}
@@ -51,19 +51,19 @@ func (s *shelf) take(name string) (*opened, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.others[name]
+	o := s.used[name]
+	if o == nil {
+		o, _ = s.idle.Get(name)
+	}
 	if o == nil {
 		b, err := s.open(name)
 		if err != nil {
 			return nil, err
 		}
 		o = newOpened(b)
-		s.others[name] = o
 	}
-	if o.at != nil {
-		s.idle.Remove(o.at)
-		o.at = nil
-	}
+	s.idle.Remove(name)
+	s.used[name] = o
 	o.uses++
 	return o, nil
 }
@@ -71,17 +71,14 @@ func (s *shelf) take(name string) (*opened, error) {
 // giveBack ends a use; what is used least goes when there are too many. Those in
 // use are as many as the requests under way at most.
 func (s *shelf) giveBack(o *opened) {
-	if s.kept[o.spec.Name] == o {
+	name := o.spec.Name
+	if s.kept[name] == o {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o.uses--; o.uses > 0 {
-		return
-	}
-	o.at = s.idle.PushFront(o)
-	for s.idle.Len() > s.most {
-		oldest := s.idle.Remove(s.idle.Back()).(*opened)
-		delete(s.others, oldest.spec.Name)
+	if o.uses--; o.uses == 0 {
+		delete(s.used, name)
+		s.idle.Add(name, o)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -59,9 +60,7 @@ func (w *world) spent(by budget.GroupBy) map[string]int64 {
 // The calls of a pass that is taken for dead are refused; those of others are not.
 func TestChargeFenced(t *testing.T) {
 	w := newWorld(t, serve.Options{})
-	if err := w.open("shop/main").Fence(t.Context(), "pull", 7); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.open("shop/main").Fence(t.Context(), "pull", 7))
 	for body, status := range map[string]int{
 		`"job":"pull","fence":7`: 409, `"job":"pull","fence":7,"lease_seconds":60`: 409, `"job":"pull","fence":7,"dry_run":true`: 409, `"job":"pull","fence":7,"wait_seconds":1`: 409,
 		`"job":"pull","fence":8`: 200, `"job":"push","fence":7`: 200, `"job":"pull"`: 200, `"fence":0`: 200,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -347,9 +348,7 @@ func (d description) taken(t *testing.T, path string, schema any, body map[strin
 		body[member] = json.RawMessage(probe)
 		got := newWorld(t, serve.Options{}).post(path, text(body))
 		var value any
-		if err := json.Unmarshal([]byte(probe), &value); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(probe), &value))
 		wrong := errors.New("there is no such member")
 		if schema != nil {
 			wrong = d.fits(schema, value, member)

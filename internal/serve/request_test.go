@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -20,9 +21,7 @@ func TestFaults(t *testing.T) {
 	var body struct {
 		Errors []struct{ Pointer, Detail string }
 	}
-	if err := json.Unmarshal([]byte(got.text), &body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(got.text), &body))
 	said := map[string]string{}
 	for _, e := range body.Errors {
 		said[e.Pointer] = e.Detail

@@ -1,0 +1,120 @@
+// Package jsonpath finds values in JSON documents by the paths of costs.toml, which are
+// gjson's. Rules on responses and fetch jobs use the same paths.
+package jsonpath
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+var escaped = regexp.MustCompile(`(?s)\\.`)
+
+// Check says why a path can find nothing: it is empty, begins or ends with a blank, or
+// has an empty part. It does not look into queries, #(…), which may hold dots.
+func Check(path string) error {
+	plain := escaped.ReplaceAllString(path, "x")
+	if plain == "" || plain != strings.TrimSpace(plain) || strings.HasPrefix(plain, ".") || strings.HasSuffix(plain, ".") ||
+		strings.Contains(plain, "..") && !strings.Contains(plain, "(") {
+		return fmt.Errorf(`%q is no path: write names and numbers joined by dots, such as "error.errors.#.reason"`, path)
+	}
+	return nil
+}
+
+// Kind is what kind of JSON value a Value is.
+type Kind int
+
+// The kinds of values.
+const (
+	Null Kind = iota
+	Number
+	String
+	Other // an object, an array, true or false
+)
+
+// Value is one JSON value. Raw is its text as the document has it.
+type Value struct {
+	Kind Kind
+	Raw  string
+}
+
+// Text is a string's content, and the JSON text of any other value.
+func (v Value) Text() string {
+	if v.Kind != String {
+		return v.Raw
+	}
+	var text string
+	if json.Unmarshal([]byte(v.Raw), &text) != nil {
+		return v.Raw
+	}
+	return text
+}
+
+// Get finds the value at a path of an object or an array; false if there is none. The
+// caller has checked that the document is JSON: gjson does not. Of members with the same
+// name the last counts, as for encoding/json, up to the first part that is no plain name.
+func Get(document, path string) (Value, bool) {
+	for {
+		name, rest, hasRest := strings.Cut(path, ".")
+		object := gjson.Parse(document)
+		if !object.IsObject() || strings.ContainsAny(name, `\*?#|@!{}[]()`) {
+			break
+		}
+		var member gjson.Result
+		for key, one := range object.All() {
+			if key.Str == name {
+				member = one
+			}
+		}
+		if !hasRest {
+			return value(member), member.Exists()
+		}
+		document, path = member.Raw, rest
+	}
+	found := get(document, path)
+	return value(found), found.Exists()
+}
+
+// All finds the values at a path that may lead to several. Arrays are replaced by their
+// elements, one level deep and one more for each "#" of the path. The document is as for
+// Get; of members with the same name the first counts, as for gjson.
+func All(document, path string) []Value {
+	return elements(nil, get(document, path), 1+strings.Count(path, "#"))
+}
+
+// get leaves out documents that are no object or array: gjson would look into the text of
+// a string.
+func get(document, path string) gjson.Result {
+	if text := strings.TrimLeft(document, " \t\r\n"); !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {
+		return gjson.Result{}
+	}
+	return gjson.Get(document, path)
+}
+
+func elements(list []Value, found gjson.Result, depth int) []Value {
+	switch {
+	case !found.Exists():
+	case found.IsArray() && depth > 0:
+		for _, element := range found.Array() {
+			list = elements(list, element, depth-1)
+		}
+	default:
+		list = append(list, value(found))
+	}
+	return list
+}
+
+func value(found gjson.Result) Value {
+	switch found.Type {
+	case gjson.Null:
+		return Value{Null, found.Raw}
+	case gjson.Number:
+		return Value{Number, found.Raw}
+	case gjson.String:
+		return Value{String, found.Raw}
+	}
+	return Value{Other, found.Raw}
+}
