@@ -22,7 +22,7 @@ type Fixture struct {
 // NewFixture reads one of those that the presets are tested with.
 func NewFixture(t testing.TB, name string) Fixture {
 	t.Helper()
-	file, err := os.Open(filepath.Join("..", "..", "..", "budget", "presets", "testdata", name))
+	file, err := os.Open(filepath.Join("..", "..", "..", "internal", "presets", "testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
