@@ -66,7 +66,7 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	if err := b.checkLimitName(order.Limit); err != nil {
 		return fail(err)
 	}
-	l := driver.LockRequest{Budget: b.spec.Name, Limit: order.Limit, Why: printable(order.Why), Force: order.ByHand, Most: driver.MaxLock}
+	l := driver.Lock{Budget: b.spec.Name, Limit: order.Limit, Why: printable(order.Why), Force: order.ByHand, Most: driver.MaxLock}
 	switch u := order.Until; {
 	case u.IsZero():
 		return fail(fmt.Errorf("%w: it has no end; give an instant or a span", ErrInvalid))
@@ -96,7 +96,7 @@ func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 	if err := b.checkLimitName(limit); err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
 	}
-	stood, err := ask(ctx, b, b.store.Unlock, driver.UnlockRequest{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
+	stood, err := ask(ctx, b, b.store.Unlock, driver.Unlock{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
 	if err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
 	}

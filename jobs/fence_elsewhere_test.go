@@ -25,7 +25,7 @@ type unlocking struct {
 	err func() error
 }
 
-func (u unlocking) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+func (u unlocking) Lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
 	if err := u.err(); err != nil && r.Budget == spentBudget {
 		return driver.Locked{}, fmt.Errorf("lock %s: %w", r.Budget, err)
 	}

@@ -179,7 +179,7 @@ func (u unchanging) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, err
 	return u.State.SwapJob(ctx, swap)
 }
 
-func (u unlocked) Lock(ctx context.Context, lock driver.LockRequest) (driver.Locked, error) {
+func (u unlocked) Lock(ctx context.Context, lock driver.Lock) (driver.Locked, error) {
 	if u.fails() {
 		return driver.Locked{}, errFails
 	}

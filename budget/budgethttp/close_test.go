@@ -56,7 +56,7 @@ func (s *silent) Finish(ctx context.Context, f driver.Finish) (driver.Finished, 
 	return s.Store.Finish(ctx, f)
 }
 
-func (s *silent) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
+func (s *silent) Lock(ctx context.Context, l driver.Lock) (driver.Locked, error) {
 	if err := s.await(ctx); err != nil {
 		return driver.Locked{}, err
 	}

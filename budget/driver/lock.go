@@ -22,8 +22,8 @@ func IsFence(name string) bool { return strings.HasPrefix(name, fencePrefix) }
 // MaxLock is the longest that anything is locked, in µs.
 const MaxLock int64 = 366 * 24 * 3_600_000_000
 
-// LockRequest asks a store for a lock.
-type LockRequest struct {
+// Lock asks a store for a lock.
+type Lock struct {
 	Budget string
 	Now    int64  // the caller's wall clock in µs, a witness
 	Limit  string // its name, or a fence's; empty: the whole budget
@@ -47,8 +47,8 @@ type Locked struct {
 	Stood bool // it stood before
 }
 
-// UnlockRequest asks a store to end a lock.
-type UnlockRequest struct {
+// Unlock asks a store to end a lock.
+type Unlock struct {
 	Budget string
 	Now    int64  // as in LockRequest
 	Limit  string // as in LockRequest

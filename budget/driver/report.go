@@ -21,8 +21,8 @@ type Report struct {
 	After int64
 }
 
-// Drifted is the answer to a Report.
-type Drifted struct {
+// Drift is the answer to a Report.
+type Drift struct {
 	Now int64 // the clock that frees, not clamped
 	// Added is what was recorded, and Total what stands recorded in the limit.
 	Added int64

@@ -117,7 +117,7 @@ type Store interface {
 	Look(ctx context.Context, look Look) (View, error)
 	// Spent sums what the ledger holds, without spending. It reads in bounded
 	// steps: what is charged meanwhile may be in it or not.
-	Spent(ctx context.Context, query SpentQuery) (SpentView, error)
+	Spent(ctx context.Context, query SpentQuery) (Spent, error)
 	// Recover records what a caller had seen and the ledger has lost; nothing when
 	// its Mark is not lost and no ledger of Gone. For each limit that is
 	// an amount under [limit.RecoveredOperation], which counts in that limit alone: what
@@ -131,11 +131,11 @@ type Store interface {
 	Recover(ctx context.Context, recovery Recovery) (Recovered, error)
 	// Lock closes a budget, or a limit of it, until an instant; one that stands is
 	// left as it is unless Force says otherwise. It records last seen.
-	Lock(ctx context.Context, lock LockRequest) (Locked, error)
+	Lock(ctx context.Context, lock Lock) (Locked, error)
 	// Unlock ends a lock; false when none stood.
-	Unlock(ctx context.Context, unlock UnlockRequest) (bool, error)
+	Unlock(ctx context.Context, unlock Unlock) (bool, error)
 	// Report takes in what an upstream counts as used in one limit.
-	Report(ctx context.Context, report Report) (Drifted, error)
+	Report(ctx context.Context, report Report) (Drift, error)
 	// Reset forgets a budget's ledger, wantedly: what was acknowledged before is
 	// not missed.
 	Reset(ctx context.Context, budget string) error

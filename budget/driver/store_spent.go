@@ -21,8 +21,8 @@ type SpentQuery struct {
 	By   GroupBy
 }
 
-// SpentView is the answer to a SpentQuery.
-type SpentView struct {
+// Spent is the answer to a SpentQuery.
+type Spent struct {
 	Now int64 // the clock that frees, not clamped
 	// Since is the instant (µs) up to which the ledger has forgotten what
 	// finished; 0 when it has forgotten nothing.

@@ -15,7 +15,7 @@ type lock struct {
 }
 
 // Lock implements driver.Store.
-func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+func (s *Store) Lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.begin(ctx, r.Budget, r.Now)
@@ -43,7 +43,7 @@ func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, 
 }
 
 // Unlock implements driver.Store.
-func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
+func (s *Store) Unlock(ctx context.Context, r driver.Unlock) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.enter(ctx, r.Budget, r.Now)

@@ -135,8 +135,8 @@ func (s *Store) lookWith(ctx context.Context, look driver.Look) (driver.View, er
 }
 
 // Spent implements driver.Store.
-func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.SpentView, error) {
-	var view driver.SpentView
+func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spent, error) {
+	var view driver.Spent
 	_, err := s.reach(ctx, query.Budget, func(ctx context.Context) (err error) {
 		view, err = s.inner.Spent(ctx, query)
 		return err

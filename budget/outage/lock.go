@@ -16,7 +16,7 @@ import (
 // A fence is not remembered here. Items behind it are the store's to refuse: while
 // that is out of reach the allowance decides them as any others, whoever may have
 // been shut out meanwhile.
-func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+func (s *Store) Lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
 	var locked driver.Locked
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		locked, err = s.inner.Lock(ctx, r)
@@ -49,7 +49,7 @@ func (s *Store) see(ctx context.Context, name string, limits []limit.Limit) {
 }
 
 // lockAlone locks for this host, by its clock.
-func (s *Store) lockAlone(r driver.LockRequest) (driver.Locked, error) {
+func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 	until := r.Until
 	if until == 0 {
 		until = r.Now + r.After
@@ -71,7 +71,7 @@ func (s *Store) lockAlone(r driver.LockRequest) (driver.Locked, error) {
 // told of them.
 func (s *Store) relock(ctx context.Context, name string, now int64) error {
 	for limit, lock := range s.memory.locks(name) {
-		r := driver.LockRequest{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
+		r := driver.Lock{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
 		if lock.until == 0 {
 			r.After = lock.wait
 		}
@@ -94,7 +94,7 @@ func (s *Store) told(name, limit string, now, end int64, why string) {
 }
 
 // Unlock implements driver.Store.
-func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
+func (s *Store) Unlock(ctx context.Context, r driver.Unlock) (bool, error) {
 	var stood bool
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		stood, err = s.inner.Unlock(ctx, r)
@@ -108,8 +108,8 @@ func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error
 
 // Report implements driver.Store. What the host has still to record, and what the
 // store has lost, comes before: it explains what the upstream counts.
-func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
-	var drifted driver.Drifted
+func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drift, error) {
+	var drifted driver.Drift
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		if err = s.replay(ctx, r.Budget, r.Limits, showsNothing); err != nil {
 			return err

@@ -12,14 +12,14 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-func (f *flaky) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+func (f *flaky) Lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
 	if err := f.ask(ctx); err != nil {
 		return driver.Locked{}, err
 	}
 	return f.Store.Lock(ctx, r)
 }
 
-func (f *flaky) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
+func (f *flaky) Unlock(ctx context.Context, r driver.Unlock) (bool, error) {
 	if err := f.ask(ctx); err != nil {
 		return false, err
 	}

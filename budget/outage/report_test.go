@@ -11,9 +11,9 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-func (f *flaky) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+func (f *flaky) Report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	if err := f.ask(ctx); err != nil {
-		return driver.Drifted{}, err
+		return driver.Drift{}, err
 	}
 	return f.Store.Report(ctx, r)
 }

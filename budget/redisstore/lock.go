@@ -23,7 +23,7 @@ func lockName(limit string) string {
 }
 
 // Lock implements driver.Store.
-func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
+func (s *Store) Lock(ctx context.Context, l driver.Lock) (driver.Locked, error) {
 	a, err := s.lock(ctx, "lock", l.Budget, l.Now, "l", lockName(l.Limit), l.Until, l.After, l.Most, oneLine(l.Why), flagged(l.Force))
 	if err != nil {
 		return driver.Locked{}, err
@@ -34,7 +34,7 @@ func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, 
 }
 
 // Unlock implements driver.Store.
-func (s *Store) Unlock(ctx context.Context, u driver.UnlockRequest) (bool, error) {
+func (s *Store) Unlock(ctx context.Context, u driver.Unlock) (bool, error) {
 	a, err := s.lock(ctx, "unlock", u.Budget, u.Now, "u", lockName(u.Limit))
 	return err == nil && numberAt(a.rest, 3) == 1, err
 }

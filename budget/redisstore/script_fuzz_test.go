@@ -265,9 +265,9 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 	case callReset:
 		c.err = s.Reset(ctx, name)
 	case callLock:
-		_, c.err = s.Lock(ctx, driver.LockRequest{Budget: name, Now: now, After: 1, Most: 1, Why: "spent: 403"})
+		_, c.err = s.Lock(ctx, driver.Lock{Budget: name, Now: now, After: 1, Most: 1, Why: "spent: 403"})
 	case callUnlock:
-		_, c.err = s.Unlock(ctx, driver.UnlockRequest{Budget: name, Now: now})
+		_, c.err = s.Unlock(ctx, driver.Unlock{Budget: name, Now: now})
 	case callReport:
 		_, c.err = s.Report(ctx, driver.Report{Budget: name, Now: now, Limits: limits, Limit: limits[0].Name, Used: 5})
 	default:

@@ -19,7 +19,7 @@ type lock struct {
 func (k lock) stands(now int64) bool { return k.until > now }
 
 // Lock implements driver.Store.
-func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (answer driver.Locked, err error) {
+func (s *Store) Lock(ctx context.Context, r driver.Lock) (answer driver.Locked, err error) {
 	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) (err error) {
 		if l.b == 0 {
 			if err := l.create(when.now); err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (answer driver.L
 }
 
 // Unlock implements driver.Store.
-func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (stood bool, err error) {
+func (s *Store) Unlock(ctx context.Context, r driver.Unlock) (stood bool, err error) {
 	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) error {
 		stood = l.locks[r.Limit].stands(when.now)
 		return l.unlock(r.Limit)
@@ -76,7 +76,7 @@ func (s *Store) relock(ctx context.Context, name string, caller int64, change fu
 }
 
 // lock is Lock within a transaction.
-func (l *ledger) lock(r driver.LockRequest, when moment) (driver.Locked, error) {
+func (l *ledger) lock(r driver.Lock, when moment) (driver.Locked, error) {
 	until := r.Until
 	if until == 0 {
 		until = when.later + r.After

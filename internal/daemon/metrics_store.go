@@ -36,7 +36,7 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 }
 
 // Lock implements driver.Store.
-func (s meteredStore) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+func (s meteredStore) Lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
 	defer s.timed("lock", time.Now())
 	locked, err := s.Backend.Lock(ctx, r)
 	s.answered(ctx, err)
@@ -47,7 +47,7 @@ func (s meteredStore) Lock(ctx context.Context, r driver.LockRequest) (driver.Lo
 }
 
 // Report implements driver.Store.
-func (s meteredStore) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+func (s meteredStore) Report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	defer s.timed("report", time.Now())
 	drifted, err := s.Backend.Report(ctx, r)
 	s.answered(ctx, err)

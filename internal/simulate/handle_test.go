@@ -117,24 +117,24 @@ func (h *handle) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	return ask(ctx, h, "look", func() (driver.View, error) { return h.store.Look(ctx, l) })
 }
 
-func (h *handle) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
-	return ask(ctx, h, "spent", func() (driver.SpentView, error) { return h.store.Spent(ctx, q) })
+func (h *handle) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, error) {
+	return ask(ctx, h, "spent", func() (driver.Spent, error) { return h.store.Spent(ctx, q) })
 }
 
 func (h *handle) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	return ask(ctx, h, "recover", func() (driver.Recovered, error) { return h.store.Recover(ctx, r) })
 }
 
-func (h *handle) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
+func (h *handle) Lock(ctx context.Context, l driver.Lock) (driver.Locked, error) {
 	return ask(ctx, h, "lock", func() (driver.Locked, error) { return h.store.Lock(ctx, l) })
 }
 
-func (h *handle) Unlock(ctx context.Context, u driver.UnlockRequest) (bool, error) {
+func (h *handle) Unlock(ctx context.Context, u driver.Unlock) (bool, error) {
 	return ask(ctx, h, "unlock", func() (bool, error) { return h.store.Unlock(ctx, u) })
 }
 
-func (h *handle) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
-	return ask(ctx, h, "report", func() (driver.Drifted, error) { return h.store.Report(ctx, r) })
+func (h *handle) Report(ctx context.Context, r driver.Report) (driver.Drift, error) {
+	return ask(ctx, h, "report", func() (driver.Drift, error) { return h.store.Report(ctx, r) })
 }
 
 func (h *handle) Reset(ctx context.Context, name string) error {

@@ -32,7 +32,7 @@ func testFence(t *testing.T, w *world) {
 	reserved := item("reserved", zombie)
 	reserved.Lease = minute
 	decide(driver.Granted, item("before", zombie), reserved)
-	fence := driver.LockRequest{Budget: w.budget, Now: w.now, Limit: zombie, After: hour, Most: hour, Why: "the pass was lost", Force: true}
+	fence := driver.Lock{Budget: w.budget, Now: w.now, Limit: zombie, After: hour, Most: hour, Why: "the pass was lost", Force: true}
 	for range 2 {
 		if locked, err := w.store.Lock(context.Background(), fence); err != nil || locked.Until == 0 {
 			t.Fatalf("fence: %+v, %v", locked, err)

@@ -75,7 +75,7 @@ func testMark(t *testing.T, w *world) {
 		what string
 		make func()
 	}{
-		{"a lock", func() { w.lock(driver.LockRequest{Until: w.now + minute}) }},
+		{"a lock", func() { w.lock(driver.Lock{Until: w.now + minute}) }},
 		{"its end by hand", func() { w.unlock("", true) }},
 		{"a report", func() { w.report(driver.Report{Limit: "w", Used: 50}, 33, 33, w.now+6*hour) }},
 		{"a report on a bucket", func() { w.report(driver.Report{Limit: "b", Used: 20}, 3, 3, 0) }},

@@ -35,7 +35,7 @@ func (w *walker) locks(limits []limit.Limit) {
 func (w *walker) lock(name string, unlock bool) {
 	w.step++
 	if unlock {
-		r := driver.UnlockRequest{Budget: w.budget, Now: w.caller(), Limit: name}
+		r := driver.Unlock{Budget: w.budget, Now: w.caller(), Limit: name}
 		want, wantErr := w.model.Unlock(context.Background(), r)
 		got, gotErr := w.store.Unlock(context.Background(), r)
 		w.same("unlock", r, got, gotErr, want, wantErr)
@@ -44,7 +44,7 @@ func (w *walker) lock(name string, unlock bool) {
 		}
 		return
 	}
-	r := driver.LockRequest{
+	r := driver.Lock{
 		Budget: w.budget, Now: w.caller(), Limit: name, Most: 1 + w.rng.Int64N(2*hour),
 		Why: fmt.Sprint("rule ", w.step), Force: w.rng.IntN(4) == 0,
 	}
