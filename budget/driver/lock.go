@@ -54,6 +54,11 @@ type Unlock struct {
 	Limit  string // as in LockRequest
 }
 
+// Unlocked is the answer to an Unlock.
+type Unlocked struct {
+	Stood bool // a lock stood, and is ended
+}
+
 // LockView is a lock that stands.
 type LockView struct {
 	Limit string // empty: the whole budget

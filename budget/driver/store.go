@@ -118,30 +118,9 @@ type Store interface {
 	// Spent sums what the ledger holds, without spending. It reads in bounded
 	// steps: what is charged meanwhile may be in it or not.
 	Spent(ctx context.Context, query SpentQuery) (Spent, error)
-	// Recover records what a caller had seen and the ledger has lost; nothing when
-	// its Mark is not lost and no ledger of Gone. For each limit that is
-	// an amount under [limit.RecoveredOperation], which counts in that limit alone: what
-	// was used when the caller saw it less what still counts of scores up to then,
-	// at that instant. What other callers recorded is raised to the more
-	// of both, amount and time. It is raised to the sum, too, of what hosts charged
-	// themselves: each OwnID has a charge of its own, which never falls, and one more
-	// stands for what was seen besides. A bucket is filled by what is left of its level, at
-	// most to its limit, or to that where it is above; open reservations are not recovered. A damaged ledger is
-	// begun anew for it.
-	Recover(ctx context.Context, recovery Recovery) (Recovered, error)
-	// Lock closes a budget, or a limit of it, until an instant; one that stands is
-	// left as it is unless Force says otherwise. It records last seen.
-	Lock(ctx context.Context, lock Lock) (Locked, error)
-	// Unlock ends a lock; false when none stood.
-	Unlock(ctx context.Context, unlock Unlock) (bool, error)
-	// Report takes in what an upstream counts as used in one limit.
-	Report(ctx context.Context, report Report) (Drift, error)
-	// Reset forgets a budget's ledger, wantedly: what was acknowledged before is
-	// not missed.
-	Reset(ctx context.Context, budget string) error
-	// AcceptClock makes the store's clock the budget's last seen instant, after
-	// a person found it right: what ErrClock held back then expires.
-	AcceptClock(ctx context.Context, budget string) error
+	// Change makes a rare change of a ledger; callers use [Apply]. A store answers
+	// a change that it does not know with [Unknown].
+	Change(ctx context.Context, change Change) (Changed, error)
 	// Close frees the store's resources. It is idempotent.
 	Close() error
 }

@@ -46,7 +46,7 @@ type Recovery struct {
 
 // OwnOf is what the caller's host charged itself of a limit, and the id of the charge
 // that stands for it; 0 where nothing is told of that.
-func (r *Recovery) OwnOf(i int) (amount int64, id string) {
+func (r Recovery) OwnOf(i int) (amount int64, id string) {
 	if r.OwnID == "" || i >= len(r.Own) {
 		return 0, ""
 	}

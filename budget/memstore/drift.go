@@ -8,8 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Report implements driver.Store.
-func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drift, error) {
+func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)

@@ -143,21 +143,3 @@ func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spen
 	})
 	return view, err
 }
-
-// Recover implements driver.Store.
-func (s *Store) Recover(ctx context.Context, recovery driver.Recovery) (driver.Recovered, error) {
-	return s.inner.Recover(ctx, recovery)
-}
-
-// Reset implements driver.Store. The host forgets the budget too.
-func (s *Store) Reset(ctx context.Context, name string) error {
-	if err := s.inner.Reset(ctx, name); err != nil {
-		return err
-	}
-	return s.memory.forget(name)
-}
-
-// AcceptClock implements driver.Store.
-func (s *Store) AcceptClock(ctx context.Context, name string) error {
-	return s.inner.AcceptClock(ctx, name)
-}

@@ -12,9 +12,9 @@ import (
 // report is a driver.Report on its way through as many script runs as it needs.
 type report struct{ driver.Report }
 
-// Report implements driver.Store. It brings the totals up to now as a decision on
+// report takes in an upstream's report. It brings the totals up to now as a decision on
 // nothing would.
-func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drift, error) {
+func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return driver.Drift{}, err

@@ -7,8 +7,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Report implements driver.Store.
-func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drift, error) {
+func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	var answer driver.Drift

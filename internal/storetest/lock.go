@@ -17,7 +17,7 @@ func (w *world) lock(r driver.Lock) driver.Locked {
 		r.Most = driver.MaxLock
 	}
 	r.Budget, r.Now = w.budget, w.now
-	got, err := w.store.Lock(context.Background(), r)
+	got, err := driver.Apply(context.Background(), w.store, r)
 	if err != nil {
 		w.t.Fatalf("lock %+v: %v", r, err)
 	}
@@ -26,8 +26,8 @@ func (w *world) lock(r driver.Lock) driver.Locked {
 
 func (w *world) unlock(limit string, want bool) {
 	w.t.Helper()
-	got, err := w.store.Unlock(context.Background(), driver.Unlock{Budget: w.budget, Now: w.now, Limit: limit})
-	if err != nil || got != want {
+	got, err := driver.Apply(context.Background(), w.store, driver.Unlock{Budget: w.budget, Now: w.now, Limit: limit})
+	if err != nil || got.Stood != want {
 		w.t.Fatalf("unlock %q: %v, %v; want %v", limit, got, err, want)
 	}
 }
@@ -114,7 +114,7 @@ func testLockStands(t *testing.T, w *world) {
 	w.unlock("w", false)
 	w.granted(item("c", "op", 1))
 	w.lock(driver.Lock{After: minute, Why: "three"})
-	if err := w.store.Reset(context.Background(), w.budget); err != nil {
+	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantLocks()

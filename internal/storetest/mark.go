@@ -33,7 +33,7 @@ func (w *world) reportLoss(r driver.Recovery) driver.Mark {
 	if r.Used == nil {
 		r.Used = make([]int64, len(w.limits))
 	}
-	got, err := w.store.Recover(context.Background(), r)
+	got, err := driver.Apply(context.Background(), w.store, r)
 	if err != nil {
 		w.t.Fatalf("recover: %v", err)
 	}
@@ -89,7 +89,7 @@ func testMark(t *testing.T, w *world) {
 	}
 	// A reset keeps the id: what was told before it is not missed, whichever ledger it was of.
 	told := w.tells()
-	if err := w.store.Reset(context.Background(), w.budget); err != nil {
+	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}); err != nil {
 		t.Fatal(err)
 	}
 	if reset := w.vouch(told, nil).Mark; reset.Ledger != told.Ledger || reset.ID != "" {
