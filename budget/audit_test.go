@@ -17,7 +17,7 @@ type unboundedSums struct {
 	summed int
 }
 
-func (s *unboundedSums) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
+func (s *unboundedSums) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, error) {
 	s.summed++
 	if _, bounded := ctx.Deadline(); bounded {
 		s.t.Error("the sum of a ledger is bounded, however large that is")

@@ -231,6 +231,12 @@ func ask[Q, A any](ctx context.Context, b *Budget, do func(context.Context, Q) (
 	return answer, err
 }
 
+// apply makes a change in the store, bounded likewise.
+func apply[A driver.Changed](ctx context.Context, b *Budget, change driver.ChangeTo[A]) (A, error) {
+	do := func(ctx context.Context, change driver.ChangeTo[A]) (A, error) { return driver.Apply(ctx, b.store, change) }
+	return ask(ctx, b, do, change)
+}
+
 // decideBatch asks the store, bounded by its timeout, and tells by which limits
 // it was decided.
 func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.Decisions, []limit.Limit, error) {

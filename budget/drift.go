@@ -87,7 +87,7 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 		}
 	}
 	report.Now = b.now().UnixMicro()
-	done, err := ask(ctx, b, b.store.Report, report)
+	done, err := apply(ctx, b, report)
 	if err != nil {
 		return fail(err)
 	}

@@ -27,7 +27,7 @@ func (b *Budget) FenceIn(ctx context.Context, name, job string, number int64) er
 	if !driver.ValidBudget(name) || !driver.ValidName(job) || number < 1 {
 		return fmt.Errorf("fence job %q off from %q: %w: number %d", job, name, ErrInvalid, number)
 	}
-	_, err := ask(ctx, b, b.store.Lock, driver.LockRequest{
+	_, err := apply(ctx, b, driver.Lock{
 		Budget: name, Now: b.now().UnixMicro(), Limit: driver.FenceName(job, number),
 		After: FenceFor.Microseconds(), Most: driver.MaxLock, Why: "the pass was lost", Force: true,
 	})

@@ -66,7 +66,7 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	if err := b.checkLimitName(order.Limit); err != nil {
 		return fail(err)
 	}
-	l := driver.LockRequest{Budget: b.spec.Name, Limit: order.Limit, Why: printable(order.Why), Force: order.ByHand, Most: driver.MaxLock}
+	l := driver.Lock{Budget: b.spec.Name, Limit: order.Limit, Why: printable(order.Why), Force: order.ByHand, Most: driver.MaxLock}
 	switch u := order.Until; {
 	case u.IsZero():
 		return fail(fmt.Errorf("%w: it has no end; give an instant or a span", ErrInvalid))
@@ -81,7 +81,7 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 		l.Most = b.lockCap(order.Limit)
 	}
 	l.Now = b.now().UnixMicro()
-	done, err := ask(ctx, b, b.store.Lock, l)
+	done, err := apply(ctx, b, l)
 	if err != nil {
 		return fail(err)
 	}
@@ -96,14 +96,14 @@ func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 	if err := b.checkLimitName(limit); err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
 	}
-	stood, err := ask(ctx, b, b.store.Unlock, driver.UnlockRequest{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
+	done, err := apply(ctx, b, driver.Unlock{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limit: limit})
 	if err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
 	}
-	if stood {
+	if done.Stood {
 		b.waits.free()
 	}
-	return stood, nil
+	return done.Stood, nil
 }
 
 // NextReset is the first reset after an instant of the limit named, where it is a

@@ -25,11 +25,12 @@ type unlocking struct {
 	err func() error
 }
 
-func (u unlocking) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
-	if err := u.err(); err != nil && r.Budget == spentBudget {
-		return driver.Locked{}, fmt.Errorf("lock %s: %w", r.Budget, err)
+func (u unlocking) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	r, ok := change.(driver.Lock)
+	if err := u.err(); ok && err != nil && r.Budget == spentBudget {
+		return nil, fmt.Errorf("lock %s: %w", r.Budget, err)
 	}
-	return u.Store.Lock(ctx, r)
+	return u.Store.Change(ctx, change)
 }
 
 // elsewhere is a pass that goes on while nobody hears of it, and a daemon with another

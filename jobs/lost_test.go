@@ -80,8 +80,8 @@ func TestALostPassTellsWhatItSpent(t *testing.T) {
 // silenced is a store whose ledger does not answer.
 type silenced struct{ driver.Store }
 
-func (silenced) Spent(context.Context, driver.SpentQuery) (driver.SpentView, error) {
-	return driver.SpentView{}, errFails
+func (silenced) Spent(context.Context, driver.SpentQuery) (driver.Spent, error) {
+	return driver.Spent{}, errFails
 }
 
 // Where the ledger does not say what a pass spent, its record has what the heartbeats

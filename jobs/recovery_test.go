@@ -37,7 +37,7 @@ func TestARecoveryIsWaitedFor(t *testing.T) {
 				w.options.Budgets["youtube/key1"] = shared
 				began := time.Now()
 				loss := driver.Recovery{Budget: "youtube/key1", Now: began.UnixMicro(), Mark: driver.Mark{Ledger: "lost", Seen: began.UnixMicro()}, Host: "other", Hosts: 2}
-				if _, err := w.store.Recover(t.Context(), loss); err != nil {
+				if _, err := driver.Apply(t.Context(), w.store, loss); err != nil {
 					t.Fatal(err)
 				}
 				if p := w.once(); p.Outcome != Succeeded {

@@ -179,11 +179,11 @@ func (u unchanging) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, err
 	return u.State.SwapJob(ctx, swap)
 }
 
-func (u unlocked) Lock(ctx context.Context, lock driver.LockRequest) (driver.Locked, error) {
+func (u unlocked) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	if u.fails() {
-		return driver.Locked{}, errFails
+		return nil, errFails
 	}
-	return u.Store.Lock(ctx, lock)
+	return u.Store.Change(ctx, change)
 }
 
 // A manual pass that finds another past its end waits whether that is renewed.

@@ -56,11 +56,11 @@ func (s *silent) Finish(ctx context.Context, f driver.Finish) (driver.Finished, 
 	return s.Store.Finish(ctx, f)
 }
 
-func (s *silent) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
+func (s *silent) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	if err := s.await(ctx); err != nil {
-		return driver.Locked{}, err
+		return nil, err
 	}
-	return s.Store.Lock(ctx, l)
+	return s.Store.Change(ctx, change)
 }
 
 // askSpec is a call that costs what its response says, which may be a refusal.

@@ -2,23 +2,23 @@ package driver
 
 import "errors"
 
-// What a store may say, to test with errors.Is.
+// The errors of a store. Test for them with errors.Is.
 var (
-	// ErrUnavailable: the store did not answer within the timeout. Whether a
-	// charge was recorded is unknown; the same id may be sent again.
+	// ErrUnavailable: the store did not answer within the timeout. It is unknown
+	// whether a charge was recorded; send the same id again.
 	ErrUnavailable = errors.New("store out of reach")
-	// ErrNotCharged comes beside another error, where it is known that nothing was
+	// ErrNotCharged accompanies another error where it is known that nothing was
 	// charged.
 	ErrNotCharged = errors.New("nothing was charged")
-	// ErrClock: the store's clock stands more than 60 s past everything it has
-	// seen and past the caller's clock, and nothing expires until it is accepted;
-	// or a tick lies as far past the store's clock.
+	// ErrClock: the store's clock is more than 60 s past everything it has seen and
+	// past the caller's clock, and nothing expires until a person accepts it; or a
+	// tick is as far past the store's clock.
 	ErrClock = errors.New("the clocks disagree")
-	// ErrDamaged: the ledger's parts do not agree (a key was evicted or
-	// deleted); nothing is decided on it.
+	// ErrDamaged: the ledger's parts do not agree (a key was evicted or deleted).
+	// Nothing is decided on it.
 	ErrDamaged = errors.New("the ledger is damaged")
-	// ErrLost: the ledger does not hold a charge that was acknowledged: it was
-	// flushed, evicted, rolled back, or is another server's. Package outage records
+	// ErrLost: the ledger lacks a charge that was acknowledged. It was flushed,
+	// evicted or rolled back, or this is another server's. Package outage records
 	// what is missing; without it nothing is decided until the ledger is reset.
 	ErrLost = errors.New("the store has lost charges")
 	// ErrStoreConfig: the store answers but cannot serve: wrong password,

@@ -6,15 +6,14 @@ type Severity string
 // The severities of a Finding.
 const (
 	OK      Severity = "ok"
-	Warning Severity = "warning" // it works, and may not always
-	Fault   Severity = "error"   // it does not work, or does not hold what it promises
+	Warning Severity = "warning" // it works now, but may fail
+	Fault   Severity = "error"   // it does not work, or breaks a promise
 )
 
-// Finding is one thing that was looked at to tell whether a store serves.
+// Finding is the result of one check of a store's health.
 type Finding struct {
-	Check string // what was looked at: "persistence"
-	Level Severity
-	Says  string // what was found
-	// Advice is what to do about it; empty where nothing is to be done.
-	Advice string
+	Check  string // what was checked: "persistence"
+	Level  Severity
+	Says   string // what was found
+	Advice string // what to do about it; empty: nothing
 }

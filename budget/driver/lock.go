@@ -5,10 +5,12 @@ import (
 	"strings"
 )
 
-// fencePrefix begins the names of the locks that are fences. No limit's does.
+// fencePrefix begins the names of the locks that are fences. No limit's name begins
+// with it.
 const fencePrefix = "~"
 
-// FenceName is the lock that shuts out a pass's number; empty for none.
+// FenceName is the name of the lock that fences off a pass, by its number; empty for
+// number 0.
 func FenceName(job string, number int64) string {
 	if number == 0 {
 		return ""
@@ -19,39 +21,44 @@ func FenceName(job string, number int64) string {
 // IsFence reports whether a lock of this name is a fence.
 func IsFence(name string) bool { return strings.HasPrefix(name, fencePrefix) }
 
-// MaxLock is the longest that anything is locked, in µs.
+// MaxLock is the longest lock, in µs.
 const MaxLock int64 = 366 * 24 * 3_600_000_000
 
-// LockRequest asks a store for a lock.
-type LockRequest struct {
+// Lock closes a budget, or one limit of it, until an instant. A lock that stands is
+// left as it is, unless Force. The answer is [Locked].
+type Lock struct {
 	Budget string
 	Now    int64  // the caller's wall clock in µs, a witness
-	Limit  string // its name, or a fence's; empty: the whole budget
-	// Until is its end in µs; where it is 0 the end is After µs past the later of
-	// the clocks. It is at most Most µs past that, 1 to MaxLock.
+	Limit  string // a limit's name, or a fence's; empty: the whole budget
+	// Until is its end in µs; 0: After µs past the later clock. It ends at most Most µs,
+	// 1 to MaxLock, past the later clock.
 	Until int64
 	After int64
 	Most  int64
 	Why   string // printable ASCII, at most 200 bytes
-	// Force: it takes the place of one that stands.
-	Force bool
+	Force bool   // replace a lock that stands
 }
 
-// Locked is the answer to a LockRequest: the lock that stands now. Until is 0 when
-// none does, since the end that was asked for has passed.
+// Locked is the lock that stands now. Until is 0 where none does, since the end that
+// was asked for has passed.
 type Locked struct {
-	Now   int64 // the clock that frees, not clamped
-	Until int64
-	Since int64
+	Now   int64 // the earlier clock
+	Until int64 // µs
+	Since int64 // µs
 	Why   string
 	Stood bool // it stood before
 }
 
-// UnlockRequest asks a store to end a lock.
-type UnlockRequest struct {
+// Unlock ends a lock. The answer is [Unlocked].
+type Unlock struct {
 	Budget string
-	Now    int64  // as in LockRequest
-	Limit  string // as in LockRequest
+	Now    int64  // as in Lock
+	Limit  string // as in Lock
+}
+
+// Unlocked is the answer to an Unlock.
+type Unlocked struct {
+	Stood bool // a lock stood until now
 }
 
 // LockView is a lock that stands.

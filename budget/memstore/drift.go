@@ -8,16 +8,15 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Report implements driver.Store.
-func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
 	if err != nil {
-		return driver.Drifted{}, err
+		return driver.Drift{}, err
 	}
 	now := when.now
-	answer := driver.Drifted{Now: when.clock}
+	answer := driver.Drift{Now: when.clock}
 	at := r.At
 	if at == 0 {
 		at = now

@@ -14,8 +14,7 @@ type lock struct {
 	why          string
 }
 
-// Lock implements driver.Store.
-func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.begin(ctx, r.Budget, r.Now)
@@ -42,13 +41,12 @@ func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, 
 	return driver.Locked{Now: when.clock, Until: old.until, Since: old.since, Why: old.why, Stood: stood}, nil
 }
 
-// Unlock implements driver.Store.
-func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
+func (s *Store) unlock(ctx context.Context, r driver.Unlock) (driver.Unlocked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.enter(ctx, r.Budget, r.Now)
 	if err != nil {
-		return false, err
+		return driver.Unlocked{}, err
 	}
 	l.last = when.now
 	old, stood := l.locks[r.Limit]
@@ -56,7 +54,7 @@ func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error
 		delete(l.locks, r.Limit)
 		l.changes++
 	}
-	return stood && old.until > when.now, nil
+	return driver.Unlocked{Stood: stood && old.until > when.now}, nil
 }
 
 // standing are the locks that stand.

@@ -301,8 +301,7 @@ func (s *Store) bring(ctx context.Context, name string, caller int64, limits []l
 	return l, when, nil
 }
 
-// AcceptClock implements driver.Store.
-func (s *Store) AcceptClock(_ context.Context, name string) error {
+func (s *Store) acceptClock(name string) (driver.Done, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.ledgers[name]
@@ -312,7 +311,26 @@ func (s *Store) AcceptClock(_ context.Context, name string) error {
 		s.ledgers[name] = l
 	}
 	l.last = max(l.last, s.clock())
-	return nil
+	return driver.Done{}, nil
+}
+
+// Change implements driver.Store.
+func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	switch c := change.(type) {
+	case driver.Recovery:
+		return s.recover(ctx, c)
+	case driver.Report:
+		return s.report(ctx, c)
+	case driver.Lock:
+		return s.lock(ctx, c)
+	case driver.Unlock:
+		return s.unlock(ctx, c)
+	case driver.Reset:
+		return s.reset(ctx, c.Budget)
+	case driver.AcceptClock:
+		return s.acceptClock(c.Budget)
+	}
+	return nil, driver.Unknown(change)
 }
 
 // Close implements driver.Store; nothing is kept.

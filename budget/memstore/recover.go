@@ -138,8 +138,8 @@ func (l *ledger) pseudo(lim limit.Limit, operation string, now int64) (amount in
 	return amount
 }
 
-// Recover implements driver.Store. Memory is never damaged.
-func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
+// recover takes in a recovery. Memory is never damaged.
+func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
@@ -233,12 +233,11 @@ func (m *meter) refill(full, used, at, now int64) int64 {
 	return add
 }
 
-// Reset implements driver.Store.
-func (s *Store) Reset(ctx context.Context, name string) error {
+func (s *Store) reset(ctx context.Context, name string) (driver.Done, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return err
+		return driver.Done{}, err
 	}
 	old, now := s.ledgers[name], s.clock()
 	if old != nil {
@@ -250,5 +249,5 @@ func (s *Store) Reset(ctx context.Context, name string) error {
 	}
 	l.born, l.last, l.newest, l.gone, l.resetAt = now, now, now, now, now
 	s.ledgers[name] = l
-	return nil
+	return driver.Done{}, nil
 }

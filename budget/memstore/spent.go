@@ -7,15 +7,15 @@ import (
 )
 
 // Spent implements driver.Store.
-func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
+func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, when, err := s.enter(ctx, q.Budget, q.Now)
 	if err != nil {
-		return driver.SpentView{}, err
+		return driver.Spent{}, err
 	}
 	now := when.now
-	view := driver.SpentView{Now: when.clock}
+	view := driver.Spent{Now: when.clock}
 	forgotten := max(l.gone, l.horizon(now))
 	if l.born > 0 && l.born <= forgotten {
 		view.Since = forgotten

@@ -89,34 +89,12 @@ func (l *later) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	return with(ctx, l, func(b Backend) (driver.View, error) { return b.Look(ctx, look) })
 }
 
-func (l *later) Spent(ctx context.Context, query driver.SpentQuery) (driver.SpentView, error) {
-	return with(ctx, l, func(b Backend) (driver.SpentView, error) { return b.Spent(ctx, query) })
+func (l *later) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spent, error) {
+	return with(ctx, l, func(b Backend) (driver.Spent, error) { return b.Spent(ctx, query) })
 }
 
-func (l *later) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
-	return with(ctx, l, func(b Backend) (driver.Recovered, error) { return b.Recover(ctx, r) })
-}
-
-func (l *later) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
-	return with(ctx, l, func(b Backend) (driver.Locked, error) { return b.Lock(ctx, r) })
-}
-
-func (l *later) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
-	return with(ctx, l, func(b Backend) (bool, error) { return b.Unlock(ctx, r) })
-}
-
-func (l *later) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
-	return with(ctx, l, func(b Backend) (driver.Drifted, error) { return b.Report(ctx, r) })
-}
-
-func (l *later) Reset(ctx context.Context, name string) error {
-	_, err := with(ctx, l, func(b Backend) (struct{}, error) { return struct{}{}, b.Reset(ctx, name) })
-	return err
-}
-
-func (l *later) AcceptClock(ctx context.Context, name string) error {
-	_, err := with(ctx, l, func(b Backend) (struct{}, error) { return struct{}{}, b.AcceptClock(ctx, name) })
-	return err
+func (l *later) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	return with(ctx, l, func(b Backend) (driver.Changed, error) { return b.Change(ctx, change) })
 }
 
 func (l *later) Job(ctx context.Context, job string) (driver.JobDocument, error) {

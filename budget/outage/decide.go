@@ -163,7 +163,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []li
 // recoverOne has one sight recorded.
 func (s *Store) recoverOne(ctx context.Context, recovery driver.Recovery, now int64) error {
 	recovery.Now, recovery.Hosts = now, s.o.Hosts
-	recovered, err := s.inner.Recover(ctx, recovery)
+	recovered, err := driver.Apply(ctx, s.inner, recovery)
 	if err != nil {
 		return fmt.Errorf("record what the store has lost: %w", err)
 	}

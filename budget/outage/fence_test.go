@@ -90,8 +90,8 @@ func TestFenceWhileAway(t *testing.T) {
 	}
 	store := outage.New(w.store, outage.Options{Dir: dir, Allowance: 20, Timeout: timeout, Interval: interval})
 	defer func() { _ = store.Close() }()
-	request := driver.LockRequest{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limit: "~trending/7", After: time.Hour.Microseconds(), Most: driver.MaxLock}
-	if locked, err := store.Lock(context.Background(), request); !errors.Is(err, driver.ErrUnavailable) {
+	request := driver.Lock{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limit: "~trending/7", After: time.Hour.Microseconds(), Most: driver.MaxLock}
+	if locked, err := driver.Apply(context.Background(), store, request); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("one that is to leave another as it is: %+v, %v", locked, err)
 	}
 	w.charged(b, "within", budget.SourceAllowance)

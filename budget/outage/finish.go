@@ -135,29 +135,11 @@ func (s *Store) lookWith(ctx context.Context, look driver.Look) (driver.View, er
 }
 
 // Spent implements driver.Store.
-func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.SpentView, error) {
-	var view driver.SpentView
+func (s *Store) Spent(ctx context.Context, query driver.SpentQuery) (driver.Spent, error) {
+	var view driver.Spent
 	_, err := s.reach(ctx, query.Budget, func(ctx context.Context) (err error) {
 		view, err = s.inner.Spent(ctx, query)
 		return err
 	})
 	return view, err
-}
-
-// Recover implements driver.Store.
-func (s *Store) Recover(ctx context.Context, recovery driver.Recovery) (driver.Recovered, error) {
-	return s.inner.Recover(ctx, recovery)
-}
-
-// Reset implements driver.Store. The host forgets the budget too.
-func (s *Store) Reset(ctx context.Context, name string) error {
-	if err := s.inner.Reset(ctx, name); err != nil {
-		return err
-	}
-	return s.memory.forget(name)
-}
-
-// AcceptClock implements driver.Store.
-func (s *Store) AcceptClock(ctx context.Context, name string) error {
-	return s.inner.AcceptClock(ctx, name)
 }

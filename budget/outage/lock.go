@@ -8,7 +8,26 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Lock implements driver.Store. While the store is out of reach the host's own
+// Change implements driver.Store.
+func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	switch c := change.(type) {
+	case driver.Lock:
+		return s.lock(ctx, c)
+	case driver.Unlock:
+		return s.unlock(ctx, c)
+	case driver.Report:
+		return s.report(ctx, c)
+	case driver.Reset: // the host forgets the budget too
+		changed, err := s.inner.Change(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return changed, s.memory.forget(c.Budget)
+	}
+	return s.inner.Change(ctx, change)
+}
+
+// lock locks a budget. While the store is out of reach the host's own
 // processes keep to the lock; nobody else hears of it, until the upstream refuses
 // again. A lock by hand, or a fence, fails then: it is meant for everybody, and no
 // upstream tells it again.
@@ -16,10 +35,10 @@ import (
 // A fence is not remembered here. Items behind it are the store's to refuse: while
 // that is out of reach the allowance decides them as any others, whoever may have
 // been shut out meanwhile.
-func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
+func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
 	var locked driver.Locked
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
-		locked, err = s.inner.Lock(ctx, r)
+		locked, err = driver.Apply(ctx, s.inner, r)
 		return err
 	})
 	if unreached(ctx, err) && s.o.Dir != "" && !r.Force && !driver.IsFence(r.Limit) {
@@ -49,7 +68,7 @@ func (s *Store) see(ctx context.Context, name string, limits []limit.Limit) {
 }
 
 // lockAlone locks for this host, by its clock.
-func (s *Store) lockAlone(r driver.LockRequest) (driver.Locked, error) {
+func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 	until := r.Until
 	if until == 0 {
 		until = r.Now + r.After
@@ -71,11 +90,11 @@ func (s *Store) lockAlone(r driver.LockRequest) (driver.Locked, error) {
 // told of them.
 func (s *Store) relock(ctx context.Context, name string, now int64) error {
 	for limit, lock := range s.memory.locks(name) {
-		r := driver.LockRequest{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
+		r := driver.Lock{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
 		if lock.until == 0 {
 			r.After = lock.wait
 		}
-		if _, err := s.inner.Lock(ctx, r); err != nil {
+		if _, err := driver.Apply(ctx, s.inner, r); err != nil {
 			return fmt.Errorf("lock again what the store has lost: %w", err)
 		}
 	}
@@ -93,23 +112,22 @@ func (s *Store) told(name, limit string, now, end int64, why string) {
 	}
 }
 
-// Unlock implements driver.Store.
-func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
-	var stood bool
+func (s *Store) unlock(ctx context.Context, r driver.Unlock) (driver.Unlocked, error) {
+	var unlocked driver.Unlocked
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
-		stood, err = s.inner.Unlock(ctx, r)
+		unlocked, err = driver.Apply(ctx, s.inner, r)
 		return err
 	})
 	if err == nil {
 		s.told(r.Budget, r.Limit, 0, 0, "")
 	}
-	return stood, err
+	return unlocked, err
 }
 
-// Report implements driver.Store. What the host has still to record, and what the
+// report takes in what an upstream says. What the host has still to record, and what the
 // store has lost, comes before: it explains what the upstream counts.
-func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
-	var drifted driver.Drifted
+func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
+	var drifted driver.Drift
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
 		if err = s.replay(ctx, r.Budget, r.Limits, showsNothing); err != nil {
 			return err
@@ -117,7 +135,7 @@ func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, er
 		if err = s.recover(ctx, r.Budget, r.Now, r.Limits); err != nil {
 			return err
 		}
-		drifted, err = s.inner.Report(ctx, r)
+		drifted, err = driver.Apply(ctx, s.inner, r)
 		return err
 	})
 	if err == nil && drifted.Added > 0 {

@@ -9,22 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/driver"
 )
-
-func (f *flaky) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
-	if err := f.ask(ctx); err != nil {
-		return driver.Locked{}, err
-	}
-	return f.Store.Lock(ctx, r)
-}
-
-func (f *flaky) Unlock(ctx context.Context, r driver.UnlockRequest) (bool, error) {
-	if err := f.ask(ctx); err != nil {
-		return false, err
-	}
-	return f.Store.Unlock(ctx, r)
-}
 
 // locked wants a call to be refused by a lock.
 func (w *world) locked(b *budget.Budget, operation, limit, why string) {

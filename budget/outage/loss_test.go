@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
@@ -239,7 +240,7 @@ func TestLostData(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = store.Close() }()
-			if err := store.Reset(t.Context(), lossBudget); err != nil {
+			if _, err := driver.Apply(t.Context(), store, driver.Reset{Budget: lossBudget}); err != nil {
 				t.Fatal(err)
 			}
 			if r, err := first.Charge(t.Context(), budget.Call{Operation: "list"}); err != nil || r.Remaining != 999 {

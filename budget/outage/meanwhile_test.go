@@ -17,9 +17,11 @@ type onRecovery struct {
 	do    func()
 }
 
-func (s *onRecovery) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
-	s.first.Do(s.do)
-	return s.Store.Recover(ctx, r)
+func (s *onRecovery) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	if _, ok := change.(driver.Recovery); ok {
+		s.first.Do(s.do)
+	}
+	return s.Store.Change(ctx, change)
 }
 
 // What a process writes down of its charges while another one recovers a loss that it has

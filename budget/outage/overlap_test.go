@@ -258,14 +258,14 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 	r.spend(s, 1)
 	until := r.now + time.Hour.Microseconds()
 	for _, limit := range []string{"", "day"} {
-		if _, err := other.Lock(t.Context(), driver.LockRequest{Budget: "up/key1", Now: r.now, Limit: limit, Until: until, Most: driver.MaxLock, Why: "by hand", Force: true}); err != nil {
+		if _, err := driver.Apply(t.Context(), other, driver.Lock{Budget: "up/key1", Now: r.now, Limit: limit, Until: until, Most: driver.MaxLock, Why: "by hand", Force: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if d := r.decide(s, 1); !d.Locked {
 		t.Fatalf("%+v", d)
 	}
-	if _, err := other.Unlock(t.Context(), driver.UnlockRequest{Budget: "up/key1", Now: r.now}); err != nil {
+	if _, err := driver.Apply(t.Context(), other, driver.Unlock{Budget: "up/key1", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.used(s)
@@ -277,7 +277,7 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 			t.Fatalf("%+v, %v; want the lock of day until %d", view.Locks, err, until)
 		}
 	}
-	if _, err := other.Unlock(t.Context(), driver.UnlockRequest{Budget: "up/key1", Now: r.now, Limit: "day"}); err != nil {
+	if _, err := driver.Apply(t.Context(), other, driver.Unlock{Budget: "up/key1", Now: r.now, Limit: "day"}); err != nil {
 		t.Fatal(err)
 	}
 	r.used(s)
@@ -292,13 +292,13 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 func TestChangesThatAreNoCharge(t *testing.T) {
 	for what, change := range map[string]func(*ruin, *outage.Store){
 		"a lock": func(r *ruin, s *outage.Store) {
-			if _, err := s.Lock(r.t.Context(), driver.LockRequest{Budget: "up/key1", Now: r.now, Until: r.now + time.Hour.Microseconds(), Most: driver.MaxLock, Why: "by hand"}); err != nil {
+			if _, err := driver.Apply(r.t.Context(), s, driver.Lock{Budget: "up/key1", Now: r.now, Until: r.now + time.Hour.Microseconds(), Most: driver.MaxLock, Why: "by hand"}); err != nil {
 				r.t.Fatal(err)
 			}
 		},
 		"a report": func(r *ruin, s *outage.Store) {
 			report := driver.Report{Budget: "up/key1", Now: r.now, Limits: r.limits, Limit: "day", Used: 100}
-			if d, err := s.Report(r.t.Context(), report); err != nil || d.Added != 99 {
+			if d, err := driver.Apply(r.t.Context(), s, report); err != nil || d.Added != 99 {
 				r.t.Fatalf("%+v, %v", d, err)
 			}
 		},

@@ -291,7 +291,7 @@ func TestLocksOutliveALoss(t *testing.T) {
 	r.spend(s, 5)
 	until := r.now + (2 * time.Hour).Microseconds()
 	for _, limit := range []string{"", "day"} {
-		if _, err := s.Lock(t.Context(), driver.LockRequest{Budget: "up/key1", Limit: limit, Now: r.now, Until: until, Most: driver.MaxLock, Why: "quotaExceeded"}); err != nil {
+		if _, err := driver.Apply(t.Context(), s, driver.Lock{Budget: "up/key1", Limit: limit, Now: r.now, Until: until, Most: driver.MaxLock, Why: "quotaExceeded"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -303,7 +303,7 @@ func TestLocksOutliveALoss(t *testing.T) {
 	if err != nil || len(view.Locks) != 2 {
 		t.Fatalf("%+v, %v, want both locks", view.Locks, err)
 	}
-	if _, err := s.Unlock(t.Context(), driver.UnlockRequest{Budget: "up/key1", Limit: "", Now: r.now}); err != nil {
+	if _, err := driver.Apply(t.Context(), s, driver.Unlock{Budget: "up/key1", Limit: "", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.flush()

@@ -11,13 +11,6 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-func (f *flaky) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
-	if err := f.ask(ctx); err != nil {
-		return driver.Drifted{}, err
-	}
-	return f.Store.Report(ctx, r)
-}
-
 // What the host spent while the store was away explains what the upstream counts,
 // also where a report is the first to come when the store is back.
 func TestReportAfterAnOutage(t *testing.T) {

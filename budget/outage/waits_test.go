@@ -46,11 +46,11 @@ func (s *shared) Look(ctx context.Context, look driver.Look) (driver.View, error
 	return s.Store.Look(ctx, look)
 }
 
-func (s *shared) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
-	if s.failRecover {
-		return driver.Recovered{}, fmt.Errorf("connection reset: %w", driver.ErrUnavailable)
+func (s *shared) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	if _, ok := change.(driver.Recovery); ok && s.failRecover {
+		return nil, fmt.Errorf("connection reset: %w", driver.ErrUnavailable)
 	}
-	return s.Store.Recover(ctx, r)
+	return s.Store.Change(ctx, change)
 }
 
 // host is a host of processes on a shared store.

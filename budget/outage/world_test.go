@@ -67,6 +67,13 @@ func (f *flaky) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	return f.Store.Look(ctx, l)
 }
 
+func (f *flaky) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	if err := f.ask(ctx); err != nil {
+		return nil, err
+	}
+	return f.Store.Change(ctx, change)
+}
+
 func (f *flaky) Close() error { return nil } // the test's hosts share it
 
 // world is a store in memory, whose clock the wall clock is, and hosts on it.

@@ -209,7 +209,7 @@ func BenchmarkWaiters(b *testing.B) {
 	server := redistest.Start(b)
 	storetest.Waiters(b, func(b *testing.B) driver.Store {
 		store := openStore(b, server.URL(0), redisstore.Options{})
-		if err := store.Reset(b.Context(), "up/wait"); err != nil {
+		if _, err := driver.Apply(b.Context(), store, driver.Reset{Budget: "up/wait"}); err != nil {
 			b.Fatal(err)
 		}
 		return store

@@ -293,14 +293,14 @@ func TestLeastPermissions(t *testing.T) {
 	if done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "r", Release: true}); err != nil || done.Result != driver.Released {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if err := store.AcceptClock(t.Context(), name); err != nil {
+	if _, err := driver.Apply(t.Context(), store, driver.AcceptClock{Budget: name}); err != nil {
 		t.Fatal(err)
 	}
 	if got := used(t, store); got != 1 {
 		t.Fatalf("used %d, want 1", got)
 	}
 	recovery := driver.Recovery{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Used: []int64{9}, At: time.Now().UnixMicro(), Mark: driver.Mark{ID: "lost", At: time.Now().UnixMicro()}}
-	if done, err := store.Recover(t.Context(), recovery); err != nil || done.Amounts[0] != 8 {
+	if done, err := driver.Apply(t.Context(), store, recovery); err != nil || done.Amounts[0] != 8 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if list := store.Diagnose(t.Context()); found(t, list, "permissions").Level != driver.OK {
@@ -309,7 +309,7 @@ func TestLeastPermissions(t *testing.T) {
 	if _, err := store.Spent(t.Context(), driver.SpentQuery{Budget: name, Now: time.Now().UnixMicro(), By: driver.ByJob}); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Reset(t.Context(), name); err != nil {
+	if _, err := driver.Apply(t.Context(), store, driver.Reset{Budget: name}); err != nil {
 		t.Fatal(err)
 	}
 	swap := driver.JobSwap{

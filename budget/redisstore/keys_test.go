@@ -132,7 +132,7 @@ func TestKeysExpireTogether(t *testing.T) {
 	expiries()
 	// A lock keeps them until its end.
 	const locked = 30 * 24 * time.Hour
-	if _, err := f.Lock(t.Context(), driver.LockRequest{Budget: name, Now: f.now, After: locked.Microseconds(), Most: locked.Microseconds()}); err != nil {
+	if _, err := driver.Apply(t.Context(), f, driver.Lock{Budget: name, Now: f.now, After: locked.Microseconds(), Most: locked.Microseconds()}); err != nil {
 		t.Fatal(err)
 	}
 	if left, kept := expiries(), locked+24*time.Hour+7*24*time.Hour; left > kept || left < kept-time.Minute {

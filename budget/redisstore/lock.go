@@ -22,9 +22,8 @@ func lockName(limit string) string {
 	return limit
 }
 
-// Lock implements driver.Store.
-func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
-	a, err := s.lock(ctx, "lock", l.Budget, l.Now, "l", lockName(l.Limit), l.Until, l.After, l.Most, oneLine(l.Why), flagged(l.Force))
+func (s *Store) lock(ctx context.Context, l driver.Lock) (driver.Locked, error) {
+	a, err := s.relock(ctx, "lock", l.Budget, l.Now, "l", lockName(l.Limit), l.Until, l.After, l.Most, oneLine(l.Why), flagged(l.Force))
 	if err != nil {
 		return driver.Locked{}, err
 	}
@@ -33,14 +32,13 @@ func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, 
 	}, nil
 }
 
-// Unlock implements driver.Store.
-func (s *Store) Unlock(ctx context.Context, u driver.UnlockRequest) (bool, error) {
-	a, err := s.lock(ctx, "unlock", u.Budget, u.Now, "u", lockName(u.Limit))
-	return err == nil && numberAt(a.rest, 3) == 1, err
+func (s *Store) unlock(ctx context.Context, u driver.Unlock) (driver.Unlocked, error) {
+	a, err := s.relock(ctx, "unlock", u.Budget, u.Now, "u", lockName(u.Limit))
+	return driver.Unlocked{Stood: err == nil && numberAt(a.rest, 3) == 1}, err
 }
 
-// lock runs lock.lua; args come after the caller's clock.
-func (s *Store) lock(ctx context.Context, doing, name string, now int64, args ...any) (answer, error) {
+// relock runs lock.lua; args come after the caller's clock.
+func (s *Store) relock(ctx context.Context, doing, name string, now int64, args ...any) (answer, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return answer{}, err

@@ -30,8 +30,7 @@ type recovery struct {
 	came []string // how far each limit's sum came
 }
 
-// Recover implements driver.Store.
-func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
+func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return driver.Recovered{}, err
@@ -116,16 +115,15 @@ func (s *Store) allKeys(name string, more int) []string {
 // maxLimits bounds the pseudo-operations that a ledger is cleared of.
 const maxLimits = 256
 
-// Reset implements driver.Store.
-func (s *Store) Reset(ctx context.Context, name string) error {
+func (s *Store) reset(ctx context.Context, name string) (driver.Done, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return err
+		return driver.Done{}, err
 	}
 	defer cancel()
 	if _, err := s.runForClock(ctx, s.scripts.forget, "reset "+name, s.allKeys(name, maxLimits)); err != nil {
-		return err
+		return driver.Done{}, err
 	}
 	s.remember(name, registry{})
-	return nil
+	return driver.Done{}, nil
 }

@@ -112,18 +112,36 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// AcceptClock implements driver.Store.
-func (s *Store) AcceptClock(ctx context.Context, name string) error {
+// Change implements driver.Store.
+func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	switch c := change.(type) {
+	case driver.Recovery:
+		return s.recover(ctx, c)
+	case driver.Report:
+		return s.report(ctx, c)
+	case driver.Lock:
+		return s.lock(ctx, c)
+	case driver.Unlock:
+		return s.unlock(ctx, c)
+	case driver.Reset:
+		return s.reset(ctx, c.Budget)
+	case driver.AcceptClock:
+		return s.acceptClock(ctx, c.Budget)
+	}
+	return nil, driver.Unknown(change)
+}
+
+func (s *Store) acceptClock(ctx context.Context, name string) (driver.Done, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return err
+		return driver.Done{}, err
 	}
 	defer cancel()
 	_, err = s.runForClock(ctx, s.scripts.accept, "accept the clock for "+name, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")})
 	if hasCode(err, "DAMAGED") {
-		return s.damaged(name, "m is missing")
+		err = s.damaged(name, "m is missing")
 	}
-	return err
+	return driver.Done{}, err
 }
 
 // Close implements driver.Store.

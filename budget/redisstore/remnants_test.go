@@ -53,7 +53,7 @@ func TestRemnants(t *testing.T) {
 		if err := decide(s, lost, "lost", "op0"); err == nil {
 			t.Fatalf("with z:%d alone left nothing is noticed", left)
 		}
-		got, err := s.Recover(t.Context(), driver.Recovery{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Used: []int64{operations}, At: lost.Seen, Mark: lost, Gone: []string{lost.Ledger}})
+		got, err := driver.Apply(t.Context(), s, driver.Recovery{Budget: "up/key1", Now: time.Now().UnixMicro(), Limits: limits, Used: []int64{operations}, At: lost.Seen, Mark: lost, Gone: []string{lost.Ledger}})
 		if err != nil || !got.Anew || got.Amounts[0] != operations {
 			t.Fatalf("with z:%d alone left the recovery is %+v, %v", left, got, err)
 		}
@@ -62,7 +62,7 @@ func TestRemnants(t *testing.T) {
 				t.Fatalf("with z:%d alone left: %v", left, err)
 			}
 		}
-		if err := s.Reset(t.Context(), "up/key1"); err != nil {
+		if _, err := driver.Apply(t.Context(), s, driver.Reset{Budget: "up/key1"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 // report is a driver.Report on its way through as many script runs as it needs.
 type report struct{ driver.Report }
 
-// Report implements driver.Store. It brings the totals up to now as a decision on
+// report takes in an upstream's report. It brings the totals up to now as a decision on
 // nothing would.
-func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return driver.Drifted{}, err
+		return driver.Drift{}, err
 	}
 	defer cancel()
 	run := s.newBatch(ctx, driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, time.Now())
@@ -26,18 +26,18 @@ func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, er
 		done, err := run.step(ctx)
 		switch {
 		case err != nil:
-			return driver.Drifted{}, err
+			return driver.Drift{}, err
 		case done:
 			return run.drifted(), nil
 		case ctx.Err() != nil:
-			return driver.Drifted{}, fmt.Errorf("report on %s in Redis: %w: out of time", r.Budget, driver.ErrUnavailable)
+			return driver.Drift{}, fmt.Errorf("report on %s in Redis: %w: out of time", r.Budget, driver.ErrUnavailable)
 		}
 	}
 }
 
 // drifted puts the script's answer into the caller's terms.
-func (b *batch) drifted() driver.Drifted {
-	answer := driver.Drifted{Now: b.decided.Now}
+func (b *batch) drifted() driver.Drift {
+	answer := driver.Drift{Now: b.decided.Now}
 	for i, limit := range b.Limits {
 		if limit.Name != b.report.Limit || i >= len(b.looks) {
 			continue

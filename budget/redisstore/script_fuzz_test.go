@@ -236,7 +236,7 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 	case callSpentByJob:
 		_, c.err = s.Spent(ctx, driver.SpentQuery{Budget: name, Now: now, By: driver.ByJob})
 	case callRecover:
-		_, c.err = s.Recover(ctx, driver.Recovery{Budget: name, Now: now, Limits: limits, Used: []int64{1, 2, -1}, At: now - 1})
+		_, c.err = driver.Apply(ctx, s, driver.Recovery{Budget: name, Now: now, Limits: limits, Used: []int64{1, 2, -1}, At: now - 1})
 	case callJob:
 		_, c.err = s.Job(ctx, "j")
 	case callJobs:
@@ -261,15 +261,15 @@ func call(ctx context.Context, t testing.TB, s *Store, what int) (c called) {
 			t.Errorf("%d records", len(got))
 		}
 	case callAccept:
-		c.err = s.AcceptClock(ctx, name)
+		_, c.err = driver.Apply(ctx, s, driver.AcceptClock{Budget: name})
 	case callReset:
-		c.err = s.Reset(ctx, name)
+		_, c.err = driver.Apply(ctx, s, driver.Reset{Budget: name})
 	case callLock:
-		_, c.err = s.Lock(ctx, driver.LockRequest{Budget: name, Now: now, After: 1, Most: 1, Why: "spent: 403"})
+		_, c.err = driver.Apply(ctx, s, driver.Lock{Budget: name, Now: now, After: 1, Most: 1, Why: "spent: 403"})
 	case callUnlock:
-		_, c.err = s.Unlock(ctx, driver.UnlockRequest{Budget: name, Now: now})
+		_, c.err = driver.Apply(ctx, s, driver.Unlock{Budget: name, Now: now})
 	case callReport:
-		_, c.err = s.Report(ctx, driver.Report{Budget: name, Now: now, Limits: limits, Limit: limits[0].Name, Used: 5})
+		_, c.err = driver.Apply(ctx, s, driver.Report{Budget: name, Now: now, Limits: limits, Limit: limits[0].Name, Used: 5})
 	default:
 		c.err = s.Ping(ctx)
 	}

@@ -9,25 +9,25 @@ import (
 )
 
 // Spent implements driver.Store: a page of the ledger in each run of a script.
-func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
+func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
-		return driver.SpentView{}, err
+		return driver.Spent{}, err
 	}
 	defer cancel()
 	letter := map[driver.GroupBy]string{driver.ByOperation: "o", driver.ByJob: "j", driver.ByRegion: "r", driver.ByRun: "n"}[q.By]
-	var view driver.SpentView
+	var view driver.Spent
 	sums, came := map[string]*driver.SpentRow{}, ""
 	for {
 		if ctx.Err() != nil {
-			return driver.SpentView{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, driver.ErrUnavailable)
+			return driver.Spent{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, driver.ErrUnavailable)
 		}
 		r := s.registry(q.Budget)
 		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, s.keys(q.Budget, r), func(time.Time) []any {
 			return []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came}
 		})
 		if err != nil {
-			return driver.SpentView{}, err
+			return driver.Spent{}, err
 		}
 		if a.status != statusDone {
 			continue
@@ -37,7 +37,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentVie
 			operations = len(r.names)
 		}
 		if !spentRest(operations)(a.rest) {
-			return driver.SpentView{}, s.strange("sum the ledger of "+q.Budget, a.rest)
+			return driver.Spent{}, s.strange("sum the ledger of "+q.Budget, a.rest)
 		}
 		view.Now, view.Since = earlierClock(a.now, q.Now), numberAt(a.rest, 0)
 		for _, row := range lists(a.rest, 1) {

@@ -89,7 +89,7 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 		}
 		r.Now, r.At, r.Mark = f.now, at, driver.Mark{ID: "lost", At: at}
 		before := scriptRuns(admin)
-		got, err := f.Recover(t.Context(), r)
+		got, err := driver.Apply(t.Context(), f, r)
 		if err != nil || !slices.Equal(got.Amounts, want) {
 			t.Fatalf("seen after %d: %+v, %v; want %v", seenAfter, got, err, want)
 		}
@@ -117,7 +117,7 @@ func TestRecoveryWhileTheWindowMoves(t *testing.T) {
 		}
 	}
 	f.ahead = 45 * time.Second.Microseconds() // from one script run to the next
-	got, err := f.Recover(t.Context(), driver.Recovery{Budget: name, Now: f.now + time.Hour.Microseconds(), Limits: limits, Used: []int64{100}, At: at, Mark: driver.Mark{ID: "lost", At: at}})
+	got, err := driver.Apply(t.Context(), f, driver.Recovery{Budget: name, Now: f.now + time.Hour.Microseconds(), Limits: limits, Used: []int64{100}, At: at, Mark: driver.Mark{ID: "lost", At: at}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestRecoveryOfAnIdleHost(t *testing.T) {
 	}
 	charge(20_000)
 	before := scriptRuns(admin)
-	got, err := f.Recover(t.Context(), driver.Recovery{Budget: name, Now: f.now, Limits: limits, Used: seen.Used, At: seen.Seen, Mark: seen.Mark})
+	got, err := driver.Apply(t.Context(), f, driver.Recovery{Budget: name, Now: f.now, Limits: limits, Used: seen.Used, At: seen.Seen, Mark: seen.Mark})
 	if err != nil || !slices.Equal(got.Amounts, []int64{5, 10, 5}) {
 		t.Fatalf("%+v, %v; want what was seen of each", got, err)
 	}

@@ -7,20 +7,19 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Report implements driver.Store.
-func (s *Store) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
+func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
-	var answer driver.Drifted
+	var answer driver.Drift
 	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}}
 	if err := d.repeat(bounded, func(c *conn) error { return d.report(c, r, &answer) }); err != nil {
-		return driver.Drifted{}, s.explain(ctx, "report on "+r.Budget, err)
+		return driver.Drift{}, s.explain(ctx, "report on "+r.Budget, err)
 	}
 	return answer, nil
 }
 
 // report goes on with a report as far as the steps reach.
-func (d *decider) report(c *conn, r driver.Report, answer *driver.Drifted) (err error) {
+func (d *decider) report(c *conn, r driver.Report, answer *driver.Drift) (err error) {
 	d.steps, d.done = d.s.steps, false
 	if answer.Now, err = d.open(c); err != nil {
 		return err
@@ -46,7 +45,7 @@ func (d *decider) report(c *conn, r driver.Report, answer *driver.Drifted) (err 
 }
 
 // report takes in what is said of one limit, of which all is up to date.
-func (v *counting) report(r driver.Report, answer *driver.Drifted) (err error) {
+func (v *counting) report(r driver.Report, answer *driver.Drift) (err error) {
 	l := v.l
 	switch v.limit.Window.Kind {
 	case limit.Concurrent:

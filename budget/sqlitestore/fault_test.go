@@ -266,7 +266,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 		if _, err := b.store.Decide(t.Context(), driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("b", 1)}}); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: a charge: %v, want ErrStoreConfig", what, err)
 		}
-		if _, err := b.store.Lock(t.Context(), driver.LockRequest{Budget: name, Now: b.now, After: 1_000_000, Most: driver.MaxLock}); !errors.Is(err, driver.ErrStoreConfig) {
+		if _, err := driver.Apply(t.Context(), b.store, driver.Lock{Budget: name, Now: b.now, After: 1_000_000, Most: driver.MaxLock}); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: a lock: %v, want ErrStoreConfig", what, err)
 		}
 		if _, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}); !errors.Is(err, driver.ErrStoreConfig) {

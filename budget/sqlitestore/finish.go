@@ -126,8 +126,7 @@ func (l *ledger) ended(e *entry, at int64) int64 {
 	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }
 
-// AcceptClock implements driver.Store.
-func (s *Store) AcceptClock(ctx context.Context, name string) error {
+func (s *Store) acceptClock(ctx context.Context, name string) (driver.Done, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	err := s.write(bounded, func(c *conn) error {
@@ -148,5 +147,5 @@ func (s *Store) AcceptClock(ctx context.Context, name string) error {
 		l.postpone()
 		return l.write()
 	})
-	return s.explain(ctx, "accept the clock for "+name, err)
+	return driver.Done{}, s.explain(ctx, "accept the clock for "+name, err)
 }

@@ -18,8 +18,7 @@ type lock struct {
 // stands reports whether the lock has not ended; none has.
 func (k lock) stands(now int64) bool { return k.until > now }
 
-// Lock implements driver.Store.
-func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (answer driver.Locked, err error) {
+func (s *Store) lockBudget(ctx context.Context, r driver.Lock) (answer driver.Locked, err error) {
 	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) (err error) {
 		if l.b == 0 {
 			if err := l.create(when.now); err != nil {
@@ -35,16 +34,15 @@ func (s *Store) Lock(ctx context.Context, r driver.LockRequest) (answer driver.L
 	return answer, nil
 }
 
-// Unlock implements driver.Store.
-func (s *Store) Unlock(ctx context.Context, r driver.UnlockRequest) (stood bool, err error) {
+func (s *Store) unlockBudget(ctx context.Context, r driver.Unlock) (answer driver.Unlocked, err error) {
 	err = s.relock(ctx, r.Budget, r.Now, func(l *ledger, when moment) error {
-		stood = l.locks[r.Limit].stands(when.now)
+		answer.Stood = l.locks[r.Limit].stands(when.now)
 		return l.unlock(r.Limit)
 	})
 	if err != nil {
-		return false, s.explain(ctx, "unlock "+r.Budget, err)
+		return driver.Unlocked{}, s.explain(ctx, "unlock "+r.Budget, err)
 	}
-	return stood, nil
+	return answer, nil
 }
 
 // relock changes the locks of a budget at the time of a decision. Where there is
@@ -75,8 +73,8 @@ func (s *Store) relock(ctx context.Context, name string, caller int64, change fu
 	})
 }
 
-// lock is Lock within a transaction.
-func (l *ledger) lock(r driver.LockRequest, when moment) (driver.Locked, error) {
+// lock makes a lock within a transaction.
+func (l *ledger) lock(r driver.Lock, when moment) (driver.Locked, error) {
 	until := r.Until
 	if until == 0 {
 		until = when.later + r.After

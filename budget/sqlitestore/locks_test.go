@@ -14,7 +14,7 @@ import (
 
 func (b *bench) lock(limit string, until int64, force bool) driver.Locked {
 	b.t.Helper()
-	got, err := b.store.Lock(context.Background(), driver.LockRequest{
+	got, err := driver.Apply(context.Background(), b.store, driver.Lock{
 		Budget: name, Now: b.now, Limit: limit, Until: until, Most: driver.MaxLock, Why: "told", Force: force,
 	})
 	if err != nil {
@@ -39,8 +39,8 @@ func TestLockOfOtherProcesses(t *testing.T) {
 	}
 	other.close()
 	b.refused(item("c", 1), end)
-	if stood, err := b.store.Unlock(t.Context(), driver.UnlockRequest{Budget: name, Now: b.now}); err != nil || !stood {
-		t.Fatalf("%v, %v, want the other's lock to end", stood, err)
+	if unlocked, err := driver.Apply(t.Context(), b.store, driver.Unlock{Budget: name, Now: b.now}); err != nil || !unlocked.Stood {
+		t.Fatalf("%v, %v, want the other's lock to end", unlocked, err)
 	}
 	b.granted(item("c", 1))
 }
@@ -56,7 +56,7 @@ func TestLockKeepsIdleBudget(t *testing.T) {
 			b.lock("w", end, false)
 			b.lock("", noon+second, false)
 			if !locked {
-				if _, err := b.store.Unlock(t.Context(), driver.UnlockRequest{Budget: name, Now: b.now, Limit: "w"}); err != nil {
+				if _, err := driver.Apply(t.Context(), b.store, driver.Unlock{Budget: name, Now: b.now, Limit: "w"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -122,8 +122,8 @@ func TestReportInSteps(t *testing.T) {
 				}
 			})
 			b.now = noon + hour + 4*minute // 33 of them are left
-			got, err := b.store.Report(t.Context(), driver.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "w", Used: 100})
-			if want := (driver.Drifted{Now: b.now, Added: 60, Total: 60, Until: b.now + hour}); err != nil || *pauses == 0 || got != want {
+			got, err := driver.Apply(t.Context(), b.store, driver.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "w", Used: 100})
+			if want := (driver.Drift{Now: b.now, Added: 60, Total: 60, Until: b.now + hour}); err != nil || *pauses == 0 || got != want {
 				t.Fatalf("%+v, %v after %d pauses, want %+v after some", got, err, *pauses, want)
 			}
 			view, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
@@ -142,7 +142,7 @@ func TestDriftIsNoSum(t *testing.T) {
 	report := driver.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "other", Used: limit.MaxUnits}
 	batch := driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("a", 1), item("b", limit.MaxUnits)}}
 	for _, ask := range []func(driver.Store) (any, error){
-		func(s driver.Store) (any, error) { return s.Report(t.Context(), report) },
+		func(s driver.Store) (any, error) { return driver.Apply(t.Context(), s, report) },
 		func(s driver.Store) (any, error) { return s.Decide(t.Context(), batch) },
 	} {
 		want, wantErr := ask(model)

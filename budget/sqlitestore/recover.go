@@ -17,8 +17,7 @@ func errLost(lost bool) error {
 	return nil
 }
 
-// Recover implements driver.Store.
-func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
+func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	answer := driver.Recovered{Amounts: make([]int64, len(r.Limits))}
@@ -29,7 +28,7 @@ func (s *Store) Recover(ctx context.Context, r driver.Recovery) (driver.Recovere
 	}
 	if errors.Is(err, driver.ErrDamaged) && !answer.Anew {
 		if err = s.forget(bounded, r.Budget, false); err == nil {
-			again, err := s.Recover(ctx, r)
+			again, err := s.recover(ctx, r)
 			again.Anew = true
 			return again, err
 		}
@@ -190,9 +189,8 @@ func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 	})
 }
 
-// Reset implements driver.Store.
-func (s *Store) Reset(ctx context.Context, name string) error {
+func (s *Store) reset(ctx context.Context, name string) (driver.Done, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
-	return s.explain(ctx, "reset "+name, s.forget(bounded, name, true))
+	return driver.Done{}, s.explain(ctx, "reset "+name, s.forget(bounded, name, true))
 }

@@ -8,14 +8,14 @@ import (
 
 // Spent implements driver.Store. It reads one state of the ledger, however long
 // that takes, writes nothing, waits for no writer and delays none.
-func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
-	var view driver.SpentView
+func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, error) {
+	var view driver.Spent
 	err := s.readAlone(ctx, func(c *conn) (err error) {
 		view, err = s.spent(ctx, c, q)
 		return err
 	})
 	if err != nil {
-		return driver.SpentView{}, s.explain(ctx, "sum the ledger of "+q.Budget, err)
+		return driver.Spent{}, s.explain(ctx, "sum the ledger of "+q.Budget, err)
 	}
 	return view, nil
 }
@@ -24,7 +24,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentVie
 const spentChunk = 20_000
 
 // spent reads within a transaction, lane by lane.
-func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view driver.SpentView, err error) {
+func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view driver.Spent, err error) {
 	l, err := readLedger(c, q.Budget, nil)
 	if err == nil {
 		err = l.checkNewest()

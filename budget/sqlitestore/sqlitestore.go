@@ -156,6 +156,25 @@ func (s *Store) prepare(ctx context.Context) error {
 	return prepareFile(ctx, s.writer)
 }
 
+// Change implements driver.Store.
+func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	switch c := change.(type) {
+	case driver.Recovery:
+		return s.recover(ctx, c)
+	case driver.Report:
+		return s.report(ctx, c)
+	case driver.Lock:
+		return s.lockBudget(ctx, c)
+	case driver.Unlock:
+		return s.unlockBudget(ctx, c)
+	case driver.Reset:
+		return s.reset(ctx, c.Budget)
+	case driver.AcceptClock:
+		return s.acceptClock(ctx, c.Budget)
+	}
+	return nil, driver.Unknown(change)
+}
+
 // Close waits for the call under way and closes the file. Later calls fail with
 // ErrClosed.
 func (s *Store) Close() error {

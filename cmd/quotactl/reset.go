@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
 )
 
@@ -34,7 +35,8 @@ longest window has passed.`,
 				return usage("reset %s forgets all that was charged to it: say --yes if that is wanted", args[0])
 			}
 			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *config.Config, store open.Backend) error {
-				return store.Reset(ctx, args[0])
+				_, err := driver.Apply(ctx, store, driver.Reset{Budget: args[0]})
+				return err
 			})
 			return a.answerDone(err, resetAnswer{Budget: args[0], Reset: true}, "reset", asJSON)
 		},
@@ -66,7 +68,8 @@ again, so make sure first that it is right.`,
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *config.Config, store open.Backend) error {
-				return store.AcceptClock(ctx, args[0])
+				_, err := driver.Apply(ctx, store, driver.AcceptClock{Budget: args[0]})
+				return err
 			})
 			return a.answerDone(err, resetAnswer{Budget: args[0], Accepted: true}, "the store's clock is accepted", asJSON)
 		},

@@ -116,7 +116,7 @@ func (m *metrics) limit(budget, limit string) string {
 }
 
 // drifted counts what a report has shown.
-func (m *metrics) drifted(r driver.Report, d driver.Drifted) {
+func (m *metrics) drifted(r driver.Report, d driver.Drift) {
 	if name := m.budget(r.Budget); d.Added > 0 {
 		m.drift.WithLabelValues(name, m.limit(name, r.Limit)).Add(float64(d.Added))
 	}

@@ -35,27 +35,27 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 	return decisions, err
 }
 
-// Lock implements driver.Store.
-func (s meteredStore) Lock(ctx context.Context, r driver.LockRequest) (driver.Locked, error) {
-	defer s.timed("lock", time.Now())
-	locked, err := s.Backend.Lock(ctx, r)
-	s.answered(ctx, err)
-	if err == nil && locked.Until > 0 && !locked.Stood {
-		s.log.Warn("locked", "budget", r.Budget, "limit", r.Limit, "until", time.UnixMicro(locked.Until).UTC(), "why", locked.Why)
+// Change implements driver.Store. Locks and reports are counted; the rest is people's
+// doing, and a host's when it makes a loss good.
+func (s meteredStore) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	began := time.Now()
+	changed, err := s.Backend.Change(ctx, change)
+	switch c := change.(type) {
+	case driver.Lock:
+		if locked, _ := changed.(driver.Locked); err == nil && locked.Until > 0 && !locked.Stood {
+			s.log.Warn("locked", "budget", c.Budget, "limit", c.Limit, "until", time.UnixMicro(locked.Until).UTC(), "why", locked.Why)
+		}
+	case driver.Report:
+		if drift, _ := changed.(driver.Drift); err == nil && drift.Added > 0 {
+			s.metrics.drifted(c, drift)
+			s.log.Warn("the upstream counts more than was charged", "budget", c.Budget, "limit", c.Limit, "drift", drift.Added)
+		}
+	default:
+		return changed, err
 	}
-	return locked, err
-}
-
-// Report implements driver.Store.
-func (s meteredStore) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
-	defer s.timed("report", time.Now())
-	drifted, err := s.Backend.Report(ctx, r)
+	s.timed(change.Verb(), began)
 	s.answered(ctx, err)
-	if err == nil && drifted.Added > 0 {
-		s.metrics.drifted(r, drifted)
-		s.log.Warn("the upstream counts more than was charged", "budget", r.Budget, "limit", r.Limit, "drift", drifted.Added)
-	}
-	return drifted, err
+	return changed, err
 }
 
 // Finish implements driver.Store.

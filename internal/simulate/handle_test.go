@@ -100,9 +100,6 @@ func (h *handle) unheard(answer any) {
 	}
 }
 
-// nothing is an answer without a value.
-type nothing struct{}
-
 func (h *handle) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
 	return ask(ctx, h, "decide", func() (driver.Decisions, error) {
 		return h.daemon.machine.decide(h.daemon, b, func() (driver.Decisions, error) { return h.store.Decide(ctx, b) })
@@ -117,34 +114,12 @@ func (h *handle) Look(ctx context.Context, l driver.Look) (driver.View, error) {
 	return ask(ctx, h, "look", func() (driver.View, error) { return h.store.Look(ctx, l) })
 }
 
-func (h *handle) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentView, error) {
-	return ask(ctx, h, "spent", func() (driver.SpentView, error) { return h.store.Spent(ctx, q) })
+func (h *handle) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, error) {
+	return ask(ctx, h, "spent", func() (driver.Spent, error) { return h.store.Spent(ctx, q) })
 }
 
-func (h *handle) Recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
-	return ask(ctx, h, "recover", func() (driver.Recovered, error) { return h.store.Recover(ctx, r) })
-}
-
-func (h *handle) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
-	return ask(ctx, h, "lock", func() (driver.Locked, error) { return h.store.Lock(ctx, l) })
-}
-
-func (h *handle) Unlock(ctx context.Context, u driver.UnlockRequest) (bool, error) {
-	return ask(ctx, h, "unlock", func() (bool, error) { return h.store.Unlock(ctx, u) })
-}
-
-func (h *handle) Report(ctx context.Context, r driver.Report) (driver.Drifted, error) {
-	return ask(ctx, h, "report", func() (driver.Drifted, error) { return h.store.Report(ctx, r) })
-}
-
-func (h *handle) Reset(ctx context.Context, name string) error {
-	_, err := ask(ctx, h, "reset", func() (nothing, error) { return nothing{}, h.store.Reset(ctx, name) })
-	return err
-}
-
-func (h *handle) AcceptClock(ctx context.Context, name string) error {
-	_, err := ask(ctx, h, "accept the clock", func() (nothing, error) { return nothing{}, h.store.AcceptClock(ctx, name) })
-	return err
+func (h *handle) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	return ask(ctx, h, change.Verb(), func() (driver.Changed, error) { return h.store.Change(ctx, change) })
 }
 
 // Close closes a store of the daemon's own.

@@ -57,7 +57,7 @@ func testClockForwards(t *testing.T, w *world) {
 	w.now += hour
 	_, err := w.tryDecide(caller, item("c", "op", 1))
 	w.wantError(err, driver.ErrClock)
-	if err := w.store.AcceptClock(ctx, w.budget); err != nil {
+	if _, err := driver.Apply(ctx, w.store, driver.AcceptClock{Budget: w.budget}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := w.tryDecide(caller, item("c", "op", 10))
@@ -67,7 +67,7 @@ func testClockForwards(t *testing.T, w *world) {
 	w.budget = "up/fresh" // a new ledger must not take a wrong clock for the truth
 	_, err = w.tryDecide(caller, item("c", "op", 1))
 	w.wantError(err, driver.ErrClock)
-	if err := w.store.AcceptClock(ctx, w.budget); err != nil {
+	if _, err := driver.Apply(ctx, w.store, driver.AcceptClock{Budget: w.budget}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := w.tryDecide(caller, item("c", "op", 1)); err != nil || got.Items[0].Result != driver.Granted {

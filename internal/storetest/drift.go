@@ -13,8 +13,8 @@ import (
 func (w *world) report(r driver.Report, added, total, until int64) {
 	w.t.Helper()
 	r.Budget, r.Now, r.Limits = w.budget, w.now, w.limits
-	got, err := w.store.Report(context.Background(), r)
-	if want := (driver.Drifted{Now: w.now, Added: added, Total: total, Until: until}); err != nil || got != want {
+	got, err := driver.Apply(context.Background(), w.store, r)
+	if want := (driver.Drift{Now: w.now, Added: added, Total: total, Until: until}); err != nil || got != want {
 		w.t.Fatalf("report %+v: %+v, %v; want %+v", r, got, err, want)
 	}
 }

@@ -32,9 +32,9 @@ func testFence(t *testing.T, w *world) {
 	reserved := item("reserved", zombie)
 	reserved.Lease = minute
 	decide(driver.Granted, item("before", zombie), reserved)
-	fence := driver.LockRequest{Budget: w.budget, Now: w.now, Limit: zombie, After: hour, Most: hour, Why: "the pass was lost", Force: true}
+	fence := driver.Lock{Budget: w.budget, Now: w.now, Limit: zombie, After: hour, Most: hour, Why: "the pass was lost", Force: true}
 	for range 2 {
-		if locked, err := w.store.Lock(context.Background(), fence); err != nil || locked.Until == 0 {
+		if locked, err := driver.Apply(context.Background(), w.store, fence); err != nil || locked.Until == 0 {
 			t.Fatalf("fence: %+v, %v", locked, err)
 		}
 	}
@@ -57,7 +57,7 @@ func testFence(t *testing.T, w *world) {
 
 	w.budget += "-new" // a ledger of which this store has decided nothing yet
 	fence.Budget, fence.Now = w.budget, w.now
-	if locked, err := w.store.Lock(context.Background(), fence); err != nil || locked.Until == 0 {
+	if locked, err := driver.Apply(context.Background(), w.store, fence); err != nil || locked.Until == 0 {
 		t.Fatalf("fence in a new ledger: %+v, %v", locked, err)
 	}
 	decide(driver.Fenced, item("first", zombie))

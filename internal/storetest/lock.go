@@ -11,13 +11,13 @@ import (
 )
 
 // lock asks for a lock at the world's instant.
-func (w *world) lock(r driver.LockRequest) driver.Locked {
+func (w *world) lock(r driver.Lock) driver.Locked {
 	w.t.Helper()
 	if r.Most == 0 {
 		r.Most = driver.MaxLock
 	}
 	r.Budget, r.Now = w.budget, w.now
-	got, err := w.store.Lock(context.Background(), r)
+	got, err := driver.Apply(context.Background(), w.store, r)
 	if err != nil {
 		w.t.Fatalf("lock %+v: %v", r, err)
 	}
@@ -26,8 +26,8 @@ func (w *world) lock(r driver.LockRequest) driver.Locked {
 
 func (w *world) unlock(limit string, want bool) {
 	w.t.Helper()
-	got, err := w.store.Unlock(context.Background(), driver.UnlockRequest{Budget: w.budget, Now: w.now, Limit: limit})
-	if err != nil || got != want {
+	got, err := driver.Apply(context.Background(), w.store, driver.Unlock{Budget: w.budget, Now: w.now, Limit: limit})
+	if err != nil || got.Stood != want {
 		w.t.Fatalf("unlock %q: %v, %v; want %v", limit, got, err, want)
 	}
 }
@@ -48,7 +48,7 @@ func testLock(t *testing.T, w *world) {
 	w.granted(lease(item("open", "op", 10), time.Hour))
 	w.now += second // what came at one instant came a microsecond after the other
 	begun := w.now
-	got := w.lock(driver.LockRequest{After: 10 * minute, Why: "quotaExceeded: 403"})
+	got := w.lock(driver.Lock{After: 10 * minute, Why: "quotaExceeded: 403"})
 	want := driver.LockView{Until: begun + 10*minute, Since: begun, Why: "quotaExceeded: 403"}
 	if got != (driver.Locked{Now: begun, Until: want.Until, Since: begun, Why: want.Why}) {
 		t.Fatalf("locked %+v, want %+v", got, want)
@@ -88,33 +88,33 @@ func testLock(t *testing.T, w *world) {
 func testLockStands(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 10))
-	first := w.lock(driver.LockRequest{Until: w.now + minute, Why: "one"})
+	first := w.lock(driver.Lock{Until: w.now + minute, Why: "one"})
 	w.now += 10 * second
-	again := w.lock(driver.LockRequest{Until: w.now + hour, Why: "two"})
+	again := w.lock(driver.Lock{Until: w.now + hour, Why: "two"})
 	if want := (driver.Locked{Now: w.now, Until: first.Until, Since: first.Since, Why: "one", Stood: true}); again != want {
 		t.Fatalf("locked again: %+v, want %+v", again, want)
 	}
-	force := w.lock(driver.LockRequest{After: second, Why: "by hand", Force: true})
+	force := w.lock(driver.Lock{After: second, Why: "by hand", Force: true})
 	if want := (driver.Locked{Now: w.now, Until: w.now + second, Since: w.now, Why: "by hand"}); force != want {
 		t.Fatalf("locked by force: %+v, want %+v", force, want)
 	}
 	w.onTime(item("b", "op", 1), -1, w.now+second)
-	if past := w.lock(driver.LockRequest{Until: w.now}); past.Until != 0 || past.Stood {
+	if past := w.lock(driver.Lock{Until: w.now}); past.Until != 0 || past.Stood {
 		t.Fatalf("a lock that has ended: %+v", past)
 	}
 	w.wantLocks()
-	if capped := w.lock(driver.LockRequest{Until: w.now + 1000*hour, Most: minute}); capped.Until != w.now+minute {
+	if capped := w.lock(driver.Lock{Until: w.now + 1000*hour, Most: minute}); capped.Until != w.now+minute {
 		t.Fatalf("locked until %d, want the most, %d", capped.Until, w.now+minute)
 	}
-	if past := w.lock(driver.LockRequest{Until: w.now - 1, Force: true}); !past.Stood || past.Until != w.now+minute {
+	if past := w.lock(driver.Lock{Until: w.now - 1, Force: true}); !past.Stood || past.Until != w.now+minute {
 		t.Fatalf("a lock by force that has ended: %+v", past)
 	}
 	w.unlock("", true)
 	w.unlock("", false)
 	w.unlock("w", false)
 	w.granted(item("c", "op", 1))
-	w.lock(driver.LockRequest{After: minute, Why: "three"})
-	if err := w.store.Reset(context.Background(), w.budget); err != nil {
+	w.lock(driver.Lock{After: minute, Why: "three"})
+	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantLocks()
@@ -126,13 +126,13 @@ func testLockStands(t *testing.T, w *world) {
 func testLockLimit(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
 	w.limits[1].Counts = limit.CountCalls
-	w.lock(driver.LockRequest{Limit: "search", After: 2 * minute, Why: "search is spent"})
+	w.lock(driver.Lock{Limit: "search", After: 2 * minute, Why: "search is spent"})
 	w.granted(item("a", "videos.list", 1))
 	at := w.now
 	if d := w.decide(item("b", "search.list", 1))[0]; d.Limit != 1 || !d.Locked || d.RetryAt != at+2*minute || d.Remaining != 50 || d.Why != "search is spent" {
 		t.Fatalf("a locked limit: %+v", d)
 	}
-	w.lock(driver.LockRequest{After: minute, Why: "all"})
+	w.lock(driver.Lock{After: minute, Why: "all"})
 	w.wantLocks(
 		driver.LockView{Until: at + minute, Since: at, Why: "all"},
 		driver.LockView{Limit: "search", Until: at + 2*minute, Since: at, Why: "search is spent"},
@@ -141,7 +141,7 @@ func testLockLimit(t *testing.T, w *world) {
 	w.onTime(item("c", "videos.list", 1), -1, at+minute)
 	w.onTime(item("b", "search.list", 1), 1, at+2*minute)
 	// Past the longest window and a week it is still there.
-	w.lock(driver.LockRequest{After: 30 * 24 * hour})
+	w.lock(driver.Lock{After: 30 * 24 * hour})
 	end := w.now + 30*24*hour
 	w.now = end - 1
 	w.refused(item("d", "videos.list", 1), -1, end)
@@ -169,11 +169,11 @@ func testObserve(t *testing.T, w *world) {
 	if view.Limits[0].Used != 21 {
 		t.Fatalf("used %d, want 21: it is counted", view.Limits[0].Used)
 	}
-	w.lock(driver.LockRequest{Limit: "seen", After: minute})
+	w.lock(driver.Lock{Limit: "seen", After: minute})
 	if d := w.granted(item("locked", "op", 0)); d.Observed != "seen" {
 		t.Fatalf("the lock of what only observes: %+v", d)
 	}
-	w.lock(driver.LockRequest{After: minute})
+	w.lock(driver.Lock{After: minute})
 	got, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Observe: true, Items: []driver.Item{item("all", "op", 1)}})
 	if err != nil || got.Items[0].Result != driver.Granted || got.Items[0].Observed != driver.ObservedLock {
 		t.Fatalf("the budget's lock where all only observes: %+v, %v", got.Items, err)

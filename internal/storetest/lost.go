@@ -100,7 +100,7 @@ func testLost(t *testing.T, w *world) {
 // recover tells of what was seen.
 func (w *world) recover(at int64, newest string, used ...int64) []int64 {
 	w.t.Helper()
-	got, err := w.store.Recover(context.Background(), driver.Recovery{
+	got, err := driver.Apply(context.Background(), w.store, driver.Recovery{
 		Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Mark: driver.Mark{ID: newest, At: at},
 	})
 	if err != nil {
@@ -166,7 +166,7 @@ func testRecover(t *testing.T, w *world) {
 	w.budget, w.limits = "up/short", []limit.Limit{rolling("hour", 100, time.Hour)}
 	for _, at := range []int64{w.now - hour - minute, w.now - hour} {
 		r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{100}, At: at, Mark: driver.Mark{Ledger: "other", Seen: at}}
-		got, err := w.store.Recover(context.Background(), r)
+		got, err := driver.Apply(context.Background(), w.store, r)
 		if err != nil || got.Amounts[0] != 0 {
 			t.Fatalf("what was used %d µs ago: %+v, %v; want nothing recovered", w.now-at, got, err)
 		}
@@ -176,7 +176,7 @@ func testRecover(t *testing.T, w *world) {
 	w.limits = append(w.limits, rolling("longer", 100, 3*time.Hour))
 	at := w.now - 2*hour
 	r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{-1, 50}, At: at, Mark: driver.Mark{Ledger: "other", Seen: at}}
-	if got, err := w.store.Recover(context.Background(), r); err != nil || got.Amounts[1] != 50 {
+	if got, err := driver.Apply(context.Background(), w.store, r); err != nil || got.Amounts[1] != 50 {
 		t.Fatalf("what was used in a longer window: %+v, %v; want 50 recovered", got, err)
 	}
 }
@@ -215,7 +215,7 @@ func testReset(t *testing.T, w *world) {
 	d := w.granted(item("a", "op", 90))
 	w.granted(lease(item("r", "op", 5), time.Hour))
 	w.now += minute
-	if err := w.store.Reset(context.Background(), w.budget); err != nil {
+	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}); err != nil {
 		t.Fatal(err)
 	}
 	if view := w.look(); view.Limits[0].Used != 0 || view.Limits[0].Since != w.now+1 {
@@ -227,7 +227,7 @@ func testReset(t *testing.T, w *world) {
 		t.Fatalf("%+v", again)
 	}
 	w.finish(driver.Finish{ID: "r", Units: 5}, driver.FinishExpired, false)
-	if err := w.store.Reset(context.Background(), "up/never"); err != nil {
+	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: "up/never"}); err != nil {
 		t.Fatalf("reset of a budget without a ledger: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func (w *world) reportLoss(r driver.Recovery) driver.Mark {
 	if r.Used == nil {
 		r.Used = make([]int64, len(w.limits))
 	}
-	got, err := w.store.Recover(context.Background(), r)
+	got, err := driver.Apply(context.Background(), w.store, r)
 	if err != nil {
 		w.t.Fatalf("recover: %v", err)
 	}
@@ -75,7 +75,7 @@ func testMark(t *testing.T, w *world) {
 		what string
 		make func()
 	}{
-		{"a lock", func() { w.lock(driver.LockRequest{Until: w.now + minute}) }},
+		{"a lock", func() { w.lock(driver.Lock{Until: w.now + minute}) }},
 		{"its end by hand", func() { w.unlock("", true) }},
 		{"a report", func() { w.report(driver.Report{Limit: "w", Used: 50}, 33, 33, w.now+6*hour) }},
 		{"a report on a bucket", func() { w.report(driver.Report{Limit: "b", Used: 20}, 3, 3, 0) }},
@@ -89,7 +89,7 @@ func testMark(t *testing.T, w *world) {
 	}
 	// A reset keeps the id: what was told before it is not missed, whichever ledger it was of.
 	told := w.tells()
-	if err := w.store.Reset(context.Background(), w.budget); err != nil {
+	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}); err != nil {
 		t.Fatal(err)
 	}
 	if reset := w.vouch(told, nil).Mark; reset.Ledger != told.Ledger || reset.ID != "" {

@@ -20,7 +20,7 @@ func testRecoverOwn(t *testing.T, w *world) {
 	tell := func(what string, at int64, used, own []int64, id string, want ...int64) {
 		t.Helper()
 		r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Mark: driver.Mark{ID: "lost", At: seen}, Own: own, OwnID: id}
-		got, err := w.store.Recover(context.Background(), r)
+		got, err := driver.Apply(context.Background(), w.store, r)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

@@ -363,7 +363,7 @@ func (l *soakLedger) spent(by driver.GroupBy, span int64) map[string]driver.Spen
 }
 
 // matches compares what a store says was spent.
-func (l *soakLedger) matches(view driver.SpentView, by driver.GroupBy, span int64) error {
+func (l *soakLedger) matches(view driver.Spent, by driver.GroupBy, span int64) error {
 	want := l.spent(by, span)
 	for _, row := range view.Rows {
 		if want[row.Name] != row {

@@ -288,9 +288,17 @@ func (w *walker) look(limits []limit.Limit) {
 
 func (w *walker) acceptClock() {
 	w.step++
-	want, got := w.model.AcceptClock(context.Background(), w.budget), w.store.AcceptClock(context.Background(), w.budget)
-	w.same("accept clock", w.budget, nil, got, nil, want)
+	change(w, driver.AcceptClock{Budget: w.budget})
 	w.counts["clock accepted"]++
+}
+
+// change changes both, wants them to answer alike, and returns the answer.
+func change[A driver.Changed](w *walker, c driver.ChangeTo[A]) A {
+	w.t.Helper()
+	want, wantErr := driver.Apply(context.Background(), w.model, c)
+	got, gotErr := driver.Apply(context.Background(), w.store, c)
+	w.same(c.Verb(), c, got, gotErr, want, wantErr)
+	return want
 }
 
 // same fails the walk unless both answered alike.

@@ -129,7 +129,7 @@ func (w *walker) spent() {
 	}
 	want, wantErr := w.model.Spent(context.Background(), ask)
 	got, gotErr := w.store.Spent(context.Background(), ask)
-	for _, view := range []*driver.SpentView{&want, &got} {
+	for _, view := range []*driver.Spent{&want, &got} {
 		slices.SortFunc(view.Rows, func(a, b driver.SpentRow) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	w.same("spent", ask, got, gotErr, want, wantErr)

@@ -81,8 +81,8 @@ func (w *walker) recover(limits []limit.Limit) {
 		r.Gone, inStore.Gone = []string{"never", gone.model.Ledger}, []string{"never", gone.store.Ledger}
 		w.counts["rolled back"]++
 	}
-	want, wantErr := w.model.Recover(context.Background(), r)
-	got, gotErr := w.store.Recover(context.Background(), inStore)
+	want, wantErr := driver.Apply(context.Background(), w.model, r)
+	got, gotErr := driver.Apply(context.Background(), w.store, inStore)
 	w.same("recover", r, got, gotErr, want, wantErr)
 	w.tell(want.Mark, got.Mark)
 	for _, amount := range want.Amounts {
@@ -136,7 +136,6 @@ func (w *walker) namedMark(got, want driver.Mark) driver.Mark {
 // reset forgets the budget on both.
 func (w *walker) reset() {
 	w.step++
-	want, got := w.model.Reset(context.Background(), w.budget), w.store.Reset(context.Background(), w.budget)
-	w.same("reset", w.budget, nil, got, nil, want)
+	change(w, driver.Reset{Budget: w.budget})
 	w.counts["reset"]++
 }

@@ -1,6 +1,6 @@
 package driver
 
-// GroupBy names what a [SpentQuery] tells apart.
+// GroupBy names what a [SpentQuery] groups by.
 type GroupBy string
 
 // What spent units may be grouped by.
@@ -15,19 +15,19 @@ const (
 type SpentQuery struct {
 	Budget string
 	Now    int64 // the caller's wall clock in µs, a witness
-	// Span in µs: entries whose score is above now − Span count, open
-	// reservations always; 0 for all that is held.
+	// Span in µs: entries whose score is above now − Span count, and open reservations
+	// always; 0: all that is held.
 	Span int64
 	By   GroupBy
 }
 
-// SpentView is the answer to a SpentQuery.
-type SpentView struct {
-	Now int64 // the clock that frees, not clamped
-	// Since is the instant (µs) up to which the ledger has forgotten what
-	// finished; 0 when it has forgotten nothing.
+// Spent is the answer to a SpentQuery.
+type Spent struct {
+	Now int64 // the earlier clock
+	// Since is the instant (µs) up to which the ledger has forgotten what finished; 0:
+	// it has forgotten nothing.
 	Since int64
-	// Rows are in no order. Released entries are not among them.
+	// Rows are in no order, without released entries.
 	Rows []SpentRow
 }
 
@@ -37,7 +37,7 @@ type SpentRow struct {
 	Name  string
 	Units int64 // of open reservations what was reserved
 	Calls int64
-	Open  int64 // reservations that are open: their lease has not ended
-	// Observed is how many of Calls would have been refused, but for observe mode.
+	Open  int64 // reservations whose lease has not ended
+	// Observed is how many of Calls observe mode alone let through.
 	Observed int64
 }

@@ -2,16 +2,16 @@ package driver
 
 import "github.com/quotactl/quotactl/budget/limit"
 
-// CheckedBy reports whether the item is checked against a limit: when that covers
-// its operation, and, where it counts open reservations, the item is one.
+// CheckedBy reports whether a limit checks the item: it covers the item's operation,
+// and, where it counts open reservations, the item is one.
 func (i Item) CheckedBy(l limit.Limit) bool {
 	return l.Covers(i.Operation) && (l.Window.Kind != limit.Concurrent || i.Lease > 0)
 }
 
-// LeastRemaining is which of the limits that an item is checked against has the
-// least left, and how much: limits that count units come before those that count
-// calls, the first of equals before the others. −1 when there is none. used
-// tells what the limit at an index has used.
+// LeastRemaining is the index of the limit with the least left, among those that check
+// the item, and how much it has left. Limits that count units come before those that
+// count calls; the first of equals wins. −1: no limit checks the item. used returns what
+// the limit at an index has used.
 func LeastRemaining(limits []limit.Limit, item Item, used func(i int) int64) (index int, left int64) {
 	index = -1
 	for _, calls := range []bool{false, true} {

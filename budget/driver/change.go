@@ -1,0 +1,69 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+)
+
+// Change is a rare change of a ledger: a [Recovery], [Report], [Lock], [Unlock],
+// [Reset] or [AcceptClock].
+type Change interface {
+	Verb() string // names it in messages and metrics: "lock"
+}
+
+// Changed is the answer to a change: [Recovered], [Drift], [Locked], [Unlocked] or
+// [Done]. With an error it holds nothing, and may be nil.
+type Changed interface{ changed() }
+
+// ChangeTo is a change whose answer is an A.
+type ChangeTo[A Changed] interface {
+	Change
+	answer(A)
+}
+
+// Apply has a store make a change and returns the answer in its own type: a Locked for
+// a Lock. Errors are those of [Store].
+func Apply[A Changed](ctx context.Context, store Store, change ChangeTo[A]) (A, error) {
+	changed, err := store.Change(ctx, change)
+	answer, ok := changed.(A)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s: the store answers with %T, want %T", change.Verb(), changed, answer)
+	}
+	return answer, err
+}
+
+// Unknown is a store's error for a change that it does not know. It wraps ErrInvalid.
+func Unknown(change Change) error {
+	return fmt.Errorf("%w: the store knows no change of type %T", ErrInvalid, change)
+}
+
+// Reset forgets a budget's ledger on purpose: nothing that was acknowledged before is
+// missed.
+type Reset struct{ Budget string }
+
+// AcceptClock makes the store's clock the budget's last seen instant, after a person
+// found the clock right. What ErrClock held back then expires.
+type AcceptClock struct{ Budget string }
+
+// Done is the answer to a Reset and an AcceptClock.
+type Done struct{}
+
+func (Recovery) Verb() string    { return "recover" }
+func (Report) Verb() string      { return "report" }
+func (Lock) Verb() string        { return "lock" }
+func (Unlock) Verb() string      { return "unlock" }
+func (Reset) Verb() string       { return "reset" }
+func (AcceptClock) Verb() string { return "accept the clock" }
+
+func (Recovery) answer(Recovered) {}
+func (Report) answer(Drift)       {}
+func (Lock) answer(Locked)        {}
+func (Unlock) answer(Unlocked)    {}
+func (Reset) answer(Done)         {}
+func (AcceptClock) answer(Done)   {}
+
+func (Recovered) changed() {}
+func (Drift) changed()     {}
+func (Locked) changed()    {}
+func (Unlocked) changed()  {}
+func (Done) changed()      {}

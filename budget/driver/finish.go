@@ -1,0 +1,39 @@
+package driver
+
+import "time"
+
+// Finish settles or releases a reservation.
+type Finish struct {
+	Budget string
+	// Now is the caller's wall clock in µs, a witness.
+	Now int64
+	ID  string
+	// Release: the call was never sent. Otherwise Units is its actual cost, 0 to
+	// MaxUnits; it may be above what was reserved.
+	Release bool
+	Units   int64
+	// Age in µs, 0 or more: it ended that long ago, though no earlier than its charge.
+	Age      int64
+	Deadline time.Time // as in Item
+}
+
+// FinishResult is what became of a Finish.
+type FinishResult int
+
+// The results of a Finish.
+const (
+	Settled        FinishResult = iota + 1 // recorded, or a replay
+	Released                               // given back, or a replay
+	FinishConflict                         // it was finished another way, or is a plain charge
+	FinishExpired                          // a release past the lease's end, or the id is not held
+	FinishLate                             // the deadline has passed; nothing was done
+	FinishOverflow                         // a sum would pass MaxUnits
+)
+
+// Finished is the answer to a Finish.
+type Finished struct {
+	Result   FinishResult
+	Replayed bool
+	At       int64 // its score now
+	Now      int64 // the earlier clock
+}

@@ -1,0 +1,47 @@
+package driver
+
+import "github.com/quotactl/quotactl/budget/limit"
+
+// Look asks what limits have used.
+type Look struct {
+	Budget string
+	Now    int64 // the caller's wall clock in µs, a witness
+	Limits []limit.Limit
+	Mark   Mark   // as in Batch
+	Others []Mark // as in Batch, but View.Missing lists what is missing of them
+	Hosts  int64  // as in Batch
+}
+
+// View is the answer to a Look, limit by limit.
+type View struct {
+	Now    int64 // the earlier clock
+	Limits []LimitView
+	Locks  []LockView // those that stand, by the names of their limits
+	Mark   Mark       // the ledger's; zero: there is no ledger
+	AtWork int        // as in Decisions
+	// Missing are the ids of the Others' charges that the ledger lacks.
+	Missing []string
+	// Recovering is the instant (µs) until which a loss holds charges back; 0: it does
+	// not.
+	Recovering int64
+}
+
+// LimitView is what one limit has used.
+type LimitView struct {
+	// Used is in units or calls, as the limit counts; a bucket's level is rounded up.
+	// What is above the limit is debt. A meter that is not live shows what it would begin
+	// with.
+	Used int64
+	// Since is the instant (µs) from which the ledger knows the window; 0: it knows all
+	// of it, or the limit is a bucket.
+	Since int64
+	// NextAt is the first instant (µs) at which something comes back, and NextAmount how
+	// much, if nothing else happens and open reservations run to their lease's end. Both
+	// are 0 where nothing is used.
+	NextAt     int64
+	NextAmount int64
+	// Recovered is how much of Used was recorded after a loss, and Drift how much an
+	// upstream reported that no charge explains; both are 0 for a bucket.
+	Recovered int64
+	Drift     int64
+}

@@ -1,0 +1,87 @@
+package driver
+
+import "github.com/quotactl/quotactl/budget/limit"
+
+// Mark is what a caller last heard of a ledger. With it, the store notices what the
+// ledger has lost since.
+type Mark struct {
+	// Ledger is the ledger's random id. It changes with every loss that is noticed; a
+	// [Reset] keeps it. Empty: the ledger has none yet.
+	Ledger string
+	// Changes counts the charges, settlements, releases, recoveries and reports so far.
+	// It never falls.
+	Changes int64
+	// ID is the newest charge of any caller, and At its time in µs on the store's clock;
+	// an empty ID: there is none.
+	ID string
+	At int64
+	// Seen is the instant (µs on the store's clock) at which all this was so.
+	Seen int64
+}
+
+// MaxOthers is how many marks a caller gives at most besides the newest.
+const MaxOthers = 256
+
+// Recovery records what a caller saw of a budget before data was lost. The answer is
+// [Recovered].
+type Recovery struct {
+	Budget string
+	Now    int64         // the caller's wall clock in µs, a witness
+	Limits []limit.Limit // all of the budget, as in Batch
+	Used   []int64       // what each had used; below 0: unknown
+	// Own is how much of that the caller's host charged itself and the ledger lacks, as
+	// far as the caller knows; nil: nothing. OwnID is the host's id: a later recovery with
+	// the same one is of the same charges, or more of them.
+	Own   []int64
+	OwnID string
+	At    int64 // when the caller saw it, µs on the store's clock
+	Mark  Mark  // what the caller heard then
+	// Gone are the ids of ledgers that have lost something, as far as the caller knows,
+	// that of Mark included; at most MaxGone.
+	Gone []string
+	// Host and Hosts are as in Batch.
+	Host  string
+	Hosts int64
+}
+
+// OwnOf is what the caller's host charged itself in a limit, and the id of the charge
+// that records it; 0: unknown.
+func (r Recovery) OwnOf(i int) (amount int64, id string) {
+	if r.OwnID == "" || i >= len(r.Own) {
+		return 0, ""
+	}
+	return r.Own[i], limit.RecoveredID(r.Limits[i].Name) + " " + r.OwnID
+}
+
+// MaxGone is how many ids of ledgers a Recovery holds at most.
+const MaxGone = 64
+
+// Recovered is the answer to a Recovery.
+type Recovered struct {
+	Now int64 // the earlier clock
+	// Amounts is how much counts as recovered in each limit now; of a bucket, what was
+	// added.
+	Amounts []int64
+	Anew    bool // the ledger was damaged, and was begun anew
+	Mark    Mark // the ledger's after the recovery
+}
+
+// LedgerIdle is how long a ledger is kept after nothing of it counts any more, in µs. A
+// ledger that is gone earlier was lost.
+const LedgerIdle = WindowIdle
+
+// RecoveryWait is how long a loss holds charges back at most where several hosts share
+// the store, in µs from its notice.
+const RecoveryWait int64 = 60_000_000
+
+// HostNoted is how long a host counts as at work after a decision, in µs.
+const HostNoted int64 = 24 * 3_600_000_000
+
+// MaxHosts is how many hosts at work a ledger tells apart: the latest.
+const MaxHosts = 64
+
+// MaxReports is how many hosts a ledger notes as having reported a loss.
+const MaxReports = 256
+
+// HostRenewed is the age in µs at which a host's noted decision is renewed.
+const HostRenewed int64 = 3_600_000_000
