@@ -239,7 +239,7 @@ func TestTicksThatNobodyTakesAreSeen(t *testing.T) {
 		stop := w.daemon(false)
 		after(2 * time.Hour)
 		stop() // at 02:10
-		after(time.Hour - 10*time.Minute + 2*lookAgain)
+		after(time.Hour - 10*time.Minute + 2*sweepEvery)
 		if view := w.view(); view.Followed != "0 * * * * UTC" || !view.Untaken.IsZero() {
 			t.Errorf("at 03:02: %+v", view)
 		}
@@ -300,7 +300,7 @@ func TestNewsOfOneInstant(t *testing.T) {
 	at := midnight
 	store := memstore.New(func() int64 { return at.UnixMicro() })
 	asked := func() int64 {
-		if err := tellDaemons(t.Context(), store, "trending"); err != nil {
+		if err := notifyDaemons(t.Context(), store, "trending"); err != nil {
 			t.Fatal(err)
 		}
 		found, err := store.Job(t.Context(), newsName)

@@ -265,7 +265,7 @@ func TestACheckpointThatIsNotKnown(t *testing.T) {
 		r.options.State = noValues{r.store}
 		began := time.Now()
 		run := r.once().Runs[0]
-		if run.Outcome != Succeeded || run.Resumed || run.Pages != 4 || time.Since(began) != lastWords {
+		if run.Outcome != Succeeded || run.Resumed || run.Pages != 4 || time.Since(began) != finalWriteTimeout {
 			t.Errorf("run %+v after %s", run, time.Since(began))
 		}
 		if from := r.checkpoint(); from.Pages != 2 {

@@ -227,11 +227,12 @@ func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 		for name, state := range map[string]State{"read": noValues{w.store}, "written": &events{State: w.store, fail: true}} {
 			w.options.State = state
 			r := w.runner()
-			p := &pass{Runner: r, job: w.list[0], claim: w.claimed(r, midnight, newHolder()), soft: t.Context(), hard: t.Context(), log: w.options.Log}
-			run := &Run{Region: "US"}
-			file, end := p.keepFile(t.Context(), run, p.newRunLog(run))
-			if end != nil || run.Resumed != (name == "written") {
-				t.Fatalf("%s: %+v, %+v", name, end, run)
+			p := &pass{runner: r, job: w.list[0], soft: t.Context(), hard: t.Context(), log: w.options.Log}
+			p.held = heldClaim{w.claimed(r, midnight, newHolder()), r.docs, p.job, p.log}
+			run := p.newRun(0, &Run{Region: "US"})
+			file, end := run.keepFile(t.Context())
+			if end != nil || run.record.Resumed != (name == "written") {
+				t.Fatalf("%s: %+v, %+v", name, end, run.record)
 			}
 			if err := os.WriteFile(file.path(), []byte("y"), 0o600); err != nil {
 				t.Fatal(err)
@@ -288,7 +289,7 @@ func TestACheckpointGoesByTheFence(t *testing.T) {
 			}
 		}
 	}
-	err := r.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+	err := r.docs.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
 		s.drop(claimed.Holder)
 		return edit{}, nil
 	})

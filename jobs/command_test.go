@@ -112,7 +112,7 @@ func TestCommandStore(t *testing.T) {
 	for url, want := range map[string]string{"redis://h:1/2": "QUOTACTL_STORE=redis://h:1/2", "sqlite:/q.db": "QUOTACTL_STORE=sqlite:/q.db", "": ""} {
 		w := commandWorld(t, "", "true")
 		w.options.StoreURL = url
-		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run", "")
+		list, err := (&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestCommandURL(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1:9090", ""} {
 		w := commandWorld(t, "", "true")
 		w.options.DecisionsURL = url
-		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run", "")
+		list, err := (&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,8 +159,8 @@ func TestCommandUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := &pass{Runner: w.runner(), job: w.list[0], budget: b, hard: t.Context(), log: w.options.Log}
-	if units, calls := p.spentBy(label, time.Second, w.options.Log); units != 14 || calls != 2 {
+	r := &run{label: label, budget: b, hard: t.Context(), log: w.options.Log}
+	if units, calls := r.spentBy(time.Second); units != 14 || calls != 2 {
 		t.Errorf("%d units in %d calls, want 14 in 2", units, calls)
 	}
 }

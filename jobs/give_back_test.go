@@ -15,10 +15,10 @@ func TestAPassIsGivenBack(t *testing.T) {
 		w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
 		w.list[0].BudgetParallel = 1
 		busy := w.runner()
-		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+		if taken, err := busy.docs.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		free := busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
+		free := busy.docs.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
 		stop := w.daemon(false)
 		after(time.Hour + 10*time.Second)
 		stop()
@@ -41,10 +41,10 @@ func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 		w := newWorld(t, setup{})
 		w.list[0].BudgetParallel = 1
 		busy := w.runner()
-		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+		if taken, err := busy.docs.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		defer busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")()
+		defer busy.docs.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")()
 		asked, err := Trigger(t.Context(), w.store, w.list[0], []string{"GB"}, "to try")
 		if err != nil {
 			t.Fatal(err)
@@ -79,10 +79,10 @@ func TestACancelledPassIsNotGivenBack(t *testing.T) {
 				job := w.list[0]
 				job.BudgetParallel = 1
 				busy := w.runner()
-				if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+				if taken, err := busy.docs.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 					t.Fatal(taken, err)
 				}
-				defer busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")()
+				defer busy.docs.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")()
 				stop := w.daemon(false)
 				var request Request
 				if asked {

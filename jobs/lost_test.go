@@ -40,10 +40,10 @@ func TestALostPassTellsWhatItSpent(t *testing.T) {
 				free := func() {}
 				if test.crash == 0 {
 					w.list[0].BudgetParallel = 1 // held by another
-					if taken, err := r.takeSlot(ctx, runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+					if taken, err := r.docs.takeSlot(ctx, runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 						t.Fatal(taken, err)
 					}
-					free = r.keepSlot(ctx, w.options.Log, runSlots("youtube/key1"), "busy")
+					free = r.docs.keepSlot(ctx, w.options.Log, runSlots("youtube/key1"), "busy")
 				}
 				go func() { crashed <- r.Run(ctx, nil, false) }()
 				after(6*time.Hour + max(test.crash, time.Second))

@@ -97,7 +97,7 @@ func TestNamesAddNothingToAURL(t *testing.T) {
 		tick := anyTick.Draw(t, "tick")
 		secret := rapid.StringN(1, 20, -1).Draw(t, "secret")
 		token := rapid.StringN(1, 20, -1).Draw(t, "token")
-		f := &fetching{pass: &pass{Runner: &Runner{}, job: j, tick: tick}, run: &Run{Region: region}}
+		f := &fetchRun{run: &run{options: &Options{}, job: j, tick: tick, record: &Run{Region: region}}}
 		request, err := f.request(t.Context(), token, secret)
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestNamesAddNothingToACommand(t *testing.T) {
 		region := anyName.Draw(t, "region")
 		tick := anyTick.Draw(t, "tick")
 		label := j.runLabel(tick, region)
-		got := (&pass{job: j, tick: tick}).words(region, label)
+		got := (&run{job: j, tick: tick, label: label, record: &Run{Region: region}}).words()
 		if len(got) != len(words) {
 			t.Fatalf("%q became %q", words, got)
 		}

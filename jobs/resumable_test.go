@@ -83,8 +83,8 @@ func (r *resumable) checkpoint() *fetchCheckpoint {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	from, why := (&fetching{
-		pass: &pass{Runner: r.runner(), job: r.list[0]}, run: &Run{Region: "US"}, output: &output{folder: r.root()},
+	from, why := (&fetchRun{
+		run: &run{job: r.list[0], record: &Run{Region: "US"}, now: time.Now}, output: &output{folder: r.root()},
 	}).readCheckpoint(checkpoint.Value{Expires: time.Now().Add(time.Hour).UnixMicro(), Fetch: value.Fetch}.Text())
 	if from == nil {
 		r.t.Fatal(why)

@@ -55,21 +55,22 @@ func TestACommandsWarningsAreKept(t *testing.T) {
 // they are many.
 func TestTheLastLinesAreBounded(t *testing.T) {
 	for regions, most := range map[int]int{1: 4 << 10, 16: 4 << 10, 64: 1 << 10, 1000: 256} {
-		p := &pass{Runner: &Runner{log: slog.New(slog.DiscardHandler), options: Options{Env: func(string) (string, bool) { return "", false }}}, job: &Job{Name: "j"}, log: slog.New(slog.DiscardHandler), runs: make([]Run, regions)}
-		log := p.newRunLog(&Run{})
+		log := slog.New(slog.DiscardHandler)
+		p := &pass{runner: &Runner{log: log, secrets: &secrets{}}, job: &Job{Name: "j"}, log: log, runs: make([]Run, regions)}
+		lines := p.newRunLog(&Run{})
 		for i := range 50 {
-			log.output("stdout", fmt.Sprintf("%02d %s", i, strings.Repeat("é", 400)), 803)
+			lines.output("stdout", fmt.Sprintf("%02d %s", i, strings.Repeat("é", 400)), 803)
 		}
-		lines := log.tail.lines()
+		last := lines.tail.lines()
 		size := 0
-		for _, line := range lines {
+		for _, line := range last {
 			size += len(line)
 			if !strings.HasPrefix(line, "stdout: ") || strings.ContainsRune(line, '\uFFFD') {
 				t.Errorf("%q", line)
 			}
 		}
-		if size > most || size < most/2 || len(lines) == 0 || !strings.HasPrefix(lines[len(lines)-1], "stdout: 49") {
-			t.Errorf("%d regions: %d lines of %d bytes, want at most %d", regions, len(lines), size, most)
+		if size > most || size < most/2 || len(last) == 0 || !strings.HasPrefix(last[len(last)-1], "stdout: 49") {
+			t.Errorf("%d regions: %d lines of %d bytes, want at most %d", regions, len(last), size, most)
 		}
 	}
 }

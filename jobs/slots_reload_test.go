@@ -167,7 +167,7 @@ func TestASlotOutlivesTheBoundThatItWasTakenBy(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		name := runSlots("youtube/key1")
 		take := func(r *Runner, holder string, most int) bool {
-			taken, err := r.takeSlot(t.Context(), name, holder, most)
+			taken, err := r.docs.takeSlot(t.Context(), name, holder, most)
 			if err != nil {
 				t.Error(err)
 			}
@@ -179,7 +179,7 @@ func TestASlotOutlivesTheBoundThatItWasTakenBy(t *testing.T) {
 			if !take(r, holder, most) {
 				t.Fatalf("%s has no slot of %d", holder, most)
 			}
-			defer r.keepSlot(t.Context(), w.options.Log, name, holder)()
+			defer r.docs.keepSlot(t.Context(), w.options.Log, name, holder)()
 		}
 		other := w.runner()
 		for range 10 * 60 {
@@ -209,7 +209,7 @@ func TestASlotThatFellIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		take := func(r *Runner, holder string) bool {
-			taken, err := r.takeSlot(t.Context(), name, holder, 1)
+			taken, err := r.docs.takeSlot(t.Context(), name, holder, 1)
 			if err != nil {
 				t.Error(err)
 			}
@@ -218,14 +218,14 @@ func TestASlotThatFellIsTold(t *testing.T) {
 		if !take(first, "first") {
 			t.Fatal("it is not free")
 		}
-		freeFirst := first.keepSlot(t.Context(), w.options.Log, name, "first")
+		freeFirst := first.docs.keepSlot(t.Context(), w.options.Log, name, "first")
 		apart.Store(true)
 		second := w.runner()
 		for !take(second, "second") {
 			after(time.Second)
 		}
 		w.logged("level=WARN", "a slot was not renewed", "slot="+name, "connection refused")
-		freeSecond := second.keepSlot(t.Context(), w.options.Log, name, "second")
+		freeSecond := second.docs.keepSlot(t.Context(), w.options.Log, name, "second")
 		apart.Store(false)
 		after(time.Minute)
 		w.logged("level=WARN", "the slot of a run that is under way", "slot="+name)

@@ -44,7 +44,7 @@ func outlives(t *testing.T, readable bool) {
 	first, second := w.runner(), w.runner()
 	name := runSlots("youtube/key1")
 	take := func(r *Runner, holder string) bool {
-		taken, err := r.takeSlot(t.Context(), name, holder, 1)
+		taken, err := r.docs.takeSlot(t.Context(), name, holder, 1)
 		if err != nil && !away.Load() {
 			t.Error(err)
 		}
@@ -53,7 +53,7 @@ func outlives(t *testing.T, readable bool) {
 	if !take(first, "first") {
 		t.Fatal("it is not free")
 	}
-	free := first.keepSlot(t.Context(), w.options.Log, name, "first")
+	free := first.docs.keepSlot(t.Context(), w.options.Log, name, "first")
 	defer free()
 	takes := 0
 	for i := range 20 * 60 { // an outage of 10 minutes
@@ -75,15 +75,15 @@ func TestASlotIsKeptWhileAnotherIsWaitedFor(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion + "\noverlap = \"allow\"\nparallel = 1"})
 		w.list[0].BudgetParallel = 1
 		r := w.runner()
-		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+		if taken, err := r.docs.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		free := r.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
+		free := r.docs.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
 		passed := make(chan Pass)
 		go func() { passed <- r.Once(t.Context(), nil)[0] }()
 		synctest.Wait()
-		for asked := time.Now(); time.Since(asked) < 3*r.hold(); after(slotLook) {
-			if taken, err := r.takeSlot(t.Context(), runSlots("trending"), "another", 1); err != nil || taken {
+		for asked := time.Now(); time.Since(asked) < 3*r.docs.hold(); after(slotPoll) {
+			if taken, err := r.docs.takeSlot(t.Context(), runSlots("trending"), "another", 1); err != nil || taken {
 				t.Errorf("the slot of the run that waits was given to another: %t, %v", taken, err)
 			}
 		}
@@ -106,16 +106,16 @@ func TestASlotOfACrashedDaemon(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		w.list[0].BudgetParallel = 1
 		r := w.runner()
-		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
+		if taken, err := r.docs.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
 		began := time.Now()
 		if p := r.Once(t.Context(), nil)[0]; p.Outcome != Succeeded {
 			t.Errorf("pass %+v", p)
 		}
-		want := r.hold() + 2*r.options.Heartbeat
-		if waited := time.Since(began); waited < want || waited > want+slotLook {
-			t.Errorf("it waited %s for a slot that stands %s, want %s", waited, r.hold(), want)
+		want := r.docs.hold() + 2*r.options.Heartbeat
+		if waited := time.Since(began); waited < want || waited > want+slotPoll {
+			t.Errorf("it waited %s for a slot that stands %s, want %s", waited, r.docs.hold(), want)
 		}
 	})
 }

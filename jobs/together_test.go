@@ -189,7 +189,7 @@ func TestAPassThatEndsInAnOutage(t *testing.T) {
 		began := time.Now()
 		stopFirst()
 		stopSecond()
-		if took := time.Since(began); took > 2*lastWords {
+		if took := time.Since(began); took > 2*finalWriteTimeout {
 			t.Errorf("stopping took %s", took)
 		}
 	})
@@ -229,12 +229,12 @@ func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion, more: "[upstream.youtube.credential.key2]\nsecret_env = \"YOUTUBE_API_KEY\""})
 		r := w.runner()
 		var dead claim
-		_, _, _, err := r.look(t.Context(), w.list[0], claimant{holder: "x/1/first", hold: r.hold(), since: time.Now()})
+		_, _, _, err := r.takeStep(t.Context(), w.list[0], claimant{holder: "x/1/first", hold: r.docs.hold(), since: time.Now()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		after(3 * time.Hour)
-		done, _, _, err := r.look(t.Context(), w.list[0], claimant{holder: "x/1/dead", hold: r.hold(), since: time.Now()})
+		done, _, _, err := r.takeStep(t.Context(), w.list[0], claimant{holder: "x/1/dead", hold: r.docs.hold(), since: time.Now()})
 		if err != nil || done.claim == nil {
 			t.Fatal(done, err)
 		}

@@ -169,7 +169,7 @@ func (w *world) files() []string {
 // takesForDead has the passes of the only job taken for dead.
 func (w *world) takesForDead(r *Runner) {
 	w.t.Helper()
-	err := r.change(w.t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+	err := r.docs.change(w.t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
 		s.Active = nil
 		return edit{}, nil
 	})
@@ -196,8 +196,8 @@ func (w *world) state() *state {
 func (w *world) claimed(r *Runner, tick time.Time, holder string) claim {
 	w.t.Helper()
 	var made claim
-	err := r.change(w.t.Context(), w.list[0], func(s *state, at clocks) (edit, error) {
-		made = *s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled, Budget: w.list[0].Budget}, at, claimant{holder: holder, hold: r.hold()})
+	err := r.docs.change(w.t.Context(), w.list[0], func(s *state, at clocks) (edit, error) {
+		made = *s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled, Budget: w.list[0].Budget}, at, claimant{holder: holder, hold: r.docs.hold()})
 		return edit{}, nil
 	})
 	if err != nil {
@@ -210,7 +210,7 @@ func (w *world) claimed(r *Runner, tick time.Time, holder string) claim {
 func (w *world) scheduled(tick time.Time) Pass {
 	w.t.Helper()
 	r := w.runner()
-	return r.pass(w.t.Context(), nil, w.list[0], w.claimed(r, tick, newHolder()), "", false)
+	return r.pass(w.t.Context(), w.t.Context(), w.list[0], w.claimed(r, tick, newHolder()), "", false)
 }
 
 // history is what is kept of the only job's ticks, the oldest first: "tick outcome
