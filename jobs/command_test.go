@@ -72,21 +72,14 @@ func TestCommandIsTold(t *testing.T) {
 	if p.Outcome != Succeeded {
 		t.Fatalf("%+v\n%s", p, w.log)
 	}
-	text, err := os.ReadFile(filepath.Join(w.dir, "told"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, filepath.Join(w.dir, "told"))
 	var got told
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(text), &got))
 	tick := p.Tick.UTC().Format(TickFormat)
 	run := "script/" + tick + "/US"
 	equal(t, "arguments", got.Args, []string{"US", "$HOME; rm -rf US *", "`id` script " + run, tick, "{}", "a  b\nc", ""})
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	want := map[string]string{}
 	for _, variable := range append(os.Environ(),
 		"PWD="+w.dir, "QUOTACTL_CONFIG="+filepath.Join(w.dir, "costs.toml"), "QUOTACTL_BUDGET=youtube/key1", "QUOTACTL_JOB=script",
@@ -113,9 +106,7 @@ func TestCommandStore(t *testing.T) {
 		w := commandWorld(t, "", "true")
 		w.options.StoreURL = url
 		list, err := (&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		got := ""
 		if last := list[len(list)-1]; strings.HasPrefix(last, "QUOTACTL_STORE=") {
 			got = last
@@ -132,9 +123,7 @@ func TestCommandURL(t *testing.T) {
 		w := commandWorld(t, "", "true")
 		w.options.DecisionsURL = url
 		list, err := (&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if has := slices.Contains(list, "QUOTACTL_URL="+url); has != (url != "") {
 			t.Errorf("%q: %q", url, list)
 		}

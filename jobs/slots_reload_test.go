@@ -66,9 +66,7 @@ overlap = "allow"`, limit: 1_000_000})
 		go func() { done <- d.runner.Run(t.Context(), drain, false) }()
 		stops = append(stops, func() {
 			close(drain)
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			unexpected(t, <-done)
 		})
 		w.daemons = append(w.daemons, d)
 	}
@@ -113,9 +111,7 @@ func (w *reloaded) reload(d *bounded) {
 	} else {
 		other.Parallel = d.most
 	}
-	if err := d.runner.Reload([]*Job{&other}, w.options.Budgets); err != nil {
-		w.t.Error(err)
-	}
+	unexpected(w.t, d.runner.Reload([]*Job{&other}, w.options.Budgets))
 }
 
 // answer takes up to half an hour. Each run has one page.
@@ -145,13 +141,9 @@ func (w *reloaded) compare() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found, err := w.store.Job(w.t.Context(), runSlots(w.of))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	s, err := readDocument[slots]("", found)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	if len(s.Held) != w.running || slices.ContainsFunc(s.Held, func(held slot) bool { return held.Until <= found.Now }) {
 		w.t.Errorf("%s: %d runs are under way, and at %d the slots are %+v", time.Since(midnight), w.running, found.Now, s.Held)
 	}
@@ -168,9 +160,7 @@ func TestASlotOutlivesTheBoundThatItWasTakenBy(t *testing.T) {
 		name := runSlots("youtube/key1")
 		take := func(r *Runner, holder string, most int) bool {
 			taken, err := r.docs.takeSlot(t.Context(), name, holder, most)
-			if err != nil {
-				t.Error(err)
-			}
+			unexpected(t, err)
 			return taken
 		}
 		for i, most := range []int{2, 2, 3} {
@@ -205,14 +195,10 @@ func TestASlotThatFellIsTold(t *testing.T) {
 		options := w.options
 		options.State = failing{w.store, apart.Load}
 		first, err := New(w.list, options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		take := func(r *Runner, holder string) bool {
 			taken, err := r.docs.takeSlot(t.Context(), name, holder, 1)
-			if err != nil {
-				t.Error(err)
-			}
+			unexpected(t, err)
 			return taken
 		}
 		if !take(first, "first") {

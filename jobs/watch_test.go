@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
@@ -95,9 +94,7 @@ func TestTheStoresClockWasAhead(t *testing.T) {
 			t.Fatal(taken, err)
 		}
 		jumps.ahead.Store(0)
-		stop := w.daemon(false)
-		after(4 * time.Hour)
-		stop()
+		w.follow(false, 4*time.Hour)
 		equal(t, "history", w.history(), []string{"1s lost crashed", "3h0m0s succeeded"})
 	})
 }
@@ -135,15 +132,9 @@ func TestAStoreThatIsHalfAway(t *testing.T) {
 			if readable {
 				w.options.State = unchanging{w.store, fails}
 			}
-			b, err := budget.New(unlocked{w.store, fails}, w.options.Budgets["youtube/key1"].Spec())
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.options.Budgets["youtube/key1"] = b
+			w.spendOn(unlocked{w.store, fails})
 			after(7 * time.Second) // the daemon looks between two heartbeats
-			stop := w.daemon(false)
-			after(5 * time.Hour)
-			stop()
+			w.follow(false, 5*time.Hour)
 			equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
 		})
 	}
