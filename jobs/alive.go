@@ -54,30 +54,30 @@ func Daemons(ctx context.Context, in State) ([]Daemon, error) {
 func (d *daemon) live() {
 	me := newHolder()
 	for {
-		if len(d.list()) > 0 { // else it only decides charges
-			ctx, cancel := context.WithTimeout(d.ctx, d.options.Heartbeat)
-			d.tellAlive(ctx, me, d.hold())
+		if len(d.runner.list()) > 0 { // else it only decides charges
+			ctx, cancel := context.WithTimeout(d.ctx, d.runner.options.Heartbeat)
+			d.registerAlive(ctx, me, d.runner.docs.hold())
 			cancel()
 		}
-		if waitFor(d.ctx, d.drain, d.hold()/2) != nil {
+		if waitFor(d.soft, d.runner.docs.hold()/2) != nil {
 			break
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), lastWords)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), finalWriteTimeout)
 	defer cancel()
-	d.tellAlive(ctx, me, 0)
+	d.registerAlive(ctx, me, 0)
 }
 
-// tellAlive has the daemon live for a while from now on; for none: no longer.
-func (d *daemon) tellAlive(ctx context.Context, me string, hold time.Duration) {
-	err := changeDocument(ctx, d.state, aliveName, d.now, 0, func(a *alive, at clocks) (edit, error) {
+// registerAlive has the daemon live for a while from now on; for none: no longer.
+func (d *daemon) registerAlive(ctx context.Context, me string, hold time.Duration) {
+	err := changeDocument(ctx, d.runner.docs.state, aliveName, d.runner.now, 0, func(a *alive, at clocks) (edit, error) {
 		mine := living{Holder: me, Since: at.store}
 		before := len(a.Daemons)
 		a.Daemons = slices.DeleteFunc(a.Daemons, func(l living) bool {
 			if l.Holder == me {
 				mine.Since = l.Since
 			}
-			return l.Holder == me || at.past(l.Until, d.hold())
+			return l.Holder == me || at.past(l.Until, d.runner.docs.hold())
 		})
 		if hold == 0 && len(a.Daemons) == before {
 			return edit{}, errStays
@@ -90,6 +90,6 @@ func (d *daemon) tellAlive(ctx context.Context, me string, hold time.Duration) {
 		return edit{}, nil
 	})
 	if err != nil {
-		d.log.Debug("it was not made known that this daemon lives", "error", err)
+		d.runner.log.Debug("it was not made known that this daemon lives", "error", err)
 	}
 }

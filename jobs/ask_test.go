@@ -13,16 +13,13 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
-	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // ask asks for a pass of the only job.
 func (w *world) ask(note string, regions ...string) Request {
 	w.t.Helper()
 	asked, err := Trigger(w.t.Context(), w.options.State, w.list[0], regions, note)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return asked
 }
 
@@ -30,9 +27,7 @@ func (w *world) ask(note string, regions ...string) Request {
 func (w *world) answer(asked Request) Answer {
 	w.t.Helper()
 	answer, err := AnswerTo(w.t.Context(), w.options.State, w.list[0], asked)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return answer
 }
 
@@ -40,9 +35,7 @@ func (w *world) answer(asked Request) Answer {
 func (w *world) view() Overview {
 	w.t.Helper()
 	views, err := Look(w.t.Context(), w.options.State, w.list)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return views[0]
 }
 
@@ -190,9 +183,7 @@ func TestAPausedJobSkips(t *testing.T) {
 		stop()
 		equal(t, "history", w.history(), []string{"1h0m0s skipped paused", "2h0m0s skipped paused", "3h0m0s succeeded"})
 		for pass, err := range Past(t.Context(), w.options.State, []string{"trending"}, time.Time{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if want := "paused by " + set.By + ": the upstream moves"; pass.Tick.Equal(midnight.Add(time.Hour)) && pass.Error != want {
 				t.Errorf("the tick says %q, want %q", pass.Error, want)
 			}
@@ -239,7 +230,7 @@ func TestTicksThatNobodyTakesAreSeen(t *testing.T) {
 		stop := w.daemon(false)
 		after(2 * time.Hour)
 		stop() // at 02:10
-		after(time.Hour - 10*time.Minute + 2*lookAgain)
+		after(time.Hour - 10*time.Minute + 2*sweepEvery)
 		if view := w.view(); view.Followed != "0 * * * * UTC" || !view.Untaken.IsZero() {
 			t.Errorf("at 03:02: %+v", view)
 		}
@@ -247,10 +238,7 @@ func TestTicksThatNobodyTakesAreSeen(t *testing.T) {
 		if view := w.view(); !view.Untaken.Equal(midnight.Add(3 * time.Hour)) {
 			t.Errorf("later: untaken is %s", view.Untaken)
 		}
-		other, err := schedule.Parse("30 * * * *", "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := parsed(t, "30 * * * *", "UTC")
 		w.list[0].Schedule = other
 		if view := w.view(); view.Followed != "0 * * * * UTC" || !view.Untaken.IsZero() {
 			t.Errorf("by another schedule: %+v", view)
@@ -300,17 +288,11 @@ func TestNewsOfOneInstant(t *testing.T) {
 	at := midnight
 	store := memstore.New(func() int64 { return at.UnixMicro() })
 	asked := func() int64 {
-		if err := tellDaemons(t.Context(), store, "trending"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, notifyDaemons(t.Context(), store, "trending"))
 		found, err := store.Job(t.Context(), newsName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		heard, err := readDocument[news](newsName, found)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return heard.Asked["trending"]
 	}
 	first, second := asked(), asked()
@@ -339,9 +321,7 @@ func TestTheAnswerOfADaemonThatIsBehind(t *testing.T) {
 		asked := Request{ID: "A", At: InstantOf(time.Now().UnixMicro())}
 		tick := time.Now().Add(-50 * time.Minute)
 		text, err := json.Marshal(Record{Tick: Instant{Time: tick}, Kind: Triggered, Request: asked.ID, Outcome: Succeeded})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if swapped, err := w.store.SwapJob(t.Context(), driver.JobSwap{
 			Job: w.list[0].Name, Text: []byte("{}"), Records: []driver.JobRecord{{At: tick.UnixMicro(), ID: "x", Text: text}},
 		}); err != nil || !swapped {

@@ -120,7 +120,7 @@ const (
 // excerpt is what an error body says, after a colon; empty when nothing. The
 // secret is taken out first, so that no cut leaves a part of it. A body that is
 // not whole may end within a secret.
-func (r *Runner) excerpt(body []byte, whole bool, hidden string) string {
+func (s *secrets) excerpt(body []byte, whole bool, hidden string) string {
 	text := string(body)
 	for _, path := range []string{"error.message", "message", "error_description", "error", "detail"} {
 		found, ok, _ := dig(body, path)
@@ -134,10 +134,10 @@ func (r *Runner) excerpt(body []byte, whole bool, hidden string) string {
 		}
 	}
 	if !whole || len(text) > maxSearched {
-		text = r.hide(text[:min(len(text), maxSearched)], hidden)
+		text = s.hide(text[:min(len(text), maxSearched)], hidden)
 		text = text[:max(0, len(text)-secret.Edge)]
 	} else {
-		text = r.hide(text, hidden)
+		text = s.hide(text, hidden)
 	}
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

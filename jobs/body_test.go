@@ -41,7 +41,7 @@ func FuzzBody(f *testing.F) {
 		whole, err := decoded(body)
 		checkLines(t, fetch, body, whole, err == nil)
 		checkToken(t, fetch, body, whole, err == nil)
-		excerpt := (&Runner{}).excerpt(body, len(items)%2 == 0, secret)
+		excerpt := (&secrets{}).excerpt(body, len(items)%2 == 0, secret)
 		if strings.Contains(excerpt, secret) || strings.ContainsFunc(excerpt, unicode.IsControl) || !utf8.ValidString(excerpt) ||
 			utf8.RuneCountInString(excerpt) > maxExcerpt+3 {
 			t.Fatalf("%q is told as %q", body, excerpt)
@@ -145,7 +145,7 @@ func checkToken(t *testing.T, fetch *Fetch, body []byte, whole any, valid bool) 
 func TestExcerptHidesTheSecret(t *testing.T) {
 	const secret = "a/b\"é"
 	for _, body := range []string{`{"error":{"message":"ZZa\/b\"\u00e9ZZ"}}`, `{"error":{"message":"ZZa%2Fb%22%C3%A9ZZ"}}`} {
-		if got := (&Runner{}).excerpt([]byte(body), true, secret); got != ": ZZ[secret]ZZ" {
+		if got := (&secrets{}).excerpt([]byte(body), true, secret); got != ": ZZ[secret]ZZ" {
 			t.Errorf("%s: %q", body, got)
 		}
 	}

@@ -60,7 +60,7 @@ func CancelPasses(ctx context.Context, in State, j *Job, note string) ([]ActiveP
 	if err != nil || len(ended) == 0 {
 		return nil, err
 	}
-	return ended, tellDaemons(ctx, in, j.Name)
+	return ended, notifyDaemons(ctx, in, j.Name)
 }
 
 // TakeBack takes back what was asked for of a job by [Trigger] and no daemon has begun.

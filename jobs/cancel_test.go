@@ -1,11 +1,15 @@
 package jobs
 
 import (
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
 // A pass that a person ends, from any machine, ends as by a drain: the page under way
@@ -83,9 +87,7 @@ func TestARequestIsTakenBack(t *testing.T) {
 			t.Fatal(taken, err)
 		}
 		first, err := Trigger(t.Context(), w.store, job, nil, "to try")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if _, err := Trigger(t.Context(), w.store, job, []string{"US"}, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -97,11 +99,113 @@ func TestARequestIsTakenBack(t *testing.T) {
 		if err != nil || answer.Waiting || answer.Record == nil || answer.Record.Outcome != Skipped || answer.Record.Reason != ReasonCancelled || !strings.HasPrefix(answer.Record.Error, "taken back before a daemon began it: cancelled by ") {
 			t.Errorf("%+v, %v", answer, err)
 		}
-		stop := w.daemon(false)
-		after(time.Hour)
-		stop()
+		w.follow(false, time.Hour)
 		if history := w.history(); len(history) != 2 {
 			t.Errorf("history %q", history)
 		}
 	})
+}
+
+// Nothing is left of a job that is forgotten, and nothing is forgotten of others; while
+// a pass of it is under way it is not.
+func TestAJobIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncheckpoint = \"1h\""})
+		w.list[0].Overlap, w.list[0].Parallel = Allow, 1
+		w.options.Transport = direct{slow(10*time.Second, w.sandbox)}
+		stop := w.daemon(false)
+		after(time.Hour + 15*time.Second)
+		err := Forget(t.Context(), w.store, "trending")
+		if !errors.Is(err, ErrUnderWay) || !strings.Contains(err.Error(), "quotactl cancel trending ends it") {
+			t.Errorf("while a pass is under way: %v", err)
+		}
+		if len(w.state().Active) != 1 {
+			t.Fatalf("state %+v", w.state())
+		}
+		after(time.Hour / 2)
+		stop()
+		if len(w.history()) != 1 {
+			t.Fatalf("history %q", w.history())
+		}
+		noError(t, Forget(t.Context(), w.store, "trending"))
+		for _, name := range []string{"trending", runSlots("trending")} {
+			if found, err := w.store.Job(t.Context(), name); err != nil || found.Text != nil {
+				t.Errorf("%s: %+v, %v", name, found, err)
+			}
+		}
+		if value, err := w.store.JobValue(t.Context(), "trending", checkpoint.Key("US")); value != nil || err != nil || len(w.history()) != 0 {
+			t.Errorf("checkpoint %q, %v; history %q", value, err, w.history())
+		}
+		if found, err := w.store.Job(t.Context(), newsName); err != nil || found.Version != 0 {
+			t.Errorf("%+v, %v", found, err)
+		}
+		stop = w.daemon(false) // configured again it begins anew
+		after(time.Hour)
+		stop()
+		if history := w.history(); len(history) != 1 || strings.Contains(history[0], "missed") {
+			t.Errorf("history %q", history)
+		}
+	})
+}
+
+// A pass whose daemon is silent keeps no job from being forgotten; should it come back,
+// it ends, and leaves no record.
+func TestAJobWithASilentPassIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion, upstream: slow(time.Hour, nil)})
+		var silent atomic.Bool
+		w.options.State = failing{w.store, silent.Load}
+		ended := make(chan Pass, 1)
+		go func() { ended <- w.runner().Once(t.Context(), nil)[0] }()
+		after(time.Second)
+		silent.Store(true)
+		after(time.Minute + time.Second)
+		noError(t, Forget(t.Context(), w.store, "trending"))
+		silent.Store(false)
+		if p := <-ended; p.Outcome != Lost {
+			t.Errorf("%+v", p)
+		}
+		if found, err := w.store.Job(t.Context(), "trending"); err != nil || found.Text != nil {
+			t.Errorf("%+v, %v", found, err)
+		}
+	})
+}
+
+// What a stop cuts is drained where it had spent, whoever spent it, and skipped where
+// it had not.
+func TestWhatAStopCutIsDrainedWhereItHadSpent(t *testing.T) {
+	for name, test := range map[string]struct {
+		cut  *ending
+		run  Run
+		want string
+	}{
+		"had spent":              {&ending{outcome: Skipped, reason: ReasonDrained}, Run{Units: 3, Calls: 3}, "drained stop"},
+		"had called for nothing": {&ending{outcome: Skipped, reason: ReasonDrained}, Run{Calls: 1}, "drained stop"},
+		"at once":                {&ending{outcome: Skipped, reason: ReasonInterrupted}, Run{Units: 3}, "drained interrupted"},
+		"had not spent":          {&ending{outcome: Skipped, reason: ReasonDrained}, Run{}, "skipped drained"},
+		"its timeout":            {&ending{outcome: TimedOut, reason: ReasonTimeout}, Run{Units: 3}, "timed_out timeout"},
+	} {
+		end := test.cut.of(test.run)
+		if got := string(end.outcome) + " " + end.reason; got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+	var none *ending
+	if none.of(Run{Units: 1}) != nil {
+		t.Error("a run that is complete has an ending")
+	}
+}
+
+// A pass is drained where one of its runs is; a failure tells more than that, and a
+// region that was not started less.
+func TestAPassOfDrainedRuns(t *testing.T) {
+	for want, runs := range map[Outcome][]Run{
+		Drained: {{Outcome: Succeeded}, {Outcome: Exhausted}, {Outcome: Drained}, {Outcome: Skipped}},
+		Failed:  {{Outcome: Drained}, {Outcome: Failed}},
+	} {
+		r := Record{Runs: runs, Started: Instant{time.Now()}}
+		if r.conclude(); r.Outcome != want {
+			t.Errorf("%s, want %s", r.Outcome, want)
+		}
+	}
 }

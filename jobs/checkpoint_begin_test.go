@@ -46,20 +46,16 @@ func TestARunGoesOnWithoutItsFile(t *testing.T) {
 			return errors.Join(os.WriteFile(secret, []byte(strings.Repeat("x", 1<<20)), 0o600), os.Remove(partial), os.Symlink(secret, partial))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newResumable(t, setup{})
-				r.cut(3)
-				if err := change(t, r.partial()); err != nil {
-					t.Fatal(err)
-				}
-				run := r.once().Runs[0]
-				if run.Outcome != Succeeded || !run.Resumed || run.Pages != 2 || r.checkpoint() != nil {
-					t.Errorf("run %+v, want the last two pages", run)
-				}
-				r.holds(run.Output, 2)
-				r.logged("level=WARN", "the file of the pages before is not here", "pages=2")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := newResumable(t, setup{})
+			r.cut(3)
+			noError(t, change(t, r.partial()))
+			run := r.once().Runs[0]
+			if run.Outcome != Succeeded || !run.Resumed || run.Pages != 2 || r.checkpoint() != nil {
+				t.Errorf("run %+v, want the last two pages", run)
+			}
+			r.holds(run.Output, 2)
+			r.logged("level=WARN", "the file of the pages before is not here", "pages=2")
 		})
 	}
 }
@@ -70,9 +66,7 @@ func TestAnEarlierRunThatLivesWritesIntoItsOwnFile(t *testing.T) {
 		r := newResumable(t, setup{})
 		r.cut(3)
 		zombie, err := os.OpenFile(r.partial(), os.O_WRONLY|os.O_APPEND, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer func() { _ = zombie.Close() }()
 		r.upstream.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if _, err := zombie.WriteString("late\n"); err != nil {
@@ -103,29 +97,25 @@ func TestARunBeginsAnew(t *testing.T) {
 		"a program's": {func(r *resumable) { r.value(checkpoint.Value{Expires: 1 << 60, Data: []byte("x")}.Text()) }, "the checkpoint is a program's"},
 		"not JSON":    {func(r *resumable) { r.value([]byte("x")) }, "the checkpoint cannot be read"},
 		"finished": {func(r *resumable) {
-			if err := os.Rename(r.partial(), strings.TrimSuffix(r.partial(), partialSuffix)); err != nil {
-				r.t.Fatal(err)
-			}
+			noError(r.t, os.Rename(r.partial(), strings.TrimSuffix(r.partial(), partialSuffix)))
 		}, "had come to its end"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newResumable(t, setup{})
-				r.cut(3)
-				test.change(r)
-				r.asked()
-				r.upstream.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					if text, err := r.store.JobValue(t.Context(), "trending", "checkpoint/US"); err != nil || text != nil && r.upstream.count() == 1 {
-						t.Errorf("the checkpoint was not removed before the first page: %v", err)
-					}
-					r.sandbox.ServeHTTP(w, q)
-				})
-				run := r.once().Runs[0]
-				if run.Outcome != Succeeded || run.Resumed || run.Pages != 4 || r.asked()[0] != "-" {
-					t.Errorf("run %+v, want all four pages", run)
+		inBubble(t, name, func(t *testing.T) {
+			r := newResumable(t, setup{})
+			r.cut(3)
+			test.change(r)
+			r.asked()
+			r.upstream.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if text, err := r.store.JobValue(t.Context(), "trending", "checkpoint/US"); err != nil || text != nil && r.upstream.count() == 1 {
+					t.Errorf("the checkpoint was not removed before the first page: %v", err)
 				}
-				r.logged("level=INFO", "beginning anew", test.says)
+				r.sandbox.ServeHTTP(w, q)
 			})
+			run := r.once().Runs[0]
+			if run.Outcome != Succeeded || run.Resumed || run.Pages != 4 || r.asked()[0] != "-" {
+				t.Errorf("run %+v, want all four pages", run)
+			}
+			r.logged("level=INFO", "beginning anew", test.says)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // one microsecond before its end it stands
@@ -142,9 +132,7 @@ func TestARunBeginsAnew(t *testing.T) {
 func (r *resumable) value(text []byte) {
 	r.t.Helper()
 	found, err := r.store.Job(context.Background(), "trending")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	if ok, err := r.store.SwapJob(context.Background(), driver.JobSwap{Job: "trending", Version: found.Version, Values: map[string][]byte{"checkpoint/US": text}}); err != nil || !ok {
 		r.t.Fatal(ok, err)
 	}
@@ -215,16 +203,12 @@ func TestARunThatHadAllItsPages(t *testing.T) {
 			if run := runner.Once(t.Context(), nil)[0].Runs[0]; run.Reason != ReasonOutput {
 				t.Fatalf("run %+v", run)
 			}
-			if err := os.Remove(final); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.Remove(final))
 			if from := r.checkpoint(); !from.Done || from.Pages != 4 {
 				t.Fatalf("checkpoint %+v", from)
 			}
 			if !file {
-				if err := os.Remove(r.partial()); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.Remove(r.partial()))
 			}
 			r.asked()
 			run := r.once().Runs[0]
@@ -265,7 +249,7 @@ func TestACheckpointThatIsNotKnown(t *testing.T) {
 		r.options.State = noValues{r.store}
 		began := time.Now()
 		run := r.once().Runs[0]
-		if run.Outcome != Succeeded || run.Resumed || run.Pages != 4 || time.Since(began) != lastWords {
+		if run.Outcome != Succeeded || run.Resumed || run.Pages != 4 || time.Since(began) != finalWriteTimeout {
 			t.Errorf("run %+v after %s", run, time.Since(began))
 		}
 		if from := r.checkpoint(); from.Pages != 2 {
@@ -310,9 +294,7 @@ func TestARunGoesOnWithTheTickOfItsBeginning(t *testing.T) {
 		r.cut(2)
 		after(10 * time.Minute)
 		var ticks []string
-		if p := r.once(); p.Outcome != Succeeded {
-			t.Fatalf("%+v", p.Runs)
-		}
+		r.succeeds()
 		for _, q := range r.upstream.requests {
 			ticks = append(ticks, q.query.Get("publishedBefore"))
 		}
@@ -326,26 +308,22 @@ func TestARunGoesOnWithTheTickOfItsBeginning(t *testing.T) {
 // A token that holds the secret, or is of no end, is not kept.
 func TestATokenThatIsNotKept(t *testing.T) {
 	for name, token := range map[string]string{"the secret": "page2?key=" + secretKey, "escaped": "page2?key=AIza-s3cret%26key", "long": strings.Repeat("x", maxToken+1)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newResumable(t, setup{})
-				r.upstream.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					if q.URL.Query().Get("pageToken") != "" {
-						w.WriteHeader(http.StatusForbidden)
-						return
-					}
-					if err := json.NewEncoder(w).Encode(map[string]string{"nextPageToken": token}); err != nil {
-						t.Error(err)
-					}
-				})
-				if run := r.once().Runs[0]; run.Pages != 1 || run.Outcome != Failed {
-					t.Errorf("run %+v", run)
+		inBubble(t, name, func(t *testing.T) {
+			r := newResumable(t, setup{})
+			r.upstream.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if q.URL.Query().Get("pageToken") != "" {
+					w.WriteHeader(http.StatusForbidden)
+					return
 				}
-				if text, err := r.store.JobValue(t.Context(), "trending", "checkpoint/US"); text != nil || err != nil {
-					t.Errorf("%s is kept, %v", text, err)
-				}
-				r.logged("level=WARN", "no checkpoint is kept after this page", "page=1")
+				unexpected(t, json.NewEncoder(w).Encode(map[string]string{"nextPageToken": token}))
 			})
+			if run := r.once().Runs[0]; run.Pages != 1 || run.Outcome != Failed {
+				t.Errorf("run %+v", run)
+			}
+			if text, err := r.store.JobValue(t.Context(), "trending", "checkpoint/US"); text != nil || err != nil {
+				t.Errorf("%s is kept, %v", text, err)
+			}
+			r.logged("level=WARN", "no checkpoint is kept after this page", "page=1")
 		})
 	}
 }

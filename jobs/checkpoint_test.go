@@ -55,37 +55,35 @@ func TestACutRunIsGoneOnWith(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newResumable(t, setup{})
-				cut(r)
-				if from := r.checkpoint(); from == nil || from.Pages != 2 || from.Token == "" {
-					t.Fatalf("checkpoint %+v", from)
-				}
-				tokens := r.asked()
-				if len(r.files()) != 1 || !strings.HasSuffix(r.files()[0], partialSuffix) {
-					t.Errorf("files %v", r.files())
-				}
-				p := r.once()
-				run := p.Runs[0]
-				if run.Outcome != Succeeded || !run.Resumed || run.Pages != 2 || run.Units != 2 || run.Error != "" {
-					t.Fatalf("run %+v, want the last two pages", run)
-				}
-				if again := r.asked(); len(again) != 2 || again[0] == "-" || len(tokens) > 2 && again[0] != tokens[2] {
-					t.Errorf("asked for %v after %v", again, tokens)
-				}
-				if want := filepath.Join(r.dir, "data/trending/US", p.Tick.Format(TickFormat)+".ndjson"); run.Output != want {
-					t.Errorf("output %s, want %s", run.Output, want)
-				}
-				r.holds(run.Output, 0)
-				if files := r.files(); len(files) != 1 || r.checkpoint() != nil {
-					t.Errorf("files %v, checkpoint %+v; want one file and no checkpoint", files, r.checkpoint())
-				}
-				r.logged("level=INFO msg=resumed", "pages=2", "region=US")
-				if p = r.once(); p.Runs[0].Resumed || p.Runs[0].Pages != 4 {
-					t.Errorf("the next run %+v, want all pages", p.Runs[0])
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := newResumable(t, setup{})
+			cut(r)
+			if from := r.checkpoint(); from == nil || from.Pages != 2 || from.Token == "" {
+				t.Fatalf("checkpoint %+v", from)
+			}
+			tokens := r.asked()
+			if len(r.files()) != 1 || !strings.HasSuffix(r.files()[0], partialSuffix) {
+				t.Errorf("files %v", r.files())
+			}
+			p := r.once()
+			run := p.Runs[0]
+			if run.Outcome != Succeeded || !run.Resumed || run.Pages != 2 || run.Units != 2 || run.Error != "" {
+				t.Fatalf("run %+v, want the last two pages", run)
+			}
+			if again := r.asked(); len(again) != 2 || again[0] == "-" || len(tokens) > 2 && again[0] != tokens[2] {
+				t.Errorf("asked for %v after %v", again, tokens)
+			}
+			if want := filepath.Join(r.dir, "data/trending/US", p.Tick.Format(TickFormat)+".ndjson"); run.Output != want {
+				t.Errorf("output %s, want %s", run.Output, want)
+			}
+			r.holds(run.Output, 0)
+			if files := r.files(); len(files) != 1 || r.checkpoint() != nil {
+				t.Errorf("files %v, checkpoint %+v; want one file and no checkpoint", files, r.checkpoint())
+			}
+			r.logged("level=INFO msg=resumed", "pages=2", "region=US")
+			if p = r.once(); p.Runs[0].Resumed || p.Runs[0].Pages != 4 {
+				t.Errorf("the next run %+v, want all pages", p.Runs[0])
+			}
 		})
 	}
 }
@@ -97,9 +95,7 @@ func (w *world) limited(units int64) *budget.Budget {
 	spec.Limits = append([]limit.Limit(nil), spec.Limits...)
 	spec.Limits[0].Limit = units
 	b, err := budget.New(w.store, spec)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return b
 }
 

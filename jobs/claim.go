@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -16,160 +17,115 @@ import (
 )
 
 // DefaultHeartbeat is how often a pass renews its claim, which stands four times as
-// long. A pass whose process died holds its job up until a daemon has found the claim,
-// by looking at all jobs each other heartbeat, and watched it for as long: eight
+// long. A pass whose process died holds its job up until a daemon has found the claim, in
+// its sweep of all jobs every second heartbeat, and watched it for as long: eight
 // heartbeats in all.
 const DefaultHeartbeat = 15 * time.Second
 
-// hold is how long a claim stands that is not renewed.
-func (r *Runner) hold() time.Duration { return 4 * r.options.Heartbeat }
+const (
+	// finalWriteTimeout bounds the writing of a record, which must be tried even when
+	// the context has ended, and finalWriteRetry is the pause between its tries.
+	finalWriteTimeout = 5 * time.Second
+	finalWriteRetry   = 500 * time.Millisecond
+	// claimTimeout bounds the question whether a claim stands, and what a run spent.
+	claimTimeout = 2 * time.Second
+)
 
-// look takes one step for a job, and records what it came to.
-func (r *Runner) look(ctx context.Context, j *Job, me claimant) (done stepped, s *state, lapsed []claim, err error) {
-	err = r.change(ctx, j, func(found *state, at clocks) (edit, error) {
-		if err := at.check(); err != nil {
-			return edit{}, err
-		}
-		s = found
-		done = j.step(s, at, me)
-		lapsed = s.lapsed(at, me.hold)
-		if !done.changed {
-			return edit{}, errStays
-		}
-		return edit{records: done.kept()}, nil
-	})
-	if err == nil {
-		r.endCancelled(s.Active)
-	}
-	return done, s, lapsed, err
+// heldClaim is the claim of a pass of this process.
+type heldClaim struct {
+	claim claim
+	docs  *documents
+	job   *Job
+	log   *slog.Logger
 }
 
-// kept are the records of a step as the history keeps them: by their newest ticks.
-func (d *stepped) kept() []driver.JobRecord {
-	var list []driver.JobRecord
-	for i, record := range d.records {
-		newest := record.Tick
-		if record.Until != nil {
-			newest = *record.Until
-		}
-		list = append(list, driver.JobRecord{At: newest.UnixMicro(), ID: d.ids[i], Text: record.json()})
-	}
-	return list
-}
-
-// dead are those of the claims of a job that were not renewed in time whose passes are
-// dead; wait is how long until others of them may be: 0 where there are none.
-func (r *Runner) dead(j *Job, lapsed []claim) (dead []claim, wait time.Duration) {
-	past := map[string]int64{}
-	for _, c := range lapsed {
-		past[c.Holder] = c.Until
-	}
-	found, wait := r.watch.dead(j.Name, past)
-	for _, c := range lapsed {
-		if found[c.Holder] {
-			dead = append(dead, c)
-		}
-	}
-	return dead, wait
-}
-
-// unfencedAfter is how long a dead pass whose budget is not configured here holds its
-// job up while the store of that budget's ledger is out of reach.
-const unfencedAfter = time.Hour
-
-// fence shuts out the passes of claims that are taken for dead: from then on none of
-// their calls is charged to the budget that they began with, which may be another
-// than the job's is here, or not be configured here at all. A pass that comes back to
-// life ends by that. What is returned are the claims that may be recorded as lost,
-// each with the error that kept it from being shut out, if any: only one whose budget
-// this configuration has not, and that cannot be shut out by waiting. What they have
-// spent is final then.
-func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]reaped, error) {
-	reap := map[string]reaped{}
-	for _, c := range dead {
-		log := r.log.With("job", j.Name, "budget", c.Budget, "tick", formatTick(time.UnixMicro(c.Tick)))
-		spends := r.budget(c.Budget)
-		elsewhere := spends == nil
-		if elsewhere { // budgets of one store are fenced by their names alone
-			spends = r.budget(j.Budget)
-		}
-		err := spends.FenceIn(ctx, c.Budget, j.Name, c.Fence)
-		passes := errors.Is(err, budget.ErrUnavailable) && c.silent < unfencedAfter
-		switch {
-		case err == nil && elsewhere:
-			log.Info("a pass that is taken for dead is shut out of its budget, which is not configured here")
-		case err == nil:
-		case elsewhere && !passes && ctx.Err() == nil:
-			log.Error("a pass that is taken for dead is not shut out of its budget, which is not configured here: if it goes on, what it calls is charged there", "error", err)
-		default:
-			log.Warn("a pass that is taken for dead cannot be shut out of its budget yet; its job waits for that", "error", err)
-			r.watch.forget(j.Name)
-			return reap, err
-		}
-		found := reaped{unfenced: err}
-		if !elsewhere {
-			found.spent = j.spentOf(ctx, spends, c, r.now(), log)
-		}
-		reap[c.Holder] = found
-	}
-	return reap, nil
-}
-
-// renew keeps a claim standing, with the record so far; false when it is gone. A pass
-// that a person has ended ends by it.
-func (p *pass) renew(ctx context.Context, progress json.RawMessage) (mine bool, err error) {
-	var active []claim
-	err = p.change(ctx, p.job, func(s *state, at clocks) (edit, error) {
+// renew keeps the claim standing, with the record so far; false when it is gone. It
+// returns the claims of the job as well, some of which a person may have ended.
+func (h *heldClaim) renew(ctx context.Context, progress json.RawMessage) (mine bool, active []claim, err error) {
+	err = h.docs.change(ctx, h.job, func(s *state, at clocks) (edit, error) {
 		active = s.Active
-		c := s.claimOf(p.claim.Holder)
+		c := s.claimOf(h.claim.Holder)
 		if mine = c != nil; !mine {
 			return edit{}, errStays
 		}
-		c.Until, c.Progress = at.now+p.hold().Microseconds(), progress
+		c.Until, c.Progress = at.now+h.docs.hold().Microseconds(), progress
 		return edit{}, nil
 	})
-	if err == nil {
-		p.endCancelled(active)
-	}
-	return mine, err
+	return mine, active, err
 }
 
 // conclude gives the claim up and records the pass; false, with nothing recorded,
 // when it was taken for dead.
-func (p *pass) conclude(ctx context.Context, record Record, next string) (recorded bool, err error) {
-	err = p.insist(ctx, func(unsure bool) error {
-		return p.change(ctx, p.job, func(s *state, _ clocks) (edit, error) {
-			if s.claimOf(p.claim.Holder) == nil {
-				recorded = unsure && !slices.Contains(s.Reaped, p.claim.Holder)
+func (h *heldClaim) conclude(ctx context.Context, record Record, next string) (recorded bool, err error) {
+	err = h.retryUnavailable(ctx, func(unsure bool) error {
+		return h.docs.change(ctx, h.job, func(s *state, _ clocks) (edit, error) {
+			if s.claimOf(h.claim.Holder) == nil {
+				recorded = unsure && !slices.Contains(s.Reaped, h.claim.Holder)
 				return edit{}, errStays
 			}
 			recorded = true
-			s.drop(p.claim.Holder)
-			if p.claim.regions() == nil {
+			s.drop(h.claim.Holder)
+			if h.claim.regions() == nil {
 				s.NextRegion = next
 				if record.Outcome == Succeeded {
 					s.LastSuccess = record.Ended.UnixMicro()
 				}
 			}
-			s.Last = record.brief().json()
-			return edit{records: []driver.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: record.json()}}}, nil
+			return h.last(s, record), nil
 		})
 	})
 	return recorded && err == nil, err
 }
 
-// insist does something with the state, again until that answers or the context ends;
-// unsure says that an attempt without an answer may have done it.
-func (p *pass) insist(ctx context.Context, do func(unsure bool) error) error {
+// giveBack gives the tick back for others to take. One that a person has ended, of which
+// this daemon did not hear before it was told to stop, is nobody's: it is recorded as
+// skipped, and who ended it is returned.
+func (h *heldClaim) giveBack(ctx context.Context, record Record) (by *Cancel, err error) {
+	err = h.retryUnavailable(ctx, func(bool) error {
+		return h.docs.change(ctx, h.job, func(s *state, _ clocks) (edit, error) {
+			c := s.claimOf(h.claim.Holder)
+			if c == nil {
+				return edit{}, errStays
+			}
+			by = c.Cancel
+			s.drop(h.claim.Holder)
+			switch {
+			case by != nil:
+				skipped := record
+				skipped.cancel(*by)
+				return h.last(s, skipped), nil
+			case h.claim.Request != nil:
+				s.Requests = slices.Insert(s.Requests, 0, *h.claim.Request)
+			default:
+				s.Waiting = slices.Insert(s.Waiting, 0, waiting{h.claim.Tick, h.claim.Kind})
+			}
+			return edit{}, nil
+		})
+	})
+	if err == nil {
+		err = notifyDaemons(ctx, h.docs.state, h.job.Name)
+	}
+	return by, err
+}
+
+// last makes a record that of the job's last pass.
+func (h *heldClaim) last(s *state, record Record) edit {
+	s.Last = record.brief().json()
+	return edit{records: []driver.JobRecord{{At: h.claim.Tick, ID: h.claim.Holder, Text: record.json()}}}
+}
+
+// retryUnavailable does something with the state, again until that answers or the context
+// ends; unsure says that an attempt without an answer may have done it.
+func (h *heldClaim) retryUnavailable(ctx context.Context, do func(unsure bool) error) error {
 	for unsure := false; ; unsure = true {
 		err := do(unsure)
 		if !errors.Is(err, budget.ErrUnavailable) {
 			return err
 		}
 		if !unsure {
-			p.log.Warn("the pass has ended, and the store does not answer; trying again", "tick", formatTick(p.tick), "error", err)
+			h.log.Warn("the pass has ended, and the store does not answer; trying again", "tick", formatTick(time.UnixMicro(h.claim.Tick)), "error", err)
 		}
-		if sleep(ctx, lastWordsAgain) != nil {
+		if waitFor(ctx, finalWriteRetry) != nil {
 			return err
 		}
 	}
@@ -177,14 +133,39 @@ func (p *pass) insist(ctx context.Context, do func(unsure bool) error) error {
 
 // keep changes values beside the job's document while the claim stands; false when
 // it does not any more.
-func (p *pass) keep(ctx context.Context, values map[string][]byte) (mine bool, err error) {
-	err = p.change(ctx, p.job, func(s *state, _ clocks) (edit, error) {
-		if mine = s.claimOf(p.claim.Holder) != nil; !mine {
+func (h *heldClaim) keep(ctx context.Context, values map[string][]byte) (mine bool, err error) {
+	err = h.docs.change(ctx, h.job, func(s *state, _ clocks) (edit, error) {
+		if mine = s.claimOf(h.claim.Holder) != nil; !mine {
 			return edit{}, errStays
 		}
 		return edit{values: values, same: true}, nil
 	})
 	return mine && err == nil, err
+}
+
+// value reads what is kept beside the job's document, again for a while where the
+// store does not answer.
+func (h *heldClaim) value(ctx context.Context, key string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, finalWriteTimeout)
+	defer cancel()
+	for {
+		value, err := h.docs.state.JobValue(ctx, h.job.Name, key)
+		if err == nil || waitFor(ctx, finalWriteRetry) != nil {
+			return value, err
+		}
+	}
+}
+
+// stands reports whether the claim stands, or may: the store does not say.
+func (h *heldClaim) stands(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	found, err := h.docs.state.Job(ctx, h.job.Name)
+	if err != nil {
+		return true
+	}
+	s, err := readDocument[state](h.job.Name, found)
+	return err != nil || s.claimOf(h.claim.Holder) != nil
 }
 
 // newHolder names a claim: where its pass runs, and what no other has.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // A pass keeps its claim for as long as it takes.
@@ -22,9 +21,7 @@ func TestTheClaimIsRenewed(t *testing.T) {
 		w.options.Transport = direct{slow(10*time.Minute, w.sandbox)}
 		others := make(chan Pass, 1)
 		time.AfterFunc(25*time.Minute, func() { others <- w.once() })
-		if p := w.once(); p.Outcome != Succeeded {
-			t.Errorf("pass %s (%s)", p.Outcome, p.Reason)
-		}
+		w.succeeds()
 		if other := <-others; other.Reason != ReasonOverlap {
 			t.Errorf("the other pass: %s (%s)", other.Outcome, other.Reason)
 		}
@@ -95,11 +92,7 @@ func TestARunWithoutAStoreAsksForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{Handler: answering(http.StatusOK, "", "{}")}
 		w := newWorld(t, setup{job: oneRegion, upstream: upstream})
-		b, err := budget.New(away{Store: w.store}, w.options.Budgets["youtube/key1"].Spec())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.options.Budgets["youtube/key1"] = b
+		w.spendOn(away{Store: w.store})
 		run := w.once().Runs[0]
 		if run.Outcome != Failed || run.Reason != ReasonStore || upstream.count() != 0 || !strings.Contains(run.Error, "connection refused") {
 			t.Errorf("run %+v, %d requests", run, upstream.count())
@@ -110,9 +103,7 @@ func TestARunWithoutAStoreAsksForNothing(t *testing.T) {
 func TestAManualPassTakesTheNextFreeSecond(t *testing.T) {
 	at := func(s string) time.Time {
 		tick, err := time.Parse("15:04:05.000", s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return tick.AddDate(2026, 0, 0)
 	}
 	for _, test := range []struct {
@@ -126,10 +117,7 @@ func TestAManualPassTakesTheNextFreeSecond(t *testing.T) {
 		{"@every 2s", "10:00:00.000", "09:00:00.000", "10:00:01.000"},
 		{"@every 1s", "10:00:00.000", "09:00:00.000", ""},
 	} {
-		schedule, err := schedule.Parse(test.schedule, "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
+		schedule := parsed(t, test.schedule, "UTC")
 		j := &Job{Schedule: schedule}
 		tick, free := j.freeSecond(at(test.now), at(test.last))
 		if free != (test.want != "") || free && !tick.Equal(at(test.want)) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,9 +54,7 @@ func TestAManualPassAndAClockThatWasWrong(t *testing.T) {
 			store.by.Store(int64(test.store))
 			w.options.Now = machine.now
 			w.options.State = memstore.New(func() int64 { return store.now().UnixMicro() })
-			if p := w.once(); p.Outcome != Succeeded {
-				t.Fatalf("%s: at first %s: %s", test.name, p.Outcome, p.Error)
-			}
+			w.succeeds()
 			machine.by.Store(int64(test.machineThen))
 			store.by.Store(int64(test.before))
 			p := w.once()
@@ -77,11 +76,7 @@ func TestAChargeAgainstAWrongClockSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{Handler: answering(http.StatusOK, "", "{}")}
 		w := newWorld(t, setup{job: oneRegion, upstream: upstream})
-		b, err := budget.New(jumped{w.store}, w.options.Budgets["youtube/key1"].Spec())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.options.Budgets["youtube/key1"] = b
+		w.spendOn(jumped{w.store})
 		if run := w.once().Runs[0]; run.Outcome != Failed || run.Reason != ReasonClock || upstream.count() != 0 {
 			t.Errorf("run %+v, %d requests", run, upstream.count())
 		}
@@ -91,11 +86,103 @@ func TestAChargeAgainstAWrongClockSaysSo(t *testing.T) {
 // Whoever holds a claim can be found.
 func TestAHolderNamesItsProcess(t *testing.T) {
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	first, second := newHolder(), newHolder()
 	if want := fmt.Sprintf("in process %d on %s", os.Getpid(), host); placeOf(first) != want || first == second {
 		t.Errorf("%q and %q; the first is %q, want %q", first, second, placeOf(first), want)
 	}
+}
+
+// ofTwo is a store that two hosts share.
+type ofTwo struct{ driver.Store }
+
+func (s ofTwo) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	b.Hosts = 2
+	return s.Store.Decide(ctx, b)
+}
+
+func (s ofTwo) Look(ctx context.Context, l driver.Look) (driver.View, error) {
+	l.Hosts = 2
+	return s.Store.Look(ctx, l)
+}
+
+// A pass waits until a recovery ends, whatever max_wait says, and logs that once.
+func TestARecoveryIsWaitedFor(t *testing.T) {
+	for name, needs := range map[string]string{"one call": "", "several calls": `needs = { "videos.list" = 2 }`} {
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld(t, setup{job: "regions = [\"US\", \"GB\"]\nmax_wait = \"1s\"\n" + needs})
+			shared, err := budget.New(ofTwo{w.store}, w.options.Budgets["youtube/key1"].Spec())
+			noError(t, err)
+			w.options.Budgets["youtube/key1"] = shared
+			began := time.Now()
+			loss := driver.Recovery{Budget: "youtube/key1", Now: began.UnixMicro(), Mark: driver.Mark{Ledger: "lost", Seen: began.UnixMicro()}, Host: "other", Hosts: 2}
+			if _, err := driver.Apply(t.Context(), w.store, loss); err != nil {
+				t.Fatal(err)
+			}
+			w.succeeds()
+			if took := time.Since(began).Truncate(time.Second); took != time.Minute {
+				t.Errorf("took %s, want the recovery's minute", took)
+			}
+			w.logged("refused; waiting", "region=US", "reason=recovering", "retry_at=2000-01-01T00:01:00.000000Z")
+			if n := strings.Count(w.log.String(), "refused; waiting"); n != 1 {
+				t.Errorf("%d lines say that it waits, want 1", n)
+			}
+			if strings.Contains(w.log.String(), `limit=""`) || strings.Contains(w.log.String(), "operation=needs") {
+				t.Errorf("the log names what is nothing:\n%s", w.log)
+			}
+		})
+	}
+}
+
+// Which daemons live is known of those that follow jobs, until they stop, and for a
+// minute of those that died.
+func TestWhichDaemonsLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion})
+		live := func(want ...time.Duration) {
+			t.Helper()
+			list, err := Daemons(t.Context(), w.store)
+			if err != nil || list == nil {
+				t.Fatal(list, err)
+			}
+			var got []time.Duration
+			for _, d := range list {
+				got = append(got, d.Since.Sub(midnight))
+				if !strings.HasPrefix(d.Host, "in process ") {
+					t.Errorf("%+v", d)
+				}
+			}
+			equal(t, "daemons since", got, want)
+		}
+		live()
+		stopFirst := w.daemon(false)
+		after(time.Hour)
+		stopSecond := w.daemon(false)
+		after(time.Second)
+		live(0, time.Hour)
+		stopFirst()
+		live(time.Hour)
+		var away atomic.Bool
+		away.Store(true)
+		w.options.State = failing{w.store, away.Load}
+		stopThird := w.daemon(false)
+		after(time.Millisecond)
+		away.Store(false)
+		after(time.Minute)
+		live(time.Hour, time.Hour+31*time.Second) // the first word was not heard
+		stopSecond()
+		away.Store(true) // it dies: nothing is heard of it any more
+		after(time.Minute + time.Second)
+		live()
+		stopThird()
+
+		list := w.list
+		w.list = nil // it decides charges, and follows no jobs
+		w.options.State = w.store
+		stop := w.daemon(false)
+		after(time.Minute)
+		live()
+		stop()
+		w.list = list
+	})
 }

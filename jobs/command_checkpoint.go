@@ -20,33 +20,32 @@ import (
 // [client.Checkpoint] stands in the same place; a file that it leaves as it is
 // changes nothing of that.
 type keptFile struct {
-	*pass
-	log    *runLog
+	run    *run
 	key    string
 	folder string // its own, which goes with the run
-	last   []byte // what is kept, as far as the file tells
+	last   []byte // what is kept, as far as the file says
 	mute   bool   // what was kept is not known, and is left as it is
 	lost   bool   // the pass's claim is gone
 }
 
 // keepFile hands a command what an earlier run has kept; nil where the job keeps
 // nothing. Its verb done is to be called.
-func (p *pass) keepFile(ctx context.Context, run *Run, log *runLog) (*keptFile, *ending) {
-	if p.job.Checkpoint == 0 {
+func (r *run) keepFile(ctx context.Context) (*keptFile, *ending) {
+	if r.job.Checkpoint == 0 {
 		return nil, nil
 	}
 	folder, err := os.MkdirTemp("", "quotactl-")
 	if err != nil {
 		return nil, failed(ReasonCommand, fmt.Errorf("make a folder for the command's checkpoint: %w", err))
 	}
-	k := &keptFile{pass: p, log: log, key: checkpoint.Key(run.Region), folder: folder}
+	k := &keptFile{run: r, key: checkpoint.Key(r.record.Region), folder: folder}
 	if k.last, err = k.find(ctx); err != nil {
 		k.mute = true
-		log.Warn("what an earlier run has kept is not known; the command begins anew, and nothing is kept of it", "error", err)
+		r.log.Warn("what an earlier run has kept is not known; the command begins anew, and nothing is kept of it", "error", err)
 	}
 	if k.lost {
 		k.done()
-		return nil, &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
+		return nil, fenced()
 	}
 	if len(k.last) == 0 {
 		return k, nil
@@ -54,24 +53,24 @@ func (p *pass) keepFile(ctx context.Context, run *Run, log *runLog) (*keptFile, 
 	if err := os.WriteFile(k.path(), k.last, 0o600); err != nil {
 		return nil, failed(ReasonCommand, errors.Join(fmt.Errorf("hand the command its checkpoint: %w", err), os.RemoveAll(folder)))
 	}
-	run.Resumed = true
-	log.Info("resumed", "bytes", len(k.last))
+	r.record.Resumed = true
+	r.log.Info("resumed", "bytes", len(k.last))
 	return k, nil
 }
 
 // find reads what is kept; none where it has expired, or is no program's.
 func (k *keptFile) find(ctx context.Context) ([]byte, error) {
-	text, err := k.value(ctx, k.key)
+	text, err := k.run.held.value(ctx, k.key)
 	if err != nil || text == nil {
 		return nil, err
 	}
 	value, err := checkpoint.Read(text)
 	if err != nil {
-		k.log.Warn("the checkpoint is left aside", "error", err)
+		k.run.log.Warn("the checkpoint is left aside", "error", err)
 		return nil, nil
 	}
-	if value.Data != nil && value.Expired(k.now()) {
-		k.log.Info("the checkpoint has expired", "checkpoint", "removed")
+	if value.Data != nil && value.Expired(k.run.now()) {
+		k.run.log.Info("the checkpoint has expired", "checkpoint", "removed")
 		return nil, k.put(ctx, nil)
 	}
 	return value.Data, nil
@@ -92,7 +91,7 @@ func (k *keptFile) beat(ctx context.Context) {
 		return
 	}
 	if err := k.keep(ctx, false); err != nil {
-		k.log.Warn("the command's checkpoint was not kept; the one before stands", "error", err)
+		k.run.log.Warn("the command's checkpoint was not kept; the one before stands", "error", err)
 	}
 }
 
@@ -102,17 +101,17 @@ func (k *keptFile) ended() *ending {
 	if k == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.hard), lastWords)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.run.hard), finalWriteTimeout)
 	defer cancel()
 	err := k.keep(ctx, true)
-	for errors.Is(err, budget.ErrUnavailable) && sleep(ctx, lastWordsAgain) == nil {
+	for errors.Is(err, budget.ErrUnavailable) && waitFor(ctx, finalWriteRetry) == nil {
 		err = k.keep(ctx, true)
 	}
 	if err != nil {
-		k.log.Warn("the command's checkpoint was not kept; the one before stands", "error", err)
+		k.run.log.Warn("the command's checkpoint was not kept; the one before stands", "error", err)
 	}
 	if k.lost {
-		return &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
+		return fenced()
 	}
 	return nil
 }
@@ -123,7 +122,7 @@ func (k *keptFile) done() {
 		return
 	}
 	if err := os.RemoveAll(k.folder); err != nil {
-		k.log.Warn("the folder of the command's checkpoint was not removed", "error", err)
+		k.run.log.Warn("the folder of the command's checkpoint was not removed", "error", err)
 	}
 }
 
@@ -143,9 +142,9 @@ func (k *keptFile) keep(ctx context.Context, final bool) error {
 func (k *keptFile) put(ctx context.Context, data []byte) error {
 	var text []byte
 	if len(data) > 0 {
-		text = checkpoint.Value{Expires: k.now().Add(k.job.Checkpoint).UnixMicro(), Data: data}.Text()
+		text = checkpoint.Value{Expires: k.run.now().Add(k.run.job.Checkpoint).UnixMicro(), Data: data}.Text()
 	}
-	mine, err := k.pass.keep(ctx, map[string][]byte{k.key: text})
+	mine, err := k.run.held.keep(ctx, map[string][]byte{k.key: text})
 	if err == nil {
 		k.lost, k.last = !mine, data
 	}

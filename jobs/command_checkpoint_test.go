@@ -27,20 +27,15 @@ func checkpointed(t *testing.T, script string) *world {
 // found is what the runs have found, one a line.
 func (w *world) found() []string {
 	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.dir, "found"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	text := readFile(w.t, filepath.Join(w.dir, "found"))
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
 // kept is what the store has for the next run; empty for nothing.
 func (w *world) kept() string {
 	w.t.Helper()
 	text, err := w.store.JobValue(context.Background(), "script", "checkpoint/US")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	if text == nil {
 		return ""
 	}
@@ -141,11 +136,8 @@ func TestWhereACheckpointIs(t *testing.T) {
 	if err != nil || string(mode) != "drwx------\n" {
 		t.Errorf("the folder is %s, %v", mode, err)
 	}
-	path, err := os.ReadFile(filepath.Join(w.dir, "path"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Dir(strings.TrimSpace(string(path)))); !errors.Is(err, os.ErrNotExist) {
+	path := readFile(t, filepath.Join(w.dir, "path"))
+	if _, err := os.Stat(filepath.Dir(strings.TrimSpace(path))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is there still: %v", path, err)
 	}
 	w = commandWorld(t, "", `test -z "${QUOTACTL_CHECKPOINT+x}"`)
@@ -172,15 +164,10 @@ func TestAHeartbeatKeepsACheckpoint(t *testing.T) {
 		}
 	}
 	until("one")
-	text, err := os.ReadFile(filepath.Join(w.dir, "path"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := strings.TrimSpace(string(text))
+	text := readFile(t, filepath.Join(w.dir, "path"))
+	path := strings.TrimSpace(text)
 	beats := w.state().Active[0].Until
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, nil, 0o600))
 	for n := 0; n < 3; { // three heartbeats pass
 		if until := w.state().Active[0].Until; until != beats {
 			beats, n = until, n+1
@@ -190,9 +177,7 @@ func TestAHeartbeatKeepsACheckpoint(t *testing.T) {
 	if w.kept() != "one" {
 		t.Errorf("%q is kept while the file is empty", w.kept())
 	}
-	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte("two"), 0o600))
 	until("two")
 	c.letGo()
 	if p := result(t, ended); p.Outcome != Succeeded || w.kept() != "two" {
@@ -221,21 +206,18 @@ func TestACommandOfALostPassKeepsNothing(t *testing.T) {
 func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := checkpointed(t, "")
-		if err := (&client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}).Save(t.Context(), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, (&client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}).Save(t.Context(), []byte("x")))
 		for name, state := range map[string]State{"read": noValues{w.store}, "written": &events{State: w.store, fail: true}} {
 			w.options.State = state
 			r := w.runner()
-			p := &pass{Runner: r, job: w.list[0], claim: w.claimed(r, midnight, newHolder()), soft: t.Context(), hard: t.Context(), log: w.options.Log}
-			run := &Run{Region: "US"}
-			file, end := p.keepFile(t.Context(), run, p.newRunLog(run))
-			if end != nil || run.Resumed != (name == "written") {
-				t.Fatalf("%s: %+v, %+v", name, end, run)
+			p := &pass{runner: r, job: w.list[0], soft: t.Context(), hard: t.Context(), log: w.options.Log}
+			p.held = heldClaim{w.claimed(r, midnight, newHolder()), r.docs, p.job, p.log}
+			run := p.newRun(0, &Run{Region: "US"})
+			file, end := run.keepFile(t.Context())
+			if end != nil || run.record.Resumed != (name == "written") {
+				t.Fatalf("%s: %+v, %+v", name, end, run.record)
 			}
-			if err := os.WriteFile(file.path(), []byte("y"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(file.path(), []byte("y"), 0o600))
 			file.beat(t.Context())
 			if end := file.ended(); end != nil || w.kept() != "x" {
 				t.Errorf("%s: %+v, %q is kept", name, end, w.kept())
@@ -252,16 +234,12 @@ func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 func TestACommandsCheckpointIsThatOfItsProgram(t *testing.T) {
 	w := checkpointed(t, `exit 0`)
 	c := client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}
-	if err := c.Save(t.Context(), []byte("by hand")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Save(t.Context(), []byte("by hand")))
 	w.onlyRun()
 	if data, err := c.Load(t.Context()); err != nil || !bytes.Equal(data, []byte("by hand")) {
 		t.Errorf("%q, %v", data, err)
 	}
-	if err := c.Clear(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Clear(t.Context()))
 	w.onlyRun()
 	equal(t, "found", w.found(), []string{"by hand", "none"})
 	if w.kept() != "" {
@@ -288,13 +266,11 @@ func TestACheckpointGoesByTheFence(t *testing.T) {
 			}
 		}
 	}
-	err := r.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+	err := r.docs.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
 		s.drop(claimed.Holder)
 		return edit{}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if err := ours.Save(t.Context(), []byte("x")); !errors.Is(err, budget.ErrFenced) {
 		t.Errorf("after the pass: %v", err)
 	}
@@ -307,8 +283,6 @@ func TestACheckpointGoesByTheFence(t *testing.T) {
 func (w *world) document() []byte {
 	w.t.Helper()
 	found, err := w.store.Job(context.Background(), w.list[0].Name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return found.Text
 }

@@ -176,13 +176,9 @@ func programWorld(t *testing.T, keys string, words ...string) *world {
 	t.Setenv(asCommand, "1")
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's program lingers otherwise
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	command, err := json.Marshal(append([]string{self}, words...)) // TOML reads it too
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	w := newWorld(t, setup{more: fmt.Sprintf("[job.script]\nbudget = \"youtube/key1\"\nschedule = \"@daily\"\n%s\ncommand = %s\n", keys, command)})
 	w.list = w.list[1:]
 	return w
@@ -203,9 +199,7 @@ type caller struct {
 func (w *world) listen() *net.UnixListener {
 	w.t.Helper()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(w.dir, "calls"), Net: "unix"})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	w.t.Cleanup(func() { _ = listener.Close() })
 	return listener
 }
@@ -223,16 +217,12 @@ func (w *world) caller(listener *net.UnixListener) *caller {
 // callerWithin waits for a process that calls in; nil where none does in time.
 func (w *world) callerWithin(wait time.Duration, listener *net.UnixListener) *caller {
 	w.t.Helper()
-	if err := listener.SetDeadline(time.Now().Add(wait)); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, listener.SetDeadline(time.Now().Add(wait)))
 	conn, err := listener.Accept()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	c := &caller{t: w.t, conn: conn, lines: bufio.NewScanner(conn)}
 	c.name = c.hears()
@@ -255,9 +245,7 @@ func (w *world) callers(listener *net.UnixListener) (parent, child *caller) {
 // hears is the next line of a process; empty when it has ended.
 func (c *caller) hears() string {
 	c.t.Helper()
-	if err := c.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		c.t.Fatal(err)
-	}
+	noError(c.t, c.conn.SetReadDeadline(time.Now().Add(patience)))
 	c.lines.Scan()
 	if err := c.lines.Err(); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		c.t.Fatalf("a process says nothing and does not end: %v", err)

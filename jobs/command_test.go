@@ -72,21 +72,14 @@ func TestCommandIsTold(t *testing.T) {
 	if p.Outcome != Succeeded {
 		t.Fatalf("%+v\n%s", p, w.log)
 	}
-	text, err := os.ReadFile(filepath.Join(w.dir, "told"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, filepath.Join(w.dir, "told"))
 	var got told
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(text), &got))
 	tick := p.Tick.UTC().Format(TickFormat)
 	run := "script/" + tick + "/US"
 	equal(t, "arguments", got.Args, []string{"US", "$HOME; rm -rf US *", "`id` script " + run, tick, "{}", "a  b\nc", ""})
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	want := map[string]string{}
 	for _, variable := range append(os.Environ(),
 		"PWD="+w.dir, "QUOTACTL_CONFIG="+filepath.Join(w.dir, "costs.toml"), "QUOTACTL_BUDGET=youtube/key1", "QUOTACTL_JOB=script",
@@ -112,10 +105,8 @@ func TestCommandStore(t *testing.T) {
 	for url, want := range map[string]string{"redis://h:1/2": "QUOTACTL_STORE=redis://h:1/2", "sqlite:/q.db": "QUOTACTL_STORE=sqlite:/q.db", "": ""} {
 		w := commandWorld(t, "", "true")
 		w.options.StoreURL = url
-		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		list, err := (&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, "")
+		noError(t, err)
 		got := ""
 		if last := list[len(list)-1]; strings.HasPrefix(last, "QUOTACTL_STORE=") {
 			got = last
@@ -131,10 +122,8 @@ func TestCommandURL(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1:9090", ""} {
 		w := commandWorld(t, "", "true")
 		w.options.DecisionsURL = url
-		list, err := (&pass{Runner: w.runner(), job: w.list[0]}).environ(w.dir, "", "run", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		list, err := (&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, "")
+		noError(t, err)
 		if has := slices.Contains(list, "QUOTACTL_URL="+url); has != (url != "") {
 			t.Errorf("%q: %q", url, list)
 		}
@@ -159,8 +148,8 @@ func TestCommandUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := &pass{Runner: w.runner(), job: w.list[0], budget: b, hard: t.Context(), log: w.options.Log}
-	if units, calls := p.spentBy(label, time.Second, w.options.Log); units != 14 || calls != 2 {
+	r := &run{label: label, budget: b, hard: t.Context(), log: w.options.Log}
+	if units, calls := r.spentBy(time.Second); units != 14 || calls != 2 {
 		t.Errorf("%d units in %d calls, want 14 in 2", units, calls)
 	}
 }

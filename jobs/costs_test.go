@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 )
@@ -43,7 +44,6 @@ func TestAStateThatLostItsDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"all\""})
-		upstream.Handler = w.sandbox
 		flushed := &changeable{State: w.store}
 		w.options.State = flushed
 		stop := w.daemon(false)
@@ -86,4 +86,44 @@ func (c *changeable) Jobs(ctx context.Context, names []string) ([]driver.JobDocu
 
 func (c *changeable) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	return c.get().SwapJob(ctx, swap)
+}
+
+// watched tells which items come to the store.
+type watched struct {
+	driver.Store
+	items []driver.Item
+}
+
+func (w *watched) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, error) {
+	w.items = append(w.items, b.Items...)
+	return w.Store.Decide(ctx, b)
+}
+
+// The look before a run and the charges of a fetch carry what the job says, also where
+// the budget was opened with a configuration in which it says something else.
+func TestAFetchChargesAsItsJobSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{job: oneRegion + "\nfloor = 60\non_store_error = \"open\""})
+		store := &watched{Store: w.store}
+		spec := w.options.Budgets["youtube/key1"].Spec()
+		spec.Jobs = map[string]budget.JobSays{"trending": {Floor: 3, OnStoreError: budget.Closed}}
+		b, err := budget.New(store, spec)
+		noError(t, err)
+		w.options.Budgets = map[string]*budget.Budget{"youtube/key1": b}
+		if pass := w.once(); pass.Outcome != Succeeded {
+			t.Fatalf("%+v", pass)
+		}
+		charges := 0
+		for _, item := range store.items {
+			if item.Floor != 60 || !item.DryRun && item.OnStoreError != budget.Open {
+				t.Errorf("%+v, want the job's floor and policy", item)
+			}
+			if !item.DryRun {
+				charges++
+			}
+		}
+		if charges != 4 {
+			t.Errorf("%d charges, want one a page", charges)
+		}
+	})
 }

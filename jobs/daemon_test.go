@@ -54,7 +54,6 @@ func TestRegionsStartAtTheirOffsets(t *testing.T) {
 regions = ["US", "GB", "DE", "FR"]
 schedule = "0 */12 * * *"
 stagger = "8m"`})
-		upstream.Handler = w.sandbox
 		stop := w.daemon(false)
 		after(12*time.Hour + time.Hour)
 		equal(t, "the first pass", upstream.starts(), []string{"US 12h0m0s", "GB 12h2m0s", "DE 12h4m0s", "FR 12h6m0s"})
@@ -83,9 +82,7 @@ func TestTheDaemonRunsRegionsTogether(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, setup{job: test.parallel})
 			w.options.Transport = direct{slow(time.Second, w.sandbox)}
-			stop := w.daemon(false)
-			after(3*time.Hour + time.Minute)
-			stop()
+			w.follow(false, 3*time.Hour+time.Minute)
 			line := ""
 			for l := range strings.Lines(w.log.String()) {
 				if strings.Contains(l, `msg="pass ended"`) {
@@ -146,9 +143,7 @@ func TestOverlapIsSaid(t *testing.T) {
 		}
 		w.logged("pass not started", "job=trending", "outcome=skipped", "reason=overlap", "in process 4711 on web1")
 		after(time.Minute)
-		if p := w.once(); p.Outcome != Succeeded {
-			t.Errorf("once the other is taken for dead: %s (%s)", p.Outcome, p.Reason)
-		}
+		w.succeeds()
 		equal(t, "history", w.history(), []string{"-1h0m0s lost crashed", "1m30s succeeded"})
 	})
 }
@@ -184,7 +179,6 @@ func TestASuspendedMachineCatchesUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"last\""})
-		upstream.Handler = w.sandbox
 		var clock skewed
 		w.options.Now = clock.now
 		w.options.State = memstore.New(func() int64 { return clock.now().UnixMicro() })
@@ -204,7 +198,6 @@ func TestAClockSetBackIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 12 * * *\""})
-		upstream.Handler = w.sandbox
 		var clock skewed
 		clock.by.Store(int64(20 * time.Hour))
 		w.options.Now = clock.now
@@ -222,10 +215,7 @@ func TestTheDaemonMayStartWithAPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\""})
-		upstream.Handler = w.sandbox
-		stop := w.daemon(true)
-		after(time.Hour + time.Minute)
-		stop()
+		w.follow(true, time.Hour+time.Minute)
 		equal(t, "starts", upstream.starts(), []string{"US 0s", "US 1h0m0s"})
 		w.logged("run=trending/20000101T000001Z/US") // midnight itself is the schedule's
 	})
@@ -242,9 +232,7 @@ func TestADrainedDaemonFinishesThePage(t *testing.T) {
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("stopping took %s, want the rest of the page, 3s", took)
 		}
-		if next := w.state().NextRegion; next != "DE" {
-			t.Errorf("next region %q, want DE: US and GB were started", next)
-		}
+		w.nextIs("DE")
 	})
 }
 

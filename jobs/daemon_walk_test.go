@@ -84,9 +84,7 @@ parallel = %d`, overlap, catchUp, 1+rng.IntN(6), 10+rng.IntN(60), parallel)})
 	after(3 * time.Hour) // what waits has its turn
 	for _, d := range w.daemons {
 		close(d.drain)
-		if err := <-d.done; err != nil {
-			t.Error(err)
-		}
+		unexpected(t, <-d.done)
 	}
 	w.check(overlap, parallel)
 }
@@ -109,9 +107,7 @@ func (w *walker) act() {
 		if len(w.daemons) > 0 {
 			d := w.leave()
 			close(d.drain)
-			if err := <-d.done; err != nil {
-				w.t.Error(err)
-			}
+			unexpected(w.t, <-d.done)
 		}
 	case 5:
 		w.away.Store(true)
@@ -137,9 +133,7 @@ func (w *walker) pause(on bool) {
 	} else {
 		_, err = EndPause(w.t.Context(), w.store, w.job)
 	}
-	if err != nil {
-		w.t.Error(err)
-	}
+	unexpected(w.t, err)
 }
 
 func (w *walker) begin() {
@@ -149,9 +143,7 @@ func (w *walker) begin() {
 	options.Poll = 20 * time.Second
 	options.State = failing{w.store, func() bool { return d.dead.Load() || w.away.Load() }}
 	r, err := New(w.list, options)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	go func() { d.done <- r.Run(ctx, d.drain, false) }()
 	w.daemons = append(w.daemons, d)
 }
@@ -190,9 +182,7 @@ func (w *walker) answer(out http.ResponseWriter, r *http.Request) {
 func (w *walker) check(overlap Overlap, parallel int) {
 	w.t.Helper()
 	records, err := History(w.t.Context(), w.store, w.job.Name, time.Time{}, time.Time{}, maxHistory)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	counts, seen := map[string]int{}, map[time.Time]int{}
 	slices.Reverse(records)
 	for i, r := range records {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/proc"
 )
 
 // ending is how a run came to its end before its last page.
@@ -46,9 +47,13 @@ func failed(reason string, err error) *ending {
 	return &ending{outcome: Failed, reason: reason, err: err}
 }
 
+// fenced is the ending of a run whose pass has lost its claim.
+func fenced() *ending { return &ending{outcome: Lost, reason: ReasonFenced, err: errLost} }
+
 // The causes for which the contexts of a pass end.
 var (
 	errDrained  = errors.New("told to stop")
+	errOthers   = errors.New("another region is exhausted")
 	errLost     = errors.New("the pass was taken for dead; is this host's clock or store slow?")
 	errTimedOut = errors.New("the run's timeout has passed")
 )
@@ -62,8 +67,10 @@ func cut(ctx context.Context) *ending {
 		return &ending{outcome: Skipped, reason: ReasonCancelled, err: byPerson}
 	case errors.Is(cause, errDrained):
 		return &ending{outcome: Skipped, reason: ReasonDrained}
+	case errors.Is(cause, errOthers):
+		return &ending{outcome: Skipped, reason: ReasonExhausted}
 	case errors.Is(cause, errLost):
-		return &ending{outcome: Lost, reason: ReasonFenced, err: errLost}
+		return fenced()
 	case errors.Is(cause, errTimedOut):
 		return &ending{outcome: TimedOut, reason: ReasonTimeout, err: errTimedOut}
 	}
@@ -99,32 +106,7 @@ func refusal(ctx context.Context, err error) *ending {
 	return failed(ReasonCharge, err)
 }
 
-// sleep waits for d; an ending when the context ends first.
-func sleep(ctx context.Context, d time.Duration) *ending {
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	if ctx.Err() != nil {
-		return cut(ctx)
-	}
-	return nil
-}
-
-// waitFor is sleep that also ends when the daemon is to stop.
-func waitFor(ctx context.Context, drain <-chan struct{}, d time.Duration) *ending {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-drain:
-		return &ending{outcome: Skipped, reason: ReasonDrained}
-	case <-ctx.Done():
-		return cut(ctx)
-	}
-}
+// EndTakes is how long a pass that was told to end may take beside its grace: for the
+// last lines of a command that was killed, how far the run has come, whether the claim
+// stands and what was spent, the slots that are given up, and the record.
+const EndTakes = proc.PipeWait + finalWriteTimeout + 2*claimTimeout + 3*finalWriteTimeout + finalWriteTimeout

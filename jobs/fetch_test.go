@@ -34,11 +34,8 @@ func (w *world) secretless(p Pass) {
 		told += run.Error + run.Reason + run.Output
 	}
 	for _, name := range w.files() {
-		text, err := os.ReadFile(filepath.Join(w.dir, "data", name))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		told += name + string(text)
+		text := readFile(w.t, filepath.Join(w.dir, "data", name))
+		told += name + text
 	}
 	for _, form := range []string{secretKey, "AIza-s3cret"} {
 		if strings.Contains(told, form) {
@@ -63,23 +60,21 @@ func TestAnAnswerThatIsNoPageFailsTheRun(t *testing.T) {
 		{"two values", "", "{} {}", 200, ReasonBody, "not JSON"},
 		{"token of a wrong type", "", `{"nextPageToken":{}}`, 200, ReasonBody, "neither text nor number"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				upstream := &recorded{Handler: answering(test.status, test.header, test.body)}
-				w := newWorld(t, setup{job: oneRegion, upstream: upstream})
-				p := w.once()
-				run := p.Runs[0]
-				if run.Outcome != Failed || run.Reason != test.reason || !strings.Contains(run.Error, test.tells) {
-					t.Errorf("run %+v, want failed (%s) telling %q", run, test.reason, test.tells)
-				}
-				if run.Pages != 0 || run.Units != 1 || run.Output != "" || len(w.files()) != 0 {
-					t.Errorf("run %+v, files %v; want the unit charged and nothing kept", run, w.files())
-				}
-				if n := upstream.count(); n != 1 {
-					t.Errorf("%d requests for one charge", n)
-				}
-				w.secretless(p)
-			})
+		inBubble(t, test.name, func(t *testing.T) {
+			upstream := &recorded{Handler: answering(test.status, test.header, test.body)}
+			w := newWorld(t, setup{job: oneRegion, upstream: upstream})
+			p := w.once()
+			run := p.Runs[0]
+			if run.Outcome != Failed || run.Reason != test.reason || !strings.Contains(run.Error, test.tells) {
+				t.Errorf("run %+v, want failed (%s) telling %q", run, test.reason, test.tells)
+			}
+			if run.Pages != 0 || run.Units != 1 || run.Output != "" || len(w.files()) != 0 {
+				t.Errorf("run %+v, files %v; want the unit charged and nothing kept", run, w.files())
+			}
+			if n := upstream.count(); n != 1 {
+				t.Errorf("%d requests for one charge", n)
+			}
+			w.secretless(p)
 		})
 	}
 }
@@ -120,29 +115,26 @@ func TestTheSecretIsSentAndStaysInside(t *testing.T) {
 			return strings.TrimPrefix(q.header.Get("Authorization"), "Bearer ")
 		}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				upstream := &recorded{}
-				w := newWorld(t, setup{job: oneRegion, upstream: upstream})
-				upstream.Handler = w.sandbox
-				if test.header != "" {
-					f := w.list[0].Fetch
-					f.SecretQuery, f.SecretHeader, f.SecretPrefix = "", "Authorization", "Bearer "
+		inBubble(t, test.name, func(t *testing.T) {
+			upstream := &recorded{}
+			w := newWorld(t, setup{job: oneRegion, upstream: upstream})
+			if test.header != "" {
+				f := w.list[0].Fetch
+				f.SecretQuery, f.SecretHeader, f.SecretPrefix = "", "Authorization", "Bearer "
+			}
+			p := w.once()
+			if p.Outcome != Succeeded {
+				t.Fatalf("%+v", p.Runs)
+			}
+			for i, q := range upstream.requests {
+				if got := test.sent(q); got != secretKey {
+					t.Errorf("request %d was sent with %q", i, got)
 				}
-				p := w.once()
-				if p.Outcome != Succeeded {
-					t.Fatalf("%+v", p.Runs)
+				if q.header.Get("User-Agent") != "quotactl" {
+					t.Errorf("request %d names itself %q", i, q.header.Get("User-Agent"))
 				}
-				for i, q := range upstream.requests {
-					if got := test.sent(q); got != secretKey {
-						t.Errorf("request %d was sent with %q", i, got)
-					}
-					if q.header.Get("User-Agent") != "quotactl" {
-						t.Errorf("request %d names itself %q", i, q.header.Get("User-Agent"))
-					}
-				}
-				w.secretless(p)
-			})
+			}
+			w.secretless(p)
 		})
 	}
 }
@@ -187,9 +179,7 @@ func TestASecretFileIsReadForEachRequest(t *testing.T) {
 			t.Errorf("without the file: %v", err)
 		}
 		write := func(secret string) {
-			if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
-				t.Error(err)
-			}
+			unexpected(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
 		}
 		write("first")
 		upstream.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -262,24 +252,22 @@ func TestBodiesAndPages(t *testing.T) {
 		{"a false token is none", "", `{"nextPageToken":false}`, Succeeded, "", "{\"nextPageToken\":false}\n", 1},
 		{"an array is the last page", "", `[ 1 ]`, Succeeded, "", "[1]\n", 1},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				upstream := &recorded{Handler: answering(200, "", test.body)}
-				w := newWorld(t, setup{job: oneRegion, fetch: test.fetch, upstream: upstream})
-				if test.name == "a cap on pages" {
-					w.list[0].Fetch.MaxPages = 2
-				}
-				run := w.once().Runs[0]
-				if run.Outcome != test.outcome || run.Reason != test.reason || upstream.count() != test.requests {
-					t.Errorf("run %+v after %d requests", run, upstream.count())
-				}
-				if test.outcome != Succeeded || test.requests > 1 {
-					return
-				}
-				if got, err := os.ReadFile(run.Output); err != nil || string(got) != test.file {
-					t.Errorf("file %q, want %q: %v", got, test.file, err)
-				}
-			})
+		inBubble(t, test.name, func(t *testing.T) {
+			upstream := &recorded{Handler: answering(200, "", test.body)}
+			w := newWorld(t, setup{job: oneRegion, fetch: test.fetch, upstream: upstream})
+			if test.name == "a cap on pages" {
+				w.list[0].Fetch.MaxPages = 2
+			}
+			run := w.once().Runs[0]
+			if run.Outcome != test.outcome || run.Reason != test.reason || upstream.count() != test.requests {
+				t.Errorf("run %+v after %d requests", run, upstream.count())
+			}
+			if test.outcome != Succeeded || test.requests > 1 {
+				return
+			}
+			if got, err := os.ReadFile(run.Output); err != nil || string(got) != test.file {
+				t.Errorf("file %q, want %q: %v", got, test.file, err)
+			}
 		})
 	}
 }
@@ -323,12 +311,8 @@ func TestAnOutputIsNeverOverwritten(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, setup{job: oneRegion})
 			path := filepath.Join(w.dir, "data/trending/US/20000101T000001Z.ndjson"+suffix)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			noError(t, os.WriteFile(path, []byte("mine"), 0o600))
 			if run := w.scheduled(midnight.Add(time.Second)).Runs[0]; run.Outcome != Failed || run.Reason != ReasonOutput || run.Units != 0 {
 				t.Errorf("run %+v", run)
 			}
@@ -351,9 +335,7 @@ func TestAnOutputIsNotOverwrittenAtTheEnd(t *testing.T) {
 		var w *world
 		w = newWorld(t, setup{job: oneRegion, upstream: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			for _, name := range w.files() {
-				if err := os.WriteFile(filepath.Join(w.dir, "data", strings.TrimSuffix(name, partialSuffix)), []byte("mine"), 0o600); err != nil {
-					t.Error(err)
-				}
+				unexpected(t, os.WriteFile(filepath.Join(w.dir, "data", strings.TrimSuffix(name, partialSuffix)), []byte("mine"), 0o600))
 			}
 			_, _ = rw.Write([]byte("{}"))
 		})})

@@ -14,22 +14,14 @@ func TestAPassIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
 		w.list[0].BudgetParallel = 1
-		busy := w.runner()
-		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
-			t.Fatal(taken, err)
-		}
-		free := busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
-		stop := w.daemon(false)
-		after(time.Hour + 10*time.Second)
-		stop()
+		free := w.busy()
+		w.follow(false, time.Hour+10*time.Second)
 		w.logged("pass given back", "job=trending", "tick=2000-01-01T01:00:00Z")
 		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 1 {
 			t.Errorf("state %+v", s)
 		}
 		free()
-		stop = w.daemon(false)
-		after(10 * time.Second)
-		stop()
+		w.follow(false, 10*time.Second)
 		equal(t, "history", w.history(), []string{"1h0m0s succeeded"})
 	})
 }
@@ -40,15 +32,9 @@ func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})
 		w.list[0].BudgetParallel = 1
-		busy := w.runner()
-		if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
-			t.Fatal(taken, err)
-		}
-		defer busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")()
+		defer w.busy()()
 		asked, err := Trigger(t.Context(), w.store, w.list[0], []string{"GB"}, "to try")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		stop := w.daemon(false)
 		after(10 * time.Second)
 		if s := w.state(); len(s.Active) != 1 || len(s.Requests) != 0 {
@@ -58,9 +44,7 @@ func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 0 || len(s.Requests) != 1 || s.Requests[0].ID != asked.ID || len(w.history()) != 0 {
 			t.Errorf("state %+v, history %s", s, w.history())
 		}
-		drain := make(chan struct{})
-		time.AfterFunc(10*time.Second, func() { close(drain) })
-		if p := w.runner().Once(t.Context(), drain)[0]; p.Outcome != Skipped || p.Reason != ReasonDrained {
+		if p := w.drained(10 * time.Second); p.Outcome != Skipped || p.Reason != ReasonDrained {
 			t.Errorf("pass %+v", p)
 		}
 		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 0 || len(w.history()) != 1 {
@@ -73,62 +57,51 @@ func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 // before it hears of that: its tick or request ends in a record.
 func TestACancelledPassIsNotGivenBack(t *testing.T) {
 	for name, asked := range map[string]bool{"a tick": false, "a request": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
-				job := w.list[0]
-				job.BudgetParallel = 1
-				busy := w.runner()
-				if taken, err := busy.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
-					t.Fatal(taken, err)
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld(t, setup{job: "schedule = \"0 * * * *\""})
+			job := w.list[0]
+			job.BudgetParallel = 1
+			defer w.busy()()
+			stop := w.daemon(false)
+			var request Request
+			if asked {
+				var err error
+				request, err = Trigger(t.Context(), w.store, job, []string{"GB"}, "to try")
+				noError(t, err)
+			} else {
+				after(time.Hour)
+			}
+			after(10 * time.Second)
+			document, err := w.store.Job(t.Context(), job.Name)
+			noError(t, err)
+			var s state
+			if err := json.Unmarshal(document.Text, &s); err != nil || len(s.Active) != 1 {
+				t.Fatalf("state %s, %v", document.Text, err)
+			}
+			s.Active[0].Cancel = &Cancel{By: "ann@web1", Note: "too much"} // nobody tells the daemon
+			text, err := json.Marshal(s)
+			noError(t, err)
+			if swapped, err := w.store.SwapJob(t.Context(), driver.JobSwap{Job: job.Name, Version: document.Version, Text: text}); err != nil || !swapped {
+				t.Fatal(swapped, err)
+			}
+			stop()
+			w.logged("pass cancelled: nothing of it was started", "by=ann@web1")
+			if s := w.state(); len(s.Active)+len(s.Waiting)+len(s.Requests) != 0 {
+				t.Errorf("state %+v", s)
+			}
+			records, err := History(t.Context(), w.store, job.Name, time.Time{}, time.Time{}, 9)
+			if err != nil || len(records) != 1 {
+				t.Fatal(records, err)
+			}
+			record := records[0]
+			if record.Outcome != Skipped || record.Reason != ReasonCancelled || record.Request != request.ID || len(record.Runs) == 0 {
+				t.Errorf("recorded %+v", record)
+			}
+			for _, run := range record.Runs {
+				if run.Outcome != Skipped || run.Reason != ReasonCancelled || run.Error != "cancelled by ann@web1: too much" {
+					t.Errorf("run %+v", run)
 				}
-				defer busy.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")()
-				stop := w.daemon(false)
-				var request Request
-				if asked {
-					var err error
-					if request, err = Trigger(t.Context(), w.store, job, []string{"GB"}, "to try"); err != nil {
-						t.Fatal(err)
-					}
-				} else {
-					after(time.Hour)
-				}
-				after(10 * time.Second)
-				document, err := w.store.Job(t.Context(), job.Name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var s state
-				if err := json.Unmarshal(document.Text, &s); err != nil || len(s.Active) != 1 {
-					t.Fatalf("state %s, %v", document.Text, err)
-				}
-				s.Active[0].Cancel = &Cancel{By: "ann@web1", Note: "too much"} // nobody tells the daemon
-				text, err := json.Marshal(s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if swapped, err := w.store.SwapJob(t.Context(), driver.JobSwap{Job: job.Name, Version: document.Version, Text: text}); err != nil || !swapped {
-					t.Fatal(swapped, err)
-				}
-				stop()
-				w.logged("pass cancelled: nothing of it was started", "by=ann@web1")
-				if s := w.state(); len(s.Active)+len(s.Waiting)+len(s.Requests) != 0 {
-					t.Errorf("state %+v", s)
-				}
-				records, err := History(t.Context(), w.store, job.Name, time.Time{}, time.Time{}, 9)
-				if err != nil || len(records) != 1 {
-					t.Fatal(records, err)
-				}
-				record := records[0]
-				if record.Outcome != Skipped || record.Reason != ReasonCancelled || record.Request != request.ID || len(record.Runs) == 0 {
-					t.Errorf("recorded %+v", record)
-				}
-				for _, run := range record.Runs {
-					if run.Outcome != Skipped || run.Reason != ReasonCancelled || run.Error != "cancelled by ann@web1: too much" {
-						t.Errorf("run %+v", run)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -139,9 +112,7 @@ func TestAPassThatWasStartedIsNotGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		w.options.Transport = direct{slow(10*time.Second, w.sandbox)}
-		stop := w.daemon(false)
-		after(3*time.Hour + 5*time.Second)
-		stop()
+		w.follow(false, 3*time.Hour+5*time.Second)
 		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 0 {
 			t.Errorf("state %+v", s)
 		}

@@ -12,9 +12,7 @@ func TestADaemonWhoseFolderIsGone(t *testing.T) {
 	here := t.TempDir()
 	t.Chdir(here)
 	t.Setenv("PWD", here)
-	if err := os.RemoveAll(here); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.RemoveAll(here))
 	if where, err := os.Getwd(); err == nil {
 		t.Fatalf("the folder is gone, and the system names it %s", where)
 	}

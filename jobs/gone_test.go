@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,9 +16,7 @@ import (
 func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 	remove := func(parts ...string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
-			if err := os.RemoveAll(filepath.Join(append([]string{dir}, parts...)...)); err != nil {
-				t.Error(err)
-			}
+			unexpected(t, os.RemoveAll(filepath.Join(append([]string{dir}, parts...)...)))
 		}
 	}
 	for name, test := range map[string]struct {
@@ -30,9 +29,7 @@ func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 		"the region's":       {remove("data", "trending", "US"), 2, 2, "DIR/data/trending/US was deleted or moved"},
 		"with the last page": {remove("data"), 4, 4, "DIR/data was deleted or moved"},
 		"moved": {func(t *testing.T, dir string) {
-			if err := os.Rename(filepath.Join(dir, "data"), filepath.Join(dir, "moved")); err != nil {
-				t.Error(err)
-			}
+			unexpected(t, os.Rename(filepath.Join(dir, "data"), filepath.Join(dir, "moved")))
 		}, 2, 2, "DIR/data was deleted or moved"},
 		"the file alone": {func(t *testing.T, dir string) {
 			files, err := filepath.Glob(filepath.Join(dir, "data", "trending", "US", "*"))
@@ -47,28 +44,26 @@ func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 			}
 		}, 2, 2, "is another file than the one that the run writes"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				asked := 0
-				var w *world
-				w = newWorld(t, setup{job: oneRegion, upstream: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-					if asked++; asked == test.at {
-						test.spoil(t, w.dir)
-					}
-					w.sandbox.ServeHTTP(out, r)
-				})})
-				run := w.once().Runs[0]
-				says := strings.ReplaceAll(test.says, "DIR", w.dir)
-				if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, says) || run.Pages != test.pages || run.Output != "" {
-					t.Errorf("run %+v, want %q after %d pages", run, says, test.pages)
+		inBubble(t, name, func(t *testing.T) {
+			asked := 0
+			var w *world
+			w = newWorld(t, setup{job: oneRegion, upstream: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+				if asked++; asked == test.at {
+					test.spoil(t, w.dir)
 				}
-				if w.used() != int64(test.pages) {
-					t.Errorf("%d units for %d pages", w.used(), test.pages)
-				}
-				if run := w.once().Runs[0]; run.Outcome != Succeeded || run.Pages != 4 {
-					t.Errorf("the next run: %+v", run)
-				}
-			})
+				w.sandbox.ServeHTTP(out, r)
+			})})
+			run := w.once().Runs[0]
+			says := strings.ReplaceAll(test.says, "DIR", w.dir)
+			if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, says) || run.Pages != test.pages || run.Output != "" {
+				t.Errorf("run %+v, want %q after %d pages", run, says, test.pages)
+			}
+			if w.used() != int64(test.pages) {
+				t.Errorf("%d units for %d pages", w.used(), test.pages)
+			}
+			if run := w.once().Runs[0]; run.Outcome != Succeeded || run.Pages != 4 {
+				t.Errorf("the next run: %+v", run)
+			}
 		})
 	}
 }
@@ -76,9 +71,7 @@ func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 // A command whose folder is gone is not said to be missing itself.
 func TestACommandWhoseFolderIsGone(t *testing.T) {
 	w := commandWorld(t, "", "exit 0")
-	if err := os.RemoveAll(w.dir); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.RemoveAll(w.dir))
 	run := w.onlyRun()
 	if run.Outcome != Failed || run.Reason != ReasonCommand || !strings.Contains(run.Error, w.dir+" is gone") || strings.Contains(run.Error, "may it be run") {
 		t.Errorf("run %+v", run)
@@ -90,9 +83,7 @@ func TestAnOutputWhoseConfigurationIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		w.list[0].config = filepath.Join(w.dir, "costs.toml")
-		if err := os.RemoveAll(w.dir); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.RemoveAll(w.dir))
 		run := w.once().Runs[0]
 		if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, w.dir+" is gone, the folder of the configuration") || w.used() != 0 {
 			t.Errorf("run %+v, %d units", run, w.used())
@@ -123,4 +114,25 @@ func TestAPageThatIsNotUTF8(t *testing.T) {
 			t.Errorf("%s holds %q: %v", run.Output, text, err)
 		}
 	})
+}
+
+// When the folder cannot be made safe after the file has its final name, that
+// name is told: there is no partial file any more.
+func TestAFileThatHasItsNameIsNotCalledPartial(t *testing.T) {
+	final := filepath.Join(t.TempDir(), "tick.ndjson")
+	o, err := createOutput(filepath.Split(final))
+	noError(t, err)
+	noError(t, o.write([]byte("{}\n")))
+	broken := errors.New("the disk is gone")
+	o.sync = func(*os.Root, string) error { return broken }
+	if err := o.finish(); !errors.Is(err, broken) {
+		t.Fatalf("finish: %v", err)
+	}
+	name, err := o.keep()
+	if name != final || err != nil {
+		t.Errorf("keep: %q, %v; want %s", name, err, final)
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != "{}\n" {
+		t.Errorf("%s holds %q: %v", name, text, err)
+	}
 }

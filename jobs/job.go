@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -150,4 +151,16 @@ func (j *Job) runLabel(tick time.Time, region string) string {
 		rest += "/" + region
 	}
 	return j.Name[:min(len(j.Name), maxRunLabel-len(rest))] + rest
+}
+
+// Same reports whether two jobs, be they of two readings of a configuration, do the
+// same at the same times.
+func Same(a, b *Job) bool {
+	if a.counts() != b.counts() {
+		return false
+	}
+	// A schedule holds its zone as it was read, which is not the same twice.
+	x, y := *a, *b
+	x.Schedule, y.Schedule = nil, nil
+	return reflect.DeepEqual(x, y)
 }

@@ -36,15 +36,11 @@ func manyJobs(n int) string {
 // A thousand jobs, from the file to the loop.
 func BenchmarkLoad(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "costs.toml")
-	if err := os.WriteFile(path, []byte(manyJobs(1000)), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, os.WriteFile(path, []byte(manyJobs(1000)), 0o600))
 	b.ReportAllocs()
 	for b.Loop() {
 		cfg, err := config.Parse(path)
-		if err != nil {
-			b.Fatal(err)
-		}
+		noError(b, err)
 		list := Load(cfg)
 		if cfg.Err() != nil || len(list) != 1000 {
 			b.Fatal(cfg.Err(), len(list))
@@ -60,15 +56,11 @@ func BenchmarkLoad(b *testing.B) {
 func TestLoadGrowsWithTheJobs(t *testing.T) {
 	taken := func(n int) float64 {
 		path := filepath.Join(t.TempDir(), "costs.toml")
-		if err := os.WriteFile(path, []byte(manyJobs(n)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(manyJobs(n)), 0o600))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		cfg, err := config.Parse(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if list := Load(cfg); cfg.Err() != nil || len(list) != n {
 			t.Fatalf("%d of %d jobs: %v", len(list), n, cfg.Err())
 		}

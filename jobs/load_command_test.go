@@ -75,9 +75,7 @@ func TestLoadNeedsOfCommands(t *testing.T) {
 func TestLoadWarnsOfCommands(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"plain": 0o644, "good": 0o755} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), nil, mode))
 	}
 	for program, tells := range map[string]string{
 		"./not-there.sh":   "there is no ./not-there.sh",

@@ -99,7 +99,7 @@ func (s *state) overview(j *Job, document driver.JobDocument) Overview {
 	if j.Schedule == nil || s.Schedule != j.counts() {
 		return view
 	}
-	const patience = 2 * lookAgain // daemons look at all jobs that often
+	const patience = 2 * sweepEvery // daemons sweep all jobs that often
 	if tick := j.Next(time.UnixMicro(s.Until)); !tick.IsZero() && time.UnixMicro(document.Wall).Sub(tick) > patience {
 		view.Untaken = tick
 	}

@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -170,4 +172,129 @@ func syncFolder(in *os.Root, path string) error {
 		return fmt.Errorf("write %s to disk: %w", path, err)
 	}
 	return nil
+}
+
+// isThere reports whether a file of this final name is in the outputs' folder.
+func (o *output) isThere(name string) bool {
+	_, err := o.folder.Lstat(name)
+	return err == nil
+}
+
+// takeOver begins the file, which is empty, with the first bytes of another partial
+// one of the folder, given by its final name. It is copied and stays: whoever
+// had it open, and is not as dead as was taken, writes into his own. False, where
+// there is none that has so many, or an error says why.
+func (o *output) takeOver(name string, size int64) (took bool, err error) {
+	if size <= 0 {
+		return size == 0, nil
+	}
+	partial := name + partialSuffix
+	info, err := o.folder.Lstat(partial)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for %s: %w", partial, err)
+	case !info.Mode().IsRegular() || info.Size() < size:
+		return false, fmt.Errorf("%s is not what was kept: it has %d bytes, of which %d were whole pages", partial, info.Size(), size)
+	}
+	from, err := o.folder.Open(partial)
+	if err != nil {
+		return false, fmt.Errorf("open %s: %w", partial, err)
+	}
+	defer func() { _ = from.Close() }() // it was only read
+	if _, err := io.CopyN(o.file, from, size); err != nil {
+		return false, errors.Join(fmt.Errorf("take %s over: %w", partial, err), o.restart())
+	}
+	o.size = size
+	return true, nil
+}
+
+// restart empties the file.
+func (o *output) restart() error {
+	o.size = 0
+	_, err := o.file.Seek(0, io.SeekStart)
+	if err = errors.Join(err, o.file.Truncate(0)); err != nil {
+		return fmt.Errorf("empty the partial file of %s: %w", o.final, err)
+	}
+	return nil
+}
+
+// flush makes the pages that were written safe on disk.
+func (o *output) flush() error {
+	if err := o.flushFile(o.file); err != nil {
+		return fmt.Errorf("write %s to disk: %w", o.final+partialSuffix, err)
+	}
+	if o.listed {
+		return nil
+	}
+	if err := o.sync(o.folder, filepath.Dir(o.name)); err != nil {
+		return cmp.Or(o.gone(), err)
+	}
+	o.listed = true
+	return nil
+}
+
+// discard removes another partial file, given by its final name.
+func (o *output) discard(name string) error {
+	if err := o.folder.Remove(name + partialSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", name+partialSuffix, err)
+	}
+	return nil
+}
+
+// explainGone is an error that a relative path has met, where the folder that paths are
+// relative to is gone: that is what is wrong, and not the path.
+func explainGone(path string, err error) error {
+	if filepath.IsAbs(path) {
+		return err
+	}
+	if _, gone := os.Getwd(); gone != nil {
+		return fmt.Errorf("the folder that this program was started in is gone (%w): start it again in one that is there, or name the configuration by its whole path", gone)
+	}
+	return err
+}
+
+// checkOutputFolder fails where an output would stand below the configuration's folder,
+// and that is gone: made again, it would hold the output alone.
+func (j *Job) checkOutputFolder(folder string) error {
+	home := filepath.Dir(j.config)
+	if below, err := filepath.Rel(home, folder); err != nil || !filepath.IsLocal(below) {
+		return nil
+	}
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("make the folder %s: %s is gone, the folder of the configuration: put it back, or start the daemon with a configuration that is there", folder, home)
+	}
+	return nil
+}
+
+// gone says what has become of a partial file that is not in its place any more; nil
+// while it is there.
+func (o *output) gone() error {
+	partial := o.final + partialSuffix
+	found, err := os.Lstat(partial)
+	if err == nil && o.file != nil {
+		mine, unknown := o.file.Stat()
+		if unknown != nil || os.SameFile(found, mine) {
+			return nil
+		}
+		return fmt.Errorf("%s is another file than the one that the run writes: it, or its folder, was replaced meanwhile; what was fetched so far is lost", partial)
+	}
+	if !errors.Is(err, fs.ErrNotExist) { // whatever it is, writing will tell
+		return nil
+	}
+	if err := explainGone(partial, nil); err != nil {
+		return err
+	}
+	missing := "" // the outermost folder that is not there
+	for folder := filepath.Dir(partial); ; folder = filepath.Dir(folder) {
+		if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) || folder == filepath.Dir(folder) {
+			break
+		}
+		missing = folder
+	}
+	if missing != "" {
+		return fmt.Errorf("the folder %s was deleted or moved while the run wrote %s: what was fetched so far is lost; the next run makes the folder again", missing, partial)
+	}
+	return fmt.Errorf("%s was deleted or moved while the run wrote it: what was fetched so far is lost", partial)
 }

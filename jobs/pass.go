@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
-	"github.com/quotactl/quotactl/budget/driver"
 )
 
 // pass is a pass under way.
 type pass struct {
-	*Runner
+	runner *Runner
 	job    *Job
 	budget *budget.Budget
-	claim  claim
+	held   heldClaim
 	tick   time.Time
 	once   bool // no stagger, and one run at a time where the job does not say
 	log    *slog.Logger
@@ -25,73 +24,34 @@ type pass struct {
 	// under way is to be given up, the job's grace later.
 	soft, hard context.Context
 	next       string // the region the next pass begins with
+	beats      beats
 
 	mu   sync.Mutex // guards runs
 	runs []Run      // what is known of them by now, in the order of the pass
-
-	beat     sync.Mutex // guards all below
-	beats    map[int]func(context.Context)
-	lastBeat int
 }
 
-const (
-	// lastWords bounds the writing of a record, which must be tried even when
-	// the context has ended, and lastWordsAgain is the pause between its tries.
-	lastWords      = 5 * time.Second
-	lastWordsAgain = 500 * time.Millisecond
-)
-
-// manual runs a manual pass from its claim to its record.
-func (r *Runner) manual(ctx context.Context, drain <-chan struct{}, j *Job, once bool) Pass {
-	claimed, next, end := r.beginManual(ctx, drain, j)
-	if end != nil {
-		record := Record{
-			Tick: Instant{r.now().Truncate(time.Second)}, Kind: Manual, Runs: []Run{},
-			Outcome: end.outcome, Reason: end.reason, Error: end.Error(),
-		}
-		r.notStarted(ctx, j, record)
-		return Pass{j.Name, record}
-	}
-	return r.pass(ctx, drain, j, *claimed, next, once)
-}
-
-// notStarted tells of a tick, or of several, that no pass is started for.
-func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
-	fields := []any{"job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason, "error", record.Error}
-	if record.Until != nil {
-		fields = append(fields, "until", formatTick(record.Until.Time), "ticks", record.Ticks)
-	}
-	r.log.Log(ctx, max(level(record.Outcome), slog.LevelWarn), "pass not started", fields...)
-	for range max(record.Ticks, 1) {
-		r.options.Observe.PassEnded(j, record.Outcome)
-	}
-}
-
-// pass runs a pass that is claimed, to its record.
-func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claimed claim, next string, once bool) Pass {
+// pass runs a pass that is claimed, to its record. When soft ends no further page is
+// started; when ctx ends the pass is cut at once.
+func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next string, once bool) Pass {
+	log := r.log.With("job", j.Name, "budget", j.Budget)
 	p := &pass{
-		Runner: r, job: j, once: once, claim: claimed, tick: time.UnixMicro(claimed.Tick).UTC(),
-		budget: r.budget(j.Budget).ForJob(j.Name, j.says()),
-		log:    r.log.With("job", j.Name, "budget", j.Budget),
+		runner: r, job: j, once: once, held: heldClaim{claimed, r.docs, j, log}, tick: time.UnixMicro(claimed.Tick).UTC(),
+		budget: r.budget(j.Budget).ForJob(j.Name, j.says()), log: log,
 	}
 	record := Record{
 		Tick: Instant{p.tick}, Kind: claimed.Kind, Started: Instant{r.now()}, Host: placeOf(claimed.Holder),
 		Request: claimed.request(), Note: claimed.note(),
 	}
 	p.log.Debug("pass began", "tick", formatTick(p.tick), "kind", claimed.Kind, "first", next)
-	soft, cutSoft := context.WithCancelCause(ctx)
+	own, cutSoft := context.WithCancelCause(soft)
 	hard, cutHard := context.WithCancelCause(ctx)
-	p.soft, p.hard = soft, hard
+	p.soft, p.hard = own, hard
 	defer r.mayCancel(claimed.Holder, func(by Cancel) { cutSoft(&cancelled{by}) })()
 	var helpers sync.WaitGroup
-	helpers.Go(func() { p.obey(drain, cutSoft, cutHard) })
+	helpers.Go(func() { p.watchDrain(cutHard) })
 	begun := record
 	helpers.Go(func() { p.keepClaim(begun, cutSoft) })
-	order := j.Order(next)
-	if asked := claimed.regions(); asked != nil {
-		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(asked, region) })
-	}
-	record.Runs = p.runAll(order)
+	record.Runs = p.runAll(p.order(next))
 	for _, region := range claimed.regions() {
 		if !slices.Contains(j.Regions, region) {
 			record.Runs = append(record.Runs, Run{
@@ -106,49 +66,56 @@ func (r *Runner) pass(ctx context.Context, drain <-chan struct{}, j *Job, claime
 	record.Ended = Instant{r.now()}
 	record.conclude()
 	if p.unstarted(record) {
-		if by := p.giveBack(ctx, record); by != nil {
-			record.cancel(*by)
-			r.options.Observe.PassEnded(j, record.Outcome)
+		by := p.giveBack(ctx, record)
+		if by == nil {
+			return Pass{j.Name, record}
 		}
-		return Pass{j.Name, record}
+		record.cancel(*by)
+	} else {
+		p.end(ctx, soft, record)
 	}
-	p.end(ctx, drain, record)
 	r.options.Observe.PassEnded(j, record.Outcome)
 	return Pass{j.Name, record}
 }
 
-// obey turns the drain into the ends of the two contexts: soft at once, hard
-// when the grace is over.
-func (p *pass) obey(drain <-chan struct{}, cutSoft, cutHard context.CancelCauseFunc) {
-	select {
-	case <-drain:
-		cutSoft(errDrained)
-	case <-p.soft.Done(): // the pass is over, or its claim is gone
+// order is the pass's regions as they are to start: those that were asked for, or all.
+func (p *pass) order(next string) []string {
+	order := p.job.Order(next)
+	if asked := p.held.claim.regions(); asked != nil {
+		order = slices.DeleteFunc(order, func(region string) bool { return !slices.Contains(asked, region) })
 	}
-	timer := time.NewTimer(p.job.Grace)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	return order
+}
+
+// watchDrain gives the pages that are under way when soft ends the job's grace, and ends
+// hard then.
+func (p *pass) watchDrain(cutHard context.CancelCauseFunc) {
+	<-p.soft.Done() // the pass is to stop, or is over, or its claim is gone
+	if waitFor(p.hard, p.job.Grace) == nil {
 		cutHard(context.Cause(p.soft))
-	case <-p.hard.Done():
 	}
 }
 
 // keepClaim renews the claim until the pass is over, and writes with it how far the
 // pass has come. A claim that was taken for dead is not made anew: the pass ends.
 func (p *pass) keepClaim(record Record, cutSoft context.CancelCauseFunc) {
-	for sleep(p.hard, p.options.Heartbeat) == nil {
-		p.beatAll()
-		ctx, cancel := context.WithTimeout(p.hard, p.options.Heartbeat)
-		mine, err := p.renew(ctx, p.progress(record))
+	heartbeat := p.runner.options.Heartbeat
+	for waitFor(p.hard, heartbeat) == nil {
+		p.beats.all(p.hard, heartbeat/2)
+		ctx, cancel := context.WithTimeout(p.hard, heartbeat)
+		mine, active, err := p.held.renew(ctx, p.progress(record))
 		cancel()
-		switch {
-		case err == nil && !mine:
+		if err != nil {
+			if p.hard.Err() == nil {
+				p.log.Warn("the pass's claim was not renewed; trying again", "tick", formatTick(p.tick), "error", err)
+			}
+			continue
+		}
+		p.runner.endCancelled(active)
+		if !mine {
 			p.log.Error("the pass was taken for dead; it ends", "tick", formatTick(p.tick))
 			cutSoft(errLost)
 			return
-		case err != nil && p.hard.Err() == nil:
-			p.log.Warn("the pass's claim was not renewed; trying again", "tick", formatTick(p.tick), "error", err)
 		}
 	}
 }
@@ -171,45 +138,56 @@ func (p *pass) note(place int, run Run) {
 	p.mu.Unlock()
 }
 
+// beats is what is done at each heartbeat of a pass.
+type beats struct {
+	mu   sync.Mutex // guards all below
+	list map[int]func(context.Context)
+	last int
+}
+
+// on has something done at each heartbeat, until the returned function is called: once
+// that returns, nothing of it is under way.
+func (b *beats) on(do func(ctx context.Context)) (stop func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.list == nil {
+		b.list = map[int]func(context.Context){}
+	}
+	b.last++
+	key := b.last
+	b.list[key] = do
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.list, key)
+	}
+}
+
+// all does what is to be done at a heartbeat, within a time.
+func (b *beats) all(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, do := range b.list {
+		do(ctx)
+	}
+}
+
 // unstarted reports whether the daemon was told to stop before anything of the pass
 // was started: then it is another daemon's, or its own when it is back.
 func (p *pass) unstarted(record Record) bool {
-	return p.claim.Kind != Manual && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
+	return p.held.claim.Kind != Manual && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
 		return run.Reason != ReasonDrained || !run.Started.IsZero()
 	})
 }
 
-// giveBack gives the tick back for others to take. One that a person has ended, of which
-// this daemon did not hear before it was told to stop, is nobody's: it is recorded as
-// skipped, and who ended it is returned.
-func (p *pass) giveBack(ctx context.Context, record Record) (by *Cancel) {
-	words, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+// giveBack gives the tick back for others to take. It returns who has ended the pass, if
+// a person has: then the tick is recorded as skipped.
+func (p *pass) giveBack(ctx context.Context, record Record) *Cancel {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()
-	err := p.insist(words, func(bool) error {
-		return p.change(words, p.job, func(s *state, _ clocks) (edit, error) {
-			c := s.claimOf(p.claim.Holder)
-			if c == nil {
-				return edit{}, errStays
-			}
-			by = c.Cancel
-			s.drop(p.claim.Holder)
-			if by != nil {
-				skipped := record
-				skipped.cancel(*by)
-				s.Last = skipped.brief().json()
-				return edit{records: []driver.JobRecord{{At: p.claim.Tick, ID: p.claim.Holder, Text: skipped.json()}}}, nil
-			}
-			if p.claim.Request != nil {
-				s.Requests = slices.Insert(s.Requests, 0, *p.claim.Request)
-			} else {
-				s.Waiting = slices.Insert(s.Waiting, 0, waiting{p.claim.Tick, p.claim.Kind})
-			}
-			return edit{}, nil
-		})
-	})
-	if err == nil {
-		err = tellDaemons(words, p.state, p.job.Name)
-	}
+	by, err := p.held.giveBack(ctx, record)
 	log := p.log.With("tick", formatTick(p.tick))
 	switch {
 	case err != nil:
@@ -223,44 +201,38 @@ func (p *pass) giveBack(ctx context.Context, record Record) (by *Cancel) {
 	return by
 }
 
-// untilLastWords ends lastWords after the daemon is told to stop: a store that is away
-// until then is waited for, so that a pass that has ended is not taken for lost. Who
-// runs one pass alone waits for lastWords in any case.
-func (p *pass) untilLastWords(ctx context.Context, drain <-chan struct{}) (context.Context, context.CancelFunc) {
+// finalWrite ends finalWriteTimeout after soft: a store that is away until then is waited
+// for, so that a pass that has ended is not taken for lost. A pass that is run alone waits
+// for finalWriteTimeout in any case.
+func (p *pass) finalWrite(ctx, soft context.Context) (context.Context, context.CancelFunc) {
 	if p.once {
-		return context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		return context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	}
-	words, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		defer cancel()
-		select {
-		case <-words.Done():
-			return
-		case <-drain:
-		case <-ctx.Done():
-		}
-		_ = sleep(words, lastWords) // over either way
-	}()
-	return words, cancel
+	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(soft, func() {
+		_ = waitFor(writing, finalWriteTimeout) // over either way
+		cancel()
+	})
+	return writing, func() { stop(); cancel() }
 }
 
 // end gives the claim up and records the pass.
-func (p *pass) end(ctx context.Context, drain <-chan struct{}, record Record) {
-	words, cancel := p.untilLastWords(ctx, drain)
+func (p *pass) end(ctx, soft context.Context, record Record) {
+	writing, cancel := p.finalWrite(ctx, soft)
 	defer cancel()
-	recorded, err := p.conclude(words, record, p.next)
+	recorded, err := p.held.conclude(writing, record, p.next)
 	log := p.log.With("tick", formatTick(p.tick), "outcome", record.Outcome, "reason", record.Reason, "units", record.Units)
 	switch {
 	case err != nil:
 		log.Error("pass ended, but was not recorded", "error", err)
 	case !recorded:
 		log.Error("pass ended, but was not recorded: it was taken for dead")
-	case p.options.Report == nil:
+	case p.runner.options.Report == nil:
 		log.Log(ctx, level(record.Outcome), "pass ended", "next_region", p.next)
 	}
 }
 
-// level is how loud an outcome is told.
+// level is how loud an outcome is logged.
 func level(o Outcome) slog.Level {
 	switch o {
 	case Failed, TimedOut, Lost:

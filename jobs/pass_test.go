@@ -25,14 +25,10 @@ func served(t *testing.T, region string) string {
 	var lines bytes.Buffer
 	for {
 		body := sandbox.Body("/youtube/v3/videos", query, 0)
-		if err := json.Compact(&lines, body); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Compact(&lines, body))
 		lines.WriteByte('\n')
 		var page struct{ NextPageToken string }
-		if err := json.Unmarshal(body, &page); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(body, &page))
 		if page.NextPageToken == "" {
 			return lines.String()
 		}
@@ -44,7 +40,6 @@ func TestAPassFetchesEveryRegionInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream})
-		upstream.Handler = w.sandbox
 		p := w.once()
 		if p.Outcome != Succeeded || p.Units != 32 || p.Job != "trending" {
 			t.Fatalf("pass %s of %d units: %v\n%s", p.Outcome, p.Units, p.Runs, w.log)
@@ -58,11 +53,8 @@ func TestAPassFetchesEveryRegionInOrder(t *testing.T) {
 			if run.Output != want {
 				t.Errorf("output %s, want %s", run.Output, want)
 			}
-			got, err := os.ReadFile(want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != served(t, run.Region) {
+			got := readFile(t, want)
+			if got != served(t, run.Region) {
 				t.Errorf("region %s: the file is not what the sandbox served", run.Region)
 			}
 		}
@@ -85,7 +77,6 @@ func TestThePassIsCutExactlyAtTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{limit: 98, quota: 98, upstream: upstream})
-		upstream.Handler = w.sandbox
 		for i := range 3 {
 			if p := w.once(); p.Outcome != Succeeded || p.Units != 32 {
 				t.Fatalf("pass %d: %s, %d units", i+1, p.Outcome, p.Units)
@@ -105,12 +96,9 @@ func TestThePassIsCutExactlyAtTheLimit(t *testing.T) {
 		if cut.Pages != 2 || cut.Units != 2 || !strings.HasSuffix(cut.Output, ".ndjson.partial") {
 			t.Errorf("the region that was cut: %+v", cut)
 		}
-		kept, err := os.ReadFile(cut.Output)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := readFile(t, cut.Output)
 		whole := slices.Collect(strings.Lines(served(t, "US")))
-		if string(kept) != whole[0]+whole[1] {
+		if kept != whole[0]+whole[1] {
 			t.Errorf("what was kept is not the first two pages")
 		}
 		if _, err := os.Stat(strings.TrimSuffix(cut.Output, ".partial")); !os.IsNotExist(err) {
@@ -123,22 +111,16 @@ func TestThePassIsCutExactlyAtTheLimit(t *testing.T) {
 		if used := w.used(); used != 98 {
 			t.Errorf("ledger has %d units, want 98", used)
 		}
-		if next := w.state().NextRegion; next != "GB" {
-			t.Errorf("the next pass begins with %q, want GB", next)
-		}
+		w.nextIs("GB")
 		w.logged("msg=refused", "job=trending", "budget=youtube/key1", "region=US", "operation=videos.list",
 			"run=trending/"+p.Tick.Format(TickFormat)+"/US", "retry_at=2000-01-02T00:00:00.000000Z")
 
 		after(24 * time.Hour)
 		upstream.forget()
 		rotated := slices.Concat(allRegions[1:], allRegions[:1])
-		if p := w.once(); p.Outcome != Succeeded {
-			t.Errorf("after a day: %s %v", p.Outcome, outcomes(p))
-		}
+		w.succeeds()
 		equal(t, "order of the next pass", upstream.firsts(), rotated)
-		if next := w.state().NextRegion; next != "" {
-			t.Errorf("after a whole pass the next begins with %q, want the first", next)
-		}
+		w.nextIs("")
 	})
 }
 
@@ -162,9 +144,7 @@ func TestARegionThatDoesNotFitIsNotStarted(t *testing.T) {
 		if u := w.sandbox.Usage(); u.Units != 100 || u.Rejected != 0 {
 			t.Errorf("sandbox counted %+v", u)
 		}
-		if next := w.state().NextRegion; next != "GB" {
-			t.Errorf("next region %q, want GB", next)
-		}
+		w.nextIs("GB")
 		if n := len(w.files()); n != 25 {
 			t.Errorf("%d files, want 25", n)
 		}
@@ -213,26 +193,24 @@ func TestAShortRefusalIsWaitedOut(t *testing.T) {
 		{"as long as the wait", "10s", Succeeded, 10 * time.Second, 4},
 		{"a microsecond longer", "9.999999s", Exhausted, 0, 3},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, setup{
-					job: `regions = ["US"]` + "\nmax_wait = \"" + test.wait + `"`,
-					more: `
+		inBubble(t, test.name, func(t *testing.T) {
+			w := newWorld(t, setup{
+				job: `regions = ["US"]` + "\nmax_wait = \"" + test.wait + `"`,
+				more: `
 [upstream.youtube.limit.burst]
 limit = 3
 window = "10s"`,
-				})
-				began := time.Now()
-				p := w.once()
-				if p.Outcome != test.outcome || p.Runs[0].Pages != test.pages {
-					t.Errorf("%s after %d pages, want %s after %d", p.Outcome, p.Runs[0].Pages, test.outcome, test.pages)
-				}
-				// Entries of one instant stand a microsecond apart, so the
-				// first to come back is exactly its window away.
-				if took := time.Since(began).Truncate(time.Millisecond); took != test.took {
-					t.Errorf("took %s, want %s", took, test.took)
-				}
 			})
+			began := time.Now()
+			p := w.once()
+			if p.Outcome != test.outcome || p.Runs[0].Pages != test.pages {
+				t.Errorf("%s after %d pages, want %s after %d", p.Outcome, p.Runs[0].Pages, test.outcome, test.pages)
+			}
+			// Entries of one instant stand a microsecond apart, so the
+			// first to come back is exactly its window away.
+			if took := time.Since(began).Truncate(time.Millisecond); took != test.took {
+				t.Errorf("took %s, want %s", took, test.took)
+			}
 		})
 	}
 }
@@ -245,11 +223,8 @@ func TestARunWaitsForRoomBeforeItStarts(t *testing.T) {
 			fetch: "max_pages = 4",
 			more:  "[upstream.youtube.limit.burst]\nlimit = 4\nwindow = \"20s\"", upstream: upstream,
 		})
-		upstream.Handler = w.sandbox
 		began := time.Now()
-		if p := w.once(); p.Outcome != Succeeded {
-			t.Fatalf("%s: %v", p.Outcome, outcomes(p))
-		}
+		w.succeeds()
 		// The last of the four charges stands 3 µs after the first.
 		if at := upstream.requests[4].at.Sub(began); at != 20*time.Second+3*time.Microsecond {
 			t.Errorf("the second region started at %s, want all four units back at 20.000003s", at)
@@ -302,9 +277,7 @@ func TestAtMostParallelRunsGoAtOnce(t *testing.T) {
 				count(-1)
 				_, _ = rw.Write([]byte("{}"))
 			})})
-			if p := w.once(); p.Outcome != Succeeded {
-				t.Fatalf("%s", p.Outcome)
-			}
+			w.succeeds()
 			if most != test.want {
 				t.Errorf("%q: %d at once, want %d", test.parallel, most, test.want)
 			}

@@ -91,3 +91,28 @@ func (r *reader) fill(ctx context.Context) error {
 	}
 	return nil
 }
+
+// History reads a job's records, the newest first: those of ticks from since on and
+// before an instant, or the newest where that is zero, at most so many.
+func History(ctx context.Context, in State, job string, since, before time.Time, most int) ([]Record, error) {
+	query := driver.JobHistoryQuery{Job: job, Most: most}
+	if !since.IsZero() {
+		query.Since = since.UnixMicro()
+	}
+	if !before.IsZero() {
+		query.Before = before.UnixMicro()
+	}
+	found, err := in.JobHistory(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Record, 0, len(found))
+	for _, kept := range found {
+		record, err := readRecord(kept.Text)
+		if err != nil {
+			return nil, fmt.Errorf("history of job %s: %w", job, err)
+		}
+		list = append(list, record)
+	}
+	return list, nil
+}

@@ -97,11 +97,9 @@ func TestNamesAddNothingToAURL(t *testing.T) {
 		tick := anyTick.Draw(t, "tick")
 		secret := rapid.StringN(1, 20, -1).Draw(t, "secret")
 		token := rapid.StringN(1, 20, -1).Draw(t, "token")
-		f := &fetching{pass: &pass{Runner: &Runner{}, job: j, tick: tick}, run: &Run{Region: region}}
+		f := &fetchRun{run: &run{options: &Options{}, job: j, tick: tick, record: &Run{Region: region}}}
 		request, err := f.request(t.Context(), token, secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		got := request.URL
 		if got.Scheme != "https" || got.Host != want.Host || got.User != nil || got.Fragment != "" {
 			t.Fatalf("%s became %s", template, got)
@@ -132,7 +130,7 @@ func TestNamesAddNothingToACommand(t *testing.T) {
 		region := anyName.Draw(t, "region")
 		tick := anyTick.Draw(t, "tick")
 		label := j.runLabel(tick, region)
-		got := (&pass{job: j, tick: tick}).words(region, label)
+		got := (&run{job: j, tick: tick, label: label, record: &Run{Region: region}}).words()
 		if len(got) != len(words) {
 			t.Fatalf("%q became %q", words, got)
 		}
@@ -165,13 +163,9 @@ func TestALinkLeadsNoOutputOut(t *testing.T) {
 					target += "/file"
 				}
 				for _, folder := range []string{outside, filepath.Dir(filepath.Join(w.dir, link))} {
-					if err := os.MkdirAll(folder, 0o700); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, os.MkdirAll(folder, 0o700))
 				}
-				if err := os.Symlink(target, filepath.Join(w.dir, link)); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.Symlink(target, filepath.Join(w.dir, link)))
 				run := w.scheduled(midnight.Add(time.Second)).Runs[0]
 				if run.Outcome != Failed || run.Reason != ReasonOutput || run.Units != 0 || run.Error == "" {
 					t.Errorf("%s to %s: run %+v", link, target, run)
@@ -191,14 +185,10 @@ func TestALinkMayLeadToTheOutputs(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		disk := filepath.Join(w.dir, "disk")
 		for _, folder := range []string{"trending", "large"} {
-			if err := os.MkdirAll(filepath.Join(disk, folder), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.MkdirAll(filepath.Join(disk, folder), 0o700))
 		}
 		for from, to := range map[string]string{filepath.Join(w.dir, "data"): disk, filepath.Join(disk, "trending/US"): "../large"} {
-			if err := os.Symlink(to, from); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.Symlink(to, from))
 		}
 		if run := w.once().Runs[0]; run.Outcome != Succeeded {
 			t.Fatalf("%+v", run)

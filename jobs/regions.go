@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -26,42 +27,43 @@ func (p *pass) runAll(order []string) []Run {
 	case parallel == 0:
 		parallel = len(order)
 	}
-	slots := make(chan struct{}, parallel)
-	over := &spent{done: make(chan struct{})}
+	running := make(chan struct{}, parallel)
+	over, exhaust := context.WithCancelCause(p.soft) // ends with the pass, or when a region is exhausted
+	defer exhaust(nil)
 	began := time.Now()
-	var running sync.WaitGroup
+	var started sync.WaitGroup
 	var rest *ending // of the regions that are not started
-	started := 0
-	for ; started < len(order); started++ {
-		place, run := started, &runs[started]
+	next := 0
+	for ; next < len(order); next++ {
+		place, record := next, &runs[next]
 		var free func()
-		rest, free = p.admit(place, run.Region, began, slots, over)
+		rest, free = p.admit(place, record.Region, began, running, over)
 		if rest != nil && rest.outcome != Failed {
 			break
 		}
-		if rest != nil { // the look itself failed, and with it this run
-			p.ended(place, run, rest)
-			<-slots
+		if rest != nil { // the check itself failed, and with it this run
+			p.ended(place, record, rest)
+			<-running
 			continue
 		}
-		run.Started = Instant{p.now()}
-		p.note(place, *run)
-		running.Go(func() {
-			defer func() { <-slots }()
+		record.Started = Instant{p.runner.now()}
+		p.note(place, *record)
+		started.Go(func() {
+			defer func() { <-running }()
 			defer free()
-			end := p.runOne(run)
-			run.Ended = Instant{p.now()}
-			p.ended(place, run, end)
+			end := p.newRun(place, record).do()
+			record.Ended = Instant{p.runner.now()}
+			p.ended(place, record, end)
 			if end != nil && end.outcome == Exhausted {
-				over.once.Do(func() { close(over.done) })
+				exhaust(errOthers)
 			}
 		})
 	}
-	running.Wait()
-	if started < len(order) {
-		p.next = order[started]
+	started.Wait()
+	if next < len(order) {
+		p.next = order[next]
 	}
-	for place := started; place < len(order); place++ {
+	for place := next; place < len(order); place++ {
 		p.ended(place, &runs[place], rest)
 		if rest.outcome == Exhausted { // of what the first of them needs
 			rest = &ending{outcome: Skipped, reason: ReasonExhausted}
@@ -70,49 +72,22 @@ func (p *pass) runAll(order []string) []Run {
 	return runs
 }
 
-// runOne does what the job does for one region.
-func (p *pass) runOne(run *Run) (end *ending) {
-	log := p.newRunLog(run)
-	if p.job.Fetch == nil {
-		end = p.runCommand(run, log)
-	} else {
-		end = p.run(run, log)
-	}
-	run.Log = log.tail.lines()
-	return end.of(*run)
-}
-
-// spent tells the regions still to be started that one before them was
-// exhausted.
-type spent struct {
-	once sync.Once
-	done chan struct{}
-}
-
-// admit lets the region at a place start: when its offset has come, a slot is
-// free, and what it needs would fit. With a nil or failed ending the slot is
-// taken; with a nil one, so are those that daemons share, until free is called.
-func (p *pass) admit(place int, region string, began time.Time, slots chan struct{}, over *spent) (end *ending, free func()) {
+// admit lets the region at a place start: when its offset has come, fewer runs of the
+// pass than parallel are running, and what it needs would fit. With a nil or failed ending
+// it counts as running; with a nil one, it has the slots that daemons share until free is
+// called.
+func (p *pass) admit(place int, region string, began time.Time, running chan struct{}, over context.Context) (end *ending, free func()) {
 	if !p.once {
-		timer := time.NewTimer(time.Until(began.Add(p.job.Offset(place))))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-over.done:
-		case <-p.soft.Done():
+		if end := waitFor(over, time.Until(began.Add(p.job.Offset(place)))); end != nil {
+			return end, nil
 		}
 	}
 	select {
-	case slots <- struct{}{}:
-	case <-over.done:
-	case <-p.soft.Done():
+	case running <- struct{}{}:
+	case <-over.Done():
 	}
-	select {
-	case <-over.done:
-		return &ending{outcome: Skipped, reason: ReasonExhausted}, nil
-	case <-p.soft.Done():
-		return cut(p.soft), nil
-	default:
+	if over.Err() != nil {
+		return cut(over), nil
 	}
 	if end := p.room(region, over); end != nil {
 		return end, nil
@@ -122,7 +97,7 @@ func (p *pass) admit(place int, region string, began time.Time, slots chan struc
 }
 
 // room waits until what a run needs would fit, at most the job's MaxWait.
-func (p *pass) room(region string, over *spent) *ending {
+func (p *pass) room(region string, over context.Context) *ending {
 	latest := time.Now().Add(p.job.MaxWait)
 	recovering := false // it is logged that a recovery is waited for
 	for {
@@ -138,36 +113,21 @@ func (p *pass) room(region string, over *spent) *ending {
 		if refused.Floor > 0 { // it was handed in, and is the job's
 			refused.FloorJob = p.job.Name
 		}
-		wait, waits := p.waitFor(refused, latest)
+		wait, waits := p.job.refusalWait(p.budget, refused, latest)
 		waits = waits && (errors.Is(err, budget.ErrRecovering) || !time.Now().Add(wait).After(latest))
-		p.logRefusal(p.log.With("region", region, "run", p.job.runLabel(p.tick, region)), refused, waits, &recovering)
+		logRefusal(p.hard, p.log.With("region", region, "run", p.job.runLabel(p.tick, region)), refused, waits, &recovering)
 		if !waits {
 			return end
 		}
-		if end := p.waitUnless(over, wait); end != nil {
+		if end := waitFor(over, wait); end != nil {
 			return end
 		}
 	}
 }
 
-// waitUnless waits for units; an ending when another region is exhausted or
-// the pass is to end.
-func (p *pass) waitUnless(over *spent, d time.Duration) *ending {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-over.done:
-		return &ending{outcome: Skipped, reason: ReasonExhausted}
-	case <-p.soft.Done():
-		return cut(p.soft)
-	}
-}
-
-// logRefusal says what did not fit and when it will. A wait for a recovery looks every
-// few seconds: only the first look is logged.
-func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits bool, recovering *bool) {
+// logRefusal says what did not fit and when it will. A wait for a recovery asks every
+// few seconds: only the first answer is logged.
+func logRefusal(ctx context.Context, log *slog.Logger, refused *budget.RefusedError, waits bool, recovering *bool) {
 	inRecovery := waits && errors.Is(refused, budget.ErrRecovering)
 	if inRecovery && *recovering {
 		return
@@ -198,10 +158,10 @@ func (p *pass) logRefusal(log *slog.Logger, refused *budget.RefusedError, waits 
 	if !refused.RetryAt.IsZero() {
 		fields = append(fields, "retry_at", refused.RetryAt.UTC().Format(InstantFormat))
 	}
-	log.Log(p.hard, at, message, fields...)
+	log.Log(ctx, at, message, fields...)
 }
 
-// ended fills in how a run ended and tells of it.
+// ended fills in how a run ended and reports it.
 func (p *pass) ended(place int, run *Run, end *ending) {
 	run.Outcome = Succeeded
 	if end != nil {
@@ -211,11 +171,11 @@ func (p *pass) ended(place int, run *Run, end *ending) {
 		}
 	}
 	p.note(place, *run)
-	p.options.Observe.RunEnded(p.job, run.Region, run.Outcome)
-	if p.options.Report != nil {
-		p.report.Lock()
-		defer p.report.Unlock()
-		p.options.Report(p.job, p.tick, *run)
+	p.runner.options.Observe.RunEnded(p.job, run.Region, run.Outcome)
+	if p.runner.options.Report != nil {
+		p.runner.report.Lock()
+		defer p.runner.report.Unlock()
+		p.runner.options.Report(p.job, p.tick, *run)
 		return
 	}
 	fields := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region)}

@@ -35,14 +35,14 @@ func oneRequestTransport() http.RoundTripper {
 
 // get asks for one page. Redirects are not followed: they would be a second request,
 // and take the secret to another address.
-func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
-	secret, err := f.secret(f.job)
+func (f *fetchRun) get(ctx context.Context, token string) (*page, *ending) {
+	secret, err := f.run.secrets.of(f.run.job)
 	if err != nil {
 		return nil, failed(ReasonSecret, err)
 	}
 	request, err := f.request(ctx, token, secret)
 	if err != nil {
-		return nil, failed(ReasonNetwork, errors.New(f.hide(err.Error(), secret)))
+		return nil, failed(ReasonNetwork, errors.New(f.run.secrets.hide(err.Error(), secret)))
 	}
 	before, conditional := f.condition(token)
 	before.set(request.Header)
@@ -55,22 +55,22 @@ func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
 		return nil, f.networkEnding(ctx, number, err, secret)
 	}
 	defer func() { _ = response.Body.Close() }() // what was read is what counts
-	body, err := io.ReadAll(io.LimitReader(response.Body, f.maxBody+1))
-	told := ""
+	body, err := io.ReadAll(io.LimitReader(response.Body, f.run.maxBody+1))
+	refusal := ""
 	if response.StatusCode != http.StatusOK {
-		told = fmt.Sprintf("page %d: the upstream answered %d %s%s", number, response.StatusCode, http.StatusText(response.StatusCode), f.excerpt(body, err == nil, secret))
+		refusal = fmt.Sprintf("page %d: the upstream answered %d %s%s", number, response.StatusCode, http.StatusText(response.StatusCode), f.run.secrets.excerpt(body, err == nil, secret))
 	}
 	if verdict, ok := budgethttp.Told(response); ok && err == nil {
-		if end := f.upstreamRefuses(number, verdict, told); end != nil {
+		if end := f.upstreamRefuses(number, verdict, refusal); end != nil {
 			return nil, end
 		}
 	}
 	switch {
 	case response.StatusCode == http.StatusNotModified && conditional:
-		f.log.Debug("page unchanged", "page", number)
+		f.run.log.Debug("page unchanged", "page", number)
 		return before.unchanged(response.Header), nil
 	case response.StatusCode != http.StatusOK:
-		end := failed(fmt.Sprintf("status %d", response.StatusCode), errors.New(told))
+		end := failed(fmt.Sprintf("status %d", response.StatusCode), errors.New(refusal))
 		end.retry, end.wait = passes(response.StatusCode), budgethttp.RetryAfter(response.Header)
 		if response.StatusCode == http.StatusTooManyRequests && end.wait > 0 {
 			f.throttled(end)
@@ -78,10 +78,10 @@ func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
 		return nil, end
 	case err != nil:
 		return nil, f.networkEnding(ctx, number, err, secret)
-	case int64(len(body)) > f.maxBody:
-		return nil, failed(ReasonBody, fmt.Errorf("page %d: the body has more than %d bytes: ask for smaller pages", number, f.maxBody))
+	case int64(len(body)) > f.run.maxBody:
+		return nil, failed(ReasonBody, fmt.Errorf("page %d: the body has more than %d bytes: ask for smaller pages", number, f.run.maxBody))
 	}
-	got, err := f.job.Fetch.read(body)
+	got, err := f.run.job.Fetch.read(body)
 	if err != nil {
 		end := failed(ReasonBody, fmt.Errorf("page %d: %w", number, err))
 		end.retry = isCut(body)
@@ -93,31 +93,32 @@ func (f *fetching) get(ctx context.Context, token string) (*page, *ending) {
 
 // upstreamRefuses is the ending of a page that the upstream refused for its quota's
 // sake; nil where that is not what it means.
-func (f *fetching) upstreamRefuses(page int, v budgethttp.Verdict, told string) *ending {
-	if told == "" { // GraphQL refuses with 200
-		told = fmt.Sprintf("page %d: the upstream refused it", page)
+func (f *fetchRun) upstreamRefuses(page int, v budgethttp.Verdict, refusal string) *ending {
+	if refusal == "" { // GraphQL refuses with 200
+		refusal = fmt.Sprintf("page %d: the upstream refused it", page)
 	}
 	if v.Means != feedback.Exhausted && v.Means != feedback.Throttled {
 		return nil
 	}
 	wait := time.Until(v.Until)
 	return &ending{
-		outcome: Exhausted, reason: ReasonUpstream, err: fmt.Errorf("%s (%s by rule %s)", told, v.Means, v.Rule),
-		again: !v.Until.IsZero() && wait <= f.job.MaxWait, wait: wait,
+		outcome: Exhausted, reason: ReasonUpstream, err: fmt.Errorf("%s (%s by rule %s)", refusal, v.Means, v.Rule),
+		again: !v.Until.IsZero() && wait <= f.run.job.MaxWait, wait: wait,
 	}
 }
 
 // throttled makes of a page that failed one that the upstream throttled, though no
 // refusal rule says so: status and Retry-After do. Nothing is locked.
-func (f *fetching) throttled(end *ending) {
-	f.log.Warn("the upstream throttles, and no refusal rule fits: nothing is locked", "retry_after", end.wait, "max_wait", f.job.MaxWait)
+func (f *fetchRun) throttled(end *ending) {
+	f.run.log.Warn("the upstream throttles, and no refusal rule fits: nothing is locked", "retry_after", end.wait, "max_wait", f.run.job.MaxWait)
 	end.outcome, end.reason = Exhausted, ReasonUpstream
 	end.err = fmt.Errorf("%w (Retry-After: %s; no refusal rule fits)", end.err, end.wait.Round(time.Millisecond))
-	end.again = end.wait <= f.job.MaxWait
+	end.again = end.wait <= f.run.job.MaxWait
 }
 
-// networkEnding tells a run that was cut from an upstream that did not answer.
-func (f *fetching) networkEnding(ctx context.Context, page int, err error, secret string) *ending {
+// networkEnding is the ending of a request without an answer: the run was cut, or the
+// upstream did not answer.
+func (f *fetchRun) networkEnding(ctx context.Context, page int, err error, secret string) *ending {
 	if ctx.Err() != nil {
 		return cut(ctx)
 	}
@@ -125,20 +126,20 @@ func (f *fetching) networkEnding(ctx context.Context, page int, err error, secre
 	if errors.As(err, &shown) {
 		err = shown.Err
 	}
-	end := failed(ReasonNetwork, errors.New(f.hide(fmt.Sprintf("page %d: no answer from %s: %v", page, f.host(), err), secret)))
+	end := failed(ReasonNetwork, errors.New(f.run.secrets.hide(fmt.Sprintf("page %d: no answer from %s: %v", page, f.host(), err), secret)))
 	end.retry = true
 	return end
 }
 
 // request makes the GET for a page, with its token and the secret.
-func (f *fetching) request(ctx context.Context, token, secret string) (*http.Request, error) {
-	fetch := f.job.Fetch
-	address, err := url.Parse(f.job.expand(fetch.URL, f.asOf, f.run.Region))
+func (f *fetchRun) request(ctx context.Context, token, secret string) (*http.Request, error) {
+	fetch := f.run.job.Fetch
+	address, err := url.Parse(f.run.job.expand(fetch.URL, f.asOf, f.run.record.Region))
 	if err != nil {
 		return nil, errors.New("the url cannot be read")
 	}
-	if f.options.Sandbox != nil {
-		address.Scheme, address.Host = f.options.Sandbox.Scheme, f.options.Sandbox.Host
+	if f.run.options.Sandbox != nil {
+		address.Scheme, address.Host = f.run.options.Sandbox.Scheme, f.run.options.Sandbox.Host
 	}
 	if token != "" {
 		addQuery(address, fetch.NextParam, token)
@@ -152,7 +153,7 @@ func (f *fetching) request(ctx context.Context, token, secret string) (*http.Req
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "quotactl")
-	if f.options.Sandbox != nil { // it bills by this, however the job sends its secret, if it does
+	if f.run.options.Sandbox != nil { // it bills by this, however the job sends its secret, if it does
 		request.Header.Set("X-Goog-Api-Key", sandboxSecret)
 	}
 	if fetch.SecretHeader != "" {
@@ -170,11 +171,11 @@ func addQuery(address *url.URL, name, value string) {
 }
 
 // host is who is asked, for messages.
-func (f *fetching) host() string {
-	if f.options.Sandbox != nil {
+func (f *fetchRun) host() string {
+	if f.run.options.Sandbox != nil {
 		return "the sandbox"
 	}
-	address, err := url.Parse(f.job.Fetch.URL)
+	address, err := url.Parse(f.run.job.Fetch.URL)
 	if err != nil {
 		return "the upstream"
 	}

@@ -73,18 +73,14 @@ func (r *resumable) cut(at int) Run {
 func (r *resumable) checkpoint() *fetchCheckpoint {
 	r.t.Helper()
 	text, err := r.store.JobValue(context.Background(), "trending", "checkpoint/US")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	if text == nil {
 		return nil
 	}
 	value, err := checkpoint.Read(text)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	from, why := (&fetching{
-		pass: &pass{Runner: r.runner(), job: r.list[0]}, run: &Run{Region: "US"}, output: &output{folder: r.root()},
+	noError(r.t, err)
+	from, why := (&fetchRun{
+		run: &run{job: r.list[0], record: &Run{Region: "US"}, now: time.Now}, output: &output{folder: r.root()},
 	}).readCheckpoint(checkpoint.Value{Expires: time.Now().Add(time.Hour).UnixMicro(), Fetch: value.Fetch}.Text())
 	if from == nil {
 		r.t.Fatal(why)
@@ -96,13 +92,9 @@ func (r *resumable) checkpoint() *fetchCheckpoint {
 func (w *world) root() *os.Root {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "data")
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, os.MkdirAll(path, 0o700))
 	root, err := os.OpenRoot(path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	w.t.Cleanup(func() { _ = root.Close() })
 	return root
 }
@@ -110,25 +102,19 @@ func (w *world) root() *os.Root {
 // holds compares a file with the pages of the region from one on, 0 being the first.
 func (r *resumable) holds(path string, from int) {
 	r.t.Helper()
-	got, err := os.ReadFile(path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	got := readFile(r.t, path)
 	lines := strings.SplitAfter(served(r.t, "US"), "\n")
-	if want := strings.Join(lines[from:], ""); string(got) != want {
-		r.t.Errorf("%s has %d lines, want those from %d on", path, strings.Count(string(got), "\n"), from)
+	if want := strings.Join(lines[from:], ""); got != want {
+		r.t.Errorf("%s has %d lines, want those from %d on", path, strings.Count(got, "\n"), from)
 	}
 }
 
 // holdsFirst compares a file with so many pages, the first.
 func (r *resumable) holdsFirst(path string, pages int) {
 	r.t.Helper()
-	got, err := os.ReadFile(path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	got := readFile(r.t, path)
 	lines := strings.SplitAfter(served(r.t, "US"), "\n")
-	if want := strings.Join(lines[:pages], ""); string(got) != want {
-		r.t.Errorf("%s has %d lines, want %d", path, strings.Count(string(got), "\n"), pages)
+	if want := strings.Join(lines[:pages], ""); got != want {
+		r.t.Errorf("%s has %d lines, want %d", path, strings.Count(got, "\n"), pages)
 	}
 }

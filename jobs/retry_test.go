@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -55,19 +56,17 @@ func TestAFailedPageIsTriedAgain(t *testing.T) {
 		"408": answering(408, "", ""), "429": answering(429, "", ""), "429 for nothing": answering(429, "Retry-After: 0", ""), "425": answering(425, "", ""), "no answer": resets,
 		"a body that ends early": answering(200, "", `{"items":[1,`), "none": answering(200, "", ""),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				upstream := fails(2, answer)
-				w := retried(t, upstream, setup{job: "retries = 3\nretry_wait = \"4s\""})
-				p := w.once()
-				if run := p.Runs[0]; run.Outcome != Succeeded || run.Pages != 1 || run.Units != 3 || run.Calls != 3 || run.Attempts != 3 || w.used() != 3 {
-					t.Errorf("run %+v, want three requests for a page", run)
-				}
-				equal(t, "asked at", upstream.asked, []time.Duration{0, 3 * time.Second, 9 * time.Second})
-				w.logged("level=WARN", "failed; trying again", "region=US", "attempt=2", "wait=3s")
-				w.logged("failed; trying again", "attempt=3", "wait=6s")
-				w.secretless(p)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			upstream := fails(2, answer)
+			w := retried(t, upstream, setup{job: "retries = 3\nretry_wait = \"4s\""})
+			p := w.once()
+			if run := p.Runs[0]; run.Outcome != Succeeded || run.Pages != 1 || run.Units != 3 || run.Calls != 3 || run.Attempts != 3 || w.used() != 3 {
+				t.Errorf("run %+v, want three requests for a page", run)
+			}
+			equal(t, "asked at", upstream.asked, []time.Duration{0, 3 * time.Second, 9 * time.Second})
+			w.logged("level=WARN", "failed; trying again", "region=US", "attempt=2", "wait=3s")
+			w.logged("failed; trying again", "attempt=3", "wait=6s")
+			w.secretless(p)
 		})
 	}
 }
@@ -127,17 +126,15 @@ func TestWhatDoesNotPassIsNotTriedAgain(t *testing.T) {
 		}, reason: ReasonSecret},
 		"longer than the timeout": {upstream: fails(1, answering(500, "", "")), job: "timeout = \"3s\"\n", reason: "status 500", asked: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := retried(t, test.upstream, setup{job: test.job + "retries = 10\nretry_wait = \"4s\"", limit: test.limit})
-				if test.change != nil {
-					test.change(w)
-				}
-				p := w.once()
-				if run := p.Runs[0]; run.Reason != test.reason || len(test.upstream.asked) != test.asked || run.Calls != test.asked {
-					t.Errorf("run %+v, asked at %v", run, test.upstream.asked)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w := retried(t, test.upstream, setup{job: test.job + "retries = 10\nretry_wait = \"4s\"", limit: test.limit})
+			if test.change != nil {
+				test.change(w)
+			}
+			p := w.once()
+			if run := p.Runs[0]; run.Reason != test.reason || len(test.upstream.asked) != test.asked || run.Calls != test.asked {
+				t.Errorf("run %+v, asked at %v", run, test.upstream.asked)
+			}
 		})
 	}
 }
@@ -165,17 +162,13 @@ func TestWaitsBeforeATry(t *testing.T) {
 		upstream := fails(3, answering(500, "", ""))
 		w := retried(t, upstream, setup{job: "retries = 3\nretry_wait = \"2m\"\ntimeout = \"1h\""})
 		w.options.Jitter = func() float64 { return 0 }
-		if p := w.once(); p.Outcome != Succeeded {
-			t.Fatalf("%+v", p.Runs)
-		}
+		w.succeeds()
 		equal(t, "asked at", upstream.asked, []time.Duration{0, time.Minute, 3 * time.Minute, 5*time.Minute + 30*time.Second})
 	})
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &flaky{answers: []http.Handler{answering(503, "Retry-After: 20", ""), answering(503, "Retry-After: Sat, 01 Jan 2000 00:00:50 GMT", "")}}
 		w := retried(t, upstream, setup{job: "retries = 2\nretry_wait = \"4s\""})
-		if p := w.once(); p.Outcome != Succeeded {
-			t.Fatalf("%+v", p.Runs)
-		}
+		w.succeeds()
 		equal(t, "asked at", upstream.asked, []time.Duration{0, 20 * time.Second, 50 * time.Second})
 	})
 }
@@ -185,9 +178,7 @@ func TestADrainEndsAWaitForATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := fails(9, answering(503, "", ""))
 		w := retried(t, upstream, setup{job: "retries = 9\nretry_wait = \"1m\""})
-		drain := make(chan struct{})
-		time.AfterFunc(7*time.Second, func() { close(drain) })
-		p := w.runner().Once(t.Context(), drain)[0]
+		p := w.drained(7 * time.Second)
 		if run := p.Runs[0]; run.Outcome != Drained || run.Reason != ReasonStop || !strings.Contains(run.Error, "answered 503") {
 			t.Errorf("run %+v", run)
 		}
@@ -222,12 +213,106 @@ func TestAFencedPassTriesNothingAgain(t *testing.T) {
 		upstream := fails(9, answering(503, "", ""))
 		w := retried(t, upstream, setup{job: "retries = 9\nretry_wait = \"4s\""})
 		time.AfterFunc(time.Second, func() {
-			if err := w.options.Budgets["youtube/key1"].Fence(t.Context(), "trending", w.state().Active[0].Fence); err != nil {
-				t.Error(err)
-			}
+			unexpected(t, w.options.Budgets["youtube/key1"].Fence(t.Context(), "trending", w.state().Active[0].Fence))
 		})
 		if run := w.once().Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced || len(upstream.asked) != 1 {
 			t.Errorf("run %+v, asked at %v", run, upstream.asked)
 		}
 	})
+}
+
+// counts is a script that notes each time it is started.
+const counts = `echo x >>starts; n=$(wc -l <starts); `
+
+// starts is how often it was.
+func (w *world) starts() int {
+	w.t.Helper()
+	text := readFile(w.t, filepath.Join(w.dir, "starts"))
+	return strings.Count(text, "x")
+}
+
+// A command that failed is started again, as often as the job says; one that has
+// said that the units are gone, or could not be started, is not.
+func TestACommandIsTriedAgain(t *testing.T) {
+	for script, want := range map[string]struct {
+		Run
+		starts int
+	}{
+		"exit 0":                           {Run{Outcome: Succeeded, Attempts: 1}, 1},
+		"test $n -ge 3 || exit 4":          {Run{Outcome: Succeeded, Attempts: 3}, 3},
+		"test $n -ge 2 || kill -9 $$":      {Run{Outcome: Succeeded, Attempts: 2}, 2},
+		"exit 4":                           {Run{Outcome: Failed, Reason: "exit 4", Attempts: 3}, 3},
+		"exit 75":                          {Run{Outcome: Exhausted, Reason: "exit 75", Attempts: 1}, 1},
+		"test $n -ge 2 && exit 75; exit 1": {Run{Outcome: Exhausted, Reason: "exit 75", Attempts: 2}, 2},
+	} {
+		w := commandWorld(t, "retries = 2", counts+script)
+		w.list[0].RetryWait = time.Millisecond
+		got := w.onlyRun()
+		if got.Outcome != want.Outcome || got.Reason != want.Reason || got.Attempts != want.Attempts || w.starts() != want.starts {
+			t.Errorf("%s: %+v after %d starts, want %+v", script, got, w.starts(), want)
+		}
+		if want.Attempts > 1 {
+			w.logged("level=WARN", "failed; trying again", "attempt=2", "region=")
+		}
+	}
+	w := commandWorld(t, "retries = 2", "")
+	w.list[0].Command = []string{"./not-there"}
+	if run := w.onlyRun(); run.Reason != ReasonCommand || run.Attempts != 1 {
+		t.Errorf("%+v, want one try to start it", run)
+	}
+}
+
+// The run's timeout is that of all its tries, and nothing is tried again past it.
+func TestACommandThatTimedOutIsNotTriedAgain(t *testing.T) {
+	w := commandWorld(t, "retries = 9\ngrace = \"0s\"", counts+`test $n -ge 3 && exec sleep 60; exit 1`)
+	w.list[0].RetryWait, w.list[0].Timeout = time.Millisecond, 3*time.Second // the machine may be busy
+	if run := w.onlyRun(); run.Outcome != TimedOut || run.Attempts != 3 || w.starts() != 3 {
+		t.Errorf("%+v after %d starts", run, w.starts())
+	}
+	w = commandWorld(t, "retries = 9", counts+`exit 1`)
+	w.list[0].RetryWait, w.list[0].Timeout = time.Hour, time.Minute
+	if run := w.onlyRun(); run.Outcome != Failed || run.Reason != "exit 1" || run.Attempts != 1 {
+		t.Errorf("%+v, want it failed at once", run)
+	}
+}
+
+// What a try has left behind does not run beside the next one.
+func TestATryLeavesNothingBesideTheNext(t *testing.T) {
+	w := programWorld(t, "retries = 1", "fail", "once")
+	w.list[0].RetryWait = time.Millisecond
+	listener := w.listen()
+	ended := w.begin(t.Context(), nil)
+	parent, child := w.callers(listener)
+	parent.letGo()
+	child.ends()
+	if run := result(t, ended).Runs[0]; run.Outcome != Succeeded || run.Attempts != 2 {
+		t.Errorf("%+v", run)
+	}
+}
+
+// A command whose pass is taken for dead is not started again: it may have failed by
+// that.
+func TestACommandOfALostPassIsNotTriedAgain(t *testing.T) {
+	for _, retries := range []string{"", "retries = 9"} {
+		w := programWorld(t, retries, "call", "there", "exit")
+		w.list[0].RetryWait = time.Millisecond
+		listener := w.listen()
+		r := w.runner()
+		ended := make(chan Pass, 1)
+		go func() { ended <- r.Once(t.Context(), nil)[0] }()
+		c := w.caller(listener)
+		w.takesForDead(r)
+		c.letGo()
+		c.ends()
+		if run := result(t, ended).Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced {
+			t.Errorf("%q: %+v, want it lost", retries, run)
+		}
+		if err := listener.SetDeadline(time.Now().Add(10 * time.Millisecond)); err != nil { // who has called in waits there
+			t.Fatal(err)
+		}
+		if conn, err := listener.Accept(); err == nil {
+			t.Errorf("%q: it was started again", retries)
+			_ = conn.Close()
+		}
+	}
 }

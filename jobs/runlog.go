@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/quotactl/quotactl/internal/proc"
-	"github.com/quotactl/quotactl/internal/secret"
 )
 
 // What is kept of what a run logged: its last lines, with its record. Of a pass of
@@ -31,10 +30,10 @@ const (
 
 // runLog is where a run logs to: the log, and its own last lines.
 type runLog struct {
-	*slog.Logger              // both
-	plain        *slog.Logger // the log alone
-	metered      *slog.Logger // both, for what names the budget itself
-	tail         *tail
+	log     *slog.Logger // both
+	plain   *slog.Logger // the log alone
+	metered *slog.Logger // both, for what names the budget itself
+	tail    *tail
 
 	most   int64      // bytes that are logged of what a command prints
 	mu     sync.Mutex // guards all below
@@ -45,54 +44,25 @@ type runLog struct {
 // newRunLog makes the log of a run. Secrets are taken out of its last lines.
 func (p *pass) newRunLog(run *Run) *runLog {
 	names := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region)}
-	plain, unbudgeted := p.log.With(names...), p.Runner.log.With("job", p.job.Name).With(names...)
+	plain, unbudgeted := p.log.With(names...), p.runner.log.With("job", p.job.Name).With(names...)
 	most := tailBytes
 	if n := len(p.runs); n > 0 {
 		most = min(tailBytes, max(leastTail, tailsTogether/n))
 	}
-	t := &tail{most: most, hide: sync.OnceValue(p.hider)}
+	t := &tail{most: most, hide: sync.OnceValue(func() func(string) string { return p.runner.secrets.hider(p.job) })}
 	text := slog.NewTextHandler(t, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: inUTC})
 	return &runLog{
-		Logger: slog.New(both{plain.Handler(), text}), metered: slog.New(both{unbudgeted.Handler(), text}),
-		plain: plain, tail: t, most: p.maxLogged,
+		log: slog.New(both{plain.Handler(), text}), metered: slog.New(both{unbudgeted.Handler(), text}),
+		plain: plain, tail: t, most: p.runner.maxLogged,
 	}
 }
 
-// inUTC has times told in UTC.
+// inUTC writes times in UTC.
 func inUTC(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindTime {
 		a.Value = slog.TimeValue(a.Value.Time().UTC())
 	}
 	return a
-}
-
-// hider takes out of a run's lines the secrets that it may come by. A sandbox's is
-// none.
-func (p *pass) hider() func(string) string {
-	if p.options.Sandbox != nil {
-		return func(text string) string { return text }
-	}
-	var others []string
-	if p.options.Secrets != nil {
-		others = p.options.Secrets()
-	}
-	return secret.Hider(knownSecret(p.job.credential, p.options.Env), others...)
-}
-
-// secretFinder tells whether a text that is to be kept holds a secret that the run
-// may come by.
-func (p *pass) secretFinder() func(text string) bool {
-	hide := sync.OnceValue(func() func(string) string {
-		if p.options.Sandbox != nil {
-			return p.hider()
-		}
-		all := []string{knownSecret(p.job.credential, p.options.Env)}
-		if p.options.Secrets != nil {
-			all = append(all, p.options.Secrets()...)
-		}
-		return secret.Hider("", all...) // of which long ones are looked for in pieces
-	})
-	return func(text string) bool { return hide()(text) != text }
 }
 
 // output logs a line that a command printed, of which the first part was kept.
@@ -112,7 +82,7 @@ func (l *runLog) output(stream, kept string, length int) {
 	l.tail.add(length, func() string { return stream + ": " + text() }) // of what is not logged only the last lines are looked at
 }
 
-// end tells how much was not logged.
+// end logs how much was not logged.
 func (l *runLog) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,10 +3,15 @@ package jobs
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/proc"
 )
 
 // A fetch run's record has what it logged from info on, as text.
@@ -55,21 +60,22 @@ func TestACommandsWarningsAreKept(t *testing.T) {
 // they are many.
 func TestTheLastLinesAreBounded(t *testing.T) {
 	for regions, most := range map[int]int{1: 4 << 10, 16: 4 << 10, 64: 1 << 10, 1000: 256} {
-		p := &pass{Runner: &Runner{log: slog.New(slog.DiscardHandler), options: Options{Env: func(string) (string, bool) { return "", false }}}, job: &Job{Name: "j"}, log: slog.New(slog.DiscardHandler), runs: make([]Run, regions)}
-		log := p.newRunLog(&Run{})
+		log := slog.New(slog.DiscardHandler)
+		p := &pass{runner: &Runner{log: log, secrets: &secrets{}}, job: &Job{Name: "j"}, log: log, runs: make([]Run, regions)}
+		lines := p.newRunLog(&Run{})
 		for i := range 50 {
-			log.output("stdout", fmt.Sprintf("%02d %s", i, strings.Repeat("é", 400)), 803)
+			lines.output("stdout", fmt.Sprintf("%02d %s", i, strings.Repeat("é", 400)), 803)
 		}
-		lines := log.tail.lines()
+		last := lines.tail.lines()
 		size := 0
-		for _, line := range lines {
+		for _, line := range last {
 			size += len(line)
 			if !strings.HasPrefix(line, "stdout: ") || strings.ContainsRune(line, '\uFFFD') {
 				t.Errorf("%q", line)
 			}
 		}
-		if size > most || size < most/2 || len(lines) == 0 || !strings.HasPrefix(lines[len(lines)-1], "stdout: 49") {
-			t.Errorf("%d regions: %d lines of %d bytes, want at most %d", regions, len(lines), size, most)
+		if size > most || size < most/2 || len(last) == 0 || !strings.HasPrefix(last[len(last)-1], "stdout: 49") {
+			t.Errorf("%d regions: %d lines of %d bytes, want at most %d", regions, len(last), size, most)
 		}
 	}
 }
@@ -118,9 +124,7 @@ func TestAHeartbeatTellsHowFarARunHasCome(t *testing.T) {
 				t.Errorf("progress %+v, want two pages", run)
 			}
 		})
-		if p := w.once(); p.Outcome != Succeeded {
-			t.Errorf("%+v", p)
-		}
+		w.succeeds()
 	})
 }
 
@@ -143,4 +147,64 @@ func TestAHeartbeatTellsWhatACommandPrints(t *testing.T) {
 	}
 	c.letGo()
 	result(t, ended)
+}
+
+// Lines go into the log, each with who said it; the last without an end too.
+func TestCommandOutput(t *testing.T) {
+	w := commandWorld(t, `regions = ["US"]`, fmt.Sprintf(`echo one; printf 'two\033[31m\n' >&2; echo '%s'; printf last`, secretKey))
+	if run := w.onlyRun(); run.Outcome != Succeeded {
+		t.Fatalf("%+v", run)
+	}
+	w.logged("level=INFO", "line=one", "stream=stdout", "job=script", "region=US", "run=script/")
+	w.logged("level=INFO", "line=\"two [31m\"", "stream=stderr")
+	w.logged("line=[secret]")
+	w.logged("line=last")
+	if strings.Contains(w.log.String(), secretKey) {
+		t.Error("the secret is in the log")
+	}
+}
+
+// A megabyte without a line's end is one line of the log, of bounded length.
+func TestCommandOutputWithoutLines(t *testing.T) {
+	w := programWorld(t, "", "print", "1048576", "y")
+	if run := w.onlyRun(); run.Outcome != Succeeded {
+		t.Fatalf("%+v", run)
+	}
+	w.logged("line=\"yyy", "yyy…(cut, 1048576 bytes)")
+	if n := len(w.log.String()); n > 2*proc.MaxLine {
+		t.Errorf("the log has %d bytes", n)
+	}
+}
+
+// All secrets of a configuration are known that can be read, and the store's.
+func TestKnownSecrets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	noError(t, os.WriteFile(path, []byte("filed\n"), 0o600))
+	cfg := &config.Config{Store: config.Store{PasswordFile: path}, Upstreams: []config.Upstream{
+		{Credentials: []config.Credential{{Label: "a", SecretEnv: "A"}, {Label: config.AnyCredential, SecretEnv: "B"}}},
+		{Credentials: []config.Credential{{Label: "b", SecretEnv: "NONE"}, {Label: "c"}}},
+	}}
+	env := func(name string) (string, bool) {
+		if name == "NONE" {
+			return "", false
+		}
+		return " of " + name, true
+	}
+	equal(t, "secrets", KnownSecrets(cfg, env), []string{"filed", "of A", "of B"})
+	cfg.Store = config.Store{PasswordEnv: "P"}
+	equal(t, "secrets", KnownSecrets(cfg, env), []string{"of P", "of A", "of B"})
+}
+
+// The secret that is hidden is the credential's, as it is kept.
+func TestKnownSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	noError(t, os.WriteFile(path, []byte(" filed\n"), 0o600))
+	env := func(name string) (string, bool) { return " set\n", name == "KEY" }
+	for want, credential := range map[string]config.Credential{
+		"set": {SecretEnv: "KEY"}, "filed": {SecretFile: path}, "": {SecretFile: path + ".not"},
+	} {
+		if got := knownSecret(credential, env); got != want {
+			t.Errorf("%+v: %q, want %q", credential, got, want)
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/budgethttp"
 )
 
 // Options is what a Runner works with. State and Budgets are needed, the zero
@@ -69,8 +70,8 @@ type Runner struct {
 	underWay map[string]func(Cancel)
 
 	options Options
-	state   *turns
-	watch   watch
+	docs    *documents
+	secrets *secrets
 	log     *slog.Logger
 	maxBody int64
 	// maxLogged is how many bytes that a command prints are logged of a run.
@@ -109,9 +110,14 @@ func New(list []*Job, options Options) (*Runner, error) {
 	if options.Transport == nil {
 		options.Transport = oneRequestTransport()
 	}
+	docs := &documents{
+		state: &boundedState{options.State, make(chan struct{}, maxVisits)}, heartbeat: options.Heartbeat, log: options.Log,
+		now:   func() time.Time { return options.Now().Round(0) },
+		watch: watch{patience: 2 * options.Heartbeat, gap: 3 * max(options.Heartbeat, options.Poll)},
+	}
 	return &Runner{
 		jobs: list, budgets: options.Budgets, changed: make(chan struct{}, 1), underWay: map[string]func(Cancel){},
-		options: options, state: newTurns(options.State, lookers), watch: watch{patience: 2 * options.Heartbeat, gap: 3 * max(options.Heartbeat, options.Poll)}, log: options.Log,
+		options: options, docs: docs, secrets: &secrets{options.Sandbox != nil, options.Env, options.Secrets}, log: options.Log,
 		maxBody: maxBody, maxLogged: maxLogged, flush: (*os.File).Sync,
 	}, nil
 }
@@ -168,28 +174,48 @@ func (r *Runner) budget(name string) *budget.Budget {
 // page boundary and no other is started; when ctx ends it is cut at once. The
 // passes that began are returned.
 func (r *Runner) Once(ctx context.Context, drain <-chan struct{}) []Pass {
+	soft, cancel := untilDrained(ctx, drain)
+	defer cancel()
 	var passes []Pass
 	for _, j := range r.list() {
-		if stopped(ctx, drain) {
+		if soft.Err() != nil {
 			break
 		}
-		passes = append(passes, r.manual(ctx, drain, j, true))
+		passes = append(passes, r.manual(ctx, soft, j, true))
 	}
 	return passes
 }
 
 // now is the wall clock alone: between two readings a suspended machine's
 // monotonic clock may have stood still.
-func (r *Runner) now() time.Time { return r.options.Now().Round(0) }
+func (r *Runner) now() time.Time { return r.docs.now() }
 
-// stopped reports whether nothing new is to be started.
-func stopped(ctx context.Context, drain <-chan struct{}) bool {
-	select {
-	case <-drain:
-		return true
-	case <-ctx.Done():
-		return true
-	default:
-		return false
-	}
+// Observer is told what a [Runner] does, for metrics. Its methods must return at
+// once and may be called by many goroutines.
+type Observer interface {
+	// Looked: the daemon has looked at its clock, as it does once a minute at
+	// least while it lives.
+	Looked()
+	// TickStarted: a scheduled pass was started so late after its tick.
+	TickStarted(job *Job, late time.Duration)
+	// RunEnded: a run ended, or was not started.
+	RunEnded(job *Job, region string, outcome Outcome)
+	// TicksMissed: no daemon took so many ticks in time.
+	TicksMissed(job *Job, ticks int)
+	// PassEnded: a pass ended, or could not begin.
+	PassEnded(job *Job, outcome Outcome)
+	// ResponseUnread: something that a response to a job's request says could not be
+	// read.
+	ResponseUnread(job *Job, unread budgethttp.Unread)
 }
+
+// nobody is the Observer where none is given.
+type nobody struct{}
+
+func (nobody) Looked()                         {}
+func (nobody) TickStarted(*Job, time.Duration) {}
+func (nobody) TicksMissed(*Job, int)           {}
+func (nobody) RunEnded(*Job, string, Outcome)  {}
+func (nobody) PassEnded(*Job, Outcome)         {}
+
+func (nobody) ResponseUnread(*Job, budgethttp.Unread) {}

@@ -17,13 +17,9 @@ func readings(t *testing.T, texts ...string) []*Job {
 	path := filepath.Join(t.TempDir(), "costs.toml")
 	var list []*Job
 	for _, text := range texts {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(text), 0o600))
 		cfg, err := config.Parse(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		found := Load(cfg)
 		if err := cfg.Err(); err != nil || len(found) != 1 {
 			t.Fatalf("%d jobs, %v:\n%s", len(found), err, text)
@@ -90,9 +86,7 @@ func TestSame(t *testing.T) {
 func TestSameOnceAZoneIsReadAgain(t *testing.T) {
 	list := readings(t, sameJob, sameJob)
 	again, err := schedule.ParseIn(list[1].Schedule.String(), time.FixedZone("Europe/London", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	list[1].Schedule = again
 	if !Same(list[0], list[1]) {
 		t.Error("another reading of the zone makes another job")

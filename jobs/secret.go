@@ -3,7 +3,9 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/internal/secret"
@@ -24,12 +26,55 @@ func CheckSecrets(list []*Job, env func(name string) (string, bool)) error {
 	return errors.Join(errs...)
 }
 
-// secret is what a job's requests carry.
-func (r *Runner) secret(j *Job) (string, error) {
-	if r.options.Sandbox != nil {
+// secrets are those that runs may come by, and of which nothing is to be shown or kept.
+type secrets struct {
+	sandbox bool // stands for the upstreams: there is no secret then
+	env     func(name string) (string, bool)
+	others  func() []string // as in [Options.Secrets]
+}
+
+// of is what a job's requests carry.
+func (s *secrets) of(j *Job) (string, error) {
+	if s.sandbox {
 		return sandboxSecret, nil
 	}
-	return j.secret(r.options.Env)
+	return j.secret(s.env)
+}
+
+// hide takes the secret out of a text. The sandbox's is none: a text may well
+// hold that word.
+func (s *secrets) hide(text, hidden string) string {
+	if s.sandbox {
+		return text
+	}
+	return secret.Redact(text, hidden)
+}
+
+// hider takes the secrets out of a run's lines.
+func (s *secrets) hider(j *Job) func(string) string {
+	if s.sandbox {
+		return func(text string) string { return text }
+	}
+	return secret.Hider(knownSecret(j.credential, s.env), s.known()...)
+}
+
+// finder reports whether a text that is to be kept holds a secret.
+func (s *secrets) finder(j *Job) func(text string) bool {
+	hide := sync.OnceValue(func() func(string) string {
+		if s.sandbox {
+			return s.hider(j)
+		}
+		return secret.Hider("", append(s.known(), knownSecret(j.credential, s.env))...) // long ones are looked for in pieces
+	})
+	return func(text string) bool { return hide()(text) != text }
+}
+
+// known are the secrets besides a job's own.
+func (s *secrets) known() []string {
+	if s.others == nil {
+		return nil
+	}
+	return slices.Clone(s.others())
 }
 
 // secret reads the credential's secret, without the blanks and line's end
@@ -63,15 +108,6 @@ func (j *Job) checkSecret(secret string) error {
 		return fmt.Errorf("job %s: the secret of %s holds a control character, such as a line's end, which no header can carry: write it on one line", j.Name, j.Budget)
 	}
 	return nil
-}
-
-// hide takes the secret out of a text. The sandbox's is none: a text may well
-// hold that word.
-func (r *Runner) hide(text, hidden string) string {
-	if r.options.Sandbox != nil {
-		return text
-	}
-	return secret.Redact(text, hidden)
 }
 
 // KnownSecrets are the secrets that a configuration names and that can be read

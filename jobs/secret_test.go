@@ -23,26 +23,21 @@ func TestTheSandboxTakesEveryJob(t *testing.T) {
 		"header": {SecretHeader: "X-Api-Key"},
 		"token":  {SecretHeader: "Authorization", SecretPrefix: "token "},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				upstream := &recorded{}
-				w := newWorld(t, setup{job: oneRegion, upstream: upstream})
-				upstream.Handler = w.sandbox
-				w.options.Sandbox = &url.URL{Scheme: "http", Host: "sandbox.test"}
-				f := w.list[0].Fetch
-				f.SecretQuery, f.SecretHeader, f.SecretPrefix = fetch.SecretQuery, fetch.SecretHeader, fetch.SecretPrefix
-				if p := w.once(); p.Outcome != Succeeded {
-					t.Fatalf("%+v", p.Runs)
-				}
-				q := upstream.requests[0]
-				if q.header.Get("X-Goog-Api-Key") != "sandbox" {
-					t.Errorf("headers %v", q.header)
-				}
-				if f.SecretQuery != "" && !q.query.Has(f.SecretQuery) || f.SecretHeader != "" && q.header.Get(f.SecretHeader) != f.SecretPrefix+"sandbox" {
-					t.Errorf("the job's own way is gone: %v, %v", q.query, q.header)
-				}
-				w.secretless(w.once())
-			})
+		inBubble(t, name, func(t *testing.T) {
+			upstream := &recorded{}
+			w := newWorld(t, setup{job: oneRegion, upstream: upstream})
+			w.options.Sandbox = &url.URL{Scheme: "http", Host: "sandbox.test"}
+			f := w.list[0].Fetch
+			f.SecretQuery, f.SecretHeader, f.SecretPrefix = fetch.SecretQuery, fetch.SecretHeader, fetch.SecretPrefix
+			w.succeeds()
+			q := upstream.requests[0]
+			if q.header.Get("X-Goog-Api-Key") != "sandbox" {
+				t.Errorf("headers %v", q.header)
+			}
+			if f.SecretQuery != "" && !q.query.Has(f.SecretQuery) || f.SecretHeader != "" && q.header.Get(f.SecretHeader) != f.SecretPrefix+"sandbox" {
+				t.Errorf("the job's own way is gone: %v, %v", q.query, q.header)
+			}
+			w.secretless(w.once())
 		})
 	}
 }
@@ -52,7 +47,6 @@ func TestTheSandboxsKeyStaysThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{job: oneRegion, upstream: upstream})
-		upstream.Handler = w.sandbox
 		w.once()
 		if got := upstream.requests[0].header.Values("X-Goog-Api-Key"); len(got) != 0 {
 			t.Errorf("sent %q", got)
@@ -77,14 +71,11 @@ func TestASecretIsTrimmed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			upstream := &recorded{}
 			w := newWorld(t, setup{job: oneRegion, upstream: upstream})
-			upstream.Handler = w.sandbox
 			w.options.Env = func(string) (string, bool) { return secretKey + "\r\n", true }
 			if f := w.list[0].Fetch; sends == "header" {
 				f.SecretQuery, f.SecretHeader = "", "X-Goog-Api-Key"
 			}
-			if p := w.once(); p.Outcome != Succeeded {
-				t.Fatalf("%+v", p.Runs)
-			}
+			w.succeeds()
 			q := upstream.requests[0]
 			if got := q.query.Get("key") + q.header.Get("X-Goog-Api-Key"); got != secretKey {
 				t.Errorf("%s: sent %q", sends, got)
@@ -139,9 +130,7 @@ func TestAnAnswerThatIsCutKeepsTheSecret(t *testing.T) {
 func TestASecretsFileIsRegular(t *testing.T) {
 	t.Parallel()
 	blank, pipe := filepath.Join(t.TempDir(), "blank"), filepath.Join(t.TempDir(), "pipe")
-	if err := errors.Join(os.WriteFile(blank, []byte("\n"), 0o600), syscall.Mkfifo(pipe, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(os.WriteFile(blank, []byte("\n"), 0o600), syscall.Mkfifo(pipe, 0o600)))
 	for file, want := range map[string]string{blank: " is empty: write it", pipe: " is a pipe, not a regular file"} {
 		credential := config.Credential{SecretFile: file}
 		j := &Job{Name: "pull", Budget: "shop/main", Fetch: &Fetch{SecretHeader: "X-Key"}, credential: credential}

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// slotLook is how often it is looked whether one of the slots that several daemons
-// share is free.
-const slotLook = time.Second
+// slotPoll is the interval between attempts to take a shared slot.
+const slotPoll = time.Second
 
 // slots is a document of who has one of a bounded number of slots.
 type slots struct {
@@ -31,24 +30,24 @@ func catchUpSlot(b string) string { return "@catch_up/" + b }
 
 // takeSlot takes one of so many slots; false when all are taken. Who has one keeps it,
 // however many there are by now: an answer to an earlier try may have been lost.
-func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
-	err = changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, at clocks) (edit, error) {
+func (d *documents) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
+	err = changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, at clocks) (edit, error) {
 		past := map[string]int64{}
 		for _, held := range s.Held {
-			if at.past(held.Until, r.hold()) && held.Holder != holder {
+			if at.past(held.Until, d.hold()) && held.Holder != holder {
 				past[held.Holder] = held.Until
 			}
 		}
-		dead, _ := r.watch.dead(name, past)
+		dead, _ := d.watch.dead(name, past)
 		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return dead[held.Holder] })
 		if taken = s.has(holder) || len(s.Held) < most; !taken {
 			return edit{}, errStays
 		}
-		s.hold(holder, at.now+r.hold().Microseconds())
+		s.put(holder, at.now+d.hold().Microseconds())
 		return edit{}, nil
 	})
 	if err != nil {
-		r.watch.forget(name)
+		d.watch.forget(name)
 	}
 	return taken && err == nil, err
 }
@@ -57,14 +56,14 @@ func (r *Runner) takeSlot(ctx context.Context, name, holder string, most int) (t
 // are: its run is under way, so it counts. stood is false when the slot was gone, by
 // loss of data or since its holder was taken for dead; it is the holder's again, lest
 // others count on the room that the run still takes.
-func (r *Runner) renewSlot(ctx context.Context, name, holder string) (stood bool, err error) {
-	err = changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, at clocks) (edit, error) {
+func (d *documents) renewSlot(ctx context.Context, name, holder string) (stood bool, err error) {
+	err = changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, at clocks) (edit, error) {
 		stood = s.has(holder)
-		s.hold(holder, at.now+r.hold().Microseconds())
+		s.put(holder, at.now+d.hold().Microseconds())
 		return edit{}, nil
 	})
 	if err != nil { // then others cannot renew theirs either
-		r.watch.forget(name)
+		d.watch.forget(name)
 	}
 	return stood, err
 }
@@ -73,17 +72,17 @@ func (s *slots) has(holder string) bool {
 	return slices.ContainsFunc(s.Held, func(held slot) bool { return held.Holder == holder })
 }
 
-// hold gives the holder a slot until an instant, in the place of the one that it has.
-func (s *slots) hold(holder string, until int64) {
+// put gives the holder a slot until an instant, in the place of the one that it has.
+func (s *slots) put(holder string, until int64) {
 	s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return held.Holder == holder })
 	s.Held = append(s.Held, slot{holder, until})
 }
 
 // freeSlot gives a slot up. One that cannot be given up falls by itself.
-func (r *Runner) freeSlot(ctx context.Context, name, holder string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+func (d *documents) freeSlot(ctx context.Context, name, holder string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()
-	err := changeDocument(ctx, r.state, name, r.now, 0, func(s *slots, _ clocks) (edit, error) {
+	err := changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, _ clocks) (edit, error) {
 		before := len(s.Held)
 		s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return held.Holder == holder })
 		if len(s.Held) == before {
@@ -92,7 +91,31 @@ func (r *Runner) freeSlot(ctx context.Context, name, holder string) {
 		return edit{}, nil
 	})
 	if err != nil {
-		r.log.Debug("a slot was not given up; it falls by itself", "slot", name, "error", err)
+		d.log.Debug("a slot was not given up; it falls by itself", "slot", name, "error", err)
+	}
+}
+
+// keepSlot renews a slot until the returned function gives it up.
+func (d *documents) keepSlot(ctx context.Context, log *slog.Logger, name, holder string) (free func()) {
+	renewing, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for waitFor(renewing, d.heartbeat) == nil {
+			stood, err := d.renewSlot(renewing, name, holder)
+			switch {
+			case renewing.Err() != nil:
+			case err != nil:
+				log.Warn("a slot was not renewed; trying again", "slot", name, "error", err)
+			case !stood:
+				log.Warn("the slot of a run that is under way was given up for dead, or lost with the store's data; it is the run's again, and more runs than parallel says may be under way", "slot", name)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		d.freeSlot(ctx, name, holder)
 	}
 }
 
@@ -107,7 +130,7 @@ type runSlot struct {
 // may run at once. The bounds are those in force now, for all that wait alike.
 func (p *pass) slotsNeeded() []runSlot {
 	job, ofBudget := p.job, p.job.BudgetParallel
-	for _, j := range p.list() {
+	for _, j := range p.runner.list() {
 		if j.Name == job.Name {
 			job = j
 		}
@@ -139,12 +162,12 @@ func (p *pass) mostNow(name string) int {
 // takeSlots waits until a run has all the slots that it needs, and renews them until
 // the returned function gives them up. An ending when the pass is to end meanwhile,
 // or another region is exhausted.
-func (p *pass) takeSlots(region string, over *spent) (free func(), end *ending) {
+func (p *pass) takeSlots(region string, over context.Context) (free func(), end *ending) {
 	needed := p.slotsNeeded()
 	if len(needed) == 0 {
 		return func() {}, nil
 	}
-	holder := p.claim.Holder + "/" + region
+	holder := p.held.claim.Holder + "/" + region
 	var frees []func()
 	free = func() {
 		for _, one := range frees {
@@ -153,44 +176,20 @@ func (p *pass) takeSlots(region string, over *spent) (free func(), end *ending) 
 	}
 	for _, s := range needed {
 		for {
-			taken, err := p.takeSlot(p.hard, s.name, holder, p.mostNow(s.name))
+			taken, err := p.runner.docs.takeSlot(p.hard, s.name, holder, p.mostNow(s.name))
 			if err != nil {
 				p.log.Debug("a slot could not be asked for; trying again", "slot", s.name, "region", region, "error", err)
 			}
 			if taken {
 				break
 			}
-			if end := p.waitUnless(over, slotLook); end != nil {
+			if end := waitFor(over, slotPoll); end != nil {
 				free()
-				p.freeSlot(p.hard, s.name, holder) // the answer may have been lost
+				p.runner.docs.freeSlot(p.hard, s.name, holder) // the answer may have been lost
 				return nil, end
 			}
 		}
-		frees = append(frees, p.keepSlot(p.hard, p.log.With("region", region), s.name, holder)) // also while it waits for the next
+		frees = append(frees, p.runner.docs.keepSlot(p.hard, p.log.With("region", region), s.name, holder)) // also while it waits for the next
 	}
 	return free, nil
-}
-
-// keepSlot renews a slot until the returned function gives it up.
-func (r *Runner) keepSlot(ctx context.Context, log *slog.Logger, name, holder string) (free func()) {
-	renewing, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for sleep(renewing, r.options.Heartbeat) == nil {
-			stood, err := r.renewSlot(renewing, name, holder)
-			switch {
-			case renewing.Err() != nil:
-			case err != nil:
-				log.Warn("a slot was not renewed; trying again", "slot", name, "error", err)
-			case !stood:
-				log.Warn("the slot of a run that is under way was given up for dead, or lost with the store's data; it is the run's again, and more runs than parallel says may be under way", "slot", name)
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-		r.freeSlot(ctx, name, holder)
-	}
 }

@@ -66,9 +66,7 @@ overlap = "allow"`, limit: 1_000_000})
 		go func() { done <- d.runner.Run(t.Context(), drain, false) }()
 		stops = append(stops, func() {
 			close(drain)
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			unexpected(t, <-done)
 		})
 		w.daemons = append(w.daemons, d)
 	}
@@ -113,9 +111,7 @@ func (w *reloaded) reload(d *bounded) {
 	} else {
 		other.Parallel = d.most
 	}
-	if err := d.runner.Reload([]*Job{&other}, w.options.Budgets); err != nil {
-		w.t.Error(err)
-	}
+	unexpected(w.t, d.runner.Reload([]*Job{&other}, w.options.Budgets))
 }
 
 // answer takes up to half an hour. Each run has one page.
@@ -145,13 +141,9 @@ func (w *reloaded) compare() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found, err := w.store.Job(w.t.Context(), runSlots(w.of))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	s, err := readDocument[slots]("", found)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	if len(s.Held) != w.running || slices.ContainsFunc(s.Held, func(held slot) bool { return held.Until <= found.Now }) {
 		w.t.Errorf("%s: %d runs are under way, and at %d the slots are %+v", time.Since(midnight), w.running, found.Now, s.Held)
 	}
@@ -167,10 +159,8 @@ func TestASlotOutlivesTheBoundThatItWasTakenBy(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		name := runSlots("youtube/key1")
 		take := func(r *Runner, holder string, most int) bool {
-			taken, err := r.takeSlot(t.Context(), name, holder, most)
-			if err != nil {
-				t.Error(err)
-			}
+			taken, err := r.docs.takeSlot(t.Context(), name, holder, most)
+			unexpected(t, err)
 			return taken
 		}
 		for i, most := range []int{2, 2, 3} {
@@ -179,7 +169,7 @@ func TestASlotOutlivesTheBoundThatItWasTakenBy(t *testing.T) {
 			if !take(r, holder, most) {
 				t.Fatalf("%s has no slot of %d", holder, most)
 			}
-			defer r.keepSlot(t.Context(), w.options.Log, name, holder)()
+			defer r.docs.keepSlot(t.Context(), w.options.Log, name, holder)()
 		}
 		other := w.runner()
 		for range 10 * 60 {
@@ -205,27 +195,23 @@ func TestASlotThatFellIsTold(t *testing.T) {
 		options := w.options
 		options.State = failing{w.store, apart.Load}
 		first, err := New(w.list, options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		take := func(r *Runner, holder string) bool {
-			taken, err := r.takeSlot(t.Context(), name, holder, 1)
-			if err != nil {
-				t.Error(err)
-			}
+			taken, err := r.docs.takeSlot(t.Context(), name, holder, 1)
+			unexpected(t, err)
 			return taken
 		}
 		if !take(first, "first") {
 			t.Fatal("it is not free")
 		}
-		freeFirst := first.keepSlot(t.Context(), w.options.Log, name, "first")
+		freeFirst := first.docs.keepSlot(t.Context(), w.options.Log, name, "first")
 		apart.Store(true)
 		second := w.runner()
 		for !take(second, "second") {
 			after(time.Second)
 		}
 		w.logged("level=WARN", "a slot was not renewed", "slot="+name, "connection refused")
-		freeSecond := second.keepSlot(t.Context(), w.options.Log, name, "second")
+		freeSecond := second.docs.keepSlot(t.Context(), w.options.Log, name, "second")
 		apart.Store(false)
 		after(time.Minute)
 		w.logged("level=WARN", "the slot of a run that is under way", "slot="+name)

@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"fmt"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -44,7 +46,7 @@ func outlives(t *testing.T, readable bool) {
 	first, second := w.runner(), w.runner()
 	name := runSlots("youtube/key1")
 	take := func(r *Runner, holder string) bool {
-		taken, err := r.takeSlot(t.Context(), name, holder, 1)
+		taken, err := r.docs.takeSlot(t.Context(), name, holder, 1)
 		if err != nil && !away.Load() {
 			t.Error(err)
 		}
@@ -53,7 +55,7 @@ func outlives(t *testing.T, readable bool) {
 	if !take(first, "first") {
 		t.Fatal("it is not free")
 	}
-	free := first.keepSlot(t.Context(), w.options.Log, name, "first")
+	free := first.docs.keepSlot(t.Context(), w.options.Log, name, "first")
 	defer free()
 	takes := 0
 	for i := range 20 * 60 { // an outage of 10 minutes
@@ -75,15 +77,15 @@ func TestASlotIsKeptWhileAnotherIsWaitedFor(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion + "\noverlap = \"allow\"\nparallel = 1"})
 		w.list[0].BudgetParallel = 1
 		r := w.runner()
-		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+		if taken, err := r.docs.takeSlot(t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		free := r.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
+		free := r.docs.keepSlot(t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
 		passed := make(chan Pass)
 		go func() { passed <- r.Once(t.Context(), nil)[0] }()
 		synctest.Wait()
-		for asked := time.Now(); time.Since(asked) < 3*r.hold(); after(slotLook) {
-			if taken, err := r.takeSlot(t.Context(), runSlots("trending"), "another", 1); err != nil || taken {
+		for asked := time.Now(); time.Since(asked) < 3*r.docs.hold(); after(slotPoll) {
+			if taken, err := r.docs.takeSlot(t.Context(), runSlots("trending"), "another", 1); err != nil || taken {
 				t.Errorf("the slot of the run that waits was given to another: %t, %v", taken, err)
 			}
 		}
@@ -106,16 +108,79 @@ func TestASlotOfACrashedDaemon(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		w.list[0].BudgetParallel = 1
 		r := w.runner()
-		if taken, err := r.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
+		if taken, err := r.docs.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
 		began := time.Now()
 		if p := r.Once(t.Context(), nil)[0]; p.Outcome != Succeeded {
 			t.Errorf("pass %+v", p)
 		}
-		want := r.hold() + 2*r.options.Heartbeat
-		if waited := time.Since(began); waited < want || waited > want+slotLook {
-			t.Errorf("it waited %s for a slot that stands %s, want %s", waited, r.hold(), want)
+		want := r.docs.hold() + 2*r.options.Heartbeat
+		if waited := time.Since(began); waited < want || waited > want+slotPoll {
+			t.Errorf("it waited %s for a slot that stands %s, want %s", waited, r.docs.hold(), want)
 		}
+	})
+}
+
+// What waits to be caught up has its turn one pass at a time, over all jobs of a
+// budget and over daemons.
+func TestCatchUpIsNoStampede(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &together{wait: 3 * time.Minute}
+		caught := "schedule = \"0 * * * *\"\ncatch_up = \"all\""
+		w := twoJobs(t, setup{upstream: upstream, job: "regions = [\"US\"]\n" + caught}, caught)
+		w.follow(false, 30*time.Minute)
+		after(4 * time.Hour) // at 04:30 both daemons find four ticks of each job
+		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
+		after(29 * time.Minute)
+		stopFirst()
+		stopSecond()
+		if n := len(w.history()); n != 4 || upstream.most.Load() != 1 || upstream.asked.Load() != 8 {
+			t.Errorf("%d records, %d requests, %d at once: %s", n, upstream.asked.Load(), upstream.most.Load(), w.history())
+		}
+	})
+}
+
+// together counts how many requests are under way at once.
+type together struct {
+	wait             time.Duration
+	now, most, asked atomic.Int64
+}
+
+func (u *together) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.asked.Add(1)
+	now := u.now.Add(1)
+	defer u.now.Add(-1)
+	for most := u.most.Load(); now > most && !u.most.CompareAndSwap(most, now); most = u.most.Load() {
+	}
+	select {
+	case <-time.After(u.wait):
+		_, _ = w.Write([]byte("{}"))
+	case <-r.Context().Done():
+	}
+}
+
+// What a caught-up pass costs the store does not grow with the jobs that wait.
+func TestCatchUpCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 60
+		caught := "regions = [\"US\"]\nschedule = \"0 * * * *\"\ncatch_up = \"last\""
+		more := ""
+		for i := range jobs - 1 {
+			more += fmt.Sprintf("\n[job.more%d]\nbudget = \"youtube/key1\"\n%s\n[job.more%d.fetch]\noperation = \"videos.list\"\nurl = \"https://upstream.test/\"\noutput = \"data/{job}/{region}/{tick}.ndjson\"\n", i, caught, i)
+		}
+		upstream := &together{wait: 200 * time.Millisecond}
+		w := newWorld(t, setup{upstream: upstream, job: caught, more: more})
+		counted := &changeable{State: w.store}
+		w.options.State = counted
+		w.follow(false, 30*time.Minute)
+		after(4 * time.Hour)
+		stop := w.daemon(false)
+		before := counted.calls.Load()
+		after(29 * time.Second)
+		if n := counted.calls.Load() - before; upstream.asked.Load() != jobs || upstream.most.Load() != 1 || n > jobs*20 {
+			t.Errorf("%d passes, %d at once, %d calls", upstream.asked.Load(), upstream.most.Load(), n)
+		}
+		stop()
 	})
 }

@@ -32,10 +32,7 @@ func TestTicksThatComeTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook(t, test.change)
-			every, err := schedule.Parse("@every 1s", "UTC")
-			if err != nil {
-				t.Fatal(err)
-			}
+			every := parsed(t, "@every 1s", "UTC")
 			b.job.Schedule = every
 			b.state.Schedule, b.state.Until = b.job.counts(), b.at.UnixMicro()
 			b.to(test.at)
@@ -81,9 +78,7 @@ func TestADaemonThatWasHeldUpMissesNothing(t *testing.T) {
 			now := time.Now()
 			return now.After(from) && now.Before(from.Add(6*time.Second))
 		}}
-		stop := w.daemon(false)
-		after(30 * time.Second)
-		stop()
+		w.follow(false, 30*time.Second)
 		skipped := 0
 		for _, line := range w.history() {
 			if strings.Contains(line, "missed") {
@@ -104,14 +99,10 @@ func TestADaemonThatWasHeldUpMissesNothing(t *testing.T) {
 func TestARestartRunsOneTickOfThoseBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion + "\nschedule = \"@every 1s\"\noverlap = \"allow\""})
-		stop := w.daemon(false)
-		after(10*time.Second + 500*time.Millisecond)
-		stop()
+		w.follow(false, 10*time.Second+500*time.Millisecond)
 		before := len(w.history())
 		after(130 * time.Second)
-		stop = w.daemon(false)
-		after(2 * time.Second)
-		stop()
+		w.follow(false, 2*time.Second)
 		equal(t, "history", w.history()[before:], []string{"11s missed down, 129 until 2m19s", "2m20s succeeded", "2m21s succeeded", "2m22s succeeded"})
 	})
 }
@@ -134,9 +125,8 @@ func TestATickAtTheReloadIsRun(t *testing.T) {
 			b.to("13:00:01")
 			me := claimant{holder: "host/1/x", hold: time.Minute, since: b.at, known: b.at.Add(-test.known)}
 			var err error
-			if b.job.Schedule, err = schedule.Parse("30 * * * *", "UTC"); err != nil {
-				t.Fatal(err)
-			}
+			b.job.Schedule, err = schedule.Parse("30 * * * *", "UTC")
+			noError(t, err)
 			if test.paused {
 				b.state.Pause = &Pause{Note: "they moved", By: "ann@web1"}
 			}
@@ -152,5 +142,77 @@ func TestATickAtTheReloadIsRun(t *testing.T) {
 				t.Errorf("claimed %q, recorded %q; want %q and %q", claim, record, test.claim, test.record)
 			}
 		})
+	}
+}
+
+// Ticks of the schedule that a job had before, which came while no daemon was there,
+// are missed: they are not forgotten with the schedule.
+func TestTicksOfTheScheduleBeforeAreMissed(t *testing.T) {
+	b := newBook(t, catching(CatchUpAll, 10, 0))
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	b.state.Until = noon.UnixMicro()                             // as after a clock that was set back by far
+	daily, err := schedule.Parse("30 16 * * *", "Europe/London") // 15:30 UTC in summer
+	noError(t, err)
+	b.job.Schedule = daily
+	b.to("15:10:00")
+	since := b.at
+	b.to("15:29:00")
+	step := func(want string, records ...string) {
+		t.Helper()
+		done := b.job.step(b.state, b.clocks(), claimant{holder: "host/1/" + want, hold: time.Minute, since: since})
+		for _, r := range done.records {
+			b.records = append(b.records, recordText(r))
+		}
+		if got := done.claim; (got != nil) != (want != "") || got != nil && clockText(got.Tick) != want {
+			t.Errorf("claimed %+v, want %q", got, want)
+		}
+		b.wantRecords(records...)
+	}
+	step("", "14:00 missed down, 2 until 15:00")
+	step("")
+	b.to("15:30:00")
+	step("15:30")
+}
+
+// Two daemons by different schedules, as while a new configuration is handed out, do
+// not count anew what the other has accounted for; nor does one that began by a clock
+// that was ahead.
+func TestDaemonsByTwoSchedules(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("15:30:00")
+	b.look("")
+	b.wantRecords("13:00 missed down, 3 until 15:00")
+	london := parsed(t, "0 * * * *", "Europe/London")
+	here := b.job.Schedule
+	for _, schedule := range []*schedule.Schedule{london, here, london} {
+		b.job.Schedule = schedule
+		b.look("")
+	}
+	b.wantRecords()
+	b.to("16:00:00")
+	b.look("16:00 schedule")
+	b.job.Schedule = here
+	if done := b.job.step(b.state, b.clocks(), claimant{holder: "host/2/x", hold: time.Minute, since: b.at.Add(5 * time.Hour)}); len(done.records) != 0 {
+		t.Errorf("records %+v", done.records)
+	}
+}
+
+// A job whose schedule changes counts by the new one from then on, and what is
+// accounted for stays so.
+func TestANewScheduleCountsFromItsReload(t *testing.T) {
+	b := newBook(t, nil)
+	b.to("13:00:00")
+	b.look("13:00 schedule")
+	b.end()
+	quarters := parsed(t, "*/15 * * * *", "UTC")
+	b.job.Schedule = quarters
+	b.to("14:10:00")
+	since := b.at
+	b.to("14:15:00") // the first look comes with the first tick
+	done := b.job.step(b.state, b.clocks(), claimant{holder: "host/1/x", hold: time.Minute, since: since})
+	if done.claim == nil || clockText(done.claim.Tick) != "14:15" || len(done.records) != 1 || recordText(done.records[0]) != "14:00 missed down" {
+		t.Errorf("claim %+v, records %+v", done.claim, done.records)
 	}
 }

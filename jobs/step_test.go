@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // book is a job's state and what was recorded of it, walked by hand.
@@ -24,10 +22,7 @@ var noon = time.Date(2026, time.June, 10, 12, 0, 30, 0, time.UTC)
 
 // newBook opens the book of an hourly job, half a minute past noon.
 func newBook(t *testing.T, change func(*Job)) *book {
-	schedule, err := schedule.Parse("0 * * * *", "UTC")
-	if err != nil {
-		t.Fatal(err)
-	}
+	schedule := parsed(t, "0 * * * *", "UTC")
 	b := &book{t: t, state: &state{}, at: noon, job: &Job{
 		Name: "hourly", Schedule: schedule, Regions: []string{"US", "GB"}, Overlap: Skip,
 		CatchUp: CatchUpNone, CatchUpLimit: DefaultCatchUpLimit, MaxLate: DefaultMaxLate,
@@ -77,9 +72,7 @@ func (b *book) end() { b.state.drop(b.state.Active[0].Holder) }
 func (b *book) to(clock string) {
 	b.t.Helper()
 	at, err := time.Parse("2006-01-02 15:04:05", b.at.Format("2006-01-02 ")+clock)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	noError(b.t, err)
 	b.at = at
 }
 
@@ -328,9 +321,7 @@ func TestASilentClaimIsLost(t *testing.T) {
 		t.Errorf("state %+v", b.state)
 	}
 	last, err := readRecord(b.state.Last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	equal(t, "runs", outcomes(Pass{"hourly", last}), []string{"US succeeded", "GB lost crashed", "DE skipped crashed", "FR skipped crashed"})
 	if last.Units != 4 || last.Host != "in process 1 on host" || last.Started.Format(time.TimeOnly) != "13:00:00" || last.Ended.Format(time.TimeOnly) != "13:01:00" {
 		t.Errorf("record %+v", last)

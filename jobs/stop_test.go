@@ -84,9 +84,7 @@ func TestARunEndsAtItsTimeout(t *testing.T) {
 				t.Errorf("run %+v", run)
 			}
 		}
-		if next := w.state().NextRegion; next != "" {
-			t.Errorf("next region %q: regions cut in mid-run count as started", next)
-		}
+		w.nextIs("")
 	})
 }
 
@@ -104,9 +102,7 @@ func TestADrainEndsAtAPageBoundary(t *testing.T) {
 		if run := p.Runs[2]; run.Calls != 0 || run.Output != "" {
 			t.Errorf("the run that was not started: %+v", run)
 		}
-		if next := w.state().NextRegion; next != "DE" {
-			t.Errorf("next region %q, want DE", next)
-		}
+		w.nextIs("DE")
 	})
 }
 
@@ -215,12 +211,8 @@ func TestAKilledRunLeavesNoFinalFile(t *testing.T) {
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAKilledRunLeavesNoFinalFile$")
 	child.Env = append(os.Environ(), killVariable+"=at "+server.URL, "TMPDIR="+t.TempDir())
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, child.Start())
 	var folder string
 	for lines := bufio.NewScanner(out); folder == "" && lines.Scan(); {
 		folder, _ = strings.CutPrefix(lines.Text(), "FOLDER ")
@@ -229,9 +221,7 @@ func TestAKilledRunLeavesNoFinalFile(t *testing.T) {
 		}
 	}
 	<-third
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, child.Process.Kill())
 	_ = child.Wait() // it was killed, which is its error
 	found, err := filepath.Glob(filepath.Join(folder, "data/trending/US/*"))
 	if err != nil || len(found) != 1 || !strings.HasSuffix(found[0], partialSuffix) {

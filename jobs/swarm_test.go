@@ -134,13 +134,10 @@ output = "{job}/{tick}.ndjson"
 `, i, swarmEvery, []string{"allow", "allow", "queue", "skip"}[i%4], i, upstream.URL)
 	}
 	path := filepath.Join(s.dir, "costs.toml")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	var err error
-	if s.config, err = config.Parse(path); err != nil {
-		t.Fatal(err)
-	}
+	s.config, err = config.Parse(path)
+	noError(t, err)
 	if s.list = Load(s.config); s.config.Err() != nil {
 		t.Fatal(s.config.Err())
 	}
@@ -154,13 +151,9 @@ func (s *swarm) start(i int) {
 	cmd := exec.Command(os.Args[0], "daemon", s.config.File, fmt.Sprint(i))
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	log, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%d.log", i)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	cmd.Stderr = log
-	if err := errors.Join(cmd.Start(), log.Close()); err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, errors.Join(cmd.Start(), log.Close()))
 	s.daemons[i] = cmd
 }
 
@@ -243,9 +236,7 @@ func (s *swarm) stopAll() {
 func (s *swarm) settle() {
 	s.t.Helper()
 	store, err := open.Store(s.t.Context(), s.url, s.config.Store)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	defer func() { _ = store.Close() }()
 	for _, j := range s.list {
 		if _, _, err := SetPause(s.t.Context(), store, j, "the end"); err != nil {
@@ -264,17 +255,13 @@ func (s *swarm) settle() {
 func (s *swarm) check() {
 	s.t.Helper()
 	store, err := open.Store(s.t.Context(), s.url, s.config.Store)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	defer func() { _ = store.Close() }()
 	const every = int64(swarmEvery / time.Second)
 	outcomes, ticks := map[string]int{}, 0
 	for _, j := range s.list {
 		records, err := History(s.t.Context(), store, j.Name, time.Time{}, time.Time{}, maxHistory)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		noError(s.t, err)
 		seen := map[int64]int{}
 		for _, r := range records {
 			last := r.Tick
@@ -318,13 +305,9 @@ func (s *swarm) check() {
 func (s *swarm) stateOf(in State, j *Job) *state {
 	s.t.Helper()
 	found, err := in.Job(context.Background(), j.Name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	kept, err := readDocument[state](j.Name, found)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	return kept
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // twoJobs is a world with another job beside trending, "more", of one region.
@@ -38,20 +37,15 @@ func TestWhatIsAskedThroughTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream})
-		upstream.Handler = w.sandbox
 		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
 		after(10*time.Minute + time.Second)
 		asked, err := Trigger(t.Context(), w.store, w.list[0], []string{"DE", "GB"}, "to try")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		after(DefaultPoll)
 		regions := upstream.firsts()
 		slices.Sort(regions)
 		equal(t, "regions", regions, []string{"DE", "GB"})
-		if next := w.state().NextRegion; next != "" {
-			t.Errorf("the next pass begins with %s", next)
-		}
+		w.nextIs("")
 		equal(t, "history", w.history(), []string{"10m2s succeeded"})
 		last, err := readRecord(w.state().Last)
 		if err != nil || last.Request != asked.ID || last.Kind != Triggered || !strings.HasSuffix(last.Note, ": to try") {
@@ -92,22 +86,15 @@ func TestReload(t *testing.T) {
 		go func() { done <- r.Run(t.Context(), drain, false) }()
 		after(time.Hour + time.Minute) // the pass of 01:00 is under way
 		more := *w.list[1]
-		quarters, err := schedule.Parse("*/15 * * * *", "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
+		quarters := parsed(t, "*/15 * * * *", "UTC")
 		more.Schedule = quarters
-		if err := r.Reload([]*Job{&more}, w.options.Budgets); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.Reload([]*Job{&more}, w.options.Budgets))
 		if err := r.Reload([]*Job{&more}, map[string]*budget.Budget{}); err == nil || !strings.Contains(err.Error(), "youtube/key1 is not open") {
 			t.Errorf("a budget that is not open: %v", err)
 		}
 		after(time.Hour + 30*time.Minute)
 		close(drain)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		unexpected(t, <-done)
 		equal(t, "the job that is gone", w.history(), []string{"1h0m0s succeeded"})
 		starts := upstream.starts()
 		slices.Sort(starts)
@@ -122,9 +109,7 @@ func TestAnswersOfTheStateAreLost(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		deaf := &deaf{State: w.store}
 		w.options.State = deaf
-		stop := w.daemon(false)
-		after(12*time.Hour + time.Minute)
-		stop()
+		w.follow(false, 12*time.Hour+time.Minute)
 		w.options.State = w.store
 		equal(t, "history", w.history(), []string{"3h0m0s succeeded", "6h0m0s succeeded", "9h0m0s succeeded", "12h0m0s succeeded"})
 		if deaf.lost.Load() < 4 || w.used() != 4*4 {
@@ -189,7 +174,7 @@ func TestAPassThatEndsInAnOutage(t *testing.T) {
 		began := time.Now()
 		stopFirst()
 		stopSecond()
-		if took := time.Since(began); took > 2*lastWords {
+		if took := time.Since(began); took > 2*finalWriteTimeout {
 			t.Errorf("stopping took %s", took)
 		}
 	})
@@ -199,9 +184,7 @@ func TestAPassThatEndsInAnOutage(t *testing.T) {
 func TestARequestForARegionThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})
-		if _, err := Trigger(t.Context(), w.store, w.list[0], []string{"DE", "GB"}, ""); err != nil {
-			t.Fatal(err)
-		}
+		w.ask("", "DE", "GB")
 		w.list[0].Regions = []string{"US", "DE"}
 		stop := w.daemon(false)
 		after(time.Minute)
@@ -229,21 +212,17 @@ func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion, more: "[upstream.youtube.credential.key2]\nsecret_env = \"YOUTUBE_API_KEY\""})
 		r := w.runner()
 		var dead claim
-		_, _, _, err := r.look(t.Context(), w.list[0], claimant{holder: "x/1/first", hold: r.hold(), since: time.Now()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, _, _, err := r.takeStep(t.Context(), w.list[0], claimant{holder: "x/1/first", hold: r.docs.hold(), since: time.Now()})
+		noError(t, err)
 		after(3 * time.Hour)
-		done, _, _, err := r.look(t.Context(), w.list[0], claimant{holder: "x/1/dead", hold: r.hold(), since: time.Now()})
+		done, _, _, err := r.takeStep(t.Context(), w.list[0], claimant{holder: "x/1/dead", hold: r.docs.hold(), since: time.Now()})
 		if err != nil || done.claim == nil {
 			t.Fatal(done, err)
 		}
 		dead = *done.claim
 		moved := *w.list[0]
 		moved.Budget = "youtube/key2"
-		if err := r.Reload([]*Job{&moved}, map[string]*budget.Budget{"youtube/key2": w.options.Budgets["youtube/key2"]}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.Reload([]*Job{&moved}, map[string]*budget.Budget{"youtube/key2": w.options.Budgets["youtube/key2"]}))
 		reap, err := r.fence(t.Context(), &moved, []claim{dead})
 		if found, dead := reap["x/1/dead"]; err != nil || !dead || found.unfenced != nil || found.spent == nil {
 			t.Fatal(reap, err)
@@ -283,15 +262,11 @@ func crashIsNoticed(t *testing.T, poll time.Duration) {
 		after(3*time.Minute + poll)
 		equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
 		last, err := readRecord(w.state().Last)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		equal(t, "runs", outcomes(Pass{"trending", last}), []string{
 			"US succeeded", "GB lost crashed", "DE lost crashed", "FR skipped crashed", "IN skipped crashed", "BR skipped crashed", "AU skipped crashed", "CA skipped crashed",
 		})
-		if next := w.state().NextRegion; next != "FR" {
-			t.Errorf("the next pass begins with %s", next)
-		}
+		w.nextIs("FR")
 		stop()
 	})
 }

@@ -50,35 +50,33 @@ func TestTheUpstreamIsExhausted(t *testing.T) {
 		{"200", "", `{"errors":[{"type":"RATE_LIMITED"}]}`, 200, 3 * time.Hour},
 		{"429 for long", "Retry-After: 3600", "", 429, time.Hour},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				upstream := &recorded{Handler: answering(test.status, test.header, test.body)}
-				w := newWorld(t, setup{upstream: upstream, more: tells})
-				p := w.once()
-				if p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 1 {
-					t.Fatalf("pass %+v, want exhausted by the upstream for one unit", p)
+		inBubble(t, test.name, func(t *testing.T) {
+			upstream := &recorded{Handler: answering(test.status, test.header, test.body)}
+			w := newWorld(t, setup{upstream: upstream, more: tells})
+			p := w.once()
+			if p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 1 {
+				t.Fatalf("pass %+v, want exhausted by the upstream for one unit", p)
+			}
+			if first := p.Runs[0]; first.Calls != 1 || first.Error == "" || len(w.files()) != 0 {
+				t.Errorf("run %+v, files %v", first, w.files())
+			}
+			for _, run := range p.Runs[1:] {
+				if run.Calls != 0 || run.Outcome != Skipped && run.Outcome != Exhausted {
+					t.Errorf("run %+v, want it not started", run)
 				}
-				if first := p.Runs[0]; first.Calls != 1 || first.Error == "" || len(w.files()) != 0 {
-					t.Errorf("run %+v, files %v", first, w.files())
-				}
-				for _, run := range p.Runs[1:] {
-					if run.Calls != 0 || run.Outcome != Skipped && run.Outcome != Exhausted {
-						t.Errorf("run %+v, want it not started", run)
-					}
-				}
-				status, err := w.options.Budgets["youtube/key1"].Status(t.Context())
-				lock, locked := status.LockOf("")
-				if err != nil || !locked || time.Until(lock.Until) != test.lasts {
-					t.Fatalf("lock %+v, %v; want it for %s", lock, err, test.lasts)
-				}
-				if p = w.once(); p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 0 {
-					t.Errorf("the next pass %+v, want it not begun", p)
-				}
-				if n := upstream.count(); n != 1 {
-					t.Errorf("%d requests, want 1", n)
-				}
-				w.secretless(p)
-			})
+			}
+			status, err := w.options.Budgets["youtube/key1"].Status(t.Context())
+			lock, locked := status.LockOf("")
+			if err != nil || !locked || time.Until(lock.Until) != test.lasts {
+				t.Fatalf("lock %+v, %v; want it for %s", lock, err, test.lasts)
+			}
+			if p = w.once(); p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 0 {
+				t.Errorf("the next pass %+v, want it not begun", p)
+			}
+			if n := upstream.count(); n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
+			w.secretless(p)
 		})
 	}
 }
@@ -147,9 +145,8 @@ func TestAPageThatIsNotReadToItsEndIsSettled(t *testing.T) {
 		spec := w.options.Budgets["youtube/key1"].Spec()
 		spec.Timeout = time.Minute
 		var err error
-		if w.options.Budgets["youtube/key1"], err = budget.New(slowToFinish{w.store}, spec); err != nil {
-			t.Fatal(err)
-		}
+		w.options.Budgets["youtube/key1"], err = budget.New(slowToFinish{w.store}, spec)
+		noError(t, err)
 		r := w.runner()
 		r.maxBody = 100
 		if run := r.Once(t.Context(), nil)[0].Runs[0]; run.Reason != ReasonBody || run.Units != 7 || run.Calls != 1 {
@@ -205,9 +202,7 @@ func TestALockByHand(t *testing.T) {
 func (w *world) usedOf() int64 {
 	w.t.Helper()
 	status, err := w.options.Budgets["youtube/key1"].Status(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return status.Limits[0].Used
 }
 
@@ -279,24 +274,22 @@ func TestThrottledWithoutARule(t *testing.T) {
 		"too long":     {9, answering(429, "Retry-After: 31", ""), 5, 0, []time.Duration{0}},
 		"after a fine": {3, answering(429, "Retry-After: 30", ""), 0, 1, []time.Duration{0, 30 * time.Second, time.Minute, 90 * time.Second}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				upstream := fails(c.times, c.answer)
-				w := retried(t, upstream, setup{job: fmt.Sprintf("retries = %d\nretry_wait = \"40s\"", c.retries)})
-				p := w.once()
-				run := p.Runs[0]
-				if run.Pages != c.pages || run.Calls != len(c.asked) || (run.Outcome == Succeeded) != (c.pages > 0) {
-					t.Errorf("run %+v", run)
-				}
-				equal(t, "asked at", upstream.asked, c.asked)
-				if c.pages == 0 && (run.Outcome != Exhausted || run.Reason != ReasonUpstream || !strings.Contains(run.Error, "no refusal rule fits")) {
-					t.Errorf("run %+v, want it exhausted by the upstream", run)
-				}
-				w.logged("level=WARN", "no refusal rule fits", "region=US")
-				if status, err := w.options.Budgets["youtube/key1"].Status(t.Context()); err != nil || len(status.Locks) > 0 {
-					t.Errorf("locks %+v, %v", status.Locks, err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			upstream := fails(c.times, c.answer)
+			w := retried(t, upstream, setup{job: fmt.Sprintf("retries = %d\nretry_wait = \"40s\"", c.retries)})
+			p := w.once()
+			run := p.Runs[0]
+			if run.Pages != c.pages || run.Calls != len(c.asked) || (run.Outcome == Succeeded) != (c.pages > 0) {
+				t.Errorf("run %+v", run)
+			}
+			equal(t, "asked at", upstream.asked, c.asked)
+			if c.pages == 0 && (run.Outcome != Exhausted || run.Reason != ReasonUpstream || !strings.Contains(run.Error, "no refusal rule fits")) {
+				t.Errorf("run %+v, want it exhausted by the upstream", run)
+			}
+			w.logged("level=WARN", "no refusal rule fits", "region=US")
+			if status, err := w.options.Budgets["youtube/key1"].Status(t.Context()); err != nil || len(status.Locks) > 0 {
+				t.Errorf("locks %+v, %v", status.Locks, err)
+			}
 		})
 	}
 }
@@ -338,9 +331,7 @@ func TestDamagedResponses(t *testing.T) {
 		if _, err := p.Write([]byte(`{"usage":{"units":2},"items":[]}`)); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, p.Close())
 		body := packed.Bytes()
 		body[len(body)-8] ^= 1 // of the checksum
 		w := newWorld(t, setup{

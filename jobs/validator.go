@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// validator is what an upstream has told of a page, to be asked by it whether the
-// page has changed since.
+// validator is what an upstream has said of a page, and by which it can be asked whether
+// the page has changed since.
 type validator struct {
 	Token    string `json:"token,omitempty"` // of the page; empty: the first
 	ETag     string `json:"etag,omitempty"`  // as it came, weak or strong
@@ -34,20 +34,20 @@ const (
 // validatorsKey is the key, beside a job's document, of a region's validators.
 func validatorsKey(region string) string { return "validators/" + region }
 
-// readValidators finds what the last complete run was told. Without it every page is
-// asked for as it is.
-func (f *fetching) readValidators(ctx context.Context) {
-	if !f.job.Fetch.Conditional {
+// readValidators reads the validators of the last complete run. Without them every page
+// is asked for without a condition.
+func (f *fetchRun) readValidators(ctx context.Context) {
+	if !f.run.job.Fetch.Conditional {
 		return
 	}
-	text, err := f.value(ctx, validatorsKey(f.run.Region))
+	text, err := f.run.held.value(ctx, validatorsKey(f.run.record.Region))
 	var known validators
 	if err == nil && text != nil {
 		err = json.Unmarshal(text, &known)
 	}
 	switch {
 	case err != nil:
-		f.log.Warn("what the upstream told of its pages is not known; all are asked for", "error", err)
+		f.run.log.Warn("what the upstream told of its pages is not known; all are asked for", "error", err)
 	case known.Of == f.source():
 		f.known = known.Pages
 	}
@@ -55,12 +55,12 @@ func (f *fetching) readValidators(ctx context.Context) {
 
 // source is what is fetched, and whereto: a page that is unchanged is in the files
 // there.
-func (f *fetching) source() string {
-	return f.of(f.job.expand(f.job.Fetch.URL, f.asOf, f.run.Region), f.job.Fetch.Output)
+func (f *fetchRun) source() string {
+	return f.of(f.run.job.expand(f.run.job.Fetch.URL, f.asOf, f.run.record.Region), f.run.job.Fetch.Output)
 }
 
-// condition is by what a page is asked for, if it is.
-func (f *fetching) condition(token string) (validator, bool) {
+// condition is the validator that a page is asked for with, if there is one.
+func (f *fetchRun) condition(token string) (validator, bool) {
 	at := slices.IndexFunc(f.known, func(v validator) bool { return v.Token == token })
 	if at < 0 {
 		return validator{}, false
@@ -80,8 +80,8 @@ func (v validator) set(header http.Header) {
 
 // unchanged is a page that the upstream says is as before.
 func (v validator) unchanged(header http.Header) *page {
-	if told := header.Get("ETag"); told != "" {
-		v.ETag = told
+	if etag := header.Get("ETag"); etag != "" {
+		v.ETag = etag
 	}
 	return &page{next: v.Next, unchanged: true, validator: v}
 }
@@ -97,8 +97,8 @@ func newValidator(header http.Header, token, next string) validator {
 
 // remember keeps what was told of a page for the next run, if it is of any use and
 // not too much.
-func (f *fetching) remember(v validator) {
-	if !f.job.Fetch.Conditional || len(f.fresh) >= maxValidators {
+func (f *fetchRun) remember(v validator) {
+	if !f.run.job.Fetch.Conditional || len(f.fresh) >= maxValidators {
 		return
 	}
 	for _, text := range []*string{&v.ETag, &v.Modified} {
@@ -112,17 +112,17 @@ func (f *fetching) remember(v validator) {
 	f.fresh = append(f.fresh, v)
 }
 
-// maxFew is how much of validators goes with each checkpoint, in bytes.
-const maxFew = 32 << 10
+// maxCheckpointValidators is how much of validators goes with each checkpoint, in bytes.
+const maxCheckpointValidators = 32 << 10
 
-// few are those validators that go with a checkpoint: none where they are much, as
+// withinCheckpoint are those validators that go with a checkpoint: none where they are much, as
 // each page writes them again. The next run then asks for those pages as they are.
-func few(list []validator) []validator {
+func withinCheckpoint(list []validator) []validator {
 	size := 0
 	for _, v := range list {
 		size += len(v.Token) + len(v.ETag) + len(v.Modified) + len(v.Next)
 	}
-	if size > maxFew {
+	if size > maxCheckpointValidators {
 		return nil
 	}
 	return list
@@ -130,7 +130,7 @@ func few(list []validator) []validator {
 
 // toKeep is what the next run is to know of the pages of this one, which is
 // complete; nil for nothing.
-func (f *fetching) toKeep() []byte {
+func (f *fetchRun) toKeep() []byte {
 	if len(f.fresh) == 0 {
 		return nil
 	}

@@ -127,9 +127,7 @@ func TestAnIncompleteRunRemembersNothing(t *testing.T) {
 		r := w.runner()
 		upstream.fault = func(int, int) int {
 			files := w.files()
-			if err := os.WriteFile(filepath.Join(w.dir, "data", strings.TrimSuffix(files[len(files)-1], partialSuffix)), nil, 0o600); err != nil {
-				t.Error(err)
-			}
+			unexpected(t, os.WriteFile(filepath.Join(w.dir, "data", strings.TrimSuffix(files[len(files)-1], partialSuffix)), nil, 0o600))
 			return 0
 		}
 		if run := r.Once(t.Context(), nil)[0].Runs[0]; run.Reason != ReasonOutput {
@@ -252,9 +250,7 @@ func TestConditionsOfARunThatIsGoneOnWith(t *testing.T) {
 			upstream.fault = nil
 			upstream.forget()
 			if !file {
-				if err := os.Remove(cut.Output); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.Remove(cut.Output))
 			}
 			run, pages := w.fetched()
 			equal(t, "asked", upstream.forget(), []string{`2 "2.1"`})
@@ -300,9 +296,7 @@ func TestConditionsWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // what cannot be read is no condition
 		w, upstream := conditional(t, setup{fetch: "max_pages = 1"})
 		found, err := w.store.Job(context.Background(), "trending")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if ok, err := w.store.SwapJob(context.Background(), driver.JobSwap{Job: "trending", Version: found.Version, Values: map[string][]byte{"validators/US": []byte("x")}}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}

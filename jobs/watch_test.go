@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
@@ -88,16 +87,14 @@ func TestTheStoresClockWasAhead(t *testing.T) {
 		w.options.State = jumps
 		jumps.ahead.Store((10 * time.Hour).Microseconds())
 		crashed := w.runner()
-		if _, _, end := crashed.beginManual(t.Context(), nil, w.list[0]); end != nil {
+		if _, _, end := crashed.beginManual(t.Context(), t.Context(), w.list[0]); end != nil {
 			t.Fatal(end)
 		}
-		if taken, err := crashed.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
+		if taken, err := crashed.docs.takeSlot(t.Context(), runSlots("youtube/key1"), "crashed", 1); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
 		jumps.ahead.Store(0)
-		stop := w.daemon(false)
-		after(4 * time.Hour)
-		stop()
+		w.follow(false, 4*time.Hour)
 		equal(t, "history", w.history(), []string{"1s lost crashed", "3h0m0s succeeded"})
 	})
 }
@@ -135,15 +132,9 @@ func TestAStoreThatIsHalfAway(t *testing.T) {
 			if readable {
 				w.options.State = unchanging{w.store, fails}
 			}
-			b, err := budget.New(unlocked{w.store, fails}, w.options.Budgets["youtube/key1"].Spec())
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.options.Budgets["youtube/key1"] = b
+			w.spendOn(unlocked{w.store, fails})
 			after(7 * time.Second) // the daemon looks between two heartbeats
-			stop := w.daemon(false)
-			after(5 * time.Hour)
-			stop()
+			w.follow(false, 5*time.Hour)
 			equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
 		})
 	}
@@ -192,7 +183,7 @@ func TestAManualPassWaitsForTheDead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, setup{job: oneRegion})
 			first := w.runner()
-			lost, _, end := first.beginManual(t.Context(), nil, w.list[0])
+			lost, _, end := first.beginManual(t.Context(), t.Context(), w.list[0])
 			if end != nil {
 				t.Fatal(end)
 			}
@@ -200,8 +191,8 @@ func TestAManualPassWaitsForTheDead(t *testing.T) {
 			began := time.Now()
 			if lives {
 				time.AfterFunc(20*time.Second, func() {
-					p := &pass{Runner: first, job: w.list[0], claim: *lost}
-					if mine, err := p.renew(t.Context(), nil); err != nil || !mine {
+					h := heldClaim{claim: *lost, docs: first.docs, job: w.list[0]}
+					if mine, _, err := h.renew(t.Context(), nil); err != nil || !mine {
 						t.Error(mine, err)
 					}
 				})
@@ -220,13 +211,13 @@ func TestAManualPassWaitsForTheDead(t *testing.T) {
 			if lives {
 				return
 			}
-			if _, _, end = first.beginManual(t.Context(), nil, w.list[0]); end != nil {
+			if _, _, end = first.beginManual(t.Context(), t.Context(), w.list[0]); end != nil {
 				t.Fatal(end)
 			}
 			after(time.Hour)
-			drain := make(chan struct{})
-			close(drain)
-			if _, _, end = first.beginManual(t.Context(), drain, w.list[0]); end == nil || end.reason != ReasonDrained {
+			drained, cancel := context.WithCancelCause(t.Context())
+			cancel(errDrained)
+			if _, _, end = first.beginManual(t.Context(), drained, w.list[0]); end == nil || end.reason != ReasonDrained {
 				t.Errorf("told to stop, it ends with %+v", end)
 			}
 		})

@@ -14,12 +14,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/jobs/sandbox"
+	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
 // secretKey is looked for wherever it must not be.
@@ -34,7 +37,7 @@ type setup struct {
 	fetch string // more lines of [job.trending.fetch]
 	more  string // more tables
 	quota int64  // the sandbox's
-	// upstream answers instead of the sandbox.
+	// upstream answers instead of the sandbox; recorded without a handler hands on to it.
 	upstream http.Handler
 }
 
@@ -87,33 +90,26 @@ output = "data/{job}/{region}/{tick}.ndjson"
 `, s.cost, s.limit, s.job, s.fetch, s.more)
 	w := &world{t: t, dir: t.TempDir(), log: &logBuffer{}}
 	path := filepath.Join(w.dir, "costs.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(text), 0o600))
 	cfg, err := config.Parse(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	w.list = Load(cfg)
-	if err := cfg.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cfg.Err())
 	w.store = memstore.New(func() int64 { return time.Now().UnixMicro() })
 	budgets := map[string]*budget.Budget{}
 	for _, name := range cfg.Budgets() {
 		spec, err := cfg.Spec(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if budgets[name], err = budget.New(w.store, spec); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
+		budgets[name], err = budget.New(w.store, spec)
+		noError(t, err)
 	}
-	if w.sandbox, err = sandbox.New(sandbox.Config{Quota: s.quota}); err != nil {
-		t.Fatal(err)
-	}
+	w.sandbox, err = sandbox.New(sandbox.Config{Quota: s.quota})
+	noError(t, err)
 	if s.upstream == nil {
 		s.upstream = w.sandbox
+	}
+	if r, is := s.upstream.(*recorded); is && r.Handler == nil {
+		r.Handler = w.sandbox
 	}
 	w.options = Options{
 		State: w.store, Budgets: budgets,
@@ -129,9 +125,7 @@ output = "data/{job}/{region}/{tick}.ndjson"
 func (w *world) runner() *Runner {
 	w.t.Helper()
 	r, err := New(w.list, w.options)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return r
 }
 
@@ -143,6 +137,56 @@ func (w *world) once() Pass {
 		w.t.Fatalf("%d passes, want 1", len(passes))
 	}
 	return passes[0]
+}
+
+// succeeds runs one pass of the only job, which is to succeed.
+func (w *world) succeeds() {
+	w.t.Helper()
+	if p := w.once(); p.Outcome != Succeeded {
+		w.t.Fatalf("pass %s (%s): %v\n%s", p.Outcome, p.Reason, outcomes(p), w.log)
+	}
+}
+
+// nextIs holds the region that the next pass begins with to what is wanted.
+func (w *world) nextIs(region string) {
+	w.t.Helper()
+	if next := w.state().NextRegion; next != region {
+		w.t.Errorf("the next pass begins with %q, want %q", next, region)
+	}
+}
+
+// drained runs one pass of the only job that is told to stop after a while.
+func (w *world) drained(after time.Duration) Pass {
+	w.t.Helper()
+	drain := make(chan struct{})
+	time.AfterFunc(after, func() { close(drain) })
+	return w.runner().Once(w.t.Context(), drain)[0]
+}
+
+// follow runs a daemon for a while.
+func (w *world) follow(startNow bool, d time.Duration) {
+	w.t.Helper()
+	stop := w.daemon(startNow)
+	after(d)
+	stop()
+}
+
+// busy takes the one slot of the budget until the returned function gives it up.
+func (w *world) busy() (free func()) {
+	w.t.Helper()
+	docs := w.runner().docs
+	if taken, err := docs.takeSlot(w.t.Context(), runSlots("youtube/key1"), "busy", 1); err != nil || !taken {
+		w.t.Fatal(taken, err)
+	}
+	return docs.keepSlot(w.t.Context(), w.options.Log, runSlots("youtube/key1"), "busy")
+}
+
+// spendOn has the budget spend on another store.
+func (w *world) spendOn(store driver.Store) {
+	w.t.Helper()
+	b, err := budget.New(store, w.options.Budgets["youtube/key1"].Spec())
+	noError(w.t, err)
+	w.options.Budgets["youtube/key1"] = b
 }
 
 // files are the paths below data, without the folder.
@@ -160,35 +204,27 @@ func (w *world) files() []string {
 		list = append(list, strings.TrimPrefix(path, root+"/"))
 		return nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return list
 }
 
 // takesForDead has the passes of the only job taken for dead.
 func (w *world) takesForDead(r *Runner) {
 	w.t.Helper()
-	err := r.change(w.t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+	err := r.docs.change(w.t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
 		s.Active = nil
 		return edit{}, nil
 	})
-	if err != nil {
-		w.t.Error(err)
-	}
+	unexpected(w.t, err)
 }
 
 // state is what the store keeps of the only job.
 func (w *world) state() *state {
 	w.t.Helper()
 	found, err := w.options.State.Job(context.Background(), w.list[0].Name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	s, err := readDocument[state](w.list[0].Name, found)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return s
 }
 
@@ -196,13 +232,11 @@ func (w *world) state() *state {
 func (w *world) claimed(r *Runner, tick time.Time, holder string) claim {
 	w.t.Helper()
 	var made claim
-	err := r.change(w.t.Context(), w.list[0], func(s *state, at clocks) (edit, error) {
-		made = *s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled, Budget: w.list[0].Budget}, at, claimant{holder: holder, hold: r.hold()})
+	err := r.docs.change(w.t.Context(), w.list[0], func(s *state, at clocks) (edit, error) {
+		made = *s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled, Budget: w.list[0].Budget}, at, claimant{holder: holder, hold: r.docs.hold()})
 		return edit{}, nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return made
 }
 
@@ -210,7 +244,7 @@ func (w *world) claimed(r *Runner, tick time.Time, holder string) claim {
 func (w *world) scheduled(tick time.Time) Pass {
 	w.t.Helper()
 	r := w.runner()
-	return r.pass(w.t.Context(), nil, w.list[0], w.claimed(r, tick, newHolder()), "", false)
+	return r.pass(w.t.Context(), w.t.Context(), w.list[0], w.claimed(r, tick, newHolder()), "", false)
 }
 
 // history is what is kept of the only job's ticks, the oldest first: "tick outcome
@@ -218,9 +252,7 @@ func (w *world) scheduled(tick time.Time) Pass {
 func (w *world) history() []string {
 	w.t.Helper()
 	records, err := History(context.Background(), w.options.State, w.list[0].Name, time.Time{}, time.Time{}, 10_000)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	var list []string
 	for _, r := range slices.Backward(records) {
 		text := strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Tick.Sub(midnight), r.Outcome, r.Reason))
@@ -236,9 +268,7 @@ func (w *world) history() []string {
 func (w *world) used() int64 {
 	w.t.Helper()
 	status, err := w.options.Budgets["youtube/key1"].Status(context.Background())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return status.Limits[0].Used
 }
 
@@ -267,6 +297,47 @@ func equal[T comparable](t *testing.T, what string, got, want []T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
 	}
+}
+
+// noError ends the test with an error.
+func noError(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unexpected notes an error, where the test cannot end at once.
+func unexpected(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// readFile is a file's content.
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	noError(t, err)
+	return string(text)
+}
+
+// parsed is a schedule.
+func parsed(t *testing.T, spec, zone string) *schedule.Schedule {
+	t.Helper()
+	parsed, err := schedule.Parse(spec, zone)
+	noError(t, err)
+	return parsed
+}
+
+// inBubble runs a test by its name, in fake time.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // after lets fake time pass.

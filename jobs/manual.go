@@ -4,20 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 )
 
+// manual runs a manual pass from its claim to its record.
+func (r *Runner) manual(ctx, soft context.Context, j *Job, once bool) Pass {
+	claimed, next, end := r.beginManual(ctx, soft, j)
+	if end != nil {
+		record := Record{
+			Tick: Instant{r.now().Truncate(time.Second)}, Kind: Manual, Runs: []Run{},
+			Outcome: end.outcome, Reason: end.reason, Error: end.Error(),
+		}
+		r.notStarted(ctx, j, record)
+		return Pass{j.Name, record}
+	}
+	return r.pass(ctx, soft, j, *claimed, next, once)
+}
+
+// notStarted logs a tick, or several, that no pass is started for.
+func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
+	fields := []any{"job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason, "error", record.Error}
+	if record.Until != nil {
+		fields = append(fields, "until", formatTick(record.Until.Time), "ticks", record.Ticks)
+	}
+	r.log.Log(ctx, max(level(record.Outcome), slog.LevelWarn), "pass not started", fields...)
+	for range max(record.Ticks, 1) {
+		r.options.Observe.PassEnded(j, record.Outcome)
+	}
+}
+
 // beginManual claims a pass that is not on schedule. Where a pass is in the way that
 // may be dead, it waits until that is known.
-func (r *Runner) beginManual(ctx context.Context, drain <-chan struct{}, j *Job) (got *claim, next string, end *ending) {
-	me := claimant{holder: newHolder(), hold: r.hold()}
+func (r *Runner) beginManual(ctx, soft context.Context, j *Job) (got *claim, next string, end *ending) {
+	me := claimant{holder: newHolder(), hold: r.docs.hold()}
 	const tries = 4 // the first finds a claim in the way, and the next that it is dead
 	for range tries {
 		var lapsed []claim
-		err := r.change(ctx, j, func(s *state, at clocks) (e edit, err error) {
+		err := r.docs.change(ctx, j, func(s *state, at clocks) (e edit, err error) {
 			got, lapsed, end = nil, s.lapsed(at, me.hold), nil
 			if err := at.check(); err != nil {
 				return edit{}, err
@@ -48,7 +75,7 @@ func (r *Runner) beginManual(ctx context.Context, drain <-chan struct{}, j *Job)
 				me.reap, err = r.fence(ctx, j, dead)
 			} else {
 				r.log.Warn("another pass of the job may have died; waiting whether it goes on", "job", j.Name, "tick", formatTick(time.UnixMicro(lapsed[0].Tick)), "wait", wait)
-				if end := waitFor(ctx, drain, wait); end != nil {
+				if end := waitFor(soft, wait); end != nil {
 					return nil, "", end
 				}
 			}

@@ -1,0 +1,205 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/budget/driver"
+)
+
+// visit is a visit of the daemon to a job: it goes from step to step until nothing more is
+// due. A step that fails because the store does not answer has the visit begin again.
+type visit struct {
+	d   *daemon
+	job *Job
+	me  claimant
+	// slot is the holder of the slot for a pass that is caught up; empty: it has none.
+	slot string
+	// giveUp is when a claim whose outcome is not known has expired, or will soon.
+	giveUp time.Time
+
+	done   stepped // what the last decision came to
+	state  *state
+	lapsed []claim
+	again  bool // the next decision may come to more
+}
+
+// visitStep is one step of a visit; it returns the next one, nil for none.
+type visitStep func(ctx context.Context) (visitStep, error)
+
+// visit does what is due for a job, and starts the passes that it claims.
+func (d *daemon) visit(f *followed) {
+	hold := d.runner.docs.hold()
+	v := &visit{d: d, giveUp: d.runner.now().Add(hold / 2)}
+	d.mu.Lock()
+	v.job, v.me = f.job, claimant{holder: newHolder(), hold: hold, since: f.since, known: f.known}
+	d.mu.Unlock()
+	for decide := true; decide && d.soft.Err() == nil; {
+		ctx, cancel := context.WithTimeout(d.ctx, hold)
+		step, err := v.decide(ctx)
+		for step != nil && err == nil {
+			step, err = step(ctx)
+		}
+		cancel()
+		decide = v.again
+		if err != nil {
+			decide = v.recover(err)
+		}
+	}
+	if v.slot != "" {
+		d.runner.docs.freeSlot(d.ctx, catchUpSlot(v.job.Budget), v.slot)
+	}
+}
+
+// decide takes one step in the job's document, and reports what became of ticks by it.
+func (v *visit) decide(ctx context.Context) (next visitStep, err error) {
+	v.again = false
+	v.done, v.state, v.lapsed, err = v.d.runner.takeStep(ctx, v.job, v.me)
+	v.d.report(v.job, v.done.records)
+	if err != nil {
+		return nil, err
+	}
+	v.d.accounted(v.job.Name, v.state.Until)
+	if v.done.claim != nil {
+		return v.start, nil
+	}
+	return v.fence, nil
+}
+
+// start starts the pass that was claimed.
+func (v *visit) start(context.Context) (visitStep, error) {
+	v.d.begin(v.job, *v.done.claim, v.state.NextRegion, v.slot)
+	if v.done.claim.Kind == CaughtUp {
+		v.slot = "" // the pass has it
+	}
+	v.me.holder, v.me.reap, v.me.catchUp = newHolder(), nil, v.slot != ""
+	v.again = true
+	return nil, nil
+}
+
+// fence shuts dead passes out of their budgets, so that the next decision may record them
+// as lost; others that may be dead are visited later.
+func (v *visit) fence(ctx context.Context) (next visitStep, err error) {
+	dead, wait := v.d.runner.dead(v.job, v.lapsed)
+	if len(dead) > 0 {
+		v.me.reap, err = v.d.runner.fence(ctx, v.job, dead)
+		v.again = err == nil
+	}
+	if wait > 0 {
+		v.d.scheduleLookIn(v.job.Name, wait)
+	}
+	return v.takeSlot, err
+}
+
+// takeSlot takes the slot for a pass that is caught up, where a tick waits for one.
+func (v *visit) takeSlot(ctx context.Context) (next visitStep, err error) {
+	if v.done.wantsCatchUp && v.slot == "" {
+		v.slot = v.me.holder
+		v.me.catchUp, err = v.d.runner.docs.takeSlot(ctx, catchUpSlot(v.job.Budget), v.slot, 1)
+		v.again = v.again || v.me.catchUp
+	}
+	return nil, err
+}
+
+// recover waits before the visit begins again after an error; false when it ends by it.
+func (v *visit) recover(err error) (again bool) {
+	d := v.d
+	if errors.Is(err, budget.ErrUnavailable) && d.runner.now().Before(v.giveUp) && waitFor(d.soft, retryPause) == nil {
+		return true
+	}
+	if d.ctx.Err() == nil {
+		d.runner.log.Error("the job could not be looked at; trying again", "job", v.job.Name, "error", err)
+	}
+	return false
+}
+
+// takeStep takes one step for a job, and records what it came to.
+func (r *Runner) takeStep(ctx context.Context, j *Job, me claimant) (done stepped, s *state, lapsed []claim, err error) {
+	err = r.docs.change(ctx, j, func(found *state, at clocks) (edit, error) {
+		if err := at.check(); err != nil {
+			return edit{}, err
+		}
+		s = found
+		done = j.step(s, at, me)
+		lapsed = s.lapsed(at, me.hold)
+		if !done.changed {
+			return edit{}, errStays
+		}
+		return edit{records: done.kept()}, nil
+	})
+	if err == nil {
+		r.endCancelled(s.Active)
+	}
+	return done, s, lapsed, err
+}
+
+// kept are the records of a step as the history keeps them: by their newest ticks.
+func (d *stepped) kept() []driver.JobRecord {
+	var list []driver.JobRecord
+	for i, record := range d.records {
+		newest := record.Tick
+		if record.Until != nil {
+			newest = *record.Until
+		}
+		list = append(list, driver.JobRecord{At: newest.UnixMicro(), ID: d.ids[i], Text: record.json()})
+	}
+	return list
+}
+
+// accounted notes up to when (µs) a job's ticks were accounted for: where the state
+// loses the document, they are not counted anew from when the daemon began.
+func (d *daemon) accounted(name string, until int64) {
+	at := time.UnixMicro(until)
+	if at.After(d.runner.now()) { // by a clock that was wrong
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.jobs[name]; f != nil && at.After(f.since) {
+		f.since = at
+	}
+}
+
+// begin starts a pass that was claimed.
+func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
+	if claimed.Kind == Scheduled {
+		d.runner.options.Observe.TickStarted(j, d.runner.now().Sub(time.UnixMicro(claimed.Tick)))
+	}
+	d.working.Go(func() {
+		free := func() {}
+		if claimed.Kind == CaughtUp {
+			free = d.runner.docs.keepSlot(d.ctx, d.runner.log.With("job", j.Name, "budget", j.Budget), catchUpSlot(j.Budget), slot)
+		}
+		d.runner.pass(d.ctx, d.soft, j, claimed, next, false)
+		free()
+		if claimed.Kind == CaughtUp { // others of the budget wait for that
+			d.scheduleNextCatchUp(j)
+			return
+		}
+		d.scheduleLook(j.Name)
+	})
+}
+
+// report logs what became of ticks that no pass is started for.
+func (d *daemon) report(j *Job, records []Record) {
+	for _, record := range records {
+		switch record.Outcome {
+		case Missed:
+			fields := []any{"job", j.Name, "outcome", Missed, "reason", record.Reason, "first", formatTick(record.Tick.Time)}
+			ticks := 1
+			if record.Until != nil {
+				ticks = record.Ticks
+				fields = append(fields, "until", formatTick(record.Until.Time))
+			}
+			d.runner.log.Warn("ticks missed", append(fields, "ticks", ticks)...)
+			d.runner.options.Observe.TicksMissed(j, ticks)
+		case Lost:
+			d.runner.log.Error("pass lost", "job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "reason", record.Reason, "error", record.Error)
+			d.runner.options.Observe.PassEnded(j, record.Outcome)
+		default:
+			d.runner.notStarted(d.ctx, j, record)
+		}
+	}
+}
