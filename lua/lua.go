@@ -1,7 +1,7 @@
 // Package lua holds the scripts that run in Redis, one file each, every one
-// opening with its KEYS, ARGV and answer. [Charge] and the others join a script
-// with what it shares: the clock, the ledger's layout, which layout.lua tells,
-// its meters and windows, and the walk of a refusal.
+// opening with its KEYS, ARGV and answer. [With] joins a script with what it
+// shares: the clock, its arguments by name, the ledger's layout, which layout.lua
+// tells, its meters and windows, and the walk of a refusal.
 package lua
 
 import (
@@ -11,6 +11,9 @@ import (
 
 //go:embed clock.lua
 var clock string
+
+//go:embed args.lua
+var arguments string
 
 //go:embed layout.lua
 var layout string
@@ -94,11 +97,13 @@ type Scripts struct {
 // With joins the scripts with a clock snippet: [Clock], but in tests.
 func With(clock string) Scripts {
 	join := func(parts ...string) string { return clock + "\n" + strings.Join(parts, "\n") }
+	onLedger := func(parts ...string) string {
+		return join(append([]string{arguments, layout, meters, locks, ledger}, parts...)...)
+	}
 	return Scripts{
-		Charge: join(layout, meters, locks, ledger, windows, walk, replay, merge, recovering, drift, look, charge),
-		Finish: join(layout, meters, locks, ledger, finish), Spent: join(layout, meters, locks, ledger, spent),
-		Lock:   join(layout, meters, locks, ledger, lock),
+		Charge: onLedger(windows, walk, replay, merge, recovering, drift, look, charge),
+		Finish: onLedger(finish), Spent: onLedger(spent), Lock: onLedger(lock),
 		Accept: join(accept), Forget: join(forget), Probe: join(probe), Doctor: join(doctor),
-		JobRead: join(jobRead), JobValue: join(jobValue), JobHistory: join(jobHistory), JobSwap: join(jobSwap),
+		JobRead: join(jobRead), JobValue: join(jobValue), JobHistory: join(arguments, jobHistory), JobSwap: join(arguments, jobSwap),
 	}
 }

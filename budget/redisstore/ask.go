@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // The statuses that charge.lua and finish.lua answer with.
@@ -121,19 +120,6 @@ func lists(v []any, i int) [][]any {
 		inner[j], _ = outer[j].([]any)
 	}
 	return inner
-}
-
-// countsLetter is how scripts name what a limit counts, in capitals where it
-// refuses nothing.
-func countsLetter(l limit.Limit) string {
-	letter := "u"
-	if l.Counts == limit.CountCalls {
-		letter = "c"
-	}
-	if l.Observe {
-		return strings.ToUpper(letter)
-	}
-	return letter
 }
 
 // labelText is how an entry keeps its labels.

@@ -24,7 +24,8 @@ func lockName(limit string) string {
 
 // Lock implements driver.Store.
 func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, error) {
-	a, err := s.lock(ctx, "lock", l.Budget, l.Now, "l", lockName(l.Limit), l.Until, l.After, l.Most, oneLine(l.Why), flagged(l.Force))
+	args := lockArgs{ledgerArgs: ledgerArgs{Now: l.Now}, Name: lockName(l.Limit), Till: l.Until, After: l.After, Most: l.Most, Force: l.Force}
+	a, err := s.lock(ctx, "lock", l.Budget, args, oneLine(l.Why))
 	if err != nil {
 		return driver.Locked{}, err
 	}
@@ -35,12 +36,12 @@ func (s *Store) Lock(ctx context.Context, l driver.LockRequest) (driver.Locked, 
 
 // Unlock implements driver.Store.
 func (s *Store) Unlock(ctx context.Context, u driver.UnlockRequest) (bool, error) {
-	a, err := s.lock(ctx, "unlock", u.Budget, u.Now, "u", lockName(u.Limit))
+	a, err := s.lock(ctx, "unlock", u.Budget, lockArgs{ledgerArgs: ledgerArgs{Now: u.Now}, Name: lockName(u.Limit), Unlock: true}, "")
 	return err == nil && numberAt(a.rest, 3) == 1, err
 }
 
-// lock runs lock.lua; args come after the caller's clock.
-func (s *Store) lock(ctx context.Context, doing, name string, now int64, args ...any) (answer, error) {
+// lock runs lock.lua; all of args but the operations is known.
+func (s *Store) lock(ctx context.Context, doing, name string, args lockArgs, why string) (answer, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return answer{}, err
@@ -49,7 +50,8 @@ func (s *Store) lock(ctx context.Context, doing, name string, now int64, args ..
 	for {
 		r := s.registry(name)
 		a, err := s.ask(ctx, doing, name, s.scripts.lock, s.keys(name, r), func(time.Time) []any {
-			return append([]any{r.sig, now}, args...)
+			args.Sig = r.sig
+			return arguments(args, why)
 		})
 		switch {
 		case err != nil:
@@ -66,14 +68,6 @@ func (s *Store) lock(ctx context.Context, doing, name string, now int64, args ..
 
 // oneLine keeps a reason from ending its line.
 func oneLine(why string) string { return strings.ReplaceAll(why, "\n", " ") }
-
-// flagged is how scripts take yes and no.
-func flagged(yes bool) string {
-	if yes {
-		return "1"
-	}
-	return "0"
-}
 
 // isLocks is what m keeps of locks.
 func isLocks(v any) bool {

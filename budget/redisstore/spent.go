@@ -15,7 +15,6 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentVie
 		return driver.SpentView{}, err
 	}
 	defer cancel()
-	letter := map[driver.GroupBy]string{driver.ByOperation: "o", driver.ByJob: "j", driver.ByRegion: "r", driver.ByRun: "n"}[q.By]
 	var view driver.SpentView
 	sums, came := map[string]*driver.SpentRow{}, ""
 	for {
@@ -24,7 +23,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentVie
 		}
 		r := s.registry(q.Budget)
 		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, s.keys(q.Budget, r), func(time.Time) []any {
-			return []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came}
+			return arguments(spentArgs{ledgerArgs{r.sig, q.Now}, s.maxSteps, q.Span, q.By, came})
 		})
 		if err != nil {
 			return driver.SpentView{}, err
