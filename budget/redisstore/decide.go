@@ -118,7 +118,7 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 	case reporting:
 		r, added = b.report.registry(had, b.Limits)
 	}
-	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, b.keys(r), func(attempt time.Time) []any {
+	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.Charge, b.keys(r), func(attempt time.Time) []any {
 		return b.args(had, r, added, attempt)
 	})
 	if err != nil {

@@ -23,7 +23,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	unsure := false
 	for {
 		r := s.registry(f.Budget)
-		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.finish, s.keys(f.Budget, r), func(attempt time.Time) []any {
+		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.Finish, s.keys(f.Budget, r), func(attempt time.Time) []any {
 			return arguments(finishArgs{ledgerArgs{r.sig, f.Now}, f.ID, f.Release, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age})
 		})
 		if err == nil && a.status == statusDone && !finishRest(a.rest) {

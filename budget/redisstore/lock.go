@@ -49,7 +49,7 @@ func (s *Store) lock(ctx context.Context, doing, name string, args lockArgs, why
 	defer cancel()
 	for {
 		r := s.registry(name)
-		a, err := s.ask(ctx, doing, name, s.scripts.lock, s.keys(name, r), func(time.Time) []any {
+		a, err := s.ask(ctx, doing, name, s.scripts.Lock, s.keys(name, r), func(time.Time) []any {
 			args.Sig = r.sig
 			return arguments(args, why)
 		})

@@ -119,7 +119,7 @@ func (s *Store) Reset(ctx context.Context, name string) error {
 		return err
 	}
 	defer cancel()
-	if _, err := s.runForClock(ctx, s.scripts.forget, "reset "+name, s.allKeys(name, maxLimits)); err != nil {
+	if _, err := s.runForClock(ctx, s.scripts.Forget, "reset "+name, s.allKeys(name, maxLimits)); err != nil {
 		return err
 	}
 	s.remember(name, registry{})

@@ -22,7 +22,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.SpentVie
 			return driver.SpentView{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, driver.ErrUnavailable)
 		}
 		r := s.registry(q.Budget)
-		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, s.keys(q.Budget, r), func(time.Time) []any {
+		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.Spent, s.keys(q.Budget, r), func(time.Time) []any {
 			return arguments(spentArgs{ledgerArgs{r.sig, q.Now}, s.maxSteps, q.Span, q.By, came})
 		})
 		if err != nil {
