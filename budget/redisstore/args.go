@@ -6,14 +6,14 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// The arguments of the scripts. A script gets one struct as JSON, its first ARGV,
-// which lua/args.lua makes a table with these names; a field that is left out is nil
-// there. No list is nil here, and no amount or instant reaches 2^53: JSON's numbers
-// are exact up to there, as Lua's are. Times are in µs, those on a clock since the
-// Unix epoch; times of the server are on its clock as this store knows it.
+// The arguments of the scripts. The first ARGV of a script is one of these structs as
+// JSON; lua/args.lua makes a table with the same names of it, where a field that was
+// left out is nil. No list is nil here, since JSON's null is no list there, and no
+// number is above 2^53, up to which Lua is exact. Times are in µs, instants since the
+// Unix epoch.
 
-// arguments are those of a script: the struct, then texts that the server is to keep
-// as they are, which JSON may not hold.
+// arguments are the struct, and then texts that the server keeps byte for byte, as
+// JSON holds nothing but UTF-8.
 func arguments(named any, texts ...any) []any {
 	packed, _ := json.Marshal(named) // of integers, booleans and strings
 	return append([]any{packed}, texts...)
