@@ -233,7 +233,9 @@ func ask[Q, A any](ctx context.Context, b *Budget, do func(context.Context, Q) (
 
 // apply makes a change in the store, bounded likewise.
 func apply[A driver.Changed](ctx context.Context, b *Budget, change driver.ChangeTo[A]) (A, error) {
-	do := func(ctx context.Context, change driver.ChangeTo[A]) (A, error) { return driver.Apply(ctx, b.store, change) }
+	do := func(ctx context.Context, change driver.ChangeTo[A]) (A, error) {
+		return driver.Apply(ctx, b.store, change)
+	}
 	return ask(ctx, b, do, change)
 }
 

@@ -3,36 +3,7 @@
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number, those to be added too; to recover, all that there may be
--- ARGV  1 sig of the operations, as the caller knows   2 names to add, by comma
---       3 steps allowed   4 caller's clock, µs   5 windows   6 limits   7 items
---       8 1 to look at the limits too, 2 to recover them, 3 to begin a damaged
---         ledger anew for that, 4 to go on with a batch, 5 to take in an upstream's
---         report, else 0   9 meters   10, 11 the newest charge that the
---         caller was told of: id or empty, and time   12 1 where locks of the
---         budget refuse nothing   13 the id of a ledger that is begun   14 to 16
---         what else it was told: the ledger's id or empty, its changes, and when
---         17 the caller's host or empty   18 how many hosts share the store, 1 where
---         no loss holds the items back   19 ledgers' ids by comma: those that the
---         caller knows to have lost something, to recover   20 how many charges
---         more the caller knows of: id and time of each come next
---       a window: key, longest µs, p0, p1, p2 (between which a calendar's cut
---         stays the same, around now), c0, c1 (its cuts there); 0 for a rolling
---         window
---       a meter: key, patterns by comma or -, longest µs, how full it may be
---       a limit: window's place in the batch, or b and that of the meter, u or c
---         (what it counts; U or C where it refuses nothing), the operations' numbers
---         by comma, in order, its name, and for a look: from and to, the scores between which it is to be summed, or
---         empty, and how far an earlier run came with that: score:sum, or empty;
---         to recover: when the caller saw it, what was used then (below 0: not
---         seen), how far an earlier run came or empty, the pseudo-operation's
---         number (of a bucket its limit), the charge's id, what of it the caller's
---         host charged itself and the ledger lacks, the id of the charge for that; of a
---         report the first five: not before when the upstream looked or 0, what it counts (below 0:
---         not reported), "seen reset after", the pseudo-operation's number, the id
---       an item: id, operation's number, units, lease µs (below 0: it is decided
---         and not charged), deadline µs or 0, age µs of what happened already (below
---         0: it did not), the lock that is its fence or empty, labels job|region|run,
---         walk's progress, and a bound per limit (empty where the limit does not cover it)
+-- ARGV  1 chargeArgs
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
 --     has them, for a look, {the ledger's id, its changes, the newest charge's id,
@@ -56,53 +27,35 @@
 --   7 the ledger has lost something of what the caller was told
 
 local raw = clock()
-local problem = load()
-if problem then return {6, int(raw), M.v} end
-local argn = 20
-local function arg()
-  argn = argn + 1
-  return ARGV[argn]
-end
-local looking, recovering, reporting = ARGV[8] == '1', ARGV[8] == '2' or ARGV[8] == '3', ARGV[8] == '5'
+local unfit = load(raw)
+if unfit then return unfit end
+local looking, recovering, reporting = args.mode == 'look', args.mode == 'recover' or args.mode == 'begin anew', args.mode == 'report'
 local broke = recovering and broken()
-local anew = ARGV[8] == '3' and broke
+local anew = args.mode == 'begin anew' and broke
 if anew then blank() end
-if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
-if broke and not anew then return {5, int(raw), 'its parts do not agree'} end
-local caller = tonumber(ARGV[4])
-if not M.v and not anew and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
-if glitch(raw, caller) then return {4, int(raw)} end
-local more = 0
-for _ in string.gmatch(ARGV[2], '[^,]+') do more = more + 1 end
-problem = not anew and counted(more)
-if problem then return {5, int(raw), problem} end
-problem = preloadStars()
+unfit = check(raw, #args.add, broke, anew)
+if unfit then return unfit end
+local problem = preloadStars()
 if problem and recovering then -- the totals alone: they are built from the entries
   forgetWindows()
 elseif problem then
   return {5, int(raw), problem}
 end
 
-limitSteps = tonumber(ARGV[3])
-local now, later = moment(raw, caller)
+limitSteps = args.steps
+local now, later = moment(raw, args.now)
 local drains = drainsFrom(now, later)
-if ARGV[8] == '4' and M.v then now = M.last end -- no v: the ledger was lost between two runs
-local told = {{id = ARGV[10], at = tonumber(ARGV[11])}} -- charges
-for i = 2, 1 + tonumber(ARGV[20]) do told[i] = {id = arg(), at = tonumber(arg())} end
-local asked = {}
-for i = 1, tonumber(ARGV[5]) do
-  local a = {key = arg(), longest = tonumber(arg()), p0 = tonumber(arg()), p1 = tonumber(arg()), p2 = tonumber(arg()),
-    c0 = tonumber(arg()), c1 = tonumber(arg())}
-  if string.sub(a.key, 1, 1) == 'c' and (now < a.p0 or now >= a.p2) then return {3, int(raw), int(now)} end
-  asked[i] = a
+if args.mode == 'go on' and M.v then now = M.last end -- no v: the ledger was lost between two runs
+for i = 1, #args.windows do
+  local w = args.windows[i]
+  if w.p0 and (now < w.p0 or now >= w.p2) then return {3, int(raw), int(now)} end
 end
 
-local toldLedger, toldChanges, toldAt = ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16])
-local hosts = tonumber(ARGV[18])
+local told = args.told
 if looking and not M.v then
   local lower = now - HELD
-  for i = 1, #asked do lower = math.min(lower, lowerOf(asked[i], now)) end
-  if told[1].id ~= '' and told[1].at > lower or toldLedger ~= '' and toldAt > lower - WEEK then return {7, int(raw)} end
+  for i = 1, #args.windows do lower = math.min(lower, lowerOf(args.windows[i], now)) end
+  if told[1].id ~= '' and told[1].at > lower or args.ledger ~= '' and args.seen > lower - WEEK then return {7, int(raw)} end
   local missing = {}
   for i = 2, #told do
     if told[i].at > lower then missing[#missing + 1] = i - 1 end
@@ -112,16 +65,11 @@ if looking and not M.v then
   redis.call('PEXPIREAT', keyE, '0')
   return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0}, missing}
 end
-if M.lid == '' then M.lid = ARGV[13] end
+if M.lid == '' then M.lid = args.candidate end
 
 -- mark is what the caller is told of the ledger.
 local function mark()
-  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(hosts) or 0)}
-end
-
-local askedMeters = {}
-for i = 1, tonumber(ARGV[9]) do
-  askedMeters[i] = {key = arg(), patterns = arg(), longest = tonumber(arg()), fill = tonumber(arg())}
+  return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0)}
 end
 
 -- From here on the ledger is written.
@@ -137,19 +85,19 @@ if M.n == 0 then
   redis.call('PEXPIREAT', keyE, '0')
   redis.call('HSET', keyM, 'v', '1', 'born', int(M.born))
 end
-if more > 0 then
-  nops = nops + more
-  M.ops = M.ops == '' and ARGV[2] or M.ops .. ',' .. ARGV[2]
+if #args.add > 0 then
+  nops = nops + #args.add
+  M.ops = (M.ops == '' and '' or M.ops .. ',') .. table.concat(args.add, ',')
   M.sig = redis.sha1hex(M.ops)
 end
 M.last = now
-local batch = use(asked, now)
-if ARGV[8] ~= '4' or born then M.gone = math.max(M.gone, horizon(now)) end
+local batch = use(args.windows, now)
+if args.mode ~= 'go on' or born then M.gone = math.max(M.gone, horizon(now)) end
 if not mergeAll(now) then
   save(born)
   return {1, int(raw)}
 end
-local batchMeters = useMeters(askedMeters, now)
+local batchMeters = useMeters(args.meters, now)
 
 local function bringAll()
   for i = 1, #batch do
@@ -167,27 +115,17 @@ if not bringAll() then
   return {1, int(raw)}
 end
 
-local limits = {}
-for i = 1, tonumber(ARGV[6]) do
-  local place = arg()
-  local counts = arg()
-  local l = {win = batch[tonumber(place)], calls = string.lower(counts) == 'c', observe = counts == 'U' or counts == 'C', covered = {}, all = false}
-  if not l.win then l.meter = batchMeters[tonumber(string.sub(place, 2))] end
-  for op in string.gmatch(arg(), '%d+') do l.covered[#l.covered + 1] = tonumber(op) end
-  l.all = #l.covered == nops
-  l.name = arg()
-  if looking or recovering or reporting then l.from, l.to, l.came = tonumber(arg()), tonumber(arg()), arg() end
-  if recovering or reporting then l.op, l.id = tonumber(arg()), arg() end
-  if recovering then l.own, l.mine = tonumber(arg()), arg() end
-  limits[i] = l
+local limits = args.limits
+for i = 1, #limits do
+  local l = limits[i]
+  l.win, l.meter, l.all = batch[l.window], batchMeters[l.bucket], #l.covered == nops
+  for field, value in pairs(l.task or {}) do l[field] = value end
 end
 
-local items, ids, wanted, known = {}, {}, {}, {}
-for i = 1, tonumber(ARGV[7]) do
-  local item = {id = arg(), op = tonumber(arg()), units = tonumber(arg()), lease = tonumber(arg()), deadline = tonumber(arg()),
-    age = tonumber(arg()), fence = arg(), labels = arg(), progress = arg(), bound = {}}
-  for j = 1, #limits do item.bound[j] = tonumber(arg()) end
-  items[i], ids[i] = item, item.id
+local items, ids, wanted, known = args.items, {}, {}, {}
+for i = 1, #items do
+  local item = items[i]
+  ids[i] = item.id
   if not known[item.op] then
     known[item.op] = true
     for j = 1, #wins do wanted[#wanted + 1] = wins[j].no .. '|' .. item.op end
@@ -214,28 +152,28 @@ for i = 1, #told do
     if i > 1 then missing[#missing + 1] = i - 1 end
   end
 end
-lost = lost or toldLedger ~= '' and toldAt > math.max(M.reset, M.gone - WEEK) and (M.lid ~= toldLedger or M.seq < toldChanges)
+lost = lost or args.ledger ~= '' and args.seen > math.max(M.reset, M.gone - WEEK) and (M.lid ~= args.ledger or M.seq < args.changes)
+local fresh = born or #args.add > 0
 if recovering then
-  local fresh = born or ARGV[2] ~= ''
-  lost = lost or string.find(',' .. ARGV[19] .. ',', ',' .. M.lid .. ',', 1, true) ~= nil
+  lost = lost or goneLedger()
   local recovered, done = recoverAll(limits, lost)
-  if lost and done then report(ARGV[17], ARGV[19], ARGV[13]) end
+  if lost and done then report(args.host, args.candidate) end
   save(fresh)
   return {0, int(raw), {}, int(M.born), int(M.last), recovered, {0}, '', mark(), {}}
 end
 if reporting then
-  local fresh, reported = born or ARGV[2] ~= '', {}
+  local reported = {}
   for i = 1, #limits do
     local added, total, score = 0, 0, 0
-    if limits[i].to >= 0 then added, total, score = drift(limits[i], later) end
+    if limits[i].counted then added, total, score = drift(limits[i], later) end
     reported[i] = {int(added), int(total), int(score)}
   end
   save(fresh)
   return {0, int(raw), {}, int(M.born), int(M.last), reported, {0}, '', mark(), {}}
 end
-if not looking then note(ARGV[17]) end
+if not looking then note(args.host) end
 if lost then
-  save(born or ARGV[2] ~= '')
+  save(fresh)
   return {7, int(raw)}
 end
 
@@ -270,16 +208,14 @@ local function reply(result, replayed, units, at, limit, progress, scores)
   return r
 end
 
-local fresh = born or ARGV[2] ~= ''
-local holds = not looking and lossNow(hosts)
+local holds = not looking and lossNow(args.hosts)
 
 local function decide(item)
-  if item.deadline > 0 and raw > item.deadline then return reply(5, false, 0, 0, 0, '', {}) end
-  local recorded = item.age >= 0
-  if item.fence ~= '' and not recorded and lockOn(item.fence) then return reply(10, false, 0, 0, 0, '', {}) end
+  if raw > item.deadline then return reply(5, false, 0, 0, 0, '', {}) end
+  local recorded = item.age ~= nil
+  if item.fence and not recorded and lockOn(item.fence) then return reply(10, false, 0, 0, 0, '', {}) end
   if not bringAll() then return reply(100, false, 0, 0, 0, '', {}) end
-  local dry = item.lease < 0
-  local e = not dry and entries[item.id] or nil
+  local e = not item.dry and entries[item.id] or nil
   local old = nil
   if e and not held(e) then old, e = e, nil end
   if e then
@@ -290,13 +226,12 @@ local function decide(item)
     return reply(1, true, e.asked, e.start, 0, state .. e.labels, {})
   end
   for i = 1, recorded and 0 or #limits do
-    local bound = not limits[i].observe and item.bound[i]
-    if bound and (limits[i].calls and 1 or item.units) > bound then return reply(3, false, 0, 0, i, '', {}) end
+    if not limits[i].observe and (limits[i].calls and 1 or item.units) > item.bounds[i] then return reply(3, false, 0, 0, i, '', {}) end
   end
   local refused, scores, came, again, known, observed = false, {}, {}, false, nil, 0
   for i = 1, recorded and 0 or #limits do
-    local l, bound = limits[i], item.bound[i]
-    local deficit = bound and spent(l) + (l.calls and 1 or item.units) - bound or 0
+    local l, bound = limits[i], item.bounds[i]
+    local deficit = bound < UNBOUND and spent(l) + (l.calls and 1 or item.units) - bound or 0
     if deficit > 0 and l.observe then
       if observed == 0 then observed = i end
       deficit = 0
@@ -308,7 +243,7 @@ local function decide(item)
       scores[i] = int(part) .. '/' .. int(math.max(l.meter.at, M.last))
     elseif deficit > 0 then
       refused = true
-      known = known or resume(item.progress)
+      known = known or resume(item.progress or '')
       local from = known[i] or {-1, 0}
       local score, pos, freed = walk(l, from[1], from[2], deficit)
       if score == nil then again = true else scores[i] = int(score) end
@@ -320,9 +255,9 @@ local function decide(item)
     return reply(100, false, 0, 0, 0, table.concat({int(M.chg), int(M.newest), int(M.last), table.concat(came, ',')}, ' '), {})
   end
   local closed = {}
-  if not recorded and M.locks ~= '' then observed = askLocks(limits, item, ARGV[12] == '1', closed, observed) end
+  if not recorded and M.locks ~= '' then observed = askLocks(limits, item, args.observe, closed, observed) end
   if holds and holds > M.last and not recorded then -- it may end within the batch
-    if ARGV[12] ~= '1' then
+    if not args.observe then
       closed[#closed + 1] = '-1 ' .. int(holds) .. ' '
     else
       observed = #limits + 1
@@ -333,7 +268,7 @@ local function decide(item)
     if star(batch[i]).units + item.units > MAXUNITS and star(batch[i]).units - pseudoUnits(batch[i]) + item.units > MAXUNITS then return reply(6, false, 0, 0, 0, '', {}) end
   end
 
-  if dry then return reply(1, false, item.units, 0, observed, '', {}) end
+  if item.dry then return reply(1, false, item.units, 0, observed, '', {}) end
   local at = math.max(M.last, later, M.newest + 1)
   if recorded then at = math.max(M.last, later) - item.age end
   local new = {op = item.op, asked = item.units, units = item.units, state = 'p', start = at, score = at, labels = item.labels}
@@ -377,7 +312,7 @@ end
 -- Items are decided in order: those after an unfinished one wait for it.
 local answers, waiting = {}, false
 for i = 1, #items do
-  answers[i] = waiting and reply(100, false, 0, 0, 0, items[i].progress, {}) or decide(items[i])
+  answers[i] = waiting and reply(100, false, 0, 0, 0, items[i].progress or '', {}) or decide(items[i])
   waiting = waiting or answers[i][1] == 100
 end
 addNow()

@@ -26,17 +26,13 @@ local function pseudoUnits(w)
   return sum
 end
 
--- drift takes in a report on a limit: l.to is what the upstream counts, l.from the
--- instant before which it did not look or 0, l.came "what the limit had used then,
--- reset or 0, for how long past later or 0". It returns what was added, all that
--- stands, and its score.
+-- drift takes in a report on a limit. It returns what was added, all that stands,
+-- and its score.
 local function drift(l, later)
-  local seen, reset, after = string.match(l.came, '^(%d+) (%d+) (%d+)$')
-  seen, reset, after = tonumber(seen), tonumber(reset), tonumber(after)
-  local now, at = M.last, l.from
+  local now, at, reset = M.last, l.at, l.reset
   if at == 0 then at = now end
   if l.meter then
-    local add = drain(l.meter, l.to, 0, now - math.min(at, now)) - levelAt(l.meter, now)
+    local add = drain(l.meter, l.counted, 0, now - math.min(at, now)) - levelAt(l.meter, now)
     if add <= 0 then return 0, 0, 0 end
     pour(l.meter, add, 0, now)
     M.seq = M.seq + 1
@@ -48,10 +44,10 @@ local function drift(l, later)
   local old = parse(redis.call('HGET', keyE, l.id))
   local had = old and old.score > cut and (l.calls and old.asked or old.units) or 0
   local function stands() return 0, had, had > 0 and old.score or 0 end
-  if reset == 0 and after > 0 then reset = later + after end
+  if reset == 0 and l.after > 0 then reset = later + l.after end
   local from = w.adv + 1
   if not w.len then from = now >= w.p1 and w.p1 or w.p0 end
-  local missing = l.to - math.max(used(l), seen)
+  local missing = l.counted - math.max(used(l), l.seen)
   if at < from or reset ~= 0 and reset <= now or missing <= 0 then return stands() end
   local score = now
   if not w.len then

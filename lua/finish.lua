@@ -2,27 +2,21 @@
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number
--- ARGV  1 sig of the operations, as the caller knows   2 caller's clock, µs
---       3 id   4 s or r (settle, release)   5 units   6 deadline, µs or 0
---       7 age, µs: it ended that long ago
+-- ARGV  1 finishArgs
 -- Returns {status, clock, …}, the status as in charge.lua:
 --   0 {…, result as budget.FinishResult, replayed, finish µs}
 
 local raw = clock()
-local problem = load()
-if problem then return {6, int(raw), M.v} end
-if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
-if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
-if glitch(raw, tonumber(ARGV[2])) then return {4, int(raw)} end
-problem = counted(0) or preloadStars()
+local unfit = load(raw) or check(raw, 0)
+if unfit then return unfit end
+local problem = preloadStars()
 if problem then return {5, int(raw), problem} end
-local deadline = tonumber(ARGV[6])
-if deadline > 0 and raw > deadline then return {0, int(raw), 5, 0, '0'} end
+if raw > args.deadline then return {0, int(raw), 5, 0, '0'} end
 if not M.v then return {0, int(raw), 4, 0, '0'} end
 
-local id, release, units = ARGV[3], ARGV[4] == 'r', tonumber(ARGV[5])
-local now, later = moment(raw, tonumber(ARGV[2]))
-local drains, age = drainsFrom(now, later), tonumber(ARGV[7])
+local id, release, units, age = args.id, args.release, args.units, args.age
+local now, later = moment(raw, args.now)
+local drains = drainsFrom(now, later)
 M.last = now
 local e = parse(redis.call('HGET', keyE, id))
 if e and not held(e) then e = nil end

@@ -2,12 +2,8 @@
 -- version that was read.
 --
 -- KEYS  s, k, h, r, as job_read.lua tells
--- ARGV  1 version that was read   2 id of this swap, as long as all ids   3 deadline,
---       µs   4 1 with a new text, 2 to forget the job, else 0   5 the text   6 how many values are set
---       7 how many are removed   8 how many records are added   9 before which
---       instant records are forgotten, µs   10 how many records are kept at most,
---       or 0; then key, value of each that is set; key of each that is removed; at,
---       id, text of each record
+-- ARGV  1 swapArgs   2 the new text; then what else is kept as it is sent: key, value
+--       of each that is set; key of each that is removed; at, id, text of each record
 -- Returns {result, clock, more}: 1 done, by this run or one before; 0 the document has
 --   another version; 2 late; 3 the history is damaged: h and r do not hold the same
 --   records. More is 1 where further records are to be forgotten, by the same swap
@@ -15,7 +11,6 @@
 
 local now = clock()
 local history, texts = KEYS[3], KEYS[4]
-local sets, removes, records = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local function answer(result, more) return {result, string.format('%.0f', now), more} end
 
 -- drop removes the oldest records, whose ids these are.
@@ -28,31 +23,30 @@ end
 -- forget removes what is too old or too much, up to a thousand records, and returns
 -- whether there may be more.
 local function forget()
-  if records == 0 then return 0 end
-  local old = redis.call('ZRANGEBYSCORE', history, '-inf', '(' .. ARGV[9], 'LIMIT', '0', '1000')
+  if args.records == 0 then return 0 end
+  local old = redis.call('ZRANGEBYSCORE', history, '-inf', '(' .. args.before, 'LIMIT', '0', '1000')
   drop(old)
   if #old == 1000 then return 1 end
-  local most = tonumber(ARGV[10])
-  local over = most > 0 and redis.call('ZCARD', history) - most or 0
+  local over = args.most > 0 and redis.call('ZCARD', history) - args.most or 0
   if over > 0 then drop(redis.call('ZRANGE', history, '0', string.format('%.0f', math.min(over, 1000) - 1))) end
   return over > 1000 and 1 or 0
 end
 
-if now > tonumber(ARGV[3]) then return answer(2, 0) end
+if now > args.deadline then return answer(2, 0) end
 local f = redis.call('HMGET', KEYS[1], 'version', 'swaps')
 local version, swaps = f[1] or '0', f[2] or ''
-if string.find(swaps, ARGV[2], 1, true) then return answer(1, forget()) end
-if ARGV[4] == '2' and (version == '0' or version == ARGV[1]) then
+if string.find(swaps, args.id, 1, true) then return answer(1, forget()) end
+if args.remove and (version == '0' or version == args.version) then
   redis.call('DEL', KEYS[1], KEYS[2], history, texts)
   return answer(1, 0)
 end
-if version ~= ARGV[1] then return answer(0, 0) end
+if version ~= args.version then return answer(0, 0) end
 
 -- A key of another type must not show in the midst of writing, nor a permission
 -- that is missing: each command that writes is tried by the first swap while
 -- there is nothing to spoil.
 redis.call('HLEN', KEYS[2])
-if redis.call('ZCARD', history) ~= redis.call('HLEN', texts) and records > 0 then return answer(3, 0) end
+if redis.call('ZCARD', history) ~= redis.call('HLEN', texts) and args.records > 0 then return answer(3, 0) end
 if swaps == '' then
   redis.call('HDEL', KEYS[2], '')
   redis.call('ZADD', history, 'XX', '0', '')
@@ -60,16 +54,16 @@ if swaps == '' then
   redis.call('HSET', KEYS[1], 'swaps', '')
 end
 
-local place = 10
-for from = 1, 2 * sets, 1000 do
-  redis.call('HSET', KEYS[2], unpack(ARGV, place + from, place + math.min(2 * sets, from + 999)))
+local place = 2
+for from = 1, 2 * args.sets, 1000 do
+  redis.call('HSET', KEYS[2], unpack(ARGV, place + from, place + math.min(2 * args.sets, from + 999)))
 end
-place = place + 2 * sets
-for from = 1, removes, 1000 do
-  redis.call('HDEL', KEYS[2], unpack(ARGV, place + from, place + math.min(removes, from + 999)))
+place = place + 2 * args.sets
+for from = 1, args.removes, 1000 do
+  redis.call('HDEL', KEYS[2], unpack(ARGV, place + from, place + math.min(args.removes, from + 999)))
 end
-place = place + removes
-for i = 1, records do
+place = place + args.removes
+for i = 1, args.records do
   redis.call('ZADD', history, ARGV[place + 1], ARGV[place + 2])
   redis.call('HSET', texts, ARGV[place + 2], ARGV[place + 3])
   place = place + 3
@@ -77,9 +71,9 @@ end
 
 -- Of a swap whose answer was lost the next attempt finds the id among these,
 -- whatever others have done since.
-swaps = string.sub(ARGV[2] .. ' ' .. swaps, 1, 16 * (#ARGV[2] + 1))
-if ARGV[4] == '1' then
-  redis.call('HSET', KEYS[1], 'version', string.format('%.0f', version + 1), 'text', ARGV[5], 'swaps', swaps)
+swaps = string.sub(args.id .. ' ' .. swaps, 1, 16 * (#args.id + 1))
+if args.put then
+  redis.call('HSET', KEYS[1], 'version', string.format('%.0f', version + 1), 'text', ARGV[2], 'swaps', swaps)
 else
   redis.call('HSET', KEYS[1], 'swaps', swaps)
 end

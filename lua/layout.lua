@@ -47,6 +47,7 @@ local MAXUNITS = 1000000000000000
 local MAXSUM = 9000000000000000
 local WHOLE = 9000000000000000 -- built: counted up to the end
 local NEVER = 9000000000000000 -- due: nothing to expire
+local UNBOUND = 9007199254740992 -- the bound of a limit that does not check an item
 
 local fmt = string.format
 local function int(n) return fmt('%.0f', n) end

@@ -20,8 +20,8 @@ local function leaves(w, score)
   return score + w.len
 end
 
--- load reads m. It returns a problem's name, or nil.
-local function load()
+-- load reads m. It returns the answer where m is of a newer format, else nil.
+local function load(raw)
   local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
     'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'nid', 'loss', 'hosts', 'reset', 'seq')
   M.v = f[1]
@@ -37,7 +37,7 @@ local function load()
   loadMeters()
   loadLocks()
   nops = M.nops
-  if f[1] and f[1] ~= '1' then return 'version' end
+  if M.v and M.v ~= '1' then return {6, int(raw), M.v} end
   for no, key, longest, used, floor, adv in string.gmatch(f[8] or '', '(%d+) (%S+) (%d+) (%d+) (-?%d+) (-?%d+)') do
     local kind = string.sub(key, 1, 1)
     local w = {no = tonumber(no), key = key, kind = kind, used = tonumber(used), floor = tonumber(floor), adv = tonumber(adv),
@@ -369,6 +369,18 @@ end
 -- caller's, or the caller's further past it than a score may lie ahead.
 local function glitch(raw, caller)
   return raw - M.last > TOLERANCE and raw - caller > TOLERANCE or caller - raw > LEASE
+end
+
+-- check returns the answer where a ledger is not as the caller knows it, or is not
+-- whole, or the clock jumped; else nil. More operations are to be registered. One
+-- that broke is begun anew, or cannot be used.
+local function check(raw, more, broke, anew)
+  if args.sig ~= M.sig then return {2, int(raw), M.ops} end
+  if broke and not anew then return {5, int(raw), 'its parts do not agree'} end
+  if not M.v and not anew and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
+  if glitch(raw, args.now) then return {4, int(raw)} end
+  local problem = not anew and counted(more)
+  return problem and {5, int(raw), problem} or nil
 end
 
 -- moment is the time of a decision by the earlier of the two clocks, clamped to

@@ -43,7 +43,7 @@ local function askLocks(limits, item, all, closed, observed)
   end
   for i = 1, #limits do
     k = nil
-    if item.bound[i] then k = lockOn(limits[i].name) end
+    if item.bounds[i] < UNBOUND then k = lockOn(limits[i].name) end
     if k and not limits[i].observe then
       closed[#closed + 1] = i .. ' ' .. int(k.till) .. ' ' .. k.why
     elseif k and seen == 0 then

@@ -1,104 +1,55 @@
 // Package lua holds the scripts that run in Redis, one file each, every one
-// opening with its KEYS, ARGV and answer. [Charge] and the others join a script
-// with what it shares: the clock, the ledger's layout, which layout.lua tells,
-// its meters and windows, and the walk of a refusal.
+// opening with its KEYS, ARGV and answer. [With] joins a script with what it
+// shares: the clock, its arguments by name, the ledger's layout, which layout.lua
+// tells, its meters and windows, and the walk of a refusal.
 package lua
 
 import (
-	_ "embed"
+	"crypto/sha1" //nolint:gosec // the server names scripts by SHA-1
+	"embed"
+	"encoding/hex"
 	"strings"
 )
 
-//go:embed clock.lua
-var clock string
+//go:embed *.lua
+var files embed.FS
 
-//go:embed layout.lua
-var layout string
+// Script is a text and the name the server knows it by.
+type Script struct{ Text, SHA string }
 
-//go:embed ledger.lua
-var ledger string
-
-//go:embed meters.lua
-var meters string
-
-//go:embed locks.lua
-var locks string
-
-//go:embed lock.lua
-var lock string
-
-//go:embed drift.lua
-var drift string
-
-//go:embed windows.lua
-var windows string
-
-//go:embed walk.lua
-var walk string
-
-//go:embed replay.lua
-var replay string
-
-//go:embed recover.lua
-var recovering string
-
-//go:embed merge.lua
-var merge string
-
-//go:embed look.lua
-var look string
-
-//go:embed charge.lua
-var charge string
-
-//go:embed finish.lua
-var finish string
-
-//go:embed spent.lua
-var spent string
-
-//go:embed accept.lua
-var accept string
-
-//go:embed forget.lua
-var forget string
-
-//go:embed doctor.lua
-var doctor string
-
-//go:embed probe.lua
-var probe string
-
-//go:embed job_read.lua
-var jobRead string
-
-//go:embed job_value.lua
-var jobValue string
-
-//go:embed job_history.lua
-var jobHistory string
-
-//go:embed job_swap.lua
-var jobSwap string
+// Scripts are all scripts.
+type Scripts struct {
+	Charge, Finish, Lock, Spent            Script
+	Accept, Forget, Probe, Doctor          Script
+	JobRead, JobValue, JobHistory, JobSwap Script
+}
 
 // Clock is the snippet through which all scripts read the time.
-func Clock() string { return clock }
-
-// Scripts are the texts of all scripts.
-type Scripts struct {
-	Charge, Finish, Lock, Spent            string
-	Accept, Forget, Probe, Doctor          string
-	JobRead, JobValue, JobHistory, JobSwap string
-}
+func Clock() string { return file("clock") }
 
 // With joins the scripts with a clock snippet: [Clock], but in tests.
 func With(clock string) Scripts {
-	join := func(parts ...string) string { return clock + "\n" + strings.Join(parts, "\n") }
-	return Scripts{
-		Charge: join(layout, meters, locks, ledger, windows, walk, replay, merge, recovering, drift, look, charge),
-		Finish: join(layout, meters, locks, ledger, finish), Spent: join(layout, meters, locks, ledger, spent),
-		Lock:   join(layout, meters, locks, ledger, lock),
-		Accept: join(accept), Forget: join(forget), Probe: join(probe), Doctor: join(doctor),
-		JobRead: join(jobRead), JobValue: join(jobValue), JobHistory: join(jobHistory), JobSwap: join(jobSwap),
+	join := func(names string) Script {
+		text := clock
+		for _, name := range strings.Fields(names) {
+			text += "\n" + file(name)
+		}
+		sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+		return Script{text, hex.EncodeToString(sum[:])}
 	}
+	const ledger = "args layout meters locks ledger "
+	return Scripts{
+		Charge: join(ledger + "windows walk replay merge recover drift look charge"),
+		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Spent: join(ledger + "spent"),
+		Accept: join("accept"), Forget: join("forget"), Probe: join("probe"), Doctor: join("doctor"),
+		JobRead: join("job_read"), JobValue: join("job_value"), JobHistory: join("args job_history"), JobSwap: join("args job_swap"),
+	}
+}
+
+func file(name string) string {
+	text, err := files.ReadFile(name + ".lua")
+	if err != nil {
+		panic(err) // no such script: every test fails
+	}
+	return string(text)
 }

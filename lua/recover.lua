@@ -3,7 +3,7 @@
 
 -- lowerOf is the instant up to which a window that is asked for counts nothing.
 local function lowerOf(a, now)
-  if string.sub(a.key, 1, 1) == 'c' then return now >= a.p1 and a.c1 or a.c0 end
+  if a.p0 then return now >= a.p1 and a.c1 or a.c0 end
   local w = {key = a.key}
   shape(w)
   return lowerAt(w, now)
@@ -32,10 +32,13 @@ local function lossNow(hosts)
   return till
 end
 
+-- goneLedger reports whether the caller knows that this ledger has lost something.
+local function goneLedger() return string.find(',' .. args.gone .. ',', ',' .. M.lid .. ',', 1, true) ~= nil end
+
 -- report notes that a host reports a loss. The first report on a ledger begins its
 -- recovery, and so does one that finds it rolled back, which then gets a new id.
-local function report(host, gone, candidate)
-  local rolledBack = string.find(',' .. gone .. ',', ',' .. M.lid .. ',', 1, true)
+local function report(host, candidate)
+  local rolledBack = goneLedger()
   if rolledBack then M.lid = candidate end
   if rolledBack or M.loss == '' then M.loss = int(M.last) end
   local _, n = string.gsub(M.loss, ' ', '')
@@ -198,7 +201,7 @@ do -- a block: a script has few places for local names
     end
     if l.own > 0 then amounts[l.mine] = math.max(l.own, amounts[l.mine] or 0) end
     for _, amount in pairs(amounts) do own = own + amount end
-    local all = math.max(l.to - sum, stood, own)
+    local all = math.max(l.seen - sum, stood, own)
     amounts[l.id] = all - own
     local over = score <= l.win.adv
     score = math.max(score, earliest())
@@ -219,7 +222,7 @@ do -- a block: a script has few places for local names
     for i = 1, #limits do
       local l = limits[i]
       answers[i] = {'0', ''}
-      l.wanted = lost and l.to >= 0 and not (l.win and l.win.len == 0)
+      l.wanted = lost and l.seen >= 0 and not (l.win and l.win.len == 0)
       if l.wanted and l.win then
         l.from, olds[i] = math.min(l.from, M.last), standing(l)
         sums[i], answers[i][2] = survived(l, olds[i])
@@ -231,8 +234,8 @@ do -- a block: a script has few places for local names
       answers[i][2] = ''
       if l.wanted and l.meter then
         local m = l.meter
-        local left = drain(m, l.to, 0, M.last - l.from)
-        local add = math.min(left, math.max(l.op, left) - levelAt(m, M.last))
+        local left = drain(m, l.seen, 0, M.last - l.from)
+        local add = math.min(left, math.max(l.full, left) - levelAt(m, M.last))
         if add > 0 then
           pour(m, add, 0, M.last, M.last)
           answers[i][1] = int(add)

@@ -2,28 +2,21 @@
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
 --       number
--- ARGV  1 sig of the operations, as the caller knows   2 caller's clock, µs
---       3 steps allowed   4 span, µs, or 0   5 o, j, r or n: by operation, job,
---       region, run   6 how far an earlier page came, or empty
+-- ARGV  1 spentArgs
 -- Returns {status, clock, …}, the status as in charge.lua:
 --   0 {…, since, rows, how far it came: empty when to the end}; a row is {name, or
 --     the operation's number, units, calls, open, observed}
 
 local raw = clock()
-local problem = load()
-if problem then return {6, int(raw), M.v} end
-if ARGV[1] ~= M.sig then return {2, int(raw), M.ops} end
-if not M.v and redis.call('EXISTS', keyE, keyX) > 0 then return {5, int(raw), 'm is missing'} end
-if glitch(raw, tonumber(ARGV[2])) then return {4, int(raw)} end
+local unfit = load(raw) or check(raw, 0)
+if unfit then return unfit end
 if not M.v then return {0, int(raw), '0', {}, ''} end
-problem = counted(0)
-if problem then return {5, int(raw), problem} end
 
-limitSteps = tonumber(ARGV[3])
-local now = moment(raw, tonumber(ARGV[2]))
+limitSteps = args.steps
+local now = moment(raw, args.now)
 local above, since = math.max(M.gone, horizon(now)), 0
 if M.born <= above then since = above end
-if ARGV[4] ~= '0' then above = math.max(above, now - tonumber(ARGV[4])) end
+if args.span > 0 then above = math.max(above, now - args.span) end
 
 local sums, order = {}, {}
 local function sum(name, units, calls, open, observed)
@@ -38,7 +31,7 @@ end
 
 -- names are the groups of a page's entries, and which have a mark. The entries
 -- themselves are read only where they tell one of these.
-local part = ({j = '^([^|]*)', r = '^[^|]*|([^|]*)', n = '^[^|]*|[^|]*|([^|]*)'})[ARGV[5]]
+local part = ({job = '^([^|]*)', region = '^[^|]*|([^|]*)', run = '^[^|]*|[^|]*|([^|]*)'})[args.by]
 local function namesOf(list, n, op)
   local names, marks, reads = {}, {}, part or M.marks ~= ''
   for at = 1, n, 1000 do
@@ -57,7 +50,7 @@ local function namesOf(list, n, op)
   return names, marks
 end
 
-local place, from = string.match(ARGV[6], '^(%d+) (-?%d+)$')
+local place, from = string.match(args.came, '^(%d+) (-?%d+)$')
 place, from = tonumber(place or 1), tonumber(from or above)
 local came = ''
 while place <= 2 * nops do

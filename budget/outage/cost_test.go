@@ -29,7 +29,6 @@ const hung = time.Minute
 var outages = map[string]func(*testing.T, *redistest.Server, *redistest.Proxy) (end func()){
 	"refused": func(t *testing.T, s *redistest.Server, p *redistest.Proxy) func() {
 		s.Kill()
-		s.Ended()
 		return func() {
 			if !s.Start() {
 				t.Fatal("the server does not start again")

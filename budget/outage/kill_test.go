@@ -282,7 +282,6 @@ func TestKilledThroughOutages(t *testing.T) {
 		}
 	}
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	entries, err := admin.HGetAll(t.Context(), "quotactl:v1:{up/key1}:e").Result()
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,6 @@ var losses = map[string]struct {
 			host, port, _ := strings.Cut(link.Addr, ":")
 			l.other = redistest.Start(l.t, "--replicaof", host, port)
 			replica := l.other.Client()
-			defer func() { _ = replica.Close() }()
 			redistest.Await(l.t, "the replica has it all", func() bool {
 				info, err := replica.Info(context.Background(), "replication").Result()
 				return err == nil && strings.Contains(info, "master_link_status:up")
@@ -90,9 +89,7 @@ var losses = map[string]struct {
 		},
 		lose: func(l *lossy) {
 			l.server.Kill()
-			l.server.Ended()
 			replica := l.other.Client()
-			defer func() { _ = replica.Close() }()
 			l.must(replica.ReplicaOf(l.t.Context(), "NO", "ONE").Err())
 			l.proxy.Lead(l.other.Addr)
 		},
@@ -111,7 +108,6 @@ func loseKey(part string) func(*lossy) {
 
 func (l *lossy) restart() {
 	l.server.Kill()
-	l.server.Ended()
 	if !l.server.Start() {
 		l.t.Fatal("the server does not start again")
 	}

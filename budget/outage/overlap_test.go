@@ -185,7 +185,6 @@ func TestDamagedBehindALock(t *testing.T) {
 	for _, part := range []string{"m", "e", "z:1"} {
 		server := redistest.Start(t)
 		admin := server.Client()
-		defer func() { _ = admin.Close() }()
 		spec := budget.Spec{Name: lossBudget, Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []limit.Limit{
 			{Name: "day", Quota: 1100, Headroom: 100, Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
 		}}

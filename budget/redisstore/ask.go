@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/lua"
 )
 
 // The statuses that charge.lua and finish.lua answer with.
@@ -35,7 +35,7 @@ type answer struct {
 // ask runs a script on a ledger. Where the script only wants to be asked again
 // with more knowledge, the answer has its status and the knowledge is kept;
 // what ends the call is an error. The arguments are made as [Store.attempts] says.
-func (s *Store) ask(ctx context.Context, doing, name string, sc script, keys []string, args func(until time.Time) []any) (answer, error) {
+func (s *Store) ask(ctx context.Context, doing, name string, sc lua.Script, keys []string, args func(until time.Time) []any) (answer, error) {
 	cmd, unsure := s.attempts(ctx, sc, keys, args)
 	reply, err := cmd.Slice()
 	if err != nil {
@@ -121,19 +121,6 @@ func lists(v []any, i int) [][]any {
 		inner[j], _ = outer[j].([]any)
 	}
 	return inner
-}
-
-// countsLetter is how scripts name what a limit counts, in capitals where it
-// refuses nothing.
-func countsLetter(l limit.Limit) string {
-	letter := "u"
-	if l.Counts == limit.CountCalls {
-		letter = "c"
-	}
-	if l.Observe {
-		return strings.ToUpper(letter)
-	}
-	return letter
 }
 
 // labelText is how an entry keeps its labels.

@@ -194,9 +194,7 @@ func BenchmarkExpiry(b *testing.B) {
 				}
 				first = max(first, time.Since(began))
 				longest = max(longest, slowest(b, store.Client()))
-				if err := store.Close(); err != nil {
-					b.Fatal(err)
-				}
+				must(b, store.Close())
 			}
 			b.ReportMetric(longest, "longest-script-ms")
 			b.ReportMetric(float64(first.Microseconds())/1000, "first-decision-ms")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/lua"
 )
 
 // offset tells how far a server's clock stands ahead of the local one, in µs.
@@ -73,7 +74,7 @@ func (s *Store) needClock(ctx context.Context, name string) error {
 	if _, known := s.clockOffset(name); known {
 		return nil
 	}
-	at, err := s.runForClock(ctx, s.scripts.probe, "ask the clock for "+name, []string{s.key(name, "m")})
+	at, err := s.runForClock(ctx, s.scripts.Probe, "ask the clock for "+name, []string{s.key(name, "m")})
 	if err == nil {
 		s.learnAt(name, at)
 	}
@@ -81,7 +82,7 @@ func (s *Store) needClock(ctx context.Context, name string) error {
 }
 
 // runForClock runs a script that answers with the clock.
-func (s *Store) runForClock(ctx context.Context, sc script, doing string, keys []string) (int64, error) {
+func (s *Store) runForClock(ctx context.Context, sc lua.Script, doing string, keys []string) (int64, error) {
 	reply, err := s.run(ctx, sc, keys).Result()
 	if err != nil {
 		return 0, s.fault(doing, err)

@@ -45,7 +45,6 @@ func startCluster(t testing.TB, size int, before []*proxy) *nodes {
 	for i := range size {
 		s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
 		admin := s.Client()
-		t.Cleanup(func() { _ = admin.Close() })
 		n.servers, n.admins = append(n.servers, s), append(n.admins, admin)
 		do := func(args ...any) {
 			t.Helper()
@@ -60,9 +59,7 @@ func startCluster(t testing.TB, size int, before []*proxy) *nodes {
 			do("CONFIG", "SET", "cluster-announce-port", port)
 		}
 		do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		if err := admin.ClusterAddSlotsRange(t.Context(), slots*i/size, slots*(i+1)/size-1).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.ClusterAddSlotsRange(t.Context(), slots*i/size, slots*(i+1)/size-1).Err())
 		id, err := admin.Do(t.Context(), "CLUSTER", "MYID").Text()
 		if err != nil {
 			t.Fatal(err)
@@ -162,11 +159,8 @@ func (n *nodes) addReplica(t testing.TB, of int) *redistest.Server {
 	t.Helper()
 	replica := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
 	admin := replica.Client()
-	defer func() { _ = admin.Close() }()
 	host, port, _ := net.SplitHostPort(n.servers[of].Addr)
-	if err := admin.Do(t.Context(), "CLUSTER", "MEET", host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Do(t.Context(), "CLUSTER", "MEET", host, port).Err())
 	redistest.Await(t, "the new node takes the replica's part", func() bool {
 		return admin.Do(context.Background(), "CLUSTER", "REPLICATE", n.ids[of]).Err() == nil
 	})
@@ -188,10 +182,7 @@ func (n *nodes) addReplica(t testing.TB, of int) *redistest.Server {
 func (n *nodes) promote(t testing.TB, gone int, replica *redistest.Server) {
 	t.Helper()
 	admin := replica.Client()
-	defer func() { _ = admin.Close() }()
-	if err := admin.Do(t.Context(), "CLUSTER", "FAILOVER", "TAKEOVER").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Do(t.Context(), "CLUSTER", "FAILOVER", "TAKEOVER").Err())
 	for i, node := range append(slices.Clone(n.admins), admin) {
 		if i == gone {
 			continue

@@ -118,7 +118,7 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 	case reporting:
 		r, added = b.report.registry(had, b.Limits)
 	}
-	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.charge, b.keys(r), func(attempt time.Time) []any {
+	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.Charge, b.keys(r), func(attempt time.Time) []any {
 		return b.args(had, r, added, attempt)
 	})
 	if err != nil {
@@ -256,50 +256,51 @@ func (b *batch) openItems() []driver.Item {
 	return items
 }
 
-// args are the arguments of charge.lua, whose head tells them: had is what the
-// ledger is thought to know, r that with the operations that are added. None is
-// charged past the attempt's end.
+// args are the arguments of charge.lua: had is what the ledger is thought to know, r
+// that with the operations that are added. None is charged past the attempt's end.
 func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
-	shapes := shapesOf(b.Limits, b.around)
 	mode := b.mode
 	if b.seen > 0 && mode == deciding { // the first run told the time of all
 		mode = goingOn
 	}
-	args := []any{had.sig, strings.Join(added, ","), b.store.maxSteps, b.Now, len(shapes.windows) / windowArgs, len(b.Limits), len(b.open), int(mode), len(shapes.meters) / meterArgs, b.Mark.ID, b.Mark.At, flagged(b.Observe),
-		rand.Text(), b.Mark.Ledger, b.Mark.Changes, b.Mark.Seen, b.Host, b.holding(), b.gone(), len(b.Others)}
-	for _, other := range b.Others {
-		args = append(args, other.ID, other.At)
+	args := chargeArgs{
+		ledgerArgs: ledgerArgs{had.sig, b.Now}, Mode: mode, Steps: b.store.maxSteps, Observe: b.Observe, Candidate: rand.Text(),
+		Ledger: b.Mark.Ledger, Changes: b.Mark.Changes, Seen: b.Mark.Seen, Told: []toldArgs{{b.Mark.ID, b.Mark.At}},
+		Host: b.Host, Hosts: b.holding(), Gone: b.gone(), Add: append([]string{}, added...), Items: make([]itemArgs, len(b.open)),
 	}
-	args = append(append(args, shapes.windows...), shapes.meters...)
-	for i, limit := range b.Limits {
-		args = append(args, shapes.places[i], countsLetter(limit), r.covered(limit), limit.Name)
+	for _, other := range b.Others {
+		args.Told = append(args.Told, toldArgs{other.ID, other.At})
+	}
+	args.shape(b.Limits, b.around)
+	for i, l := range b.Limits {
+		args.Limits[i].Covered = r.covered(l)
 		switch b.mode {
 		case looking:
-			args = append(args, b.sums[i].args()...)
+			args.Limits[i].Task = b.sums[i].args()
 		case recovering, beginningAnew:
-			args = append(args, b.lost.args(i, limit, r)...)
+			args.Limits[i].Task = b.lost.args(i, l, r)
 		case reporting:
-			args = append(args, b.report.args(limit, r)...)
+			args.Limits[i].Task = b.report.args(l, r)
 		}
 	}
 	serverTime := b.store.serverTimes(b.Budget)
-	for _, i := range b.open {
-		item := b.Items[i]
-		lease, age := item.Lease, int64(-1)
-		if item.DryRun {
-			lease = -1
+	for j, i := range b.open {
+		item := &b.Items[i]
+		a := &args.Items[j]
+		*a = itemArgs{
+			ID: item.ID, Op: r.number(item.Operation), Units: item.Units, Lease: item.Lease, Dry: item.DryRun,
+			Deadline: serverTime(earlier(b.until[i], attempt)), Fence: item.Fence, Labels: labelText(item.Labels),
+			Progress: b.progress[i], Bounds: make([]int64, len(b.Limits)),
 		}
 		if item.Recorded {
-			age = item.Age
+			a.Age = &item.Age
 		}
-		args = append(args, item.ID, r.number(item.Operation), item.Units, lease, serverTime(earlier(b.until[i], attempt)), age, item.Fence, labelText(item.Labels), b.progress[i])
-		for _, limit := range b.Limits {
-			if item.CheckedBy(limit) {
-				args = append(args, limit.Bound(item.Floor, item.UseHeadroom))
-			} else {
-				args = append(args, "")
+		for k, l := range b.Limits {
+			a.Bounds[k] = unbound
+			if item.CheckedBy(l) {
+				a.Bounds[k] = l.Bound(item.Floor, item.UseHeadroom)
 			}
 		}
 	}
-	return args
+	return arguments(args)
 }

@@ -38,7 +38,6 @@ func TestDiagnoseRefusedWrites(t *testing.T) {
 	replica := redistest.Start(t, "--replicaof", host, port)
 	expectFindings(t, "a replica", diagnose(replica.URL(0)), wants{"writes", driver.Fault, "READONLY", "name the master"})
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	redistest.Await(t, "the replica keeps up", func() bool { return strings.Contains(info(admin, "replication"), "min_slaves_good_slaves:1") })
 	expectFindings(t, "with its replica", diagnose(server.URL(0)),
 		wants{"permissions", driver.OK, "may be run", ""},
@@ -116,7 +115,6 @@ func TestDiagnoseGuards(t *testing.T) {
 	server := redistest.Start(t)
 	host, port, _ := strings.Cut(server.Addr, ":")
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	first := redistest.Start(t, "--replicaof", host, port)
 	redistest.Await(t, "a replica is there", func() bool { return strings.Contains(info(admin, "replication"), "connected_slaves:1") })

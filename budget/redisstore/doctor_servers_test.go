@@ -44,7 +44,6 @@ func TestDiagnoseReplicas(t *testing.T) {
 	host, port, _ := strings.Cut(server.Addr, ":")
 	replica := redistest.Start(t, "--replicaof", host, port)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	redistest.Await(t, "a replica is there", func() bool { return strings.Contains(info(admin, "replication"), "state=online") })
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	of := "the replica " + replica.Addr
@@ -75,7 +74,6 @@ func TestDiagnoseReplicas(t *testing.T) {
 	gone := redistest.FreeAddress(t)
 	_, gonePort, _ := strings.Cut(gone, ":")
 	replica.Kill()
-	replica.Ended()
 	redistest.Start(t, "--replicaof", host, port, "--replica-announce-port", gonePort)
 	redistest.Await(t, "a replica is announced", func() bool { return strings.Contains(info(admin, "replication"), "port="+gonePort) })
 	expectFindings(t, "a replica out of reach", store.Diagnose(t.Context()), wants{"server", driver.Warning, gone + " does not answer", "that hosts reach it"})
@@ -96,7 +94,6 @@ func TestDiagnoseSentinels(t *testing.T) {
 	host, port, _ := strings.Cut(server.Addr, ":")
 	redistest.Start(t, "--replicaof", host, port)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	redistest.Await(t, "a replica is there", func() bool { return strings.Contains(info(admin, "replication"), "state=online") })
 	configure(t, server, "min-replicas-to-write", "1", "min-replicas-max-lag", "4")
 	expectFindings(t, "a lag as long as the patience of the sentinels", store.Diagnose(t.Context()), wants{"replicas", driver.Warning, "within 4 s", "min-replicas-max-lag 3"})
@@ -126,7 +123,6 @@ func TestDiagnoseSentinels(t *testing.T) {
 	expectFindings(t, "a quorum of one", diagnose(sound("quorum", "1")), wants{"sentinel", driver.Warning, "of which 1", "SENTINEL SET mymaster quorum 2"})
 
 	server.Kill()
-	server.Ended()
 	list := diagnose(sound("quorum", "2"))
 	expectFindings(t, "a master that is gone", list, wants{"connection", driver.Fault, server.Addr, "server runs"}, wants{"sentinel", driver.OK, "names the master " + server.Addr, ""})
 }
@@ -167,7 +163,6 @@ func TestDiagnoseRingWithoutShards(t *testing.T) {
 			shards := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
 			store := openStore(t, "redis+ring://"+shards[0].Addr+","+shards[1].Addr, redisstore.Options{})
 			shards[dead].Kill()
-			shards[dead].Ended()
 			for range 4 { // the commands are tried on either
 				list := store.Diagnose(t.Context())
 				expectFindings(t, "one shard is gone", list,
@@ -180,7 +175,6 @@ func TestDiagnoseRingWithoutShards(t *testing.T) {
 				}
 			}
 			shards[1-dead].Kill()
-			shards[1-dead].Ended()
 			if f := found(t, store.Diagnose(t.Context()), "connection"); f.Level != driver.Fault {
 				t.Errorf("without any shard: %+v", f)
 			}

@@ -28,13 +28,10 @@ func TestDiagnose(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	set := func(key, value string) {
 		t.Helper()
-		if err := admin.ConfigSet(ctx, key, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.ConfigSet(ctx, key, value).Err())
 	}
 	expect := func(what, check string, level driver.Severity, says, advice string) {
 		t.Helper()
@@ -69,7 +66,6 @@ func TestDiagnose(t *testing.T) {
 		t.Fatalf("it left %v, %v", n, err)
 	}
 	server.Kill()
-	server.Ended()
 	if list := store.Diagnose(ctx); len(list) != 1 || list[0].Level != driver.Fault || list[0].Check != "connection" {
 		t.Fatalf("of a server that is gone: %+v", list)
 	}
@@ -81,7 +77,6 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	for _, missing := range strings.Fields("exists hget hmget hset hdel hlen zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat del") {
 		args := []any{"ACL", "SETUSER", "least", "reset", "on", ">secret", "~quotactl:*", "-@all"}
 		for _, command := range strings.Fields(redisstore.LeastCommands) {
@@ -89,9 +84,7 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 				args = append(args, "+"+command)
 			}
 		}
-		if err := admin.Do(ctx, args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Do(ctx, args...).Err())
 		list := openStore(t, "redis://least:secret@"+server.Addr, redisstore.Options{}).Diagnose(ctx)
 		f := found(t, list, "permissions")
 		if f.Level != driver.Fault || f.Advice != "grant the user +"+missing {

@@ -86,9 +86,7 @@ func startChargers(b *testing.B, url string) *chargers {
 		dir := b.TempDir()
 		configs = append(configs, filepath.Join(dir, "costs.toml"))
 		text := fmt.Sprintf("state_dir = %q\n[store]\nurl = %q\n[upstream.up.costs]\nop = 1\n[upstream.up.limit.hour]\nquota = 1_000_000\nwindow = \"1h\"\n[upstream.up.credential.key1]\n", dir, url)
-		if err := os.WriteFile(configs[len(configs)-1], []byte(text), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.WriteFile(configs[len(configs)-1], []byte(text), 0o600))
 	}
 	for i := range c.answers {
 		cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^$")
@@ -186,9 +184,7 @@ func BenchmarkFailover(b *testing.B) {
 				replica := n.addReplica(b, of)
 				admin := replica.Client()
 				for _, node := range append(slices.Clone(n.admins), admin) {
-					if err := node.ConfigSet(b.Context(), "cluster-node-timeout", "2000").Err(); err != nil {
-						b.Fatal(err)
-					}
+					must(b, node.ConfigSet(b.Context(), "cluster-node-timeout", "2000").Err())
 				}
 				p, d := failover(b, n.url(), admin, func() { leave(n.servers[of]) })
 				promoted, dark = append(promoted, p), append(dark, d)
@@ -298,7 +294,6 @@ func startWalled(b *testing.B) *walled {
 		"--replica-announce-ip", host, "--replica-announce-port", announcedPort)
 	w.gateAt(b, announced, w.replica.Addr, true)
 	replica := w.replica.Client()
-	defer func() { _ = replica.Close() }()
 	redistest.Await(b, "the replica follows", func() bool { return strings.Contains(info(replica, "replication"), "master_link_status:up") })
 	var sentinels []string
 	for i := range 3 {
@@ -309,9 +304,7 @@ func startWalled(b *testing.B) *walled {
 			conf += "bind-source-addr " + farSource + "\n"
 		}
 		file := filepath.Join(b.TempDir(), "sentinel.conf")
-		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.WriteFile(file, []byte(conf), 0o600))
 		sentinel := redistest.StartSentinel(b, file)
 		w.gateAt(b, address, sentinel.Addr, i > 0)
 		sentinels = append(sentinels, address)

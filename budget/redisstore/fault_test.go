@@ -36,6 +36,14 @@ func openStore(t testing.TB, url string, o redisstore.Options) *redisstore.Store
 	return store
 }
 
+// must ends the test with an error that there is.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func decide(ctx context.Context, s *redisstore.Store, items ...driver.Item) ([]driver.Decision, error) {
 	got, err := s.Decide(ctx, driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Items: items})
 	return got.Items, err
@@ -66,11 +74,8 @@ func TestScriptsAreHealed(t *testing.T) {
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	for i := range 3 {
-		if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.ScriptFlush(t.Context()).Err())
 		charge(t, store, fmt.Sprint(i))
 	}
 	if got := used(t, store); got != 3 {
@@ -84,12 +89,9 @@ func TestClosedConnectionsAreReplaced(t *testing.T) {
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	for i := range 5 {
 		charge(t, store, fmt.Sprint(i))
-		if err := admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 	}
 	if got := used(t, store); got != 5 {
 		t.Fatalf("used %d, want 5", got)
@@ -165,23 +167,18 @@ func TestMissingPermissionSpoilsNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	for _, command := range []string{"hset", "zadd", "pexpireat", "hdel", "zrem", "zcard", "hmget", "time"} {
 		user := "no-" + command
 		for _, args := range [][]any{
 			{"ACL", "SETUSER", user, "on", ">x", "~*", "+@all", "-" + command},
 		} {
-			if err := admin.Do(t.Context(), args...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, admin.Do(t.Context(), args...).Err())
 		}
 		store := openStore(t, "redis://"+user+":x@"+server.Addr, redisstore.Options{Prefix: user})
 		if _, err := decide(t.Context(), store, driver.Item{ID: "a", Operation: "op", Units: 1}); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("without %s: %v, want ErrStoreConfig", command, err)
 		}
-		if err := admin.Do(t.Context(), "ACL", "SETUSER", user, "+@all").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Do(t.Context(), "ACL", "SETUSER", user, "+@all").Err())
 		charge(t, store, "b")
 		if got := used(t, store); got != 1 {
 			t.Errorf("without %s and then with it: used %d, want 1", command, got)
@@ -202,12 +199,9 @@ func TestConfigurationFaults(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	do := func(args ...any) {
 		t.Helper()
-		if err := admin.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Do(t.Context(), args...).Err())
 	}
 	do("ACL", "SETUSER", "blind", "on", ">pa55word", "+evalsha", "+eval", "~quotactl:*")
 	do("ACL", "SETUSER", "elsewhere", "on", ">pa55word", "+@all", "~other:*")
@@ -247,14 +241,11 @@ func TestConfigurationFaults(t *testing.T) {
 func leastURL(t *testing.T, server *redistest.Server, keys, more string) string {
 	t.Helper()
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	args := []any{"ACL", "SETUSER", "least", "on", ">secret", "~" + keys, "-@all"}
 	for _, command := range strings.Fields(redisstore.LeastCommands + " " + more) {
 		args = append(args, "+"+command)
 	}
-	if err := admin.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Do(t.Context(), args...).Err())
 	return "redis://least:secret@" + server.Addr
 }
 
@@ -282,9 +273,7 @@ func TestLeastPermissionsAreDocumented(t *testing.T) {
 func TestLeastPermissions(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, leastURL(t, redistest.Start(t), "quotactl:*", "")+"/1", redisstore.Options{})
-	if err := store.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Ping(t.Context()))
 	charge(t, store, "a")
 	got, err := decide(t.Context(), store, driver.Item{ID: "r", Operation: "other", Units: 1, Lease: 1_000_000}, driver.Item{ID: "n", Operation: "op", Units: 99})
 	if err != nil || got[1].Result != driver.Refused {
@@ -336,7 +325,6 @@ func TestKilledServerKeepsAcknowledged(t *testing.T) {
 		charge(t, store, fmt.Sprint(i))
 		if i%20 == 19 {
 			server.Kill()
-			server.Ended()
 			if !server.Start() {
 				t.Fatal("the server does not start again")
 			}
@@ -354,10 +342,7 @@ func TestConformanceSecret(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	if err := admin.ConfigSet(t.Context(), "requirepass", "r1ght-pa55word").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.ConfigSet(t.Context(), "requirepass", "r1ght-pa55word").Err())
 	const secret = "s3cret-pa55word"
 	stores := map[string]storetest.Store{}
 	for what, url := range map[string]string{

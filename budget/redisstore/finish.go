@@ -20,15 +20,11 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		return driver.Finished{}, err
 	}
 	until := giveUp(ctx, f.Deadline, f.Now, began)
-	verb := "s"
-	if f.Release {
-		verb = "r"
-	}
 	unsure := false
 	for {
 		r := s.registry(f.Budget)
-		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.finish, s.keys(f.Budget, r), func(attempt time.Time) []any {
-			return []any{r.sig, f.Now, f.ID, verb, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age}
+		a, err := s.ask(ctx, "finish a reservation of", f.Budget, s.scripts.Finish, s.keys(f.Budget, r), func(attempt time.Time) []any {
+			return arguments(finishArgs{ledgerArgs{r.sig, f.Now}, f.ID, f.Release, f.Units, s.serverTimes(f.Budget)(earlier(until, attempt)), f.Age})
 		})
 		if err == nil && a.status == statusDone && !finishRest(a.rest) {
 			err = s.strange("finish a reservation of "+f.Budget, a.rest)

@@ -31,7 +31,7 @@ import (
 func TestClusterMasterIsReplaced(t *testing.T) {
 	t.Parallel()
 	for how, leave := range map[string]func(t *testing.T, master *redistest.Server){
-		"gone":  func(_ *testing.T, master *redistest.Server) { master.Kill(); master.Ended() },
+		"gone":  func(_ *testing.T, master *redistest.Server) { master.Kill() },
 		"hangs": stop,
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -123,11 +123,8 @@ func TestClusterIsAskedAgain(t *testing.T) {
 func configure(t *testing.T, server *redistest.Server, pairs ...string) {
 	t.Helper()
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	for i := 0; i < len(pairs); i += 2 {
-		if err := admin.ConfigSet(t.Context(), pairs[i], pairs[i+1]).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.ConfigSet(t.Context(), pairs[i], pairs[i+1]).Err())
 	}
 }
 
@@ -349,11 +346,8 @@ func TestCallIsSentToTheNewMaster(t *testing.T) {
 		}
 		return len(charged) == 1
 	})
-	if err := <-charged; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-charged)
 	admin := fresh.Client()
-	defer func() { _ = admin.Close() }()
 	if held := ledgerOf(t, admin, name); len(held) != 1 {
 		t.Fatalf("the new master holds %v", held)
 	}
@@ -380,9 +374,7 @@ func TestLooksAreShared(t *testing.T) {
 	if looks := sentinel.looks(); looks < 1 || looks > calls {
 		t.Errorf("the sentinel was asked %d times for %d calls", looks, callers*calls)
 	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Close())
 	looks := sentinel.looks()
 	if err := store.Ping(t.Context()); !errors.Is(err, driver.ErrClosed) || sentinel.looks() != looks {
 		t.Errorf("after its end: %v, and the sentinel was asked %d times more", err, sentinel.looks()-looks)
@@ -398,9 +390,7 @@ func TestCloseEndsLooks(t *testing.T) {
 	asked := make(chan error, 1)
 	go func() { asked <- store.Ping(t.Context()) }()
 	redistest.Await(t, "a look is under way", store.Looking)
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Close())
 	if store.Looking() {
 		t.Error("a look outlives the store")
 	}

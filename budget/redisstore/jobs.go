@@ -89,7 +89,7 @@ func (s *Store) readJobs(ctx context.Context, names []string, found []driver.Job
 	for _, name := range names {
 		keys = append(keys, s.jobKeys(name, "s")...)
 	}
-	reply, err := s.run(ctx, s.scripts.jobRead, keys).Slice()
+	reply, err := s.run(ctx, s.scripts.JobRead, keys).Slice()
 	if err != nil {
 		return s.fault(doing, err)
 	}
@@ -115,7 +115,7 @@ func (s *Store) JobValue(ctx context.Context, job, key string) ([]byte, error) {
 	}
 	defer cancel()
 	doing := fmt.Sprintf("read %s of job %s", key, job)
-	reply, err := s.run(ctx, s.scripts.jobValue, s.jobKeys(job, "k"), key).Slice()
+	reply, err := s.run(ctx, s.scripts.JobValue, s.jobKeys(job, "k"), key).Slice()
 	switch {
 	case err != nil:
 		return nil, s.fault(doing, err)
@@ -149,7 +149,7 @@ func (s *Store) JobHistory(ctx context.Context, q driver.JobHistoryQuery) ([]dri
 	)
 	for len(found) < q.Most {
 		most := min(q.Most-len(found), recordsOfARun)
-		reply, err := s.run(ctx, s.scripts.jobHistory, s.jobKeys(q.Job, "h", "r"), q.Since, top, over, most).Slice()
+		reply, err := s.run(ctx, s.scripts.JobHistory, s.jobKeys(q.Job, "h", "r"), arguments(historyArgs{fmt.Sprint(q.Since), top, over, most})...).Slice()
 		if err != nil {
 			return nil, s.fault(doing, err)
 		}

@@ -49,10 +49,7 @@ func TestOneOfManyJobsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	if err := admin.Set(t.Context(), "quotactl:v1:{job:job777}:s", "a string", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Set(t.Context(), "quotactl:v1:{job:job777}:s", "a string", 0).Err())
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	if found, err := store.Jobs(t.Context(), jobNames(1000)); !errors.Is(err, driver.ErrStoreConfig) || found != nil {
 		t.Fatalf("%d documents, %v; want ErrStoreConfig", len(found), err)
@@ -73,7 +70,6 @@ func TestLongHistory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	const all = 5300
 	var records []driver.JobRecord
@@ -153,7 +149,6 @@ func TestLostHistoryIsNoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	for part, read := range map[string]bool{"h": false, "r": true} {
 		store := openStore(t, server.URL(0), redisstore.Options{Prefix: part})
 		record := []driver.JobRecord{{At: 1, ID: "a", Text: []byte("{}")}}

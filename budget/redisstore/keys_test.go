@@ -43,7 +43,6 @@ func startFake(t testing.TB) (*fakeStore, *redis.Client) {
 	t.Helper()
 	server := redistest.Start(t)
 	admin := server.Client()
-	t.Cleanup(func() { _ = admin.Close() })
 	return openFake(t, server.URL(0)), admin
 }
 
@@ -162,11 +161,8 @@ func TestLostKeysAreNoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	for _, part := range []string{"m", "e", "x", "z:1", "z:2", "y:1", "y:2", "r:1"} {
-		if err := admin.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.FlushAll(t.Context()).Err())
 		f := openFake(t, server.URL(0))
 		f.charge("a", 9)
 		f.release("r")
@@ -226,7 +222,6 @@ func TestOperationsBeyondThoseToldApart(t *testing.T) {
 		}
 	}
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	if n, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "nops").Int(); err != nil || n != driver.MaxOperations {
 		t.Fatalf("%d operations are told apart, %v; want %d", n, err, driver.MaxOperations)
 	}

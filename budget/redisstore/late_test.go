@@ -57,7 +57,6 @@ func TestLateChargesOfManyCalls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	const each = 4
 	short := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
 	long := openStore(t, server.URL(0), redisstore.Options{})

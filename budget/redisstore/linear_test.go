@@ -109,7 +109,6 @@ func restarts(t *testing.T, server *redistest.Server) *linear.History {
 			return
 		}
 		server.Kill()
-		server.Ended()
 		if !server.Start() {
 			t.Error("redis-server does not start again")
 		}

@@ -23,7 +23,8 @@ func lockName(limit string) string {
 }
 
 func (s *Store) lock(ctx context.Context, l driver.Lock) (driver.Locked, error) {
-	a, err := s.relock(ctx, "lock", l.Budget, l.Now, "l", lockName(l.Limit), l.Until, l.After, l.Most, oneLine(l.Why), flagged(l.Force))
+	args := lockArgs{ledgerArgs: ledgerArgs{Now: l.Now}, Name: lockName(l.Limit), Till: l.Until, After: l.After, Most: l.Most, Force: l.Force}
+	a, err := s.relock(ctx, "lock", l.Budget, args, oneLine(l.Why))
 	if err != nil {
 		return driver.Locked{}, err
 	}
@@ -33,12 +34,12 @@ func (s *Store) lock(ctx context.Context, l driver.Lock) (driver.Locked, error) 
 }
 
 func (s *Store) unlock(ctx context.Context, u driver.Unlock) (driver.Unlocked, error) {
-	a, err := s.relock(ctx, "unlock", u.Budget, u.Now, "u", lockName(u.Limit))
+	a, err := s.relock(ctx, "unlock", u.Budget, lockArgs{ledgerArgs: ledgerArgs{Now: u.Now}, Name: lockName(u.Limit), Unlock: true}, "")
 	return driver.Unlocked{Stood: err == nil && numberAt(a.rest, 3) == 1}, err
 }
 
-// relock runs lock.lua; args come after the caller's clock.
-func (s *Store) relock(ctx context.Context, doing, name string, now int64, args ...any) (answer, error) {
+// relock runs lock.lua; all of args but the operations is known.
+func (s *Store) relock(ctx context.Context, doing, name string, args lockArgs, why string) (answer, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return answer{}, err
@@ -46,8 +47,9 @@ func (s *Store) relock(ctx context.Context, doing, name string, now int64, args 
 	defer cancel()
 	for {
 		r := s.registry(name)
-		a, err := s.ask(ctx, doing, name, s.scripts.lock, s.keys(name, r), func(time.Time) []any {
-			return append([]any{r.sig, now}, args...)
+		a, err := s.ask(ctx, doing, name, s.scripts.Lock, s.keys(name, r), func(time.Time) []any {
+			args.Sig = r.sig
+			return arguments(args, why)
 		})
 		switch {
 		case err != nil:
@@ -64,14 +66,6 @@ func (s *Store) relock(ctx context.Context, doing, name string, now int64, args 
 
 // oneLine keeps a reason from ending its line.
 func oneLine(why string) string { return strings.ReplaceAll(why, "\n", " ") }
-
-// flagged is how scripts take yes and no.
-func flagged(yes bool) string {
-	if yes {
-		return "1"
-	}
-	return "0"
-}
 
 // isLocks is what m keeps of locks.
 func isLocks(v any) bool {

@@ -43,12 +43,12 @@ type sum struct {
 	value    int64 // once it is done
 }
 
-// args are as charge.lua takes them.
-func (s sum) args() []any {
+// args ask the script for what is still to be summed; nil: nothing.
+func (s sum) args() any {
 	if s.least == 0 || s.done {
-		return []any{"", "", ""}
+		return nil
 	}
-	return []any{s.from, s.to, s.came}
+	return sumArgs{s.from, s.to, s.came}
 }
 
 // toTheEnd is above every score.

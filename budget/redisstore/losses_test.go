@@ -43,7 +43,6 @@ func lossyData(t *testing.T) storetest.Lossy {
 	t.Helper()
 	server := redistest.Start(t)
 	admin := server.Client()
-	t.Cleanup(func() { _ = admin.Close() })
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)

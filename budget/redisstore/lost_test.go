@@ -171,7 +171,6 @@ func TestLostAnswers(t *testing.T) {
 	server := redistest.Start(t)
 	proxies[0].target.Store(&server.Addr)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	loseAnswers(t, "redis://"+proxies[0].addr, proxies, []string{name}, func(budget string) map[string]int64 {
 		return ledgerOf(t, admin, budget)
 	})

@@ -16,7 +16,6 @@ func TestKeysExpireAfterMerging(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	now := time.Now().UnixMicro()
 	store, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now })
 	if err != nil {
@@ -26,9 +25,7 @@ func TestKeysExpireAfterMerging(t *testing.T) {
 	coarse := limit.Limit{Name: "l", Limit: 100, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)}
 	short := limit.Limit{Name: "l", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)}
 	for what, l := range map[string]limit.Limit{"merged": coarse, "id used again": short} {
-		if err := admin.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.FlushAll(t.Context()).Err())
 		began := now
 		for _, step := range []struct {
 			at            time.Duration

@@ -36,7 +36,6 @@ func TestNotChargedIsTold(t *testing.T) {
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	charge(t, store, "before")
 	configure(t, server, "min-replicas-to-write", "1")
 	for _, s := range []*redisstore.Store{store, openStore(t, server.URL(0), redisstore.Options{})} {
@@ -57,7 +56,6 @@ func TestNotChargedIsTold(t *testing.T) {
 	}
 
 	server.Kill()
-	server.Ended()
 	if !refusedAway(t, store, "gone") {
 		t.Error("a later call, to nobody, may have been charged")
 	}
@@ -78,7 +76,6 @@ func TestNotChargedIsNotToldOfLostAnswers(t *testing.T) {
 	lose = func() {
 		end()
 		server.Kill()
-		server.Ended()
 	}
 	store := openStore(t, "redis://"+through, redisstore.Options{})
 	charge(t, store, "before")

@@ -12,15 +12,15 @@ import (
 )
 
 // purpose is what a run of charge.lua is for, as it takes it.
-type purpose int
+type purpose string
 
 const (
-	deciding purpose = iota
-	looking
-	recovering
-	beginningAnew // recovering a ledger that is damaged
-	goingOn       // deciding what a run has left of a batch
-	reporting     // taking in an upstream's report
+	deciding      purpose = ""
+	looking       purpose = "look"
+	recovering    purpose = "recover"
+	beginningAnew purpose = "begin anew" // recovering a ledger that is damaged
+	goingOn       purpose = "go on"      // deciding what a run has left of a batch
+	reporting     purpose = "report"     // taking in an upstream's report
 )
 
 // recovery is a driver.Recovery on its way through as many script runs as it
@@ -84,13 +84,9 @@ func (r *recovery) registry(had registry, limits []limit.Limit, m purpose) (regi
 }
 
 // args are those of one limit.
-func (r *recovery) args(i int, l limit.Limit, known registry) []any {
-	number := int64(known.number(limit.RecoveredOperation(l.Name)))
-	if l.Window.Kind == limit.Bucket {
-		number = l.Limit
-	}
+func (r *recovery) args(i int, l limit.Limit, known registry) any {
 	own, id := r.OwnOf(i)
-	return []any{r.At, r.Used[i], r.came[i], number, limit.RecoveredID(l.Name), own, id}
+	return recoverArgs{r.At, r.Used[i], r.came[i], known.number(limit.RecoveredOperation(l.Name)), l.Limit, limit.RecoveredID(l.Name), own, id}
 }
 
 // keys are those of the ledger; to recover, all that there may be: what is left of
@@ -121,7 +117,7 @@ func (s *Store) reset(ctx context.Context, name string) (driver.Done, error) {
 		return driver.Done{}, err
 	}
 	defer cancel()
-	if _, err := s.runForClock(ctx, s.scripts.forget, "reset "+name, s.allKeys(name, maxLimits)); err != nil {
+	if _, err := s.runForClock(ctx, s.scripts.Forget, "reset "+name, s.allKeys(name, maxLimits)); err != nil {
 		return driver.Done{}, err
 	}
 	s.remember(name, registry{})

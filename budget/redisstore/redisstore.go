@@ -44,7 +44,7 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	cluster bool
-	scripts scripts
+	scripts lua.Scripts
 	// testClock, when set, is sent as every script's last argument to a clock
 	// snippet that reads it; see export_test.go.
 	testClock func() int64
@@ -96,7 +96,7 @@ func open(url string, o Options, clock string) (*Store, error) {
 	client, follow := target.client(o.Timeout)
 	return &Store{
 		client: client, follow: follow, options: func(address string) *redis.Options { return target.options(o.Timeout, "tcp", address) }, prefix: o.Prefix, timeout: o.Timeout, cluster: target.mode == cluster,
-		scripts: newScripts(lua.With(clock)), maxSteps: maxSteps, ledgers: map[string]*registry{}, clocks: map[string]*offset{},
+		scripts: lua.With(clock), maxSteps: maxSteps, ledgers: map[string]*registry{}, clocks: map[string]*offset{},
 	}, nil
 }
 
@@ -108,7 +108,7 @@ func (s *Store) Ping(ctx context.Context) error {
 		return err
 	}
 	defer cancel()
-	_, err = s.runForClock(ctx, s.scripts.probe, "ask the clock", []string{s.key("", "m")})
+	_, err = s.runForClock(ctx, s.scripts.Probe, "ask the clock", []string{s.key("", "m")})
 	return err
 }
 
@@ -137,7 +137,7 @@ func (s *Store) acceptClock(ctx context.Context, name string) (driver.Done, erro
 		return driver.Done{}, err
 	}
 	defer cancel()
-	_, err = s.runForClock(ctx, s.scripts.accept, "accept the clock for "+name, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")})
+	_, err = s.runForClock(ctx, s.scripts.Accept, "accept the clock for "+name, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")})
 	if hasCode(err, "DAMAGED") {
 		err = s.damaged(name, "m is missing")
 	}

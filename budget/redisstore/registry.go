@@ -122,24 +122,21 @@ func (r registry) number(operation string) int {
 	return slices.Index(r.names, driver.OtherOperation) + 1
 }
 
-// covered are the numbers of the operations a limit counts, by comma: once
+// covered are the numbers of the operations a limit counts, in order: once
 // operations are counted under OtherOperation, in every limit that may cover
 // one of them.
-func (r registry) covered(limit limit.Limit) string {
-	var list []byte
+func (r registry) covered(limit limit.Limit) []int {
+	list := []int{}
 	for i, name := range r.names {
 		counts := limit.Covers(name)
 		if name == driver.OtherOperation && told(r.names) >= driver.MaxOperations {
 			counts = counts || limit.CoversBeyond(func(operation string) bool { return slices.Contains(r.names, operation) })
 		}
 		if counts {
-			if len(list) > 0 {
-				list = append(list, ',')
-			}
-			list = strconv.AppendInt(list, int64(i+1), 10)
+			list = append(list, i+1)
 		}
 	}
-	return string(list)
+	return list
 }
 
 // keys are all keys of a ledger with these operations.

@@ -54,7 +54,6 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	one, two := openStore(t, server.URL(0), redisstore.Options{}), openStore(t, server.URL(0), redisstore.Options{})
 	limits := []limit.Limit{
 		{Name: "all", Limit: 1000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
@@ -70,9 +69,7 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 	}
 	ask(one, "a", "list")
 	ask(one, "b", "search")
-	if err := admin.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.FlushAll(t.Context()).Err())
 	ask(two, "a", "search")
 	ask(two, "b", "list")
 	granted := 1

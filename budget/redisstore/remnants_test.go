@@ -17,7 +17,6 @@ func TestRemnants(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	open := func() *redisstore.Store {
 		s, err := redisstore.Open(t.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute})
 		if err != nil {
@@ -35,9 +34,7 @@ func TestRemnants(t *testing.T) {
 	for left := 1; left <= operations; left++ {
 		s := open()
 		for i := range operations {
-			if err := decide(s, driver.Mark{}, fmt.Sprint("before ", left, i), fmt.Sprint("op", i)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, decide(s, driver.Mark{}, fmt.Sprint("before ", left, i), fmt.Sprint("op", i)))
 		}
 		keys, err := admin.Keys(t.Context(), "*").Result()
 		for _, key := range keys {

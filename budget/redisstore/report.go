@@ -61,13 +61,10 @@ func (r *report) registry(had registry, limits []limit.Limit) (registry, []strin
 	return had, nil
 }
 
-// args are those of one limit.
-func (r *report) args(l limit.Limit, known registry) []any {
+// args are those of one limit; nil where the report is on another.
+func (r *report) args(l limit.Limit, known registry) any {
 	if l.Name != r.Limit {
-		return []any{0, -1, "0 0 0", 0, ""}
+		return nil
 	}
-	return []any{
-		r.At, r.Used, fmt.Sprintf("%d %d %d", r.Seen, r.Reset, r.After),
-		known.number(limit.DriftOperation(l.Name)), limit.DriftID(l.Name),
-	}
+	return reportArgs{r.At, r.Used, r.Seen, r.Reset, r.After, known.number(limit.DriftOperation(l.Name)), limit.DriftID(l.Name)}
 }

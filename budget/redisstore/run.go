@@ -2,8 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // the server names scripts by SHA-1
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,27 +18,6 @@ import (
 	"github.com/quotactl/quotactl/lua"
 )
 
-// script is a text and the name the server knows it by.
-type script struct{ text, sha string }
-
-func newScript(text string) script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
-	return script{text, hex.EncodeToString(sum[:])}
-}
-
-type scripts struct {
-	charge, finish, lock, spent            script
-	accept, forget, probe, doctor          script
-	jobRead, jobValue, jobHistory, jobSwap script
-}
-
-func newScripts(l lua.Scripts) scripts {
-	return scripts{
-		charge: newScript(l.Charge), finish: newScript(l.Finish), lock: newScript(l.Lock), spent: newScript(l.Spent), accept: newScript(l.Accept), forget: newScript(l.Forget), probe: newScript(l.Probe), doctor: newScript(l.Doctor),
-		jobRead: newScript(l.JobRead), jobValue: newScript(l.JobValue), jobHistory: newScript(l.JobHistory), jobSwap: newScript(l.JobSwap),
-	}
-}
-
 // sentOnce is a command that no loop of the client library sends a second time,
 // the cluster's included.
 type sentOnce struct{ *redis.Cmd }
@@ -55,7 +32,7 @@ const (
 )
 
 // run runs a script whose arguments do not depend on the attempt.
-func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) *redis.Cmd {
+func (s *Store) run(ctx context.Context, sc lua.Script, keys []string, args ...any) *redis.Cmd {
 	cmd, _ := s.attempts(ctx, sc, keys, func(time.Time) []any { return args })
 	return cmd
 }
@@ -75,7 +52,7 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) 
 //
 // Unsure tells that an attempt without an answer went before the one that
 // answered, and may have been applied.
-func (s *Store) attempts(ctx context.Context, sc script, keys []string, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
+func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []string, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
 	end, _ := ctx.Deadline() // Store.begin has set it
 	whole := time.Until(end)
 	share, answered, followed := s.pace.share(whole), false, false
@@ -119,15 +96,15 @@ func (s *Store) attempts(ctx context.Context, sc script, keys []string, args fun
 }
 
 // once is one attempt, given up at until.
-func (s *Store) once(ctx context.Context, until time.Time, sc script, keys []string, args []any) *redis.Cmd {
+func (s *Store) once(ctx context.Context, until time.Time, sc lua.Script, keys []string, args []any) *redis.Cmd {
 	if s.testClock != nil {
 		args = append(args, strconv.FormatInt(s.testClock(), 10))
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	cmd := s.send(ctx, "evalsha", sc.sha, keys, args)
+	cmd := s.send(ctx, "evalsha", sc.SHA, keys, args)
 	if hasCode(cmd.Err(), "NOSCRIPT") { // evicted, flushed, or a new server
-		cmd = s.send(ctx, "eval", sc.text, keys, args)
+		cmd = s.send(ctx, "eval", sc.Text, keys, args)
 	}
 	return cmd
 }

@@ -118,7 +118,7 @@ func repliesOf(script string) (replies []any) {
 	return replies
 }
 
-var testScripts = newScripts(lua.With(lua.Clock()))
+var testScripts = lua.With(lua.Clock())
 
 func scriptedStore(replies []any, forever bool, timeout time.Duration) *Store {
 	return &Store{

@@ -34,11 +34,9 @@ func startReplicated(t testing.TB, before *proxy, lines ...string) *replicated {
 	host, port, _ := net.SplitHostPort(address)
 	r.replica = redistest.Start(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
 	replica := r.replica.Client()
-	defer func() { _ = replica.Close() }()
 	redistest.Await(t, "the replica follows", func() bool { return strings.Contains(info(replica, "replication"), "master_link_status:up") })
 	r.sentinel = watch(t, address, lines...)
 	admin := r.sentinel.Client()
-	defer func() { _ = admin.Close() }()
 	redistest.Await(t, "the sentinel knows the replica", func() bool {
 		known, err := admin.Do(context.Background(), "SENTINEL", "replicas", "mymaster").Slice()
 		return err == nil && len(known) == 1
@@ -56,12 +54,9 @@ func watch(t testing.TB, master string, lines ...string) *redistest.Server {
 		conf += "sentinel " + fmt.Sprintf(line, "mymaster") + "\n"
 	}
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(conf), 0o600))
 	sentinel := redistest.StartSentinel(t, file)
 	admin := sentinel.Client()
-	defer func() { _ = admin.Close() }()
 	redistest.Await(t, "the sentinel knows the master", func() bool {
 		return admin.Do(context.Background(), "SENTINEL", "get-master-addr-by-name", "mymaster").Err() == nil
 	})

@@ -1,56 +1,46 @@
 package redisstore
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// shapes are the windows and meters of a batch's limits as charge.lua takes
-// them, each once, and which of them each limit has.
-type shapes struct {
-	windows, meters []any
-	places          []string // "3": the third window, "b1": the first meter
-}
-
-// How many arguments charge.lua takes for each.
-const (
-	windowArgs = 7
-	meterArgs  = 4
-)
-
-// shapesOf takes calendars as they are around an instant.
-func shapesOf(limits []limit.Limit, around int64) shapes {
-	var s shapes
-	seen := map[string]string{}
-	for _, l := range limits {
-		key := l.Window.Key()
-		if l.Window.Kind == limit.Bucket {
+// shape sets limits, and the windows and meters that they have, each once; calendars
+// as they are around an instant.
+func (a *chargeArgs) shape(limits []limit.Limit, around int64) {
+	a.Windows, a.Meters, a.Limits = []windowArgs{}, []meterArgs{}, make([]limitArgs, len(limits))
+	seen := map[string]limitArgs{} // with their places
+	for i, l := range limits {
+		w := l.Window
+		key := w.Key()
+		if w.Kind == limit.Bucket {
 			key = l.Meter()
 		}
 		place, known := seen[key]
 		switch {
 		case known:
-		case l.Window.Kind == limit.Bucket:
+		case w.Kind == limit.Bucket:
 			patterns := strings.Join(l.Operations, ",")
 			if patterns == "" {
 				patterns = "-"
 			}
-			s.meters = append(s.meters, key, patterns, l.Longest(), l.Limit)
-			place = "b" + strconv.Itoa(len(s.meters)/meterArgs)
+			a.Meters = append(a.Meters, meterArgs{key, patterns, l.Longest(), l.Limit})
+			place.Bucket = len(a.Meters)
 		default:
-			var p0, p1, p2, c0, c1 int64
-			if w := l.Window; w.Kind == limit.CalendarKind {
-				p0, p1 = w.Span(around)
-				_, p2 = w.Span(p1)
-				c0, c1 = w.Cut(p0), w.Cut(p1)
+			window := windowArgs{Key: key, Longest: w.Longest()}
+			if w.Kind == limit.CalendarKind {
+				var p periods
+				p.P0, p.P1 = w.Span(around)
+				_, p.P2 = w.Span(p.P1)
+				p.C0, p.C1 = w.Cut(p.P0), w.Cut(p.P1)
+				window.periods = &p
 			}
-			s.windows = append(s.windows, key, l.Window.Longest(), p0, p1, p2, c0, c1)
-			place = strconv.Itoa(len(s.windows) / windowArgs)
+			a.Windows = append(a.Windows, window)
+			place.Window = len(a.Windows)
 		}
 		seen[key] = place
-		s.places = append(s.places, place)
+		place.Calls, place.Observe, place.Name = l.Counts == limit.CountCalls, l.Observe, l.Name
+		a.Limits[i] = place
 	}
-	return s
 }

@@ -15,7 +15,6 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, e
 		return driver.Spent{}, err
 	}
 	defer cancel()
-	letter := map[driver.GroupBy]string{driver.ByOperation: "o", driver.ByJob: "j", driver.ByRegion: "r", driver.ByRun: "n"}[q.By]
 	var view driver.Spent
 	sums, came := map[string]*driver.SpentRow{}, ""
 	for {
@@ -23,8 +22,8 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, e
 			return driver.Spent{}, fmt.Errorf("sum the ledger of %s in Redis: %w: it was not read in time; ask for a shorter span", q.Budget, driver.ErrUnavailable)
 		}
 		r := s.registry(q.Budget)
-		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.spent, s.keys(q.Budget, r), func(time.Time) []any {
-			return []any{r.sig, q.Now, s.maxSteps, q.Span, letter, came}
+		a, err := s.ask(ctx, "sum the ledger of", q.Budget, s.scripts.Spent, s.keys(q.Budget, r), func(time.Time) []any {
+			return arguments(spentArgs{ledgerArgs{r.sig, q.Now}, s.maxSteps, q.Span, q.By, came})
 		})
 		if err != nil {
 			return driver.Spent{}, err

@@ -30,21 +30,22 @@ func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) 
 	if err := s.needClock(ctx, jobScope(swap.Job)); err != nil {
 		return false, err
 	}
-	id, args := rand.Text(), swapArgs(swap)
-	done, more, err := s.swapJob(ctx, swap, id, args)
+	args, texts := argsOf(swap)
+	done, more, err := s.swapJob(ctx, swap, args, texts)
 	for more && ctx.Err() == nil { // it stands, whatever becomes of old records
-		_, more, _ = s.swapJob(ctx, swap, id, args)
+		_, more, _ = s.swapJob(ctx, swap, args, texts)
 	}
 	return done, err
 }
 
 // swapJob runs job_swap.lua until it has decided; more tells that there are further
 // records to be forgotten.
-func (s *Store) swapJob(ctx context.Context, swap driver.JobSwap, id string, args []any) (done, more bool, err error) {
+func (s *Store) swapJob(ctx context.Context, swap driver.JobSwap, args swapArgs, texts []any) (done, more bool, err error) {
 	scope, doing, unsure := jobScope(swap.Job), "swap the document of job "+swap.Job, false
 	for {
-		cmd, maybe := s.attempts(ctx, s.scripts.jobSwap, s.jobKeys(swap.Job, "s", "k", "h", "r"), func(attempt time.Time) []any {
-			return append([]any{swap.Version, id, s.serverTimes(scope)(attempt)}, args...)
+		cmd, maybe := s.attempts(ctx, s.scripts.JobSwap, s.jobKeys(swap.Job, "s", "k", "h", "r"), func(attempt time.Time) []any {
+			args.Deadline = s.serverTimes(scope)(attempt)
+			return arguments(args, texts...)
 		})
 		unsure = unsure || maybe
 		reply, err := cmd.Slice()
@@ -75,23 +76,27 @@ func (s *Store) swapJob(ctx context.Context, swap driver.JobSwap, id string, arg
 	}
 }
 
-// swapArgs are the arguments of job_swap.lua after those of an attempt.
-func swapArgs(swap driver.JobSwap) []any {
-	var sets, removes []any
+// argsOf are the arguments of a swap with an id of its own, but for the deadline.
+func argsOf(swap driver.JobSwap) (args swapArgs, texts []any) {
+	args = swapArgs{Version: swap.Version, ID: rand.Text(), Remove: swap.Remove}
+	if swap.Remove {
+		return args, nil
+	}
+	args.Put, args.Records, args.Before, args.Most = swap.Text != nil, len(swap.Records), swap.Forget, swap.Most
+	texts = []any{swap.Text}
+	var removes []any
 	for key, value := range swap.Values {
 		if value == nil {
 			removes = append(removes, key)
 			continue
 		}
-		sets = append(sets, key, value)
+		texts = append(texts, key, value)
+		args.Sets++
 	}
-	if swap.Remove {
-		return []any{2, "", 0, 0, 0, 0, 0}
-	}
-	args := []any{flagged(swap.Text != nil), swap.Text, len(sets) / 2, len(removes), len(swap.Records), swap.Forget, swap.Most}
-	args = append(append(args, sets...), removes...)
+	args.Removes = len(removes)
+	texts = append(texts, removes...)
 	for _, record := range swap.Records {
-		args = append(args, record.At, record.ID, record.Text)
+		texts = append(texts, record.At, record.ID, record.Text)
 	}
-	return args
+	return args, texts
 }

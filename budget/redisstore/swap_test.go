@@ -151,7 +151,6 @@ func TestSwapIsDoneWholeOrNot(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	whole := driver.JobSwap{
 		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1"), "b": nil}, Most: 1,
 		Records: []driver.JobRecord{{At: 1, ID: "a"}, {At: 2, ID: "b"}, {At: 3, ID: "c"}}, Forget: 2,
@@ -162,9 +161,7 @@ func TestSwapIsDoneWholeOrNot(t *testing.T) {
 		if done, err := store.SwapJob(t.Context(), whole); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: %v, %v, want ErrStoreConfig", what, done, err)
 		}
-		if err := admin.Do(t.Context(), mend...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Do(t.Context(), mend...).Err())
 		direct := openStore(t, server.URL(0), redisstore.Options{Prefix: prefix})
 		found, err := direct.JobHistory(t.Context(), driver.JobHistoryQuery{Job: "j", Most: 9})
 		if err != nil || len(found) != 0 || valueOf(t, direct, "j", "a") != "" || documentOf(t, direct, "j").Version != 0 {
@@ -173,16 +170,12 @@ func TestSwapIsDoneWholeOrNot(t *testing.T) {
 		swapped(t, store, whole)
 	}
 	for _, command := range strings.Fields("hset hdel hmget hlen zadd zcard zremrangebyrank time") {
-		if err := admin.Do(t.Context(), "ACL", "SETUSER", "no-"+command, "on", ">x", "~*", "+@all", "-"+command).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Do(t.Context(), "ACL", "SETUSER", "no-"+command, "on", ">x", "~*", "+@all", "-"+command).Err())
 		try("without "+command, "no-"+command, "redis://no-"+command+":x@"+server.Addr, "ACL", "SETUSER", "no-"+command, "+@all")
 	}
 	for _, part := range []string{"s", "k", "h", "r"} {
 		key := "wrong-" + part + ":v1:{job:j}:" + part
-		if err := admin.Set(t.Context(), key, "a string", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Set(t.Context(), key, "a string", 0).Err())
 		try("a string at "+part, "wrong-"+part, server.URL(0), "DEL", key)
 	}
 }

@@ -61,23 +61,16 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	if err := admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	redistest.Await(t, "the cluster is up", func() bool {
 		info, err := admin.ClusterInfo(t.Context()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	})
 	every(t, "redis+cluster://"+server.Addr)
-	if err := admin.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.FlushAll(t.Context()).Err())
 	leastURL(t, server, "quotactl:*", redisstore.LeastClusterCommands) // as least, who may do so much
 	every(t, "redis+cluster://least:secret@"+server.Addr)
-	if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.ScriptFlush(t.Context()).Err())
 	if err := openStore(t, "redis+cluster://"+server.Addr, redisstore.Options{}).Ping(t.Context()); err != nil {
 		t.Fatalf("after its scripts were lost: %v", err)
 	}
@@ -101,7 +94,6 @@ func TestRing(t *testing.T) {
 		sizes = append(sizes, n)
 	}
 	one.Kill()
-	one.Ended()
 	store := openStore(t, url, redisstore.Options{})
 	refused := 0
 	for n := range 12 {
@@ -111,7 +103,6 @@ func TestRing(t *testing.T) {
 		}
 	}
 	admin := two.Client()
-	defer func() { _ = admin.Close() }()
 	if n, err := admin.DBSize(t.Context()).Result(); err != nil || n != sizes[1] || refused == 0 || refused == 12 {
 		t.Fatalf("%d budgets are out of reach, the other shard holds %d keys (had %d), %v", refused, n, sizes[1], err)
 	}
@@ -122,12 +113,9 @@ func TestSentinel(t *testing.T) {
 	server := redistest.Start(t)
 	host, port, _ := net.SplitHostPort(server.Addr)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "sentinel monitor mymaster %s %s 1\n", host, port), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "sentinel monitor mymaster %s %s 1\n", host, port), 0o600))
 	watcher := redistest.StartSentinel(t, file)
 	admin := watcher.Client()
-	defer func() { _ = admin.Close() }()
 	redistest.Await(t, "the sentinel knows the master", func() bool {
 		return admin.Do(context.Background(), "SENTINEL", "get-master-addr-by-name", "mymaster").Err() == nil
 	})

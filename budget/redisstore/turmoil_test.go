@@ -17,9 +17,7 @@ import (
 // flush empties a server's memory of scripts.
 func flush(t *testing.T, admin *redis.Client) {
 	t.Helper()
-	if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.ScriptFlush(t.Context()).Err())
 }
 
 // keysOf are a budget's keys on one server.
@@ -96,7 +94,6 @@ func TestRingShardIsKilled(t *testing.T) {
 	for range 3 {
 		shard := redistest.Start(t)
 		admin := shard.Client()
-		t.Cleanup(func() { _ = admin.Close() })
 		shards, admins, addresses = append(shards, shard), append(admins, admin), append(addresses, shard.Addr)
 	}
 	for i := range 9 {
@@ -114,7 +111,6 @@ func TestRingShardIsKilled(t *testing.T) {
 		t.Fatalf("all budgets are on one shard: %v", at)
 	}
 	shards[dead].Kill()
-	shards[dead].Ended()
 	flush(t, admins[at[living[0]]])
 	lastCalls := map[string]int{}
 	for _, name := range budgets {
@@ -159,7 +155,6 @@ func TestSentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	failsOver(t, func(master *redistest.Server) {
 		master.Kill()
-		master.Ended()
 	}, func(*redistest.Server) {})
 }
 
@@ -174,7 +169,6 @@ func TestSentinelReplacesStoppedMaster(t *testing.T) {
 	}, func(master *redistest.Server) {
 		goOn(t, master)
 		admin := master.Client()
-		defer func() { _ = admin.Close() }()
 		// It answers after what came before.
 		for id, at := range startsOf(t, admin, name) {
 			if at > newest {
@@ -188,7 +182,6 @@ func failsOver(t *testing.T, leave, comeBack func(master *redistest.Server)) {
 	t.Helper()
 	r := startReplicated(t, nil, "down-after-milliseconds %s 500", "failover-timeout %s 5000")
 	admin := r.replica.Client()
-	defer func() { _ = admin.Close() }()
 	s := startSwarm(t, r.url(), name)
 	s.goesOn("at first", name)
 	leave(r.master)
@@ -206,7 +199,6 @@ func failsOver(t *testing.T, leave, comeBack func(master *redistest.Server)) {
 	s.stop()
 	host, port, _ := net.SplitHostPort(r.replica.Addr)
 	sentinel := r.sentinel.Client()
-	defer func() { _ = sentinel.Close() }()
 	told, err := sentinel.Do(context.Background(), "SENTINEL", "get-master-addr-by-name", "mymaster").StringSlice()
 	if err != nil || !slices.Equal(told, []string{host, port}) {
 		t.Errorf("the sentinel tells of %v, %v", told, err)

@@ -55,13 +55,10 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	for seenAfter, most := range map[int]int{10: 10 + 3, 30: 10 + 3} { // of 40 charges of an operation
 		f := openFake(t, server.URL(0))
 		f.SetMaxSteps(3)
-		if err := admin.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.FlushAll(t.Context()).Err())
 		var limits []limit.Limit
 		for _, operation := range []string{"a", "b", "c"} {
 			limits = append(limits, limit.Limit{Name: operation, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{operation}})
@@ -157,9 +154,7 @@ func TestRecoveryOfAnIdleHost(t *testing.T) {
 		return got
 	}
 	seen := charge(10)
-	if err := admin.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.FlushAll(t.Context()).Err())
 	charge(20_000)
 	before := scriptRuns(admin)
 	got, err := driver.Apply(t.Context(), f, driver.Recovery{Budget: name, Now: f.now, Limits: limits, Used: seen.Used, At: seen.Seen, Mark: seen.Mark})
@@ -181,7 +176,6 @@ func TestLossAmidABatch(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	now, runs := time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), 0
 	s, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 {
 		if runs++; runs == 12 {

@@ -98,7 +98,6 @@ func TestExecLosesNoSignal(t *testing.T) {
 // decisions counts how often a server was asked to decide.
 func decisions(t *testing.T, server *redistest.Server) func() int {
 	client := server.Client()
-	t.Cleanup(func() { _ = client.Close() })
 	return func() int {
 		info, err := client.Info(t.Context(), "commandstats").Result()
 		if err != nil {

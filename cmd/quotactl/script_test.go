@@ -213,7 +213,6 @@ func (s *scriptServers) cmdRedis(ts *testscript.TestScript, neg bool, args []str
 		server.Signal(syscall.SIGCONT)
 	case "kill":
 		server.Kill()
-		server.Ended()
 	case "flush":
 		client := server.Client()
 		ts.Check(client.FlushAll(s.t.Context()).Err())

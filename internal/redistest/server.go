@@ -112,7 +112,7 @@ func (s *Server) Start() bool {
 		_ = cmd.Wait() // how it ended does not matter
 		close(ended)
 	}(s.cmd)
-	client := s.Client()
+	client := s.newClient()
 	defer func() { _ = client.Close() }()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -131,21 +131,25 @@ func (s *Server) Start() bool {
 	}
 }
 
-// Kill stops the process by its own handle, with SIGKILL.
+// Kill stops the process by its own handle, with SIGKILL, and waits until it is gone.
 func (s *Server) Kill() {
-	if s.cmd != nil && s.cmd.Process != nil {
+	if s.end != nil {
 		_ = s.cmd.Process.Kill()
+		<-s.end
 	}
 }
-
-// Ended waits until the process is gone.
-func (s *Server) Ended() { <-s.end }
 
 // URL is that of a database of the server.
 func (s *Server) URL(db int) string { return fmt.Sprintf("redis://%s/%d", s.Addr, db) }
 
-// Client is a plain client for looking into the server.
+// Client is a plain client for looking into the server. It is closed with the test.
 func (s *Server) Client() *redis.Client {
+	client := s.newClient()
+	s.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (s *Server) newClient() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 }
 
