@@ -48,7 +48,7 @@ func TestACommandKeepsItsLastLines(t *testing.T) {
 
 // The lines of the record are those of the log too.
 func TestACommandsWarningsAreKept(t *testing.T) {
-	w := commandWorld(t, "grace = \"0s\"", "exec sleep 60")
+	w := commandWorld(t, "grace = \"0s\"", "trap '' TERM; exec sleep 60")
 	w.list[0].Timeout = 200 * time.Millisecond
 	run := w.onlyRun()
 	if len(run.Log) != 1 || !strings.Contains(run.Log[0], `level=WARN msg="command killed: it, or something it started, had not ended within its grace" grace=0s`) {
