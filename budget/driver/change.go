@@ -8,7 +8,8 @@ import (
 // Change is a rare change of a ledger: a [Recovery], [Report], [Lock], [Unlock],
 // [Reset] or [AcceptClock].
 type Change interface {
-	Verb() string // names it in messages and metrics: "lock"
+	// Doing says what it does to which budget, for messages: "lock up/key1".
+	Doing() string
 }
 
 // Changed is the answer to a change: [Recovered], [Drift], [Locked], [Unlocked] or
@@ -27,7 +28,7 @@ func Apply[A Changed](ctx context.Context, store Store, change ChangeTo[A]) (A, 
 	changed, err := store.Change(ctx, change)
 	answer, ok := changed.(A)
 	if err == nil && !ok {
-		err = fmt.Errorf("%s: the store answers with %T, want %T", change.Verb(), changed, answer)
+		err = fmt.Errorf("%s: the store answers with %T, want %T", change.Doing(), changed, answer)
 	}
 	return answer, err
 }
@@ -48,12 +49,12 @@ type AcceptClock struct{ Budget string }
 // Done is the answer to a Reset and an AcceptClock.
 type Done struct{}
 
-func (Recovery) Verb() string    { return "recover" }
-func (Report) Verb() string      { return "report" }
-func (Lock) Verb() string        { return "lock" }
-func (Unlock) Verb() string      { return "unlock" }
-func (Reset) Verb() string       { return "reset" }
-func (AcceptClock) Verb() string { return "accept the clock" }
+func (c Recovery) Doing() string    { return "recover " + c.Budget }
+func (c Report) Doing() string      { return "report on " + c.Budget }
+func (c Lock) Doing() string        { return "lock " + c.Budget }
+func (c Unlock) Doing() string      { return "unlock " + c.Budget }
+func (c Reset) Doing() string       { return "reset " + c.Budget }
+func (c AcceptClock) Doing() string { return "accept the clock for " + c.Budget }
 
 func (Recovery) answer(Recovered) {}
 func (Report) answer(Drift)       {}

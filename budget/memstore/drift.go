@@ -9,8 +9,6 @@ import (
 )
 
 func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
 	if err != nil {
 		return driver.Drift{}, err

@@ -15,8 +15,6 @@ type lock struct {
 }
 
 func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	l, when, err := s.begin(ctx, r.Budget, r.Now)
 	if err != nil {
 		return driver.Locked{}, err
@@ -42,8 +40,6 @@ func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) 
 }
 
 func (s *Store) unlock(ctx context.Context, r driver.Unlock) (driver.Unlocked, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	l, when, err := s.enter(ctx, r.Budget, r.Now)
 	if err != nil {
 		return driver.Unlocked{}, err

@@ -301,9 +301,7 @@ func (s *Store) bring(ctx context.Context, name string, caller int64, limits []l
 	return l, when, nil
 }
 
-func (s *Store) acceptClock(name string) (driver.Done, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) acceptClock(name string) error {
 	l := s.ledgers[name]
 	if l == nil {
 		l = newLedger()
@@ -311,11 +309,13 @@ func (s *Store) acceptClock(name string) (driver.Done, error) {
 		s.ledgers[name] = l
 	}
 	l.last = max(l.last, s.clock())
-	return driver.Done{}, nil
+	return nil
 }
 
 // Change implements driver.Store.
 func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch c := change.(type) {
 	case driver.Recovery:
 		return s.recover(ctx, c)
@@ -326,9 +326,9 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 	case driver.Unlock:
 		return s.unlock(ctx, c)
 	case driver.Reset:
-		return s.reset(ctx, c.Budget)
+		return driver.Done{}, s.reset(ctx, c.Budget)
 	case driver.AcceptClock:
-		return s.acceptClock(c.Budget)
+		return driver.Done{}, s.acceptClock(c.Budget)
 	}
 	return nil, driver.Unknown(change)
 }

@@ -140,8 +140,6 @@ func (l *ledger) pseudo(lim limit.Limit, operation string, now int64) (amount in
 
 // recover takes in a recovery. Memory is never damaged.
 func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	l, when, err := s.bring(ctx, r.Budget, r.Now, r.Limits)
 	if err != nil {
 		return driver.Recovered{}, err
@@ -233,11 +231,9 @@ func (m *meter) refill(full, used, at, now int64) int64 {
 	return add
 }
 
-func (s *Store) reset(ctx context.Context, name string) (driver.Done, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) reset(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
-		return driver.Done{}, err
+		return err
 	}
 	old, now := s.ledgers[name], s.clock()
 	if old != nil {
@@ -249,5 +245,5 @@ func (s *Store) reset(ctx context.Context, name string) (driver.Done, error) {
 	}
 	l.born, l.last, l.newest, l.gone, l.resetAt = now, now, now, now, now
 	s.ledgers[name] = l
-	return driver.Done{}, nil
+	return nil
 }

@@ -40,11 +40,6 @@ func (s *Store) unlock(ctx context.Context, u driver.Unlock) (driver.Unlocked, e
 
 // relock runs lock.lua; all of args but the operations is known.
 func (s *Store) relock(ctx context.Context, doing, name string, args lockArgs, why string) (answer, error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return answer{}, err
-	}
-	defer cancel()
 	for {
 		r := s.registry(name)
 		a, err := s.ask(ctx, doing, name, s.scripts.Lock, s.keys(name, r), func(time.Time) []any {

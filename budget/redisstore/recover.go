@@ -31,11 +31,6 @@ type recovery struct {
 }
 
 func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return driver.Recovered{}, err
-	}
-	defer cancel()
 	run := s.newBatch(ctx, driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits, Mark: r.Mark, Host: r.Host, Hosts: r.Hosts}, time.Now())
 	run.mode, run.lost = recovering, &recovery{r, make([]string, len(r.Limits))}
 	answer := driver.Recovered{Amounts: make([]int64, len(r.Limits))}
@@ -111,15 +106,10 @@ func (s *Store) allKeys(name string, more int) []string {
 // maxLimits bounds the pseudo-operations that a ledger is cleared of.
 const maxLimits = 256
 
-func (s *Store) reset(ctx context.Context, name string) (driver.Done, error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return driver.Done{}, err
-	}
-	defer cancel()
+func (s *Store) reset(ctx context.Context, name string) error {
 	if _, err := s.runForClock(ctx, s.scripts.Forget, "reset "+name, s.allKeys(name, maxLimits)); err != nil {
-		return driver.Done{}, err
+		return err
 	}
 	s.remember(name, registry{})
-	return driver.Done{}, nil
+	return nil
 }

@@ -114,6 +114,11 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Change implements driver.Store.
 func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
 	switch c := change.(type) {
 	case driver.Recovery:
 		return s.recover(ctx, c)
@@ -124,24 +129,19 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 	case driver.Unlock:
 		return s.unlock(ctx, c)
 	case driver.Reset:
-		return s.reset(ctx, c.Budget)
+		return driver.Done{}, s.reset(ctx, c.Budget)
 	case driver.AcceptClock:
-		return s.acceptClock(ctx, c.Budget)
+		return driver.Done{}, s.acceptClock(ctx, c.Budget)
 	}
 	return nil, driver.Unknown(change)
 }
 
-func (s *Store) acceptClock(ctx context.Context, name string) (driver.Done, error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return driver.Done{}, err
-	}
-	defer cancel()
-	_, err = s.runForClock(ctx, s.scripts.Accept, "accept the clock for "+name, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")})
+func (s *Store) acceptClock(ctx context.Context, name string) error {
+	_, err := s.runForClock(ctx, s.scripts.Accept, "accept the clock for "+name, []string{s.key(name, "m"), s.key(name, "e"), s.key(name, "x")})
 	if hasCode(err, "DAMAGED") {
-		err = s.damaged(name, "m is missing")
+		return s.damaged(name, "m is missing")
 	}
-	return driver.Done{}, err
+	return err
 }
 
 // Close implements driver.Store.

@@ -15,11 +15,6 @@ type report struct{ driver.Report }
 // report takes in an upstream's report. It brings the totals up to now as a decision on
 // nothing would.
 func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return driver.Drift{}, err
-	}
-	defer cancel()
 	run := s.newBatch(ctx, driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, time.Now())
 	run.mode, run.report = reporting, &report{r}
 	for {

@@ -71,22 +71,6 @@ func (m *machine) charge(i driver.Item, wait int64) {
 	}
 }
 
-// I6: on one boot the wall clock frees nothing early, and holds nothing back.
-func TestWallClockSteps(t *testing.T) {
-	m := newMachine(t)
-	m.charge(item("a", 10), 0)
-	m.wall += 50 * hour
-	m.charge(item("b", 10), hour)
-	m.pass(10 * minute)
-	m.charge(item("b", 10), 50*minute)
-	m.wall -= 50*hour + 30*second
-	m.charge(item("b", 10), 50*minute)
-	m.pass(50*minute - 1)
-	m.charge(item("b", 10), 1)
-	m.pass(1)
-	m.charge(item("b", 10), 0)
-}
-
 // I6: the clock of a boot does not gain on the entries' own microseconds.
 func TestClockKeepsTime(t *testing.T) {
 	m := newMachine(t)

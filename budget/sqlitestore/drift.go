@@ -7,15 +7,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	var answer driver.Drift
+func (s *Store) report(ctx context.Context, r driver.Report) (answer driver.Drift, err error) {
 	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}}
-	if err := d.repeat(bounded, func(c *conn) error { return d.report(c, r, &answer) }); err != nil {
-		return driver.Drift{}, s.explain(ctx, "report on "+r.Budget, err)
-	}
-	return answer, nil
+	return answer, d.repeat(ctx, func(c *conn) error { return d.report(c, r, &answer) })
 }
 
 // report goes on with a report as far as the steps reach.

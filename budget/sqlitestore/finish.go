@@ -126,10 +126,8 @@ func (l *ledger) ended(e *entry, at int64) int64 {
 	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }
 
-func (s *Store) acceptClock(ctx context.Context, name string) (driver.Done, error) {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	err := s.write(bounded, func(c *conn) error {
+func (s *Store) acceptClock(ctx context.Context, name string) error {
+	return s.write(ctx, func(c *conn) error {
 		l, err := s.ledger(c, name)
 		if err != nil {
 			return err
@@ -147,5 +145,4 @@ func (s *Store) acceptClock(ctx context.Context, name string) (driver.Done, erro
 		l.postpone()
 		return l.write()
 	})
-	return driver.Done{}, s.explain(ctx, "accept the clock for "+name, err)
 }

@@ -28,10 +28,7 @@ func (s *Store) lockBudget(ctx context.Context, r driver.Lock) (answer driver.Lo
 		answer, err = l.lock(r, when)
 		return err
 	})
-	if err != nil {
-		return driver.Locked{}, s.explain(ctx, "lock "+r.Budget, err)
-	}
-	return answer, nil
+	return answer, err
 }
 
 func (s *Store) unlockBudget(ctx context.Context, r driver.Unlock) (answer driver.Unlocked, err error) {
@@ -39,18 +36,13 @@ func (s *Store) unlockBudget(ctx context.Context, r driver.Unlock) (answer drive
 		answer.Stood = l.locks[r.Limit].stands(when.now)
 		return l.unlock(r.Limit)
 	})
-	if err != nil {
-		return driver.Unlocked{}, s.explain(ctx, "unlock "+r.Budget, err)
-	}
-	return answer, nil
+	return answer, err
 }
 
 // relock changes the locks of a budget at the time of a decision. Where there is
 // no ledger, and the change makes none, nothing is written.
 func (s *Store) relock(ctx context.Context, name string, caller int64, change func(*ledger, moment) error) error {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	return s.write(bounded, func(c *conn) error {
+	return s.write(ctx, func(c *conn) error {
 		l, err := s.ledger(c, name)
 		if err != nil {
 			return err

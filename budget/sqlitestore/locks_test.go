@@ -3,12 +3,9 @@ package sqlitestore_test
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/driver"
-	"github.com/quotactl/quotactl/budget/limit"
-	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
@@ -131,31 +128,5 @@ func TestReportInSteps(t *testing.T) {
 				t.Fatalf("%+v, %v, want 100 used, 60 of it drift, and 40 of the operation", view.Limits, err)
 			}
 		})
-	}
-}
-
-// Drift of a limit takes nothing of the largest sum from what it does not cover.
-func TestDriftIsNoSum(t *testing.T) {
-	b := newBench(t, rolling(limit.MaxUnits, hour, "other"), rolling(limit.MaxUnits, hour))
-	b.limits[0].Name = "other"
-	model := memstore.New(func() int64 { return b.now })
-	report := driver.Report{Budget: name, Now: b.now, Limits: b.limits, Limit: "other", Used: limit.MaxUnits}
-	batch := driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("a", 1), item("b", limit.MaxUnits)}}
-	for _, ask := range []func(driver.Store) (any, error){
-		func(s driver.Store) (any, error) { return driver.Apply(t.Context(), s, report) },
-		func(s driver.Store) (any, error) { return s.Decide(t.Context(), batch) },
-	} {
-		want, wantErr := ask(model)
-		got, gotErr := ask(b.store)
-		if d, ok := got.(driver.Decisions); ok { // a ledger's id is random
-			d.Mark = want.(driver.Decisions).Mark
-			got = d
-		}
-		if gotErr != nil || wantErr != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("got  %+v, %v\nwant %+v, %v", got, gotErr, want, wantErr)
-		}
-	}
-	if got := b.decide(item("a", 1))[0]; !got.Replayed {
-		t.Fatalf("%+v, want a charge beside the drift", got)
 	}
 }

@@ -42,24 +42,6 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// A forgotten entry that still lies in the file is not replayed: its id is new.
-func TestForgottenIsNotReplayed(t *testing.T) {
-	b := newBench(t, rolling(10, minute))
-	b.granted(item("a", 10))
-	b.now += hour - 1
-	if d := b.decide(item("a", 10))[0]; !d.Replayed {
-		t.Fatalf("within the hour: %+v, want a replay", d)
-	}
-	b.now++
-	if n := query[int](t, b.path, "SELECT count(*) FROM entry"); n != 1 {
-		t.Fatalf("%d entries in the file: the test shows nothing", n)
-	}
-	b.granted(item("a", 9))
-	if n := query[int](t, b.path, "SELECT count(*) FROM entry"); n != 1 || b.used() != 9 {
-		t.Fatalf("%d entries and %d used, want the new one alone", n, b.used())
-	}
-}
-
 // Settling up to the largest sum counts what is held, not what still lies there.
 func TestSettleSumForgetsPruned(t *testing.T) {
 	b := newBench(t, rolling(limit.MaxUnits, second))

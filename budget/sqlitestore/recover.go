@@ -17,23 +17,20 @@ func errLost(lost bool) error {
 	return nil
 }
 
+// recover takes in a recovery; a damaged ledger is begun anew for it.
 func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
 	answer := driver.Recovered{Amounts: make([]int64, len(r.Limits))}
 	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, walks: map[int]*walk{}}
-	err := d.repeat(bounded, func(c *conn) error { return d.recover(c, r, &answer) })
-	if err == nil {
-		return answer, nil
+	err := d.repeat(ctx, func(c *conn) error { return d.recover(c, r, &answer) })
+	if !errors.Is(err, driver.ErrDamaged) {
+		return answer, err
 	}
-	if errors.Is(err, driver.ErrDamaged) && !answer.Anew {
-		if err = s.forget(bounded, r.Budget, false); err == nil {
-			again, err := s.recover(ctx, r)
-			again.Anew = true
-			return again, err
-		}
+	if err := s.forget(ctx, r.Budget, false); err != nil {
+		return answer, err
 	}
-	return driver.Recovered{}, s.explain(ctx, "recover "+r.Budget, err)
+	answer, err = s.recover(ctx, r)
+	answer.Anew = true
+	return answer, err
 }
 
 // recover goes on with a recovery as far as the steps reach.
@@ -187,10 +184,4 @@ func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 		l.postpone()
 		return l.write()
 	})
-}
-
-func (s *Store) reset(ctx context.Context, name string) (driver.Done, error) {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	return driver.Done{}, s.explain(ctx, "reset "+name, s.forget(bounded, name, true))
 }

@@ -158,6 +158,16 @@ func (s *Store) prepare(ctx context.Context) error {
 
 // Change implements driver.Store.
 func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	changed, err := s.change(bounded, change)
+	if err != nil {
+		return nil, s.explain(ctx, change.Doing(), err)
+	}
+	return changed, nil
+}
+
+func (s *Store) change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	switch c := change.(type) {
 	case driver.Recovery:
 		return s.recover(ctx, c)
@@ -168,9 +178,9 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 	case driver.Unlock:
 		return s.unlockBudget(ctx, c)
 	case driver.Reset:
-		return s.reset(ctx, c.Budget)
+		return driver.Done{}, s.forget(ctx, c.Budget, true)
 	case driver.AcceptClock:
-		return s.acceptClock(ctx, c.Budget)
+		return driver.Done{}, s.acceptClock(ctx, c.Budget)
 	}
 	return nil, driver.Unknown(change)
 }

@@ -35,35 +35,6 @@ func (b *bench) equalScores(groups int64) {
 	b.granted(items...)
 }
 
-// I7: expiry in steps takes every entry out once, where a step ends between
-// entries of one score too.
-func TestExpiryInSteps(t *testing.T) {
-	for steps := 1; steps <= 5; steps++ {
-		t.Run(fmt.Sprint(steps), func(t *testing.T) {
-			b := newBench(t, rolling(1000, hour), rolling(500, hour, "op"))
-			b.equalScores(6) // 3, 6, 9, 12, 15 and 18 units
-			pauses := b.inSteps(steps)
-			b.now = noon + hour + 4*minute // four groups are out
-			if d := b.decide(item("x", 0))[0]; d.Result != driver.Granted || d.Limit != 1 || d.Remaining != 500-33 {
-				t.Fatalf("%+v, want 33 used", d)
-			}
-			if *pauses == 0 {
-				t.Fatal("it was done in one transaction: the test shows nothing")
-			}
-			b.now += 2*minute - 1
-			b.decide()
-			if got := b.used(); got != 18 {
-				t.Fatalf("used %d, want 18", got)
-			}
-			b.now++
-			b.decide()
-			if got := b.used(); got != 0 {
-				t.Fatalf("used %d, want 0", got)
-			}
-		})
-	}
-}
-
 // I7: a window that comes later is built in steps, exactly, while others charge.
 func TestBuildInSteps(t *testing.T) {
 	for steps := 1; steps <= 5; steps++ {
@@ -95,47 +66,6 @@ func TestBuildInSteps(t *testing.T) {
 			view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits[2:]})
 			if err != nil || view.Limits[0].Used != 63+200 {
 				t.Fatalf("%+v, %v, want %d used in a day: the reservations", view, err, 63+200)
-			}
-		})
-	}
-}
-
-// I7: a walk in steps gives the exact instant, among entries of one score too.
-func TestWalkOfRefusalInSteps(t *testing.T) {
-	for steps := 1; steps <= 5; steps++ {
-		t.Run(fmt.Sprint(steps), func(t *testing.T) {
-			b := newBench(t, rolling(63, hour), rolling(63, hour, "op"))
-			b.equalScores(6)
-			pauses := b.inSteps(steps)
-			for _, ask := range []struct{ units, group int64 }{{1, 0}, {3, 0}, {4, 1}, {9, 1}, {10, 2}, {45, 4}, {46, 5}, {63, 5}} {
-				b.refused(item("x", ask.units), noon+(ask.group+1)*minute+hour)
-			}
-			if *pauses == 0 {
-				t.Fatal("it was done in one transaction: the test shows nothing")
-			}
-		})
-	}
-}
-
-// A walk goes on past resets in steps: reservations open beyond them count on.
-func TestCalendarWalkInSteps(t *testing.T) {
-	for steps := 1; steps <= 4; steps++ {
-		t.Run(fmt.Sprint(steps), func(t *testing.T) {
-			hours, err := limit.NewCalendar(limit.Hour, "UTC", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b := newBench(t, limit.Limit{Name: "hour", Limit: 30, Counts: limit.CountUnits, Window: limit.CalendarWindow(hours)})
-			b.granted(item("p", 10))
-			for i := range int64(5) { // two of 2 units each end in each of the next hours
-				b.granted(lease(item(fmt.Sprint("a", i), 2), (i+1)*hour), lease(item(fmt.Sprint("b", i), 2), (i+1)*hour))
-			}
-			pauses := b.inSteps(steps)
-			for _, ask := range []struct{ units, hours int64 }{{1, 1}, {10, 1}, {11, 2}, {14, 2}, {15, 3}, {26, 5}, {27, 6}, {30, 6}} {
-				b.refused(item("x", ask.units), noon+ask.hours*hour)
-			}
-			if *pauses == 0 {
-				t.Fatal("it was done in one transaction: the test shows nothing")
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 // Change implements driver.Store. Locks and reports are counted; the rest is people's
 // doing, and a host's when it makes a loss good.
 func (s meteredStore) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
-	began := time.Now()
+	began, call := time.Now(), "lock"
 	changed, err := s.Backend.Change(ctx, change)
 	switch c := change.(type) {
 	case driver.Lock:
@@ -46,6 +46,7 @@ func (s meteredStore) Change(ctx context.Context, change driver.Change) (driver.
 			s.log.Warn("locked", "budget", c.Budget, "limit", c.Limit, "until", time.UnixMicro(locked.Until).UTC(), "why", locked.Why)
 		}
 	case driver.Report:
+		call = "report"
 		if drift, _ := changed.(driver.Drift); err == nil && drift.Added > 0 {
 			s.metrics.drifted(c, drift)
 			s.log.Warn("the upstream counts more than was charged", "budget", c.Budget, "limit", c.Limit, "drift", drift.Added)
@@ -53,7 +54,7 @@ func (s meteredStore) Change(ctx context.Context, change driver.Change) (driver.
 	default:
 		return changed, err
 	}
-	s.timed(change.Verb(), began)
+	s.timed(call, began)
 	s.answered(ctx, err)
 	return changed, err
 }

@@ -119,7 +119,7 @@ func (h *handle) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, 
 }
 
 func (h *handle) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
-	return ask(ctx, h, change.Verb(), func() (driver.Changed, error) { return h.store.Change(ctx, change) })
+	return ask(ctx, h, change.Doing(), func() (driver.Changed, error) { return h.store.Change(ctx, change) })
 }
 
 // Close closes a store of the daemon's own.

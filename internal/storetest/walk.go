@@ -297,7 +297,7 @@ func change[A driver.Changed](w *walker, c driver.ChangeTo[A]) A {
 	w.t.Helper()
 	want, wantErr := driver.Apply(context.Background(), w.model, c)
 	got, gotErr := driver.Apply(context.Background(), w.store, c)
-	w.same(c.Verb(), c, got, gotErr, want, wantErr)
+	w.same(c.Doing(), c, got, gotErr, want, wantErr)
 	return want
 }
 
