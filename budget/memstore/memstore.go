@@ -301,7 +301,7 @@ func (s *Store) bring(ctx context.Context, name string, caller int64, limits []l
 	return l, when, nil
 }
 
-func (s *Store) acceptClock(name string) error {
+func (s *Store) acceptClock(name string) {
 	l := s.ledgers[name]
 	if l == nil {
 		l = newLedger()
@@ -309,7 +309,6 @@ func (s *Store) acceptClock(name string) error {
 		s.ledgers[name] = l
 	}
 	l.last = max(l.last, s.clock())
-	return nil
 }
 
 // Change implements driver.Store.
@@ -328,7 +327,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 	case driver.Reset:
 		return driver.Done{}, s.reset(ctx, c.Budget)
 	case driver.AcceptClock:
-		return driver.Done{}, s.acceptClock(c.Budget)
+		s.acceptClock(c.Budget)
+		return driver.Done{}, nil
 	}
 	return nil, driver.Unknown(change)
 }
