@@ -40,7 +40,7 @@ SMALL := -p 4 -parallel 8
 FULL := -p 2 -parallel 4
 # The race detector takes these in make test: they build without SQLite, which takes
 # minutes to build for it. make test-full takes everything.
-CONCURRENT := ./budget ./budget/budgethttp ./internal/presets ./internal/serve ./jobs/sandbox
+CONCURRENT := ./budget ./budget/budgethttp ./budget/config ./budget/limit ./internal/linear ./internal/presets ./internal/proc ./internal/serve ./jobs/sandbox
 # openai-go alone takes a minute and more to compile: make test-full has it.
 CLIENTS := ./discord/... ./github/... ./slack/... ./youtube/...
 

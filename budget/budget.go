@@ -61,7 +61,8 @@ func WithNow(now func() time.Time) Option {
 	return func(b *Budget) { b.now = now }
 }
 
-// New opens a budget on a store. The error says what of the spec is wrong.
+// New opens a budget on a store, which outage.New has wrapped where charges must survive
+// its absence and its losses. The error says what of the spec is wrong.
 func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 	if !driver.ValidBudget(spec.Name) {
 		return nil, fmt.Errorf("open budget %q: %w: a budget is named upstream/credential", spec.Name, ErrInvalid)

@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -58,9 +59,7 @@ func TestChargeAndRefusal(t *testing.T) {
 			RetryAfter: time.Hour - 10*time.Second, RetryAt: receipt.At.Add(time.Hour), Source: budget.SourceStore, NotCharged: true, OnStoreError: budget.Open, Err: budget.ErrExhausted,
 		}
 		want.ID = refused.ID
-		if *refused != want {
-			t.Fatalf("refused with %+v, want %+v", *refused, want)
-		}
+		must.Equal(t, *refused, want, "refused with")
 		if !strings.Contains(err.Error(), "limit search has 50 left") {
 			t.Fatalf("message %q", err)
 		}
@@ -89,23 +88,15 @@ func TestBadCalls(t *testing.T) {
 		"run with newline":  {budget.Call{Operation: "videos.list", Labels: budget.Labels{Run: "a\nb"}}, budget.ErrInvalid},
 		"an unknown policy": {budget.Call{Operation: "videos.list", OnStoreError: "maybe"}, budget.ErrInvalid},
 	} {
-		if _, err := b.Charge(t.Context(), c.call); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		check.Is(t, check.Err(b.Charge(t.Context(), c.call)), c.want, name)
 	}
 	for _, lease := range []time.Duration{0, -time.Second, 24*time.Hour + 1} {
-		if _, err := b.Reserve(t.Context(), budget.Call{Operation: "videos.list"}, lease); !errors.Is(err, budget.ErrInvalid) {
-			t.Errorf("a lease of %s: %v", lease, err)
-		}
+		check.Is(t, check.Err(b.Reserve(t.Context(), budget.Call{Operation: "videos.list"}, lease)), budget.ErrInvalid, "a lease of", lease)
 	}
-	status, err := b.Status(t.Context())
-	if err != nil || status.Limits[0].Used != 0 {
-		t.Fatalf("a bad call was charged: %+v, %v", status, err)
-	}
+	status := must.Get(b.Status(t.Context()))(t)
+	must.Equal(t, status.Limits[0].Used, 0, "a bad call was charged")
 	for _, name := range []string{"youtube", "youtube/", "/key1", "a/b/c", "you tube/key1"} {
-		if _, err := budget.New(memstore.New(clock), budget.Spec{Name: name, Limits: videoSpec(1).Limits}); !errors.Is(err, budget.ErrInvalid) {
-			t.Errorf("budget %q: %v", name, err)
-		}
+		check.Is(t, check.Err(budget.New(memstore.New(clock), budget.Spec{Name: name, Limits: videoSpec(1).Limits})), budget.ErrInvalid, "budget", name)
 	}
 }
 
@@ -113,14 +104,10 @@ func TestUnknownOperationAllowed(t *testing.T) {
 	spec := videoSpec(150)
 	spec.Unknown = budget.Unknown{Allowed: true, Units: 7}
 	b := open(t, spec)
-	if receipt, err := b.Charge(t.Context(), budget.Call{Operation: "videos.insert"}); err != nil || receipt.Units != 7 {
-		t.Fatalf("%+v, %v", receipt, err)
-	}
+	must.Equal(t, must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.insert"}))(t).Units, 7)
 	spec.Limits = spec.Limits[1:] // only search is covered
 	b = open(t, spec)
-	if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.insert"}); !errors.Is(err, budget.ErrUnknownOperation) {
-		t.Fatalf("an operation that no limit covers: %v", err)
-	}
+	must.Is(t, check.Err(b.Charge(t.Context(), budget.Call{Operation: "videos.insert"})), budget.ErrUnknownOperation, "an operation that no limit covers")
 }
 
 func TestReservation(t *testing.T) {
@@ -129,30 +116,18 @@ func TestReservation(t *testing.T) {
 		b := open(t, videoSpec(150))
 		r := must.Get(b.Reserve(ctx, budget.Call{Operation: "videos.list", Units: units(100)}, time.Minute))(t)
 		must.Do(t, r.Settle(ctx, 30))
-		if err := r.Settle(ctx, 30); err != nil {
-			t.Fatalf("the same settlement again: %v", err)
-		}
-		if err := r.Settle(ctx, 31); !errors.Is(err, budget.ErrConflict) {
-			t.Fatalf("another settlement: %v", err)
-		}
-		if err := r.Release(ctx); !errors.Is(err, budget.ErrConflict) {
-			t.Fatalf("release after settle: %v", err)
-		}
-		if err := b.Settle(ctx, "nobody", 1); !errors.Is(err, budget.ErrExpired) {
-			t.Fatalf("settle of an unknown id: %v", err)
-		}
-		if err := r.Settle(ctx, -1); !errors.Is(err, budget.ErrTooManyUnits) {
-			t.Fatalf("settle of −1: %v", err)
-		}
+		must.Do(t, r.Settle(ctx, 30))
+		must.Is(t, r.Settle(ctx, 31), budget.ErrConflict, "another settlement")
+		must.Is(t, r.Release(ctx), budget.ErrConflict, "release after settle")
+		must.Is(t, b.Settle(ctx, "nobody", 1), budget.ErrExpired, "settle of an unknown id")
+		must.Is(t, r.Settle(ctx, -1), budget.ErrTooManyUnits, "settle of −1")
 		status, err := b.Status(ctx)
 		if err != nil || status.Limits[0].Used != 30 || *status.Remaining != 120 {
 			t.Fatalf("%+v, %v", status, err)
 		}
 		late := must.Get(b.Reserve(ctx, budget.Call{Operation: "videos.list"}, time.Second))(t)
 		time.Sleep(late.Lease + time.Second)
-		if err := late.Release(ctx); !errors.Is(err, budget.ErrExpired) {
-			t.Fatalf("release past the lease: %v", err)
-		}
+		must.Is(t, late.Release(ctx), budget.ErrExpired, "release past the lease")
 	})
 }
 
@@ -176,9 +151,7 @@ func TestStoreOutOfReach(t *testing.T) {
 				t.Errorf("%s: %v, want ErrUnavailable saying %q", operation, err, says)
 			}
 		}
-		if took := time.Since(before); took != 2*spec.Timeout {
-			t.Errorf("two decisions took %s, want two timeouts", took)
-		}
+		check.Equal(t, time.Since(before), 2*spec.Timeout, "two decisions took")
 		for _, c := range []struct {
 			name string
 			job  budget.Policy
@@ -199,9 +172,7 @@ func TestStoreOutOfReach(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := b.Charge(ctx, budget.Call{Operation: "videos.list"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("past the context's deadline: %v", err)
-		}
+		check.Is(t, check.Err(b.Charge(ctx, budget.Call{Operation: "videos.list"})), context.DeadlineExceeded, "past the context's deadline")
 	})
 }
 
@@ -236,9 +207,7 @@ func TestChargesAreBatched(t *testing.T) {
 		var all sync.WaitGroup
 		charge := func(ctx context.Context, want error) {
 			all.Go(func() {
-				if _, err := b.Charge(ctx, budget.Call{Operation: "videos.list"}); !errors.Is(err, want) {
-					t.Errorf("charge: %v, want %v", err, want)
-				}
+				check.Is(t, check.Err(b.Charge(ctx, budget.Call{Operation: "videos.list"})), want, "charge")
 			})
 			synctest.Wait()
 		}
@@ -255,9 +224,7 @@ func TestChargesAreBatched(t *testing.T) {
 		if len(gate.sizes) != 3 || gate.sizes[0] != 1 || gate.sizes[1] != driver.MaxBatch || gate.sizes[2] != 9 {
 			t.Fatalf("decided in steps of %v, want 1, %d and 9", gate.sizes, driver.MaxBatch)
 		}
-		if status, err := b.Status(t.Context()); err != nil || status.Limits[0].Used != driver.MaxBatch+10 {
-			t.Fatalf("%+v, %v", status, err)
-		}
+		must.Equal(t, must.Get(b.Status(t.Context()))(t).Limits[0].Used, driver.MaxBatch+10)
 	})
 }
 
@@ -265,18 +232,12 @@ func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		b := open(t, videoSpec(150))
-		if err := b.Room(ctx, budget.Needs{"search.list": 1, "videos.list": 50}, 0); err != nil {
-			t.Fatalf("what fits exactly: %v", err)
-		}
+		must.Do(t, b.Room(ctx, budget.Needs{"search.list": 1, "videos.list": 50}, 0))
 		var refused *budget.RefusedError
-		if err := b.Room(ctx, budget.Needs{"search.list": 1, "videos.list": 51}, 0); !errors.Is(err, budget.ErrNeverFits) {
-			t.Fatalf("what never fits: %v", err)
-		}
+		must.Is(t, b.Room(ctx, budget.Needs{"search.list": 1, "videos.list": 51}, 0), budget.ErrNeverFits, "what never fits")
 		must.Get(b.Charge(ctx, budget.Call{Operation: "videos.list", Units: units(100)}))(t)
 		time.Sleep(time.Second)
-		if err := b.Room(ctx, budget.Needs{"": 50}, 0); err != nil {
-			t.Fatalf("fifty units: %v", err)
-		}
+		must.Do(t, b.Room(ctx, budget.Needs{"": 50}, 0))
 		if err := b.Room(ctx, budget.Needs{"": 50}, 1); !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) || refused.Limit != "minute" || refused.RetryAfter != 59*time.Second {
 			t.Fatalf("fifty units and a floor: %v", err)
 		} else if !strings.HasPrefix(err.Error(), "look whether "+b.Name()+" has 50 units left: exhausted: limit minute has 50 left") {
@@ -284,14 +245,8 @@ func TestRoom(t *testing.T) {
 		}
 		narrow := videoSpec(150)
 		narrow.Limits = narrow.Limits[1:]
-		if err := open(t, narrow).Room(ctx, budget.Needs{"videos.list": 1}, 0); !errors.Is(err, budget.ErrUnknownOperation) {
-			t.Fatalf("an operation that no limit covers: %v", err)
-		}
-		if err := b.Room(ctx, budget.Needs{"nothing": 1}, 0); !errors.Is(err, budget.ErrUnknownOperation) {
-			t.Fatalf("an unpriced operation: %v", err)
-		}
-		if status, err := b.Status(ctx); err != nil || status.Limits[0].Used != 100 {
-			t.Fatalf("looking charged something: %+v, %v", status, err)
-		}
+		must.Is(t, open(t, narrow).Room(ctx, budget.Needs{"videos.list": 1}, 0), budget.ErrUnknownOperation, "an operation that no limit covers")
+		must.Is(t, b.Room(ctx, budget.Needs{"nothing": 1}, 0), budget.ErrUnknownOperation, "an unpriced operation")
+		must.Equal(t, must.Get(b.Status(ctx))(t).Limits[0].Used, 100, "looking charged something")
 	})
 }

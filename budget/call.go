@@ -36,7 +36,8 @@ type Call struct {
 	// UseHeadroom lets the call spend what is kept back: the bound is the quota.
 	UseHeadroom bool
 	// OnStoreError is the call's own policy; empty asks the configuration: the
-	// operation, the job of the labels, the upstream.
+	// operation, the job of the labels, the upstream. Open grants nothing where the
+	// store is not wrapped by package outage, which has the host's allowance.
 	OnStoreError Policy
 }
 

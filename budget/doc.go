@@ -46,7 +46,10 @@
 //
 // # The packages beside it
 //
-// Package limit has the limits and windows of a [Spec] written by hand, config reads
-// costs.toml, driver is the contract of a store, jobs/client is for programs that run
-// under the daemon.
+// Package limit has the limits and windows of a [Spec] written by hand. A store opened
+// by hand goes into outage.New before it goes into [New]: that keeps on the host what it
+// takes to decide while the store is out of reach, and to notice that a store has lost
+// its data; without it no call is ever open, and a store that begins anew is believed.
+// [New] and outage.New are what open.Budget does. Package config reads costs.toml, driver
+// is the contract of a store, jobs/client is for programs that run under the daemon.
 package budget

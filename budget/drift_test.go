@@ -16,12 +16,9 @@ import (
 func driftWorld(t *testing.T, l limit.Limit) *budget.Budget {
 	t.Helper()
 	l.Name, l.Quota, l.Limit, l.Counts = "all", 100, 100, limit.CountUnits
-	b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+	b := must.Get(budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 		Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []limit.Limit{l},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return b
 }
 
@@ -53,10 +50,8 @@ func TestReportOfTheDayBefore(t *testing.T) {
 		report := func(reset budget.Until, want int64) {
 			t.Helper()
 			used := int64(95)
-			d, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Used: &used, Reset: reset})
-			if err != nil || d.Added != want {
-				t.Fatalf("reset %+v: %+v, %v; want %d added", reset, d, err, want)
-			}
+			d := must.Get(b.Report(context.Background(), budget.UpstreamReport{Limit: "all", Used: &used, Reset: reset}))(t)
+			must.Equal(t, d.Added, want, "reset", reset)
 		}
 		<-time.After(time.Until(midnight.Add(time.Second)))
 		report(budget.Until{At: midnight.Add(3 * time.Second)}, 0)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // A refusal says what it is once, with what caused it before what follows.
@@ -65,8 +66,6 @@ func TestRefusedErrorText(t *testing.T) {
 		case "-":
 			test.refused.Operation = "" // a look
 		}
-		if got := test.refused.Error(); got != test.want {
-			t.Errorf("error\n%s\nwant\n%s", got, test.want)
-		}
+		check.Equal(t, test.refused.Error(), test.want, "error")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -64,9 +65,7 @@ func TestBudgetSurvivesAStoresPanic(t *testing.T) {
 			}()
 			_, _ = b.Charge(t.Context(), budget.Call{Operation: "videos.list"})
 		}()
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list"}); err != nil {
-			t.Fatalf("after the panic: %v", err)
-		}
+		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list"}))(t)
 	})
 }
 
@@ -103,9 +102,7 @@ func TestSlowStoreIsOutOfReach(t *testing.T) {
 			"room":    func(ctx context.Context) error { return b.Room(ctx, budget.Needs{"videos.list": 2}, 0) },
 		}
 		for verb, do := range verbs {
-			if err := do(t.Context()); !errors.Is(err, budget.ErrUnavailable) {
-				t.Errorf("%s: %v, want ErrUnavailable", verb, err)
-			}
+			check.Is(t, do(t.Context()), budget.ErrUnavailable, verb)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			if err := do(ctx); errors.Is(err, budget.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s past the caller's deadline: %v", verb, err)
@@ -165,10 +162,7 @@ func TestNotChargedIsKnown(t *testing.T) {
 // A store that would not serve in the middle of a batch is told as such.
 func TestRefusingStoreKeepsItsClass(t *testing.T) {
 	for _, want := range []error{budget.ErrClock, budget.ErrDamaged, budget.ErrStoreConfig, budget.ErrClosed} {
-		b, err := budget.New(failingStore{decision: driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: fmt.Errorf("decide: %w", want)}}, videoSpec(150))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(failingStore{decision: driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: fmt.Errorf("decide: %w", want)}}, videoSpec(150)))(t)
 		if _, err := b.Charge(t.Context(), budget.Call{Operation: "videos.list"}); !errors.Is(err, want) || errors.Is(err, budget.ErrUnavailable) {
 			t.Errorf("%v, want %v", err, want)
 		}
@@ -193,8 +187,6 @@ func TestSpecsByHandAreChecked(t *testing.T) {
 	} {
 		spec := videoSpec(150)
 		spoil(&spec)
-		if _, err := budget.New(memstore.New(clock), spec); !errors.Is(err, budget.ErrInvalid) {
-			t.Errorf("%s: %v, want ErrInvalid", what, err)
-		}
+		check.Is(t, check.Err(budget.New(memstore.New(clock), spec)), budget.ErrInvalid, what)
 	}
 }

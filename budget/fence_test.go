@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -16,13 +17,10 @@ import (
 // nothing, in observe mode too; others of its job are not.
 func TestFencedCalls(t *testing.T) {
 	for _, observe := range []bool{false, true} {
-		b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+		b := must.Get(budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 			Name: "shop/main", Observe: observe, Costs: map[string]budget.Cost{"get": {Units: 1}},
 			Limits: []limit.Limit{{Name: "daily", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		must.Do(t, b.Fence(t.Context(), "pull", 7))
 		call := func(job string, fence int64) budget.Call {
 			return budget.Call{Operation: "get", Labels: budget.Labels{Job: job}, Fence: fence}
@@ -42,16 +40,10 @@ func TestFencedCalls(t *testing.T) {
 			if !errors.Is(err, budget.ErrFenced) || errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) || refused.RetryAfter != 0 {
 				t.Errorf("%s, observe %t: %v, want it fenced off", verb, observe, err)
 			}
-			if err := ask(t.Context(), call("pull", 8)); err != nil {
-				t.Errorf("%s of another pass: %v", verb, err)
-			}
-			if err := ask(t.Context(), call("push", 7)); err != nil {
-				t.Errorf("%s of another job: %v", verb, err)
-			}
+			check.NoError(t, ask(t.Context(), call("pull", 8)), verb, "of another pass")
+			check.NoError(t, ask(t.Context(), call("push", 7)), verb, "of another job")
 		}
-		spent, err := b.Spent(t.Context(), budget.ByOperation, 0)
-		if err != nil || spent.Total.Calls != 8 {
-			t.Errorf("%+v, %v: want 8 calls", spent, err)
-		}
+		spent := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)
+		check.Equal(t, spent.Total.Calls, 8)
 	}
 }

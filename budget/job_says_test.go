@@ -61,15 +61,12 @@ func TestJobSaysByUpstream(t *testing.T) {
 func TestWaitAsTheJobSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := 20 * time.Second
-		b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+		b := must.Get(budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 			Name:   "a/one",
 			Costs:  map[string]budget.Cost{"get": {Units: 10}},
 			Limits: []limit.Limit{{Name: "all", Limit: 10, Counts: limit.CountUnits, Window: limit.Window{Kind: limit.Rolling, Length: time.Minute.Microseconds()}}},
 			Jobs:   map[string]budget.JobSays{"backfill": {MaxWait: &wait}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		call := budget.Call{Operation: "get", Labels: budget.Labels{Job: "backfill"}}
 		began := time.Now()
 		at := func(what string, want time.Duration, err, wantErr error) {
@@ -78,7 +75,7 @@ func TestWaitAsTheJobSays(t *testing.T) {
 				t.Errorf("%s: %v after %s, want %v after %s", what, err, took, wantErr, want)
 			}
 		}
-		_, err = b.Wait(t.Context(), call)
+		_, err := b.Wait(t.Context(), call)
 		at("the first", 0, err, nil)
 		_, err = b.Wait(t.Context(), call)
 		at("too far", 0, err, context.DeadlineExceeded)

@@ -10,23 +10,21 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
 // perOperation is a budget with a limit for each operation and one for all.
 func perOperation(t *testing.T) *budget.Budget {
 	t.Helper()
-	b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+	b := must.Get(budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 		Name: "chat/team", Costs: map[string]budget.Cost{"post": {Units: 1}, "read": {Units: 1}}, Unknown: budget.Unknown{Allowed: true, Units: 1},
 		Limits: []limit.Limit{
 			{Name: "all", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
 			{Name: "each", Limit: 2, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Minute), PerOperation: true},
 			{Name: "open", Limit: 1, Counts: limit.CountCalls, Window: limit.ConcurrentWindow()},
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return b
 }
 
@@ -84,8 +82,7 @@ func TestWaitPerOperation(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
 		second, err := b.WaitReserve(ctx, budget.Call{Operation: "read"}, time.Minute) // the lease ends past the deadline
-		if err != nil || second.Units != 1 {
-			t.Errorf("%+v, %v", second, err)
-		}
+		must.Do(t, err)
+		check.Equal(t, second.Units, 1)
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/must"
 )
@@ -109,9 +110,7 @@ func TestManyWaiters(t *testing.T) {
 					all.Go(func() {
 						ctx, call := watched{t.Context(), &looks}, budget.Call{Operation: "op"}
 						if c.lease == 0 {
-							if _, err := b.Wait(ctx, call); err != nil {
-								t.Error(err)
-							}
+							check.NoError(t, check.Err(b.Wait(ctx, call)))
 							return
 						}
 						r, err := b.WaitReserve(ctx, call, c.lease)
@@ -120,9 +119,7 @@ func TestManyWaiters(t *testing.T) {
 							return
 						}
 						time.Sleep(c.lease / 2)
-						if err := r.Settle(t.Context(), 1); err != nil {
-							t.Error(err)
-						}
+						check.NoError(t, r.Settle(t.Context(), 1))
 					})
 				}
 				all.Wait()
@@ -257,9 +254,7 @@ func TestWaitersThatGoTogetherAreDecidedTogether(t *testing.T) {
 		do := func(n int, name string, ask func(context.Context, budget.Call) (budget.Receipt, error)) {
 			for i := range n {
 				all.Go(func() {
-					if _, err := ask(t.Context(), budget.Call{Operation: "videos.list", ID: fmt.Sprint(name, i), NewID: true}); err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, check.Err(ask(t.Context(), budget.Call{Operation: "videos.list", ID: fmt.Sprint(name, i), NewID: true})))
 				})
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -32,9 +33,7 @@ func TestWaitChargesWhenItFits(t *testing.T) {
 		if late := receipt.At.Sub(start.Add(time.Minute)); late < 0 || late > mostJitter {
 			t.Fatalf("charged %s after the instant it fits", late)
 		}
-		if _, err := b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(11)}); !errors.Is(err, budget.ErrNeverFits) {
-			t.Fatalf("a wait for what never fits: %v", err)
-		}
+		must.Is(t, check.Err(b.Wait(t.Context(), budget.Call{Operation: "videos.list", Units: units(11)})), budget.ErrNeverFits, "a wait for what never fits")
 	})
 }
 
@@ -54,16 +53,11 @@ func TestWaitFailsEarly(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) || time.Since(start) != 0 {
 			t.Fatalf("after %s: %v", time.Since(start), err)
 		}
-		if refused.RetryAfter != time.Minute || refused.Limit != "minute" {
-			t.Fatalf("refused %+v", refused)
-		}
+		must.Equal(t, refused.RetryAfter, time.Minute, "refused")
+		must.Equal(t, refused.Limit, "minute", "refused")
 		// The one behind a waiter that will sleep past its deadline fails at once too.
 		var all sync.WaitGroup
-		all.Go(func() {
-			if err := wait(2 * time.Minute); err != nil {
-				t.Errorf("the head: %v", err)
-			}
-		})
+		all.Go(func() { check.NoError(t, wait(2*time.Minute), "the head") })
 		synctest.Wait()
 		if err := wait(30 * time.Second); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, budget.ErrExhausted) || time.Since(start) != 0 {
 			t.Fatalf("behind the head, after %s: %v", time.Since(start), err)
@@ -77,9 +71,7 @@ func TestWaitFailsEarly(t *testing.T) {
 		all.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := b.Wait(ctx, budget.Call{Operation: "videos.list"}); !errors.Is(err, context.Canceled) {
-			t.Fatalf("a cancelled wait: %v", err)
-		}
+		must.Is(t, check.Err(b.Wait(ctx, budget.Call{Operation: "videos.list"})), context.Canceled, "a cancelled wait")
 	})
 }
 
@@ -157,11 +149,7 @@ func TestWaitSaysAtOnceWhatNoWaitHelps(t *testing.T) {
 		b := open(t, videoSpec(10))
 		must.Get(b.Charge(t.Context(), budget.Call{Operation: "videos.list", Units: units(10)}))(t)
 		var all sync.WaitGroup
-		all.Go(func() {
-			if _, err := b.Wait(t.Context(), budget.Call{Operation: "videos.list"}); err != nil {
-				t.Error(err)
-			}
-		})
+		all.Go(func() { check.NoError(t, check.Err(b.Wait(t.Context(), budget.Call{Operation: "videos.list"}))) })
 		synctest.Wait()
 		start := time.Now()
 		for want, call := range map[error]budget.Call{
@@ -184,9 +172,7 @@ func TestWaiterThatGivesUpFreesItsPlace(t *testing.T) {
 		head, giveUp := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := b.Wait(head, budget.Call{Operation: "videos.list", Units: units(10)}); !errors.Is(err, context.Canceled) {
-				t.Errorf("the head: %v", err)
-			}
+			check.Is(t, check.Err(b.Wait(head, budget.Call{Operation: "videos.list", Units: units(10)})), context.Canceled, "the head")
 		})
 		synctest.Wait()
 		start := time.Now()
@@ -275,12 +261,9 @@ func TestWaitForWhatIsOpen(t *testing.T) {
 	for _, l := range []limit.Limit{{Window: limit.ConcurrentWindow()}, {Window: limit.RollingWindow(time.Second)}} {
 		synctest.Test(t, func(t *testing.T) {
 			l.Name, l.Limit, l.Counts = "few", 1, limit.CountCalls
-			b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+			b := must.Get(budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 				Name: "up/key1", Costs: map[string]budget.Cost{"list": {Units: 1}}, Limits: []limit.Limit{l},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			open := must.Get(b.Reserve(ctx, budget.Call{Operation: "list"}, time.Hour))(t)
@@ -297,9 +280,7 @@ func TestWaitForWhatIsOpen(t *testing.T) {
 			<-time.After(time.Second)
 			must.Do(t, open.Settle(ctx, 1))
 			for range 2 {
-				if err := <-results; err != nil {
-					t.Errorf("%s: %v", l.Window.Kind, err)
-				}
+				check.NoError(t, <-results, l.Window.Kind)
 			}
 		})
 	}

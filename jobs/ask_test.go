@@ -13,13 +13,15 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // ask asks for a pass of the only job.
 func (w *world) ask(note string, regions ...string) Request {
 	w.t.Helper()
 	asked, err := Trigger(w.t.Context(), w.options.State, w.list[0], regions, note)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return asked
 }
 
@@ -27,7 +29,7 @@ func (w *world) ask(note string, regions ...string) Request {
 func (w *world) answer(asked Request) Answer {
 	w.t.Helper()
 	answer, err := AnswerTo(w.t.Context(), w.options.State, w.list[0], asked)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return answer
 }
 
@@ -35,7 +37,7 @@ func (w *world) answer(asked Request) Answer {
 func (w *world) view() Overview {
 	w.t.Helper()
 	views, err := Look(w.t.Context(), w.options.State, w.list)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return views[0]
 }
 
@@ -66,7 +68,7 @@ func TestAPassThatIsAskedForRuns(t *testing.T) {
 			t.Fatalf("at last: %+v", answer)
 		}
 		record := *answer.Record
-		equal(t, "runs", outcomes(Pass{Record: record}), []string{"US succeeded", "DE succeeded"})
+		check.EqualSlices(t, outcomes(Pass{Record: record}), []string{"US succeeded", "DE succeeded"}, "runs")
 		if record.Kind != Triggered || record.Request != asked.ID || !strings.HasSuffix(record.Note, ": the feed of Monday") {
 			t.Errorf("record %+v", record)
 		}
@@ -181,9 +183,9 @@ func TestAPausedJobSkips(t *testing.T) {
 		}
 		after(time.Hour)
 		stop()
-		equal(t, "history", w.history(), []string{"1h0m0s skipped paused", "2h0m0s skipped paused", "3h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"1h0m0s skipped paused", "2h0m0s skipped paused", "3h0m0s succeeded"}, "history")
 		for pass, err := range Past(t.Context(), w.options.State, []string{"trending"}, time.Time{}) {
-			noError(t, err)
+			must.Do(t, err)
 			if want := "paused by " + set.By + ": the upstream moves"; pass.Tick.Equal(midnight.Add(time.Hour)) && pass.Error != want {
 				t.Errorf("the tick says %q, want %q", pass.Error, want)
 			}
@@ -288,11 +290,9 @@ func TestNewsOfOneInstant(t *testing.T) {
 	at := midnight
 	store := memstore.New(func() int64 { return at.UnixMicro() })
 	asked := func() int64 {
-		noError(t, notifyDaemons(t.Context(), store, "trending"))
-		found, err := store.Job(t.Context(), newsName)
-		noError(t, err)
-		heard, err := readDocument[news](newsName, found)
-		noError(t, err)
+		must.Do(t, notifyDaemons(t.Context(), store, "trending"))
+		found := must.Get(store.Job(t.Context(), newsName))(t)
+		heard := must.Get(readDocument[news](newsName, found))(t)
 		return heard.Asked["trending"]
 	}
 	first, second := asked(), asked()
@@ -307,9 +307,7 @@ func TestNewsOfOneInstant(t *testing.T) {
 func TestAPassIsSilentOnceItsClaimFalls(t *testing.T) {
 	claimed := &state{Active: []claim{{Holder: "web1/7/x", Until: midnight.UnixMicro()}}}
 	for now, want := range map[int64]bool{midnight.UnixMicro() - 1: false, midnight.UnixMicro(): true} {
-		if got := claimed.overview(&Job{}, driver.JobDocument{Now: now}).Active[0].Silent; got != want {
-			t.Errorf("%d µs after its end silent is %v", now-midnight.UnixMicro(), got)
-		}
+		check.Equal(t, claimed.overview(&Job{}, driver.JobDocument{Now: now}).Active[0].Silent, want, now-midnight.UnixMicro(), "µs after its end silent")
 	}
 }
 
@@ -320,8 +318,7 @@ func TestTheAnswerOfADaemonThatIsBehind(t *testing.T) {
 		w := newWorld(t, setup{})
 		asked := Request{ID: "A", At: InstantOf(time.Now().UnixMicro())}
 		tick := time.Now().Add(-50 * time.Minute)
-		text, err := json.Marshal(Record{Tick: Instant{Time: tick}, Kind: Triggered, Request: asked.ID, Outcome: Succeeded})
-		noError(t, err)
+		text := must.Get(json.Marshal(Record{Tick: Instant{Time: tick}, Kind: Triggered, Request: asked.ID, Outcome: Succeeded}))(t)
 		if swapped, err := w.store.SwapJob(t.Context(), driver.JobSwap{
 			Job: w.list[0].Name, Text: []byte("{}"), Records: []driver.JobRecord{{At: tick.UnixMicro(), ID: "x", Text: text}},
 		}); err != nil || !swapped {

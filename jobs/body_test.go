@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/jsonpath"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Whatever an upstream answers, a page adds the body's values, none lost and none
@@ -34,13 +35,13 @@ func FuzzBody(f *testing.F) {
 	}
 	f.Add([]byte(`{"a":{"b":[{"c":"\n"}]}}`), "a.b", "a.b.0.c")
 	f.Fuzz(func(t *testing.T, body []byte, items, next string) {
-		if items != "" && !isSimple(items) || next != "" && !isSimple(next) {
+		if strings.ContainsAny(items+next, "\\*?#|@!{}[]()") { // jsonpath's own tests take those
 			t.Skip()
 		}
 		fetch := &Fetch{Items: items, NextFrom: next}
 		whole, err := decoded(body)
 		checkLines(t, fetch, body, whole, err == nil)
-		checkToken(t, fetch, body, whole, err == nil)
+		checkToken(t, fetch, body, err == nil)
 		excerpt := (&secrets{}).excerpt(body, len(items)%2 == 0, secret)
 		if strings.Contains(excerpt, secret) || strings.ContainsFunc(excerpt, unicode.IsControl) || !utf8.ValidString(excerpt) ||
 			utf8.RuneCountInString(excerpt) > maxExcerpt+3 {
@@ -65,51 +66,32 @@ func decoded(text []byte) (value any, err error) {
 	return value, nil
 }
 
-// at is the value at a path of names and numbers.
-func at(value any, path string) (any, bool) {
-	for part := range strings.SplitSeq(path, ".") {
-		var next any
-		var ok bool
-		switch value := value.(type) {
-		case map[string]any:
-			next, ok = value[part]
-		case []any:
-			if i, err := strconv.ParseUint(part, 10, 31); err == nil && i < uint64(len(value)) {
-				next, ok = value[i], true
-			}
-		}
-		if !ok {
-			return nil, false
-		}
-		value = next
+// at is the value at a path; jsonpath's own tests hold it to a model.
+func at(body []byte, path string, valid bool) (any, bool) {
+	found, ok := jsonpath.Get(string(body), path)
+	if !valid || !ok {
+		return nil, false
 	}
-	return value, true
-}
-
-// isSimple reports whether a path consists of names and numbers.
-func isSimple(path string) bool {
-	return jsonpath.Check(path) == nil && utf8.ValidString(path) && !strings.ContainsAny(path, "\\*?#|@!{}[]()\ufffd")
+	value, err := decoded([]byte(found.Raw))
+	return value, err == nil
 }
 
 // checkLines holds what a page adds to the body's value.
 func checkLines(t *testing.T, fetch *Fetch, body []byte, whole any, valid bool) {
 	want, right := []any{whole}, valid
 	if fetch.Items != "" {
-		found, there := at(whole, fetch.Items)
+		found, there := at(body, fetch.Items, valid)
 		list, isList := found.([]any)
 		want, right = list, valid && there && (isList || found == nil)
 	}
 	text, err := fetch.lines(body)
-	if (err == nil) != right {
-		t.Fatalf("items %q of %q: %q, %v", fetch.Items, body, text, err)
-	}
+	must.Equal(t, err == nil, right, "items", fetch.Items, "of", body, text, err)
 	if err != nil {
 		return
 	}
 	lines := bytes.SplitAfter(text, []byte("\n"))
-	if len(lines) != len(want)+1 || len(lines[len(want)]) != 0 {
-		t.Fatalf("items %q of %q: %d lines in %q, want %d", fetch.Items, body, len(lines)-1, text, len(want))
-	}
+	must.Equal(t, len(lines), len(want)+1, "items", fetch.Items, "of", body)
+	must.Equal(t, len(lines[len(want)]), 0, "items", fetch.Items, "of", body)
 	for i, value := range want {
 		if got, err := decoded(lines[i]); err != nil || !reflect.DeepEqual(got, value) {
 			t.Fatalf("items %q of %q: line %d is %q (%v), want %v", fetch.Items, body, i, lines[i], err, value)
@@ -118,10 +100,10 @@ func checkLines(t *testing.T, fetch *Fetch, body []byte, whole any, valid bool) 
 }
 
 // checkToken holds the next page's token to the body's value.
-func checkToken(t *testing.T, fetch *Fetch, body []byte, whole any, valid bool) {
+func checkToken(t *testing.T, fetch *Fetch, body []byte, valid bool) {
 	want, right := "", true
 	if fetch.NextFrom != "" {
-		found, _ := at(whole, fetch.NextFrom)
+		found, _ := at(body, fetch.NextFrom, valid)
 		switch value := found.(type) {
 		case nil:
 		case string:
@@ -145,8 +127,6 @@ func checkToken(t *testing.T, fetch *Fetch, body []byte, whole any, valid bool) 
 func TestExcerptHidesTheSecret(t *testing.T) {
 	const secret = "a/b\"é"
 	for _, body := range []string{`{"error":{"message":"ZZa\/b\"\u00e9ZZ"}}`, `{"error":{"message":"ZZa%2Fb%22%C3%A9ZZ"}}`} {
-		if got := (&secrets{}).excerpt([]byte(body), true, secret); got != ": ZZ[secret]ZZ" {
-			t.Errorf("%s: %q", body, got)
-		}
+		check.Equal(t, (&secrets{}).excerpt([]byte(body), true, secret), ": ZZ[secret]ZZ", body)
 	}
 }

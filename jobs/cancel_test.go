@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A pass that a person ends, from any machine, ends as by a drain: the page under way
@@ -36,12 +38,10 @@ func TestAPassIsCancelled(t *testing.T) {
 		if s := w.state(); len(s.Active) != 0 || s.NextRegion != "DE" || upstream.count() != asked || w.used() != int64(asked) {
 			t.Errorf("state %+v, %d requests after %d, %d units", s, upstream.count(), asked, w.used())
 		}
-		records, err := History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 9)
-		if err != nil || len(records) != 1 {
-			t.Fatal(records, err)
-		}
+		records := must.Get(History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 9))(t)
+		must.Equal(t, len(records), 1)
 		p := Pass{"trending", records[0]}
-		equal(t, "runs", outcomes(p), []string{"US succeeded", "GB drained cancelled", "DE skipped cancelled"})
+		check.EqualSlices(t, outcomes(p), []string{"US succeeded", "GB drained cancelled", "DE skipped cancelled"}, "runs")
 		if p.Outcome != Drained || !strings.HasPrefix(p.Runs[1].Error, "cancelled by ") || !strings.HasSuffix(p.Runs[1].Error, ": it is too much") {
 			t.Errorf("%+v", p)
 		}
@@ -71,7 +71,7 @@ func TestAPassThatHearsNothingIsCancelled(t *testing.T) {
 		if took := time.Since(began); took > DefaultHeartbeat+w.list[0].Grace {
 			t.Errorf("it ended after %s", took)
 		}
-		equal(t, "runs", outcomes(p), []string{"US drained cancelled", "GB skipped cancelled"})
+		check.EqualSlices(t, outcomes(p), []string{"US drained cancelled", "GB skipped cancelled"}, "runs")
 		if s := w.state(); len(s.Active)+len(s.Waiting)+len(s.Requests) != 0 {
 			t.Errorf("state %+v", s)
 		}
@@ -86,11 +86,8 @@ func TestARequestIsTakenBack(t *testing.T) {
 		if taken, err := TakeBack(t.Context(), w.store, job); err != nil || len(taken) != 0 || w.state().Schedule != "" {
 			t.Fatal(taken, err)
 		}
-		first, err := Trigger(t.Context(), w.store, job, nil, "to try")
-		noError(t, err)
-		if _, err := Trigger(t.Context(), w.store, job, []string{"US"}, ""); err != nil {
-			t.Fatal(err)
-		}
+		first := must.Get(Trigger(t.Context(), w.store, job, nil, "to try"))(t)
+		must.Get(Trigger(t.Context(), w.store, job, []string{"US"}, ""))(t)
 		taken, err := TakeBack(t.Context(), w.store, job)
 		if err != nil || len(taken) != 2 || taken[0].ID != first.ID {
 			t.Fatal(taken, err)
@@ -119,15 +116,11 @@ func TestAJobIsForgotten(t *testing.T) {
 		if !errors.Is(err, ErrUnderWay) || !strings.Contains(err.Error(), "quotactl cancel trending ends it") {
 			t.Errorf("while a pass is under way: %v", err)
 		}
-		if len(w.state().Active) != 1 {
-			t.Fatalf("state %+v", w.state())
-		}
+		must.Equal(t, len(w.state().Active), 1, "state", w.state())
 		after(time.Hour / 2)
 		stop()
-		if len(w.history()) != 1 {
-			t.Fatalf("history %q", w.history())
-		}
-		noError(t, Forget(t.Context(), w.store, "trending"))
+		must.Equal(t, len(w.history()), 1, "history", w.history())
+		must.Do(t, Forget(t.Context(), w.store, "trending"))
 		for _, name := range []string{"trending", runSlots("trending")} {
 			if found, err := w.store.Job(t.Context(), name); err != nil || found.Text != nil {
 				t.Errorf("%s: %+v, %v", name, found, err)
@@ -136,9 +129,7 @@ func TestAJobIsForgotten(t *testing.T) {
 		if value, err := w.store.JobValue(t.Context(), "trending", checkpoint.Key("US")); value != nil || err != nil || len(w.history()) != 0 {
 			t.Errorf("checkpoint %q, %v; history %q", value, err, w.history())
 		}
-		if found, err := w.store.Job(t.Context(), newsName); err != nil || found.Version != 0 {
-			t.Errorf("%+v, %v", found, err)
-		}
+		check.Equal(t, must.Get(w.store.Job(t.Context(), newsName))(t).Version, 0)
 		stop = w.daemon(false) // configured again it begins anew
 		after(time.Hour)
 		stop()
@@ -160,7 +151,7 @@ func TestAJobWithASilentPassIsForgotten(t *testing.T) {
 		after(time.Second)
 		silent.Store(true)
 		after(time.Minute + time.Second)
-		noError(t, Forget(t.Context(), w.store, "trending"))
+		must.Do(t, Forget(t.Context(), w.store, "trending"))
 		silent.Store(false)
 		if p := <-ended; p.Outcome != Lost {
 			t.Errorf("%+v", p)
@@ -186,9 +177,7 @@ func TestWhatAStopCutIsDrainedWhereItHadSpent(t *testing.T) {
 		"its timeout":            {&ending{outcome: TimedOut, reason: ReasonTimeout}, Run{Units: 3}, "timed_out timeout"},
 	} {
 		end := test.cut.of(test.run)
-		if got := string(end.outcome) + " " + end.reason; got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
-		}
+		check.Equal(t, string(end.outcome)+" "+end.reason, test.want, name)
 	}
 	var none *ending
 	if none.of(Run{Units: 1}) != nil {

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // partial is the one partial file.
@@ -49,13 +51,13 @@ func TestARunGoesOnWithoutItsFile(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			r := newResumable(t, setup{})
 			r.cut(3)
-			noError(t, change(t, r.partial()))
+			must.Do(t, change(t, r.partial()))
 			run := r.once().Runs[0]
 			if run.Outcome != Succeeded || !run.Resumed || run.Pages != 2 || r.checkpoint() != nil {
 				t.Errorf("run %+v, want the last two pages", run)
 			}
 			r.holds(run.Output, 2)
-			r.logged("level=WARN", "the file of the pages before is not here", "pages=2")
+			r.logged("level=WARN", "the file of the pages before is not here", "pages=2", `error="`)
 		})
 	}
 }
@@ -65,19 +67,15 @@ func TestAnEarlierRunThatLivesWritesIntoItsOwnFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newResumable(t, setup{})
 		r.cut(3)
-		zombie, err := os.OpenFile(r.partial(), os.O_WRONLY|os.O_APPEND, 0)
-		noError(t, err)
+		zombie := must.Get(os.OpenFile(r.partial(), os.O_WRONLY|os.O_APPEND, 0))(t)
 		defer func() { _ = zombie.Close() }()
 		r.upstream.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			if _, err := zombie.WriteString("late\n"); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, check.Err(zombie.WriteString("late\n")))
 			r.sandbox.ServeHTTP(w, q)
 		})
 		run := r.once().Runs[0]
-		if run.Outcome != Succeeded || run.Pages != 2 {
-			t.Errorf("run %+v", run)
-		}
+		check.Equal(t, run.Outcome, Succeeded, "run")
+		check.Equal(t, run.Pages, 2, "run")
 		r.holds(run.Output, 0)
 	})
 }
@@ -97,7 +95,7 @@ func TestARunBeginsAnew(t *testing.T) {
 		"a program's": {func(r *resumable) { r.value(checkpoint.Value{Expires: 1 << 60, Data: []byte("x")}.Text()) }, "the checkpoint is a program's"},
 		"not JSON":    {func(r *resumable) { r.value([]byte("x")) }, "the checkpoint cannot be read"},
 		"finished": {func(r *resumable) {
-			noError(r.t, os.Rename(r.partial(), strings.TrimSuffix(r.partial(), partialSuffix)))
+			must.Do(r.t, os.Rename(r.partial(), strings.TrimSuffix(r.partial(), partialSuffix)))
 		}, "had come to its end"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
@@ -132,7 +130,7 @@ func TestARunBeginsAnew(t *testing.T) {
 func (r *resumable) value(text []byte) {
 	r.t.Helper()
 	found, err := r.store.Job(context.Background(), "trending")
-	noError(r.t, err)
+	must.Do(r.t, err)
 	if ok, err := r.store.SwapJob(context.Background(), driver.JobSwap{Job: "trending", Version: found.Version, Values: map[string][]byte{"checkpoint/US": text}}); err != nil || !ok {
 		r.t.Fatal(ok, err)
 	}
@@ -169,9 +167,7 @@ func TestATokenThatTheUpstreamRefuses(t *testing.T) {
 		if run := r.once().Runs[0]; run.Outcome != Failed || run.Reason != "status 404" || run.Calls != 2 || r.checkpoint() != nil {
 			t.Errorf("run %+v, checkpoint %+v", run, r.checkpoint())
 		}
-		if len(r.files()) != 1 {
-			t.Errorf("files %v, want the earlier run's", r.files())
-		}
+		check.Equal(t, len(r.files()), 1, "files", r.files())
 	})
 	synctest.Test(t, func(t *testing.T) { // a later page says nothing of the token that was kept
 		r := newResumable(t, setup{})
@@ -200,15 +196,13 @@ func TestARunThatHadAllItsPages(t *testing.T) {
 				}
 				return f.Sync()
 			}
-			if run := runner.Once(t.Context(), nil)[0].Runs[0]; run.Reason != ReasonOutput {
-				t.Fatalf("run %+v", run)
-			}
-			noError(t, os.Remove(final))
+			must.Equal(t, runner.Once(t.Context(), nil)[0].Runs[0].Reason, ReasonOutput, "run")
+			must.Do(t, os.Remove(final))
 			if from := r.checkpoint(); !from.Done || from.Pages != 4 {
 				t.Fatalf("checkpoint %+v", from)
 			}
 			if !file {
-				noError(t, os.Remove(r.partial()))
+				must.Do(t, os.Remove(r.partial()))
 			}
 			r.asked()
 			run := r.once().Runs[0]
@@ -252,9 +246,7 @@ func TestACheckpointThatIsNotKnown(t *testing.T) {
 		if run.Outcome != Succeeded || run.Resumed || run.Pages != 4 || time.Since(began) != finalWriteTimeout {
 			t.Errorf("run %+v after %s", run, time.Since(began))
 		}
-		if from := r.checkpoint(); from.Pages != 2 {
-			t.Errorf("checkpoint %+v", from)
-		}
+		check.Equal(t, r.checkpoint().Pages, 2, "checkpoint")
 		r.logged("level=WARN", "beginning anew, without checkpoints", "connection refused")
 	})
 	synctest.Test(t, func(t *testing.T) { // a store that comes back meanwhile does say
@@ -298,7 +290,7 @@ func TestARunGoesOnWithTheTickOfItsBeginning(t *testing.T) {
 		for _, q := range r.upstream.requests {
 			ticks = append(ticks, q.query.Get("publishedBefore"))
 		}
-		equal(t, "ticks", ticks, []string{"20000101T000001Z", "20000101T000001Z", "20000101T000001Z", "20000101T000001Z"}[:len(ticks)])
+		check.EqualSlices(t, ticks, []string{"20000101T000001Z", "20000101T000001Z", "20000101T000001Z", "20000101T000001Z"}[:len(ticks)], "ticks")
 		if len(ticks) < 2 {
 			t.Errorf("%d requests", len(ticks))
 		}
@@ -315,7 +307,7 @@ func TestATokenThatIsNotKept(t *testing.T) {
 					w.WriteHeader(http.StatusForbidden)
 					return
 				}
-				unexpected(t, json.NewEncoder(w).Encode(map[string]string{"nextPageToken": token}))
+				check.NoError(t, json.NewEncoder(w).Encode(map[string]string{"nextPageToken": token}))
 			})
 			if run := r.once().Runs[0]; run.Pages != 1 || run.Outcome != Failed {
 				t.Errorf("run %+v", run)
@@ -340,7 +332,7 @@ func TestCheckpointsAreOfRegions(t *testing.T) {
 			}
 			w.sandbox.ServeHTTP(rw, q)
 		})
-		equal(t, "runs", outcomes(w.once()), []string{"US failed status 403", "GB failed status 403"})
+		check.EqualSlices(t, outcomes(w.once()), []string{"US failed status 403", "GB failed status 403"}, "runs")
 		p := w.once()
 		if us, gb := p.Runs[0], p.Runs[1]; us.Pages != 3 || gb.Pages != 2 || !us.Resumed || !gb.Resumed {
 			t.Errorf("%+v", p.Runs)

@@ -14,7 +14,9 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A run that was cut is gone on with where it was: what was fetched is not fetched
@@ -95,7 +97,7 @@ func (w *world) limited(units int64) *budget.Budget {
 	spec.Limits = append([]limit.Limit(nil), spec.Limits...)
 	spec.Limits[0].Limit = units
 	b, err := budget.New(w.store, spec)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return b
 }
 
@@ -173,7 +175,7 @@ func TestAPageIsSafeBeforeItsCheckpoint(t *testing.T) {
 		if p := runner.Once(t.Context(), nil)[0]; p.Outcome != Succeeded {
 			t.Fatalf("%+v", p.Runs)
 		}
-		equal(t, "events", seen.list, []string{"sync 1", "keep 1", "sync 2", "keep 2", "sync 3", "keep 3", "sync 4", "keep 4", "remove checkpoint/US"})
+		check.EqualSlices(t, seen.list, []string{"sync 1", "keep 1", "sync 2", "keep 2", "sync 3", "keep 3", "sync 4", "keep 4", "remove checkpoint/US"}, "events")
 	})
 }
 
@@ -217,9 +219,7 @@ func TestACheckpointThatIsBehind(t *testing.T) {
 		seen.fail = false
 		r.upstream.Handler, r.options.State = r.sandbox, r.store
 		r.asked()
-		if from := r.checkpoint(); from.Pages != 2 {
-			t.Fatalf("checkpoint %+v", from)
-		}
+		must.Equal(t, r.checkpoint().Pages, 2, "checkpoint")
 		run = r.once().Runs[0]
 		if run.Outcome != Succeeded || run.Pages != 2 || len(r.files()) != 1 {
 			t.Errorf("run %+v, files %v", run, r.files())
@@ -248,10 +248,8 @@ func TestACheckpointCatchesUp(t *testing.T) {
 			if run := r.once().Runs[0]; run.Outcome != Failed || run.Pages != 3 {
 				t.Fatalf("run %+v", run)
 			}
-			equal(t, "events", seen.list, []string{"keep 1", "keep 3"})
-			if from := r.checkpoint(); from.Pages != 3 {
-				t.Errorf("checkpoint %+v", from)
-			}
+			check.EqualSlices(t, seen.list, []string{"keep 1", "keep 3"}, "events")
+			check.Equal(t, r.checkpoint().Pages, 3, "checkpoint")
 		})
 	}
 }
@@ -271,9 +269,7 @@ func TestALostPassKeepsNothing(t *testing.T) {
 		if run.Outcome != Lost || run.Reason != ReasonFenced || run.Pages != 3 || run.Calls != 3 {
 			t.Errorf("run %+v, want it lost after the third page", run)
 		}
-		if from := r.checkpoint(); from.Pages != 2 {
-			t.Errorf("checkpoint %+v, want that of two pages", from)
-		}
+		check.Equal(t, r.checkpoint().Pages, 2, "checkpoint, want that of two pages")
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A pass keeps its claim for as long as it takes.
@@ -37,7 +39,7 @@ func TestAPassTakenForDeadEnds(t *testing.T) {
 		w.options.State = stolen
 		w.options.Transport = direct{slow(10*time.Second, w.sandbox)}
 		p := w.once()
-		equal(t, "runs", outcomes(p), []string{"US lost fenced", "GB lost fenced"})
+		check.EqualSlices(t, outcomes(p), []string{"US lost fenced", "GB lost fenced"}, "runs")
 		if p.Outcome != Lost || p.Runs[0].Pages != 2 {
 			t.Errorf("pass %+v", p)
 		}
@@ -81,9 +83,7 @@ func TestAPassWithoutAStoreFails(t *testing.T) {
 			t.Errorf("pass %+v", p)
 		}
 		w.logged("pass not started", "reason=store", "connection refused")
-		if n := strings.Count(w.log.String(), "swap job"); n != 1 {
-			t.Errorf("what was being done is told %d times", n)
-		}
+		check.Equal(t, strings.Count(w.log.String(), "swap job"), 1, "what was being done is told … times")
 	})
 }
 
@@ -102,8 +102,7 @@ func TestARunWithoutAStoreAsksForNothing(t *testing.T) {
 
 func TestAManualPassTakesTheNextFreeSecond(t *testing.T) {
 	at := func(s string) time.Time {
-		tick, err := time.Parse("15:04:05.000", s)
-		noError(t, err)
+		tick := must.Get(time.Parse("15:04:05.000", s))(t)
 		return tick.AddDate(2026, 0, 0)
 	}
 	for _, test := range []struct {
@@ -133,9 +132,7 @@ func TestManualPassesOfOneSecondGetTheirOwnTicks(t *testing.T) {
 		for range 3 {
 			ticks = append(ticks, w.once().Tick.Format(TickFormat))
 		}
-		equal(t, "ticks", ticks, []string{"20000101T000001Z", "20000101T000002Z", "20000101T000003Z"})
-		if n := len(w.files()); n != 3 {
-			t.Errorf("%d files, want 3", n)
-		}
+		check.EqualSlices(t, ticks, []string{"20000101T000001Z", "20000101T000002Z", "20000101T000003Z"}, "ticks")
+		check.Equal(t, len(w.files()), 3, "files")
 	})
 }

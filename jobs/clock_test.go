@@ -14,6 +14,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A pass whose tick lies in the store's future does not begin, and says so.
@@ -58,9 +60,8 @@ func TestAManualPassAndAClockThatWasWrong(t *testing.T) {
 			machine.by.Store(int64(test.machineThen))
 			store.by.Store(int64(test.before))
 			p := w.once()
-			if p.Outcome != Succeeded || p.Tick.Format(TickFormat) != test.want {
-				t.Errorf("%s: %s of %s: %s; want %s", test.name, p.Outcome, p.Tick.Format(TickFormat), p.Error, test.want)
-			}
+			check.Equal(t, p.Outcome, Succeeded, test.name)
+			check.Equal(t, p.Tick.Format(TickFormat), test.want, test.name)
 		})
 	}
 }
@@ -85,8 +86,7 @@ func TestAChargeAgainstAWrongClockSaysSo(t *testing.T) {
 
 // Whoever holds a claim can be found.
 func TestAHolderNamesItsProcess(t *testing.T) {
-	host, err := os.Hostname()
-	noError(t, err)
+	host := must.Get(os.Hostname())(t)
 	first, second := newHolder(), newHolder()
 	if want := fmt.Sprintf("in process %d on %s", os.Getpid(), host); placeOf(first) != want || first == second {
 		t.Errorf("%q and %q; the first is %q, want %q", first, second, placeOf(first), want)
@@ -111,22 +111,15 @@ func TestARecoveryIsWaitedFor(t *testing.T) {
 	for name, needs := range map[string]string{"one call": "", "several calls": `needs = { "videos.list" = 2 }`} {
 		inBubble(t, name, func(t *testing.T) {
 			w := newWorld(t, setup{job: "regions = [\"US\", \"GB\"]\nmax_wait = \"1s\"\n" + needs})
-			shared, err := budget.New(ofTwo{w.store}, w.options.Budgets["youtube/key1"].Spec())
-			noError(t, err)
+			shared := must.Get(budget.New(ofTwo{w.store}, w.options.Budgets["youtube/key1"].Spec()))(t)
 			w.options.Budgets["youtube/key1"] = shared
 			began := time.Now()
 			loss := driver.Recovery{Budget: "youtube/key1", Now: began.UnixMicro(), Mark: driver.Mark{Ledger: "lost", Seen: began.UnixMicro()}, Host: "other", Hosts: 2}
-			if _, err := driver.Apply(t.Context(), w.store, loss); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(driver.Apply(t.Context(), w.store, loss))(t)
 			w.succeeds()
-			if took := time.Since(began).Truncate(time.Second); took != time.Minute {
-				t.Errorf("took %s, want the recovery's minute", took)
-			}
+			check.Equal(t, time.Since(began).Truncate(time.Second), time.Minute, "took, want the recovery's minute")
 			w.logged("refused; waiting", "region=US", "reason=recovering", "retry_at=2000-01-01T00:01:00.000000Z")
-			if n := strings.Count(w.log.String(), "refused; waiting"); n != 1 {
-				t.Errorf("%d lines say that it waits, want 1", n)
-			}
+			check.Equal(t, strings.Count(w.log.String(), "refused; waiting"), 1, "lines say that it waits")
 			if strings.Contains(w.log.String(), `limit=""`) || strings.Contains(w.log.String(), "operation=needs") {
 				t.Errorf("the log names what is nothing:\n%s", w.log)
 			}
@@ -152,7 +145,7 @@ func TestWhichDaemonsLive(t *testing.T) {
 					t.Errorf("%+v", d)
 				}
 			}
-			equal(t, "daemons since", got, want)
+			check.EqualSlices(t, got, want, "daemons since")
 		}
 		live()
 		stopFirst := w.daemon(false)

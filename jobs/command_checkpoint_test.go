@@ -13,7 +13,9 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/client"
 )
 
@@ -35,7 +37,7 @@ func (w *world) found() []string {
 func (w *world) kept() string {
 	w.t.Helper()
 	text, err := w.store.JobValue(context.Background(), "script", "checkpoint/US")
-	noError(w.t, err)
+	must.Do(w.t, err)
 	if text == nil {
 		return ""
 	}
@@ -56,10 +58,8 @@ func TestACommandsCheckpoint(t *testing.T) {
 			t.Errorf("run %d: %+v, want %s", i, run, outcome)
 		}
 	}
-	equal(t, "found", w.found(), []string{"none", "page 1", "page 2", "page 3", "none"})
-	if w.kept() != "" {
-		t.Errorf("%q is kept", w.kept())
-	}
+	check.EqualSlices(t, w.found(), []string{"none", "page 1", "page 2", "page 3", "none"}, "found")
+	check.Equal(t, w.kept(), "", "kept")
 	w.logged("level=INFO msg=resumed", "bytes=6", "region=US")
 }
 
@@ -70,7 +70,7 @@ func TestACommandForgetsItsCheckpoint(t *testing.T) {
 		for range 3 {
 			w.onlyRun()
 		}
-		equal(t, "found", w.found(), []string{"none", "x", "none"})
+		check.EqualSlices(t, w.found(), []string{"none", "x", "none"}, "found")
 	}
 }
 
@@ -86,7 +86,7 @@ func TestAnUnchangedCheckpointExpires(t *testing.T) {
 	w.onlyRun()
 	now = now.Add(time.Microsecond)
 	w.onlyRun()
-	equal(t, "found", w.found(), []string{"none", "x", "none"})
+	check.EqualSlices(t, w.found(), []string{"none", "x", "none"}, "found")
 	w.logged("level=INFO", "the checkpoint has expired")
 }
 
@@ -94,13 +94,9 @@ func TestAnUnchangedCheckpointExpires(t *testing.T) {
 func TestACommandThatIsTriedAgainFindsItsCheckpoint(t *testing.T) {
 	w := checkpointed(t, `printf x >>"$QUOTACTL_CHECKPOINT"; exit 1`)
 	w.list[0].Retries, w.list[0].RetryWait = 2, time.Millisecond
-	if run := w.onlyRun(); run.Attempts != 3 {
-		t.Errorf("%+v", run)
-	}
-	equal(t, "found", w.found(), []string{"none", "x", "xx"})
-	if w.kept() != "xxx" {
-		t.Errorf("%q is kept", w.kept())
-	}
+	check.Equal(t, w.onlyRun().Attempts, 3)
+	check.EqualSlices(t, w.found(), []string{"none", "x", "xx"}, "found")
+	check.Equal(t, w.kept(), "xxx", "kept")
 }
 
 // What is no file, or too large, is not kept; what was before is. Nothing is read
@@ -122,9 +118,7 @@ func TestACheckpointThatIsNoFile(t *testing.T) {
 	}
 	w := checkpointed(t, `head -c 65536 /dev/zero | tr '\0' x >"$QUOTACTL_CHECKPOINT"`)
 	w.onlyRun()
-	if len(w.kept()) != 65536 {
-		t.Errorf("%d bytes are kept", len(w.kept()))
-	}
+	check.Equal(t, len(w.kept()), 65536, "bytes are kept")
 }
 
 // The file is its user's alone, in a folder that goes with the run; without the key
@@ -132,18 +126,12 @@ func TestACheckpointThatIsNoFile(t *testing.T) {
 func TestWhereACheckpointIs(t *testing.T) {
 	w := checkpointed(t, `printf x >"$QUOTACTL_CHECKPOINT"; ls -ld "${QUOTACTL_CHECKPOINT%/*}" | cut -c1-10 >mode; echo "$QUOTACTL_CHECKPOINT" >path`)
 	w.onlyRun()
-	mode, err := os.ReadFile(filepath.Join(w.dir, "mode"))
-	if err != nil || string(mode) != "drwx------\n" {
-		t.Errorf("the folder is %s, %v", mode, err)
-	}
+	mode := must.Get(os.ReadFile(filepath.Join(w.dir, "mode")))(t)
+	check.Equal(t, string(mode), "drwx------\n", "the folder is")
 	path := readFile(t, filepath.Join(w.dir, "path"))
-	if _, err := os.Stat(filepath.Dir(strings.TrimSpace(path))); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is there still: %v", path, err)
-	}
+	check.Is(t, check.Err(os.Stat(filepath.Dir(strings.TrimSpace(path)))), os.ErrNotExist, path, "is there still")
 	w = commandWorld(t, "", `test -z "${QUOTACTL_CHECKPOINT+x}"`)
-	if run := w.onlyRun(); run.Outcome != Succeeded {
-		t.Errorf("%+v: without checkpoint there is a file", run)
-	}
+	check.Equal(t, w.onlyRun().Outcome, Succeeded, "without checkpoint there is a file")
 }
 
 // A heartbeat keeps what the file holds, and takes an empty one for one that is just
@@ -167,17 +155,15 @@ func TestAHeartbeatKeepsACheckpoint(t *testing.T) {
 	text := readFile(t, filepath.Join(w.dir, "path"))
 	path := strings.TrimSpace(text)
 	beats := w.state().Active[0].Until
-	noError(t, os.WriteFile(path, nil, 0o600))
+	must.Do(t, os.WriteFile(path, nil, 0o600))
 	for n := 0; n < 3; { // three heartbeats pass
 		if until := w.state().Active[0].Until; until != beats {
 			beats, n = until, n+1
 		}
 		<-time.After(time.Millisecond)
 	}
-	if w.kept() != "one" {
-		t.Errorf("%q is kept while the file is empty", w.kept())
-	}
-	noError(t, os.WriteFile(path, []byte("two"), 0o600))
+	check.Equal(t, w.kept(), "one", "kept while the file is empty")
+	must.Do(t, os.WriteFile(path, []byte("two"), 0o600))
 	until("two")
 	c.letGo()
 	if p := result(t, ended); p.Outcome != Succeeded || w.kept() != "two" {
@@ -206,7 +192,7 @@ func TestACommandOfALostPassKeepsNothing(t *testing.T) {
 func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := checkpointed(t, "")
-		noError(t, (&client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}).Save(t.Context(), []byte("x")))
+		must.Do(t, (&client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}).Save(t.Context(), []byte("x")))
 		for name, state := range map[string]State{"read": noValues{w.store}, "written": &events{State: w.store, fail: true}} {
 			w.options.State = state
 			r := w.runner()
@@ -217,7 +203,7 @@ func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 			if end != nil || run.record.Resumed != (name == "written") {
 				t.Fatalf("%s: %+v, %+v", name, end, run.record)
 			}
-			noError(t, os.WriteFile(file.path(), []byte("y"), 0o600))
+			must.Do(t, os.WriteFile(file.path(), []byte("y"), 0o600))
 			file.beat(t.Context())
 			if end := file.ended(); end != nil || w.kept() != "x" {
 				t.Errorf("%s: %+v, %q is kept", name, end, w.kept())
@@ -234,17 +220,15 @@ func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 func TestACommandsCheckpointIsThatOfItsProgram(t *testing.T) {
 	w := checkpointed(t, `exit 0`)
 	c := client.Checkpoint{Store: w.store, Job: "script", Region: "US", For: time.Hour}
-	noError(t, c.Save(t.Context(), []byte("by hand")))
+	must.Do(t, c.Save(t.Context(), []byte("by hand")))
 	w.onlyRun()
 	if data, err := c.Load(t.Context()); err != nil || !bytes.Equal(data, []byte("by hand")) {
 		t.Errorf("%q, %v", data, err)
 	}
-	noError(t, c.Clear(t.Context()))
+	must.Do(t, c.Clear(t.Context()))
 	w.onlyRun()
-	equal(t, "found", w.found(), []string{"by hand", "none"})
-	if w.kept() != "" {
-		t.Errorf("%q is kept", w.kept())
-	}
+	check.EqualSlices(t, w.found(), []string{"by hand", "none"}, "found")
+	check.Equal(t, w.kept(), "", "kept")
 }
 
 // While a pass is under way, only a program that has its number changes anything; once
@@ -266,23 +250,18 @@ func TestACheckpointGoesByTheFence(t *testing.T) {
 			}
 		}
 	}
-	err := r.docs.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
+	must.Do(t, r.docs.change(t.Context(), w.list[0], func(s *state, _ clocks) (edit, error) {
 		s.drop(claimed.Holder)
 		return edit{}, nil
-	})
-	noError(t, err)
-	if err := ours.Save(t.Context(), []byte("x")); !errors.Is(err, budget.ErrFenced) {
-		t.Errorf("after the pass: %v", err)
-	}
-	if err := alone.Save(t.Context(), []byte("x")); err != nil {
-		t.Errorf("alone: %v", err)
-	}
+	}))
+	check.Is(t, ours.Save(t.Context(), []byte("x")), budget.ErrFenced, "after the pass")
+	check.NoError(t, alone.Save(t.Context(), []byte("x")), "alone")
 }
 
 // document is that of the only job, as it is kept.
 func (w *world) document() []byte {
 	w.t.Helper()
 	found, err := w.store.Job(context.Background(), w.list[0].Name)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return found.Text
 }

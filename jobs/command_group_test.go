@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // result is a pass's end, waited for with patience.
@@ -42,7 +45,7 @@ func timesOut(t *testing.T, timeout time.Duration) bool {
 	listener := w.listen()
 	ended := w.begin(t.Context(), nil)
 	first, second := w.callerWithin(timeout, listener), w.callerWithin(timeout, listener)
-	equal(t, "outcomes", outcomes(result(t, ended)), []string{"timed_out timeout"})
+	check.EqualSlices(t, outcomes(result(t, ended)), []string{"timed_out timeout"}, "outcomes")
 	if first == nil || second == nil {
 		return false
 	}
@@ -59,12 +62,10 @@ func TestCommandDrainKills(t *testing.T) {
 	ended := w.begin(t.Context(), drain)
 	parent, child := w.callers(listener)
 	close(drain)
-	equal(t, "outcomes", outcomes(result(t, ended)), []string{"US skipped drained", "GB skipped drained"})
+	check.EqualSlices(t, outcomes(result(t, ended)), []string{"US skipped drained", "GB skipped drained"}, "outcomes")
 	parent.ends()
 	child.ends()
-	if state := w.state(); state.NextRegion != "GB" {
-		t.Errorf("the next pass begins with %q, want the region that was not started", state.NextRegion)
-	}
+	check.Equal(t, w.state().NextRegion, "GB", "the next pass begins with, want the region that was not started")
 }
 
 // A second signal kills at once, however long the grace.
@@ -77,9 +78,7 @@ func TestCommandInterrupted(t *testing.T) {
 	parent, child := w.callers(listener)
 	close(drain)
 	interrupt(errors.New("second signal"))
-	if p := result(t, ended); p.Outcome != Skipped {
-		t.Errorf("%+v, want skipped", p)
-	}
+	check.Equal(t, result(t, ended).Outcome, Skipped, "want skipped")
 	parent.ends()
 	child.ends()
 }
@@ -91,12 +90,10 @@ func TestCommandDrainLetsAllEnd(t *testing.T) {
 	ended := w.begin(t.Context(), drain)
 	parent, child := w.callers(listener)
 	close(drain)
-	if line := child.hears(); line != "ending" {
-		t.Fatalf("the child says %q: it was not told to end", line)
-	}
+	must.Equal(t, child.hears(), "ending", "the child says: it was not told to end")
 	parent.ends()
 	child.letGo()
-	equal(t, "outcomes", outcomes(result(t, ended)), []string{"skipped drained"})
+	check.EqualSlices(t, outcomes(result(t, ended)), []string{"skipped drained"}, "outcomes")
 	child.ends()
 	w.logged("line=\"tidied up\"")
 	if strings.Contains(w.log.String(), "command killed") {
@@ -111,7 +108,7 @@ func TestCommandLeavesSomethingBehind(t *testing.T) {
 	ended := w.begin(t.Context(), nil)
 	parent, child := w.callers(listener)
 	parent.letGo()
-	equal(t, "outcomes", outcomes(result(t, ended)), []string{"succeeded"})
+	check.EqualSlices(t, outcomes(result(t, ended)), []string{"succeeded"}, "outcomes")
 	child.ends()
 	w.logged("line=done")
 	w.logged("level=WARN", "still held its output and was killed")
@@ -124,7 +121,7 @@ func TestCommandLeavesItsGroup(t *testing.T) {
 	ended := w.begin(t.Context(), nil)
 	parent, child := w.callers(listener)
 	parent.letGo()
-	equal(t, "outcomes", outcomes(result(t, ended)), []string{"succeeded"})
+	check.EqualSlices(t, outcomes(result(t, ended)), []string{"succeeded"}, "outcomes")
 	child.letGo()
 	child.ends()
 	w.logged("level=WARN", "has left its process group")
@@ -137,12 +134,10 @@ func TestCommandParallel(t *testing.T) {
 	ended := w.begin(t.Context(), drain)
 	called := []string{w.caller(listener).name, w.caller(listener).name}
 	slices.Sort(called)
-	equal(t, "callers", called, []string{"GB", "US"})
+	check.EqualSlices(t, called, []string{"GB", "US"}, "callers")
 	close(drain)
 	result(t, ended)
-	if state := w.state(); state.NextRegion != "DE" {
-		t.Errorf("the first region that was not started is %q, want DE", state.NextRegion)
-	}
+	check.Equal(t, w.state().NextRegion, "DE", "the first region that was not started")
 }
 
 // Without parallel, one at a time when each job has one pass.
@@ -152,9 +147,9 @@ func TestCommandOneAtATime(t *testing.T) {
 	ended := w.begin(t.Context(), nil)
 	for _, region := range []string{"US", "GB"} {
 		c := w.caller(listener)
-		equal(t, "caller", []string{c.name}, []string{region})
+		check.EqualSlices(t, []string{c.name}, []string{region}, "caller")
 		c.letGo()
 		c.ends()
 	}
-	equal(t, "outcomes", outcomes(result(t, ended)), []string{"US succeeded", "GB succeeded"})
+	check.EqualSlices(t, outcomes(result(t, ended)), []string{"US succeeded", "GB succeeded"}, "outcomes")
 }

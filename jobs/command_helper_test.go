@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // asCommand makes the test's own program one that a command job starts.
@@ -175,10 +177,9 @@ func programWorld(t *testing.T, keys string, words ...string) *world {
 	t.Helper()
 	t.Setenv(asCommand, "1")
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's program lingers otherwise
-	self, err := os.Executable()
-	noError(t, err)
+	self := must.Get(os.Executable())(t)
 	command, err := json.Marshal(append([]string{self}, words...)) // TOML reads it too
-	noError(t, err)
+	must.Do(t, err)
 	w := newWorld(t, setup{more: fmt.Sprintf("[job.script]\nbudget = \"youtube/key1\"\nschedule = \"@daily\"\n%s\ncommand = %s\n", keys, command)})
 	w.list = w.list[1:]
 	return w
@@ -199,7 +200,7 @@ type caller struct {
 func (w *world) listen() *net.UnixListener {
 	w.t.Helper()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(w.dir, "calls"), Net: "unix"})
-	noError(w.t, err)
+	must.Do(w.t, err)
 	w.t.Cleanup(func() { _ = listener.Close() })
 	return listener
 }
@@ -217,12 +218,12 @@ func (w *world) caller(listener *net.UnixListener) *caller {
 // callerWithin waits for a process that calls in; nil where none does in time.
 func (w *world) callerWithin(wait time.Duration, listener *net.UnixListener) *caller {
 	w.t.Helper()
-	noError(w.t, listener.SetDeadline(time.Now().Add(wait)))
+	must.Do(w.t, listener.SetDeadline(time.Now().Add(wait)))
 	conn, err := listener.Accept()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
-	noError(w.t, err)
+	must.Do(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	c := &caller{t: w.t, conn: conn, lines: bufio.NewScanner(conn)}
 	c.name = c.hears()
@@ -236,16 +237,15 @@ func (w *world) callers(listener *net.UnixListener) (parent, child *caller) {
 	if parent.name == "child" {
 		parent, child = child, parent
 	}
-	if parent.name != "parent" || child.name != "child" {
-		w.t.Fatalf("%s and %s have called in", parent.name, child.name)
-	}
+	must.Equal(w.t, parent.name, "parent")
+	must.Equal(w.t, child.name, "child")
 	return parent, child
 }
 
 // hears is the next line of a process; empty when it has ended.
 func (c *caller) hears() string {
 	c.t.Helper()
-	noError(c.t, c.conn.SetReadDeadline(time.Now().Add(patience)))
+	must.Do(c.t, c.conn.SetReadDeadline(time.Now().Add(patience)))
 	c.lines.Scan()
 	if err := c.lines.Err(); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		c.t.Fatalf("a process says nothing and does not end: %v", err)
@@ -256,17 +256,13 @@ func (c *caller) hears() string {
 // letGo lets a process go on.
 func (c *caller) letGo() {
 	c.t.Helper()
-	if _, err := c.conn.Write([]byte{1}); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Get(c.conn.Write([]byte{1}))(c.t)
 }
 
 // ends waits for a process's end.
 func (c *caller) ends() {
 	c.t.Helper()
-	if line := c.hears(); line != "" {
-		c.t.Fatalf("a process says %q, want its end", line)
-	}
+	must.Equal(c.t, c.hears(), "", "a process says …its end")
 }
 
 // begin starts one pass of the only job.

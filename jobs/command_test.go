@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // commandWorld has one job, which runs a shell's script in its first argument.
@@ -27,9 +29,7 @@ func commandWorld(t *testing.T, keys, script string) *world {
 func (w *world) onlyRun() Run {
 	w.t.Helper()
 	p := w.once()
-	if len(p.Runs) != 1 {
-		w.t.Fatalf("runs %+v, want one", p.Runs)
-	}
+	must.Equal(w.t, len(p.Runs), 1, "runs", p.Runs)
 	return p.Runs[0]
 }
 
@@ -74,12 +74,11 @@ func TestCommandIsTold(t *testing.T) {
 	}
 	text := readFile(t, filepath.Join(w.dir, "told"))
 	var got told
-	noError(t, json.Unmarshal([]byte(text), &got))
+	must.Do(t, json.Unmarshal([]byte(text), &got))
 	tick := p.Tick.UTC().Format(TickFormat)
 	run := "script/" + tick + "/US"
-	equal(t, "arguments", got.Args, []string{"US", "$HOME; rm -rf US *", "`id` script " + run, tick, "{}", "a  b\nc", ""})
-	here, err := os.Getwd()
-	noError(t, err)
+	check.EqualSlices(t, got.Args, []string{"US", "$HOME; rm -rf US *", "`id` script " + run, tick, "{}", "a  b\nc", ""}, "arguments")
+	here := must.Get(os.Getwd())(t)
 	want := map[string]string{}
 	for _, variable := range append(os.Environ(),
 		"PWD="+w.dir, "QUOTACTL_CONFIG="+filepath.Join(w.dir, "costs.toml"), "QUOTACTL_BUDGET=youtube/key1", "QUOTACTL_JOB=script",
@@ -94,7 +93,7 @@ func TestCommandIsTold(t *testing.T) {
 	}
 	slices.Sort(list)
 	slices.Sort(got.Env)
-	equal(t, "environment", got.Env, list)
+	check.EqualSlices(t, got.Env, list, "environment")
 	if dir, err := filepath.EvalSymlinks(w.dir); err != nil || got.Dir != dir && got.Dir != w.dir || got.Input != "" {
 		t.Errorf("in %q with input %q, want %q with none; %v", got.Dir, got.Input, dir, err)
 	}
@@ -105,15 +104,12 @@ func TestCommandStore(t *testing.T) {
 	for url, want := range map[string]string{"redis://h:1/2": "QUOTACTL_STORE=redis://h:1/2", "sqlite:/q.db": "QUOTACTL_STORE=sqlite:/q.db", "": ""} {
 		w := commandWorld(t, "", "true")
 		w.options.StoreURL = url
-		list, err := (&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, "")
-		noError(t, err)
+		list := must.Get((&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, ""))(t)
 		got := ""
 		if last := list[len(list)-1]; strings.HasPrefix(last, "QUOTACTL_STORE=") {
 			got = last
 		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", url, got, want)
-		}
+		check.Equal(t, got, want, url)
 	}
 }
 
@@ -122,18 +118,15 @@ func TestCommandURL(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1:9090", ""} {
 		w := commandWorld(t, "", "true")
 		w.options.DecisionsURL = url
-		list, err := (&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, "")
-		noError(t, err)
-		if has := slices.Contains(list, "QUOTACTL_URL="+url); has != (url != "") {
-			t.Errorf("%q: %q", url, list)
-		}
+		list := must.Get((&run{options: &w.options, job: w.list[0], record: &Run{}, held: &heldClaim{}}).environ(w.dir, ""))(t)
+		check.Equal(t, slices.Contains(list, "QUOTACTL_URL="+url), url != "", url, list)
 	}
 }
 
 // After exit 75 no further region is started.
 func TestCommandExhausted(t *testing.T) {
 	w := commandWorld(t, `regions = ["US", "GB", "DE"]`, `test "$1" = US || exit 75`)
-	equal(t, "outcomes", outcomes(w.once()), []string{"US succeeded", "GB exhausted exit 75", "DE skipped exhausted"})
+	check.EqualSlices(t, outcomes(w.once()), []string{"US succeeded", "GB exhausted exit 75", "DE skipped exhausted"}, "outcomes")
 }
 
 // What a command charged under its run's label is the run's.
@@ -144,9 +137,7 @@ func TestCommandUnits(t *testing.T) {
 	b := w.options.Budgets["youtube/key1"]
 	units := int64(7)
 	for range 2 {
-		if _, err := b.Charge(context.Background(), budget.Call{Operation: "videos.list", Units: &units, Labels: budget.Labels{Run: label}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Charge(context.Background(), budget.Call{Operation: "videos.list", Units: &units, Labels: budget.Labels{Run: label}}))(t)
 	}
 	r := &run{label: label, budget: b, hard: t.Context(), log: w.options.Log}
 	if units, calls := r.spentBy(time.Second); units != 14 || calls != 2 {
@@ -159,8 +150,6 @@ func TestCommandUnits(t *testing.T) {
 func TestWhatIsTheDaemonsAlone(t *testing.T) {
 	for _, name := range []string{"NOTIFY_SOCKET", "QUOTACTL_CHECKPOINT"} {
 		t.Setenv(name, "/of/the/daemon")
-		if run := commandWorld(t, "", `test -z "${`+name+`+set}"`).onlyRun(); run.Outcome != Succeeded {
-			t.Errorf("%+v: it finds %s", run, name)
-		}
+		check.Equal(t, commandWorld(t, "", `test -z "${`+name+`+set}"`).onlyRun().Outcome, Succeeded, "it finds", name)
 	}
 }

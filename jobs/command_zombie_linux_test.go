@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // children are those of this process that nobody has reaped, "PID state".
@@ -47,9 +49,7 @@ func TestNoZombies(t *testing.T) {
 			if strings.HasSuffix(script, "exit 0") {
 				w.list[0].Timeout = time.Minute
 			}
-			if run := w.onlyRun(); run.Outcome != want {
-				t.Errorf("%+v, want %s", run, want)
-			}
+			check.Equal(t, w.onlyRun().Outcome, want)
 			if left := children(t); len(left) != before {
 				t.Errorf("children %v", left)
 			}

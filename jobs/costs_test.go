@@ -11,6 +11,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A tick costs the state two changes, its claim and its record, over all daemons, and
@@ -29,10 +31,8 @@ func TestWhatTicksCost(t *testing.T) {
 			t.Errorf("%d calls in 50 minutes", n)
 		}
 		after(3 * time.Hour)
-		found, err := w.store.Job(t.Context(), "trending")
-		if err != nil || found.Version != 1+3*2 {
-			t.Errorf("changed %d times, want 7: first seen, and 3 ticks; %v", found.Version, err)
-		}
+		found := must.Get(w.store.Job(t.Context(), "trending"))(t)
+		check.Equal(t, found.Version, 1+3*2, "changed")
 		stopFirst()
 		stopSecond()
 	})
@@ -51,8 +51,8 @@ func TestAStateThatLostItsDocuments(t *testing.T) {
 		flushed.set(memstore.New(func() int64 { return time.Now().UnixMicro() }))
 		after(time.Hour)
 		stop()
-		equal(t, "history", w.history(), []string{"4h0m0s succeeded"})
-		equal(t, "starts", upstream.starts(), []string{"US 1h0m0s", "US 2h0m0s", "US 3h0m0s", "US 4h0m0s"})
+		check.EqualSlices(t, w.history(), []string{"4h0m0s succeeded"}, "history")
+		check.EqualSlices(t, upstream.starts(), []string{"US 1h0m0s", "US 2h0m0s", "US 3h0m0s", "US 4h0m0s"}, "starts")
 	})
 }
 
@@ -107,12 +107,9 @@ func TestAFetchChargesAsItsJobSays(t *testing.T) {
 		store := &watched{Store: w.store}
 		spec := w.options.Budgets["youtube/key1"].Spec()
 		spec.Jobs = map[string]budget.JobSays{"trending": {Floor: 3, OnStoreError: budget.Closed}}
-		b, err := budget.New(store, spec)
-		noError(t, err)
+		b := must.Get(budget.New(store, spec))(t)
 		w.options.Budgets = map[string]*budget.Budget{"youtube/key1": b}
-		if pass := w.once(); pass.Outcome != Succeeded {
-			t.Fatalf("%+v", pass)
-		}
+		must.Equal(t, w.once().Outcome, Succeeded)
 		charges := 0
 		for _, item := range store.items {
 			if item.Floor != 60 || !item.DryRun && item.OnStoreError != budget.Open {
@@ -122,8 +119,6 @@ func TestAFetchChargesAsItsJobSays(t *testing.T) {
 				charges++
 			}
 		}
-		if charges != 4 {
-			t.Errorf("%d charges, want one a page", charges)
-		}
+		check.Equal(t, charges, 4, "charges, want one a page")
 	})
 }

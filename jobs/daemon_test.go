@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // daemon runs the world's jobs until stop, which drains it.
@@ -23,9 +24,7 @@ func (w *world) daemon(startNow bool) (stop func()) {
 	return func() {
 		w.t.Helper()
 		close(drain)
-		if err := <-done; err != nil {
-			w.t.Errorf("a drained daemon returned %v", err)
-		}
+		check.NoError(w.t, <-done, "a drained daemon returned")
 	}
 }
 
@@ -56,17 +55,15 @@ schedule = "0 */12 * * *"
 stagger = "8m"`})
 		stop := w.daemon(false)
 		after(12*time.Hour + time.Hour)
-		equal(t, "the first pass", upstream.starts(), []string{"US 12h0m0s", "GB 12h2m0s", "DE 12h4m0s", "FR 12h6m0s"})
+		check.EqualSlices(t, upstream.starts(), []string{"US 12h0m0s", "GB 12h2m0s", "DE 12h4m0s", "FR 12h6m0s"}, "the first pass")
 		upstream.forget()
 		after(12 * time.Hour) // 4 of 20 units are left
-		equal(t, "the second pass", upstream.starts(), []string{"US 24h0m0s"})
+		check.EqualSlices(t, upstream.starts(), []string{"US 24h0m0s"}, "the second pass")
 		upstream.forget()
 		after(12 * time.Hour)
-		equal(t, "the third pass", upstream.starts(), []string{"GB 36h0m0s", "DE 36h2m0s", "FR 36h4m0s", "US 36h6m0s"})
+		check.EqualSlices(t, upstream.starts(), []string{"GB 36h0m0s", "DE 36h2m0s", "FR 36h4m0s", "US 36h6m0s"}, "the third pass")
 		stop()
-		if got := w.list[0].Offset(3); got != 6*time.Minute {
-			t.Errorf("Offset(3) = %s", got)
-		}
+		check.Equal(t, w.list[0].Offset(3), 6*time.Minute, "Offset(3)")
 		w.logged("msg=job", "job=trending", "regions=4 stagger=8m0s one_every=2m0s next=2000-01-01T12:00:00Z")
 		w.logged("msg=\"run ended\"", "region=GB", "outcome=exhausted", "reason=limit", "run=trending/20000102T000000Z/GB")
 	})
@@ -122,7 +119,7 @@ output = "data/other/{tick}.ndjson"`})
 		after(3*time.Hour + 30*time.Minute)
 		starts := upstream.starts()
 		slices.Sort(starts)
-		equal(t, "starts", starts, []string{"US 1h0m0s", "other 1h0m0s", "other 2h0m0s", "other 3h0m0s"})
+		check.EqualSlices(t, starts, []string{"US 1h0m0s", "other 1h0m0s", "other 2h0m0s", "other 3h0m0s"}, "starts")
 		for _, tick := range []string{"2000-01-01T02:00:00Z", "2000-01-01T03:00:00Z"} {
 			w.logged("pass not started", "job=trending", "tick="+tick, "outcome=skipped", "reason=overlap")
 		}
@@ -144,7 +141,7 @@ func TestOverlapIsSaid(t *testing.T) {
 		w.logged("pass not started", "job=trending", "outcome=skipped", "reason=overlap", "in process 4711 on web1")
 		after(time.Minute)
 		w.succeeds()
-		equal(t, "history", w.history(), []string{"-1h0m0s lost crashed", "1m30s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"-1h0m0s lost crashed", "1m30s succeeded"}, "history")
 	})
 }
 
@@ -156,15 +153,9 @@ func TestATickIsRunOnce(t *testing.T) {
 		after(24*time.Hour + time.Minute)
 		stopFirst()
 		stopSecond()
-		if used := w.used(); used != 8*4 {
-			t.Errorf("two daemons spent %d units, want one's 32", used)
-		}
-		if n := strings.Count(w.log.String(), `msg="pass not started"`); n != 0 {
-			t.Errorf("%d times the daemon that was second says so", n)
-		}
-		if n := len(w.history()); n != 8 {
-			t.Errorf("%d records, want 8: %s", n, w.history())
-		}
+		check.Equal(t, w.used(), 8*4, "two daemons spent … units, want one's 32")
+		check.Equal(t, strings.Count(w.log.String(), `msg="pass not started"`), 0, "times the daemon that was second says so")
+		check.Equal(t, len(w.history()), 8, "records", w.history())
 	})
 }
 
@@ -187,7 +178,7 @@ func TestASuspendedMachineCatchesUpOnce(t *testing.T) {
 		clock.by.Store(int64(5 * time.Hour)) // it is 05:30:31
 		after(29 * time.Minute)
 		stop()
-		equal(t, "starts", upstream.starts(), []string{"US 30m32s"})
+		check.EqualSlices(t, upstream.starts(), []string{"US 30m32s"}, "starts")
 		w.logged("ticks missed", "job=trending", "outcome=missed", "reason=catch_up", "first=2000-01-01T01:00:00Z", "until=2000-01-01T04:00:00Z", "ticks=4")
 		w.logged("run ended", "run=trending/20000101T050000Z/US")
 	})
@@ -206,7 +197,7 @@ func TestAClockSetBackIsFollowed(t *testing.T) {
 		clock.by.Store(0) // it is 00:10
 		after(12 * time.Hour)
 		stop()
-		equal(t, "starts", upstream.starts(), []string{"US 12h0m0s"})
+		check.EqualSlices(t, upstream.starts(), []string{"US 12h0m0s"}, "starts")
 		w.logged("the clock went backwards")
 	})
 }
@@ -216,7 +207,7 @@ func TestTheDaemonMayStartWithAPass(t *testing.T) {
 		upstream := &recorded{}
 		w := newWorld(t, setup{upstream: upstream, job: "regions = [\"US\"]\nschedule = \"0 * * * *\""})
 		w.follow(true, time.Hour+time.Minute)
-		equal(t, "starts", upstream.starts(), []string{"US 0s", "US 1h0m0s"})
+		check.EqualSlices(t, upstream.starts(), []string{"US 0s", "US 1h0m0s"}, "starts")
 		w.logged("run=trending/20000101T000001Z/US") // midnight itself is the schedule's
 	})
 }
@@ -229,9 +220,7 @@ func TestADrainedDaemonFinishesThePage(t *testing.T) {
 		after(3*time.Hour + time.Minute + 5*time.Second)
 		began := time.Now()
 		stop()
-		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("stopping took %s, want the rest of the page, 3s", took)
-		}
+		check.Equal(t, time.Since(began), 3*time.Second, "stopping took, want the rest of the page, 3s")
 		w.nextIs("DE")
 	})
 }
@@ -245,11 +234,7 @@ func TestASecondStopEndsTheDaemonAtOnce(t *testing.T) {
 		drain := make(chan struct{})
 		time.AfterFunc(3*time.Hour+time.Second, func() { close(drain) })
 		time.AfterFunc(3*time.Hour+2*time.Second, func() { halt(signal) })
-		if err := w.runner().Run(ctx, drain, false); !errors.Is(err, signal) {
-			t.Errorf("Run: %v", err)
-		}
-		if took := time.Since(midnight); took != 3*time.Hour+2*time.Second {
-			t.Errorf("it ended at %s", took)
-		}
+		check.Is(t, w.runner().Run(ctx, drain, false), signal, "Run")
+		check.Equal(t, time.Since(midnight), 3*time.Hour+2*time.Second, "it ended at")
 	})
 }

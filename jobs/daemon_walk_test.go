@@ -15,7 +15,9 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Daemons that come and go, crash and lose the store at random: each tick has one
@@ -84,7 +86,7 @@ parallel = %d`, overlap, catchUp, 1+rng.IntN(6), 10+rng.IntN(60), parallel)})
 	after(3 * time.Hour) // what waits has its turn
 	for _, d := range w.daemons {
 		close(d.drain)
-		unexpected(t, <-d.done)
+		check.NoError(t, <-d.done)
 	}
 	w.check(overlap, parallel)
 }
@@ -107,7 +109,7 @@ func (w *walker) act() {
 		if len(w.daemons) > 0 {
 			d := w.leave()
 			close(d.drain)
-			unexpected(w.t, <-d.done)
+			check.NoError(w.t, <-d.done)
 		}
 	case 5:
 		w.away.Store(true)
@@ -120,9 +122,7 @@ func (w *walker) act() {
 		if w.rng.IntN(2) == 0 {
 			regions = []string{"GB"}
 		}
-		if _, err := Trigger(w.t.Context(), w.store, w.job, regions, ""); err != nil {
-			w.t.Error(err)
-		}
+		check.NoError(w.t, check.Err(Trigger(w.t.Context(), w.store, w.job, regions, "")))
 	}
 }
 
@@ -133,7 +133,7 @@ func (w *walker) pause(on bool) {
 	} else {
 		_, err = EndPause(w.t.Context(), w.store, w.job)
 	}
-	unexpected(w.t, err)
+	check.NoError(w.t, err)
 }
 
 func (w *walker) begin() {
@@ -143,7 +143,7 @@ func (w *walker) begin() {
 	options.Poll = 20 * time.Second
 	options.State = failing{w.store, func() bool { return d.dead.Load() || w.away.Load() }}
 	r, err := New(w.list, options)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	go func() { d.done <- r.Run(ctx, d.drain, false) }()
 	w.daemons = append(w.daemons, d)
 }
@@ -182,7 +182,7 @@ func (w *walker) answer(out http.ResponseWriter, r *http.Request) {
 func (w *walker) check(overlap Overlap, parallel int) {
 	w.t.Helper()
 	records, err := History(w.t.Context(), w.store, w.job.Name, time.Time{}, time.Time{}, maxHistory)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	counts, seen := map[string]int{}, map[time.Time]int{}
 	slices.Reverse(records)
 	for i, r := range records {
@@ -199,9 +199,7 @@ func (w *walker) check(overlap Overlap, parallel int) {
 			seen[tick]++
 			n++
 		}
-		if n != max(r.Ticks, 1) {
-			w.t.Errorf("record %d says %d ticks from %s until %s; there are %d", i, r.Ticks, r.Tick, last, n)
-		}
+		check.Equal(w.t, n, max(r.Ticks, 1), "record", i, "says", r.Ticks, "ticks from", r.Tick, "until", last, "there")
 	}
 	s := w.state()
 	until := time.UnixMicro(s.Until).UTC()
@@ -210,9 +208,7 @@ func (w *walker) check(overlap Overlap, parallel int) {
 		s.Waiting = nil
 	}
 	for tick := w.job.Next(midnight); !tick.After(until); tick = w.job.Next(tick) {
-		if seen[tick] != 1 {
-			w.t.Errorf("the tick of %s has %d records", tick, seen[tick])
-		}
+		check.Equal(w.t, seen[tick], 1, "the tick of", tick, "has … records")
 	}
 	if left := time.Since(until); left > 6*time.Minute || // it takes a while to stop
 		len(s.Active)+len(s.Waiting) > 0 {
@@ -221,9 +217,7 @@ func (w *walker) check(overlap Overlap, parallel int) {
 	w.mu.Lock() // a request that a daemon gave up may have an answer under way still
 	defer w.mu.Unlock()
 	for key, n := range w.fetched {
-		if n != 1 {
-			w.t.Errorf("%s was fetched %d times", key, n)
-		}
+		check.Equal(w.t, n, 1, key, "was fetched … times")
 	}
 	if w.together > parallel {
 		w.t.Errorf("%d runs at once, want %d", w.together, parallel)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A pass that is taken for dead while it fetches asks for no further page: its
@@ -25,21 +27,20 @@ func TestAFencedPassAsksForNothingMore(t *testing.T) {
 		upstream.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if n := upstream.count(); n == 2 && !fenced {
 				fenced = true
-				unexpected(t, w.options.Budgets["youtube/key1"].Fence(t.Context(), "trending", w.state().Active[0].Fence))
+				check.NoError(t, w.options.Budgets["youtube/key1"].Fence(t.Context(), "trending", w.state().Active[0].Fence))
 			}
 			w.sandbox.ServeHTTP(rw, r)
 		})
 		p := w.once()
-		equal(t, "runs", outcomes(p), []string{"US lost fenced", "GB lost fenced"})
+		check.EqualSlices(t, outcomes(p), []string{"US lost fenced", "GB lost fenced"}, "runs")
 		if first := p.Runs[0]; first.Pages != 2 || first.Units != 2 || !strings.HasSuffix(first.Output, partialSuffix) || !strings.Contains(first.Error, "taken for dead") {
 			t.Errorf("run %+v, want two pages kept", first)
 		}
 		if second := p.Runs[1]; second.Calls != 0 || second.Output != "" {
 			t.Errorf("run %+v, want nothing asked for", second)
 		}
-		if upstream.count() != 2 || w.used() != 2 {
-			t.Errorf("%d requests, %d units; want 2 of each", upstream.count(), w.used())
-		}
+		check.Equal(t, upstream.count(), 2)
+		check.Equal(t, w.used(), 2)
 		if p = w.once(); p.Outcome != Succeeded {
 			t.Errorf("the next pass: %+v", p)
 		}
@@ -100,7 +101,7 @@ func (w *elsewhere) begin() (stop func()) {
 	moved.Budget = otherBudget
 	w.list, w.options = []*Job{&moved}, sound
 	b, err := budget.New(unlocking{w.store, func() error { return *w.refusal.Load() }}, sound.Budgets[otherBudget].Spec())
-	noError(w.t, err)
+	must.Do(w.t, err)
 	w.options.Budgets = map[string]*budget.Budget{otherBudget: b}
 	stopOther := w.daemon(false)
 	w.options.Budgets = sound.Budgets
@@ -119,16 +120,14 @@ func TestAPassIsFencedOffFromABudgetThatIsNotHere(t *testing.T) {
 		after(time.Hour)
 		w.logged("level=INFO", "shut out of its budget, which is not configured here", "budget="+spentBudget, "job=trending")
 		w.logged("run ended", "outcome=lost", "reason=fenced")
-		equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
 		if n := w.upstream.count(); n != 1 || w.used() != 1 {
 			t.Errorf("%d pages were asked for, %d units used: want the one that was under way", n, w.used())
 		}
 		after(3*time.Hour + 30*time.Minute) // the other's tick of 06:00, whose pages count there
 		stop()
-		equal(t, "history", w.history(), []string{"3h0m0s lost crashed", "6h0m0s succeeded"})
-		if w.used() != 1 {
-			t.Errorf("%d units used of the budget that the job has not any more", w.used())
-		}
+		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed", "6h0m0s succeeded"}, "history")
+		check.Equal(t, w.used(), 1, "units used of the budget that the job has not any more")
 	})
 }
 
@@ -141,7 +140,7 @@ func TestAPassThatCannotBeFencedOff(t *testing.T) {
 		stop := w.begin()
 		after(10 * time.Minute)
 		w.logged("level=ERROR", "not shut out of its budget", "budget="+spentBudget, "no permission")
-		equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
 		records, err := History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 1)
 		if err != nil || !strings.Contains(records[0].Error, "it was not shut out of "+spentBudget) || !strings.Contains(records[0].Error, "no permission") {
 			t.Errorf("%+v, %v", records, err)
@@ -159,7 +158,7 @@ func TestAPassIsFencedOffLater(t *testing.T) {
 			w.refuse(errors.Join(budget.ErrUnavailable, errors.New("connection refused")))
 			stop := w.begin()
 			after(50 * time.Minute)
-			equal(t, "history", w.history(), nil)
+			check.EqualSlices(t, w.history(), nil, "history")
 			w.logged("level=WARN", "cannot be shut out of its budget yet", "budget="+spentBudget, "connection refused")
 			want := "it was not shut out of " + spentBudget
 			if back {
@@ -167,7 +166,7 @@ func TestAPassIsFencedOffLater(t *testing.T) {
 				want = "was not heard of any more\""
 			}
 			after(20 * time.Minute)
-			equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
+			check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
 			w.logged("pass lost", want)
 			stop()
 		})
@@ -217,18 +216,16 @@ func TestALostPassTellsWhatItSpent(t *testing.T) {
 			w.options.State, w.list[0].BudgetParallel = sound, 0
 			stop := w.daemon(false)
 			after(5 * time.Minute)
-			records, err := History(t.Context(), sound, "trending", time.Time{}, time.Time{}, 9)
-			if err != nil || len(records) != 1 {
-				t.Fatal(records, err)
-			}
+			records := must.Get(History(t.Context(), sound, "trending", time.Time{}, time.Time{}, 9))(t)
+			must.Equal(t, len(records), 1)
 			p := Pass{"trending", records[0]}
-			equal(t, "runs", outcomes(p), test.runs)
+			check.EqualSlices(t, outcomes(p), test.runs, "runs")
 			var units []int64
 			sum := int64(0)
 			for _, run := range p.Runs {
 				units, sum = append(units, run.Units), sum+run.Units
 			}
-			equal(t, "units", units, test.units)
+			check.EqualSlices(t, units, test.units, "units")
 			if p.Outcome != Lost || p.Reason != ReasonCrashed || p.Units != sum || p.Units != w.used() || w.state().NextRegion != test.next {
 				t.Errorf("%+v, %d units used; the next pass begins with %q, want %q", p, w.used(), w.state().NextRegion, test.next)
 			}

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const oneRegion = `regions = ["US"]`
@@ -71,9 +74,7 @@ func TestAnAnswerThatIsNoPageFailsTheRun(t *testing.T) {
 			if run.Pages != 0 || run.Units != 1 || run.Output != "" || len(w.files()) != 0 {
 				t.Errorf("run %+v, files %v; want the unit charged and nothing kept", run, w.files())
 			}
-			if n := upstream.count(); n != 1 {
-				t.Errorf("%d requests for one charge", n)
-			}
+			check.Equal(t, upstream.count(), 1, "requests for one charge")
 			w.secretless(p)
 		})
 	}
@@ -123,16 +124,10 @@ func TestTheSecretIsSentAndStaysInside(t *testing.T) {
 				f.SecretQuery, f.SecretHeader, f.SecretPrefix = "", "Authorization", "Bearer "
 			}
 			p := w.once()
-			if p.Outcome != Succeeded {
-				t.Fatalf("%+v", p.Runs)
-			}
+			must.Equal(t, p.Outcome, Succeeded, p.Runs)
 			for i, q := range upstream.requests {
-				if got := test.sent(q); got != secretKey {
-					t.Errorf("request %d was sent with %q", i, got)
-				}
-				if q.header.Get("User-Agent") != "quotactl" {
-					t.Errorf("request %d names itself %q", i, q.header.Get("User-Agent"))
-				}
+				check.Equal(t, test.sent(q), secretKey, "request", i, "was sent with")
+				check.Equal(t, q.header.Get("User-Agent"), "quotactl", "request", i, "names itself")
 			}
 			w.secretless(p)
 		})
@@ -178,9 +173,7 @@ func TestASecretFileIsReadForEachRequest(t *testing.T) {
 		if err := CheckSecrets(w.list, w.options.Env); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("without the file: %v", err)
 		}
-		write := func(secret string) {
-			unexpected(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
-		}
+		write := func(secret string) { check.NoError(t, os.WriteFile(file, []byte(secret+"\n"), 0o600)) }
 		write("first")
 		upstream.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			write("second")
@@ -191,7 +184,7 @@ func TestASecretFileIsReadForEachRequest(t *testing.T) {
 		for _, q := range upstream.requests {
 			sent = append(sent, q.query.Get("key"))
 		}
-		equal(t, "secrets sent", sent, []string{"first", "second", "second", "second"})
+		check.EqualSlices(t, sent, []string{"first", "second", "second", "second"}, "secrets sent")
 	})
 }
 
@@ -311,14 +304,12 @@ func TestAnOutputIsNeverOverwritten(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, setup{job: oneRegion})
 			path := filepath.Join(w.dir, "data/trending/US/20000101T000001Z.ndjson"+suffix)
-			noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-			noError(t, os.WriteFile(path, []byte("mine"), 0o600))
+			must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			must.Do(t, os.WriteFile(path, []byte("mine"), 0o600))
 			if run := w.scheduled(midnight.Add(time.Second)).Runs[0]; run.Outcome != Failed || run.Reason != ReasonOutput || run.Units != 0 {
 				t.Errorf("run %+v", run)
 			}
-			if n := len(w.files()); n != 1 {
-				t.Errorf("files %v", w.files())
-			}
+			check.Equal(t, len(w.files()), 1, "files", w.files())
 			if p := w.once(); p.Outcome != Succeeded || p.Tick.Format(TickFormat) != "20000101T000002Z" {
 				t.Errorf("manual pass of %s: %+v", p.Tick, p.Runs)
 			}
@@ -335,7 +326,7 @@ func TestAnOutputIsNotOverwrittenAtTheEnd(t *testing.T) {
 		var w *world
 		w = newWorld(t, setup{job: oneRegion, upstream: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			for _, name := range w.files() {
-				unexpected(t, os.WriteFile(filepath.Join(w.dir, "data", strings.TrimSuffix(name, partialSuffix)), []byte("mine"), 0o600))
+				check.NoError(t, os.WriteFile(filepath.Join(w.dir, "data", strings.TrimSuffix(name, partialSuffix)), []byte("mine"), 0o600))
 			}
 			_, _ = rw.Write([]byte("{}"))
 		})})
@@ -343,9 +334,7 @@ func TestAnOutputIsNotOverwrittenAtTheEnd(t *testing.T) {
 		if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.HasSuffix(run.Output, partialSuffix) {
 			t.Errorf("run %+v", run)
 		}
-		if !strings.Contains(run.Error, "it is not overwritten") {
-			t.Errorf("the error %q does not tell why", run.Error)
-		}
+		check.Contains(t, run.Error, "it is not overwritten", "the error … does not tell why")
 		if got, err := os.ReadFile(strings.TrimSuffix(run.Output, partialSuffix)); err != nil || string(got) != "mine" {
 			t.Errorf("the final file holds %q: %v", got, err)
 		}

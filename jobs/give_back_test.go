@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A pass of which nothing was started when its daemon is told to stop is another's.
@@ -22,7 +24,7 @@ func TestAPassIsGivenBack(t *testing.T) {
 		}
 		free()
 		w.follow(false, 10*time.Second)
-		equal(t, "history", w.history(), []string{"1h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"1h0m0s succeeded"}, "history")
 	})
 }
 
@@ -33,8 +35,7 @@ func TestWhoseAPassIsThatWasNotStarted(t *testing.T) {
 		w := newWorld(t, setup{})
 		w.list[0].BudgetParallel = 1
 		defer w.busy()()
-		asked, err := Trigger(t.Context(), w.store, w.list[0], []string{"GB"}, "to try")
-		noError(t, err)
+		asked := must.Get(Trigger(t.Context(), w.store, w.list[0], []string{"GB"}, "to try"))(t)
 		stop := w.daemon(false)
 		after(10 * time.Second)
 		if s := w.state(); len(s.Active) != 1 || len(s.Requests) != 0 {
@@ -67,20 +68,18 @@ func TestACancelledPassIsNotGivenBack(t *testing.T) {
 			if asked {
 				var err error
 				request, err = Trigger(t.Context(), w.store, job, []string{"GB"}, "to try")
-				noError(t, err)
+				must.Do(t, err)
 			} else {
 				after(time.Hour)
 			}
 			after(10 * time.Second)
-			document, err := w.store.Job(t.Context(), job.Name)
-			noError(t, err)
+			document := must.Get(w.store.Job(t.Context(), job.Name))(t)
 			var s state
 			if err := json.Unmarshal(document.Text, &s); err != nil || len(s.Active) != 1 {
 				t.Fatalf("state %s, %v", document.Text, err)
 			}
 			s.Active[0].Cancel = &Cancel{By: "ann@web1", Note: "too much"} // nobody tells the daemon
-			text, err := json.Marshal(s)
-			noError(t, err)
+			text := must.Get(json.Marshal(s))(t)
 			if swapped, err := w.store.SwapJob(t.Context(), driver.JobSwap{Job: job.Name, Version: document.Version, Text: text}); err != nil || !swapped {
 				t.Fatal(swapped, err)
 			}
@@ -89,10 +88,8 @@ func TestACancelledPassIsNotGivenBack(t *testing.T) {
 			if s := w.state(); len(s.Active)+len(s.Waiting)+len(s.Requests) != 0 {
 				t.Errorf("state %+v", s)
 			}
-			records, err := History(t.Context(), w.store, job.Name, time.Time{}, time.Time{}, 9)
-			if err != nil || len(records) != 1 {
-				t.Fatal(records, err)
-			}
+			records := must.Get(History(t.Context(), w.store, job.Name, time.Time{}, time.Time{}, 9))(t)
+			must.Equal(t, len(records), 1)
 			record := records[0]
 			if record.Outcome != Skipped || record.Reason != ReasonCancelled || record.Request != request.ID || len(record.Runs) == 0 {
 				t.Errorf("recorded %+v", record)
@@ -116,6 +113,6 @@ func TestAPassThatWasStartedIsNotGivenBack(t *testing.T) {
 		if s := w.state(); len(s.Active) != 0 || len(s.Waiting) != 0 {
 			t.Errorf("state %+v", s)
 		}
-		equal(t, "history", w.history(), []string{"3h0m0s drained stop"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s drained stop"}, "history")
 	})
 }

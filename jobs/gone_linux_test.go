@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Where the folder that the daemon was started in is gone, relative paths lead
@@ -12,7 +14,7 @@ func TestADaemonWhoseFolderIsGone(t *testing.T) {
 	here := t.TempDir()
 	t.Chdir(here)
 	t.Setenv("PWD", here)
-	noError(t, os.RemoveAll(here))
+	must.Do(t, os.RemoveAll(here))
 	if where, err := os.Getwd(); err == nil {
 		t.Fatalf("the folder is gone, and the system names it %s", where)
 	}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // An output's folder that is deleted, or replaced, while a run writes to it: the run
@@ -16,7 +19,7 @@ import (
 func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 	remove := func(parts ...string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
-			unexpected(t, os.RemoveAll(filepath.Join(append([]string{dir}, parts...)...)))
+			check.NoError(t, os.RemoveAll(filepath.Join(append([]string{dir}, parts...)...)))
 		}
 	}
 	for name, test := range map[string]struct {
@@ -29,7 +32,7 @@ func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 		"the region's":       {remove("data", "trending", "US"), 2, 2, "DIR/data/trending/US was deleted or moved"},
 		"with the last page": {remove("data"), 4, 4, "DIR/data was deleted or moved"},
 		"moved": {func(t *testing.T, dir string) {
-			unexpected(t, os.Rename(filepath.Join(dir, "data"), filepath.Join(dir, "moved")))
+			check.NoError(t, os.Rename(filepath.Join(dir, "data"), filepath.Join(dir, "moved")))
 		}, 2, 2, "DIR/data was deleted or moved"},
 		"the file alone": {func(t *testing.T, dir string) {
 			files, err := filepath.Glob(filepath.Join(dir, "data", "trending", "US", "*"))
@@ -58,9 +61,7 @@ func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 			if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, says) || run.Pages != test.pages || run.Output != "" {
 				t.Errorf("run %+v, want %q after %d pages", run, says, test.pages)
 			}
-			if w.used() != int64(test.pages) {
-				t.Errorf("%d units for %d pages", w.used(), test.pages)
-			}
+			check.Equal(t, w.used(), int64(test.pages), "units for", test.pages, "pages")
 			if run := w.once().Runs[0]; run.Outcome != Succeeded || run.Pages != 4 {
 				t.Errorf("the next run: %+v", run)
 			}
@@ -71,7 +72,7 @@ func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 // A command whose folder is gone is not said to be missing itself.
 func TestACommandWhoseFolderIsGone(t *testing.T) {
 	w := commandWorld(t, "", "exit 0")
-	noError(t, os.RemoveAll(w.dir))
+	must.Do(t, os.RemoveAll(w.dir))
 	run := w.onlyRun()
 	if run.Outcome != Failed || run.Reason != ReasonCommand || !strings.Contains(run.Error, w.dir+" is gone") || strings.Contains(run.Error, "may it be run") {
 		t.Errorf("run %+v", run)
@@ -83,7 +84,7 @@ func TestAnOutputWhoseConfigurationIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		w.list[0].config = filepath.Join(w.dir, "costs.toml")
-		noError(t, os.RemoveAll(w.dir))
+		must.Do(t, os.RemoveAll(w.dir))
 		run := w.once().Runs[0]
 		if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, w.dir+" is gone, the folder of the configuration") || w.used() != 0 {
 			t.Errorf("run %+v, %d units", run, w.used())
@@ -120,14 +121,11 @@ func TestAPageThatIsNotUTF8(t *testing.T) {
 // name is told: there is no partial file any more.
 func TestAFileThatHasItsNameIsNotCalledPartial(t *testing.T) {
 	final := filepath.Join(t.TempDir(), "tick.ndjson")
-	o, err := createOutput(filepath.Split(final))
-	noError(t, err)
-	noError(t, o.write([]byte("{}\n")))
+	o := must.Get(createOutput(filepath.Split(final)))(t)
+	must.Do(t, o.write([]byte("{}\n")))
 	broken := errors.New("the disk is gone")
 	o.sync = func(*os.Root, string) error { return broken }
-	if err := o.finish(); !errors.Is(err, broken) {
-		t.Fatalf("finish: %v", err)
-	}
+	must.Is(t, o.finish(), broken, "finish")
 	name, err := o.keep()
 	if name != final || err != nil {
 		t.Errorf("keep: %q, %v; want %s", name, err, final)

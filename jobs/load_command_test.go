@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // commandJob is a command job's table; its last line is the command's.
@@ -75,7 +76,7 @@ func TestLoadNeedsOfCommands(t *testing.T) {
 func TestLoadWarnsOfCommands(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"plain": 0o644, "good": 0o755} {
-		noError(t, os.WriteFile(filepath.Join(dir, name), nil, mode))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, mode))
 	}
 	for program, tells := range map[string]string{
 		"./not-there.sh":   "there is no ./not-there.sh",

@@ -12,6 +12,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const tables = `[upstream.youtube.costs]
@@ -44,13 +46,8 @@ window = "1h"
 func read(t *testing.T, jobTables string) (*config.Config, []*Job) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "costs.toml")
-	if err := os.WriteFile(path, []byte(tables+jobTables), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Parse(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(tables+jobTables), 0o600))
+	cfg := must.Get(config.Parse(path))(t)
 	return cfg, Load(cfg)
 }
 
@@ -97,15 +94,9 @@ budget = "open/none"
 schedule = "@hourly"
 command = ["fetch", "{region}"]
 `)
-	if err := cfg.Err(); err != nil {
-		t.Fatal(err)
-	}
-	if len(cfg.Warnings()) != 0 {
-		t.Errorf("warnings: %v", cfg.Warnings())
-	}
-	if len(list) != 3 {
-		t.Fatalf("%d jobs", len(list))
-	}
+	must.Do(t, cfg.Err())
+	check.Equal(t, len(cfg.Warnings()), 0, "warnings", cfg.Warnings())
+	must.Equal(t, len(list), 3, "jobs")
 	small, large, script := list[0], list[1], list[2]
 	if s := small.Schedule; s.String() != "@daily" || s.Zone() != time.UTC {
 		t.Errorf("schedule %s in %s", s, s.Zone())
@@ -114,9 +105,7 @@ command = ["fetch", "{region}"]
 		t.Errorf("zone %s", s.Zone())
 	}
 	for _, j := range list {
-		if j.config != cfg.File {
-			t.Errorf("job %s is of %q", j.Name, j.config)
-		}
+		check.Equal(t, j.config, cfg.File, "job", j.Name, "is of")
 		j.config = ""
 	}
 	small.Schedule, large.Schedule, script.Schedule = nil, nil, nil

@@ -183,7 +183,7 @@ func (o *output) isThere(name string) bool {
 // takeOver begins the file, which is empty, with the first bytes of another partial
 // one of the folder, given by its final name. It is copied and stays: whoever
 // had it open, and is not as dead as was taken, writes into his own. False, where
-// there is none that has so many, or an error says why.
+// there is none that has so many: the error says why.
 func (o *output) takeOver(name string, size int64) (took bool, err error) {
 	if size <= 0 {
 		return size == 0, nil
@@ -191,10 +191,8 @@ func (o *output) takeOver(name string, size int64) (took bool, err error) {
 	partial := name + partialSuffix
 	info, err := o.folder.Lstat(partial)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("look for %s: %w", partial, err)
+		return false, fmt.Errorf("look for it: %w", err)
 	case !info.Mode().IsRegular() || info.Size() < size:
 		return false, fmt.Errorf("%s is not what was kept: it has %d bytes, of which %d were whole pages", partial, info.Size(), size)
 	}

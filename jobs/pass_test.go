@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -25,10 +27,10 @@ func served(t *testing.T, region string) string {
 	var lines bytes.Buffer
 	for {
 		body := sandbox.Body("/youtube/v3/videos", query, 0)
-		noError(t, json.Compact(&lines, body))
+		must.Do(t, json.Compact(&lines, body))
 		lines.WriteByte('\n')
 		var page struct{ NextPageToken string }
-		noError(t, json.Unmarshal(body, &page))
+		must.Do(t, json.Unmarshal(body, &page))
 		if page.NextPageToken == "" {
 			return lines.String()
 		}
@@ -44,29 +46,21 @@ func TestAPassFetchesEveryRegionInOrder(t *testing.T) {
 		if p.Outcome != Succeeded || p.Units != 32 || p.Job != "trending" {
 			t.Fatalf("pass %s of %d units: %v\n%s", p.Outcome, p.Units, p.Runs, w.log)
 		}
-		equal(t, "order", upstream.firsts(), allRegions)
+		check.EqualSlices(t, upstream.firsts(), allRegions, "order")
 		for i, run := range p.Runs {
 			if run.Region != allRegions[i] || run.Pages != 4 || run.Units != 4 || run.Calls != 4 {
 				t.Errorf("run %d: %+v", i, run)
 			}
 			want := filepath.Join(w.dir, "data/trending", run.Region, p.Tick.Format(TickFormat)+".ndjson")
-			if run.Output != want {
-				t.Errorf("output %s, want %s", run.Output, want)
-			}
+			check.Equal(t, run.Output, want, "output")
 			got := readFile(t, want)
-			if got != served(t, run.Region) {
-				t.Errorf("region %s: the file is not what the sandbox served", run.Region)
-			}
+			check.Equal(t, got, served(t, run.Region), "region", run.Region, "the file is not what the sandbox served")
 		}
 		if u := w.sandbox.Usage(); u.Units != 32 || u.Requests != 32 || u.Rejected != 0 {
 			t.Errorf("sandbox counted %+v", u)
 		}
-		if used := w.used(); used != 32 {
-			t.Errorf("ledger counted %d units, want 32", used)
-		}
-		if len(w.files()) != 8 {
-			t.Errorf("files %v", w.files())
-		}
+		check.Equal(t, w.used(), 32, "ledger counted … units")
+		check.Equal(t, len(w.files()), 8, "files", w.files())
 	})
 }
 
@@ -91,26 +85,22 @@ func TestThePassIsCutExactlyAtTheLimit(t *testing.T) {
 		for _, region := range allRegions[1:] {
 			want = append(want, region+" skipped exhausted")
 		}
-		equal(t, "runs", outcomes(p), want)
+		check.EqualSlices(t, outcomes(p), want, "runs")
 		cut := p.Runs[0]
 		if cut.Pages != 2 || cut.Units != 2 || !strings.HasSuffix(cut.Output, ".ndjson.partial") {
 			t.Errorf("the region that was cut: %+v", cut)
 		}
 		kept := readFile(t, cut.Output)
 		whole := slices.Collect(strings.Lines(served(t, "US")))
-		if kept != whole[0]+whole[1] {
-			t.Errorf("what was kept is not the first two pages")
-		}
+		check.Equal(t, kept, whole[0]+whole[1], "what was kept is not the first two pages")
 		if _, err := os.Stat(strings.TrimSuffix(cut.Output, ".partial")); !os.IsNotExist(err) {
 			t.Errorf("a cut run has a file under its final name: %v", err)
 		}
-		equal(t, "regions asked for", upstream.firsts(), []string{"US"})
+		check.EqualSlices(t, upstream.firsts(), []string{"US"}, "regions asked for")
 		if u := w.sandbox.Usage(); u.Units != 98 || u.Rejected != 0 {
 			t.Errorf("sandbox counted %+v, want 98 units and none rejected", u)
 		}
-		if used := w.used(); used != 98 {
-			t.Errorf("ledger has %d units, want 98", used)
-		}
+		check.Equal(t, w.used(), 98, "ledger has … units")
 		w.nextIs("GB")
 		w.logged("msg=refused", "job=trending", "budget=youtube/key1", "region=US", "operation=videos.list",
 			"run=trending/"+p.Tick.Format(TickFormat)+"/US", "retry_at=2000-01-02T00:00:00.000000Z")
@@ -119,7 +109,7 @@ func TestThePassIsCutExactlyAtTheLimit(t *testing.T) {
 		upstream.forget()
 		rotated := slices.Concat(allRegions[1:], allRegions[:1])
 		w.succeeds()
-		equal(t, "order of the next pass", upstream.firsts(), rotated)
+		check.EqualSlices(t, upstream.firsts(), rotated, "order of the next pass")
 		w.nextIs("")
 	})
 }
@@ -137,7 +127,7 @@ func TestARegionThatDoesNotFitIsNotStarted(t *testing.T) {
 		for _, region := range allRegions[2:] {
 			want = append(want, region+" skipped exhausted")
 		}
-		equal(t, "runs", outcomes(p), want)
+		check.EqualSlices(t, outcomes(p), want, "runs")
 		if run := p.Runs[1]; run.Units != 0 || run.Pages != 0 || run.Output != "" || run.Error == "" {
 			t.Errorf("the region that did not fit: %+v", run)
 		}
@@ -145,9 +135,7 @@ func TestARegionThatDoesNotFitIsNotStarted(t *testing.T) {
 			t.Errorf("sandbox counted %+v", u)
 		}
 		w.nextIs("GB")
-		if n := len(w.files()); n != 25 {
-			t.Errorf("%d files, want 25", n)
-		}
+		check.Equal(t, len(w.files()), 25, "files")
 		before := w.sandbox.Usage()
 		if p := w.once(); p.Outcome != Exhausted || p.Runs[0].Region != "GB" || w.sandbox.Usage() != before {
 			t.Errorf("a pass on a spent budget: %s %v", p.Outcome, outcomes(p))
@@ -164,20 +152,17 @@ func TestWithoutALimitTheUpstreamRejects(t *testing.T) {
 			w.once()
 		}
 		p := w.once()
-		if p.Outcome != Failed || p.Reason != "status 403" {
-			t.Errorf("pass %s (%s), want failed (status 403)", p.Outcome, p.Reason)
-		}
+		check.Equal(t, p.Outcome, Failed, "pass")
+		check.Equal(t, p.Reason, "status 403", "pass")
 		want := make([]string, 0, len(allRegions))
 		for _, region := range allRegions {
 			want = append(want, region+" failed status 403")
 		}
-		equal(t, "runs", outcomes(p), want)
+		check.EqualSlices(t, outcomes(p), want, "runs")
 		if u := w.sandbox.Usage(); u.Units != 98 || u.Rejected != 8 {
 			t.Errorf("sandbox counted %+v, want 98 units and 8 rejected", u)
 		}
-		if !strings.Contains(p.Runs[0].Error, "exceeded your") {
-			t.Errorf("error %q does not tell what the upstream said", p.Runs[0].Error)
-		}
+		check.Contains(t, p.Runs[0].Error, "exceeded your", "error … does not tell what the upstream said")
 	})
 }
 
@@ -244,9 +229,7 @@ func TestTheRecordIsKept(t *testing.T) {
 		want := fmt.Sprintf(`{"tick":"2000-01-01T00:00:01.000000Z","kind":"manual","outcome":"succeeded","reason":"",`+
 			`"started":"2000-01-01T00:00:00.000000Z","ended":"2000-01-01T00:00:00.000000Z","host":%q,"units":8,"error":"","runs":[%s,%s]}`,
 			placeOf(newHolder()), kept("US", p.Runs[0].Output), kept("GB", p.Runs[1].Output))
-		if got := string(w.state().Last); got != want {
-			t.Errorf("record\n got %s\nwant %s", got, want)
-		}
+		check.Equal(t, string(w.state().Last), want, "record")
 		var read Record
 		if err := json.Unmarshal(w.state().Last, &read); err != nil || !read.Tick.Equal(p.Tick.Time) {
 			t.Errorf("read back: %v, tick %s", err, read.Tick)
@@ -278,9 +261,7 @@ func TestAtMostParallelRunsGoAtOnce(t *testing.T) {
 				_, _ = rw.Write([]byte("{}"))
 			})})
 			w.succeeds()
-			if most != test.want {
-				t.Errorf("%q: %d at once, want %d", test.parallel, most, test.want)
-			}
+			check.Equal(t, most, test.want, test.parallel, "… at once")
 		})
 	}
 }

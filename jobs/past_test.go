@@ -13,6 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"pgregory.net/rapid"
 )
 
@@ -40,7 +42,7 @@ func TestThePastIsMerged(t *testing.T) {
 		var got []string
 		var last *Pass
 		for pass, err := range Past(t.Context(), store, names, time.UnixMicro(since)) {
-			noError(t, err)
+			must.Do(t, err)
 			if last != nil && pass.Tick.After(last.Tick.Time) {
 				t.Fatalf("%s comes after %s", pass.Tick, last.Tick)
 			}
@@ -69,7 +71,7 @@ func TestThePastIsReadAsFarAsItIsWanted(t *testing.T) {
 	}
 	read := 0
 	for _, err := range Past(t.Context(), store, []string{"a"}, time.Time{}) {
-		noError(t, err)
+		must.Do(t, err)
 		if read++; read == 13 { // more than 4 and 8
 			break
 		}
@@ -129,17 +131,17 @@ func TestRecordsOfOldTicksAreKept(t *testing.T) {
 		after(10 * 24 * time.Hour) // at 01:00: ten ticks, the last of 22 hours ago
 		stop := w.daemon(false)
 		after(time.Minute)
-		equal(t, "history", w.history(), []string{"3h0m0s missed down, 10 until 219h0m0s"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s missed down, 10 until 219h0m0s"}, "history")
 		after(2*time.Hour + time.Minute) // another is recorded
-		equal(t, "history", w.history(), []string{"3h0m0s missed down, 10 until 219h0m0s", "243h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s missed down, 10 until 219h0m0s", "243h0m0s succeeded"}, "history")
 		stop()
 		w.list[0].History = 12 * time.Hour
 		after(3*24*time.Hour + 20*time.Hour) // of 23:00: all ticks are older than what is kept
 		stop = w.daemon(false)
 		after(time.Minute)
-		equal(t, "history", w.history(), []string{"267h0m0s missed down, 3 until 315h0m0s"})
+		check.EqualSlices(t, w.history(), []string{"267h0m0s missed down, 3 until 315h0m0s"}, "history")
 		after(4*time.Hour + time.Minute)
-		equal(t, "history", w.history(), []string{"267h0m0s missed down, 3 until 315h0m0s", "339h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"267h0m0s missed down, 3 until 315h0m0s", "339h0m0s succeeded"}, "history")
 		stop()
 	})
 }
@@ -150,10 +152,8 @@ func TestAPassOfAnOldTickIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion + "\nhistory = \"1h\""})
 		after(24 * time.Hour)
-		if p := w.scheduled(midnight.Add(3 * time.Hour)); p.Outcome != Succeeded {
-			t.Errorf("pass %+v", p)
-		}
-		equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+		check.Equal(t, w.scheduled(midnight.Add(3*time.Hour)).Outcome, Succeeded, "pass")
+		check.EqualSlices(t, w.history(), []string{"3h0m0s succeeded"}, "history")
 	})
 }
 
@@ -164,12 +164,10 @@ func TestAClockThatIsAheadForgetsNothing(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		w.succeeds()
 		ahead := func() time.Time { return time.Now().AddDate(1, 0, 0) }
-		err := changeDocument(t.Context(), w.store, "trending", ahead, time.Hour, func(*state, clocks) (edit, error) {
+		must.Do(t, changeDocument(t.Context(), w.store, "trending", ahead, time.Hour, func(*state, clocks) (edit, error) {
 			record := Record{Tick: Instant{ahead()}, Outcome: Succeeded}
 			return edit{records: []driver.JobRecord{{At: record.Tick.UnixMicro(), ID: "x", Text: record.json()}}}, nil
-		})
-		if err != nil || len(w.history()) != 2 {
-			t.Errorf("history %s, %v", w.history(), err)
-		}
+		}))
+		check.Equal(t, len(w.history()), 2, "history")
 	})
 }

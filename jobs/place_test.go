@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // anyName is a region's or a job's name, such as a configuration may have.
@@ -98,15 +99,12 @@ func TestNamesAddNothingToAURL(t *testing.T) {
 		secret := rapid.StringN(1, 20, -1).Draw(t, "secret")
 		token := rapid.StringN(1, 20, -1).Draw(t, "token")
 		f := &fetchRun{run: &run{options: &Options{}, job: j, tick: tick, record: &Run{Region: region}}}
-		request, err := f.request(t.Context(), token, secret)
-		noError(t, err)
+		request := must.Get(f.request(t.Context(), token, secret))(t)
 		got := request.URL
 		if got.Scheme != "https" || got.Host != want.Host || got.User != nil || got.Fragment != "" {
 			t.Fatalf("%s became %s", template, got)
 		}
-		if strings.Count(got.EscapedPath(), "/") != strings.Count(want.EscapedPath(), "/") {
-			t.Fatalf("%s: the path is %s", template, got.EscapedPath())
-		}
+		must.Equal(t, strings.Count(got.EscapedPath(), "/"), strings.Count(want.EscapedPath(), "/"), template, "the path is", got.EscapedPath())
 		more := 2 // the secret and the token
 		if want.RawQuery == "" {
 			more = 1
@@ -131,9 +129,7 @@ func TestNamesAddNothingToACommand(t *testing.T) {
 		tick := anyTick.Draw(t, "tick")
 		label := j.runLabel(tick, region)
 		got := (&run{job: j, tick: tick, label: label, record: &Run{Region: region}}).words()
-		if len(got) != len(words) {
-			t.Fatalf("%q became %q", words, got)
-		}
+		must.Equal(t, len(got), len(words), words, "became", got)
 		for i, word := range words {
 			fixed, _, placed := strings.Cut(word, "{")
 			if !strings.HasPrefix(got[i], fixed) || !placed && got[i] != word {
@@ -163,9 +159,9 @@ func TestALinkLeadsNoOutputOut(t *testing.T) {
 					target += "/file"
 				}
 				for _, folder := range []string{outside, filepath.Dir(filepath.Join(w.dir, link))} {
-					noError(t, os.MkdirAll(folder, 0o700))
+					must.Do(t, os.MkdirAll(folder, 0o700))
 				}
-				noError(t, os.Symlink(target, filepath.Join(w.dir, link)))
+				must.Do(t, os.Symlink(target, filepath.Join(w.dir, link)))
 				run := w.scheduled(midnight.Add(time.Second)).Runs[0]
 				if run.Outcome != Failed || run.Reason != ReasonOutput || run.Units != 0 || run.Error == "" {
 					t.Errorf("%s to %s: run %+v", link, target, run)
@@ -185,14 +181,12 @@ func TestALinkMayLeadToTheOutputs(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		disk := filepath.Join(w.dir, "disk")
 		for _, folder := range []string{"trending", "large"} {
-			noError(t, os.MkdirAll(filepath.Join(disk, folder), 0o700))
+			must.Do(t, os.MkdirAll(filepath.Join(disk, folder), 0o700))
 		}
 		for from, to := range map[string]string{filepath.Join(w.dir, "data"): disk, filepath.Join(disk, "trending/US"): "../large"} {
-			noError(t, os.Symlink(to, from))
+			must.Do(t, os.Symlink(to, from))
 		}
-		if run := w.once().Runs[0]; run.Outcome != Succeeded {
-			t.Fatalf("%+v", run)
-		}
+		must.Equal(t, w.once().Runs[0].Outcome, Succeeded)
 		if found, err := os.ReadDir(filepath.Join(disk, "large")); err != nil || len(found) != 1 {
 			t.Errorf("found %v, %v", found, err)
 		}

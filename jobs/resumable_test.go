@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // resumable is a world of one region of four pages, whose runs are gone on with for
@@ -73,12 +74,12 @@ func (r *resumable) cut(at int) Run {
 func (r *resumable) checkpoint() *fetchCheckpoint {
 	r.t.Helper()
 	text, err := r.store.JobValue(context.Background(), "trending", "checkpoint/US")
-	noError(r.t, err)
+	must.Do(r.t, err)
 	if text == nil {
 		return nil
 	}
 	value, err := checkpoint.Read(text)
-	noError(r.t, err)
+	must.Do(r.t, err)
 	from, why := (&fetchRun{
 		run: &run{job: r.list[0], record: &Run{Region: "US"}, now: time.Now}, output: &output{folder: r.root()},
 	}).readCheckpoint(checkpoint.Value{Expires: time.Now().Add(time.Hour).UnixMicro(), Fetch: value.Fetch}.Text())
@@ -92,9 +93,9 @@ func (r *resumable) checkpoint() *fetchCheckpoint {
 func (w *world) root() *os.Root {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "data")
-	noError(w.t, os.MkdirAll(path, 0o700))
+	must.Do(w.t, os.MkdirAll(path, 0o700))
 	root, err := os.OpenRoot(path)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	w.t.Cleanup(func() { _ = root.Close() })
 	return root
 }

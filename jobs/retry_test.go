@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // flaky is an upstream of one page that answers in turn, then well.
@@ -63,7 +66,7 @@ func TestAFailedPageIsTriedAgain(t *testing.T) {
 			if run := p.Runs[0]; run.Outcome != Succeeded || run.Pages != 1 || run.Units != 3 || run.Calls != 3 || run.Attempts != 3 || w.used() != 3 {
 				t.Errorf("run %+v, want three requests for a page", run)
 			}
-			equal(t, "asked at", upstream.asked, []time.Duration{0, 3 * time.Second, 9 * time.Second})
+			check.EqualSlices(t, upstream.asked, []time.Duration{0, 3 * time.Second, 9 * time.Second}, "asked at")
 			w.logged("level=WARN", "failed; trying again", "region=US", "attempt=2", "wait=3s")
 			w.logged("failed; trying again", "attempt=3", "wait=6s")
 			w.secretless(p)
@@ -94,7 +97,7 @@ func TestABodyThatWasCutIsTriedAgain(t *testing.T) {
 		if run := w.once().Runs[0]; run.Outcome != Succeeded || run.Units != 2 || run.Attempts != 2 {
 			t.Errorf("run %+v", run)
 		}
-		equal(t, "asked at", upstream.asked, []time.Duration{0, 3750 * time.Millisecond}) // of the 5 s that are usual
+		check.EqualSlices(t, upstream.asked, []time.Duration{0, 3750 * time.Millisecond}, "asked at") // of the 5 s that are usual
 	})
 }
 
@@ -151,7 +154,7 @@ func TestRetriesAreOfTheWholeRun(t *testing.T) {
 		if run.Outcome != Failed || run.Reason != "status 503" || run.Pages != 3 || run.Units != 6 || run.Attempts != 3 {
 			t.Errorf("run %+v", run)
 		}
-		equal(t, "asked at", upstream.asked, []time.Duration{0, 3 * time.Second, 3 * time.Second, 9 * time.Second, 9 * time.Second, 9 * time.Second})
+		check.EqualSlices(t, upstream.asked, []time.Duration{0, 3 * time.Second, 3 * time.Second, 9 * time.Second, 9 * time.Second, 9 * time.Second}, "asked at")
 	})
 }
 
@@ -163,13 +166,13 @@ func TestWaitsBeforeATry(t *testing.T) {
 		w := retried(t, upstream, setup{job: "retries = 3\nretry_wait = \"2m\"\ntimeout = \"1h\""})
 		w.options.Jitter = func() float64 { return 0 }
 		w.succeeds()
-		equal(t, "asked at", upstream.asked, []time.Duration{0, time.Minute, 3 * time.Minute, 5*time.Minute + 30*time.Second})
+		check.EqualSlices(t, upstream.asked, []time.Duration{0, time.Minute, 3 * time.Minute, 5*time.Minute + 30*time.Second}, "asked at")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		upstream := &flaky{answers: []http.Handler{answering(503, "Retry-After: 20", ""), answering(503, "Retry-After: Sat, 01 Jan 2000 00:00:50 GMT", "")}}
 		w := retried(t, upstream, setup{job: "retries = 2\nretry_wait = \"4s\""})
 		w.succeeds()
-		equal(t, "asked at", upstream.asked, []time.Duration{0, 20 * time.Second, 50 * time.Second})
+		check.EqualSlices(t, upstream.asked, []time.Duration{0, 20 * time.Second, 50 * time.Second}, "asked at")
 	})
 }
 
@@ -194,16 +197,12 @@ func TestALostPassTriesNothingAgain(t *testing.T) {
 		upstream := fails(9, answering(503, "", ""))
 		w := retried(t, upstream, setup{job: "retries = 9\nretry_wait = \"3m\"\ntimeout = \"1h\""})
 		r := w.runner()
-		time.AfterFunc(20*time.Second, func() {
-			w.takesForDead(r)
-		})
+		time.AfterFunc(20*time.Second, func() { w.takesForDead(r) })
 		p := r.Once(t.Context(), nil)[0]
 		if run := p.Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced || len(upstream.asked) != 1 {
 			t.Errorf("run %+v, asked at %v", run, upstream.asked)
 		}
-		if took := time.Since(upstream.began); took != 30*time.Second {
-			t.Errorf("took %s, want the second heartbeat", took)
-		}
+		check.Equal(t, time.Since(upstream.began), 30*time.Second, "took, want the second heartbeat")
 	})
 }
 
@@ -213,7 +212,7 @@ func TestAFencedPassTriesNothingAgain(t *testing.T) {
 		upstream := fails(9, answering(503, "", ""))
 		w := retried(t, upstream, setup{job: "retries = 9\nretry_wait = \"4s\""})
 		time.AfterFunc(time.Second, func() {
-			unexpected(t, w.options.Budgets["youtube/key1"].Fence(t.Context(), "trending", w.state().Active[0].Fence))
+			check.NoError(t, w.options.Budgets["youtube/key1"].Fence(t.Context(), "trending", w.state().Active[0].Fence))
 		})
 		if run := w.once().Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced || len(upstream.asked) != 1 {
 			t.Errorf("run %+v, asked at %v", run, upstream.asked)
@@ -307,9 +306,7 @@ func TestACommandOfALostPassIsNotTriedAgain(t *testing.T) {
 		if run := result(t, ended).Runs[0]; run.Outcome != Lost || run.Reason != ReasonFenced {
 			t.Errorf("%q: %+v, want it lost", retries, run)
 		}
-		if err := listener.SetDeadline(time.Now().Add(10 * time.Millisecond)); err != nil { // who has called in waits there
-			t.Fatal(err)
-		}
+		must.Do(t, listener.SetDeadline(time.Now().Add(10*time.Millisecond))) // who has called in waits there
 		if conn, err := listener.Accept(); err == nil {
 			t.Errorf("%q: it was started again", retries)
 			_ = conn.Close()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/proc"
 )
 
@@ -20,9 +22,9 @@ func TestARunKeepsItsLastLines(t *testing.T) {
 		w := retried(t, fails(1, answering(503, "", "trouble with "+secretKey)), setup{job: "retries = 1\nretry_wait = \"4s\""})
 		w.options.Log = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelError})) // the log's level is not the record's
 		p := w.once()
-		equal(t, "log", p.Runs[0].Log, []string{
+		check.EqualSlices(t, p.Runs[0].Log, []string{
 			`time=2000-01-01T00:00:00.000Z level=WARN msg="failed; trying again" attempt=2 wait=3s reason="status 503" error="page 1: the upstream answered 503 Service Unavailable: trouble with [secret]"`,
-		})
+		}, "log")
 		w.secretless(p)
 		if strings.Contains(w.log.String(), "trying again") {
 			t.Errorf("below its level is in the log:\n%s", w.log)
@@ -35,10 +37,10 @@ func TestARunKeepsItsLastLines(t *testing.T) {
 func TestACommandKeepsItsLastLines(t *testing.T) {
 	w := commandWorld(t, "", fmt.Sprintf(`echo out; sleep 0.1; echo "trouble: %s" >&2; sleep 0.1; head -c 3000 /dev/zero | tr '\0' x; exit 3`, secretKey))
 	run := w.onlyRun()
-	equal(t, "log", run.Log, []string{
+	check.EqualSlices(t, run.Log, []string{
 		"stdout: out", "stderr: trouble: [secret]",
 		"stdout: " + strings.Repeat("x", maxTailLine-len("stdout: ")-len("…(cut, 3000 bytes)")) + "…(cut, 3000 bytes)",
-	})
+	}, "log")
 	w = commandWorld(t, "", "seq 1 100")
 	run = w.onlyRun()
 	if len(run.Log) != tailLines || run.Log[0] != "stdout: 81" || run.Log[19] != "stdout: 100" {
@@ -86,9 +88,7 @@ func TestACommandsOutputIsBounded(t *testing.T) {
 	w := commandWorld(t, "retries = 1", fmt.Sprintf(`yes %s | head -n 20; yes | head -n 600; echo "last %s"; exit 1`, strings.Repeat("x", 999), secretKey))
 	w.list[0].RetryWait = time.Millisecond
 	r := w.runner()
-	if r.maxLogged != 4<<20 {
-		t.Errorf("%d bytes are logged of a run, want 4 MiB", r.maxLogged)
-	}
+	check.Equal(t, r.maxLogged, 4<<20, "bytes are logged of a run")
 	r.maxLogged = 21*999 + 10*leastLogged
 	run := r.Once(t.Context(), nil)[0].Runs[0]
 	if n := len(run.Log); run.Attempts != 2 || n != tailLines || run.Log[n-1] != "stdout: last [secret]" {
@@ -100,9 +100,7 @@ func TestACommandsOutputIsBounded(t *testing.T) {
 	}
 	rest := 600 - 26 + 20*999 + 600 + 2*len("last "+secretKey)
 	w.logged("level=WARN", "msg=\"the command printed more than is logged of a run\"", fmt.Sprintf("not_logged=%d", rest))
-	if n := strings.Count(log, "more than is logged"); n != 1 {
-		t.Errorf("said %d times", n)
-	}
+	check.Equal(t, strings.Count(log, "more than is logged"), 1, "said … times")
 	if strings.Contains(log, secretKey) {
 		t.Error("the secret is in the log")
 	}
@@ -152,9 +150,7 @@ func TestAHeartbeatTellsWhatACommandPrints(t *testing.T) {
 // Lines go into the log, each with who said it; the last without an end too.
 func TestCommandOutput(t *testing.T) {
 	w := commandWorld(t, `regions = ["US"]`, fmt.Sprintf(`echo one; printf 'two\033[31m\n' >&2; echo '%s'; printf last`, secretKey))
-	if run := w.onlyRun(); run.Outcome != Succeeded {
-		t.Fatalf("%+v", run)
-	}
+	must.Equal(t, w.onlyRun().Outcome, Succeeded)
 	w.logged("level=INFO", "line=one", "stream=stdout", "job=script", "region=US", "run=script/")
 	w.logged("level=INFO", "line=\"two [31m\"", "stream=stderr")
 	w.logged("line=[secret]")
@@ -167,9 +163,7 @@ func TestCommandOutput(t *testing.T) {
 // A megabyte without a line's end is one line of the log, of bounded length.
 func TestCommandOutputWithoutLines(t *testing.T) {
 	w := programWorld(t, "", "print", "1048576", "y")
-	if run := w.onlyRun(); run.Outcome != Succeeded {
-		t.Fatalf("%+v", run)
-	}
+	must.Equal(t, w.onlyRun().Outcome, Succeeded)
 	w.logged("line=\"yyy", "yyy…(cut, 1048576 bytes)")
 	if n := len(w.log.String()); n > 2*proc.MaxLine {
 		t.Errorf("the log has %d bytes", n)
@@ -179,7 +173,7 @@ func TestCommandOutputWithoutLines(t *testing.T) {
 // All secrets of a configuration are known that can be read, and the store's.
 func TestKnownSecrets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
-	noError(t, os.WriteFile(path, []byte("filed\n"), 0o600))
+	must.Do(t, os.WriteFile(path, []byte("filed\n"), 0o600))
 	cfg := &config.Config{Store: config.Store{PasswordFile: path}, Upstreams: []config.Upstream{
 		{Credentials: []config.Credential{{Label: "a", SecretEnv: "A"}, {Label: config.AnyCredential, SecretEnv: "B"}}},
 		{Credentials: []config.Credential{{Label: "b", SecretEnv: "NONE"}, {Label: "c"}}},
@@ -190,21 +184,19 @@ func TestKnownSecrets(t *testing.T) {
 		}
 		return " of " + name, true
 	}
-	equal(t, "secrets", KnownSecrets(cfg, env), []string{"filed", "of A", "of B"})
+	check.EqualSlices(t, KnownSecrets(cfg, env), []string{"filed", "of A", "of B"}, "secrets")
 	cfg.Store = config.Store{PasswordEnv: "P"}
-	equal(t, "secrets", KnownSecrets(cfg, env), []string{"of P", "of A", "of B"})
+	check.EqualSlices(t, KnownSecrets(cfg, env), []string{"of P", "of A", "of B"}, "secrets")
 }
 
 // The secret that is hidden is the credential's, as it is kept.
 func TestKnownSecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	noError(t, os.WriteFile(path, []byte(" filed\n"), 0o600))
+	must.Do(t, os.WriteFile(path, []byte(" filed\n"), 0o600))
 	env := func(name string) (string, bool) { return " set\n", name == "KEY" }
 	for want, credential := range map[string]config.Credential{
 		"set": {SecretEnv: "KEY"}, "filed": {SecretFile: path}, "": {SecretFile: path + ".not"},
 	} {
-		if got := knownSecret(credential, env); got != want {
-			t.Errorf("%+v: %q, want %q", credential, got, want)
-		}
+		check.Equal(t, knownSecret(credential, env), want, credential)
 	}
 }

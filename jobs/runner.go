@@ -83,7 +83,7 @@ type Runner struct {
 // New makes a Runner. The error names a job whose budget the options lack, or
 // one that is no fetch job where a sandbox stands for the upstreams.
 func New(list []*Job, options Options) (*Runner, error) {
-	if err := check(list, options.Budgets, options.Sandbox != nil); err != nil {
+	if err := checkList(list, options.Budgets, options.Sandbox != nil); err != nil {
 		return nil, err
 	}
 	if options.Heartbeat == 0 {
@@ -123,7 +123,7 @@ func New(list []*Job, options Options) (*Runner, error) {
 }
 
 // check names a job that cannot be run.
-func check(list []*Job, budgets map[string]*budget.Budget, sandbox bool) error {
+func checkList(list []*Job, budgets map[string]*budget.Budget, sandbox bool) error {
 	for _, j := range list {
 		if j.Fetch == nil && sandbox {
 			return fmt.Errorf("job %s is a command job: a sandbox stands for the upstreams of fetch jobs only", j.Name)
@@ -139,7 +139,7 @@ func check(list []*Job, budgets map[string]*budget.Budget, sandbox bool) error {
 // by its name; passes under way end as they began, also those of jobs that are gone.
 // The error is as in New; nothing is changed then.
 func (r *Runner) Reload(list []*Job, budgets map[string]*budget.Budget) error {
-	if err := check(list, budgets, r.options.Sandbox != nil); err != nil {
+	if err := checkList(list, budgets, r.options.Sandbox != nil); err != nil {
 		return err
 	}
 	r.mu.Lock()

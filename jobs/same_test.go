@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
@@ -17,9 +19,8 @@ func readings(t *testing.T, texts ...string) []*Job {
 	path := filepath.Join(t.TempDir(), "costs.toml")
 	var list []*Job
 	for _, text := range texts {
-		noError(t, os.WriteFile(path, []byte(text), 0o600))
-		cfg, err := config.Parse(path)
-		noError(t, err)
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		cfg := must.Get(config.Parse(path))(t)
 		found := Load(cfg)
 		if err := cfg.Err(); err != nil || len(found) != 1 {
 			t.Fatalf("%d jobs, %v:\n%s", len(found), err, text)
@@ -76,17 +77,14 @@ func TestSame(t *testing.T) {
 			t.Fatalf("%q is not in the configuration", c.from)
 		}
 		list := readings(t, sameJob, strings.Replace(sameJob, c.from, c.to, 1))
-		if got := Same(list[0], list[1]); got != c.same {
-			t.Errorf("%q for %q: same is %v", c.to, c.from, got)
-		}
+		check.Equal(t, Same(list[0], list[1]), c.same, c.to, "for", c.from, "same")
 	}
 }
 
 // A zone holds what was so when it was read: two readings of one may differ.
 func TestSameOnceAZoneIsReadAgain(t *testing.T) {
 	list := readings(t, sameJob, sameJob)
-	again, err := schedule.ParseIn(list[1].Schedule.String(), time.FixedZone("Europe/London", 0))
-	noError(t, err)
+	again := must.Get(schedule.ParseIn(list[1].Schedule.String(), time.FixedZone("Europe/London", 0)))(t)
 	list[1].Schedule = again
 	if !Same(list[0], list[1]) {
 		t.Error("another reading of the zone makes another job")

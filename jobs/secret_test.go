@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A sandbox takes every job, however it sends its secret, if it has one.
@@ -31,9 +33,7 @@ func TestTheSandboxTakesEveryJob(t *testing.T) {
 			f.SecretQuery, f.SecretHeader, f.SecretPrefix = fetch.SecretQuery, fetch.SecretHeader, fetch.SecretPrefix
 			w.succeeds()
 			q := upstream.requests[0]
-			if q.header.Get("X-Goog-Api-Key") != "sandbox" {
-				t.Errorf("headers %v", q.header)
-			}
+			check.Equal(t, q.header.Get("X-Goog-Api-Key"), "sandbox", "headers", q.header)
 			if f.SecretQuery != "" && !q.query.Has(f.SecretQuery) || f.SecretHeader != "" && q.header.Get(f.SecretHeader) != f.SecretPrefix+"sandbox" {
 				t.Errorf("the job's own way is gone: %v, %v", q.query, q.header)
 			}
@@ -77,9 +77,7 @@ func TestASecretIsTrimmed(t *testing.T) {
 			}
 			w.succeeds()
 			q := upstream.requests[0]
-			if got := q.query.Get("key") + q.header.Get("X-Goog-Api-Key"); got != secretKey {
-				t.Errorf("%s: sent %q", sends, got)
-			}
+			check.Equal(t, q.query.Get("key")+q.header.Get("X-Goog-Api-Key"), secretKey, sends, "sent")
 		})
 	}
 }
@@ -120,9 +118,8 @@ func TestAnAnswerThatIsCutKeepsTheSecret(t *testing.T) {
 		w.list[0].Fetch.URL = server.URL + "/?regionCode={region}"
 		run := w.once().Runs[0]
 		server.Close()
-		if run.Reason != "status 403" || run.Error != "page 1: the upstream answered 403 Forbidden" {
-			t.Errorf("cut after %d bytes of the secret: %+v", keep, run)
-		}
+		check.Equal(t, run.Reason, "status 403", "cut after", keep, "bytes of the secret")
+		check.Equal(t, run.Error, "page 1: the upstream answered 403 Forbidden", "cut after", keep, "bytes of the secret")
 	}
 }
 
@@ -130,15 +127,13 @@ func TestAnAnswerThatIsCutKeepsTheSecret(t *testing.T) {
 func TestASecretsFileIsRegular(t *testing.T) {
 	t.Parallel()
 	blank, pipe := filepath.Join(t.TempDir(), "blank"), filepath.Join(t.TempDir(), "pipe")
-	noError(t, errors.Join(os.WriteFile(blank, []byte("\n"), 0o600), syscall.Mkfifo(pipe, 0o600)))
+	must.Do(t, errors.Join(os.WriteFile(blank, []byte("\n"), 0o600), syscall.Mkfifo(pipe, 0o600)))
 	for file, want := range map[string]string{blank: " is empty: write it", pipe: " is a pipe, not a regular file"} {
 		credential := config.Credential{SecretFile: file}
 		j := &Job{Name: "pull", Budget: "shop/main", Fetch: &Fetch{SecretHeader: "X-Key"}, credential: credential}
 		if err := CheckSecrets([]*Job{j}, os.LookupEnv); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if known := knownSecret(credential, os.LookupEnv); known != "" {
-			t.Errorf("known: %q", known)
-		}
+		check.Equal(t, knownSecret(credential, os.LookupEnv), "", "known")
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Whoever has a slot keeps it, whatever reloads make of parallel meanwhile, raised or
@@ -66,7 +68,7 @@ overlap = "allow"`, limit: 1_000_000})
 		go func() { done <- d.runner.Run(t.Context(), drain, false) }()
 		stops = append(stops, func() {
 			close(drain)
-			unexpected(t, <-done)
+			check.NoError(t, <-done)
 		})
 		w.daemons = append(w.daemons, d)
 	}
@@ -111,7 +113,7 @@ func (w *reloaded) reload(d *bounded) {
 	} else {
 		other.Parallel = d.most
 	}
-	unexpected(w.t, d.runner.Reload([]*Job{&other}, w.options.Budgets))
+	check.NoError(w.t, d.runner.Reload([]*Job{&other}, w.options.Budgets))
 }
 
 // answer takes up to half an hour. Each run has one page.
@@ -141,9 +143,9 @@ func (w *reloaded) compare() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found, err := w.store.Job(w.t.Context(), runSlots(w.of))
-	noError(w.t, err)
+	must.Do(w.t, err)
 	s, err := readDocument[slots]("", found)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	if len(s.Held) != w.running || slices.ContainsFunc(s.Held, func(held slot) bool { return held.Until <= found.Now }) {
 		w.t.Errorf("%s: %d runs are under way, and at %d the slots are %+v", time.Since(midnight), w.running, found.Now, s.Held)
 	}
@@ -160,7 +162,7 @@ func TestASlotOutlivesTheBoundThatItWasTakenBy(t *testing.T) {
 		name := runSlots("youtube/key1")
 		take := func(r *Runner, holder string, most int) bool {
 			taken, err := r.docs.takeSlot(t.Context(), name, holder, most)
-			unexpected(t, err)
+			check.NoError(t, err)
 			return taken
 		}
 		for i, most := range []int{2, 2, 3} {
@@ -194,11 +196,10 @@ func TestASlotThatFellIsTold(t *testing.T) {
 		var apart atomic.Bool
 		options := w.options
 		options.State = failing{w.store, apart.Load}
-		first, err := New(w.list, options)
-		noError(t, err)
+		first := must.Get(New(w.list, options))(t)
 		take := func(r *Runner, holder string) bool {
 			taken, err := r.docs.takeSlot(t.Context(), name, holder, 1)
-			unexpected(t, err)
+			check.NoError(t, err)
 			return taken
 		}
 		if !take(first, "first") {

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // No more runs of a budget go at once than its upstream's parallel says, whatever
@@ -22,9 +25,8 @@ func TestRunsOfABudgetAtOnce(t *testing.T) {
 		after(60*time.Minute + 45*time.Minute)
 		stopFirst()
 		stopSecond()
-		if upstream.most.Load() != 3 || upstream.asked.Load() != 9 {
-			t.Errorf("%d runs at once, want 3; %d in all, want 9", upstream.most.Load(), upstream.asked.Load())
-		}
+		check.Equal(t, upstream.most.Load(), 3)
+		check.Equal(t, upstream.asked.Load(), 9)
 	})
 }
 
@@ -65,9 +67,7 @@ func outlives(t *testing.T, readable bool) {
 		}
 		after(time.Second)
 	}
-	if takes != 0 {
-		t.Errorf("it was given to another %d times", takes)
-	}
+	check.Equal(t, takes, 0, "it was given to another … times")
 }
 
 // A slot is kept while its run waits for another: a run needs one of its job's and
@@ -94,10 +94,8 @@ func TestASlotIsKeptWhileAnotherIsWaitedFor(t *testing.T) {
 			t.Errorf("pass %+v", p)
 		}
 		for _, of := range []string{"trending", "youtube/key1"} {
-			found, err := w.store.Job(t.Context(), runSlots(of))
-			if err != nil || string(found.Text) != `{"held":[]}` {
-				t.Errorf("slots of %s: %s, %v", of, found.Text, err)
-			}
+			found := must.Get(w.store.Job(t.Context(), runSlots(of)))(t)
+			check.Equal(t, string(found.Text), `{"held":[]}`, "slots of", of)
 		}
 	})
 }
@@ -112,9 +110,7 @@ func TestASlotOfACrashedDaemon(t *testing.T) {
 			t.Fatal(taken, err)
 		}
 		began := time.Now()
-		if p := r.Once(t.Context(), nil)[0]; p.Outcome != Succeeded {
-			t.Errorf("pass %+v", p)
-		}
+		check.Equal(t, r.Once(t.Context(), nil)[0].Outcome, Succeeded, "pass")
 		want := r.docs.hold() + 2*r.options.Heartbeat
 		if waited := time.Since(began); waited < want || waited > want+slotPoll {
 			t.Errorf("it waited %s for a slot that stands %s, want %s", waited, r.docs.hold(), want)

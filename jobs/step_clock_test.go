@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // Claims are counted by the store's clock, which need not show what a wall clock does.
@@ -156,9 +158,7 @@ func TestRequests(t *testing.T) {
 	b.end()
 	first := b.state.LastManual
 	b.look("16:30 trigger")
-	if b.state.LastManual != first+time.Second.Microseconds() {
-		t.Errorf("ticks %d and %d", first, b.state.LastManual)
-	}
+	check.Equal(t, b.state.LastManual, first+time.Second.Microseconds(), "ticks", first, "and")
 	b.end()
 	b.look("14:00 catch_up")
 	b.end()
@@ -206,7 +206,5 @@ func TestALostRequestMovesNoRegion(t *testing.T) {
 	b.to("12:02:00")
 	b.look("")
 	b.wantRecords("12:00 lost crashed")
-	if b.state.NextRegion != "US" {
-		t.Errorf("the next pass begins with %s", b.state.NextRegion)
-	}
+	check.Equal(t, b.state.NextRegion, "US", "the next pass begins with")
 }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
@@ -60,9 +62,7 @@ func TestTicksThatComeTogether(t *testing.T) {
 				got        []string
 				between    string
 			}{{"claims", test.claims, claims, ", "}, {"records", test.records, records, "; "}, {"waiting", test.waiting, waits, ", "}} {
-				if got := strings.Join(one.got, one.between); got != one.want {
-					t.Errorf("%s: %s, want %s", one.what, got, one.want)
-				}
+				check.Equal(t, strings.Join(one.got, one.between), one.want, one.what)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestARestartRunsOneTickOfThoseBefore(t *testing.T) {
 		before := len(w.history())
 		after(130 * time.Second)
 		w.follow(false, 2*time.Second)
-		equal(t, "history", w.history()[before:], []string{"11s missed down, 129 until 2m19s", "2m20s succeeded", "2m21s succeeded", "2m22s succeeded"})
+		check.EqualSlices(t, w.history()[before:], []string{"11s missed down, 129 until 2m19s", "2m20s succeeded", "2m21s succeeded", "2m22s succeeded"}, "history")
 	})
 }
 
@@ -126,7 +126,7 @@ func TestATickAtTheReloadIsRun(t *testing.T) {
 			me := claimant{holder: "host/1/x", hold: time.Minute, since: b.at, known: b.at.Add(-test.known)}
 			var err error
 			b.job.Schedule, err = schedule.Parse("30 * * * *", "UTC")
-			noError(t, err)
+			must.Do(t, err)
 			if test.paused {
 				b.state.Pause = &Pause{Note: "they moved", By: "ann@web1"}
 			}
@@ -138,9 +138,8 @@ func TestATickAtTheReloadIsRun(t *testing.T) {
 			for _, r := range done.records {
 				record += recordText(r)
 			}
-			if claim != test.claim || record != test.record {
-				t.Errorf("claimed %q, recorded %q; want %q and %q", claim, record, test.claim, test.record)
-			}
+			check.Equal(t, claim, test.claim, "claimed")
+			check.Equal(t, record, test.record, "claimed")
 		})
 	}
 }
@@ -154,7 +153,7 @@ func TestTicksOfTheScheduleBeforeAreMissed(t *testing.T) {
 	b.end()
 	b.state.Until = noon.UnixMicro()                             // as after a clock that was set back by far
 	daily, err := schedule.Parse("30 16 * * *", "Europe/London") // 15:30 UTC in summer
-	noError(t, err)
+	must.Do(t, err)
 	b.job.Schedule = daily
 	b.to("15:10:00")
 	since := b.at

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // book is a job's state and what was recorded of it, walked by hand.
@@ -56,9 +59,7 @@ func (b *book) look(want string) *claim {
 	if done.claim != nil {
 		got = fmt.Sprintf("%s %s", clockText(done.claim.Tick), done.claim.Kind)
 	}
-	if got != want {
-		b.t.Errorf("at %s: claimed %q, want %q", b.at.Format("15:04:05"), got, want)
-	}
+	check.Equal(b.t, got, want, "at", b.at.Format("15:04:05"), "claimed")
 	if (done.claim != nil || len(done.records) > 0) && !done.changed {
 		b.t.Errorf("at %s: a step that came to something has changed nothing", b.at.Format("15:04:05"))
 	}
@@ -72,13 +73,13 @@ func (b *book) end() { b.state.drop(b.state.Active[0].Holder) }
 func (b *book) to(clock string) {
 	b.t.Helper()
 	at, err := time.Parse("2006-01-02 15:04:05", b.at.Format("2006-01-02 ")+clock)
-	noError(b.t, err)
+	must.Do(b.t, err)
 	b.at = at
 }
 
 func (b *book) wantRecords(want ...string) {
 	b.t.Helper()
-	equal(b.t, "records", b.records, want)
+	check.EqualSlices(b.t, b.records, want, "records")
 	b.records = nil
 }
 
@@ -88,7 +89,7 @@ func (b *book) wantWaiting(want ...string) {
 	for _, w := range b.state.Waiting {
 		got = append(got, fmt.Sprintf("%s %s", clockText(w.Tick), w.Kind))
 	}
-	equal(b.t, "waiting", got, want)
+	check.EqualSlices(b.t, got, want, "waiting")
 }
 
 func clockText(micros int64) string { return time.UnixMicro(micros).UTC().Format("15:04") }
@@ -151,9 +152,8 @@ func TestFencesGrow(t *testing.T) {
 	b.at = b.at.Add(-2 * time.Second) // clocks go back
 	b.state.Requests = []Request{{ID: "x"}}
 	second := b.look("12:59 trigger").Fence
-	if first != time.Date(2026, time.June, 10, 13, 0, 0, 0, time.UTC).UnixMicro() || second != first+1 {
-		t.Errorf("numbers %d and %d", first, second)
-	}
+	check.Equal(t, first, time.Date(2026, time.June, 10, 13, 0, 0, 0, time.UTC).UnixMicro(), "numbers")
+	check.Equal(t, second, first+1, "numbers")
 }
 
 func TestWhatBecomesOfOverdueTicks(t *testing.T) {
@@ -275,9 +275,7 @@ func TestOverlap(t *testing.T) {
 		b.look("13:00 schedule").Until = b.at.Add(24 * time.Hour).UnixMicro()
 		b.to("14:00:00")
 		b.look("14:00 schedule")
-		if len(b.state.Active) != 2 {
-			t.Errorf("%d passes under way", len(b.state.Active))
-		}
+		check.Equal(t, len(b.state.Active), 2, "passes under way")
 	})
 }
 
@@ -311,18 +309,15 @@ func TestASilentClaimIsLost(t *testing.T) {
 	}}.json()
 	b.to("13:00:59")
 	b.look("")
-	if len(b.state.Active) != 1 {
-		t.Fatal("a claim that stands was taken for dead")
-	}
+	must.Equal(t, len(b.state.Active), 1, "a claim that stands was taken for dead")
 	b.to("13:01:00")
 	b.look("")
 	b.wantRecords("13:00 lost crashed")
 	if b.state.NextRegion != "DE" || len(b.state.Active) != 0 || !slices.Contains(b.state.Reaped, "host/1/2") {
 		t.Errorf("state %+v", b.state)
 	}
-	last, err := readRecord(b.state.Last)
-	noError(t, err)
-	equal(t, "runs", outcomes(Pass{"hourly", last}), []string{"US succeeded", "GB lost crashed", "DE skipped crashed", "FR skipped crashed"})
+	last := must.Get(readRecord(b.state.Last))(t)
+	check.EqualSlices(t, outcomes(Pass{"hourly", last}), []string{"US succeeded", "GB lost crashed", "DE skipped crashed", "FR skipped crashed"}, "runs")
 	if last.Units != 4 || last.Host != "in process 1 on host" || last.Started.Format(time.TimeOnly) != "13:00:00" || last.Ended.Format(time.TimeOnly) != "13:01:00" {
 		t.Errorf("record %+v", last)
 	}
@@ -350,9 +345,7 @@ func TestASilentClaimOfAPassThatHadEnded(t *testing.T) {
 		b.to("13:01:00")
 		b.look("")
 		b.wantRecords("13:00 lost crashed")
-		if b.state.NextRegion != test.next {
-			t.Errorf("after %+v the next pass begins with %q, want %q", test.runs, b.state.NextRegion, test.next)
-		}
+		check.Equal(t, b.state.NextRegion, test.next, "after", test.runs, "the next pass begins with")
 	}
 }
 

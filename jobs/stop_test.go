@@ -14,7 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // slow answers each page after a span, or when it is given up.
@@ -54,17 +56,14 @@ func (s stopping) run(t *testing.T) (w *world, p Pass, took time.Duration) {
 	}
 	began := time.Now()
 	passes := w.runner().Once(ctx, drain)
-	if len(passes) != 1 {
-		t.Fatalf("%d passes", len(passes))
-	}
+	must.Equal(t, len(passes), 1, "passes")
 	if s.slow > 0 {
 		calls := 0
 		for _, run := range passes[0].Runs {
 			calls += run.Calls
 		}
-		if upstream.count() != calls || int64(calls) != w.used() {
-			t.Errorf("%d requests, %d charged, %d in the ledger", upstream.count(), calls, w.used())
-		}
+		check.Equal(t, upstream.count(), calls)
+		check.Equal(t, int64(calls), w.used())
 	}
 	if state := w.state(); len(state.Active) > 0 || state.Last == nil {
 		t.Errorf("the claim stands, or nothing was recorded: %+v", state)
@@ -75,10 +74,9 @@ func (s stopping) run(t *testing.T) (w *world, p Pass, took time.Duration) {
 func TestARunEndsAtItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p, took := stopping{job: `timeout = "25s"`, slow: 10 * time.Second}.run(t)
-		equal(t, "runs", outcomes(p), []string{"US timed_out timeout", "GB timed_out timeout", "DE timed_out timeout"})
-		if p.Outcome != TimedOut || took != 75*time.Second {
-			t.Errorf("%s after %s, want timed_out after 1m15s", p.Outcome, took)
-		}
+		check.EqualSlices(t, outcomes(p), []string{"US timed_out timeout", "GB timed_out timeout", "DE timed_out timeout"}, "runs")
+		check.Equal(t, p.Outcome, TimedOut)
+		check.Equal(t, took, 75*time.Second)
 		for _, run := range p.Runs {
 			if run.Pages != 2 || run.Units != 3 || !strings.HasSuffix(run.Output, partialSuffix) {
 				t.Errorf("run %+v", run)
@@ -92,7 +90,7 @@ func TestARunEndsAtItsTimeout(t *testing.T) {
 func TestADrainEndsAtAPageBoundary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p, took := stopping{slow: 4 * time.Second, drain: 21 * time.Second}.run(t)
-		equal(t, "runs", outcomes(p), []string{"US succeeded", "GB drained stop", "DE skipped drained"})
+		check.EqualSlices(t, outcomes(p), []string{"US succeeded", "GB drained stop", "DE skipped drained"}, "runs")
 		if p.Outcome != Drained || p.Reason != ReasonStop || took != 24*time.Second {
 			t.Errorf("%s (%s) after %s, want drained (stop) after 24s", p.Outcome, p.Reason, took)
 		}
@@ -109,20 +107,16 @@ func TestADrainEndsAtAPageBoundary(t *testing.T) {
 func TestAPageThatOutlivesTheGraceIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p, took := stopping{job: "grace = \"5s\"\ntimeout = \"10m\"", slow: 2 * time.Minute, drain: 30 * time.Second}.run(t)
-		equal(t, "runs", outcomes(p), []string{"US drained stop", "GB skipped drained", "DE skipped drained"})
-		if took != 35*time.Second {
-			t.Errorf("took %s, want the drain and the grace, 35s", took)
-		}
+		check.EqualSlices(t, outcomes(p), []string{"US drained stop", "GB skipped drained", "DE skipped drained"}, "runs")
+		check.Equal(t, took, 35*time.Second, "took, want the drain and the grace, 35s")
 	})
 }
 
 func TestASecondSignalStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p, took := stopping{slow: time.Minute, drain: 30 * time.Second, halt: 31 * time.Second}.run(t)
-		equal(t, "runs", outcomes(p), []string{"US drained interrupted", "GB skipped drained", "DE skipped drained"})
-		if took != 31*time.Second {
-			t.Errorf("took %s, want 31s", took)
-		}
+		check.EqualSlices(t, outcomes(p), []string{"US drained interrupted", "GB skipped drained", "DE skipped drained"}, "runs")
+		check.Equal(t, took, 31*time.Second, "took")
 	})
 }
 
@@ -139,9 +133,7 @@ func TestADrainEndsAWaitForUnits(t *testing.T) {
 			if run := p.Runs[0]; run.Outcome != Drained || run.Reason != ReasonStop || run.Pages != 2 {
 				t.Errorf("run %+v", run)
 			}
-			if took := time.Since(began); took != 7*time.Second {
-				t.Errorf("took %s", took)
-			}
+			check.Equal(t, time.Since(began), 7*time.Second, "took")
 		})
 	}
 }
@@ -189,9 +181,7 @@ func TestAKilledRunLeavesNoFinalFile(t *testing.T) {
 		w := newWorld(t, setup{job: oneRegion})
 		w.options.Transport = nil
 		w.list[0].Fetch.URL = address + "/?regionCode={region}"
-		if _, err := os.Stdout.WriteString("\nFOLDER " + w.dir + "\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(os.Stdout.WriteString("\nFOLDER " + w.dir + "\n"))(t)
 		w.once()
 		t.Fatal("the run came to an end")
 	}
@@ -210,9 +200,8 @@ func TestAKilledRunLeavesNoFinalFile(t *testing.T) {
 	defer server.Close()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAKilledRunLeavesNoFinalFile$")
 	child.Env = append(os.Environ(), killVariable+"=at "+server.URL, "TMPDIR="+t.TempDir())
-	out, err := child.StdoutPipe()
-	noError(t, err)
-	noError(t, child.Start())
+	out := must.Get(child.StdoutPipe())(t)
+	must.Do(t, child.Start())
 	var folder string
 	for lines := bufio.NewScanner(out); folder == "" && lines.Scan(); {
 		folder, _ = strings.CutPrefix(lines.Text(), "FOLDER ")
@@ -221,7 +210,7 @@ func TestAKilledRunLeavesNoFinalFile(t *testing.T) {
 		}
 	}
 	<-third
-	noError(t, child.Process.Kill())
+	must.Do(t, child.Process.Kill())
 	_ = child.Wait() // it was killed, which is its error
 	found, err := filepath.Glob(filepath.Join(folder, "data/trending/US/*"))
 	if err != nil || len(found) != 1 || !strings.HasSuffix(found[0], partialSuffix) {

@@ -23,7 +23,9 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -134,10 +136,10 @@ output = "{job}/{tick}.ndjson"
 `, i, swarmEvery, []string{"allow", "allow", "queue", "skip"}[i%4], i, upstream.URL)
 	}
 	path := filepath.Join(s.dir, "costs.toml")
-	noError(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	must.Do(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	var err error
 	s.config, err = config.Parse(path)
-	noError(t, err)
+	must.Do(t, err)
 	if s.list = Load(s.config); s.config.Err() != nil {
 		t.Fatal(s.config.Err())
 	}
@@ -151,9 +153,9 @@ func (s *swarm) start(i int) {
 	cmd := exec.Command(os.Args[0], "daemon", s.config.File, fmt.Sprint(i))
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	log, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%d.log", i)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	noError(s.t, err)
+	must.Do(s.t, err)
 	cmd.Stderr = log
-	noError(s.t, errors.Join(cmd.Start(), log.Close()))
+	must.Do(s.t, errors.Join(cmd.Start(), log.Close()))
 	s.daemons[i] = cmd
 }
 
@@ -236,7 +238,7 @@ func (s *swarm) stopAll() {
 func (s *swarm) settle() {
 	s.t.Helper()
 	store, err := open.Store(s.t.Context(), s.url, s.config.Store)
-	noError(s.t, err)
+	must.Do(s.t, err)
 	defer func() { _ = store.Close() }()
 	for _, j := range s.list {
 		if _, _, err := SetPause(s.t.Context(), store, j, "the end"); err != nil {
@@ -255,13 +257,13 @@ func (s *swarm) settle() {
 func (s *swarm) check() {
 	s.t.Helper()
 	store, err := open.Store(s.t.Context(), s.url, s.config.Store)
-	noError(s.t, err)
+	must.Do(s.t, err)
 	defer func() { _ = store.Close() }()
 	const every = int64(swarmEvery / time.Second)
 	outcomes, ticks := map[string]int{}, 0
 	for _, j := range s.list {
 		records, err := History(s.t.Context(), store, j.Name, time.Time{}, time.Time{}, maxHistory)
-		noError(s.t, err)
+		must.Do(s.t, err)
 		seen := map[int64]int{}
 		for _, r := range records {
 			last := r.Tick
@@ -284,9 +286,7 @@ func (s *swarm) check() {
 		all := slices.Sorted(maps.Keys(seen))
 		for tick := all[0]; tick <= all[len(all)-1]; tick += every {
 			ticks++
-			if seen[tick] != 1 {
-				s.t.Errorf("job %s: the tick of %s has %d records", j.Name, time.Unix(tick, 0).UTC(), seen[tick])
-			}
+			check.Equal(s.t, seen[tick], 1, "job", j.Name, "the tick of", time.Unix(tick, 0).UTC(), "records")
 		}
 	}
 	s.mu.Lock()
@@ -305,9 +305,9 @@ func (s *swarm) check() {
 func (s *swarm) stateOf(in State, j *Job) *state {
 	s.t.Helper()
 	found, err := in.Job(context.Background(), j.Name)
-	noError(s.t, err)
+	must.Do(s.t, err)
 	kept, err := readDocument[state](j.Name, found)
-	noError(s.t, err)
+	must.Do(s.t, err)
 	return kept
 }
 

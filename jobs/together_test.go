@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // twoJobs is a world with another job beside trending, "more", of one region.
@@ -39,14 +40,13 @@ func TestWhatIsAskedThroughTheState(t *testing.T) {
 		w := newWorld(t, setup{upstream: upstream})
 		stopFirst, stopSecond := w.daemon(false), w.daemon(false)
 		after(10*time.Minute + time.Second)
-		asked, err := Trigger(t.Context(), w.store, w.list[0], []string{"DE", "GB"}, "to try")
-		noError(t, err)
+		asked := must.Get(Trigger(t.Context(), w.store, w.list[0], []string{"DE", "GB"}, "to try"))(t)
 		after(DefaultPoll)
 		regions := upstream.firsts()
 		slices.Sort(regions)
-		equal(t, "regions", regions, []string{"DE", "GB"})
+		check.EqualSlices(t, regions, []string{"DE", "GB"}, "regions")
 		w.nextIs("")
-		equal(t, "history", w.history(), []string{"10m2s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"10m2s succeeded"}, "history")
 		last, err := readRecord(w.state().Last)
 		if err != nil || last.Request != asked.ID || last.Kind != Triggered || !strings.HasSuffix(last.Note, ": to try") {
 			t.Errorf("record %+v, %v", last, err)
@@ -58,16 +58,14 @@ func TestWhatIsAskedThroughTheState(t *testing.T) {
 			t.Error(before, err)
 		}
 		after(3 * time.Hour)
-		if before, err := EndPause(t.Context(), w.store, w.list[0]); err != nil || before.Note != "still" {
-			t.Error(before, err)
-		}
+		check.Equal(t, must.Get(EndPause(t.Context(), w.store, w.list[0]))(t).Note, "still")
 		if before, err := EndPause(t.Context(), w.store, w.list[0]); err != nil || before != nil {
 			t.Error(before, err)
 		}
 		after(3 * time.Hour)
 		stopFirst()
 		stopSecond()
-		equal(t, "history", w.history(), []string{"10m2s succeeded", "3h0m0s skipped paused", "6h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"10m2s succeeded", "3h0m0s skipped paused", "6h0m0s succeeded"}, "history")
 		if _, err := Trigger(t.Context(), w.store, w.list[0], []string{"XX"}, ""); err == nil || !strings.Contains(err.Error(), `no region "XX"`) {
 			t.Errorf("a region that there is not: %v", err)
 		}
@@ -88,17 +86,17 @@ func TestReload(t *testing.T) {
 		more := *w.list[1]
 		quarters := parsed(t, "*/15 * * * *", "UTC")
 		more.Schedule = quarters
-		noError(t, r.Reload([]*Job{&more}, w.options.Budgets))
+		must.Do(t, r.Reload([]*Job{&more}, w.options.Budgets))
 		if err := r.Reload([]*Job{&more}, map[string]*budget.Budget{}); err == nil || !strings.Contains(err.Error(), "youtube/key1 is not open") {
 			t.Errorf("a budget that is not open: %v", err)
 		}
 		after(time.Hour + 30*time.Minute)
 		close(drain)
-		unexpected(t, <-done)
-		equal(t, "the job that is gone", w.history(), []string{"1h0m0s succeeded"})
+		check.NoError(t, <-done)
+		check.EqualSlices(t, w.history(), []string{"1h0m0s succeeded"}, "the job that is gone")
 		starts := upstream.starts()
 		slices.Sort(starts)
-		equal(t, "starts", starts, []string{"US 1h0m0s", "other 1h15m0s", "other 1h30m0s", "other 1h45m0s", "other 2h0m0s", "other 2h15m0s", "other 2h30m0s", "other 30m0s"})
+		check.EqualSlices(t, starts, []string{"US 1h0m0s", "other 1h15m0s", "other 1h30m0s", "other 1h45m0s", "other 2h0m0s", "other 2h15m0s", "other 2h30m0s", "other 30m0s"}, "starts")
 	})
 }
 
@@ -111,7 +109,7 @@ func TestAnswersOfTheStateAreLost(t *testing.T) {
 		w.options.State = deaf
 		w.follow(false, 12*time.Hour+time.Minute)
 		w.options.State = w.store
-		equal(t, "history", w.history(), []string{"3h0m0s succeeded", "6h0m0s succeeded", "9h0m0s succeeded", "12h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s succeeded", "6h0m0s succeeded", "9h0m0s succeeded", "12h0m0s succeeded"}, "history")
 		if deaf.lost.Load() < 4 || w.used() != 4*4 {
 			t.Errorf("%d answers lost, %d units used", deaf.lost.Load(), w.used())
 		}
@@ -149,7 +147,7 @@ func TestAnOutageLosesNoPass(t *testing.T) {
 		after(2 * time.Hour)
 		stopFirst()
 		stopSecond()
-		equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s succeeded"}, "history")
 	})
 }
 
@@ -167,7 +165,7 @@ func TestAPassThatEndsInAnOutage(t *testing.T) {
 		after(20 * time.Minute) // it ends at 03:08
 		away.Store(false)
 		after(5 * time.Minute)
-		equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s succeeded"}, "history")
 		after(2*time.Hour + 35*time.Minute)
 		away.Store(true) // at 06:05
 		after(5 * time.Minute)
@@ -188,17 +186,13 @@ func TestARequestForARegionThatIsGone(t *testing.T) {
 		w.list[0].Regions = []string{"US", "DE"}
 		stop := w.daemon(false)
 		after(time.Minute)
-		if _, err := Trigger(t.Context(), w.store, &Job{Name: "trending", Regions: []string{"FR"}, History: time.Hour}, []string{"FR"}, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(Trigger(t.Context(), w.store, &Job{Name: "trending", Regions: []string{"FR"}, History: time.Hour}, []string{"FR"}, ""))(t)
 		after(time.Minute)
 		stop()
-		records, err := History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 9)
-		if err != nil || len(records) != 2 {
-			t.Fatalf("%+v, %v", records, err)
-		}
-		equal(t, "runs", outcomes(Pass{"trending", records[1]}), []string{"DE succeeded", "GB failed region"})
-		equal(t, "runs", outcomes(Pass{"trending", records[0]}), []string{"FR failed region"})
+		records := must.Get(History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 9))(t)
+		must.Equal(t, len(records), 2)
+		check.EqualSlices(t, outcomes(Pass{"trending", records[1]}), []string{"DE succeeded", "GB failed region"}, "runs")
+		check.EqualSlices(t, outcomes(Pass{"trending", records[0]}), []string{"FR failed region"}, "runs")
 		if records[0].Outcome != Failed || records[1].Outcome != Failed {
 			t.Errorf("outcomes %s and %s", records[0].Outcome, records[1].Outcome)
 		}
@@ -213,7 +207,7 @@ func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
 		r := w.runner()
 		var dead claim
 		_, _, _, err := r.takeStep(t.Context(), w.list[0], claimant{holder: "x/1/first", hold: r.docs.hold(), since: time.Now()})
-		noError(t, err)
+		must.Do(t, err)
 		after(3 * time.Hour)
 		done, _, _, err := r.takeStep(t.Context(), w.list[0], claimant{holder: "x/1/dead", hold: r.docs.hold(), since: time.Now()})
 		if err != nil || done.claim == nil {
@@ -222,15 +216,13 @@ func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
 		dead = *done.claim
 		moved := *w.list[0]
 		moved.Budget = "youtube/key2"
-		noError(t, r.Reload([]*Job{&moved}, map[string]*budget.Budget{"youtube/key2": w.options.Budgets["youtube/key2"]}))
+		must.Do(t, r.Reload([]*Job{&moved}, map[string]*budget.Budget{"youtube/key2": w.options.Budgets["youtube/key2"]}))
 		reap, err := r.fence(t.Context(), &moved, []claim{dead})
 		if found, dead := reap["x/1/dead"]; err != nil || !dead || found.unfenced != nil || found.spent == nil {
 			t.Fatal(reap, err)
 		}
 		call := budget.Call{Operation: "videos.list", Labels: budget.Labels{Job: "trending"}, Fence: dead.Fence}
-		if _, err := w.options.Budgets["youtube/key1"].Charge(t.Context(), call); !errors.Is(err, budget.ErrFenced) {
-			t.Errorf("the zombie's charge: %v", err)
-		}
+		check.Is(t, check.Err(w.options.Budgets["youtube/key1"].Charge(t.Context(), call)), budget.ErrFenced, "the zombie's charge")
 		if r.budget("youtube/key1") == nil {
 			t.Error("the budget is gone from under the passes that spend it")
 		}
@@ -260,12 +252,11 @@ func crashIsNoticed(t *testing.T, poll time.Duration) {
 		w.options.State, w.options.Poll = sound, poll
 		stop := w.daemon(false)
 		after(3*time.Minute + poll)
-		equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
-		last, err := readRecord(w.state().Last)
-		noError(t, err)
-		equal(t, "runs", outcomes(Pass{"trending", last}), []string{
+		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
+		last := must.Get(readRecord(w.state().Last))(t)
+		check.EqualSlices(t, outcomes(Pass{"trending", last}), []string{
 			"US succeeded", "GB lost crashed", "DE lost crashed", "FR skipped crashed", "IN skipped crashed", "BR skipped crashed", "AU skipped crashed", "CA skipped crashed",
-		})
+		}, "runs")
 		w.nextIs("FR")
 		stop()
 	})
@@ -295,6 +286,6 @@ func TestAZombieSpendsNothing(t *testing.T) {
 		if n := upstream.count(); n != 1 || w.used() != 1 {
 			t.Errorf("%d pages were asked for, %d units used: want the one that was under way", n, w.used())
 		}
-		equal(t, "history", w.history(), []string{"3h0m0s lost crashed"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
 	})
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // tells are rules for what the upstream says about its quota.
@@ -73,9 +75,7 @@ func TestTheUpstreamIsExhausted(t *testing.T) {
 			if p = w.once(); p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 0 {
 				t.Errorf("the next pass %+v, want it not begun", p)
 			}
-			if n := upstream.count(); n != 1 {
-				t.Errorf("%d requests, want 1", n)
-			}
+			check.Equal(t, upstream.count(), 1, "requests")
 			w.secretless(p)
 		})
 	}
@@ -121,9 +121,7 @@ func TestPagesAreSettled(t *testing.T) {
 		if run := p.Runs[0]; run.Outcome != Succeeded || run.Units != 37 || run.Calls != 1 {
 			t.Errorf("run %+v, want 37 units", run)
 		}
-		if used := w.usedOf(); used != 37 {
-			t.Errorf("%d used, want 37", used)
-		}
+		check.Equal(t, w.usedOf(), 37, "used")
 	})
 }
 
@@ -146,15 +144,13 @@ func TestAPageThatIsNotReadToItsEndIsSettled(t *testing.T) {
 		spec.Timeout = time.Minute
 		var err error
 		w.options.Budgets["youtube/key1"], err = budget.New(slowToFinish{w.store}, spec)
-		noError(t, err)
+		must.Do(t, err)
 		r := w.runner()
 		r.maxBody = 100
 		if run := r.Once(t.Context(), nil)[0].Runs[0]; run.Reason != ReasonBody || run.Units != 7 || run.Calls != 1 {
 			t.Errorf("run %+v, want 7 units", run)
 		}
-		if used := w.usedOf(); used != 7 {
-			t.Errorf("%d used, want 7", used)
-		}
+		check.Equal(t, w.usedOf(), 7, "used")
 	})
 }
 
@@ -185,16 +181,12 @@ func TestALockByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})
 		order := budget.LockOrder{Until: budget.Until{After: time.Hour}, Why: "quota increase pending", ByHand: true}
-		if _, err := w.options.Budgets["youtube/key1"].Lock(t.Context(), order); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.options.Budgets["youtube/key1"].Lock(t.Context(), order))(t)
 		p := w.once()
 		if p.Outcome != Exhausted || p.Reason != ReasonUpstream || p.Units != 0 || !strings.Contains(p.Runs[0].Error, "quota increase pending") {
 			t.Errorf("pass %+v", p)
 		}
-		if !strings.Contains(w.log.String(), `locked="quota increase pending"`) {
-			t.Errorf("the log says\n%s", w.log.String())
-		}
+		check.Contains(t, w.log.String(), `locked="quota increase pending"`, "the log says")
 	})
 }
 
@@ -202,7 +194,7 @@ func TestALockByHand(t *testing.T) {
 func (w *world) usedOf() int64 {
 	w.t.Helper()
 	status, err := w.options.Budgets["youtube/key1"].Status(w.t.Context())
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return status.Limits[0].Used
 }
 
@@ -220,15 +212,13 @@ status = 429
 reset = { header = "retry-after" }
 `})
 		p := w.once()
-		equal(t, "outcomes", outcomes(p), []string{"US exhausted upstream"})
+		check.EqualSlices(t, outcomes(p), []string{"US exhausted upstream"}, "outcomes")
 		for i, q := range upstream.requests {
 			if want := upstream.requests[0].at.Add(time.Duration(i) * 20 * time.Second); q.at.Before(want) {
 				t.Errorf("request %d at %s, want %s or later", i, q.at, want)
 			}
 		}
-		if n := upstream.count(); n != 1+maxThrottled {
-			t.Errorf("%d requests", n)
-		}
+		check.Equal(t, upstream.count(), 1+maxThrottled, "requests")
 	})
 }
 
@@ -245,9 +235,7 @@ func TestRequestsUnderWayAreWaitedFor(t *testing.T) {
 				}),
 			})
 			for _, run := range w.once().Runs {
-				if run.Outcome != Succeeded {
-					t.Errorf("%s: %+v", limit, run)
-				}
+				check.Equal(t, run.Outcome, Succeeded, limit, run)
 			}
 		})
 	}
@@ -282,7 +270,7 @@ func TestThrottledWithoutARule(t *testing.T) {
 			if run.Pages != c.pages || run.Calls != len(c.asked) || (run.Outcome == Succeeded) != (c.pages > 0) {
 				t.Errorf("run %+v", run)
 			}
-			equal(t, "asked at", upstream.asked, c.asked)
+			check.EqualSlices(t, upstream.asked, c.asked, "asked at")
 			if c.pages == 0 && (run.Outcome != Exhausted || run.Reason != ReasonUpstream || !strings.Contains(run.Error, "no refusal rule fits")) {
 				t.Errorf("run %+v, want it exhausted by the upstream", run)
 			}
@@ -308,7 +296,7 @@ func TestUnreadResponses(t *testing.T) {
 			t.Errorf("run %+v, want what was charged", run)
 		}
 		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadActual, Place: "json usage.units", Why: "it is no number"}
-		equal(t, "unread", seen.unread, []budgethttp.Unread{want})
+		check.EqualSlices(t, seen.unread, []budgethttp.Unread{want}, "unread")
 		w.logged("level=WARN", "could not be read", "what=actual", "region=US", "operation=videos.list")
 		for line := range strings.Lines(w.log.String()) {
 			if strings.Contains(line, "could not be read") && strings.Count(line, "budget=") != 1 {
@@ -328,10 +316,8 @@ func TestDamagedResponses(t *testing.T) {
 		seen := &unreadObserver{}
 		var packed bytes.Buffer
 		p := gzip.NewWriter(&packed)
-		if _, err := p.Write([]byte(`{"usage":{"units":2},"items":[]}`)); err != nil {
-			t.Fatal(err)
-		}
-		noError(t, p.Close())
+		must.Get(p.Write([]byte(`{"usage":{"units":2},"items":[]}`)))(t)
+		must.Do(t, p.Close())
 		body := packed.Bytes()
 		body[len(body)-8] ^= 1 // of the checksum
 		w := newWorld(t, setup{
@@ -343,7 +329,7 @@ func TestDamagedResponses(t *testing.T) {
 			t.Errorf("run %+v, want it failed and what was charged", run)
 		}
 		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadBody, Why: "the body is damaged, or not in the encoding that its header tells"}
-		equal(t, "unread", seen.unread, []budgethttp.Unread{want})
+		check.EqualSlices(t, seen.unread, []budgethttp.Unread{want}, "unread")
 		w.logged("level=WARN", "could not be read", "what=body", "region=US", "operation=videos.list")
 	})
 }

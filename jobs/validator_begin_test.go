@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // The token that an unchanged page had may be none by now: the run begins anew, and
@@ -24,7 +26,7 @@ func TestATokenOfAnUnchangedPageThatIsRefused(t *testing.T) {
 				w.fetched()
 				upstream.pages[0] = 2
 				_, pages := w.fetched()
-				equal(t, "changed", pages, []string{"0.2"})
+				check.EqualSlices(t, pages, []string{"0.2"}, "changed")
 				upstream.forget()
 				upstream.fault = func(page, n int) int {
 					if page == 2 && strings.Contains(upstream.asked[n-2], `"`) { // by the token of a page that was not sent
@@ -43,8 +45,8 @@ func TestATokenOfAnUnchangedPageThatIsRefused(t *testing.T) {
 				if run.Outcome != Succeeded || run.Pages != 3 || run.Unchanged != 0 || run.Calls != 6 || run.Resumed {
 					t.Fatalf("%d: run %+v, want all pages", status, run)
 				}
-				equal(t, "asked", upstream.forget(), []string{`0 "0.2"`, `1 "1.1"`, `2 "2.1"`, "0", "1", "2"})
-				equal(t, "pages", w.pagesOf(run.Output), []string{"0.3", "1.1", "2.1"})
+				check.EqualSlices(t, upstream.forget(), []string{`0 "0.2"`, `1 "1.1"`, `2 "2.1"`, "0", "1", "2"}, "asked")
+				check.EqualSlices(t, w.pagesOf(run.Output), []string{"0.3", "1.1", "2.1"}, "pages")
 				w.logged("level=WARN", "beginning anew: the upstream does not know the page any more")
 				kept, err := w.store.JobValue(t.Context(), "trending", "checkpoint/US")
 				if err != nil || kept != nil {
@@ -86,13 +88,13 @@ func TestBeginningAnewBesideACheckpoint(t *testing.T) {
 		if run.Outcome != Failed || run.Reason != "status 410" || run.Calls != 3 {
 			t.Errorf("run %+v", run)
 		}
-		equal(t, "pages", w.pagesOf(run.Output), []string{"0.2"})
+		check.EqualSlices(t, w.pagesOf(run.Output), []string{"0.2"}, "pages")
 		w.options.State = w.store
 		run, pages := w.fetched()
 		if run.Calls != 4 || run.Resumed {
 			t.Errorf("run %+v", run)
 		}
-		equal(t, "pages", pages, []string{"0.2", "1.1", "2.1"})
+		check.EqualSlices(t, pages, []string{"0.2", "1.1", "2.1"}, "pages")
 	})
 }
 
@@ -129,7 +131,7 @@ func TestAnUnchangedRunWhoseEndIsNotKept(t *testing.T) {
 			if run.Calls != 3 || run.Resumed || (run.Output == "") != (want == nil) {
 				t.Errorf("run %+v, want it to ask for all", run)
 			}
-			equal(t, "pages", pages, want)
+			check.EqualSlices(t, pages, want, "pages")
 		}
 	})
 }
@@ -151,9 +153,7 @@ func TestARunCutAfterUnchangedPagesHasNoFile(t *testing.T) {
 				t.Errorf("run %+v, want no file", run)
 			}
 		}
-		if len(w.files()) != 1 {
-			t.Errorf("files %v, want the first run's", w.files())
-		}
+		check.Equal(t, len(w.files()), 1, "files", w.files())
 	})
 }
 
@@ -181,9 +181,8 @@ func TestTheEarlierFileStaysWhileItIsNeeded(t *testing.T) {
 		r.holdsFirst(earlier, 2)
 		r.options.State = r.store
 		run := r.once().Runs[0]
-		if run.Outcome != Succeeded || run.Pages != 2 {
-			t.Errorf("run %+v", run)
-		}
+		check.Equal(t, run.Outcome, Succeeded, "run")
+		check.Equal(t, run.Pages, 2, "run")
 		r.holds(run.Output, 0)
 		if _, err := os.Stat(earlier); !os.IsNotExist(err) {
 			t.Errorf("the earlier file is there: %v", err)
@@ -226,7 +225,7 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if page+1 < len(s.pages) {
 		body["nextPageToken"] = strconv.Itoa(page + 1)
 	}
-	unexpected(s.t, json.NewEncoder(w).Encode(body))
+	check.NoError(s.t, json.NewEncoder(w).Encode(body))
 }
 
 func (s *shelf) etag(page int) string { return fmt.Sprintf(`"%d.%d"`, page, s.pages[page]) }
@@ -252,9 +251,7 @@ func conditional(t *testing.T, s setup) (*world, *shelf) {
 func (w *world) fetched() (Run, []string) {
 	w.t.Helper()
 	run := w.once().Runs[0]
-	if run.Outcome != Succeeded {
-		w.t.Fatalf("run %+v", run)
-	}
+	must.Equal(w.t, run.Outcome, Succeeded, "run", run)
 	return run, w.pagesOf(run.Output)
 }
 
@@ -267,7 +264,7 @@ func (w *world) pagesOf(path string) (list []string) {
 	text := readFile(w.t, path)
 	for line := range strings.Lines(text) {
 		var page struct{ Page, Version int }
-		noError(w.t, json.Unmarshal([]byte(line), &page))
+		must.Do(w.t, json.Unmarshal([]byte(line), &page))
 		list = append(list, fmt.Sprintf("%d.%d", page.Page, page.Version))
 	}
 	return list

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What has not changed is not written again; each request is charged all the same.
@@ -20,26 +22,23 @@ func TestUnchangedPagesAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, upstream := conditional(t, setup{})
 		run, pages := w.fetched()
-		equal(t, "first", pages, []string{"0.1", "1.1", "2.1"})
-		equal(t, "asked", upstream.forget(), []string{"0", "1", "2"})
-		if run.Unchanged != 0 || run.Reason != "" {
-			t.Errorf("run %+v", run)
-		}
+		check.EqualSlices(t, pages, []string{"0.1", "1.1", "2.1"}, "first")
+		check.EqualSlices(t, upstream.forget(), []string{"0", "1", "2"}, "asked")
+		check.Equal(t, run.Unchanged, 0, "run")
+		check.Equal(t, run.Reason, "", "run")
 		for range 2 {
 			p := w.once()
 			run = p.Runs[0]
 			if p.Outcome != Succeeded || run.Outcome != Succeeded || run.Reason != ReasonUnchanged || run.Pages != 0 || run.Unchanged != 3 || run.Units != 3 || run.Calls != 3 || run.Output != "" || run.Error != "" {
 				t.Errorf("run %+v, want all unchanged", run)
 			}
-			equal(t, "asked", upstream.forget(), []string{`0 "0.1"`, `1 "1.1"`, `2 "2.1"`})
-			if len(w.files()) != 1 {
-				t.Errorf("files %v, want none of it", w.files())
-			}
+			check.EqualSlices(t, upstream.forget(), []string{`0 "0.1"`, `1 "1.1"`, `2 "2.1"`}, "asked")
+			check.Equal(t, len(w.files()), 1, "files", w.files())
 		}
 		w.logged("level=INFO", "run ended", "reason=unchanged", "unchanged=3")
 		upstream.pages[1] = 2
 		run, pages = w.fetched()
-		equal(t, "changed", pages, []string{"1.2"})
+		check.EqualSlices(t, pages, []string{"1.2"}, "changed")
 		if run.Pages != 1 || run.Unchanged != 2 || run.Reason != "" || run.Units != 3 {
 			t.Errorf("run %+v", run)
 		}
@@ -47,10 +46,10 @@ func TestUnchangedPagesAreSkipped(t *testing.T) {
 		if run, _ = w.fetched(); run.Reason != ReasonUnchanged {
 			t.Errorf("run %+v", run)
 		}
-		equal(t, "asked", upstream.forget(), []string{`0 "0.1"`, `1 "1.2"`, `2 "2.1"`})
+		check.EqualSlices(t, upstream.forget(), []string{`0 "0.1"`, `1 "1.2"`, `2 "2.1"`}, "asked")
 		upstream.pages = append(upstream.pages[:2], 2, 1) // one more
 		_, pages = w.fetched()
-		equal(t, "grown", pages, []string{"2.2", "3.1"})
+		check.EqualSlices(t, pages, []string{"2.2", "3.1"}, "grown")
 	})
 }
 
@@ -80,9 +79,7 @@ func TestWhatIsAskedWith(t *testing.T) {
 			w.fetched()
 			upstream.forget()
 			w.fetched()
-			if got := upstream.forget(); !slices.Equal(got, []string{test.want}) {
-				t.Errorf("%s: asked %q, want %q", name, got, test.want)
-			}
+			check.EqualSlices(t, upstream.forget(), []string{test.want}, name, "asked")
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // an answer of 304 may tell another
@@ -96,7 +93,7 @@ func TestWhatIsAskedWith(t *testing.T) {
 		for range 3 {
 			w.fetched()
 		}
-		equal(t, "asked", upstream.forget(), []string{"0", "0 1", "0 2"})
+		check.EqualSlices(t, upstream.forget(), []string{"0", "0 1", "0 2"}, "asked")
 	})
 }
 
@@ -119,24 +116,22 @@ func TestAnIncompleteRunRemembersNothing(t *testing.T) {
 		upstream.fault = nil
 		upstream.forget()
 		_, pages := w.fetched()
-		equal(t, "pages", pages, []string{"0.2"})
-		equal(t, "asked", upstream.forget(), []string{`0 "0.1"`, `1 "1.1"`, `2 "2.1"`})
+		check.EqualSlices(t, pages, []string{"0.2"}, "pages")
+		check.EqualSlices(t, upstream.forget(), []string{`0 "0.1"`, `1 "1.1"`, `2 "2.1"`}, "asked")
 	})
 	synctest.Test(t, func(t *testing.T) { // nor of one whose file has no name
 		w, upstream := conditional(t, setup{fetch: "max_pages = 1"})
 		r := w.runner()
 		upstream.fault = func(int, int) int {
 			files := w.files()
-			unexpected(t, os.WriteFile(filepath.Join(w.dir, "data", strings.TrimSuffix(files[len(files)-1], partialSuffix)), nil, 0o600))
+			check.NoError(t, os.WriteFile(filepath.Join(w.dir, "data", strings.TrimSuffix(files[len(files)-1], partialSuffix)), nil, 0o600))
 			return 0
 		}
-		if run := r.Once(t.Context(), nil)[0].Runs[0]; run.Reason != ReasonOutput {
-			t.Fatalf("run %+v", run)
-		}
+		must.Equal(t, r.Once(t.Context(), nil)[0].Runs[0].Reason, ReasonOutput, "run")
 		upstream.fault = nil
 		upstream.forget()
 		w.fetched()
-		equal(t, "asked", upstream.forget(), []string{"0"})
+		check.EqualSlices(t, upstream.forget(), []string{"0"}, "asked")
 	})
 }
 
@@ -161,10 +156,8 @@ func TestAnotherURLForgetsWhatWasAsked(t *testing.T) {
 				change(w)
 			}
 			upstream.forget()
-			if run := w.once().Runs[0]; run.Unchanged != 0 {
-				t.Errorf("%s: run %+v", name, run)
-			}
-			equal(t, name, upstream.forget(), []string{"0"})
+			check.Equal(t, w.once().Runs[0].Unchanged, 0, name, "run")
+			check.EqualSlices(t, upstream.forget(), []string{"0"}, name)
 		})
 	}
 }
@@ -181,10 +174,8 @@ func TestValidatorsAreBounded(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(text), err)
 		}
 		run, pages := w.fetched()
-		if run.Unchanged != maxValidators {
-			t.Errorf("run %+v", run)
-		}
-		equal(t, "pages", pages, []string{"100.1", "101.1"})
+		check.Equal(t, run.Unchanged, maxValidators, "run", run)
+		check.EqualSlices(t, pages, []string{"100.1", "101.1"}, "pages")
 	})
 }
 
@@ -224,8 +215,8 @@ func TestWithoutConditional(t *testing.T) {
 		w.list[0].Fetch.Conditional = false
 		upstream.forget()
 		_, pages := w.fetched()
-		equal(t, "pages", pages, []string{"0.1", "1.1", "2.1"})
-		equal(t, "asked", upstream.forget(), []string{"0", "1", "2"})
+		check.EqualSlices(t, pages, []string{"0.1", "1.1", "2.1"}, "pages")
+		check.EqualSlices(t, upstream.forget(), []string{"0", "1", "2"}, "asked")
 	})
 }
 
@@ -250,25 +241,25 @@ func TestConditionsOfARunThatIsGoneOnWith(t *testing.T) {
 			upstream.fault = nil
 			upstream.forget()
 			if !file {
-				noError(t, os.Remove(cut.Output))
+				must.Do(t, os.Remove(cut.Output))
 			}
 			run, pages := w.fetched()
-			equal(t, "asked", upstream.forget(), []string{`2 "2.1"`})
+			check.EqualSlices(t, upstream.forget(), []string{`2 "2.1"`}, "asked")
 			if run.Unchanged != 1 || run.Pages != 0 || !run.Resumed {
 				t.Errorf("run %+v", run)
 			}
 			if file {
-				equal(t, "pages", pages, []string{"0.2"})
+				check.EqualSlices(t, pages, []string{"0.2"}, "pages")
 			} else if run.Reason != ReasonUnchanged || run.Output != "" {
 				t.Errorf("run %+v, want no file", run)
 			}
 			_, pages = w.fetched()
 			if file {
-				equal(t, "asked", upstream.forget(), []string{`0 "0.2"`, `1 "1.1"`, `2 "2.1"`})
-				equal(t, "pages", pages, nil)
+				check.EqualSlices(t, upstream.forget(), []string{`0 "0.2"`, `1 "1.1"`, `2 "2.1"`}, "asked")
+				check.EqualSlices(t, pages, nil, "pages")
 			} else {
-				equal(t, "asked", upstream.forget(), []string{"0", "1", `2 "2.1"`})
-				equal(t, "pages", pages, []string{"0.2", "1.1"})
+				check.EqualSlices(t, upstream.forget(), []string{"0", "1", `2 "2.1"`}, "asked")
+				check.EqualSlices(t, pages, []string{"0.2", "1.1"}, "pages")
 			}
 		})
 	}
@@ -282,7 +273,7 @@ func TestConditionsWithoutAStore(t *testing.T) {
 		upstream.forget()
 		w.options.State = noValues{w.store}
 		w.fetched()
-		equal(t, "asked", upstream.forget(), []string{"0", "1", "2"})
+		check.EqualSlices(t, upstream.forget(), []string{"0", "1", "2"}, "asked")
 		w.logged("level=WARN", "what the upstream told of its pages is not known", "connection refused")
 		upstream.pages[0] = 2
 		w.options.State = &events{State: w.store, fail: true}
@@ -290,18 +281,17 @@ func TestConditionsWithoutAStore(t *testing.T) {
 		upstream.forget()
 		w.options.State = w.store
 		_, pages := w.fetched()
-		equal(t, "pages", pages, []string{"0.2"})
+		check.EqualSlices(t, pages, []string{"0.2"}, "pages")
 		w.logged("level=WARN", "how far the run has come was not kept", "connection refused")
 	})
 	synctest.Test(t, func(t *testing.T) { // what cannot be read is no condition
 		w, upstream := conditional(t, setup{fetch: "max_pages = 1"})
-		found, err := w.store.Job(context.Background(), "trending")
-		noError(t, err)
+		found := must.Get(w.store.Job(context.Background(), "trending"))(t)
 		if ok, err := w.store.SwapJob(context.Background(), driver.JobSwap{Job: "trending", Version: found.Version, Values: map[string][]byte{"validators/US": []byte("x")}}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		w.fetched()
-		equal(t, "asked", upstream.forget(), []string{"0"})
+		check.EqualSlices(t, upstream.forget(), []string{"0"}, "asked")
 	})
 }
 

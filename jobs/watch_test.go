@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // Who holds something is dead when it was seen past its end for so long, and not
@@ -73,7 +74,7 @@ func TestTheStoresClockJumps(t *testing.T) {
 		after(2 * time.Hour)
 		stopFirst()
 		stopSecond()
-		equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"3h0m0s succeeded"}, "history")
 	})
 }
 
@@ -95,7 +96,7 @@ func TestTheStoresClockWasAhead(t *testing.T) {
 		}
 		jumps.ahead.Store(0)
 		w.follow(false, 4*time.Hour)
-		equal(t, "history", w.history(), []string{"1s lost crashed", "3h0m0s succeeded"})
+		check.EqualSlices(t, w.history(), []string{"1s lost crashed", "3h0m0s succeeded"}, "history")
 	})
 }
 
@@ -135,7 +136,7 @@ func TestAStoreThatIsHalfAway(t *testing.T) {
 			w.spendOn(unlocked{w.store, fails})
 			after(7 * time.Second) // the daemon looks between two heartbeats
 			w.follow(false, 5*time.Hour)
-			equal(t, "history", w.history(), []string{"3h0m0s succeeded"})
+			check.EqualSlices(t, w.history(), []string{"3h0m0s succeeded"}, "history")
 		})
 	}
 	for i := range 6 {

@@ -21,6 +21,8 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
@@ -90,21 +92,17 @@ output = "data/{job}/{region}/{tick}.ndjson"
 `, s.cost, s.limit, s.job, s.fetch, s.more)
 	w := &world{t: t, dir: t.TempDir(), log: &logBuffer{}}
 	path := filepath.Join(w.dir, "costs.toml")
-	noError(t, os.WriteFile(path, []byte(text), 0o600))
-	cfg, err := config.Parse(path)
-	noError(t, err)
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	cfg := must.Get(config.Parse(path))(t)
 	w.list = Load(cfg)
-	noError(t, cfg.Err())
+	must.Do(t, cfg.Err())
 	w.store = memstore.New(func() int64 { return time.Now().UnixMicro() })
 	budgets := map[string]*budget.Budget{}
 	for _, name := range cfg.Budgets() {
-		spec, err := cfg.Spec(name)
-		noError(t, err)
-		budgets[name], err = budget.New(w.store, spec)
-		noError(t, err)
+		spec := must.Get(cfg.Spec(name))(t)
+		budgets[name] = must.Get(budget.New(w.store, spec))(t)
 	}
-	w.sandbox, err = sandbox.New(sandbox.Config{Quota: s.quota})
-	noError(t, err)
+	w.sandbox = must.Get(sandbox.New(sandbox.Config{Quota: s.quota}))(t)
 	if s.upstream == nil {
 		s.upstream = w.sandbox
 	}
@@ -125,7 +123,7 @@ output = "data/{job}/{region}/{tick}.ndjson"
 func (w *world) runner() *Runner {
 	w.t.Helper()
 	r, err := New(w.list, w.options)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return r
 }
 
@@ -133,9 +131,7 @@ func (w *world) runner() *Runner {
 func (w *world) once() Pass {
 	w.t.Helper()
 	passes := w.runner().Once(w.t.Context(), nil)
-	if len(passes) != 1 {
-		w.t.Fatalf("%d passes, want 1", len(passes))
-	}
+	must.Equal(w.t, len(passes), 1, "passes")
 	return passes[0]
 }
 
@@ -150,9 +146,7 @@ func (w *world) succeeds() {
 // nextIs holds the region that the next pass begins with to what is wanted.
 func (w *world) nextIs(region string) {
 	w.t.Helper()
-	if next := w.state().NextRegion; next != region {
-		w.t.Errorf("the next pass begins with %q, want %q", next, region)
-	}
+	check.Equal(w.t, w.state().NextRegion, region, "the next pass begins with")
 }
 
 // drained runs one pass of the only job that is told to stop after a while.
@@ -185,7 +179,7 @@ func (w *world) busy() (free func()) {
 func (w *world) spendOn(store driver.Store) {
 	w.t.Helper()
 	b, err := budget.New(store, w.options.Budgets["youtube/key1"].Spec())
-	noError(w.t, err)
+	must.Do(w.t, err)
 	w.options.Budgets["youtube/key1"] = b
 }
 
@@ -204,7 +198,7 @@ func (w *world) files() []string {
 		list = append(list, strings.TrimPrefix(path, root+"/"))
 		return nil
 	})
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return list
 }
 
@@ -215,16 +209,16 @@ func (w *world) takesForDead(r *Runner) {
 		s.Active = nil
 		return edit{}, nil
 	})
-	unexpected(w.t, err)
+	check.NoError(w.t, err)
 }
 
 // state is what the store keeps of the only job.
 func (w *world) state() *state {
 	w.t.Helper()
 	found, err := w.options.State.Job(context.Background(), w.list[0].Name)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	s, err := readDocument[state](w.list[0].Name, found)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return s
 }
 
@@ -236,7 +230,7 @@ func (w *world) claimed(r *Runner, tick time.Time, holder string) claim {
 		made = *s.claim(claim{Tick: tick.UnixMicro(), Kind: Scheduled, Budget: w.list[0].Budget}, at, claimant{holder: holder, hold: r.docs.hold()})
 		return edit{}, nil
 	})
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return made
 }
 
@@ -252,7 +246,7 @@ func (w *world) scheduled(tick time.Time) Pass {
 func (w *world) history() []string {
 	w.t.Helper()
 	records, err := History(context.Background(), w.options.State, w.list[0].Name, time.Time{}, time.Time{}, 10_000)
-	noError(w.t, err)
+	must.Do(w.t, err)
 	var list []string
 	for _, r := range slices.Backward(records) {
 		text := strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Tick.Sub(midnight), r.Outcome, r.Reason))
@@ -268,7 +262,7 @@ func (w *world) history() []string {
 func (w *world) used() int64 {
 	w.t.Helper()
 	status, err := w.options.Budgets["youtube/key1"].Status(context.Background())
-	noError(w.t, err)
+	must.Do(w.t, err)
 	return status.Limits[0].Used
 }
 
@@ -292,45 +286,17 @@ func outcomes(p Pass) []string {
 	return list
 }
 
-func equal[T comparable](t *testing.T, what string, got, want []T) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
-	}
-}
-
-// noError ends the test with an error.
-func noError(t interface {
-	Helper()
-	Fatal(args ...any)
-}, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// unexpected notes an error, where the test cannot end at once.
-func unexpected(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // readFile is a file's content.
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	noError(t, err)
+	text := must.Get(os.ReadFile(path))(t)
 	return string(text)
 }
 
 // parsed is a schedule.
 func parsed(t *testing.T, spec, zone string) *schedule.Schedule {
 	t.Helper()
-	parsed, err := schedule.Parse(spec, zone)
-	noError(t, err)
+	parsed := must.Get(schedule.Parse(spec, zone))(t)
 	return parsed
 }
 

@@ -9,7 +9,7 @@
 --     has them, for a look, {the ledger's id, its changes, the newest charge's id,
 --     its time, hosts as m has them, until when a loss holds back or 0}, which of the
 --     charges more are missing, for a look}: an item is {result, replayed, units, at, limit,
---     progress, used and score per limit}; result as budget.Result, or 100: again,
+--     progress, used and score per limit}; result as driver.Result, or 100: again,
 --     101: its totals say more than there are entries;
 --     of what is granted the limit is the first in observe mode that would have
 --     refused it, one past the last for a lock of the budget; of what is refused

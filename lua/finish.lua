@@ -4,7 +4,7 @@
 --       number
 -- ARGV  1 finishArgs
 -- Returns {status, clock, …}, the status as in charge.lua:
---   0 {…, result as budget.FinishResult, replayed, finish µs}
+--   0 {…, result as driver.FinishResult, replayed, finish µs}
 
 local raw = clock()
 local unfit = load(raw) or check(raw, 0)

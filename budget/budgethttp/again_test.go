@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/pipetest"
 )
@@ -77,12 +78,8 @@ func TestWhatTheBaseSendsAgainIsCharged(t *testing.T) {
 		read(t, client, url)
 		want(t, b, 5*counted.Load(), counted.Load(), 0)
 	}
-	if n := counted.Load(); n != 7 {
-		t.Errorf("the server counted %d, want 7", n)
-	}
-	if got := o.check(t); got != 35 {
-		t.Errorf("the observer was told of %d units", got)
-	}
+	check.Equal(t, counted.Load(), 7, "the server counted")
+	check.Equal(t, o.check(t), 35, "the observer was told of … units")
 }
 
 // Where there are no units left for that, the request fails; what may have gone out
@@ -104,9 +101,7 @@ func TestWhatTheBaseSendsAgainIsRefused(t *testing.T) {
 	if n := counted.Load(); n > 3 {
 		t.Errorf("the server counted %d", n)
 	}
-	if got := o.check(t); got != 15 {
-		t.Errorf("the observer was told of %d units", got)
-	}
+	check.Equal(t, o.check(t), 15, "the observer was told of … units")
 }
 
 // A base that first asks another host for a token sends nothing again.
@@ -179,9 +174,7 @@ func TestWhatTheBaseSendsAgainWaits(t *testing.T) {
 					}
 					defer resp.Body.Close() //nolint:errcheck // it is of no interest
 					text, err := io.ReadAll(resp.Body)
-					if string(text) != "ok" {
-						t.Errorf("%q", text)
-					}
+					check.Equal(t, string(text), "ok", text)
 					return err
 				}
 				start := time.Now()

@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -53,9 +54,7 @@ func TestSlowBodiesOfRefusals(t *testing.T) {
 				req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
 				start := time.Now()
 				resp := do(t, client, req)
-				if took := time.Since(start); took != c.want {
-					t.Errorf("the response came after %s, want %s", took, c.want)
-				}
+				check.Equal(t, time.Since(start), c.want, "the response came after")
 				want(t, b, 5, 1, 0)
 				first := make([]byte, 100) // at hand
 				n, err := resp.Body.Read(first)

@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -166,9 +167,7 @@ func TestApply(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s: %+v (%+v), error %v; want %+v (%+v)", test.name, got, got.Refused, err, test.want, test.want.Refused)
 			}
-			if l := spent(t, b); l.open != 0 {
-				t.Errorf("%s: %d reservations are open", test.name, l.open)
-			}
+			check.Equal(t, spent(t, b).open, 0, test.name, "… reservations are open")
 		}
 	})
 }
@@ -206,9 +205,7 @@ func TestApplyAfterTheReset(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v (%+v), error %v; want nothing locked, and no drift", got, got.Refused, err)
 		}
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "get"}); err != nil {
-			t.Errorf("the new day's first call: %v", err)
-		}
+		check.NoError(t, check.Err(b.Charge(t.Context(), budget.Call{Operation: "get"})), "the new day's first call")
 	})
 }
 

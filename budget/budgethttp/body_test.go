@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -115,9 +116,7 @@ func TestActualCost(t *testing.T) {
 					t.Errorf("the caller got %d bytes of %d, %v", len(text), len(c.body), err)
 				}
 				want(t, b, c.want, 1, 0) // before it is closed
-				if err := resp.Body.Close(); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, resp.Body.Close())
 				want(t, b, c.want, 1, 0)
 				o.check(t)
 			})
@@ -145,9 +144,7 @@ func TestActualCostOfAClosedBody(t *testing.T) {
 			resp := fetch(t, client, "http://upstream")
 			must.Get(io.ReadFull(resp.Body, make([]byte, c.read)))(t)
 			for range 2 { // closing twice settles once
-				if err := resp.Body.Close(); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, resp.Body.Close())
 			}
 			want(t, b, c.want, 1, 0)
 		})
@@ -157,9 +154,7 @@ func TestActualCostOfAClosedBody(t *testing.T) {
 // What net/http unpacks is looked at.
 func TestActualCostOfAnUnpackedBody(t *testing.T) {
 	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Accept-Encoding") != "gzip" {
-			t.Errorf("the server was asked for %q", r.Header.Get("Accept-Encoding"))
-		}
+		check.Equal(t, r.Header.Get("Accept-Encoding"), "gzip", "the server was asked for")
 		w.Header().Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(w)
 		_ = json.NewEncoder(z).Encode(map[string]any{"usage": map[string]int{"total": 7}})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -64,9 +65,7 @@ func TestEveryRequestIsCharged(t *testing.T) {
 	for path, cost := range map[string]int64{"/search": 100, "/old": 110, "/busy": 1, "/other": 7} {
 		before := spent(t, b)
 		read(t, client, server.URL+path)
-		if got := spent(t, b).units - before.units; got != cost {
-			t.Errorf("%s cost %d, want %d", path, got, cost)
-		}
+		check.Equal(t, spent(t, b).units-before.units, cost, path, "cost")
 	}
 	want(t, b, 218, served.Load(), 0)
 	if got := o.check(t); got != 218 || o.charged[0].Source != budget.SourceStore {
@@ -113,9 +112,7 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := budgethttp.New(b, budgethttp.Options{Operation: "serch"}); !errors.Is(err, budget.ErrUnknownOperation) {
-		t.Error(err)
-	}
+	check.Is(t, check.Err(budgethttp.New(b, budgethttp.Options{Operation: "serch"})), budget.ErrUnknownOperation)
 }
 
 // What goes to the base is the caller's request, with another context; what comes
@@ -163,9 +160,7 @@ func TestRequestsAreNotChanged(t *testing.T) {
 	if sameBut.GetBody = nil; !reflect.DeepEqual(*sameBut, before) {
 		t.Errorf("the base was sent %+v, want %+v", *sameBut, before)
 	}
-	if gotConns != 1 {
-		t.Errorf("the caller's trace was called %d times", gotConns)
-	}
+	check.Equal(t, gotConns, 1, "the caller's trace was called … times")
 	text, err := io.ReadAll(resp.Body)
 	if string(text) != "answer" || err != nil || resp.ContentLength != 6 || resp.Header.Get("X-Theirs") != "2" {
 		t.Errorf("the response is %+v: %q, %v", resp, text, err)
@@ -174,9 +169,7 @@ func TestRequestsAreNotChanged(t *testing.T) {
 		t.Errorf("the response's request is of no more use: %v", err)
 	}
 	client.CloseIdleConnections()
-	if idle != 1 {
-		t.Errorf("CloseIdleConnections came through %d times", idle)
-	}
+	check.Equal(t, idle, 1, "CloseIdleConnections came through … times")
 }
 
 type idleBase struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -103,9 +104,7 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 		const text = `{"usage":{"total":7},"error":"spent"}`
 		a := newAsking(t, time.Hour, text)
 		resp, err := a.client.Get("http://upstream") //nolint:bodyclose // it is closed below
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		must.Get(io.ReadFull(resp.Body, make([]byte, len(text))))(t)
 		start := time.Now()
 		if err := resp.Body.Close(); err != nil || time.Since(start) != 0 {
@@ -145,9 +144,7 @@ func TestCloseDoesNotWaitForARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(t, time.Hour, `{"usage":{"total":7}}`)
 		resp, err := a.client.Get("http://upstream") //nolint:bodyclose // it is closed below
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		read := make(chan error)
 		go func() {
 			_, err := io.ReadAll(resp.Body)
@@ -159,9 +156,7 @@ func TestCloseDoesNotWaitForARead(t *testing.T) {
 			t.Errorf("closed after %s: %v", time.Since(start), err)
 		}
 		close(a.store.answer)
-		if err := <-read; err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, <-read)
 		want(t, a.budget, 7, 1, 0)
 		a.seen.check(t)
 	})
@@ -207,12 +202,8 @@ func TestManyClosedBodies(t *testing.T) {
 		synctest.Wait()
 		close(a.store.answer)
 		want(t, a.budget, 9*kept+50*more, kept+more, more)
-		if a.store.most != atATime {
-			t.Errorf("%d goroutines asked the store at a time, want %d", a.store.most, atATime)
-		}
-		if n := strings.Count(a.log.String(), "too many responses wait for the store"); n != more {
-			t.Errorf("%d log lines of what was too much, want %d", n, more)
-		}
+		check.Equal(t, a.store.most, atATime, "goroutines asked the store at a time")
+		check.Equal(t, strings.Count(a.log.String(), "too many responses wait for the store"), more, "log lines of what was too much")
 		a.seen.check(t)
 	})
 }

@@ -1,7 +1,6 @@
 package budgethttp_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -107,18 +107,14 @@ func TestRefusalsLock(t *testing.T) {
 				verdict := budgethttp.Verdict{Rule: "rule", Means: c.rule.Means, Operation: "read", Limit: c.limit}
 				stand := locks(t, b)
 				if c.after == 0 {
-					if len(stand) != 0 {
-						t.Errorf("locked: %+v", stand)
-					}
+					check.Equal(t, len(stand), 0, "locked", stand)
 				} else {
 					verdict.Until = start.Add(c.after).UTC()
 					if len(stand) != 1 || stand[0].Limit != c.limit || !stand[0].Until.Equal(verdict.Until) || stand[0].Why != fmt.Sprintf("rule: %d", c.said.status) {
 						t.Errorf("locked: %+v, want %s until %s", stand, c.limit, verdict.Until)
 					}
 					_, err := client.Get("http://upstream") //nolint:bodyclose // there is none
-					if !errors.Is(err, budget.ErrLocked) {
-						t.Errorf("while it is locked: %v", err)
-					}
+					check.Is(t, err, budget.ErrLocked, "while it is locked")
 				}
 				if told, ok := budgethttp.Told(resp); !ok || told != verdict {
 					t.Errorf("told %+v, want %+v", told, verdict)
@@ -244,9 +240,8 @@ func TestReports(t *testing.T) {
 				for _, d := range o.drifts {
 					drift += d.Added
 				}
-				if s.Limits[0].Drift != drift || len(o.verdicts) != 0 {
-					t.Errorf("the observer was told of %+v and %+v; %+v", o.drifts, o.verdicts, s.Limits[0])
-				}
+				check.Equal(t, s.Limits[0].Drift, drift, "the observer was told of", o.drifts, "and")
+				check.Equal(t, len(o.verdicts), 0, "the observer was told of", o.drifts, "and")
 				o.check(t)
 			})
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -29,7 +30,5 @@ func TestFencedRequestsAreNotSent(t *testing.T) {
 		read(t, client(0), server.URL)
 	}
 	want(t, b, 6, 6, 0)
-	if _, err := budgethttp.New(b, budgethttp.Options{Fence: 7}); !errors.Is(err, budget.ErrInvalid) {
-		t.Errorf("without a job: %v, want it refused", err)
-	}
+	check.Is(t, check.Err(budgethttp.New(b, budgethttp.Options{Fence: 7})), budget.ErrInvalid, "without a job")
 }

@@ -122,10 +122,7 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return
 // do makes a request, whose response's body the caller closes.
 func do(t *testing.T, client *http.Client, req *http.Request) *http.Response {
 	t.Helper()
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(client.Do(req))(t)
 	return resp
 }
 

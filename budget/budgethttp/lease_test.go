@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -128,9 +129,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 				defer cancel()
 				req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(t)
 				resp, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read", Observer: o, Refused: budgethttp.Wait}).RoundTrip(req)
-				if (err == nil) != c.header {
-					t.Fatalf("%+v, %v", resp, err)
-				}
+				must.Equal(t, err == nil, c.header, resp, err)
 				units := 5 * c.calls
 				if err == nil {
 					text, err := io.ReadAll(resp.Body)
@@ -139,9 +138,7 @@ func TestContextsEndInEveryPhase(t *testing.T) {
 					} else if !errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("%q, %v", text, err)
 					}
-					if err := resp.Body.Close(); err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, resp.Body.Close())
 				} else if !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}

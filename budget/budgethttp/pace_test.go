@@ -33,10 +33,7 @@ func newRefusing(t *testing.T, window time.Duration, how budgethttp.Refused) *re
 
 // ask makes a request, and reports whether it was sent.
 func (r *refusing) ask(ctx context.Context) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream", nil))(r.t)
 	resp, err := r.client.Do(req)
 	if err != nil && !errors.Is(err, budget.ErrExhausted) {
 		r.t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -27,12 +28,9 @@ func TestBodiesAndTrailersPassThrough(t *testing.T) {
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Trailer", "X-Sum")
 				sum := sha256.New()
-				if _, err := io.Copy(io.MultiWriter(w, sum), r.Body); err != nil {
-					t.Error(err)
-				}
-				if r.Trailer.Get("X-Mine") != "mine" || r.ProtoMajor != version {
-					t.Errorf("the server got trailers %v by HTTP/%d", r.Trailer, r.ProtoMajor)
-				}
+				check.NoError(t, check.Err(io.Copy(io.MultiWriter(w, sum), r.Body)))
+				check.Equal(t, r.Trailer.Get("X-Mine"), "mine", "the server got trailers")
+				check.Equal(t, r.ProtoMajor, version, "the server got trailers")
 				w.Header().Set("X-Sum", fmt.Sprintf("%x", sum.Sum(nil)))
 			}))
 			server.EnableHTTP2 = version == 2
@@ -79,9 +77,7 @@ func TestUpgradesPassThrough(t *testing.T) {
 		defer c.Close() //nolint:errcheck // the client closes first
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		line, err := in.ReadString('\n')
-		if err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, err)
 		_, _ = io.WriteString(c, "you said "+line)
 	}))
 	defer server.Close()
@@ -123,9 +119,7 @@ func TestExpectContinuePassesThrough(t *testing.T) {
 		req.Header.Set("Expect", "100-continue")
 		resp := do(t, client, req)
 		_ = resp.Body.Close()
-		if resp.StatusCode != status {
-			t.Errorf("%s: %s", path, resp.Status)
-		}
+		check.Equal(t, resp.StatusCode, status, path, resp.Status)
 	}
 	want(t, b, 10, 2, 0)
 }
@@ -139,9 +133,7 @@ func TestAnEarlyAnswerDoesNotCutTheRequest(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
 		n, err := io.Copy(io.Discard, r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, err)
 		got.Store(n)
 	}))
 	server.EnableHTTP2 = true
@@ -155,18 +147,14 @@ func TestAnEarlyAnswerDoesNotCutTheRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, b, 5, 1, 0)
-	if _, err := io.WriteString(in, "still coming"); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Err(io.WriteString(in, "still coming")))
 	_ = in.Close()
 	if text, err := io.ReadAll(resp.Body); len(text) > 0 || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
 	_ = resp.Body.Close()
 	<-done
-	if got.Load() != 12 {
-		t.Errorf("the server got %d bytes", got.Load())
-	}
+	check.Equal(t, got.Load(), 12, "the server … bytes")
 }
 
 // A request keeps nothing of the context it came with, however it ends.

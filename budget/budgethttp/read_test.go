@@ -12,6 +12,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // makeHeader makes a header of names and values in turn.
@@ -34,11 +36,7 @@ func readNumber(s *feedback.Source, header http.Header, body []byte) (int64, boo
 
 func newTestReader(t testing.TB, f feedback.Rules) *reader {
 	t.Helper()
-	r, err := newReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(newReader(f))(t)
 }
 
 // Bodies in the shapes that the pages named document.
@@ -113,9 +111,7 @@ func TestConditions(t *testing.T) {
 		}
 		c := newCondition(test.condition)
 		got := c.fitsHeader(test.operation, test.status, header) && c.fitsBody(newContent(header, []byte(test.body)))
-		if got != test.want {
-			t.Errorf("%s: fits %t, want %t", test.name, got, test.want)
-		}
+		check.Equal(t, got, test.want, test.name, "fits")
 	}
 }
 

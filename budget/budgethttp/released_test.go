@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -121,9 +122,7 @@ func TestWhatIsReleased(t *testing.T) {
 			}
 			client := &http.Client{Transport: meter(t, b, options), Timeout: c.timeout}
 			resp, err := client.Get(url)
-			if (err == nil) != c.ok {
-				t.Fatalf("%+v, %v", resp, err)
-			}
+			must.Equal(t, err == nil, c.ok, resp, err)
 			if err == nil {
 				_, _ = io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
@@ -136,12 +135,8 @@ func TestWhatIsReleased(t *testing.T) {
 			case open0:
 				want(t, b, 5, 1, 1)
 			}
-			if got := o.check(t); got != spent(t, b).units {
-				t.Errorf("the observer was told of %d units", got)
-			}
-			if got := len(served) > 0; got != c.served {
-				t.Errorf("the server was reached: %v", got)
-			}
+			check.Equal(t, o.check(t), spent(t, b).units, "the observer was told of … units")
+			check.Equal(t, len(served) > 0, c.served, "the server was reached")
 		})
 	}
 }

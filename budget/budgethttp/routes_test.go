@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func TestRoutes(t *testing.T) {
-	r, err := newRoutes(map[string]budget.Cost{
+	r := must.Get(newRoutes(map[string]budget.Cost{
 		"any":     {Match: []string{"api.example.com/"}},
 		"search":  {Match: []string{"GET api.example.com/v3/search", "POST api.example.com/v3/search/{$}"}},
 		"item":    {Match: []string{"api.example.com/v3/items/{id}"}},
@@ -22,10 +23,7 @@ func TestRoutes(t *testing.T) {
 		"six":     {Match: []string{"GET\t[::1]/v1/"}},
 		"tunnel":  {Match: []string{"localhost/{path...}"}},
 		"unused":  {Units: 1},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, test := range []struct{ method, url, host, want string }{
 		{"GET", "https://api.example.com/v3/search?q=x", "", "search"},
 		{"", "https://api.example.com/v3/search", "", "search"},
@@ -58,10 +56,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "http://example.com/", "", ""},
 		{"GET", "http://", "", ""},
 	} {
-		address, err := url.Parse(test.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		address := must.Get(url.Parse(test.url))(t)
 		req := &http.Request{Method: test.method, URL: address, Host: test.host}
 		if got, ok := r.operation(req); got != test.want || ok != (test.want != "") {
 			t.Errorf("%s %s of host %q is %q, %t; want %q", test.method, test.url, test.host, got, ok, test.want)
@@ -82,10 +77,7 @@ func TestRoutes(t *testing.T) {
 
 // A request that is looked at stays as it is.
 func TestRoutesLeaveTheRequest(t *testing.T) {
-	r, err := newRoutes(map[string]budget.Cost{"a": {Match: []string{"GET example.com/a/"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(newRoutes(map[string]budget.Cost{"a": {Match: []string{"GET example.com/a/"}}}))(t)
 	make := func() *http.Request {
 		req := httptest.NewRequest("", "http://EXAMPLE.com:80/x/../a?b=c#d", strings.NewReader("body"))
 		req.Method, req.Host = "", ""
@@ -102,14 +94,11 @@ func TestRoutesLeaveTheRequest(t *testing.T) {
 
 // Of hosts an exact one comes first, then the longest of those it is below.
 func TestRoutesBelowAHost(t *testing.T) {
-	r, err := newRoutes(map[string]budget.Cost{
+	r := must.Get(newRoutes(map[string]budget.Cost{
 		"shops": {Match: []string{"POST *.Example.com/admin/{version}/graphql.json"}},
 		"deep":  {Match: []string{"*.eu.example.com/admin/"}},
 		"own":   {Match: []string{"POST own.example.com/admin/2026/graphql.json"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, test := range []struct{ url, want string }{
 		{"https://shop.example.com/admin/2026/graphql.json", "shops"},
 		{"https://SHOP.example.com:8443/admin/2026/graphql.json", "shops"},

@@ -16,13 +16,14 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
 // uploads is a budget with an upload of 50 units, in a store that may be shared.
 func uploads(t *testing.T, store driver.Store, key feedback.Key) *budget.Budget {
 	t.Helper()
-	b, err := budget.New(store, budget.Spec{
+	b := must.Get(budget.New(store, budget.Spec{
 		Name:   "video/key1",
 		Limits: []limit.Limit{hourly(1000)},
 		Costs: map[string]budget.Cost{
@@ -30,10 +31,7 @@ func uploads(t *testing.T, store driver.Store, key feedback.Key) *budget.Budget 
 			"update": {Units: 30, Once: &key, Match: []string{"PUT upstream/upload"}},
 			"read":   {Units: 1, Match: []string{"upstream/"}},
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return b
 }
 
@@ -93,9 +91,7 @@ func TestASessionIsChargedAtItsStart(t *testing.T) {
 					t.Errorf("the ledger holds %+v, want %d units", l, c.want)
 				}
 				send(http.MethodPost, "") // another upload
-				if l := spent(t, b); l.units != c.want+50 {
-					t.Errorf("the ledger holds %+v, want %d units", l, c.want+50)
-				}
+				check.Equal(t, spent(t, b).units, c.want+50, "the ledger holds … units")
 				for _, r := range o.charged {
 					if strings.Contains(r.ID, "secret") {
 						t.Errorf("the session's value is in the ledger: %s", r.ID)
@@ -139,9 +135,7 @@ func TestASessionIsChargedOnceByAllProcesses(t *testing.T) {
 		resp := do(t, client, req)
 		_ = resp.Body.Close()
 		want(t, b, 100, 2, 0)
-		if served != 65 {
-			t.Errorf("%d requests came through, want 65", served)
-		}
+		check.Equal(t, served, 65, "requests came through")
 		read(t, client, "http://upstream/?upload_id=one") // of an operation without sessions
 		want(t, b, 101, 3, 0)
 	})
@@ -158,9 +152,7 @@ func TestASessionsChargeIsNotReleased(t *testing.T) {
 			b := uploads(t, store, feedback.Key{Query: "upload_id"})
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base})}
 			resp, err := client.Get("http://upstream/upload?upload_id=one")
-			if (err == nil) != (base == working) {
-				t.Fatal(err)
-			}
+			must.Equal(t, err == nil, base == working, err)
 			if err == nil {
 				_, _ = io.Copy(io.Discard, resp.Body)
 				_ = resp.Body.Close()

@@ -9,20 +9,15 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // The sessions used last are known, and no more than the most.
 func TestSessionsAreBounded(t *testing.T) {
-	b, err := budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
+	b := must.Get(budget.New(memstore.New(func() int64 { return time.Now().UnixMicro() }), budget.Spec{
 		Name: "video/key1", Limits: []limit.Limit{{Name: "hourly", Quota: 1, Limit: 1, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	meter, err := New(b, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	meter := must.Get(New(b, Options{}))(t)
 	one := func(i int) session { return newSession("video/key1", &feedback.Key{Query: "id"}, strconv.Itoa(i)) }
 	for i := range mostSessions {
 		meter.remember(one(i))

@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -48,9 +49,7 @@ func TestTransportsUponTransports(t *testing.T) {
 				if units := o.check(t); units != 0 || len(o.verdicts) > 0 || server.count.Load() != 0 {
 					t.Errorf("%d units, %+v, %d sent", units, o.verdicts, server.count.Load())
 				}
-				if _, err := above.Charge(t.Context(), budget.Call{Operation: "ask"}); err != nil {
-					t.Errorf("the budget above: %v", err)
-				}
+				check.NoError(t, check.Err(above.Charge(t.Context(), budget.Call{Operation: "ask"})), "the budget above")
 			})
 		}
 	}
@@ -77,13 +76,10 @@ func TestTransportsUponARetry(t *testing.T) {
 	client := &http.Client{Transport: meter(t, above, budgethttp.Options{Operation: "ask", Base: again{inner}})}
 	resp := fetch(t, client, server.URL)
 	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusTooManyRequests || server.count.Load() != 1 {
-		t.Errorf("status %d, %d sent", resp.StatusCode, server.count.Load())
-	}
+	check.Equal(t, resp.StatusCode, http.StatusTooManyRequests, "status")
+	check.Equal(t, server.count.Load(), 1, "status")
 	want(t, above, 1, 1, 0)
-	if _, err := above.Charge(t.Context(), budget.Call{Operation: "ask"}); err != nil {
-		t.Errorf("it is locked by what no upstream said: %v", err)
-	}
+	check.NoError(t, check.Err(above.Charge(t.Context(), budget.Call{Operation: "ask"})), "it is locked by what no upstream said")
 }
 
 // A request made of another's response has that one's verdict in its context.

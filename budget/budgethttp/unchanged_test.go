@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -58,9 +59,7 @@ func TestNotModified(t *testing.T) {
 			must.Get(io.ReadAll(resp.Body))(t)
 			_ = resp.Body.Close()
 			want(t, b, c.units, c.calls, 0)
-			if got := o.check(t); got != c.units {
-				t.Errorf("the observer was told of %d units", got)
-			}
+			check.Equal(t, o.check(t), c.units, "the observer was told of … units")
 		})
 	}
 }
@@ -99,8 +98,6 @@ func TestApplyNotModified(t *testing.T) {
 				t.Errorf("%s: %+v, %v; want %d", c.operation, done, err, c.units)
 			}
 		}
-		if got := spent(t, b).units - before.units; got != 2*c.units {
-			t.Errorf("%s: %d units in the ledger, want %d", c.operation, got, 2*c.units)
-		}
+		check.Equal(t, spent(t, b).units-before.units, 2*c.units, c.operation, "… units in the ledger")
 	}
 }

@@ -194,9 +194,7 @@ func TestDamagedBodies(t *testing.T) {
 				body := good[:at] + "\xff\x00\xff" + good[min(at+3, len(good)):]
 				header := map[string]string{"Content-Type": mediaType, "Content-Encoding": encodingOf(coding)}
 				b, _ := askPacked(t, answers(200, header, strings.NewReader(body)), body, feedback.Rules{}) // it ends, whatever it tells
-				if l := spent(t, b); l.open != 0 {
-					t.Fatalf("%s %s, damaged at %d: %+v", coding, mediaType, at, l)
-				}
+				must.Equal(t, spent(t, b).open, 0, coding, mediaType, "damaged at", at)
 			}
 		}
 	}

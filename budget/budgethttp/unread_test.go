@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -16,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // What stands where a cost should, and is none, is told, once for a response; where
@@ -68,12 +68,8 @@ func TestUnreadCosts(t *testing.T) {
 			resp := fetch(t, client, "http://upstream")
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
-			if !slices.Equal(o.unread, c.want) {
-				t.Errorf("unread %+v, want %+v", o.unread, c.want)
-			}
-			if l := spent(t, b); l.open != 0 {
-				t.Errorf("%+v", l)
-			}
+			check.EqualSlices(t, o.unread, c.want, "unread")
+			check.Equal(t, spent(t, b).open, 0)
 		})
 	}
 }
@@ -94,16 +90,12 @@ func TestUnreadIsLoggedOnceAMinute(t *testing.T) {
 			get(t, client, "http://upstream") //nolint:bodyclose // it closes it
 			time.Sleep(15 * time.Second)
 		}
-		if len(o.unread) != 13 {
-			t.Errorf("%d told, want 13", len(o.unread))
-		}
+		check.Equal(t, len(o.unread), 13, "told")
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		if len(lines) != 4 || strings.Contains(lines[0], "not_logged_since") || !strings.Contains(lines[3], "not_logged_since=3") || strings.Contains(log.String(), "secret") {
 			t.Errorf("logged\n%s", log)
 		}
-		if !strings.Contains(lines[0], `what=actual place="json usage.total" why="it is no number"`) {
-			t.Errorf("logged %s", lines[0])
-		}
+		check.Contains(t, lines[0], `what=actual place="json usage.total" why="it is no number"`, "logged")
 	})
 }
 
@@ -146,9 +138,7 @@ func TestUnreadReports(t *testing.T) {
 			o := &observer{}
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(200, c.header, strings.NewReader(c.body)), Operation: "get", Observer: o})}
 			get(t, client, "http://upstream") //nolint:bodyclose // it closes it
-			if !slices.Equal(o.unread, c.want) {
-				t.Errorf("unread %+v, want %+v", o.unread, c.want)
-			}
+			check.EqualSlices(t, o.unread, c.want, "unread")
 		})
 	}
 }

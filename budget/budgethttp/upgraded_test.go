@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -38,9 +39,7 @@ func TestUpgradesFreeTheirContext(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}})
 			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://upstream", nil))(t)
 			resp, err := meter(t, b, budgethttp.Options{Base: base, Operation: "read"}).RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if body != nil {
 				if sent.Err() != nil {
 					t.Error("it ended with the header")
@@ -51,9 +50,7 @@ func TestUpgradesFreeTheirContext(t *testing.T) {
 					t.Errorf("it can be written to: %v", is)
 				}
 				closer, is := resp.Body.(halfCloser)
-				if is != half {
-					t.Errorf("its half can be closed: %v", is)
-				}
+				check.Equal(t, is, half, "its half can be closed")
 				if is && closer.CloseWrite() != io.ErrClosedPipe { //nolint:errorlint // that very one
 					t.Error("another half was closed")
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -85,9 +86,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 		URL: "sqlite:" + filepath.Join(dir, "data/q.db"), Prefix: "team-a", Timeout: 300 * time.Millisecond,
 		Hosts: 4, OutageAllowance: 30, PasswordFile: "/etc/q.password",
 	}
-	if c.Store != wantStore {
-		t.Errorf("store %+v, want %+v", c.Store, wantStore)
-	}
+	check.Equal(t, c.Store, wantStore, "store")
 	if got, want := c.Budgets(), []string{"youtube/key1", "youtube/key2"}; !slices.Equal(got, want) {
 		t.Errorf("budgets %v, want %v", got, want)
 	}
@@ -95,9 +94,7 @@ func TestParseConfigReadsEveryKey(t *testing.T) {
 		t.Errorf("jobs %v, want the table of trending", c.Jobs)
 	}
 	u, key2, err := c.Find("youtube/key2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if want := (Credential{Label: "key2", SecretFile: filepath.Join(dir, "key2.txt")}); key2 != want {
 		t.Errorf("credential %+v, want %+v", key2, want)
 	}
@@ -136,9 +133,8 @@ func TestParseConfigDefaults(t *testing.T) {
 	c := parse(t, `upstream.shop = { costs = { get = 1 }, limit = { m = { limit = 60, window = "1m" } }, credential = { main = {} } }`)
 	must.Do(t, c.Err())
 	want := Store{URL: "sqlite:" + filepath.Join(filepath.Dir(c.File), "quotactl.db"), Prefix: "quotactl", Hosts: 1}
-	if c.Store != want || c.StateDir != "" {
-		t.Errorf("store %+v and state_dir %q, want %+v and none", c.Store, c.StateDir, want)
-	}
+	check.Equal(t, c.Store, want, "store")
+	check.Equal(t, c.StateDir, "", "store")
 	if u := c.Upstreams[0]; u.Unknown.Allowed || u.OnStoreError != "" || u.Limits[0].Counts != limit.CountUnits {
 		t.Errorf("upstream %+v, want unknown operations refused, no policy, units counted", u)
 	}
@@ -163,9 +159,7 @@ hosts = 0
 	var lines []int
 	for _, f := range faults {
 		lines = append(lines, f.Line)
-		if f.File != c.File {
-			t.Errorf("fault in %q, want %q", f.File, c.File)
-		}
+		check.Equal(t, f.File, c.File, "fault in")
 	}
 	if want := []int{2, 5, 8}; !slices.Equal(lines, want) {
 		t.Errorf("faults in lines %v, want %v:\n%v", lines, want, faults)
@@ -189,9 +183,7 @@ func TestStoreFault(t *testing.T) {
 		if err := c.Err(); err != nil {
 			got = strings.TrimPrefix(err.Error(), c.File)
 		}
-		if got != test.want {
-			t.Errorf("%s: error %q, want %q", test.store, got, test.want)
-		}
+		check.Equal(t, got, test.want, test.store, "error")
 	}
 }
 
@@ -232,10 +224,7 @@ func FuzzParseConfig(f *testing.F) {
 			f.Fatalf("no file matches %s, error %v", pattern, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				f.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(f)
 			f.Add(string(text))
 		}
 	}

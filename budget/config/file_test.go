@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -31,9 +31,7 @@ func TestConfigFileIsRegular(t *testing.T) {
 		os.Symlink("costs.toml", in("link")),
 		os.WriteFile(in("most"), []byte(strings.Repeat("#\n", 8<<20)), 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for name, want := range map[string]string{
 		"large": "has more than 16 MiB", "pipe": "is a pipe, not a regular file; name a regular file with --config", "to-pipe": "is a pipe",
@@ -43,9 +41,7 @@ func TestConfigFileIsRegular(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
-	if _, err := config.ReadFile(in("none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
+	check.Is(t, check.Err(config.ReadFile(in("none"))), os.ErrNotExist, "no file")
 	for _, name := range []string{"costs.toml", "link"} {
 		if got, err := config.ReadFile(in(name)); err != nil || string(got) != text {
 			t.Errorf("%s: %q, %v", name, got, err)
@@ -68,9 +64,7 @@ func TestSecretFileIsRegular(t *testing.T) {
 		os.WriteFile(in("blank"), []byte(" \n"), 0o600),
 		os.WriteFile(in("key"), []byte("s3cret\n"), 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for name, want := range map[string]string{
 		"pipe": "is a pipe, not a regular file", "endless": "is a device, not a regular file", "large": "has more than 64 KiB",

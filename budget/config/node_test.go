@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -65,9 +66,7 @@ x = 1
 		{"implied", 14}, {"implied/by", 12}, {"implied/by/child", 12}, {"implied/by/child/deep", 13},
 		{"implied/late", 15}, {"implied/dotted", 16}, {"implied/dotted/key", 16}, {"list", 17},
 	} {
-		if got := line(strings.Split(c.path, "/")...); got != c.want {
-			t.Errorf("%s stands in line %d, want %d", c.path, got, c.want)
-		}
+		check.Equal(t, line(strings.Split(c.path, "/")...), c.want, c.path, "stands in line")
 	}
 }
 
@@ -149,9 +148,7 @@ func TestNodeTable(t *testing.T) {
 		{File: "f.toml", Line: 3, Message: `unknown key "unknown": use one of also, known`},
 		{File: "f.toml", Line: 5, Message: "d is a whole number: write a table, [c.d]"},
 	}
-	if !slices.Equal(doc.errors, want) {
-		t.Errorf("faults %v, want %v", doc.errors, want)
-	}
+	check.EqualSlices(t, doc.errors, want, "faults")
 }
 
 func TestSyntaxLines(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -74,9 +75,7 @@ func TestConfigSaysWhatToWrite(t *testing.T) {
 		must.Do(t, os.WriteFile(path, []byte(strings.Replace(syntaxConfig, test.line, test.instead, 1)), 0o600))
 		_, err := config.Load(path)
 		if test.want == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.instead, err)
-			}
+			check.NoError(t, err, test.instead)
 			continue
 		}
 		if err == nil || !strings.HasSuffix(err.Error(), test.want) || !strings.Contains(err.Error(), test.at) {

@@ -25,7 +25,8 @@
 //   - Run: each rule by name, on one process
 //   - Walk: a random walk beside memstore, where every answer must be the same
 //   - Soak: millions of steps on a large ledger
-//   - Losses and Splits: random losses of data, with package outage making them good
+//   - Losses, Splits, Histories and NewestOnce: losses of data, with package outage making
+//     them good
 //   - Processes: several processes on one store, where they may share it
 //   - NoSecret: no error shows the password
 package driver

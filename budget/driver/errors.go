@@ -11,8 +11,9 @@ var (
 	// charged.
 	ErrNotCharged = errors.New("nothing was charged")
 	// ErrClock: the store's clock is more than 60 s past everything it has seen and
-	// past the caller's clock, and nothing expires until a person accepts it; or a
-	// tick is as far past the store's clock.
+	// past the caller's clock, and nothing expires until a person accepts it; or the
+	// caller's clock is more than MaxLease past the store's. The daemon gives it too for a
+	// tick that is more than 60 s past the store's clock.
 	ErrClock = errors.New("the clocks disagree")
 	// ErrDamaged: the ledger's parts do not agree (a key was evicted or deleted).
 	// Nothing is decided on it.

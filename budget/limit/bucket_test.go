@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"pgregory.net/rapid"
 )
 
@@ -79,10 +81,8 @@ func TestRefillRefuses(t *testing.T) {
 			t.Errorf("%d per %s was taken", c.amount, c.period)
 		}
 	}
-	r, err := NewRefill(50, time.Second)
-	if err != nil || r.String() != "1/20ms" {
-		t.Errorf("%s, %v", r, err)
-	}
+	r := must.Get(NewRefill(50, time.Second))(t)
+	check.Equal(t, r.String(), "1/20ms")
 }
 
 // Returns is the first instant whose Cut is not below the score, for all kinds,
@@ -91,10 +91,7 @@ func TestWindowInstants(t *testing.T) {
 	calendars := map[string]*Calendar{}
 	for _, length := range []string{Quarter, Hour, Day, Month} {
 		for _, zone := range []string{"UTC", "America/Los_Angeles", "Australia/Lord_Howe"} {
-			c, err := NewCalendar(length, zone, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(NewCalendar(length, zone, 0))(t)
 			calendars[length+zone] = c
 		}
 	}
@@ -110,9 +107,7 @@ func TestWindowInstants(t *testing.T) {
 			w = CalendarWindow(rapid.SampledFrom(mapValues(calendars)).Draw(t, "calendar"))
 			w.Guard = rapid.SampledFrom([]int64{0, 1, 5_000_000, MaxGuard}).Draw(t, "guard")
 		}
-		if err := w.validate(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.validate())
 		score := rapid.Int64Range(1_750_000_000_000_000, 1_800_000_000_000_000).Draw(t, "score")
 		if w.Kind == CalendarKind && rapid.Bool().Draw(t, "near a reset") {
 			_, next := w.Calendar.Period(score)

@@ -7,15 +7,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
-
-func mustCalendar(t interface{ Fatal(...any) }, length, zone string, starts time.Duration) *limit.Calendar {
-	c, err := limit.NewCalendar(length, zone, starts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // Exact starts, written as RFC 3339 by hand from the zones' published rules.
 func TestPeriods(t *testing.T) {
@@ -46,18 +40,13 @@ func TestPeriods(t *testing.T) {
 		{"a quarter", "15m", "UTC", 0, "2026-03-01T05:59:59Z", "2026-03-01T05:45:00Z", "2026-03-01T06:00:00Z"},
 	} {
 		at, _ := time.Parse(time.RFC3339Nano, c.at)
-		start, next := mustCalendar(t, c.length, c.zone, c.starts).Period(at.UnixMicro())
+		start, next := must.Get(limit.NewCalendar(c.length, c.zone, c.starts))(t).Period(at.UnixMicro())
 		for _, edge := range []struct {
 			what, want string
 			got        int64
 		}{{"starts", c.start, start}, {"ends", c.next, next}} {
-			want, err := time.Parse(time.RFC3339Nano, edge.want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if edge.got != want.UnixMicro() {
-				t.Errorf("%s %s at %s, want %s", c.name, edge.what, time.UnixMicro(edge.got).UTC(), want.UTC())
-			}
+			want := must.Get(time.Parse(time.RFC3339Nano, edge.want))(t)
+			check.Equal(t, edge.got, want.UnixMicro(), c.name, edge.what)
 		}
 	}
 }
@@ -71,7 +60,7 @@ func TestPeriodsTile(t *testing.T) {
 		if length == "day" || length == "month" {
 			starts = time.Duration(rapid.IntRange(0, 24*60-1).Draw(t, "starts")) * time.Minute
 		}
-		c := mustCalendar(t, length, rapid.SampledFrom(zones).Draw(t, "zone"), starts)
+		c := must.Get(limit.NewCalendar(length, rapid.SampledFrom(zones).Draw(t, "zone"), starts))(t)
 		at := rapid.Int64Range(0, 4_000_000_000).Draw(t, "seconds")*1e6 + rapid.Int64Range(0, 999_999).Draw(t, "µs")
 		start, next := c.Period(at)
 		if at < start || at >= next {

@@ -26,14 +26,15 @@ type Limit struct {
 	// both 0 for a cap of our own, which has a Limit alone.
 	Quota    int64
 	Headroom int64
-	// Limit is what may be spent: Quota less Headroom, or the cap itself.
+	// Limit is what may be spent: the cap itself, or Quota less Headroom, written out.
 	Limit int64
 	// OutagePart is the part of Headroom, over all hosts, that is kept for
 	// spending while the store is out of reach: leave to spend headroom stops
 	// short of it.
 	OutagePart int64
-	Counts     Counts
-	Window     Window
+	// Counts is CountUnits or CountCalls; there is no default.
+	Counts Counts
+	Window Window
 	// Operations are names, "prefix.*" and "!name"; empty covers all.
 	Operations []string
 	// Observe: it refuses nothing; what it would have refused is marked.
@@ -81,7 +82,7 @@ func (l Limit) Covers(operation string) bool {
 
 // CoversBeyond reports whether the limit may cover an operation that is not
 // among the known. A ledger that tells no more operations apart counts further
-// ones as [budget.OtherOperation] in every limit that may cover one, so that none is
+// ones as driver.OtherOperation in every limit that may cover one, so that none is
 // overspent.
 func (l Limit) CoversBeyond(known func(operation string) bool) bool {
 	named := false
@@ -130,6 +131,7 @@ func (l Limit) Bound(floor int64, useHeadroom bool) int64 {
 // Remaining is what is left of the limit, 0 or more.
 func (l Limit) Remaining(used int64) int64 { return max(0, l.Limit-used) }
 
+// Validate says what of the limit is wrong.
 func (l Limit) Validate() error {
 	for what, n := range map[string]int64{"limit": l.Limit, "quota": l.Quota, "headroom": l.Headroom, "outage part": l.OutagePart} {
 		if n < 0 || n > MaxUnits {
@@ -137,8 +139,8 @@ func (l Limit) Validate() error {
 		}
 	}
 	switch {
-	case l.Quota > 0 && l.Limit > l.Quota:
-		return fmt.Errorf("it stands at %d, above its quota of %d", l.Limit, l.Quota)
+	case l.Quota > 0 && l.Limit != l.Quota-l.Headroom:
+		return fmt.Errorf("it stands at %d: its quota of %d less its headroom of %d is %d", l.Limit, l.Quota, l.Headroom, l.Quota-l.Headroom)
 	case l.Counts != CountUnits && l.Counts != CountCalls:
 		return fmt.Errorf("it counts %q: use CountUnits or CountCalls", l.Counts)
 	case l.Window.Kind == Concurrent && l.Counts != CountCalls:

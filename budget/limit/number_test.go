@@ -4,6 +4,9 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What a call has cost is any number of JSON, and a part of a unit is one.
@@ -13,9 +16,7 @@ func TestParseUnits(t *testing.T) {
 		"25e-1": 3, "0.1e-300": 1, "1e-99999999999999999999": 1, "0e99999999999999999999": 0, "1e15": MaxUnits, "999999999999999.1": MaxUnits, "1000000000000000.0": MaxUnits,
 		"0." + strings.Repeat("0", mostDigits-3) + "1": 1, strings.Repeat("0", mostDigits-1) + "1": 1,
 	} {
-		if got, err := ParseUnits(text); err != nil || got != want {
-			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
-		}
+		check.Equal(t, must.Get(ParseUnits(text))(t), want, text)
 	}
 	for text, want := range map[string]error{
 		"-1": errNegative, "-0.5": errNegative, "-1e-99999999999999999999": errNegative, "1e16": errTooMany, "1e99999999999999999999": errTooMany,

@@ -15,6 +15,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // benchChild carries the orders of a process that a benchmark started.
@@ -153,16 +155,12 @@ func BenchmarkProcesses(b *testing.B) {
 func benchProcesses(b *testing.B, processes int, o benchOrders) (sum benchAnswer) {
 	dir := b.TempDir()
 	o.Config = filepath.Join(dir, "costs.toml")
-	if err := os.WriteFile(o.Config, fmt.Appendf(nil, benchConfig, filepath.Join(dir, "q.db")), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, os.WriteFile(o.Config, fmt.Appendf(nil, benchConfig, filepath.Join(dir, "q.db")), 0o600))
 	made, err := open.Budget(b.Context(), o.Config, "up/key") // the file is made before
 	if err == nil {
 		err = made.Close()
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	o.Start = time.Now()
 	if !o.Once {
 		o.Start = o.Start.Add(time.Second + time.Duration(processes)*40*time.Millisecond) // all are there by then
@@ -195,10 +193,7 @@ func benchProcesses(b *testing.B, processes int, o benchOrders) (sum benchAnswer
 // benchProcess is what came of one process. One that could not open the store counts
 // as refused.
 func benchProcess(b *testing.B, o benchOrders) (answer benchAnswer) {
-	orders, err := json.Marshal(o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	orders := must.Get(json.Marshal(o))(b)
 	child := exec.CommandContext(b.Context(), os.Args[0])
 	child.Env = append(os.Environ(), benchChild+"="+string(orders))
 	child.Stderr = os.Stderr
@@ -206,8 +201,6 @@ func benchProcess(b *testing.B, o benchOrders) (answer benchAnswer) {
 	if err != nil {
 		return benchAnswer{Refused: 1}
 	}
-	if err := json.Unmarshal(out, &answer); err != nil {
-		b.Error(err)
-	}
+	check.NoError(b, json.Unmarshal(out, &answer))
 	return answer
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const onFullDisk = `
@@ -44,31 +46,19 @@ func TestPolicyOnAFullDisk(t *testing.T) {
 				t.Logf("no file system may be mounted here: %v", err)
 				return
 			}
-			defer func() {
-				if err := unix.Unmount(disk, 0); err != nil {
-					t.Error(err)
-				}
-			}()
+			defer func() { check.NoError(t, unix.Unmount(disk, 0)) }()
 			filler := filepath.Join(disk, "filler")
 			fill := func() {
 				t.Helper()
-				if err := os.WriteFile(filler, make([]byte, 5<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-					t.Fatalf("fill the disk: %v, want ENOSPC", err)
-				}
+				must.Is(t, os.WriteFile(filler, make([]byte, 5<<20), 0o600), unix.ENOSPC, "fill the disk")
 			}
 			config := write(t, fmt.Sprintf(onFullDisk, t.TempDir(), filepath.Join(disk, "q.db")))
 			if name == "opened then" {
 				fill()
 			}
 			b, err := open.Budget(t.Context(), config, "up/key1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			must.Do(t, err)
+			defer func() { check.NoError(t, b.Close()) }()
 			charge := func(operation string) (budget.Receipt, error) {
 				return b.Charge(t.Context(), budget.Call{Operation: operation})
 			}
@@ -87,20 +77,14 @@ func TestPolicyOnAFullDisk(t *testing.T) {
 				t.Fatalf("a closed call: %v", err)
 			}
 			for range 3 {
-				if r, err := charge("list"); err != nil || r.Source != budget.SourceAllowance {
-					t.Fatalf("an open call: %+v, %v", r, err)
-				}
+				must.Equal(t, must.Get(charge("list"))(t).Source, budget.SourceAllowance, "an open call")
 				charged++
 			}
-			if err := os.Remove(filler); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(filler))
 			for end := time.Now().Add(2 * time.Minute); ; {
 				status, err := b.Status(t.Context())
 				if err == nil {
-					if used := status.Limits[0].Used; used != charged {
-						t.Errorf("used %d, want %d", used, charged)
-					}
+					check.Equal(t, status.Limits[0].Used, charged, "used")
 					return
 				}
 				if time.Now().After(end) {

@@ -16,43 +16,26 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // The jobs of a store that is out of reach at the start are there once it is.
 func TestJobsOfAStoreThatComesLater(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "q.db")
-	held, err := os.OpenFile(file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	config, err := config.Load(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"250ms\"\n", file)+upstream))
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := open.Host(t.Context(), config, config.Store.URL, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	held := must.Get(os.OpenFile(file+".lock", os.O_RDWR|os.O_CREATE, 0o600))(t)
+	must.Do(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
+	config := must.Get(config.Load(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"250ms\"\n", file)+upstream)))(t)
+	store := must.Get(open.Host(t.Context(), config, config.Store.URL, slog.New(slog.DiscardHandler)))(t)
+	defer func() { check.NoError(t, store.Close()) }()
 	swap := driver.JobSwap{
 		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []driver.JobRecord{{At: 1, ID: "r", Text: []byte("{}")}},
 	}
 	for what, call := range jobCalls(t.Context(), store, swap) {
-		if err := call(); !errors.Is(err, budget.ErrUnavailable) {
-			t.Errorf("%s while it is out of reach: %v", what, err)
-		}
+		check.Is(t, call(), budget.ErrUnavailable, what, "while it is out of reach")
 	}
-	if err := held.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, held.Close())
 	for end := time.Now().Add(2 * time.Minute); ; { // its timeout is short
 		swapped, err := store.SwapJob(t.Context(), swap)
 		if swapped {
@@ -63,9 +46,7 @@ func TestJobsOfAStoreThatComesLater(t *testing.T) {
 		}
 	}
 	for what, call := range jobCalls(t.Context(), store, driver.JobSwap{Job: "other"}) {
-		if err := call(); err != nil {
-			t.Errorf("%s once it is there: %v", what, err)
-		}
+		check.NoError(t, call(), what, "once it is there")
 	}
 }
 
@@ -77,37 +58,19 @@ func TestFirstCallIsToldOfTheOpening(t *testing.T) {
 	if err == nil {
 		err = unix.Flock(int(held.Fd()), unix.LOCK_EX)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := config.Load(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"5s\"\n", file)+upstream))
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := open.Host(t.Context(), config, config.Store.URL, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	config := must.Get(config.Load(write(t, fmt.Sprintf("[store]\nurl = \"sqlite:%s\"\ntimeout = \"5s\"\n", file)+upstream)))(t)
+	store := must.Get(open.Host(t.Context(), config, config.Store.URL, slog.New(slog.DiscardHandler)))(t)
 	defer func() { _ = store.Close() }()
-	if err := held.Close(); err != nil {
-		t.Fatal(err)
-	}
-	spec, err := config.Spec("youtube/key1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := budget.New(store, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, held.Close())
+	spec := must.Get(config.Spec("youtube/key1"))(t)
+	b := must.Get(budget.New(store, spec))(t)
 	_, err = b.Charge(t.Context(), budget.Call{Operation: "search.list"})
 	told := &budget.RefusedError{}
 	if !errors.As(err, &told) || !errors.Is(err, budget.ErrUnavailable) || !told.NotCharged {
 		t.Errorf("the first call: %v, want what the opening said, and nothing charged", err)
 	}
-	if _, err := store.Job(t.Context(), "j"); err != nil {
-		t.Errorf("the second call: %v", err)
-	}
+	check.NoError(t, check.Err(store.Job(t.Context(), "j")), "the second call")
 }
 
 // jobCalls are the calls of a JobStore, which want what the swap leaves.

@@ -16,6 +16,8 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const upstream = `
@@ -31,9 +33,7 @@ window = "24h"
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "costs.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -42,20 +42,13 @@ func TestBudgetOnRedis(t *testing.T) {
 	server.RequireAuth("pa55word")
 	t.Setenv("STORE_PASSWORD", "pa55word")
 	path := write(t, "[store]\nurl = \"redis://"+server.Addr()+"\"\nprefix = \"mine\"\npassword_env = \"STORE_PASSWORD\"\ntimeout = \"5s\"\n"+upstream)
-	b, err := open.Budget(t.Context(), path, "youtube/key1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(open.Budget(t.Context(), path, "youtube/key1"))(t)
 	defer func() { _ = b.Close() }()
-	if receipt, err := b.Charge(t.Context(), budget.Call{Operation: "search.list"}); err != nil || receipt.Remaining != 150 {
-		t.Fatalf("%+v, %v", receipt, err)
-	}
+	must.Equal(t, must.Get(b.Charge(t.Context(), budget.Call{Operation: "search.list"}))(t).Remaining, 150)
 	if !strings.HasPrefix(strings.Join(server.Keys(), " "), "mine:v1:{youtube/key1}:") {
 		t.Fatalf("keys %v", server.Keys())
 	}
-	if got := b.Spec().Timeout; got != 5*time.Second {
-		t.Fatalf("timeout %s", got)
-	}
+	must.Equal(t, b.Spec().Timeout, 5*time.Second, "timeout")
 }
 
 // The file of an SQLite store lies beside the configuration, and two handles
@@ -63,20 +56,11 @@ func TestBudgetOnRedis(t *testing.T) {
 func TestBudgetOnSQLite(t *testing.T) {
 	path := write(t, upstream)
 	for want := int64(150); want >= 50; want -= 100 {
-		b, err := open.Budget(t.Context(), path, "youtube/key1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if receipt, err := b.Charge(t.Context(), budget.Call{Operation: "search.list"}); err != nil || receipt.Remaining != want {
-			t.Fatalf("%+v, %v; want %d left", receipt, err, want)
-		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(open.Budget(t.Context(), path, "youtube/key1"))(t)
+		must.Equal(t, must.Get(b.Charge(t.Context(), budget.Call{Operation: "search.list"}))(t).Remaining, want, "left")
+		must.Do(t, b.Close())
 	}
-	if _, err := os.Stat(filepath.Join(filepath.Dir(path), "quotactl.db")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(os.Stat(filepath.Join(filepath.Dir(path), "quotactl.db")))(t)
 }
 
 func TestBudgetRefuses(t *testing.T) {
@@ -87,15 +71,11 @@ func TestBudgetRefuses(t *testing.T) {
 	if _, err := open.Budget(t.Context(), write(t, upstream), "youtube/key2"); !errors.Is(err, budget.ErrUnknownBudget) || !strings.Contains(err.Error(), "youtube/key1") {
 		t.Errorf("an unknown budget: %v", err)
 	}
-	if _, err := open.Budget(t.Context(), filepath.Join(t.TempDir(), "none.toml"), "youtube/key1"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
+	check.Is(t, check.Err(open.Budget(t.Context(), filepath.Join(t.TempDir(), "none.toml"), "youtube/key1")), os.ErrNotExist, "no file")
 	if _, err := open.Budget(t.Context(), write(t, "[store]\nurl = \"redis://h\"\npassword_env = \"QUOTACTL_TEST_UNSET\"\n"+upstream), "youtube/key1"); !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), "QUOTACTL_TEST_UNSET") {
 		t.Errorf("no password: %v", err)
 	}
-	if _, err := open.Store(t.Context(), "redis://a,b", config.Store{}); !errors.Is(err, budget.ErrStoreConfig) {
-		t.Errorf("a faulty URL: %v", err)
-	}
+	check.Is(t, check.Err(open.Store(t.Context(), "redis://a,b", config.Store{})), budget.ErrStoreConfig, "a faulty URL")
 }
 
 // Check refuses what Store refuses, and nothing else, without opening it.
@@ -116,9 +96,7 @@ func TestCheck(t *testing.T) {
 	} {
 		err := open.Check(url)
 		if says == "" {
-			if err != nil {
-				t.Errorf("%s: %v", url, err)
-			}
+			check.NoError(t, err, url)
 			continue
 		}
 		if !errors.Is(err, budget.ErrStoreConfig) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "pa55word") {
@@ -137,26 +115,17 @@ func TestPasswordFile(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireAuth("pa55word")
 	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte("pa55word\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	store, err := open.Store(t.Context(), "redis://"+server.Addr(), config.Store{PasswordFile: file, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("pa55word\n"), 0o600))
+	store := must.Get(open.Store(t.Context(), "redis://"+server.Addr(), config.Store{PasswordFile: file, Timeout: time.Minute}))(t)
 	defer func() { _ = store.Close() }()
-	if _, err := store.Job(t.Context(), "any"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.Job(t.Context(), "any"))(t)
 }
 
 // A password that is only a line's end is none, and a pipe's writer is not waited for.
 func TestPasswordFileHasNoPassword(t *testing.T) {
 	t.Parallel()
 	blank, pipe := filepath.Join(t.TempDir(), "blank"), filepath.Join(t.TempDir(), "pipe")
-	if err := errors.Join(os.WriteFile(blank, []byte("\r\n"), 0o600), syscall.Mkfifo(pipe, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.WriteFile(blank, []byte("\r\n"), 0o600), syscall.Mkfifo(pipe, 0o600)))
 	for file, want := range map[string]string{
 		blank: "[store] password_file: " + blank + " is empty; write the password into it",
 		pipe:  "read [store] password_file: " + pipe + " is a pipe, not a regular file",
@@ -170,11 +139,7 @@ func TestPasswordFileHasNoPassword(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	for url, want := range map[string]time.Duration{"sqlite:q.db": sqlitestore.DefaultTimeout, "redis://h": redisstore.DefaultTimeout, "redis+ring://a,b": redisstore.DefaultTimeout} {
-		if got := open.Timeout(url, config.Store{}); got != want {
-			t.Errorf("%s: %s, want %s", url, got, want)
-		}
-		if got := open.Timeout(url, config.Store{Timeout: time.Second}); got != time.Second {
-			t.Errorf("%s: %s, want the setting", url, got)
-		}
+		check.Equal(t, open.Timeout(url, config.Store{}), want, url)
+		check.Equal(t, open.Timeout(url, config.Store{Timeout: time.Second}), time.Second, url)
 	}
 }

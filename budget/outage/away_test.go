@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A call that finds the breaker shut by another process, when it is about to say why the
@@ -17,9 +18,7 @@ func TestShutMeanwhile(t *testing.T) {
 	s := New(memstore.New(nil), Options{Dir: t.TempDir(), Interval: time.Hour, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)})
 	defer func() { _ = s.Close() }()
 	s.breaker("up").open(errors.New("it is away"))
-	if err := s.away("up"); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("an open breaker: %v", err)
-	}
+	must.Is(t, s.away("up"), driver.ErrUnavailable, "an open breaker")
 	boot := s.breaker("up").boot
 	shut := false
 	s.breaker("up").boot = func() (string, int64, error) { // which a call asks for as it reads the breaker

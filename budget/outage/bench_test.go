@@ -13,6 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -24,18 +26,10 @@ func BenchmarkMemory(b *testing.B) {
 	server := redistest.Start(b)
 	stores := map[string]func(b *testing.B) driver.Store{
 		"Redis": func(b *testing.B) driver.Store {
-			store, err := redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute})
-			if err != nil {
-				b.Fatal(err)
-			}
-			return store
+			return must.Get(redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute}))(b)
 		},
 		"SQLite": func(b *testing.B) driver.Store {
-			store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute})
-			if err != nil {
-				b.Fatal(err)
-			}
-			return store
+			return must.Get(sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}))(b)
 		},
 	}
 	for kind, open := range stores {
@@ -71,14 +65,7 @@ func benchBudget(b *testing.B, name string, store driver.Store, limits int) *bud
 			Name: fmt.Sprint("l", i), Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Duration(i+1) * time.Hour),
 		})
 	}
-	bud, err := budget.New(store, spec, budget.WithClosers(store))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := bud.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	bud := must.Get(budget.New(store, spec, budget.WithClosers(store)))(b)
+	b.Cleanup(func() { check.NoError(b, bud.Close()) })
 	return bud
 }

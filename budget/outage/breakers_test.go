@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // visitors is more budgets than breakers are kept.
@@ -56,9 +58,7 @@ func TestBreakersAreBounded(t *testing.T) {
 		if len(s.breakers) > visitors-100 {
 			t.Errorf("directory %q: %d open breakers are kept", dir, len(s.breakers))
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, s.Close())
 	}
 }
 
@@ -86,33 +86,21 @@ func TestAShutBreakerLeavesNothing(t *testing.T) {
 		for _, name := range []string{up, "up/key2"} {
 			s := New(h.store, h.options)
 			s.breaker(name).open(driver.ErrUnavailable)
-			if _, err := os.Stat(s.breaker(name).file()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(os.Stat(s.breaker(name).file()))(t)
 			if name != up && own {
-				if err := os.WriteFile(filepath.Join(s.breaker(name).dir, "note"), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(s.breaker(name).dir, "note"), nil, 0o600))
 			}
 			if !s.breaker(name).shut() {
 				t.Fatal("it was shut")
 			}
-			if _, err := os.Stat(s.breaker(name).file()); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the file is there: %v", err)
-			}
+			check.Is(t, check.Err(os.Stat(s.breaker(name).file())), os.ErrNotExist, "the file is there")
 			want := 0
 			if name != up && own {
 				want = 1
 			}
-			if got := folders(t, h.options.Dir); got != want {
-				t.Errorf("own %v, %s: %d folders, want %d", own, name, got, want)
-			}
-			if _, err := os.Stat(h.options.Dir); err != nil {
-				t.Errorf("the host's directory: %v", err)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			check.Equal(t, folders(t, h.options.Dir), want, "own", own, name, "… folders")
+			check.NoError(t, check.Err(os.Stat(h.options.Dir)), "the host's directory")
+			check.NoError(t, s.Close())
 		}
 	}
 }
@@ -142,9 +130,7 @@ func TestAnAbandonedBreaker(t *testing.T) {
 				t.Errorf("of an earlier boot: %v", out)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, s.Close())
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -37,9 +39,7 @@ var outages = map[string]func(*testing.T, *redistest.Server, *redistest.Proxy) (
 	},
 	"black-holed": func(t *testing.T, s *redistest.Server, p *redistest.Proxy) func() {
 		hole, err := net.Listen("tcp", "127.0.0.1:0") // connections are made and nothing answers
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		t.Cleanup(func() { _ = hole.Close() })
 		p.Lead(hole.Addr().String())
 		return func() { p.Lead(s.Addr) }
@@ -51,9 +51,7 @@ var outages = map[string]func(*testing.T, *redistest.Server, *redistest.Proxy) (
 	"busy": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) func() {
 		client, admin := s.Client(), s.Client()
 		t.Cleanup(func() { _, _ = client.Close(), admin.Close() })
-		if err := admin.ConfigSet(t.Context(), "busy-reply-threshold", "100").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, admin.ConfigSet(t.Context(), "busy-reply-threshold", "100").Err())
 		go client.Eval(context.Background(), "while true do end", nil)
 		redistest.Await(t, "the server is busy", func() bool { return admin.Ping(t.Context()).Err() != nil })
 		return func() {
@@ -79,9 +77,7 @@ func TestOutageCosts(t *testing.T) {
 			}
 			w := newWorld(t)
 			b, _ := redisHost(t, url, t.TempDir(), w.spec, outage.Options{Allowance: 20, Hosts: 2, Interval: interval})
-			if _, err := w.charge(b, "list", ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.charge(b, "list", ""))(t)
 			end := begin(t, server, proxy)
 			costs(t, w, b, name)
 			end()
@@ -108,19 +104,14 @@ func resolver() *net.Resolver {
 
 // A name service that does not answer is a store out of reach.
 func TestSlowNames(t *testing.T) { // not in parallel: all names are asked for there
-	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer func() { _ = silent.Close() }()
 	nameServer.Store(silent.LocalAddr().String())
 	defer nameServer.Store("")
 	w := newWorld(t)
 	b, _ := redisHost(t, "redis://redis.example:6379", t.TempDir(), w.spec, outage.Options{Allowance: 20, Hosts: 2, Interval: interval})
 	costs(t, w, b, "slow names")
-	if err := b.Close(); err != nil { // while the resolver is this one
-		t.Fatal(err)
-	}
+	must.Do(t, b.Close()) // while the resolver is this one
 }
 
 // costs has calls decided without the store and logs what they took.
@@ -173,12 +164,8 @@ func TestOneProbeAnInterval(t *testing.T) {
 	dir := t.TempDir()
 	processes := []*budget.Budget{w.host(dir), w.host(dir), w.host(dir)}
 	w.store.gone.Store(true)
-	if _, err := w.charge(processes[0], "safe", ""); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatal(err)
-	}
-	if asked := w.store.asked.Load(); asked != 1 {
-		t.Fatalf("asked %d times by one call", asked)
-	}
+	must.Is(t, check.Err(w.charge(processes[0], "safe", "")), driver.ErrUnavailable)
+	must.Equal(t, w.store.asked.Load(), 1, "asked … times by one call")
 	// all has each process make some calls at once, and is how many were granted.
 	all := func() int64 {
 		var group sync.WaitGroup
@@ -206,22 +193,16 @@ func TestOneProbeAnInterval(t *testing.T) {
 		all()
 		redistest.Await(t, "the probe of an interval", func() bool { return w.store.asked.Load() > before })
 		all()
-		if asked := w.store.asked.Load() - before; asked != 1 {
-			t.Fatalf("asked %d times in interval %d", asked, i)
-		}
+		must.Equal(t, w.store.asked.Load()-before, 1, "asked … times in interval", i)
 	}
 	// A process that has just begun knows it too, and does not ask.
 	asked := w.store.asked.Load()
 	for i := range 5 {
 		short := w.host(dir)
-		if _, err := w.charge(short, "safe", fmt.Sprint(i)); !errors.Is(err, driver.ErrUnavailable) {
-			t.Fatal(err)
-		}
+		must.Is(t, check.Err(w.charge(short, "safe", fmt.Sprint(i))), driver.ErrUnavailable)
 		_ = short.Close()
 	}
-	if more := w.store.asked.Load() - asked; more != 0 {
-		t.Fatalf("five short-lived processes asked %d times", more)
-	}
+	must.Equal(t, w.store.asked.Load()-asked, 0, "five short-lived processes asked … times")
 	// Back: all know it from the next probe on.
 	w.store.gone.Store(false)
 	at.Add(interval.Microseconds())
@@ -245,17 +226,11 @@ func TestRareCallsAskThemselves(t *testing.T) {
 	dir := t.TempDir()
 	b := w.host(dir)
 	w.store.gone.Store(true)
-	if _, err := w.charge(b, "safe", ""); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatal(err)
-	}
+	must.Is(t, check.Err(w.charge(b, "safe", "")), driver.ErrUnavailable)
 	w.store.gone.Store(false)
-	if _, err := w.charge(w.host(dir), "safe", ""); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("the next call asked the store by itself: %v", err)
-	}
+	must.Is(t, check.Err(w.charge(w.host(dir), "safe", "")), driver.ErrUnavailable, "the next call asked the store by itself")
 	at.Add((3 * interval).Microseconds())
-	if _, err := w.charge(w.host(dir), "safe", ""); err != nil {
-		t.Fatalf("the first call after a long while: %v", err)
-	}
+	must.Get(w.charge(w.host(dir), "safe", ""))(t)
 }
 
 // The caller's impatience is no outage.

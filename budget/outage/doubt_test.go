@@ -7,6 +7,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What a process was told is carried until the ledger was found to hold it, beside the mark
@@ -25,10 +27,7 @@ func TestDoubtsEnd(t *testing.T) {
 		mark := driver.Mark{Ledger: "l", Changes: changes, ID: id, At: now, Seen: now}
 		carried, others := m.mark(up)
 		batch := driver.Batch{Budget: up, Mark: carried, Others: others, Limits: []limit.Limit{dayOf("day")}, Items: []driver.Item{{ID: id, Operation: "list", Units: used}}}
-		err := m.saw(batch, driver.Decisions{Now: now, Items: []driver.Decision{{Result: driver.Granted, Units: used, At: now}}, Used: []int64{used}, Mark: mark})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.saw(batch, driver.Decisions{Now: now, Items: []driver.Decision{{Result: driver.Granted, Units: used, At: now}}, Used: []int64{used}, Mark: mark}))
 		return mark
 	}
 	one, other := open(), open()
@@ -41,9 +40,7 @@ func TestDoubtsEnd(t *testing.T) {
 	if mark != theirs || len(others) != 1 || others[0] != mine {
 		t.Fatalf("it carries %+v and %+v, want %+v and %+v", mark, others, theirs, mine)
 	}
-	if most := one.of(up).inDoubt("l", "day"); most != 50 {
-		t.Errorf("the most that was used is %d, want 50", most)
-	}
+	check.Equal(t, one.of(up).inDoubt("l", "day"), 50, "the most that was used")
 	if _, others := one.mark(up); len(others) > 0 {
 		t.Errorf("another call carries %+v while one does", others)
 	}
@@ -52,9 +49,7 @@ func TestDoubtsEnd(t *testing.T) {
 		t.Errorf("after no answer it carries %+v and %+v", last, others)
 	}
 	view := driver.View{Now: now, Limits: []driver.LimitView{{Used: 7}}, Mark: driver.Mark{Ledger: "l", Changes: 9, ID: "theirs", At: theirs.At, Seen: now}}
-	if err := one.looked(driver.Look{Budget: up, Limits: []limit.Limit{dayOf("day")}, Mark: mark, Others: others}, view); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, one.looked(driver.Look{Budget: up, Limits: []limit.Limit{dayOf("day")}, Mark: mark, Others: others}, view))
 	if last, others := one.mark(up); last.ID != theirs.ID || len(others) > 0 {
 		t.Errorf("then it carries %+v and %+v", last, others)
 	}

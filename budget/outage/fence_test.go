@@ -12,6 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // chargePass charges a call of a pass.
@@ -22,18 +24,13 @@ func (w *world) chargePass(b *budget.Budget, number int64, id string) (budget.Re
 // fence shuts out a pass.
 func (w *world) fence(b *budget.Budget, number int64) {
 	w.t.Helper()
-	if err := b.Fence(context.Background(), "trending", number); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, b.Fence(context.Background(), "trending", number))
 }
 
 // noFenceIn wants the host to remember no fence.
 func (w *world) noFenceIn(dir string) {
 	w.t.Helper()
-	written, err := os.ReadFile(filepath.Join(dir, "memory", "up+key1"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	written := must.Get(os.ReadFile(filepath.Join(dir, "memory", "up+key1")))(w.t)
 	if strings.Contains(string(written), "trending") {
 		w.t.Fatalf("the host remembers\n%s", written)
 	}
@@ -56,23 +53,15 @@ func TestFenceIsNoLock(t *testing.T) {
 	w.store.gone.Store(true)
 	for _, host := range []*budget.Budget{b, other} {
 		w.charged(host, "", budget.SourceAllowance)
-		if r, err := w.chargePass(host, 7, ""); err != nil || r.Source != budget.SourceAllowance {
-			t.Fatalf("a call of the pass while the store is away: %+v, %v", r, err)
-		}
+		must.Equal(t, must.Get(w.chargePass(host, 7, ""))(t).Source, budget.SourceAllowance, "a call of the pass while the store is away")
 	}
 	w.store.gone.Store(false)
 	for _, host := range []*budget.Budget{b, other} {
 		w.back(host)
-		if _, err := w.chargePass(host, 7, ""); !errors.Is(err, budget.ErrFenced) {
-			t.Fatalf("a call of the pass once the store is back: %v", err)
-		}
-		if err := host.Close(); err != nil { // it writes down what it was told
-			t.Fatal(err)
-		}
+		must.Is(t, check.Err(w.chargePass(host, 7, "")), budget.ErrFenced, "a call of the pass once the store is back")
+		must.Do(t, host.Close()) // it writes down what it was told
 	}
-	if used := w.used(); used != 2+4+2 {
-		t.Fatalf("%d used, want 8: what happened is recorded, whoever it was", used)
-	}
+	must.Equal(t, w.used(), 2+4+2, "used: what happened is recorded, whoever it was")
 	w.noFenceIn(dir)
 	w.noFenceIn(otherDir)
 }
@@ -85,9 +74,7 @@ func TestFenceWhileAway(t *testing.T) {
 	b := w.host(dir)
 	w.charged(b, "before", budget.SourceStore)
 	w.store.gone.Store(true)
-	if err := b.Fence(context.Background(), "trending", 7); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("a fence while the store is away: %v", err)
-	}
+	must.Is(t, b.Fence(context.Background(), "trending", 7), driver.ErrUnavailable, "a fence while the store is away")
 	store := outage.New(w.store, outage.Options{Dir: dir, Allowance: 20, Timeout: timeout, Interval: interval})
 	defer func() { _ = store.Close() }()
 	request := driver.Lock{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limit: "~trending/7", After: time.Hour.Microseconds(), Most: driver.MaxLock}
@@ -97,12 +84,8 @@ func TestFenceWhileAway(t *testing.T) {
 	w.charged(b, "within", budget.SourceAllowance)
 	w.store.gone.Store(false)
 	w.back(b)
-	if r, err := w.chargePass(b, 7, "pass"); err != nil || r.Source != budget.SourceStore {
-		t.Fatalf("a pass that nobody shut out: %+v, %v", r, err)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, must.Get(w.chargePass(b, 7, "pass"))(t).Source, budget.SourceStore, "a pass that nobody shut out")
+	must.Do(t, b.Close())
 	w.noFenceIn(dir)
 	if strings.Contains(w.log.String(), "on this host alone") {
 		t.Fatalf("the log says\n%s", w.log.String())

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What a process charged is missed also where it looked before the loss, and another
@@ -74,7 +75,7 @@ func TestMissedThoughAnswersCross(t *testing.T) {
 					return &driver.Decisions{Now: batch.Now, Items: []driver.Decision{{Result: driver.Interrupted, Limit: -1}}}
 				}
 				_, err := one.Decide(context.Background(), driver.Batch{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits, Items: []driver.Item{{ID: "x", Operation: "list", Units: 1}}})
-				s.must(err)
+				must.Do(s.t, err)
 				s.before = nil
 			}
 			s.settles(111, one, other)
@@ -93,14 +94,14 @@ func TestMissedThoughTheProcessesEnded(t *testing.T) {
 	restore := s.keep()
 	s.tick(10 * time.Millisecond)
 	s.charge(one, "a1", 100)
-	s.must(one.Close())
+	must.Do(s.t, one.Close())
 	restore()
 	for i := range 3 {
 		s.tick(time.Millisecond)
 		s.charge(other, fmt.Sprint("b", i), 3)
 	}
 	s.charge(two, "b9", 1)
-	s.must(two.Close())
+	must.Do(s.t, two.Close())
 	s.settles(111, s.process(dir), other)
 }
 
@@ -132,7 +133,7 @@ func TestToldThoughTheProcessEnded(t *testing.T) {
 	second()
 	s.tick(100 * time.Millisecond)
 	s.used(two) // and notices
-	s.must(one.Close())
+	must.Do(s.t, one.Close())
 	s.settles(154, two, other)
 }
 
@@ -181,7 +182,7 @@ func TestOpenReservationIsTold(t *testing.T) {
 			s.settles(152, one, other)
 			if settled {
 				_, err := one.Finish(context.Background(), driver.Finish{Budget: "up/key1", Now: s.clock.Load(), ID: "r1", Units: 100})
-				s.must(err)
+				must.Do(s.t, err)
 			}
 			s.tick(2 * time.Minute)
 			s.settles(152, one, other)

@@ -21,7 +21,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -128,10 +130,7 @@ type upstream struct {
 
 func startUpstream(t *testing.T) *upstream {
 	t.Helper()
-	listen, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listen := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listen.Close() })
 	u := &upstream{addr: listen.Addr().String()}
 	go func() {
@@ -205,9 +204,7 @@ func TestKilledThroughOutages(t *testing.T) {
 			helperTimeout+"="+(slower()*150*time.Millisecond).String())
 		started++
 		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		processes[i] = cmd
 	}
 	kill := func(i int) {
@@ -266,26 +263,18 @@ func TestKilledThroughOutages(t *testing.T) {
 	}
 	// Each host's next look at the store records what is left.
 	for _, dir := range dirs {
-		b, err := openShared(t.Context(), url, dir, 30*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(openShared(t.Context(), url, dir, 30*time.Second))(t)
 		redistest.Await(t, "the store is there", func() bool {
 			_, err := b.Status(t.Context())
 			return err == nil
 		})
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Close())
 		if left, _ := filepath.Glob(filepath.Join(dir, "*", "*", "*.charge*")); len(left) > 0 {
 			t.Fatalf("seed %d: left over: %v", seed, left)
 		}
 	}
 	admin := server.Client()
-	entries, err := admin.HGetAll(t.Context(), "quotactl:v1:{up/key1}:e").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(admin.HGetAll(t.Context(), "quotactl:v1:{up/key1}:e").Result())(t)
 	seen := map[string]bool{}
 	allowance := 0
 	for _, a := range u.log {
@@ -301,10 +290,8 @@ func TestKilledThroughOutages(t *testing.T) {
 			t.Errorf("seed %d: %s of %d units by the %s arrived and stands in the ledger as %q", seed, a.id, a.units, a.source, entry)
 		}
 	}
-	view, err := spentBy(t, url)
-	if err != nil || view != int64(len(entries)) {
-		t.Errorf("seed %d: the ledger has %d ids and counts %d calls, %v", seed, len(entries), view, err)
-	}
+	view := must.Get(spentBy(t, url))(t)
+	check.Equal(t, view, int64(len(entries)), "seed", seed, "the ledger has")
 	most := u.most(sharedWindow)
 	t.Logf("seed %d: %d kills, %d with a record open, %d outages; %d arrivals, %d of them by allowance; %d ids in the ledger; at most %d of 200 units in a window",
 		seed, killed, killedOpen, outages, len(u.log), allowance, len(entries), most)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // locked wants a call to be refused by a lock.
@@ -23,10 +24,7 @@ func (w *world) locked(b *budget.Budget, operation, limit, why string) {
 
 func (w *world) lock(b *budget.Budget, limit, why string) budget.Lock {
 	w.t.Helper()
-	lock, err := b.Lock(context.Background(), budget.LockOrder{Limit: limit, Until: budget.Until{After: time.Hour}, Why: why})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	lock := must.Get(b.Lock(context.Background(), budget.LockOrder{Limit: limit, Until: budget.Until{After: time.Hour}, Why: why}))(w.t)
 	return lock
 }
 
@@ -49,9 +47,7 @@ func TestToldOfALock(t *testing.T) {
 	w.locked(b, "list", "", "of another host") // told by a refusal
 	w.store.gone.Store(true)
 	w.locked(b, "list", "", "of another host")
-	if err := b.Close(); err != nil { // it writes down what it was told
-		t.Fatal(err)
-	}
+	must.Do(t, b.Close()) // it writes down what it was told
 	b = w.host(dir)
 	w.locked(b, "search", "", "of another host")
 

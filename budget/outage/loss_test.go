@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -35,13 +35,6 @@ type lossy struct {
 
 const lossBudget = "up/key1"
 
-func (l *lossy) must(err error) {
-	l.t.Helper()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-}
-
 // losses are the ways in which a store loses data. Each is given what is done
 // before the last charges, and what loses them or more.
 var losses = map[string]struct {
@@ -49,26 +42,26 @@ var losses = map[string]struct {
 	before func(*lossy)
 	lose   func(*lossy)
 }{
-	"flushed": {lose: func(l *lossy) { l.must(l.admin.FlushAll(l.t.Context()).Err()) }},
+	"flushed": {lose: func(l *lossy) { must.Do(l.t, l.admin.FlushAll(l.t.Context()).Err()) }},
 	"m lost":  {lose: loseKey("m")}, "e lost": {lose: loseKey("e")}, "x lost": {lose: loseKey("x")}, "z lost": {lose: loseKey("z:1")},
 	"evicted": {lose: func(l *lossy) {
 		// Only keys that expire may be evicted: all that are left are the budget's.
-		l.must(l.admin.ConfigSet(l.t.Context(), "maxmemory-policy", "volatile-random").Err())
-		l.must(l.admin.ConfigSet(l.t.Context(), "maxmemory", "2mb").Err())
+		must.Do(l.t, l.admin.ConfigSet(l.t.Context(), "maxmemory-policy", "volatile-random").Err())
+		must.Do(l.t, l.admin.ConfigSet(l.t.Context(), "maxmemory", "2mb").Err())
 		for i := 0; ; i++ {
 			if err := l.admin.Set(l.t.Context(), fmt.Sprint("junk", i), strings.Repeat("x", 20_000), 0).Err(); err != nil {
 				break // out of memory, with nothing left to evict
 			}
 		}
-		l.must(l.admin.ConfigSet(l.t.Context(), "maxmemory", "0").Err())
+		must.Do(l.t, l.admin.ConfigSet(l.t.Context(), "maxmemory", "0").Err())
 	}},
 	"restarted without persistence": {lose: func(l *lossy) { l.restart() }},
 	"an older snapshot": {
 		before: func(l *lossy) {
-			l.must(l.admin.Save(l.t.Context()).Err())
+			must.Do(l.t, l.admin.Save(l.t.Context()).Err())
 			data, err := os.ReadFile(filepath.Join(l.server.Dir(), "dump.rdb"))
-			l.must(err)
-			l.must(os.WriteFile(filepath.Join(l.server.Dir(), "old.rdb"), data, 0o600))
+			must.Do(l.t, err)
+			must.Do(l.t, os.WriteFile(filepath.Join(l.server.Dir(), "old.rdb"), data, 0o600))
 		},
 		lose: func(l *lossy) {
 			l.server.SetArgs("--dbfilename", "old.rdb")
@@ -90,7 +83,7 @@ var losses = map[string]struct {
 		lose: func(l *lossy) {
 			l.server.Kill()
 			replica := l.other.Client()
-			l.must(replica.ReplicaOf(l.t.Context(), "NO", "ONE").Err())
+			must.Do(l.t, replica.ReplicaOf(l.t.Context(), "NO", "ONE").Err())
 			l.proxy.Lead(l.other.Addr)
 		},
 	},
@@ -99,10 +92,8 @@ var losses = map[string]struct {
 func loseKey(part string) func(*lossy) {
 	return func(l *lossy) {
 		n, err := l.admin.Del(l.t.Context(), "quotactl:v1:{"+lossBudget+"}:"+part).Result()
-		l.must(err)
-		if n != 1 {
-			l.t.Fatalf("there was no key %s", part)
-		}
+		must.Do(l.t, err)
+		must.Equal(l.t, n, 1, "there was no key", part)
 	}
 }
 
@@ -135,18 +126,12 @@ func (b *syncBuffer) String() string {
 func redisHost(t *testing.T, url, dir string, spec budget.Spec, o outage.Options) (*budget.Budget, *syncBuffer) {
 	t.Helper()
 	timeout := cmp.Or(o.Timeout, redisstore.DefaultTimeout)
-	store, err := redisstore.Open(t.Context(), url, redisstore.Options{Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.Open(t.Context(), url, redisstore.Options{Timeout: timeout}))(t)
 	log := &syncBuffer{}
 	o.Dir, o.Timeout, o.Log = dir, timeout, slog.New(slog.NewTextHandler(log, nil))
 	spec.Timeout = timeout
 	host := outage.New(store, o)
-	b, err := budget.New(host, spec, budget.WithClosers(host))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(budget.New(host, spec, budget.WithClosers(host)))(t)
 	t.Cleanup(func() { _ = b.Close() })
 	return b, log
 }
@@ -177,10 +162,7 @@ func TestLostData(t *testing.T) {
 			spend := func(b *budget.Budget, operation string, times int) {
 				t.Helper()
 				for range times {
-					r, err := b.Charge(t.Context(), budget.Call{Operation: operation})
-					if err != nil {
-						t.Fatal(err)
-					}
+					r := must.Get(b.Charge(t.Context(), budget.Call{Operation: operation}))(t)
 					spent += r.Units
 				}
 			}
@@ -194,9 +176,7 @@ func TestLostData(t *testing.T) {
 			spend(first, "list", 20)
 			spend(second, "search", 3)
 			// Another process of the second host: it knows what the first one left.
-			if err := second.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, second.Close())
 			loss.lose(l)
 			second, log := redisHost(t, url, dirs[1], spec, patient)
 			first, _ = redisHost(t, url, dirs[0], spec, patient)
@@ -205,9 +185,7 @@ func TestLostData(t *testing.T) {
 				return err == nil
 			})
 			status, err := second.Status(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if day, search := status.Limits[0], status.Limits[1]; day.Used < spent || search.Used < 350 ||
 				name != "x lost" && (day.Recovered == 0 || search.Recovered == 0) {
 				t.Fatalf("%d were spent; the status shows %+v and %+v", spent, day, search)
@@ -222,9 +200,7 @@ func TestLostData(t *testing.T) {
 					r, err = b.Charge(t.Context(), budget.Call{Operation: "list"})
 					spent += r.Units
 				}
-				if !errors.Is(err, budget.ErrExhausted) {
-					t.Fatal(err)
-				}
+				must.Is(t, err, budget.ErrExhausted)
 			}
 			if spent > 1000 || spent < 800 {
 				t.Fatalf("%d units were handed out of 1000", spent)
@@ -232,16 +208,10 @@ func TestLostData(t *testing.T) {
 			t.Logf("%s: %d of 1000 units handed out in all", name, spent)
 			// A wanted loss is none.
 			store, err := redisstore.Open(t.Context(), url, redisstore.Options{Timeout: patient.Timeout})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() { _ = store.Close() }()
-			if _, err := driver.Apply(t.Context(), store, driver.Reset{Budget: lossBudget}); err != nil {
-				t.Fatal(err)
-			}
-			if r, err := first.Charge(t.Context(), budget.Call{Operation: "list"}); err != nil || r.Remaining != 999 {
-				t.Fatalf("after a reset: %+v, %v", r, err)
-			}
+			must.Get(driver.Apply(t.Context(), store, driver.Reset{Budget: lossBudget}))(t)
+			must.Equal(t, must.Get(first.Charge(t.Context(), budget.Call{Operation: "list"}))(t).Remaining, 999, "after a reset")
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // onRecovery is a store that has something happen before its first recovery.
@@ -31,34 +33,24 @@ func TestChargedDuringRecovery(t *testing.T) {
 	dir := t.TempDir()
 	hook := &onRecovery{Store: r.store}
 	one, other := r.processOn(hook, dir, 1), r.process(dir, 1)
-	hook.do = func() {
-		if err := other.Close(); err != nil {
-			t.Error(err)
-		}
-	}
+	hook.do = func() { check.NoError(t, other.Close()) }
 	r.decide(other, 10)
 	r.decide(one, 1)
 	charge := func(units int64) { // within the second, so that it is not written
 		t.Helper()
 		r.n++
-		d, err := other.Decide(t.Context(), driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
-		if err != nil || d.Items[0].Result != driver.Granted {
-			t.Fatalf("%+v, %v", d, err)
-		}
+		d := must.Get(other.Decide(t.Context(), driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}}))(t)
+		must.Equal(t, d.Items[0].Result, driver.Granted)
 	}
 	charge(5)
 	charge(15)
-	if used := r.used(one); used != 31 {
-		t.Fatalf("%d are used", used)
-	}
+	must.Equal(t, r.used(one), 31, "used")
 	// The other side of a split stays, on which another host has charged meanwhile.
 	r.flush()
 	atomic.AddInt64(&r.now, -3_000_000)
 	r.decide(r.host(1), 40)
 	atomic.AddInt64(&r.now, 2_000_000)
-	if used := r.used(one); used != 71 {
-		t.Fatalf("%d are used, and the hosts have charged 40 and 31", used)
-	}
+	must.Equal(t, r.used(one), 71, "used, and the hosts have charged 40 and 31")
 }
 
 // What a process charged to its part while a loss was made good is known to the host's
@@ -70,11 +62,7 @@ func TestPartIsWrittenAtOnce(t *testing.T) {
 	r.decide(one, 10)
 	r.used(two)
 	r.flush()
-	if d := r.decide(one, 3); d.Result != driver.Granted {
-		t.Fatalf("%+v within the part", d)
-	}
+	must.Equal(t, r.decide(one, 3).Result, driver.Granted, "within the part")
 	r.flush()
-	if used := r.used(two); used != 13 {
-		t.Fatalf("%d are used of 13", used)
-	}
+	must.Equal(t, r.used(two), 13, "used of 13")
 }

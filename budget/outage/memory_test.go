@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Of the budgets of a credential "*" no end is kept in memory; what was let go is
@@ -19,11 +20,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		saw := func(i int) {
 			name := fmt.Sprint("shop/v", i)
 			at := time.Now().UnixMicro()
-			err := m.saw(driver.Batch{Budget: name, Items: []driver.Item{{ID: fmt.Sprint("id", i)}}},
-				driver.Decisions{Now: at, Items: []driver.Decision{{Result: driver.Granted, At: at}}, Mark: driver.Mark{Ledger: "l", ID: fmt.Sprint("id", i), At: at, Seen: at}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.saw(driver.Batch{Budget: name, Items: []driver.Item{{ID: fmt.Sprint("id", i)}}},
+				driver.Decisions{Now: at, Items: []driver.Decision{{Result: driver.Granted, At: at}}, Mark: driver.Mark{Ledger: "l", ID: fmt.Sprint("id", i), At: at, Seen: at}}))
 		}
 		for i := range n {
 			saw(i)

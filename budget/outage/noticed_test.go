@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // overtaken is a store as one process of a host asks it: before each of so many calls
@@ -37,12 +38,8 @@ func (o *overtaken) Look(ctx context.Context, l driver.Look) (driver.View, error
 // is under way.
 func TestRecoveredByAnotherProcess(t *testing.T) {
 	for name, ask := range map[string]func(*ruin, driver.Store){
-		"a charge": func(r *ruin, s driver.Store) {
-			if d := r.decide(s, 1); d.Result != driver.Granted {
-				r.t.Fatalf("%+v", d)
-			}
-		},
-		"a look": func(r *ruin, s driver.Store) { r.used(s) },
+		"a charge": func(r *ruin, s driver.Store) { must.Equal(r.t, r.decide(s, 1).Result, driver.Granted) },
+		"a look":   func(r *ruin, s driver.Store) { r.used(s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRuin(t)

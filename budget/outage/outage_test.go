@@ -14,6 +14,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func TestOpenSpendsTheAllowanceAndRecordsIt(t *testing.T) {
@@ -37,17 +39,11 @@ func TestOpenSpendsTheAllowanceAndRecordsIt(t *testing.T) {
 	if !errors.As(err, &refused) || !errors.Is(err, driver.ErrUnavailable) || refused.NotCharged || !strings.Contains(err.Error(), "allowance of limit day has 0 left") {
 		t.Fatalf("past the allowance: %v", err)
 	}
-	if _, err := w.charge(b, "safe", "closed"); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("a closed operation: %v", err)
-	}
-	if used := w.used(); used != 1 {
-		t.Fatalf("%d used while the store was away", used)
-	}
+	must.Is(t, check.Err(w.charge(b, "safe", "closed")), driver.ErrUnavailable, "a closed operation")
+	must.Equal(t, w.used(), 1, "used while the store was away")
 	w.store.away.Store(false)
 	w.back(b)
-	if used := w.used(); used != 22 {
-		t.Fatalf("%d used, want the first, the allowance's 20 and the last", used)
-	}
+	must.Equal(t, w.used(), 22, "used, want the first, the allowance's 20 and the last")
 	if left, _ := filepath.Glob(filepath.Join(dir, "journal", "*", "*")); len(left) > 0 {
 		t.Fatalf("still in the journal: %v", left)
 	}
@@ -88,9 +84,7 @@ func TestRecordedFirst(t *testing.T) {
 	dir := t.TempDir()
 	b := w.host(dir)
 	for range 9 {
-		if _, err := w.charge(b, "search", ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.charge(b, "search", ""))(t)
 	}
 	for range 49 {
 		w.charged(b, "", budget.SourceStore)
@@ -118,9 +112,7 @@ func TestRecordedFirst(t *testing.T) {
 			t.Fatalf("with what happened recorded: %v", err)
 		}
 	}
-	if used := w.used(); used != 951 {
-		t.Fatalf("%d used", used)
-	}
+	must.Equal(t, w.used(), 951, "used")
 }
 
 // What was recorded after an outage has been seen: a store that loses it then
@@ -142,9 +134,7 @@ func TestRecordedIsRemembered(t *testing.T) {
 	}
 	w.store.Store = memstore.New(func() int64 { return time.Now().UnixMicro() })
 	w.back(b)
-	if used := w.used(); used != 5 {
-		t.Fatalf("%d used, want 4 lost and one new", used)
-	}
+	must.Equal(t, w.used(), 5, "used")
 }
 
 // A reply that was lost: the call is charged in the store and granted by the
@@ -157,9 +147,7 @@ func TestLostReplyIsOneCharge(t *testing.T) {
 	w.charged(b, "a", budget.SourceAllowance)
 	w.store.lost.Store(false)
 	w.back(b)
-	if used := w.used(); used != 2 {
-		t.Fatalf("%d used, want a and the one that found the store back", used)
-	}
+	must.Equal(t, w.used(), 2, "used, want a and the one that found the store back")
 }
 
 // Reservations: granted before or within the outage, finished within it.
@@ -170,34 +158,20 @@ func TestFinishWithoutTheStore(t *testing.T) {
 	ctx := context.Background()
 	units := int64(10)
 	reserve := func(id string) *budget.Reservation {
-		r, err := b.Reserve(ctx, budget.Call{Operation: "list", ID: id, Units: &units}, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		return must.Get(b.Reserve(ctx, budget.Call{Operation: "list", ID: id, Units: &units}, time.Hour))(t)
 	}
 	before, released := reserve("before"), reserve("released")
 	w.store.gone.Store(true)
 	within := reserve("within")
-	if within.Source != budget.SourceAllowance {
-		t.Fatalf("%+v", within)
-	}
+	must.Equal(t, within.Source, budget.SourceAllowance, within)
 	for range 2 { // the same again is the same
-		if err := errors.Join(before.Settle(ctx, 3), released.Release(ctx), within.Settle(ctx, 12)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(before.Settle(ctx, 3), released.Release(ctx), within.Settle(ctx, 12)))
 	}
-	if err := before.Settle(ctx, 4); !errors.Is(err, budget.ErrConflict) {
-		t.Fatalf("settled at another value: %v", err)
-	}
-	if err := within.Release(ctx); !errors.Is(err, budget.ErrConflict) {
-		t.Fatalf("released after it was settled: %v", err)
-	}
+	must.Is(t, before.Settle(ctx, 4), budget.ErrConflict, "settled at another value")
+	must.Is(t, within.Release(ctx), budget.ErrConflict, "released after it was settled")
 	w.store.gone.Store(false)
 	w.back(b)
-	if used := w.used(); used != 3+0+12+1 {
-		t.Fatalf("%d used, want 16", used)
-	}
+	must.Equal(t, w.used(), 3+0+12+1, "used")
 }
 
 // A record that the store will not take is set aside and told of; the others are
@@ -212,9 +186,7 @@ func TestSetAside(t *testing.T) {
 	w.charged(b, "taken", budget.SourceAllowance)
 	w.charged(b, "fine", budget.SourceAllowance)
 	folder := filepath.Join(dir, "journal", "up+key1")
-	if err := os.WriteFile(filepath.Join(folder, "0000.charge"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "0000.charge"), []byte("{"), 0o600))
 	w.store.gone.Store(false)
 	two := int64(2)
 	for { // its breaker is another host's
@@ -223,16 +195,10 @@ func TestSetAside(t *testing.T) {
 		}
 	}
 	w.back(b)
-	if used := w.used(); used != 2+1+1 {
-		t.Fatalf("%d used, want 4", used)
-	}
-	aside, err := filepath.Glob(filepath.Join(dir, "aside", "up+key1", "*.why"))
-	if err != nil || len(aside) != 2 {
-		t.Fatalf("set aside: %v, %v", aside, err)
-	}
-	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("the journal's folder is still there: %v", err)
-	}
+	must.Equal(t, w.used(), 2+1+1, "used")
+	aside := must.Get(filepath.Glob(filepath.Join(dir, "aside", "up+key1", "*.why")))(t)
+	must.Equal(t, len(aside), 2, "set aside")
+	must.Is(t, check.Err(os.Stat(folder)), fs.ErrNotExist, "the journal's folder is still there")
 	if !strings.Contains(w.log.String(), "set aside") {
 		t.Fatalf("the log says\n%s", w.log.String())
 	}
@@ -248,28 +214,21 @@ func TestLossIsNoticed(t *testing.T) {
 	for i := range 7 {
 		w.charged(b, fmt.Sprint("a", i), budget.SourceStore)
 	}
-	if err := b.Close(); err != nil { // another process of the host goes on
-		t.Fatal(err)
-	}
+	must.Do(t, b.Close()) // another process of the host goes on
 	w.store.Store = memstore.New(func() int64 { return time.Now().UnixMicro() })
 	stranger := w.host(t.TempDir()) // saw nothing, notices nothing
 	w.charged(stranger, "new", budget.SourceStore)
 	b = w.host(dir)
 	r := w.charged(b, "b", budget.SourceStore)
-	if r.Remaining != 950-7-1-1 || w.used() != 9 {
-		t.Fatalf("%+v, %d used: want 7 lost, one of the stranger's and one new", r, w.used())
-	}
+	must.Equal(t, r.Remaining, 950-7-1-1)
+	must.Equal(t, w.used(), 9)
 	if !strings.Contains(w.log.String(), "recovered=7") {
 		t.Fatalf("the log says\n%s", w.log.String())
 	}
-	status, err := b.Status(context.Background())
-	if err != nil || status.Limits[0].Recovered != 7 {
-		t.Fatalf("status %+v, %v", status, err)
-	}
+	status := must.Get(b.Status(context.Background()))(t)
+	must.Equal(t, status.Limits[0].Recovered, 7, "status")
 	w.charged(b, "c", budget.SourceStore)
-	if used := w.used(); used != 10 {
-		t.Fatalf("%d used: recovered twice", used)
-	}
+	must.Equal(t, w.used(), 10, "used: recovered twice")
 }
 
 // Everything the host writes is its user's alone.

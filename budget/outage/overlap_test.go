@@ -14,6 +14,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -23,12 +25,9 @@ func (r *ruin) each(s driver.Store, operation string, units int64) driver.Decisi
 	r.t.Helper()
 	atomic.AddInt64(&r.now, 1_000_000)
 	r.n++
-	d, err := s.Decide(r.t.Context(), driver.Batch{
+	d := must.Get(s.Decide(r.t.Context(), driver.Batch{
 		Budget: "up/key1", Now: r.now, Limits: eachLimit(operation), Items: []driver.Item{{ID: fmt.Sprint("id", r.n), Operation: operation, Units: units}},
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	return d.Items[0]
 }
 
@@ -48,9 +47,7 @@ func TestAHostReportsAllLimits(t *testing.T) {
 		r.each(s, "x", 1)
 		r.each(s, "y", 1)
 	}
-	if d := r.each(busy, "y", 98); d.Result != driver.Granted {
-		t.Fatalf("%+v", d)
-	}
+	must.Equal(t, r.each(busy, "y", 98).Result, driver.Granted)
 	r.flush()
 	r.each(idle, "x", 1)
 	r.each(busy, "x", 1)
@@ -119,12 +116,8 @@ func TestAnswersInAnotherOrder(t *testing.T) {
 		r.overlap(func() driver.Decision { return r.each(s, "x", 90) }, func() { r.each(s, "y", 1) })
 		r.each(s, "y", 1)
 		r.flush()
-		if d := r.each(s, "x", 10); d.Result != driver.Refused {
-			t.Fatalf("10 more after 91 of 100: %+v", d)
-		}
-		if d := r.each(s, "x", 9); d.Result != driver.Granted {
-			t.Fatalf("9 more after 91 of 100: %+v", d)
-		}
+		must.Equal(t, r.each(s, "x", 10).Result, driver.Refused, "10 more after 91 of 100")
+		must.Equal(t, r.each(s, "x", 9).Result, driver.Granted, "9 more after 91 of 100")
 	})
 }
 
@@ -155,9 +148,7 @@ func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
 		return s.Decide(t.Context(), driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: id, Operation: "list", Units: 1, OnStoreError: driver.Open}}})
 	}
 	for i := range 5 {
-		if d, err := open(fmt.Sprint("alone", i)); err != nil || d.Items[0].Result != driver.Granted {
-			t.Fatalf("%+v, %v", d, err)
-		}
+		must.Equal(t, must.Get(open(fmt.Sprint("alone", i)))(t).Items[0].Result, driver.Granted)
 	}
 	r.store.gone.Store(false)
 	dying := &diesOnceRecorded{Store: r.store.Store}
@@ -173,9 +164,7 @@ func TestRecordedIsRememberedThroughTheNextOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if view.Limits[0].Used != 95 {
-		t.Fatalf("%d used after the loss; 90 were charged and 5 recorded", view.Limits[0].Used)
-	}
+	must.Equal(t, view.Limits[0].Used, 95, "used after the loss; 90 were charged and 5 recorded")
 }
 
 // A ledger that lost a part of itself is begun anew by a host that knows of a lock as
@@ -190,20 +179,11 @@ func TestDamagedBehindALock(t *testing.T) {
 		}}
 		b, _ := redisHost(t, "redis://"+server.Addr, t.TempDir(), spec, patient)
 		for range 10 {
-			if _, err := b.Charge(t.Context(), budget.Call{Operation: "list"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.Charge(t.Context(), budget.Call{Operation: "list"}))(t)
 		}
-		lock, err := b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Hour}, Why: "quotaExceeded"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := admin.Del(t.Context(), "quotactl:v1:{"+lossBudget+"}:"+part).Result(); err != nil || n != 1 {
-			t.Fatal(n, err)
-		}
-		if _, err := b.Charge(t.Context(), budget.Call{Operation: "list"}); !errors.Is(err, budget.ErrLocked) {
-			t.Fatalf("%s lost, behind a lock: %v", part, err)
-		}
+		lock := must.Get(b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: time.Hour}, Why: "quotaExceeded"}))(t)
+		must.Equal(t, must.Get(admin.Del(t.Context(), "quotactl:v1:{"+lossBudget+"}:"+part).Result())(t), 1)
+		must.Is(t, check.Err(b.Charge(t.Context(), budget.Call{Operation: "list"})), budget.ErrLocked, part, "lost, behind a lock")
 		status, err := b.Status(t.Context())
 		stands, locked := status.LockOf("")
 		if err != nil || status.Limits[0].Used != 10 || !locked || !stands.Until.Equal(lock.Until) {
@@ -240,10 +220,8 @@ func TestPartLeftIsUnknown(t *testing.T) {
 	inner := r.store.Store
 	r.store.Store = &leavesWithin{inner, leave}
 	batch := driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: "mine", Operation: "list", Units: 1}}}
-	d, err := idle.Decide(ctx, batch)
-	if err != nil || d.Items[0].Result != driver.OutcomeUnknown {
-		t.Fatalf("%+v, %v", d, err)
-	}
+	d := must.Get(idle.Decide(ctx, batch))(t)
+	must.Equal(t, d.Items[0].Result, driver.OutcomeUnknown)
 	if d, err := inner.Decide(t.Context(), batch); err != nil || !d.Items[0].Replayed {
 		t.Fatalf("it is charged in the store: %+v, %v", d, err)
 	}
@@ -257,16 +235,12 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 	r.spend(s, 1)
 	until := r.now + time.Hour.Microseconds()
 	for _, limit := range []string{"", "day"} {
-		if _, err := driver.Apply(t.Context(), other, driver.Lock{Budget: "up/key1", Now: r.now, Limit: limit, Until: until, Most: driver.MaxLock, Why: "by hand", Force: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(driver.Apply(t.Context(), other, driver.Lock{Budget: "up/key1", Now: r.now, Limit: limit, Until: until, Most: driver.MaxLock, Why: "by hand", Force: true}))(t)
 	}
 	if d := r.decide(s, 1); !d.Locked {
 		t.Fatalf("%+v", d)
 	}
-	if _, err := driver.Apply(t.Context(), other, driver.Unlock{Budget: "up/key1", Now: r.now}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(driver.Apply(t.Context(), other, driver.Unlock{Budget: "up/key1", Now: r.now}))(t)
 	r.used(s)
 	for range 5 {
 		r.flush()
@@ -276,14 +250,10 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 			t.Fatalf("%+v, %v; want the lock of day until %d", view.Locks, err, until)
 		}
 	}
-	if _, err := driver.Apply(t.Context(), other, driver.Unlock{Budget: "up/key1", Now: r.now, Limit: "day"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(driver.Apply(t.Context(), other, driver.Unlock{Budget: "up/key1", Now: r.now, Limit: "day"}))(t)
 	r.used(s)
 	r.flush()
-	if d := r.decide(s, 1); d.Result != driver.Granted {
-		t.Fatalf("%+v behind locks that were taken off", d)
-	}
+	must.Equal(t, r.decide(s, 1).Result, driver.Granted, "behind locks that were taken off")
 }
 
 // An older state of the store that lacks a lock, or a report, and nothing else is
@@ -291,23 +261,17 @@ func TestUnlockedStaysUnlocked(t *testing.T) {
 func TestChangesThatAreNoCharge(t *testing.T) {
 	for what, change := range map[string]func(*ruin, *outage.Store){
 		"a lock": func(r *ruin, s *outage.Store) {
-			if _, err := driver.Apply(r.t.Context(), s, driver.Lock{Budget: "up/key1", Now: r.now, Until: r.now + time.Hour.Microseconds(), Most: driver.MaxLock, Why: "by hand"}); err != nil {
-				r.t.Fatal(err)
-			}
+			must.Get(driver.Apply(r.t.Context(), s, driver.Lock{Budget: "up/key1", Now: r.now, Until: r.now + time.Hour.Microseconds(), Most: driver.MaxLock, Why: "by hand"}))(r.t)
 		},
 		"a report": func(r *ruin, s *outage.Store) {
 			report := driver.Report{Budget: "up/key1", Now: r.now, Limits: r.limits, Limit: "day", Used: 100}
-			if d, err := driver.Apply(r.t.Context(), s, report); err != nil || d.Added != 99 {
-				r.t.Fatalf("%+v, %v", d, err)
-			}
+			must.Equal(r.t, must.Get(driver.Apply(r.t.Context(), s, report))(r.t).Added, 99)
 		},
 	} {
 		for loss, lose := range map[string]func(r *ruin, kept []byte, path string){
 			"put back": func(r *ruin, kept []byte, path string) {
 				r.inFile(filepath.Join(r.t.TempDir(), "other.db"))
-				if err := os.WriteFile(path, kept, 0o600); err != nil {
-					r.t.Fatal(err)
-				}
+				must.Do(r.t, os.WriteFile(path, kept, 0o600))
 				r.inFile(path)
 			},
 			"flushed": func(r *ruin, _ []byte, _ string) { r.flush() },
@@ -319,16 +283,11 @@ func TestChangesThatAreNoCharge(t *testing.T) {
 				s := r.host(1)
 				r.spend(s, 1)
 				r.inFile(filepath.Join(t.TempDir(), "other.db")) // closes it
-				kept, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kept := must.Get(os.ReadFile(path))(t)
 				r.inFile(path)
 				change(r, s)
 				lose(r, kept, path)
-				if d := r.decide(s, 1); d.Result != driver.Refused {
-					t.Fatalf("%+v once %s is lost", d, what)
-				}
+				must.Equal(t, r.decide(s, 1).Result, driver.Refused, "once", what, "is lost")
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // hostMemory is what a host's processes remember, each in a memory of its own.
@@ -33,13 +34,10 @@ func (h *hostMemory) charge(m *memory) {
 	h.n++
 	at, id := time.Now().UnixMicro(), fmt.Sprint("id", h.n)
 	batch := driver.Batch{Budget: up, Limits: []limit.Limit{dayOf("day")}, Items: []driver.Item{{ID: id, Operation: "list", Units: 2}}}
-	err := m.saw(batch, driver.Decisions{
+	must.Do(h.t, m.saw(batch, driver.Decisions{
 		Now: at, Items: []driver.Decision{{Result: driver.Granted, Units: 2, At: at}}, Used: []int64{int64(2 * h.n)},
 		Mark: driver.Mark{Ledger: "l", Changes: int64(h.n), ID: id, At: at, Seen: at},
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	}))
 }
 
 // written is what the directory holds of the host's own charges, in units.
@@ -53,9 +51,7 @@ func (h *hostMemory) written() (units int64) {
 func (h *hostMemory) close(processes ...*memory) {
 	h.t.Helper()
 	for _, m := range processes {
-		if err := m.close(); err != nil {
-			h.t.Fatal(err)
-		}
+		must.Do(h.t, m.close())
 	}
 }
 
@@ -66,31 +62,21 @@ func TestOwnOfSeveralProcesses(t *testing.T) {
 	one, other := h.open(), h.open()
 	h.charge(one)
 	h.charge(other)
-	if got := h.written(); got != 4 {
-		t.Fatalf("the directory has %d of the 4 that two processes charged", got)
-	}
+	must.Equal(t, h.written(), 4, "the directory has … of the 4 that two processes charged")
 	held, err := os.OpenFile(filepath.Join(h.dir, "memory.lock"), os.O_RDWR, 0)
 	if err == nil {
 		err = syscall.Flock(int(held.Fd()), syscall.LOCK_EX)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	third := h.open() // which writes at once
 	h.charge(third)
-	if got := h.written(); got != 4 {
-		t.Fatalf("the directory has %d while a third process writes", got)
-	}
-	if err := held.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, h.written(), 4, "the directory has … while a third process writes")
+	must.Do(t, held.Close())
 	for _, m := range []*memory{one, other, third} {
 		h.charge(m)
 		h.close(m)
 	}
-	if got := h.written(); got != 12 {
-		t.Fatalf("the directory has %d of the 12 that three processes charged", got)
-	}
+	must.Equal(t, h.written(), 12, "the directory has … of the 12 that three processes charged")
 }
 
 // A line that a process died in takes nothing else along, and the file stays small
@@ -104,10 +90,7 @@ func TestOwnFileIsAppendedTo(t *testing.T) {
 			h.charge(m)
 		}
 		h.close(m)
-		info, err := os.Stat(m.ownFile(up))
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(m.ownFile(up)))(t)
 		most = max(most, info.Size())
 		if n%3 > 0 {
 			continue
@@ -116,12 +99,8 @@ func TestOwnFileIsAppendedTo(t *testing.T) {
 		if err == nil {
 			_, err = file.WriteString(`{"id":"cut","amounts":{"day":9`)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		must.Do(t, file.Close())
 	}
 	if got, want := h.written(), int64(2*h.n); got != want {
 		t.Errorf("the directory has %d of the %d that were charged", got, want)
@@ -138,37 +117,24 @@ func TestOwnFileIsNotWritable(t *testing.T) {
 	m := h.open()
 	h.charge(m)
 	path := m.ownFile(up)
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(os.ReadFile(path))(t)
 	var was syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)
 	r := m.of(up)
 	r.fresh = []stretch{{ID: "a", Amounts: map[string]int64{"day": 2}}, {ID: "b", Amounts: map[string]int64{"day": 2}}}
 	full := was
 	full.Cur = uint64(len(before)) + 60 // room for one of the lines
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full))
 	added := m.appendOwn(up, r)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was))
 	after, err := os.ReadFile(path)
 	if err != nil || added || string(after) != string(before) {
 		t.Fatalf("%v, %v: the file was %q and is %q", added, err, before, after)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(h.dir, "gone"), path); err != nil { // which nobody can open
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
+	must.Do(t, os.Symlink(filepath.Join(h.dir, "gone"), path)) // which nobody can open
 	if err := m.saveOwn(up, r, false); err != nil || h.written() != 4 {
 		t.Fatalf("%v, and %d units are written, want the 4 since", err, h.written())
 	}

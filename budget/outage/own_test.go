@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
@@ -44,4 +45,28 @@ func TestStretchesStayFew(t *testing.T) {
 		t.Fatalf("there are %d stretches", most)
 	}
 	t.Logf("%d stretches at most", most)
+}
+
+// Charges of two processes are joined once a process that charges has found out that its
+// ledger is another, and no sooner.
+func TestProcessesAreJoinedLate(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		var list []stretch
+		add := func(at int64) {
+			by := []string{"one", "two"}[len(list)%2]
+			list = append(list, stretch{ID: fmt.Sprint(at), From: at, At: at, Amounts: map[string]int64{"day": 1}, Ledger: "l", By: by})
+		}
+		for i := range int64(200) {
+			add(i)
+		}
+		begin := int64(200)
+		if late {
+			begin += settled
+		}
+		for i := range int64(keptApart) {
+			add(begin + i)
+		}
+		joined := slices.ContainsFunc(thin(list, 100*settled), func(s stretch) bool { return s.By == "" })
+		check.Equal(t, joined, late, "charges of both are joined, late", late)
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func TestWhoOpens(t *testing.T) {
@@ -48,16 +50,11 @@ func TestConfigurationErrorsNeverOpen(t *testing.T) {
 	for _, answer := range []error{driver.ErrStoreConfig, driver.ErrClock, driver.ErrDamaged, driver.ErrClosed} {
 		w := newWorld(t)
 		store := outage.New(answering{w.store, answer}, outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: timeout})
-		b, err := budget.New(store, w.spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(store, w.spec))(t)
 		if r, err := w.charge(b, "list", ""); !errors.Is(err, answer) {
 			t.Errorf("%v: %+v, %v", answer, r, err)
 		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, store.Close())
 	}
 }
 
@@ -84,10 +81,7 @@ func TestNothingToSpendIsClosed(t *testing.T) {
 		o := outage.Options{Dir: t.TempDir(), Allowance: 20, Timeout: timeout}
 		change(w, &o)
 		store := outage.New(w.store, o)
-		b, err := budget.New(store, w.spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(budget.New(store, w.spec))(t)
 		w.store.gone.Store(true)
 		if r, err := w.charge(b, "list", ""); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%s: %+v, %v", name, r, err)
@@ -131,12 +125,8 @@ func TestALookIsDecidedAsTheCall(t *testing.T) {
 	w.charged(b, "before", budget.SourceStore)
 	w.store.away.Store(true)
 	for range 30 {
-		if r, err := b.Would(context.Background(), budget.Call{Operation: "list"}, 0); err != nil || r.Source != budget.SourceAllowance {
-			t.Fatalf("%+v, %v", r, err)
-		}
-		if err := b.Room(context.Background(), budget.Needs{"list": 1}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Equal(t, must.Get(b.Would(context.Background(), budget.Call{Operation: "list"}, 0))(t).Source, budget.SourceAllowance)
+		must.Do(t, b.Room(context.Background(), budget.Needs{"list": 1}, 0))
 	}
 	for i := range 20 {
 		w.charged(b, fmt.Sprint("out-", i), budget.SourceAllowance)

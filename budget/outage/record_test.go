@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What parses is a record that this program could have written: it is written
@@ -33,10 +34,7 @@ func FuzzRecord(f *testing.F) {
 		if age := r.age(r.Boot, 5); age < 0 || age > 5 {
 			t.Fatalf("an age of %d", age)
 		}
-		written, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		written := must.Get(json.Marshal(r))(t)
 		again, err := parseRecord(written)
 		if err != nil || !reflect.DeepEqual(r, again) {
 			t.Fatalf("%+v is written as %s and read as %+v, %v", r, written, again, err)

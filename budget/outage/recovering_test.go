@@ -18,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // ruin is a store that loses all it holds at once, and hosts on it, in time that
@@ -68,10 +69,7 @@ func (r *ruin) decide(s driver.Store, units int64) driver.Decision {
 	r.t.Helper()
 	atomic.AddInt64(&r.now, 1_000_000)
 	r.n++
-	d, err := s.Decide(r.t.Context(), driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	d := must.Get(s.Decide(r.t.Context(), driver.Batch{Budget: "up/key1", Now: r.now, Limits: r.limits, Items: []driver.Item{{ID: fmt.Sprint("id", r.n), Operation: "list", Units: units}}}))(r.t)
 	return d.Items[0]
 }
 
@@ -90,10 +88,7 @@ func (r *ruin) spend(s driver.Store, most int64) (spent int64, refusal driver.De
 func (r *ruin) used(s driver.Store) int64 {
 	r.t.Helper()
 	atomic.AddInt64(&r.now, 1_000_000)
-	view, err := s.Look(r.t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	view := must.Get(s.Look(r.t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}))(r.t)
 	return view.Limits[0].Used
 }
 
@@ -101,9 +96,7 @@ func (r *ruin) used(s driver.Store) int64 {
 func TestLostAgain(t *testing.T) {
 	for between, act := range map[string]func(*ruin, driver.Store){
 		"a refusal": func(r *ruin, s driver.Store) {
-			if d := r.decide(s, 1); d.Result != driver.Refused {
-				r.t.Fatalf("%+v of a budget that is spent", d)
-			}
+			must.Equal(r.t, r.decide(s, 1).Result, driver.Refused, "of a budget that is spent")
 		},
 		"a look": func(r *ruin, s driver.Store) { r.used(s) },
 	} {
@@ -118,9 +111,7 @@ func TestLostAgain(t *testing.T) {
 				for range 6 {
 					r.flush()
 					if restarts {
-						if err := s.Close(); err != nil {
-							t.Fatal(err)
-						}
+						must.Do(t, s.Close())
 						s = r.process(dir, 1)
 					}
 					act(r, s)
@@ -148,9 +139,7 @@ func TestIdleHostComesFirst(t *testing.T) {
 	if part != 5 || !refusal.Recovering || refusal.RetryAt != noticed+driver.RecoveryWait {
 		t.Fatalf("the idle host spent %d and was told %+v; want its part of 5, and a refusal until a minute after %d", part, refusal, noticed)
 	}
-	if used := r.used(busy); used != 105 {
-		t.Fatalf("%d are used when both have told, want 105", used)
-	}
+	must.Equal(t, r.used(busy), 105, "used when both have told")
 	if more, refusal := r.spend(idle, 1000); more != 0 || refusal.Recovering {
 		t.Fatalf("then the idle host spent %d more, and was told %+v", more, refusal)
 	}
@@ -172,9 +161,7 @@ func TestALookIsRemembered(t *testing.T) {
 	r.spend(charges, 50)
 	r.used(looks)
 	r.flush()
-	if used := r.used(looks); used != 51 {
-		t.Fatalf("%d are used, want the 51 that were seen", used)
-	}
+	must.Equal(t, r.used(looks), 51, "used, want the 51 that were seen")
 }
 
 // A host that only ever looked is none of those that are waited for.
@@ -207,9 +194,7 @@ func TestWhatRemains(t *testing.T) {
 		r.flush()
 		part, refusal := r.spend(idle, 1000)
 		atomic.StoreInt64(&r.now, refusal.RetryAt-2_000_000)
-		if d := r.decide(idle, 1); d.Result != driver.Refused {
-			t.Fatalf("%+v a second before the minute is over", d)
-		}
+		must.Equal(t, r.decide(idle, 1).Result, driver.Refused, "a second before the minute is over")
 		again, _ := r.spend(idle, 1000) // one second later
 		if again+part != alone {
 			t.Fatalf("%d and %d were granted anew, want the %d that the silent host alone knew of", part, again, alone)
@@ -222,16 +207,11 @@ func TestWhatRemains(t *testing.T) {
 		first, second := r.host(2), r.host(2)
 		r.spend(first, 10)
 		r.inFile(filepath.Join(t.TempDir(), "other.db")) // so that the first is closed
-		kept, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := must.Get(os.ReadFile(path))(t)
 		r.inFile(path)
 		alone, _ := r.spend(second, 50)
 		r.inFile(filepath.Join(t.TempDir(), "another.db"))
-		if err := os.WriteFile(path, kept, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, kept, 0o600))
 		r.inFile(path)
 		again, _ := r.spend(first, 1000)
 		if used := r.used(second); used != 10+alone+again || again > 90 {
@@ -247,17 +227,12 @@ func TestWhatRemains(t *testing.T) {
 func (r *ruin) inFile(path string) {
 	r.t.Helper()
 	if r.store.Store != nil {
-		if err := r.store.Store.Close(); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, r.store.Store.Close())
 	}
-	s, err := sqlitestore.Open(r.t.Context(), path, sqlitestore.Options{
+	s := must.Get(sqlitestore.Open(r.t.Context(), path, sqlitestore.Options{
 		Timeout: time.Minute,
 		Clocks:  &sqlitestore.Clocks{Wall: r.clock, Boot: func() (string, int64, error) { return "boot", r.clock(), nil }},
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	r.t.Cleanup(func() { _ = s.Close() })
 	r.store.Store = s
 }
@@ -291,21 +266,16 @@ func TestLocksOutliveALoss(t *testing.T) {
 	r.spend(s, 5)
 	until := r.now + (2 * time.Hour).Microseconds()
 	for _, limit := range []string{"", "day"} {
-		if _, err := driver.Apply(t.Context(), s, driver.Lock{Budget: "up/key1", Limit: limit, Now: r.now, Until: until, Most: driver.MaxLock, Why: "quotaExceeded"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(driver.Apply(t.Context(), s, driver.Lock{Budget: "up/key1", Limit: limit, Now: r.now, Until: until, Most: driver.MaxLock, Why: "quotaExceeded"}))(t)
 	}
 	r.flush()
 	if d := r.decide(s, 1); d.Result != driver.Refused || !d.Locked || d.Why != "quotaExceeded" || d.RetryAt < until {
 		t.Fatalf("after the loss: %+v, want it locked until %d", d, until)
 	}
 	view, err := r.store.Store.Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits})
-	if err != nil || len(view.Locks) != 2 {
-		t.Fatalf("%+v, %v, want both locks", view.Locks, err)
-	}
-	if _, err := driver.Apply(t.Context(), s, driver.Unlock{Budget: "up/key1", Limit: "", Now: r.now}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Equal(t, len(view.Locks), 2)
+	must.Get(driver.Apply(t.Context(), s, driver.Unlock{Budget: "up/key1", Limit: "", Now: r.now}))(t)
 	r.flush()
 	r.decide(s, 1)
 	if view, err = r.store.Store.Look(t.Context(), driver.Look{Budget: "up/key1", Now: r.now, Limits: r.limits}); err != nil || len(view.Locks) != 1 || view.Locks[0].Limit != "day" {
@@ -322,10 +292,7 @@ func TestRolledBackUnderACall(t *testing.T) {
 	s := r.host(1)
 	r.spend(s, 10)
 	r.inFile(filepath.Join(t.TempDir(), "other.db"))
-	kept, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must.Get(os.ReadFile(path))(t)
 	r.inFile(path)
 	// The slow call has set out with what is known now; the others are quicker.
 	slow := &held{Store: r.store.Store, arrived: make(chan struct{}), goes: make(chan struct{})}
@@ -344,9 +311,7 @@ func TestRolledBackUnderACall(t *testing.T) {
 	r.store.Store = slow.Store
 	r.spend(s, 60)
 	r.inFile(filepath.Join(t.TempDir(), "another.db"))
-	if err := os.WriteFile(path, kept, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, kept, 0o600))
 	r.inFile(path)
 	atomic.AddInt64(&r.now, 1_000_000)
 	slow.Store = r.store.Store
@@ -377,21 +342,15 @@ func TestMemoryOfAnOlderVersion(t *testing.T) {
 	dir := t.TempDir()
 	s := r.process(dir, 1)
 	r.spend(s, 1000)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	old := fmt.Sprintf(`{"newest":{"ID":"id%d","At":%d},"limits":{"day":{"used":100,"at":%d,"lost":{"ID":"","At":0},"done":{"ID":"","At":0}}},"missed":{"ID":"","At":0}}`, r.n-1, r.now-1_000_000, r.now)
 	path := filepath.Join(dir, "memory", "up+key1")
-	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(old), 0o600))
 	s = r.process(dir, 1)
 	if used := r.used(s); used != 100 { // nothing is lost, and nothing recorded twice
 		t.Fatalf("%d are used, want 100", used)
 	}
-	if err := errors.Join(s.Close(), os.WriteFile(path, []byte(old), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(s.Close(), os.WriteFile(path, []byte(old), 0o600)))
 	r.flush()
 	if more, _ := r.spend(r.process(dir, 1), 1000); more != 0 {
 		t.Fatalf("%d were granted anew", more)

@@ -2,13 +2,13 @@ package outage_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What the host spent while the store was away explains what the upstream counts,
@@ -26,18 +26,14 @@ func TestReportAfterAnOutage(t *testing.T) {
 	for end := time.Now().Add(2 * time.Minute); ; {
 		d, err := b.Report(context.Background(), budget.UpstreamReport{Limit: "day", Used: &used})
 		if err == nil {
-			if d.Added != 0 {
-				t.Fatalf("%+v, want no drift: the host spent it", d)
-			}
+			must.Equal(t, d.Added, 0, d, "want no drift: the host spent it")
 			break
 		}
 		if time.Now().After(end) {
 			t.Fatal(err)
 		}
 	}
-	if got := w.used(); got != 15 {
-		t.Fatalf("%d used, want 15", got)
-	}
+	must.Equal(t, w.used(), 15, "used")
 }
 
 // A lock by hand is for everybody: it fails where nobody hears of it.
@@ -47,9 +43,7 @@ func TestLockByHandWhileAway(t *testing.T) {
 	b := w.host(t.TempDir())
 	w.store.gone.Store(true)
 	_, err := b.Lock(context.Background(), budget.LockOrder{Until: budget.Until{After: time.Hour}, ByHand: true})
-	if !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("%v, want ErrUnavailable", err)
-	}
+	must.Is(t, err, driver.ErrUnavailable)
 	w.charged(b, "open", budget.SourceAllowance)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A record whose window was shortened meanwhile is recorded while the new one counts
@@ -54,17 +55,13 @@ func TestWindowsThatWereShortened(t *testing.T) {
 			defer func() { _ = s.Close() }()
 			s.boot = func() (string, int64, error) { return "boot", hour + c.age, nil }
 			record := &record{Budget: up, ID: "x", Boot: "boot", At: hour, Charge: &chargeRecord{Operation: "list", Units: 77, Held: dayOf("day").Longest()}}
-			if err := s.journal.write(record); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.journal.write(record))
 			c.ask(t, s)
 			if left := s.journal.pending(up); left != c.left {
 				t.Fatalf("it is left in the journal: %v, want %v", left, c.left)
 			}
-			view, err := h.store.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day", "list")}})
-			if err != nil || view.Limits[0].Used >= 77 != c.recorded {
-				t.Fatalf("%+v, %v: want its 77 units there: %v", view.Limits, err, c.recorded)
-			}
+			view := must.Get(h.store.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: []limit.Limit{dayOf("day", "list")}}))(t)
+			must.Equal(t, view.Limits[0].Used >= 77, c.recorded)
 			why, _ := os.ReadFile(filepath.Join(s.journal.asideFolder(up), record.name()+".why"))
 			if (c.aside != "") != (len(why) > 0) || !strings.Contains(string(why), c.aside) {
 				t.Fatalf("it is set aside because %q, want %q", why, c.aside)
@@ -87,17 +84,13 @@ func asks(operation string, limits ...limit.Limit) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
 		batch := driver.Batch{Budget: up, Now: wallClock(), Limits: limits, Items: []driver.Item{{ID: "asked", Operation: operation, Units: 1}}}
-		if d, err := s.Decide(t.Context(), batch); err != nil || d.Items[0].Result != driver.Granted {
-			t.Fatalf("%+v, %v", d, err)
-		}
+		must.Equal(t, must.Get(s.Decide(t.Context(), batch))(t).Items[0].Result, driver.Granted)
 	}
 }
 
 func looks(limits ...limit.Limit) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		if _, err := s.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: limits}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Look(t.Context(), driver.Look{Budget: up, Now: wallClock(), Limits: limits}))(t)
 	}
 }

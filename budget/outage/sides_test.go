@@ -13,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // sides is a store whose data can be kept and put back under processes of several hosts
@@ -35,21 +36,14 @@ func newSides(t *testing.T) *sides {
 	}}
 	s.clock.Store(time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC).UnixMicro())
 	s.open()
-	t.Cleanup(func() { s.must(s.Close()) })
+	t.Cleanup(func() { must.Do(s.t, s.Close()) })
 	return s
-}
-
-func (s *sides) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 func (s *sides) open() {
 	s.t.Helper()
 	store, err := sqlitestore.Open(s.t.Context(), s.path, sqlitestore.Options{Timeout: time.Minute, Clocks: s.clocks()})
-	s.must(err)
+	must.Do(s.t, err)
 	s.Store = store
 }
 
@@ -60,9 +54,9 @@ func (s *sides) clocks() *sqlitestore.Clocks {
 // flush loses all data.
 func (s *sides) flush() {
 	s.t.Helper()
-	s.must(s.Close())
+	must.Do(s.t, s.Close())
 	for _, suffix := range []string{"", "-wal", "-shm"} {
-		s.must(os.RemoveAll(s.path + suffix))
+		must.Do(s.t, os.RemoveAll(s.path+suffix))
 	}
 	s.open()
 }
@@ -70,15 +64,15 @@ func (s *sides) flush() {
 // keep returns what puts the data back to what it is now.
 func (s *sides) keep() (restore func()) {
 	s.t.Helper()
-	s.must(s.Close())
+	must.Do(s.t, s.Close())
 	data, err := os.ReadFile(s.path)
-	s.must(err)
+	must.Do(s.t, err)
 	s.open()
 	return func() {
 		s.t.Helper()
 		s.flush()
-		s.must(s.Close())
-		s.must(os.WriteFile(s.path, data, 0o600))
+		must.Do(s.t, s.Close())
+		must.Do(s.t, os.WriteFile(s.path, data, 0o600))
 		s.open()
 	}
 }
@@ -129,7 +123,7 @@ func (s *sides) item(process driver.Store, item driver.Item) {
 func (s *sides) used(process driver.Store) int64 {
 	s.t.Helper()
 	view, err := process.Look(context.Background(), driver.Look{Budget: "up/key1", Now: s.clock.Load(), Limits: s.limits})
-	s.must(err)
+	must.Do(s.t, err)
 	return view.Limits[0].Used
 }
 

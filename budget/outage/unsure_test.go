@@ -8,6 +8,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A call that the store charged without an answer, and that the host then refuses, as it
@@ -23,9 +25,7 @@ func TestLostThenExhausted(t *testing.T) {
 	b := w.host(t.TempDir())
 	w.charged(b, "a", budget.SourceStore)
 	two := int64(2)
-	if _, err := b.Charge(t.Context(), budget.Call{Operation: "list", Units: &two}); !errors.Is(err, budget.ErrExhausted) {
-		t.Fatal(err)
-	}
+	must.Is(t, check.Err(b.Charge(t.Context(), budget.Call{Operation: "list", Units: &two})), budget.ErrExhausted)
 	w.store.lost.Store(true)
 	for _, lost := range []bool{true, false} {
 		_, err := b.Charge(t.Context(), budget.Call{Operation: "list"}) // the second time the breaker keeps it away
@@ -34,7 +34,5 @@ func TestLostThenExhausted(t *testing.T) {
 			t.Fatalf("its answer was lost: %t; %+v", lost, refused)
 		}
 	}
-	if used := w.used(); used != 2 {
-		t.Errorf("%d used, want the one whose answer was lost too", used)
-	}
+	check.Equal(t, w.used(), 2, "used, want the one whose answer was lost too")
 }

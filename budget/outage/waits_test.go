@@ -12,6 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // shared is a store that outlives its hosts, can lose everything, and can fail.
@@ -75,11 +77,7 @@ const up = "up/key1"
 func (h *host) charge(limit limit.Limit, operation, id string, units int64) (driver.Decision, error) {
 	h.t.Helper()
 	s := New(h.store, h.options)
-	defer func() {
-		if err := s.Close(); err != nil {
-			h.t.Error(err)
-		}
-	}()
+	defer func() { check.NoError(h.t, s.Close()) }()
 	return chargeOn(s, up, limit, operation, id, units)
 }
 
@@ -97,9 +95,7 @@ func chargeOn(s *Store, name string, l limit.Limit, operation, id string, units 
 // result charges and wants this result.
 func (h *host) result(want driver.Result, limit limit.Limit, operation, id string, units int64) {
 	h.t.Helper()
-	if d, err := h.charge(limit, operation, id, units); err != nil || d.Result != want {
-		h.t.Fatalf("%s: %+v, %v; want %v", id, d, err, want)
-	}
+	must.Equal(h.t, must.Get(h.charge(limit, operation, id, units))(h.t).Result, want, id)
 }
 
 // A loss that was noticed waits for whoever can record it, whatever process that
@@ -118,12 +114,8 @@ func TestLossWaitsToBeRecorded(t *testing.T) {
 		"another operation's limit": func(h *host) { h.result(driver.Granted, dayOf("searches", "search"), "search", "other", 1) },
 		"the end of a reservation": func(h *host) {
 			s := New(h.store, h.options)
-			if _, err := s.Finish(context.Background(), driver.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1}); err != nil {
-				h.t.Fatal(err)
-			}
-			if err := s.Close(); err != nil {
-				h.t.Fatal(err)
-			}
+			must.Get(s.Finish(context.Background(), driver.Finish{Budget: up, Now: wallClock(), ID: "unknown", Units: 1}))(h.t)
+			must.Do(h.t, s.Close())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,15 +142,9 @@ func TestRecordsWaitForTheirWindows(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	s.boot = func() (string, int64, error) { return "boot", 3 * 3_600_000_000, nil }
 	long := &record{Budget: up, ID: "x", Boot: "boot", At: 3_600_000_000, Charge: &chargeRecord{Operation: "list", Units: 77, Held: dayOf("day").Longest()}}
-	if err := s.journal.write(long); err != nil {
-		t.Fatal(err)
-	}
-	if f, err := s.Finish(t.Context(), driver.Finish{Budget: up, Now: wallClock(), ID: "reserved", Units: 3}); err != nil || f.Result != driver.Settled {
-		t.Fatalf("%+v, %v", f, err)
-	}
-	if d, err := chargeOn(s, up, dayOf("searches", "search"), "search", "other", 1); err != nil || d.Result != driver.Granted {
-		t.Fatalf("%+v, %v", d, err)
-	}
+	must.Do(t, s.journal.write(long))
+	must.Equal(t, must.Get(s.Finish(t.Context(), driver.Finish{Budget: up, Now: wallClock(), ID: "reserved", Units: 3}))(t).Result, driver.Settled)
+	must.Equal(t, must.Get(chargeOn(s, up, dayOf("searches", "search"), "search", "other", 1))(t).Result, driver.Granted)
 	if !s.journal.pending(up) {
 		t.Fatal("it is recorded by a call that does not know its window")
 	}
@@ -171,18 +157,13 @@ func TestRecordsWaitForTheirWindows(t *testing.T) {
 // A bucket that several hosts fill has no part for one of them.
 func TestBucketsOfSeveralHostsAreClosed(t *testing.T) {
 	t.Parallel()
-	refill, err := limit.NewRefill(50, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(50, time.Second))(t)
 	bucket := limit.Limit{Name: "rate", Quota: 100, Headroom: 20, Limit: 80, Counts: limit.CountUnits, Window: limit.Window{Kind: limit.Bucket, Refill: refill}}
 	for hosts, open := range map[int64]bool{1: true, 2: false} {
 		h := newHost(t, Options{Allowance: 10, Hosts: hosts})
 		h.store.down[up] = true
 		d, err := h.charge(bucket, "list", "a", 1)
-		if granted := err == nil && d.Result == driver.Granted; granted != open {
-			t.Errorf("%d hosts: %+v, %v", hosts, d, err)
-		}
+		check.Equal(t, err == nil && d.Result == driver.Granted, open, hosts, "hosts", d, err)
 	}
 }
 
@@ -208,9 +189,7 @@ func TestABreakerForEachBudget(t *testing.T) {
 	}
 	other := New(h.store, h.options)
 	defer func() { _ = other.Close() }()
-	if f := other.breakerFinding(); f.Level != driver.Warning {
-		t.Errorf("another process finds %+v", f)
-	}
+	check.Equal(t, other.breakerFinding().Level, driver.Warning, "another process finds")
 }
 
 // What a burst left is written down a second later, without another call.
@@ -219,9 +198,7 @@ func TestWhatABurstLeftIsRemembered(t *testing.T) {
 	h := newHost(t, Options{})
 	s := New(h.store, h.options) // and never closed: it is killed
 	for i := range 90 {
-		if d, err := chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1); err != nil || d.Result != driver.Granted {
-			t.Fatalf("%+v, %v", d, err)
-		}
+		must.Equal(t, must.Get(chargeOn(s, up, dayOf("day"), "list", fmt.Sprint(i), 1))(t).Result, driver.Granted)
 	}
 	for end := time.Now().Add(2 * time.Minute); ; {
 		s.memory.mu.Lock()
@@ -246,42 +223,24 @@ func TestUnreadableRecords(t *testing.T) {
 	s := New(h.store, h.options)
 	defer func() { _ = s.Close() }()
 	boot, now, err := s.boot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for i := range 5 {
-		if err := s.journal.write(&record{Budget: up, ID: fmt.Sprint("x", i), Boot: boot, At: now, Charge: &chargeRecord{Operation: "list", Units: 10}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.journal.write(&record{Budget: up, ID: fmt.Sprint("x", i), Boot: boot, At: now, Charge: &chargeRecord{Operation: "list", Units: 10}}))
 	}
 	folder := s.journal.folder(up)
-	if err := os.Mkdir(filepath.Join(folder, "00.charge"), 0o700); err != nil { // as good as any that cannot be read
-		t.Fatal(err)
-	}
-	left := filepath.Join(folder, ".tmp-1") // by a process that was killed
-	if err := os.WriteFile(left, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(folder, "00.charge"), 0o700)) // as good as any that cannot be read
+	left := filepath.Join(folder, ".tmp-1")                         // by a process that was killed
+	must.Do(t, os.WriteFile(left, []byte("{"), 0o600))
 	old := time.Now().Add(-2 * abandoned)
-	if err := os.Chtimes(left, old, old); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := chargeOn(s, up, dayOf("day"), "list", "new", 51); err != nil || d.Result != driver.Refused {
-		t.Fatalf("%+v, %v", d, err)
-	}
+	must.Do(t, os.Chtimes(left, old, old))
+	must.Equal(t, must.Get(chargeOn(s, up, dayOf("day"), "list", "new", 51))(t).Result, driver.Refused)
 	if s.journal.pending(up) {
 		t.Error("the journal is not empty")
 	}
-	if f := s.left("aside", driver.Fault, ""); f.Level != driver.Fault {
-		t.Errorf("%+v", f)
-	}
+	check.Equal(t, s.left("aside", driver.Fault, "").Level, driver.Fault)
 	// A file in the folder's place cannot be listed, as one of another user's.
-	if err := os.MkdirAll(filepath.Dir(folder), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(folder, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(folder), 0o700))
+	must.Do(t, os.WriteFile(folder, nil, 0o600))
 	if d, err := chargeOn(s, up, dayOf("day"), "list", "newer", 1); err == nil {
 		t.Errorf("decided beside a journal that cannot be read: %+v", d)
 	}
@@ -293,9 +252,7 @@ func TestALossNoticedByMany(t *testing.T) {
 	h := newHost(t, Options{})
 	s := New(h.store, h.options)
 	defer func() { _ = s.Close() }()
-	if d, err := chargeOn(s, up, dayOf("day"), "list", "before", 50); err != nil || d.Result != driver.Granted {
-		t.Fatalf("%+v, %v", d, err)
-	}
+	must.Equal(t, must.Get(chargeOn(s, up, dayOf("day"), "list", "before", 50))(t).Result, driver.Granted)
 	h.store.lose()
 	h.store.slow = 20 * time.Millisecond
 	var all sync.WaitGroup

@@ -15,6 +15,7 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // flaky is a store that can be away, and counts how often it is asked.
@@ -108,20 +109,14 @@ func (w *world) host(dir string) *budget.Budget {
 	store := outage.New(w.store, outage.Options{
 		Dir: dir, Allowance: 20, Hosts: 2, Timeout: timeout, Interval: interval, Clocks: w.clocks, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
-	b, err := budget.New(store, w.spec, budget.WithClosers(store))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	b := must.Get(budget.New(store, w.spec, budget.WithClosers(store)))(w.t)
 	w.t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 
 func (w *world) used() int64 {
 	w.t.Helper()
-	view, err := w.store.Store.Look(context.Background(), driver.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	view := must.Get(w.store.Store.Look(context.Background(), driver.Look{Budget: w.spec.Name, Now: time.Now().UnixMicro(), Limits: w.spec.Limits}))(w.t)
 	return view.Limits[0].Used
 }
 
@@ -133,9 +128,8 @@ func (w *world) charge(b *budget.Budget, operation, id string) (budget.Receipt, 
 func (w *world) charged(b *budget.Budget, id, source string) budget.Receipt {
 	w.t.Helper()
 	r, err := w.charge(b, "list", id)
-	if err != nil || r.Source != source {
-		w.t.Fatalf("charge %s: %+v, %v; want it granted by the %s", id, r, err, source)
-	}
+	must.Do(w.t, err)
+	must.Equal(w.t, r.Source, source, "charge", id)
 	return r
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -33,27 +35,21 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 		if d := charge(t, store, id); !d.Replayed {
 			t.Errorf("%s: %+v, want the replay of what the lost answer told", id, d)
 		}
-		got, err := decide(t.Context(), store, driver.Item{ID: id + "-open", Operation: "op", Units: 7, Lease: 60_000_000})
-		if err != nil || got[0].Result != driver.Granted {
-			t.Fatalf("%+v, %v", got, err)
-		}
+		got := must.Get(decide(t.Context(), store, driver.Item{ID: id + "-open", Operation: "op", Units: 7, Lease: 60_000_000}))(t)
+		must.Equal(t, got[0].Result, driver.Granted)
 		p.next <- what
 		done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: id + "-open", Release: true})
 		if err != nil || done.Result != driver.Released || !done.Replayed {
 			t.Errorf("release, %s: %+v, %v", id, done, err)
 		}
 		p.next <- what
-		if found, err := store.Job(t.Context(), id); err != nil || found.Version != 0 {
-			t.Errorf("job, %s: %+v, %v", id, found, err)
-		}
+		check.Equal(t, must.Get(store.Job(t.Context(), id))(t).Version, 0, "job", id)
 		p.next <- what
 		if done, err := store.SwapJob(t.Context(), driver.JobSwap{Job: id, Text: []byte("{}")}); err != nil || !done {
 			t.Errorf("swap, %s: %v, %v", id, done, err)
 		}
 	}
-	if got := used(t, store); got != 3 {
-		t.Fatalf("used %d, want 3", got)
-	}
+	must.Equal(t, used(t, store), 3, "used")
 }
 
 // A request that comes late is refused by the script once a later attempt may
@@ -63,9 +59,8 @@ func TestRefusalIsNotOvertaken(t *testing.T) {
 	store, p, server := behind(t)
 	direct := openStore(t, server.URL(0), redisstore.Options{})
 	got, err := decide(t.Context(), direct, driver.Item{ID: "open", Operation: "op", Units: 99, Lease: 60_000_000})
-	if err != nil || got[0].Result != driver.Granted {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	must.Do(t, err)
+	must.Equal(t, got[0].Result, driver.Granted)
 	held := make(chan struct{})
 	p.hold.Store(&held)
 	got, err = decide(t.Context(), store, driver.Item{ID: "late", Operation: "op", Units: 1})
@@ -78,9 +73,7 @@ func TestRefusalIsNotOvertaken(t *testing.T) {
 	answered := p.scripts.Load()
 	close(held)
 	redistest.Await(t, "the first attempt arrives", func() bool { return p.scripts.Load() > answered })
-	if got := used(t, direct); got != 1 {
-		t.Fatalf("used %d, want 1: what was refused is charged", got)
-	}
+	must.Equal(t, used(t, direct), 1, "used: what was refused is charged")
 }
 
 // Where an answer was lost and the deadline came before another, the outcome is
@@ -104,9 +97,7 @@ func TestLateAfterALostAnswerIsUnknown(t *testing.T) {
 	now = time.Now()
 	p.next <- drop
 	done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true, Deadline: now.Add(calm / 3)})
-	if !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("%+v, %v; want an unknown outcome", done, err)
-	}
+	must.Is(t, err, driver.ErrUnavailable, done, "the outcome")
 	if done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: now.UnixMicro(), ID: "open", Release: true}); err != nil || !done.Replayed {
 		t.Fatalf("%+v, %v; want a replay", done, err)
 	}
@@ -131,7 +122,5 @@ func TestSlowLinkIsGivenTime(t *testing.T) {
 	if !granted("second") || !granted("third") {
 		t.Fatal("a slow link was not given the time it needs again")
 	}
-	if sent := p.scripts.Load() - before; sent != 2 {
-		t.Fatalf("two calls were sent %d times", sent)
-	}
+	must.Equal(t, p.scripts.Load()-before, 2, "two calls were sent … times")
 }

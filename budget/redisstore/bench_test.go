@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -27,10 +28,7 @@ func benchBudget(b *testing.B, url string, n int) (*budget.Budget, *redisstore.S
 		})
 	}
 	store := openStore(b, url, redisstore.Options{})
-	opened, err := budget.New(store, spec)
-	if err != nil {
-		b.Fatal(err)
-	}
+	opened := must.Get(budget.New(store, spec))(b)
 	return opened, store
 }
 
@@ -100,9 +98,7 @@ func fillLedger(b *testing.B, store *redisstore.Store, spec budget.Spec, n int) 
 			}
 			batch.Items = append(batch.Items, driver.Item{ID: fmt.Sprint("fill", i), Operation: operation, Units: 1})
 		}
-		if _, err := store.Decide(b.Context(), batch); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(store.Decide(b.Context(), batch))(b)
 	}
 }
 
@@ -112,9 +108,7 @@ func slowest(b *testing.B, client redis.UniversalClient) float64 {
 	if err == nil {
 		err = client.Do(b.Context(), "SLOWLOG", "RESET").Err()
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	longest := time.Duration(0)
 	for _, l := range logs {
 		longest = max(longest, l.Duration)
@@ -136,10 +130,7 @@ func BenchmarkMillion(b *testing.B) {
 	million := budgets[1_000_000]
 	spec := million.Spec()
 	spec.Limits = append(spec.Limits, limit.Limit{Name: "rare", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{"dear"}})
-	rare, err := budget.New(stores[1_000_000], spec)
-	if err != nil {
-		b.Fatal(err)
-	}
+	rare := must.Get(budget.New(stores[1_000_000], spec))(b)
 	var refusal, look time.Duration
 	rounds := 0
 	for b.Loop() {
@@ -151,14 +142,10 @@ func BenchmarkMillion(b *testing.B) {
 			})
 		}
 		began := time.Now()
-		if _, err := rare.Charge(b.Context(), budget.Call{Operation: "dear"}); !errors.Is(err, budget.ErrExhausted) {
-			b.Fatal(err)
-		}
+		must.Is(b, check.Err(rare.Charge(b.Context(), budget.Call{Operation: "dear"})), budget.ErrExhausted)
 		refusal = max(refusal, time.Since(began))
 		began = time.Now()
-		if _, err := rare.Status(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(rare.Status(b.Context()))(b)
 		look = max(look, time.Since(began))
 	}
 	b.ReportMetric(sums[1_000_000]/float64(rounds), "charges/s")
@@ -178,23 +165,18 @@ func BenchmarkExpiry(b *testing.B) {
 			longest, first := 0.0, time.Duration(0)
 			for i := 0; b.Loop(); i++ {
 				var skew atomic.Int64
-				store, err := redisstore.OpenWithClock(server.URL(i%16), redisstore.Options{Timeout: time.Minute, Prefix: fmt.Sprint("p", i)},
-					func() int64 { return time.Now().UnixMicro() + skew.Load() })
-				if err != nil {
-					b.Fatal(err)
-				}
+				store := must.Get(redisstore.OpenWithClock(server.URL(i%16), redisstore.Options{Timeout: time.Minute, Prefix: fmt.Sprint("p", i)},
+					func() int64 { return time.Now().UnixMicro() + skew.Load() }))(b)
 				spec := budget.Spec{Name: name, Limits: []limit.Limit{{Name: "l", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: window}}}
 				fillLedger(b, store, spec, n)
 				skew.Store(2 * time.Hour.Microseconds())
 				slowest(b, store.Client())
 				began := time.Now()
 				batch := driver.Batch{Budget: name, Now: began.UnixMicro() + skew.Load(), Limits: spec.Limits, Items: []driver.Item{{ID: "after", Operation: "op", Units: 1}}}
-				if _, err := store.Decide(b.Context(), batch); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(store.Decide(b.Context(), batch))(b)
 				first = max(first, time.Since(began))
 				longest = max(longest, slowest(b, store.Client()))
-				must(b, store.Close())
+				must.Do(b, store.Close())
 			}
 			b.ReportMetric(longest, "longest-script-ms")
 			b.ReportMetric(float64(first.Microseconds())/1000, "first-decision-ms")
@@ -207,9 +189,7 @@ func BenchmarkWaiters(b *testing.B) {
 	server := redistest.Start(b)
 	storetest.Waiters(b, func(b *testing.B) driver.Store {
 		store := openStore(b, server.URL(0), redisstore.Options{})
-		if _, err := driver.Apply(b.Context(), store, driver.Reset{Budget: "up/wait"}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(driver.Apply(b.Context(), store, driver.Reset{Budget: "up/wait"}))(b)
 		return store
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -59,11 +60,8 @@ func startCluster(t testing.TB, size int, before []*proxy) *nodes {
 			do("CONFIG", "SET", "cluster-announce-port", port)
 		}
 		do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		must(t, admin.ClusterAddSlotsRange(t.Context(), slots*i/size, slots*(i+1)/size-1).Err())
-		id, err := admin.Do(t.Context(), "CLUSTER", "MYID").Text()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, admin.ClusterAddSlotsRange(t.Context(), slots*i/size, slots*(i+1)/size-1).Err())
+		id := must.Get(admin.Do(t.Context(), "CLUSTER", "MYID").Text())(t)
 		n.ids = append(n.ids, id)
 		if i > 0 {
 			host, port, _ := net.SplitHostPort(n.servers[0].Addr)
@@ -102,10 +100,7 @@ func (n *nodes) whole(admin *redis.Client) bool {
 // slotOf is the slot of a budget's keys.
 func (n *nodes) slotOf(t testing.TB, budget string) int {
 	t.Helper()
-	slot, err := n.admins[0].ClusterKeySlot(t.Context(), "{"+budget+"}").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	slot := must.Get(n.admins[0].ClusterKeySlot(t.Context(), "{"+budget+"}").Result())(t)
 	return int(slot)
 }
 
@@ -138,10 +133,7 @@ func (n *nodes) move(t testing.TB, slot, from, to int, between func()) {
 	host, port, _ := net.SplitHostPort(n.servers[to].Addr)
 	number, _ := strconv.Atoi(port)
 	for {
-		keys, err := n.admins[from].ClusterGetKeysInSlot(ctx, slot, 1).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must.Get(n.admins[from].ClusterGetKeysInSlot(ctx, slot, 1).Result())(t)
 		if len(keys) == 0 {
 			break
 		}
@@ -160,7 +152,7 @@ func (n *nodes) addReplica(t testing.TB, of int) *redistest.Server {
 	replica := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
 	admin := replica.Client()
 	host, port, _ := net.SplitHostPort(n.servers[of].Addr)
-	must(t, admin.Do(t.Context(), "CLUSTER", "MEET", host, port).Err())
+	must.Do(t, admin.Do(t.Context(), "CLUSTER", "MEET", host, port).Err())
 	redistest.Await(t, "the new node takes the replica's part", func() bool {
 		return admin.Do(context.Background(), "CLUSTER", "REPLICATE", n.ids[of]).Err() == nil
 	})
@@ -182,7 +174,7 @@ func (n *nodes) addReplica(t testing.TB, of int) *redistest.Server {
 func (n *nodes) promote(t testing.TB, gone int, replica *redistest.Server) {
 	t.Helper()
 	admin := replica.Client()
-	must(t, admin.Do(t.Context(), "CLUSTER", "FAILOVER", "TAKEOVER").Err())
+	must.Do(t, admin.Do(t.Context(), "CLUSTER", "FAILOVER", "TAKEOVER").Err())
 	for i, node := range append(slices.Clone(n.admins), admin) {
 		if i == gone {
 			continue

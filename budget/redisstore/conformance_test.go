@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -33,10 +34,7 @@ const patient = 60_000_000_000
 func opener(url string) storetest.Open {
 	var n atomic.Int64
 	return func(t testing.TB, clock func() int64) storetest.Store {
-		store, err := redisstore.OpenWithClock(url, redisstore.Options{Prefix: fmt.Sprint("t", n.Add(1)), Timeout: patient}, clock)
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Prefix: fmt.Sprint("t", n.Add(1)), Timeout: patient}, clock))(t)
 		t.Cleanup(func() { _ = store.Close() })
 		return store
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -67,10 +68,7 @@ func TestDiagnoseRefusedWritesNoMore(t *testing.T) {
 // Once it is ended it takes no more of them.
 func before(t *testing.T, target string, show func(sent []byte)) (address string, end func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var links sync.WaitGroup
 	t.Cleanup(links.Wait)
 	t.Cleanup(func() { _ = listener.Close() })

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -175,9 +176,7 @@ func TestDiagnoseRingWithoutShards(t *testing.T) {
 				}
 			}
 			shards[1-dead].Kill()
-			if f := found(t, store.Diagnose(t.Context()), "connection"); f.Level != driver.Fault {
-				t.Errorf("without any shard: %+v", f)
-			}
+			check.Equal(t, found(t, store.Diagnose(t.Context()), "connection").Level, driver.Fault, "without any shard")
 		})
 	}
 }

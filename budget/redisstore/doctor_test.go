@@ -7,6 +7,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -31,7 +33,7 @@ func TestDiagnose(t *testing.T) {
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	set := func(key, value string) {
 		t.Helper()
-		must(t, admin.ConfigSet(ctx, key, value).Err())
+		must.Do(t, admin.ConfigSet(ctx, key, value).Err())
 	}
 	expect := func(what, check string, level driver.Severity, says, advice string) {
 		t.Helper()
@@ -84,12 +86,11 @@ func TestDiagnoseNamesMissingPermissions(t *testing.T) {
 				args = append(args, "+"+command)
 			}
 		}
-		must(t, admin.Do(ctx, args...).Err())
+		must.Do(t, admin.Do(ctx, args...).Err())
 		list := openStore(t, "redis://least:secret@"+server.Addr, redisstore.Options{}).Diagnose(ctx)
 		f := found(t, list, "permissions")
-		if f.Level != driver.Fault || f.Advice != "grant the user +"+missing {
-			t.Errorf("without %s: %+v", missing, f)
-		}
+		check.Equal(t, f.Level, driver.Fault, "without", missing)
+		check.Equal(t, f.Advice, "grant the user +"+missing, "without", missing)
 		if server := found(t, list, "server"); server.Level != driver.Warning || !strings.Contains(server.Advice, "+info") {
 			t.Errorf("a user that may not ask for INFO: %+v", server)
 		}

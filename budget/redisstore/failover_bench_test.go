@@ -21,6 +21,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -86,23 +87,18 @@ func startChargers(b *testing.B, url string) *chargers {
 		dir := b.TempDir()
 		configs = append(configs, filepath.Join(dir, "costs.toml"))
 		text := fmt.Sprintf("state_dir = %q\n[store]\nurl = %q\n[upstream.up.costs]\nop = 1\n[upstream.up.limit.hour]\nquota = 1_000_000\nwindow = \"1h\"\n[upstream.up.credential.key1]\n", dir, url)
-		must(b, os.WriteFile(configs[len(configs)-1], []byte(text), 0o600))
+		must.Do(b, os.WriteFile(configs[len(configs)-1], []byte(text), 0o600))
 	}
 	for i := range c.answers {
 		cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), chargerChild+"="+configs[i%2])
 		cmd.Stderr = io.Discard // each outage is logged
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			b.Fatal(err)
-		}
+		in := must.Get(cmd.StdinPipe())(b)
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		c.end = append(c.end, in)
 		c.all.Go(func() {
 			for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -184,7 +180,7 @@ func BenchmarkFailover(b *testing.B) {
 				replica := n.addReplica(b, of)
 				admin := replica.Client()
 				for _, node := range append(slices.Clone(n.admins), admin) {
-					must(b, node.ConfigSet(b.Context(), "cluster-node-timeout", "2000").Err())
+					must.Do(b, node.ConfigSet(b.Context(), "cluster-node-timeout", "2000").Err())
 				}
 				p, d := failover(b, n.url(), admin, func() { leave(n.servers[of]) })
 				promoted, dark = append(promoted, p), append(dark, d)
@@ -304,7 +300,7 @@ func startWalled(b *testing.B) *walled {
 			conf += "bind-source-addr " + farSource + "\n"
 		}
 		file := filepath.Join(b.TempDir(), "sentinel.conf")
-		must(b, os.WriteFile(file, []byte(conf), 0o600))
+		must.Do(b, os.WriteFile(file, []byte(conf), 0o600))
 		sentinel := redistest.StartSentinel(b, file)
 		w.gateAt(b, address, sentinel.Addr, i > 0)
 		sentinels = append(sentinels, address)

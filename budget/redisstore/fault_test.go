@@ -16,6 +16,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -28,20 +30,9 @@ var hourly = []limit.Limit{{Name: "hour", Limit: 100, Counts: limit.CountUnits, 
 func openStore(t testing.TB, url string, o redisstore.Options) *redisstore.Store {
 	t.Helper()
 	o.Timeout = cmp.Or(o.Timeout, patient)
-	store, err := redisstore.Open(t.Context(), url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.Open(t.Context(), url, o))(t)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
-}
-
-// must ends the test with an error that there is.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func decide(ctx context.Context, s *redisstore.Store, items ...driver.Item) ([]driver.Decision, error) {
@@ -52,19 +43,14 @@ func decide(ctx context.Context, s *redisstore.Store, items ...driver.Item) ([]d
 // charge charges one unit that must be granted.
 func charge(t testing.TB, s *redisstore.Store, id string) driver.Decision {
 	t.Helper()
-	got, err := decide(context.Background(), s, driver.Item{ID: id, Operation: "op", Units: 1})
-	if err != nil || got[0].Result != driver.Granted {
-		t.Fatalf("charge %s: %+v, %v", id, got, err)
-	}
+	got := must.Get(decide(context.Background(), s, driver.Item{ID: id, Operation: "op", Units: 1}))(t)
+	must.Equal(t, got[0].Result, driver.Granted, "charge", id)
 	return got[0]
 }
 
 func used(t testing.TB, s *redisstore.Store) int64 {
 	t.Helper()
-	view, err := s.Look(context.Background(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly})
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := must.Get(s.Look(context.Background(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly}))(t)
 	return view.Limits[0].Used
 }
 
@@ -75,12 +61,10 @@ func TestScriptsAreHealed(t *testing.T) {
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	admin := server.Client()
 	for i := range 3 {
-		must(t, admin.ScriptFlush(t.Context()).Err())
+		must.Do(t, admin.ScriptFlush(t.Context()).Err())
 		charge(t, store, fmt.Sprint(i))
 	}
-	if got := used(t, store); got != 3 {
-		t.Fatalf("used %d, want 3", got)
-	}
+	must.Equal(t, used(t, store), 3, "used")
 }
 
 // A connection that the server closed while it idled costs no call.
@@ -91,11 +75,9 @@ func TestClosedConnectionsAreReplaced(t *testing.T) {
 	admin := server.Client()
 	for i := range 5 {
 		charge(t, store, fmt.Sprint(i))
-		must(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+		must.Do(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 	}
-	if got := used(t, store); got != 5 {
-		t.Fatalf("used %d, want 5", got)
-	}
+	must.Equal(t, used(t, store), 5, "used")
 }
 
 func TestServerOutOfReach(t *testing.T) {
@@ -121,16 +103,12 @@ func stoppedServer(t *testing.T, server *redistest.Server, store *redisstore.Sto
 	charge(t, store, "before")
 	server.Signal(syscall.SIGSTOP)
 	for i := range 5 {
-		if err := try(fmt.Sprint("given-up-", i)); !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("charge on a stopped server: %v", err)
-		}
+		check.Is(t, try(fmt.Sprint("given-up-", i)), driver.ErrUnavailable, "charge on a stopped server")
 	}
 	server.Signal(syscall.SIGCONT)
 	patientStore := openStore(t, server.URL(0), redisstore.Options{})
 	charge(t, patientStore, "after")
-	if got := used(t, patientStore); got != 2 {
-		t.Fatalf("used %d, want 2: before and after", got)
-	}
+	must.Equal(t, used(t, patientStore), 2, "used: before and after")
 }
 
 // A server that is stopped and goes on charges nothing of the calls that were
@@ -139,10 +117,7 @@ func TestStoppedServerChargesNothingLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{})
-	b, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Second}))(t)
 	stoppedServer(t, server, store, func(id string) error {
 		_, err := b.Charge(t.Context(), budget.Call{Operation: "op", ID: id})
 		return err
@@ -172,21 +147,16 @@ func TestMissingPermissionSpoilsNothing(t *testing.T) {
 		for _, args := range [][]any{
 			{"ACL", "SETUSER", user, "on", ">x", "~*", "+@all", "-" + command},
 		} {
-			must(t, admin.Do(t.Context(), args...).Err())
+			must.Do(t, admin.Do(t.Context(), args...).Err())
 		}
 		store := openStore(t, "redis://"+user+":x@"+server.Addr, redisstore.Options{Prefix: user})
 		if _, err := decide(t.Context(), store, driver.Item{ID: "a", Operation: "op", Units: 1}); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("without %s: %v, want ErrStoreConfig", command, err)
 		}
-		must(t, admin.Do(t.Context(), "ACL", "SETUSER", user, "+@all").Err())
+		must.Do(t, admin.Do(t.Context(), "ACL", "SETUSER", user, "+@all").Err())
 		charge(t, store, "b")
-		if got := used(t, store); got != 1 {
-			t.Errorf("without %s and then with it: used %d, want 1", command, got)
-		}
-		keys, err := admin.Keys(t.Context(), user+":*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Equal(t, used(t, store), 1, "without", command, "and then with it: used")
+		keys := must.Get(admin.Keys(t.Context(), user+":*").Result())(t)
 		for _, key := range keys {
 			if left, err := admin.PTTL(t.Context(), key).Result(); err != nil || left < time.Hour {
 				t.Errorf("without %s and then with it: %s expires in %s, %v", command, key, left, err)
@@ -201,7 +171,7 @@ func TestConfigurationFaults(t *testing.T) {
 	admin := server.Client()
 	do := func(args ...any) {
 		t.Helper()
-		must(t, admin.Do(t.Context(), args...).Err())
+		must.Do(t, admin.Do(t.Context(), args...).Err())
 	}
 	do("ACL", "SETUSER", "blind", "on", ">pa55word", "+evalsha", "+eval", "~quotactl:*")
 	do("ACL", "SETUSER", "elsewhere", "on", ">pa55word", "+@all", "~other:*")
@@ -245,7 +215,7 @@ func leastURL(t *testing.T, server *redistest.Server, keys, more string) string 
 	for _, command := range strings.Fields(redisstore.LeastCommands + " " + more) {
 		args = append(args, "+"+command)
 	}
-	must(t, admin.Do(t.Context(), args...).Err())
+	must.Do(t, admin.Do(t.Context(), args...).Err())
 	return "redis://least:secret@" + server.Addr
 }
 
@@ -256,10 +226,7 @@ func TestLeastPermissionsAreDocumented(t *testing.T) {
 	for name, needed := range map[string][]string{
 		"README.md": {redisstore.LeastCommands}, "docs/redis.md": {redisstore.LeastCommands, redisstore.LeastClusterCommands},
 	} {
-		text, err := os.ReadFile(filepath.Join("..", "..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("..", "..", name)))(t)
 		for _, commands := range needed {
 			if !strings.Contains(string(text), rules(commands)) {
 				t.Errorf("%s does not grant %s", name, rules(commands))
@@ -273,34 +240,22 @@ func TestLeastPermissionsAreDocumented(t *testing.T) {
 func TestLeastPermissions(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, leastURL(t, redistest.Start(t), "quotactl:*", "")+"/1", redisstore.Options{})
-	must(t, store.Ping(t.Context()))
+	must.Do(t, store.Ping(t.Context()))
 	charge(t, store, "a")
-	got, err := decide(t.Context(), store, driver.Item{ID: "r", Operation: "other", Units: 1, Lease: 1_000_000}, driver.Item{ID: "n", Operation: "op", Units: 99})
-	if err != nil || got[1].Result != driver.Refused {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	got := must.Get(decide(t.Context(), store, driver.Item{ID: "r", Operation: "other", Units: 1, Lease: 1_000_000}, driver.Item{ID: "n", Operation: "op", Units: 99}))(t)
+	must.Equal(t, got[1].Result, driver.Refused)
 	if done, err := store.Finish(t.Context(), driver.Finish{Budget: name, Now: time.Now().UnixMicro(), ID: "r", Release: true}); err != nil || done.Result != driver.Released {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if _, err := driver.Apply(t.Context(), store, driver.AcceptClock{Budget: name}); err != nil {
-		t.Fatal(err)
-	}
-	if got := used(t, store); got != 1 {
-		t.Fatalf("used %d, want 1", got)
-	}
+	must.Get(driver.Apply(t.Context(), store, driver.AcceptClock{Budget: name}))(t)
+	must.Equal(t, used(t, store), 1, "used")
 	recovery := driver.Recovery{Budget: name, Now: time.Now().UnixMicro(), Limits: hourly, Used: []int64{9}, At: time.Now().UnixMicro(), Mark: driver.Mark{ID: "lost", At: time.Now().UnixMicro()}}
-	if done, err := driver.Apply(t.Context(), store, recovery); err != nil || done.Amounts[0] != 8 {
-		t.Fatalf("%+v, %v", done, err)
-	}
+	must.Equal(t, must.Get(driver.Apply(t.Context(), store, recovery))(t).Amounts[0], 8)
 	if list := store.Diagnose(t.Context()); found(t, list, "permissions").Level != driver.OK {
 		t.Fatalf("%+v", list)
 	}
-	if _, err := store.Spent(t.Context(), driver.SpentQuery{Budget: name, Now: time.Now().UnixMicro(), By: driver.ByJob}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := driver.Apply(t.Context(), store, driver.Reset{Budget: name}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.Spent(t.Context(), driver.SpentQuery{Budget: name, Now: time.Now().UnixMicro(), By: driver.ByJob}))(t)
+	must.Get(driver.Apply(t.Context(), store, driver.Reset{Budget: name}))(t)
 	swap := driver.JobSwap{
 		Job: "j", Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1"), "b": nil}, Most: 1,
 		Records: []driver.JobRecord{{At: 1, ID: "a"}, {At: 2, ID: "b"}, {At: 3, ID: "c"}}, Forget: 2,
@@ -342,7 +297,7 @@ func TestConformanceSecret(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	must(t, admin.ConfigSet(t.Context(), "requirepass", "r1ght-pa55word").Err())
+	must.Do(t, admin.ConfigSet(t.Context(), "requirepass", "r1ght-pa55word").Err())
 	const secret = "s3cret-pa55word"
 	stores := map[string]storetest.Store{}
 	for what, url := range map[string]string{

@@ -22,7 +22,9 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -46,9 +48,7 @@ func TestClusterMasterIsReplaced(t *testing.T) {
 			leave(t, n.servers[from])
 			n.promote(t, from, replica)
 			charge(t, store, "c")
-			if got := used(t, store); got != 3 {
-				t.Fatalf("used %d, want 3", got)
-			}
+			must.Equal(t, used(t, store), 3, "used")
 			charge(t, idle, "d")
 		})
 	}
@@ -124,7 +124,7 @@ func configure(t *testing.T, server *redistest.Server, pairs ...string) {
 	t.Helper()
 	admin := server.Client()
 	for i := 0; i < len(pairs); i += 2 {
-		must(t, admin.ConfigSet(t.Context(), pairs[i], pairs[i+1]).Err())
+		must.Do(t, admin.ConfigSet(t.Context(), pairs[i], pairs[i+1]).Err())
 	}
 }
 
@@ -157,9 +157,7 @@ func TestMasterWithoutItsReplicas(t *testing.T) {
 	})
 	configure(t, master, "min-replicas-to-write", "0")
 	charge(t, store, "b")
-	if got := used(t, store); got != 2 {
-		t.Fatalf("used %d, want 2", got)
-	}
+	must.Equal(t, used(t, store), 2, "used")
 }
 
 // fakeSentinel tells of a master what the test says.
@@ -177,10 +175,7 @@ type fakeSentinel struct {
 
 func startFakeSentinel(t *testing.T, master string) *fakeSentinel {
 	t.Helper()
-	s, err := server.NewServer("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.NewServer("127.0.0.1:0"))(t)
 	t.Cleanup(s.Close)
 	f := &fakeSentinel{Server: s, master: master}
 	pairs := func(c *server.Peer, words ...string) {
@@ -189,7 +184,7 @@ func startFakeSentinel(t *testing.T, master string) *fakeSentinel {
 			c.WriteBulk(word)
 		}
 	}
-	err = s.Register("SENTINEL", func(c *server.Peer, _ string, args []string) {
+	must.Do(t, s.Register("SENTINEL", func(c *server.Peer, _ string, args []string) {
 		if f.hold != nil {
 			<-f.hold
 		}
@@ -209,10 +204,7 @@ func startFakeSentinel(t *testing.T, master string) *fakeSentinel {
 				pairs(c, "ip", host, "port", port)
 			}
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return f
 }
 
@@ -235,10 +227,8 @@ func (f *fakeSentinel) looks() int {
 // chargeNothing makes a call of 0 units, which no limit refuses.
 func chargeNothing(t *testing.T, store *redisstore.Store, id string) {
 	t.Helper()
-	got, err := decide(t.Context(), store, driver.Item{ID: id, Operation: "op"})
-	if err != nil || got[0].Result != driver.Granted {
-		t.Fatalf("charge %s: %+v, %v", id, got, err)
-	}
+	got := must.Get(decide(t.Context(), store, driver.Item{ID: id, Operation: "op"}))(t)
+	must.Equal(t, got[0].Result, driver.Granted, "charge", id)
 }
 
 // twoMasters are an old master and the new one that only one of three sentinels tells
@@ -274,10 +264,7 @@ func (m *twoMasters) charge(admin *redis.Client) (on bool, id string) {
 	m.n++
 	id = fmt.Sprint(m.n)
 	chargeNothing(m.t, m.store, id)
-	on, err := admin.HExists(m.t.Context(), "quotactl:v1:{"+name+"}:e", id).Result()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	on = must.Get(admin.HExists(m.t.Context(), "quotactl:v1:{"+name+"}:e", id).Result())(m.t)
 	return on, id
 }
 
@@ -341,12 +328,10 @@ func TestCallIsSentToTheNewMaster(t *testing.T) {
 	redistest.Await(t, "the call has come to the old master", func() bool { return before.hold.Load() == nil })
 	sentinel.says(fresh.Addr, 1)
 	redistest.Await(t, "the call is answered", func() bool {
-		if err := store.Ping(t.Context()); err != nil { // as other calls, it has the sentinels asked
-			t.Fatal(err)
-		}
+		must.Do(t, store.Ping(t.Context())) // as other calls, it has the sentinels asked
 		return len(charged) == 1
 	})
-	must(t, <-charged)
+	must.Do(t, <-charged)
 	admin := fresh.Client()
 	if held := ledgerOf(t, admin, name); len(held) != 1 {
 		t.Fatalf("the new master holds %v", held)
@@ -364,9 +349,7 @@ func TestLooksAreShared(t *testing.T) {
 	for range callers {
 		all.Go(func() {
 			for range calls {
-				if err := store.Ping(t.Context()); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, store.Ping(t.Context()))
 			}
 		})
 	}
@@ -374,7 +357,7 @@ func TestLooksAreShared(t *testing.T) {
 	if looks := sentinel.looks(); looks < 1 || looks > calls {
 		t.Errorf("the sentinel was asked %d times for %d calls", looks, callers*calls)
 	}
-	must(t, store.Close())
+	must.Do(t, store.Close())
 	looks := sentinel.looks()
 	if err := store.Ping(t.Context()); !errors.Is(err, driver.ErrClosed) || sentinel.looks() != looks {
 		t.Errorf("after its end: %v, and the sentinel was asked %d times more", err, sentinel.looks()-looks)
@@ -390,13 +373,11 @@ func TestCloseEndsLooks(t *testing.T) {
 	asked := make(chan error, 1)
 	go func() { asked <- store.Ping(t.Context()) }()
 	redistest.Await(t, "a look is under way", store.Looking)
-	must(t, store.Close())
+	must.Do(t, store.Close())
 	if store.Looking() {
 		t.Error("a look outlives the store")
 	}
-	if err := <-asked; !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("the call says %v, want ErrClosed", err)
-	}
+	check.Is(t, <-asked, driver.ErrClosed, "the call says")
 	close(sentinel.hold)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/internal/storetest"
@@ -33,10 +34,7 @@ func dial(b *testing.B, address string, n int, body string) *keptAlive {
 	k := &keptAlive{request: fmt.Sprintf("POST /v1/charge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)}
 	for range n {
 		var dialer net.Dialer
-		conn, err := dialer.DialContext(b.Context(), "tcp", address)
-		if err != nil {
-			b.Fatal(err)
-		}
+		conn := must.Get(dialer.DialContext(b.Context(), "tcp", address))(b)
 		b.Cleanup(func() { _ = conn.Close() })
 		k.free = append(k.free, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)))
 	}
@@ -79,18 +77,12 @@ func (k *keptAlive) ask(context.Context) error {
 func BenchmarkHTTP(b *testing.B) {
 	const connections = 200
 	server := redistest.Start(b)
-	store, err := redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute})
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := must.Get(redisstore.Open(b.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute}))(b)
 	b.Cleanup(func() { _ = store.Close() })
-	opened, err := budget.New(store, budget.Spec{
+	opened := must.Get(budget.New(store, budget.Spec{
 		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}}, Timeout: time.Minute,
 		Limits: []limit.Limit{{Name: "hourly", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	const charge = `{"budget":"shop/main","operation":"get"}`
 	answer := strings.Repeat("x", 300)
 	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

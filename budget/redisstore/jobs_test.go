@@ -9,6 +9,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -30,18 +32,14 @@ func TestManyJobsAreReadTogether(t *testing.T) {
 		swapped(t, store, driver.JobSwap{Job: names[i], Text: []byte(names[i])})
 	}
 	before := p.scripts.Load()
-	found, err := store.Jobs(t.Context(), names)
-	if err != nil || len(found) != len(names) {
-		t.Fatalf("%d documents, %v", len(found), err)
-	}
+	found := must.Get(store.Jobs(t.Context(), names))(t)
+	must.Equal(t, len(found), len(names))
 	for i, d := range found {
 		if want := i%100 == 0; (d.Version == 1) != want || want && string(d.Text) != names[i] || d.Now == 0 || d.Now != d.Wall {
 			t.Fatalf("%s: %+v", names[i], d)
 		}
 	}
-	if runs := p.scripts.Load() - before; runs != 3 {
-		t.Fatalf("%d script runs, want 3", runs)
-	}
+	must.Equal(t, p.scripts.Load()-before, 3, "script runs")
 }
 
 // What one reader comes upon is the error of all.
@@ -49,7 +47,7 @@ func TestOneOfManyJobsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	must(t, admin.Set(t.Context(), "quotactl:v1:{job:job777}:s", "a string", 0).Err())
+	must.Do(t, admin.Set(t.Context(), "quotactl:v1:{job:job777}:s", "a string", 0).Err())
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	if found, err := store.Jobs(t.Context(), jobNames(1000)); !errors.Is(err, driver.ErrStoreConfig) || found != nil {
 		t.Fatalf("%d documents, %v; want ErrStoreConfig", len(found), err)
@@ -103,14 +101,10 @@ func TestLongHistory(t *testing.T) {
 	read("since", driver.JobHistoryQuery{Most: all, Since: records[3600].At}, want[:all-3600])
 	kept := func(n int) {
 		t.Helper()
-		ids, err := admin.ZCard(t.Context(), "quotactl:v1:{job:j}:h").Result()
-		if err != nil || ids != int64(n) {
-			t.Fatalf("%d ids are kept, %v; want %d", ids, err, n)
-		}
-		texts, err := admin.HLen(t.Context(), "quotactl:v1:{job:j}:r").Result()
-		if err != nil || texts != int64(n) {
-			t.Fatalf("%d texts are kept, %v; want %d", texts, err, n)
-		}
+		ids := must.Get(admin.ZCard(t.Context(), "quotactl:v1:{job:j}:h").Result())(t)
+		must.Equal(t, ids, int64(n))
+		texts := must.Get(admin.HLen(t.Context(), "quotactl:v1:{job:j}:r").Result())(t)
+		must.Equal(t, texts, int64(n))
 	}
 	again := records[all-1:]
 	swapped(t, store, driver.JobSwap{Job: "j", Records: again, Forget: records[3599].At + 1})
@@ -133,9 +127,7 @@ func TestManyValues(t *testing.T) {
 	}
 	unset["set777"] = []byte{}
 	swapped(t, store, driver.JobSwap{Job: "j", Values: set})
-	if got := valueOf(t, store, "j", "set9000"); got != "9000" {
-		t.Fatalf("%q", got)
-	}
+	must.Equal(t, valueOf(t, store, "j", "set9000"), "9000")
 	swapped(t, store, driver.JobSwap{Job: "j", Values: unset})
 	kept, err := store.JobValue(t.Context(), "j", "set777")
 	if err != nil || kept == nil || len(kept) > 0 || valueOf(t, store, "j", "set0") != "" || valueOf(t, store, "j", "set9000") != "" {
@@ -154,9 +146,7 @@ func TestLostHistoryIsNoticed(t *testing.T) {
 		record := []driver.JobRecord{{At: 1, ID: "a", Text: []byte("{}")}}
 		swapped(t, store, driver.JobSwap{Job: "j", Text: []byte("{}"), Records: record})
 		key := part + ":v1:{job:j}:" + part
-		if n, err := admin.Del(t.Context(), key).Result(); err != nil || n != 1 {
-			t.Fatalf("delete %s: %d, %v", key, n, err)
-		}
+		must.Equal(t, must.Get(admin.Del(t.Context(), key).Result())(t), 1, "delete", key)
 		_, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "j", Version: 1, Records: record})
 		if !errors.Is(err, driver.ErrDamaged) || !strings.Contains(err.Error(), key) {
 			t.Errorf("without %s: %v, want ErrDamaged that names it", part, err)
@@ -175,17 +165,13 @@ func TestKeysOfJobs(t *testing.T) {
 	f, admin := startFake(t)
 	const job = "@runs/youtube/key1"
 	swapped(t, f.Store, driver.JobSwap{Job: job, Text: []byte("{}"), Values: map[string][]byte{"a": []byte("1")}, Records: []driver.JobRecord{{At: 1, ID: "a"}}})
-	keys, err := admin.Keys(t.Context(), "*").Result()
-	if err != nil || len(keys) != 4 {
-		t.Fatalf("%v, %v", keys, err)
-	}
+	keys := must.Get(admin.Keys(t.Context(), "*").Result())(t)
+	must.Equal(t, len(keys), 4)
 	for _, key := range keys {
 		if !strings.HasPrefix(key, "quotactl:v1:{job:"+job+"}:") {
 			t.Errorf("key %q is not under the hash tag", key)
 		}
-		if left, err := admin.TTL(t.Context(), key).Result(); err != nil || left != -1 {
-			t.Errorf("%s expires in %s, %v", key, left, err)
-		}
+		check.Equal(t, must.Get(admin.TTL(t.Context(), key).Result())(t), -1, key, "expires in")
 	}
 }
 
@@ -201,9 +187,7 @@ func BenchmarkJobs(b *testing.B) {
 		}
 		b.Run(what, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := store.Jobs(b.Context(), names); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(store.Jobs(b.Context(), names))(b)
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +11,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -26,13 +27,10 @@ type fakeStore struct {
 func openFake(t testing.TB, url string) *fakeStore {
 	t.Helper()
 	f := &fakeStore{t: t, now: time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro()}
-	store, err := redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 {
+	store := must.Get(redisstore.OpenWithClock(url, redisstore.Options{Timeout: patient}, func() int64 {
 		f.now += f.ahead
 		return f.now
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { _ = store.Close() })
 	f.Store = store
 	return f
@@ -58,9 +56,7 @@ func (f *fakeStore) charge(prefix string, n int) {
 				Labels: driver.Labels{Job: "trending", Region: "US", Run: "20260610T120000Z"},
 			})
 		}
-		if _, err := f.Decide(f.t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: items}); err != nil {
-			f.t.Fatal(err)
-		}
+		must.Get(f.Decide(f.t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: items}))(f.t)
 	}
 }
 
@@ -68,12 +64,8 @@ func (f *fakeStore) charge(prefix string, n int) {
 func (f *fakeStore) release(id string) {
 	f.t.Helper()
 	limits := []limit.Limit{{Name: "w", Limit: limit.MaxUnits, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
-	if _, err := f.Decide(f.t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "a", Units: 1, Lease: 1000}}}); err != nil {
-		f.t.Fatal(err)
-	}
-	if done, err := f.Finish(f.t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Release: true}); err != nil || done.Result != driver.Released {
-		f.t.Fatalf("%+v, %v", done, err)
-	}
+	must.Get(f.Decide(f.t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: id, Operation: "a", Units: 1, Lease: 1000}}}))(f.t)
+	must.Equal(f.t, must.Get(f.Finish(f.t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Release: true}))(f.t).Result, driver.Released)
 }
 
 // I8: all keys of a budget lie under one hash tag and carry one expiry, past the
@@ -111,11 +103,7 @@ func TestKeysExpireTogether(t *testing.T) {
 	}
 	written := func() int64 { // as the store notes it, on its own clock
 		t.Helper()
-		ms, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "exp").Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ms
+		return must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "exp").Int64())(t)
 	}
 	first := written()
 	f.now += 30 * time.Minute.Microseconds()
@@ -131,9 +119,7 @@ func TestKeysExpireTogether(t *testing.T) {
 	expiries()
 	// A lock keeps them until its end.
 	const locked = 30 * 24 * time.Hour
-	if _, err := driver.Apply(t.Context(), f, driver.Lock{Budget: name, Now: f.now, After: locked.Microseconds(), Most: locked.Microseconds()}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(driver.Apply(t.Context(), f, driver.Lock{Budget: name, Now: f.now, After: locked.Microseconds(), Most: locked.Microseconds()}))(t)
 	if left, kept := expiries(), locked+24*time.Hour+7*24*time.Hour; left > kept || left < kept-time.Minute {
 		t.Fatalf("keys expire in %s, want %s past the lock", left, kept)
 	}
@@ -151,9 +137,7 @@ func TestEntriesArePruned(t *testing.T) {
 		f.charge(fmt.Sprint("last", i), 1)
 		f.now += 2 * time.Minute.Microseconds()
 	}
-	if n, err := admin.HLen(t.Context(), "quotactl:v1:{"+name+"}:e").Result(); err != nil || n != 4 {
-		t.Fatalf("%d entries are left, %v; want the last 4", n, err)
-	}
+	must.Equal(t, must.Get(admin.HLen(t.Context(), "quotactl:v1:{"+name+"}:e").Result())(t), 4, "entries are left; want the last 4")
 }
 
 // A ledger that has lost one of its keys is not decided on.
@@ -162,22 +146,16 @@ func TestLostKeysAreNoticed(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	for _, part := range []string{"m", "e", "x", "z:1", "z:2", "y:1", "y:2", "r:1"} {
-		must(t, admin.FlushAll(t.Context()).Err())
+		must.Do(t, admin.FlushAll(t.Context()).Err())
 		f := openFake(t, server.URL(0))
 		f.charge("a", 9)
 		f.release("r")
 		key := "quotactl:v1:{" + name + "}:" + part
-		if n, err := admin.Del(t.Context(), key).Result(); err != nil || n != 1 {
-			t.Fatalf("delete %s: %d, %v", key, n, err)
-		}
+		must.Equal(t, must.Get(admin.Del(t.Context(), key).Result())(t), 1, "delete", key)
 		limits := []limit.Limit{{Name: "w", Limit: 100, Window: limit.RollingWindow(time.Minute)}}
 		_, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: "b", Operation: "a", Units: 1}}})
-		if !errors.Is(err, driver.ErrDamaged) {
-			t.Errorf("without %s: %v, want ErrDamaged", part, err)
-		}
-		if _, err := f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "a1"}); !errors.Is(err, driver.ErrDamaged) {
-			t.Errorf("finish without %s: %v, want ErrDamaged", part, err)
-		}
+		check.Is(t, err, driver.ErrDamaged, "without", part)
+		check.Is(t, check.Err(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: "a1"})), driver.ErrDamaged, "finish without", part)
 	}
 }
 
@@ -187,15 +165,9 @@ func TestBytesPerCharge(t *testing.T) {
 	f, admin := startFake(t)
 	memory := func() (bytes int64) {
 		t.Helper()
-		keys, err := admin.Keys(t.Context(), "*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must.Get(admin.Keys(t.Context(), "*").Result())(t)
 		for _, key := range keys {
-			n, err := admin.MemoryUsage(t.Context(), key, 0).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(admin.MemoryUsage(t.Context(), key, 0).Result())(t)
 			bytes += n
 		}
 		return bytes
@@ -222,7 +194,5 @@ func TestOperationsBeyondThoseToldApart(t *testing.T) {
 		}
 	}
 	admin := server.Client()
-	if n, err := admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "nops").Int(); err != nil || n != driver.MaxOperations {
-		t.Fatalf("%d operations are told apart, %v; want %d", n, err, driver.MaxOperations)
-	}
+	must.Equal(t, must.Get(admin.HGet(t.Context(), "quotactl:v1:{"+name+"}:m", "nops").Int())(t), driver.MaxOperations, "operations are told apart")
 }

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -18,6 +17,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -60,12 +61,9 @@ func TestLateChargesOfManyCalls(t *testing.T) {
 	const each = 4
 	short := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
 	long := openStore(t, server.URL(0), redisstore.Options{})
-	shared, err := budget.New(long, budget.Spec{
+	shared := must.Get(budget.New(long, budget.Spec{
 		Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	charge(t, short, "before-short")
 	charge(t, long, "before-long")
 	runs := scriptRuns(admin)
@@ -74,11 +72,7 @@ func TestLateChargesOfManyCalls(t *testing.T) {
 	var givenUp, waiting sync.WaitGroup
 	unavailable := func(what string, try func(id string) error) {
 		for i := range each {
-			givenUp.Go(func() {
-				if err := try(fmt.Sprint(what, "-", i)); !errors.Is(err, driver.ErrUnavailable) {
-					t.Errorf("%s %d: %v, want ErrUnavailable", what, i, err)
-				}
-			})
+			givenUp.Go(func() { check.Is(t, try(fmt.Sprint(what, "-", i)), driver.ErrUnavailable, what, i) })
 		}
 	}
 	unavailable("by-timeout", func(id string) error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -15,9 +16,7 @@ func ledgerOf(t testing.TB, server *redis.Client, budget string) map[string]int6
 	t.Helper()
 	open := "quotactl:v1:{" + budget + "}:"
 	entries, err := server.HGetAll(t.Context(), open+"e").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	held := map[string]int64{}
 	for id, entry := range entries {
 		fields := strings.Split(entry, "|")
@@ -29,9 +28,7 @@ func ledgerOf(t testing.TB, server *redis.Client, budget string) map[string]int6
 	for op := 1; ; op++ {
 		key := fmt.Sprint(open, "z:", op)
 		members, err := server.ZRange(t.Context(), key, 0, -1).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if len(members) == 0 {
 			break
 		}

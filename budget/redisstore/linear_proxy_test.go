@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // faultyProxy stands between a store and its server and spoils the replies to
@@ -27,10 +29,7 @@ type faultyProxy struct {
 
 func startFaultyProxy(t *testing.T, server string, seed uint64) *faultyProxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &faultyProxy{listener: listener, server: server, rng: rand.New(rand.NewPCG(seed, 99))}
 	p.spoils.Store(true)
 	var all sync.WaitGroup

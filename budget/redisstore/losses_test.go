@@ -6,6 +6,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
@@ -43,45 +44,35 @@ func lossyData(t *testing.T) storetest.Lossy {
 	t.Helper()
 	server := redistest.Start(t)
 	admin := server.Client()
-	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	flush := func() { must(admin.FlushAll(t.Context()).Err()) }
+	flush := func() { must.Do(t, admin.FlushAll(t.Context()).Err()) }
 	drop := func(patterns ...string) func() {
 		return func() {
 			for _, pattern := range patterns {
-				keys, err := admin.Keys(t.Context(), "*:"+pattern).Result()
-				must(err)
+				keys := must.Get(admin.Keys(t.Context(), "*:"+pattern).Result())(t)
 				if len(keys) > 0 {
-					must(admin.Del(t.Context(), keys...).Err())
+					must.Do(t, admin.Del(t.Context(), keys...).Err())
 				}
 			}
 		}
 	}
 	return storetest.Lossy{
 		Open: func(clock func() int64) driver.Store {
-			s, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: time.Minute}, clock)
-			must(err)
+			s := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: time.Minute}, clock))(t)
 			return s
 		},
 		Lose: map[string]func(){"flushed": flush, "m lost": drop("m"), "e lost": drop("e"), "x lost": drop("x"), "z lost": drop("z:*"),
 			"all but z lost": drop("m", "e", "x", "y:*", "r:*"), "little of z is left": drop("m", "e", "x", "z:1", "z:3", "z:4", "z:5", "z:6")},
 		Keep: func() func() {
-			keys, err := admin.Keys(t.Context(), "*").Result()
-			must(err)
+			keys := must.Get(admin.Keys(t.Context(), "*").Result())(t)
 			data, left := map[string]string{}, map[string]time.Duration{}
 			for _, key := range keys {
-				data[key], err = admin.Dump(t.Context(), key).Result()
-				must(err)
-				left[key], err = admin.PTTL(t.Context(), key).Result()
-				must(err)
+				data[key] = must.Get(admin.Dump(t.Context(), key).Result())(t)
+				left[key] = must.Get(admin.PTTL(t.Context(), key).Result())(t)
 			}
 			return func() {
 				flush()
 				for key, value := range data {
-					must(admin.Restore(t.Context(), key, max(0, left[key]), value).Err())
+					must.Do(t, admin.Restore(t.Context(), key, max(0, left[key]), value).Err())
 				}
 			}
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -81,14 +82,10 @@ func sendAgain(t testing.TB, store *redisstore.Store, charges []*wanted) []drive
 	for _, w := range charges {
 		batch.Items = append(batch.Items, w.item())
 	}
-	got, err := store.Decide(t.Context(), batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(store.Decide(t.Context(), batch))(t)
 	for i, d := range got.Items {
-		if d.Result != driver.Granted || d.Units != charges[i].units {
-			t.Fatalf("charge %s of %s again: %+v, want %d units granted", charges[i].id, charges[i].budget, d, charges[i].units)
-		}
+		must.Equal(t, d.Result, driver.Granted, "charge", charges[i].id, "of", charges[i].budget, "again")
+		must.Equal(t, d.Units, charges[i].units, "charge", charges[i].id, "of", charges[i].budget, "again")
 	}
 	return got.Items
 }
@@ -183,9 +180,7 @@ func TestLostAnswersSentinel(t *testing.T) {
 	admin, replica := r.master.Client(), r.replica.Client()
 	defer func() { _ = admin.Close(); _ = replica.Close() }()
 	loseAnswers(t, r.url(), proxies, []string{name}, func(budget string) map[string]int64 {
-		if n, err := admin.Wait(t.Context(), 1, 20*time.Second).Result(); err != nil || n != 1 {
-			t.Fatalf("%d replicas have all, %v", n, err)
-		}
+		must.Equal(t, must.Get(admin.Wait(t.Context(), 1, 20*time.Second).Result())(t), 1, "replicas have all")
 		held := ledgerOf(t, admin, budget)
 		if copied := ledgerOf(t, replica, budget); !maps.Equal(copied, held) {
 			t.Errorf("the replica has %d charges, the master %d, or other ones", len(copied), len(held))

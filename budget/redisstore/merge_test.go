@@ -7,6 +7,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -17,15 +18,12 @@ func TestKeysExpireAfterMerging(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	now := time.Now().UnixMicro()
-	store, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now }))(t)
 	defer func() { _ = store.Close() }()
 	coarse := limit.Limit{Name: "l", Limit: 100, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)}
 	short := limit.Limit{Name: "l", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)}
 	for what, l := range map[string]limit.Limit{"merged": coarse, "id used again": short} {
-		must(t, admin.FlushAll(t.Context()).Err())
+		must.Do(t, admin.FlushAll(t.Context()).Err())
 		began := now
 		for _, step := range []struct {
 			at            time.Duration
@@ -37,9 +35,7 @@ func TestKeysExpireAfterMerging(t *testing.T) {
 		} {
 			now = began + step.at.Microseconds()
 			batch := driver.Batch{Budget: name, Now: now, Limits: []limit.Limit{l}, Items: []driver.Item{{ID: step.id, Operation: step.operation, Units: 1}}}
-			if _, err := store.Decide(t.Context(), batch); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(store.Decide(t.Context(), batch))(t)
 			keys, err := admin.Keys(t.Context(), "*").Result()
 			if err != nil || len(keys) < 4 {
 				t.Fatalf("keys %v, %v", keys, err)

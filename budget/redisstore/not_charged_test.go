@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -19,9 +20,7 @@ import (
 func refusedAway(t *testing.T, store *redisstore.Store, id string) (certain bool) {
 	t.Helper()
 	got, err := decide(t.Context(), store, driver.Item{ID: id, Operation: "op", Units: 1})
-	if !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("%s: %+v, %v; want ErrUnavailable", id, got, err)
-	}
+	must.Is(t, err, driver.ErrUnavailable, id, got)
 	return errors.Is(err, driver.ErrNotCharged)
 }
 
@@ -46,10 +45,7 @@ func TestNotChargedIsTold(t *testing.T) {
 	if held := ledgerOf(t, admin, name); len(held) != 1 {
 		t.Errorf("the ledger holds %v", held)
 	}
-	upstream, err := budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	upstream := must.Get(budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}}))(t)
 	var refused *budget.RefusedError
 	if _, err := upstream.Charge(t.Context(), budget.Call{Operation: "op"}); !errors.As(err, &refused) || !refused.NotCharged || strings.Contains(err.Error(), "not known") {
 		t.Errorf("a call: %v; want it told that nothing was charged", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -18,10 +19,7 @@ import (
 func TestBatchesStayInOrder(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UnixMicro()
-	store, err := redisstore.OpenWithClock(redistest.Start(t).URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.OpenWithClock(redistest.Start(t).URL(0), redisstore.Options{Timeout: patient}, func() int64 { return now }))(t)
 	t.Cleanup(func() { _ = store.Close() })
 	limits := []limit.Limit{{Name: "w", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	for round := range 150 {

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // proxy stands between clients and a server, and spoils answers of scripts after
@@ -59,10 +61,7 @@ const (
 // startProxy starts a proxy that spoils nothing yet. Its target may be set later.
 func startProxy(t testing.TB, target string, seed uint64, slowest time.Duration) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &proxy{addr: l.Addr().String(), slowest: slowest, next: make(chan fate, 16), rng: rand.New(rand.NewPCG(seed, seed))}
 	p.target.Store(&target)
 	p.conns.open = map[net.Conn]bool{}

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -41,10 +42,8 @@ func TestOperationsRegisteredAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		view, err := store.Look(t.Context(), driver.Look{Budget: key, Now: time.Now().UnixMicro(), Limits: limits})
-		if err != nil || view.Limits[0].Used != 48 {
-			t.Fatalf("used %+v, %v; want 48", view, err)
-		}
+		view := must.Get(store.Look(t.Context(), driver.Look{Budget: key, Now: time.Now().UnixMicro(), Limits: limits}))(t)
+		must.Equal(t, view.Limits[0].Used, 48, "used")
 	}
 }
 
@@ -61,15 +60,12 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 	}
 	ask := func(s *redisstore.Store, id, operation string) driver.Decision {
 		t.Helper()
-		got, err := s.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{{ID: id, Operation: operation, Units: 1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{{ID: id, Operation: operation, Units: 1}}}))(t)
 		return got.Items[0]
 	}
 	ask(one, "a", "list")
 	ask(one, "b", "search")
-	must(t, admin.FlushAll(t.Context()).Err())
+	must.Do(t, admin.FlushAll(t.Context()).Err())
 	ask(two, "a", "search")
 	ask(two, "b", "list")
 	granted := 1
@@ -78,9 +74,7 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 			granted++
 		}
 	}
-	if granted != 10 {
-		t.Fatalf("a limit of 10 granted %d", granted)
-	}
+	must.Equal(t, granted, 10, "a limit of 10 granted")
 }
 
 // A walk that goes over several runs ends, and is exact, while the clock moves,
@@ -88,10 +82,7 @@ func TestOperationsInAnotherOrder(t *testing.T) {
 func TestWalkUnderAMovingClock(t *testing.T) {
 	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
-	calendar, err := limit.NewCalendar(limit.Hour, "UTC", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	calendar := must.Get(limit.NewCalendar(limit.Hour, "UTC", 0))(t)
 	const n = 400
 	limits := []limit.Limit{
 		{Name: "rolling", Limit: n, Counts: limit.CountUnits, Window: limit.RollingWindow(30 * time.Minute)},
@@ -99,18 +90,13 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 	}
 	ask := func(limits []limit.Limit, item driver.Item) driver.Decision {
 		t.Helper()
-		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{item}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{item}}))(t)
 		return got.Items[0]
 	}
 	start := f.now // a full hour
 	for i := range n {
 		f.now = start + int64(i)*1_000_000
-		if d := ask(limits, driver.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1}); d.Result != driver.Granted {
-			t.Fatalf("charge %d: %+v", i, d)
-		}
+		must.Equal(t, ask(limits, driver.Item{ID: fmt.Sprint(i), Operation: "op", Units: 1}).Result, driver.Granted, "charge", i)
 	}
 	f.SetMaxSteps(7)
 	// Each run of the script finds the clock further on, over entries that return.
@@ -122,19 +108,14 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 	f.ahead = 0
 	f.now = start + 3600_000_000 - 2_000_000
 	f.SetMaxSteps(2000)
-	if d := ask(limits[1:], driver.Item{ID: "r", Operation: "op", Units: 0, Lease: 3 * 3600_000_000}); d.Result != driver.Granted {
-		t.Fatalf("%+v", d)
-	}
+	must.Equal(t, ask(limits[1:], driver.Item{ID: "r", Operation: "op", Units: 0, Lease: 3 * 3600_000_000}).Result, driver.Granted)
 	limits[1].Limit = n + 100
-	if d := ask(limits[1:], driver.Item{ID: "long", Operation: "op", Units: 100, Lease: 3 * 3600_000_000}); d.Result != driver.Granted {
-		t.Fatalf("%+v", d)
-	}
+	must.Equal(t, ask(limits[1:], driver.Item{ID: "long", Operation: "op", Units: 100, Lease: 3 * 3600_000_000}).Result, driver.Granted)
 	f.SetMaxSteps(7)
 	f.ahead = 100_000
 	d := ask(limits[1:], driver.Item{ID: "x", Operation: "op", Units: n + 50})
-	if d.Result != driver.Refused || d.RetryAt != start+4*3600_000_000 {
-		t.Fatalf("%+v, want a refusal until the reservation's period is over, %d", d, start+4*3600_000_000)
-	}
+	must.Equal(t, d.Result, driver.Refused)
+	must.Equal(t, d.RetryAt, start+4*3600_000_000)
 }
 
 // A walk that a new period interrupts begins anew, whenever the period comes:
@@ -142,10 +123,7 @@ func TestWalkUnderAMovingClock(t *testing.T) {
 func TestWalkOverAPeriodsStart(t *testing.T) {
 	t.Parallel()
 	f := openFake(t, redistest.Start(t).URL(0))
-	calendar, err := limit.NewCalendar(limit.Hour, "UTC", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	calendar := must.Get(limit.NewCalendar(limit.Hour, "UTC", 0))(t)
 	limits := []limit.Limit{{Name: "hour", Limit: 1000, Counts: limit.CountUnits, Window: limit.CalendarWindow(calendar)}}
 	start := f.now
 	const hour = 3600_000_000
@@ -153,10 +131,7 @@ func TestWalkOverAPeriodsStart(t *testing.T) {
 		key := fmt.Sprint("up/", k)
 		decide := func(items ...driver.Item) []driver.Decision {
 			t.Helper()
-			got, err := f.Decide(t.Context(), driver.Batch{Budget: key, Now: f.now, Limits: limits, Items: items})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(f.Decide(t.Context(), driver.Batch{Budget: key, Now: f.now, Limits: limits, Items: items}))(t)
 			return got.Items
 		}
 		f.now, f.ahead = start+1_000_000, 0

@@ -8,6 +8,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -18,10 +19,7 @@ func TestRemnants(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	open := func() *redisstore.Store {
-		s, err := redisstore.Open(t.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(redisstore.Open(t.Context(), server.URL(0), redisstore.Options{Timeout: time.Minute}))(t)
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
@@ -34,7 +32,7 @@ func TestRemnants(t *testing.T) {
 	for left := 1; left <= operations; left++ {
 		s := open()
 		for i := range operations {
-			must(t, decide(s, driver.Mark{}, fmt.Sprint("before ", left, i), fmt.Sprint("op", i)))
+			must.Do(t, decide(s, driver.Mark{}, fmt.Sprint("before ", left, i), fmt.Sprint("op", i)))
 		}
 		keys, err := admin.Keys(t.Context(), "*").Result()
 		for _, key := range keys {
@@ -42,9 +40,7 @@ func TestRemnants(t *testing.T) {
 				err = admin.Del(t.Context(), key).Err()
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		s = open()
 		lost := driver.Mark{Ledger: "lost", Seen: time.Now().UnixMicro()}
 		if err := decide(s, lost, "lost", "op0"); err == nil {
@@ -59,8 +55,6 @@ func TestRemnants(t *testing.T) {
 				t.Fatalf("with z:%d alone left: %v", left, err)
 			}
 		}
-		if _, err := driver.Apply(t.Context(), s, driver.Reset{Budget: "up/key1"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(driver.Apply(t.Context(), s, driver.Reset{Budget: "up/key1"}))(t)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/lua"
 )
 
@@ -130,14 +131,8 @@ func scriptedStore(replies []any, forever bool, timeout time.Duration) *Store {
 // scriptedLimits are one of each kind.
 func scriptedLimits(t testing.TB) []limit.Limit {
 	t.Helper()
-	refill, err := limit.NewRefill(1, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	month, err := limit.NewCalendar(limit.Month, "America/Los_Angeles", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(1, time.Second))(t)
+	month := must.Get(limit.NewCalendar(limit.Month, "America/Los_Angeles", time.Hour))(t)
 	return []limit.Limit{
 		{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.CoarseWindow(time.Hour, time.Minute)},
 		{Name: "b", Limit: 10, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)},

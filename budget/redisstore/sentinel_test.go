@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -54,7 +55,7 @@ func watch(t testing.TB, master string, lines ...string) *redistest.Server {
 		conf += "sentinel " + fmt.Sprintf(line, "mymaster") + "\n"
 	}
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	must(t, os.WriteFile(file, []byte(conf), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(conf), 0o600))
 	sentinel := redistest.StartSentinel(t, file)
 	admin := sentinel.Client()
 	redistest.Await(t, "the sentinel knows the master", func() bool {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // strangeCalls are calls with the script reply that answers them, after the clock
@@ -81,9 +83,7 @@ func TestStrangeReplies(t *testing.T) {
 				}
 				if len(lines) > 1 {
 					got := strangeCall(t, name, slices.Delete(slices.Clone(lines), i, i+1))
-					if !errors.Is(got.err, driver.ErrStoreConfig) {
-						t.Errorf("line %d is missing: %+v, %v, want ErrStoreConfig", i, got.decisions, got.err)
-					}
+					check.Is(t, got.err, driver.ErrStoreConfig, "line", i, "is missing", got.decisions)
 				}
 			}
 			if tried == 0 {
@@ -117,10 +117,7 @@ func TestStrangeGrants(t *testing.T) {
 func TestUnreadableReplies(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{"*9223372036854775807\r\n", "$9223372036854775807\r\n", "*1\r\n*9223372036854775807\r\n", "HTTP/1.1 400 Bad Request\r\n", "*x\r\n", "$-7\r\n", "\r\n", ":99999999999999999999\r\n"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -135,16 +132,11 @@ func TestUnreadableReplies(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		store, err := Open(t.Context(), "redis://"+listener.Addr().String(), Options{Timeout: 100 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(Open(t.Context(), "redis://"+listener.Addr().String(), Options{Timeout: 100 * time.Millisecond}))(t)
 		if got := call(t.Context(), t, store, callDecide); !errors.Is(got.err, driver.ErrUnavailable) {
 			t.Errorf("%q: %+v, %v, want ErrUnavailable", raw, got.decisions, got.err)
 		}
-		if err := errors.Join(store.Close(), listener.Close()); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, errors.Join(store.Close(), listener.Close()))
 		<-ended
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -24,19 +26,12 @@ func swapped(t testing.TB, s *redisstore.Store, swap driver.JobSwap) {
 
 func documentOf(t testing.TB, s *redisstore.Store, job string) driver.JobDocument {
 	t.Helper()
-	found, err := s.Job(context.Background(), job)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return must.Get(s.Job(context.Background(), job))(t)
 }
 
 func valueOf(t testing.TB, s *redisstore.Store, job, key string) string {
 	t.Helper()
-	value, err := s.JobValue(context.Background(), job, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(s.JobValue(context.Background(), job, key))(t)
 	return string(value)
 }
 
@@ -93,9 +88,7 @@ func TestLostSwapIsDone(t *testing.T) {
 		if err != nil || !done {
 			t.Errorf("%s: %v, %v; want that it is done", what, done, err)
 		}
-		if got := valueOf(t, direct, what, "a"); got != "theirs" {
-			t.Errorf("%s: the value is %q, want theirs, which came later", what, got)
-		}
+		check.Equal(t, valueOf(t, direct, what, "a"), "theirs", what, "the value is, which came later")
 	}
 }
 
@@ -111,9 +104,7 @@ func TestLostSwapAmongManyIsUnknown(t *testing.T) {
 			swapped(t, direct, driver.JobSwap{Job: "j", Version: 1 + n, Text: []byte("theirs")})
 		}
 	})
-	if !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("%v, %v; want an unknown outcome", done, err)
-	}
+	must.Is(t, err, driver.ErrUnavailable, done, "the outcome")
 	if done, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "j", Version: 1, Text: []byte("mine")}); err != nil || done {
 		t.Fatalf("%v, %v; want that another was first", done, err)
 	}
@@ -126,9 +117,7 @@ func TestStoppedServerSwapsNothingLate(t *testing.T) {
 	server := redistest.Start(t)
 	store := openStore(t, server.URL(0), redisstore.Options{Timeout: time.Second})
 	swapped(t, openStore(t, server.URL(0), redisstore.Options{}), driver.JobSwap{Job: "j", Text: []byte("before")})
-	if found := documentOf(t, store, "j"); found.Version != 1 {
-		t.Fatalf("%+v", found)
-	}
+	must.Equal(t, documentOf(t, store, "j").Version, 1)
 	server.Signal(syscall.SIGSTOP)
 	for i := range 3 {
 		late := driver.JobSwap{Job: "j", Version: 1, Values: map[string][]byte{"a": []byte("late")}, Records: []driver.JobRecord{{At: 1, ID: fmt.Sprint(i)}}}
@@ -161,7 +150,7 @@ func TestSwapIsDoneWholeOrNot(t *testing.T) {
 		if done, err := store.SwapJob(t.Context(), whole); !errors.Is(err, driver.ErrStoreConfig) {
 			t.Errorf("%s: %v, %v, want ErrStoreConfig", what, done, err)
 		}
-		must(t, admin.Do(t.Context(), mend...).Err())
+		must.Do(t, admin.Do(t.Context(), mend...).Err())
 		direct := openStore(t, server.URL(0), redisstore.Options{Prefix: prefix})
 		found, err := direct.JobHistory(t.Context(), driver.JobHistoryQuery{Job: "j", Most: 9})
 		if err != nil || len(found) != 0 || valueOf(t, direct, "j", "a") != "" || documentOf(t, direct, "j").Version != 0 {
@@ -170,12 +159,12 @@ func TestSwapIsDoneWholeOrNot(t *testing.T) {
 		swapped(t, store, whole)
 	}
 	for _, command := range strings.Fields("hset hdel hmget hlen zadd zcard zremrangebyrank time") {
-		must(t, admin.Do(t.Context(), "ACL", "SETUSER", "no-"+command, "on", ">x", "~*", "+@all", "-"+command).Err())
+		must.Do(t, admin.Do(t.Context(), "ACL", "SETUSER", "no-"+command, "on", ">x", "~*", "+@all", "-"+command).Err())
 		try("without "+command, "no-"+command, "redis://no-"+command+":x@"+server.Addr, "ACL", "SETUSER", "no-"+command, "+@all")
 	}
 	for _, part := range []string{"s", "k", "h", "r"} {
 		key := "wrong-" + part + ":v1:{job:j}:" + part
-		must(t, admin.Set(t.Context(), key, "a string", 0).Err())
+		must.Do(t, admin.Set(t.Context(), key, "a string", 0).Err())
 		try("a string at "+part, "wrong-"+part, server.URL(0), "DEL", key)
 	}
 }

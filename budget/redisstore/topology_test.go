@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -22,13 +23,11 @@ func every(t *testing.T, url string) {
 	for n := range 12 {
 		key := fmt.Sprint("up/key", n)
 		for i := range 5 {
-			got, err := store.Decide(t.Context(), driver.Batch{
+			got := must.Get(store.Decide(t.Context(), driver.Batch{
 				Budget: key, Now: time.Now().UnixMicro(), Limits: hourly,
 				Items: []driver.Item{{ID: fmt.Sprint(i), Operation: []string{"a", "b"}[i%2], Units: 10}},
-			})
-			if err != nil || got.Items[0].Remaining != int64(90-10*i) {
-				t.Fatalf("charge %d on %s: %+v, %v", i, key, got, err)
-			}
+			}))(t)
+			must.Equal(t, got.Items[0].Remaining, int64(90-10*i), "charge")
 		}
 	}
 	var jobs []string
@@ -61,19 +60,17 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	admin := server.Client()
-	must(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	must.Do(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	redistest.Await(t, "the cluster is up", func() bool {
 		info, err := admin.ClusterInfo(t.Context()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	})
 	every(t, "redis+cluster://"+server.Addr)
-	must(t, admin.FlushAll(t.Context()).Err())
+	must.Do(t, admin.FlushAll(t.Context()).Err())
 	leastURL(t, server, "quotactl:*", redisstore.LeastClusterCommands) // as least, who may do so much
 	every(t, "redis+cluster://least:secret@"+server.Addr)
-	must(t, admin.ScriptFlush(t.Context()).Err())
-	if err := openStore(t, "redis+cluster://"+server.Addr, redisstore.Options{}).Ping(t.Context()); err != nil {
-		t.Fatalf("after its scripts were lost: %v", err)
-	}
+	must.Do(t, admin.ScriptFlush(t.Context()).Err())
+	must.Do(t, openStore(t, "redis+cluster://"+server.Addr, redisstore.Options{}).Ping(t.Context()))
 }
 
 // A budget is whole on one shard of a ring; when that one is down its budgets
@@ -113,7 +110,7 @@ func TestSentinel(t *testing.T) {
 	server := redistest.Start(t)
 	host, port, _ := net.SplitHostPort(server.Addr)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	must(t, os.WriteFile(file, fmt.Appendf(nil, "sentinel monitor mymaster %s %s 1\n", host, port), 0o600))
+	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, "sentinel monitor mymaster %s %s 1\n", host, port), 0o600))
 	watcher := redistest.StartSentinel(t, file)
 	admin := watcher.Client()
 	redistest.Await(t, "the sentinel knows the master", func() bool {

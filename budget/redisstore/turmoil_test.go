@@ -11,23 +11,20 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
 // flush empties a server's memory of scripts.
 func flush(t *testing.T, admin *redis.Client) {
 	t.Helper()
-	must(t, admin.ScriptFlush(t.Context()).Err())
+	must.Do(t, admin.ScriptFlush(t.Context()).Err())
 }
 
 // keysOf are a budget's keys on one server.
 func keysOf(t *testing.T, admin *redis.Client, budget string) []string {
 	t.Helper()
-	keys, err := admin.Keys(t.Context(), "quotactl:v1:{"+budget+"}:*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
+	return must.Get(admin.Keys(t.Context(), "quotactl:v1:{"+budget+"}:*").Result())(t)
 }
 
 // onlyOn wants a budget's keys on one of the servers and on no other, and
@@ -71,9 +68,7 @@ func TestClusterSlotsMove(t *testing.T) {
 			redistest.Await(t, "clients ask between two keys", func() bool { return s.attempts() > before+swarmClients })
 		})
 		s.goesOn("after the slot of "+name+" has moved", name)
-		if at := onlyOn(t, n.admins, name); at != to {
-			t.Fatalf("%s is on node %d, want %d", name, at, to)
-		}
+		must.Equal(t, onlyOn(t, n.admins, name), to, name, "is on node")
 	}
 	s.stop()
 	for _, name := range budgets {
@@ -153,9 +148,7 @@ func TestRingShardIsKilled(t *testing.T) {
 // lost above the limit.
 func TestSentinelFailsOver(t *testing.T) {
 	t.Parallel()
-	failsOver(t, func(master *redistest.Server) {
-		master.Kill()
-	}, func(*redistest.Server) {})
+	failsOver(t, func(master *redistest.Server) { master.Kill() }, func(*redistest.Server) {})
 }
 
 // The master stands still and is replaced. When it goes on, still a master for a
@@ -186,9 +179,7 @@ func failsOver(t *testing.T, leave, comeBack func(master *redistest.Server)) {
 	s.goesOn("at first", name)
 	leave(r.master)
 	left, err := admin.Time(t.Context()).Result() // parts what the old master granted from what the new one did
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	redistest.Await(t, "the replica is the master", func() bool {
 		return strings.Contains(info(admin, "replication"), "role:master")
 	})

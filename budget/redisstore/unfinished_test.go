@@ -10,6 +10,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -22,14 +24,9 @@ func TestItemAfterMuchHasLeft(t *testing.T) {
 	limits := []limit.Limit{{Name: "w", Limit: 12, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Minute)}}
 	decide := func(items ...driver.Item) {
 		t.Helper()
-		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: items})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: items}))(t)
 		for i, d := range got.Items {
-			if d.Result != driver.Granted {
-				t.Fatalf("%s: %+v", items[i].ID, d)
-			}
+			must.Equal(t, d.Result, driver.Granted, items[i].ID, d)
 		}
 	}
 	var ids []string
@@ -39,9 +36,7 @@ func TestItemAfterMuchHasLeft(t *testing.T) {
 	}
 	f.now += time.Second.Microseconds()
 	for _, id := range ids { // all leave the window at one instant
-		if done, err := f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Units: 1}); err != nil || done.Result != driver.Settled {
-			t.Fatalf("%+v, %v", done, err)
-		}
+		must.Equal(t, must.Get(f.Finish(t.Context(), driver.Finish{Budget: name, Now: f.now, ID: id, Units: 1}))(t).Result, driver.Settled)
 	}
 	f.now += time.Minute.Microseconds() - 1
 	one := func(id string, units int64) driver.Item { return driver.Item{ID: id, Operation: "a", Units: units} }
@@ -58,7 +53,7 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 	for seenAfter, most := range map[int]int{10: 10 + 3, 30: 10 + 3} { // of 40 charges of an operation
 		f := openFake(t, server.URL(0))
 		f.SetMaxSteps(3)
-		must(t, admin.FlushAll(t.Context()).Err())
+		must.Do(t, admin.FlushAll(t.Context()).Err())
 		var limits []limit.Limit
 		for _, operation := range []string{"a", "b", "c"} {
 			limits = append(limits, limit.Limit{Name: operation, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour), Operations: []string{operation}})
@@ -75,10 +70,8 @@ func TestRecoveryOfManyEntriesEnds(t *testing.T) {
 					continue
 				}
 				f.now++
-				got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: fmt.Sprint(operation, i), Operation: operation, Units: 1}}})
-				if err != nil || got.Items[0].Result != driver.Granted {
-					t.Fatalf("%+v, %v", got, err)
-				}
+				got := must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: fmt.Sprint(operation, i), Operation: operation, Units: 1}}}))(t)
+				must.Equal(t, got.Items[0].Result, driver.Granted)
 				if i < seenAfter {
 					r.Used[j]++
 				}
@@ -108,16 +101,11 @@ func TestRecoveryWhileTheWindowMoves(t *testing.T) {
 			at = f.now
 		}
 		f.now += time.Minute.Microseconds()
-		got, err := f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: fmt.Sprint(i), Operation: "a", Units: 1}}})
-		if err != nil || got.Items[0].Result != driver.Granted {
-			t.Fatalf("%+v, %v", got, err)
-		}
+		got := must.Get(f.Decide(t.Context(), driver.Batch{Budget: name, Now: f.now, Limits: limits, Items: []driver.Item{{ID: fmt.Sprint(i), Operation: "a", Units: 1}}}))(t)
+		must.Equal(t, got.Items[0].Result, driver.Granted)
 	}
 	f.ahead = 45 * time.Second.Microseconds() // from one script run to the next
-	got, err := driver.Apply(t.Context(), f, driver.Recovery{Budget: name, Now: f.now + time.Hour.Microseconds(), Limits: limits, Used: []int64{100}, At: at, Mark: driver.Mark{ID: "lost", At: at}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(driver.Apply(t.Context(), f, driver.Recovery{Budget: name, Now: f.now + time.Hour.Microseconds(), Limits: limits, Used: []int64{100}, At: at, Mark: driver.Mark{ID: "lost", At: at}}))(t)
 	f.ahead = 0
 	view, err := f.Look(t.Context(), driver.Look{Budget: name, Now: f.now, Limits: limits})
 	if err != nil || view.Limits[0].Used != 100+39 || got.Amounts[0] < 83 {
@@ -154,7 +142,7 @@ func TestRecoveryOfAnIdleHost(t *testing.T) {
 		return got
 	}
 	seen := charge(10)
-	must(t, admin.FlushAll(t.Context()).Err())
+	must.Do(t, admin.FlushAll(t.Context()).Err())
 	charge(20_000)
 	before := scriptRuns(admin)
 	got, err := driver.Apply(t.Context(), f, driver.Recovery{Budget: name, Now: f.now, Limits: limits, Used: seen.Used, At: seen.Seen, Mark: seen.Mark})
@@ -177,32 +165,22 @@ func TestLossAmidABatch(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	now, runs := time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC).UnixMicro(), 0
-	s, err := redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 {
+	s := must.Get(redisstore.OpenWithClock(server.URL(0), redisstore.Options{Timeout: patient}, func() int64 {
 		if runs++; runs == 12 {
-			if err := admin.FlushAll(t.Context()).Err(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, admin.FlushAll(t.Context()).Err())
 		}
 		return now
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer func() { _ = s.Close() }()
 	s.SetMaxSteps(3)
 	limits := []limit.Limit{{Name: "w", Limit: 10, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 	decide := func(item driver.Item) driver.Result {
 		t.Helper()
-		got, err := s.Decide(t.Context(), driver.Batch{Budget: name, Now: now, Limits: limits, Items: []driver.Item{item}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.Decide(t.Context(), driver.Batch{Budget: name, Now: now, Limits: limits, Items: []driver.Item{item}}))(t)
 		return got.Items[0].Result
 	}
 	for runs = 0; runs < 10; now++ {
-		if got := decide(driver.Item{ID: strconv.FormatInt(now, 10), Operation: "a", Units: 1}); got != driver.Granted {
-			t.Fatal(got)
-		}
+		must.Equal(t, decide(driver.Item{ID: strconv.FormatInt(now, 10), Operation: "a", Units: 1}), driver.Granted)
 	}
 	if got := decide(driver.Item{ID: "all", Operation: "a", Units: 10}); got != driver.Granted || runs < 12 {
 		t.Fatalf("%v after %d script runs, want what fits an empty ledger granted", got, runs)

@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // wall is a network of two sides, which may be cut. Servers stand behind gates;
@@ -42,10 +44,7 @@ func (w *wall) gate(t testing.TB, target string, far bool) string {
 
 func (w *wall) gateAt(t testing.TB, address, target string, far bool) string {
 	t.Helper()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", address))(t)
 	end := make(chan struct{})
 	t.Cleanup(func() {
 		close(end)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/redisstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -40,8 +41,8 @@ func TestWrongPasswordOfARunningServer(t *testing.T) {
 	store := openStore(t, server.URL(0), redisstore.Options{})
 	charge(t, store, "before")
 	admin := server.Client()
-	must(t, admin.ConfigSet(t.Context(), "requirepass", "secret").Err())
-	must(t, admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
+	must.Do(t, admin.ConfigSet(t.Context(), "requirepass", "secret").Err())
+	must.Do(t, admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
 	_, err := decide(t.Context(), store, driver.Item{ID: "after", Operation: "op", Units: 1}, driver.Item{ID: "other", Operation: "of more keys", Units: 1})
 	if !errors.Is(err, driver.ErrStoreConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "give the password") || !strings.Contains(err.Error(), "unauthenticated") {
 		t.Errorf("%v, want ErrStoreConfig that asks for the password", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // benchSpec is a budget that no benchmark exhausts.
@@ -25,37 +26,23 @@ func benchSpec() budget.Spec {
 // filled is the path of a new file with n charges in the window of benchSpec.
 func filled(b *testing.B, n int) string {
 	path := filepath.Join(b.TempDir(), fmt.Sprint(n, ".db"))
-	store, err := sqlitestore.Open(b.Context(), path, sqlitestore.Options{Timeout: time.Minute})
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := must.Get(sqlitestore.Open(b.Context(), path, sqlitestore.Options{Timeout: time.Minute}))(b)
 	spec := benchSpec()
 	for i := 0; i < n; {
 		batch := driver.Batch{Budget: spec.Name, Now: time.Now().UnixMicro(), Limits: spec.Limits}
 		for ; i < n && len(batch.Items) < driver.MaxBatch; i++ {
 			batch.Items = append(batch.Items, driver.Item{ID: fmt.Sprint("fill", i), Operation: "op", Units: 1})
 		}
-		if _, err := store.Decide(b.Context(), batch); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(store.Decide(b.Context(), batch))(b)
 	}
-	if err := store.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, store.Close())
 	return path
 }
 
 // benchBudget opens a file with benchSpec's budget.
 func benchBudget(b *testing.B, path string) *budget.Budget {
-	store, err := sqlitestore.Open(b.Context(), path, sqlitestore.Options{Timeout: time.Minute})
-	if err != nil {
-		b.Fatal(err)
-	}
-	opened, err := budget.New(store, benchSpec(), budget.WithClosers(store))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return opened
+	store := must.Get(sqlitestore.Open(b.Context(), path, sqlitestore.Options{Timeout: time.Minute}))(b)
+	return must.Get(budget.New(store, benchSpec(), budget.WithClosers(store)))(b)
 }
 
 // BenchmarkOneShot opens a file, charges once and closes it, as a command does: an
@@ -68,12 +55,8 @@ func BenchmarkOneShot(b *testing.B) {
 		for i, path := range files {
 			began := time.Now()
 			opened := benchBudget(b, path)
-			if _, err := opened.Charge(b.Context(), budget.Call{Operation: "op"}); err != nil {
-				b.Fatal(err)
-			}
-			if err := opened.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(opened.Charge(b.Context(), budget.Call{Operation: "op"}))(b)
+			must.Do(b, opened.Close())
 			took[i] = append(took[i], time.Since(began))
 		}
 	}
@@ -102,16 +85,12 @@ func BenchmarkMillion(b *testing.B) {
 		for n, bud := range opened {
 			charges, end := 0, time.Now().Add(100*time.Millisecond)
 			for ; time.Now().Before(end); charges++ {
-				if _, err := bud.Charge(b.Context(), budget.Call{Operation: "op"}); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(bud.Charge(b.Context(), budget.Call{Operation: "op"}))(b)
 			}
 			sums[n] += float64(charges) * 10
 		}
 		began := time.Now()
-		if _, err := opened[1_000_000].Status(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(opened[1_000_000].Status(b.Context()))(b)
 		looked = max(looked, time.Since(began))
 	}
 	b.ReportMetric(sums[1_000_000]/float64(rounds), "charges/s")

@@ -12,6 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
 
@@ -31,10 +33,7 @@ func BenchmarkUnits(b *testing.B) {
 }
 
 func benchCharge(b *testing.B, goroutines int, units int64) {
-	store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute})
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := must.Get(sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}))(b)
 	spec := budget.Spec{
 		Name: "up/bench", Timeout: time.Minute, Costs: map[string]budget.Cost{"op": {Units: units}},
 		Limits: []limit.Limit{
@@ -42,10 +41,7 @@ func benchCharge(b *testing.B, goroutines int, units int64) {
 			{Name: "burst", Limit: limit.MaxUnits, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Second)},
 		},
 	}
-	bud, err := budget.New(store, spec, budget.WithClosers(store))
-	if err != nil {
-		b.Fatal(err)
-	}
+	bud := must.Get(budget.New(store, spec, budget.WithClosers(store)))(b)
 	defer func() { _ = bud.Close() }()
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -73,17 +69,12 @@ func benchCharge(b *testing.B, goroutines int, units int64) {
 // BenchmarkJobs reads the documents of a thousand jobs, as a daemon does to look
 // what there is to do.
 func BenchmarkJobs(b *testing.B) {
-	store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute})
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := must.Get(sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}))(b)
 	defer func() { _ = store.Close() }()
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprint("a-job-of-a-certain-length-", i)
-		if _, err := store.SwapJob(b.Context(), driver.JobSwap{Job: names[i], Text: make([]byte, 1000)}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(store.SwapJob(b.Context(), driver.JobSwap{Job: names[i], Text: make([]byte, 1000)}))(b)
 	}
 	for b.Loop() {
 		if found, err := store.Jobs(b.Context(), names); err != nil || len(found[999].Text) != 1000 {
@@ -95,15 +86,8 @@ func BenchmarkJobs(b *testing.B) {
 // BenchmarkWaiters has up to 5,000 goroutines wait for one budget.
 func BenchmarkWaiters(b *testing.B) {
 	storetest.Waiters(b, func(b *testing.B) driver.Store {
-		store, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "waiters.db"), sqlitestore.Options{Timeout: time.Minute})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				b.Error(err)
-			}
-		})
+		store := must.Get(sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "waiters.db"), sqlitestore.Options{Timeout: time.Minute}))(b)
+		b.Cleanup(func() { check.NoError(b, store.Close()) })
 		return store
 	})
 }

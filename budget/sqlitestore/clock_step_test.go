@@ -9,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // wallSteps are how far a wall clock may be set, by hand, by a time service, or by
@@ -21,20 +22,15 @@ var wallSteps = []int64{
 // reopen closes the store and opens the file again, on the same boot.
 func (m *machine) reopen() {
 	m.t.Helper()
-	if err := m.store.Close(); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.store.Close())
 	m.store = m.another()
 }
 
 // another is a further store on the file, as another process of the machine has it.
 func (m *machine) another() *sqlitestore.Store {
 	m.t.Helper()
-	s, err := sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: time.Minute}, m.id,
-		func() int64 { return m.since }, func() int64 { return m.wall })
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: time.Minute}, m.id,
+		func() int64 { return m.since }, func() int64 { return m.wall }))(m.t)
 	m.t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -75,14 +71,8 @@ func TestWallClockStepsFreeNothingEarly(t *testing.T) {
 
 // I6: nor do reservations end, buckets drain or calendars reset early or late.
 func TestWallClockStepsOnAllKinds(t *testing.T) {
-	refill, err := limit.NewRefill(1, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	calendar, err := limit.NewCalendar(limit.Day, "UTC", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(1, time.Minute))(t)
+	calendar := must.Get(limit.NewCalendar(limit.Day, "UTC", 0))(t)
 	for kind, l := range map[string]struct {
 		limit limit.Limit
 		first driver.Item

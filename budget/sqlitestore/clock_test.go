@@ -2,7 +2,6 @@ package sqlitestore_test
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // machine is a computer whose clocks can be set.
@@ -34,17 +34,12 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) boot(id string) {
 	m.t.Helper()
 	if m.store != nil {
-		if err := m.store.Close(); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Do(m.t, m.store.Close())
 	}
 	m.id, m.since = id, 0
 	m.pass(20 * second)
-	s, err := sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: time.Minute}, id,
-		func() int64 { return m.since }, func() int64 { return m.wall })
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.OpenOnBoot(context.Background(), m.path, sqlitestore.Options{Timeout: time.Minute}, id,
+		func() int64 { return m.since }, func() int64 { return m.wall }))(m.t)
 	m.store = s
 }
 
@@ -61,10 +56,7 @@ func (m *machine) try(i driver.Item) (driver.Decisions, error) {
 // charge wants the item granted, or refused for so long.
 func (m *machine) charge(i driver.Item, wait int64) {
 	m.t.Helper()
-	got, err := m.try(i)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	got := must.Get(m.try(i))(m.t)
 	d := got.Items[0]
 	if granted := d.Result == driver.Granted; granted != (wait == 0) || !granted && d.RetryAt-got.Now != wait {
 		m.t.Fatalf("%s: %+v at %d, want a wait of %d", i.ID, d, got.Now, wait)
@@ -83,10 +75,8 @@ func TestClockKeepsTime(t *testing.T) {
 		}
 	}
 	m.pass(1000)
-	got, err := m.try(item("x", 1))
-	if err != nil || got.Now != from+20+1000 {
-		t.Fatalf("the clock shows %d (%v) after 1020 µs, want %d", got.Now-from, err, 1020)
-	}
+	got := must.Get(m.try(item("x", 1)))(t)
+	must.Equal(t, got.Now, from+20+1000, "the clock shows")
 }
 
 // I6: after a reboot the wall clock counts, and never before last seen.
@@ -98,10 +88,8 @@ func TestReboot(t *testing.T) {
 	m.charge(item("b", 10), 20*minute-20*second)
 	m.wall -= 30 * hour // the battery is empty
 	m.boot("third")
-	got, err := m.try(item("b", 10))
-	if err != nil || got.Items[0].RetryAt != noon-hour+20*second+hour {
-		t.Fatalf("%+v, %v, want a refusal until the charge's hour is over", got, err)
-	}
+	got := must.Get(m.try(item("b", 10)))(t)
+	must.Equal(t, got.Items[0].RetryAt, noon-hour+20*second+hour)
 	// The right time comes: it counts, since the wrong one was behind last seen.
 	m.wall += 30*hour + 21*minute
 	m.charge(item("b", 10), 0)
@@ -118,9 +106,7 @@ func TestRebootFarAhead(t *testing.T) {
 	caller := m.wall
 	m.wall += 5 * hour
 	_, err := m.store.Decide(t.Context(), driver.Batch{Budget: name, Now: caller, Limits: []limit.Limit{m.limit}})
-	if !errors.Is(err, driver.ErrClock) {
-		t.Fatalf("error %v, want ErrClock", err)
-	}
+	must.Is(t, err, driver.ErrClock)
 	m.wall -= 5 * hour
 	m.charge(item("b", 10), hour-20*second)
 	m.pass(hour)
@@ -134,9 +120,7 @@ func TestIdleByItsOwnClock(t *testing.T) {
 	m.charge(item("a", 10), 0)
 	m.wall += 60 * day
 	batch := driver.Batch{Budget: "up/other", Now: m.wall, Limits: []limit.Limit{m.limit}, Items: []driver.Item{item("a", 1)}}
-	if got, err := m.store.Decide(t.Context(), batch); err != nil || got.Now != m.wall {
-		t.Fatalf("%+v, %v, want a new budget to begin at the wall clock", got, err)
-	}
+	must.Equal(t, must.Get(m.store.Decide(t.Context(), batch))(t).Now, m.wall, "want a new budget to begin at the wall clock")
 	m.charge(item("b", 1), hour)
 }
 

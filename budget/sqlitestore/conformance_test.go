@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
 
@@ -23,10 +24,7 @@ func TestConformanceInSteps(t *testing.T) {
 
 func openForSuite(prepare func(*sqlitestore.Store)) func(testing.TB, func() int64) storetest.Store {
 	return func(t testing.TB, clock func() int64) storetest.Store {
-		s, err := sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(sqlitestore.OpenWithClock(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlitestore.Options{Timeout: time.Minute}, clock))(t)
 		prepare(s)
 		t.Cleanup(func() { _ = s.Close() }) // a second time where the test closed it
 		return s
@@ -52,7 +50,5 @@ func TestSoak(t *testing.T) {
 // TestSoakInSteps has batches that come at the same time take turns.
 func TestSoakInSteps(t *testing.T) {
 	t.Parallel()
-	storetest.Soak(t, openForSuite(func(s *sqlitestore.Store) {
-		sqlitestore.SetSteps(s, 100, 60)
-	}), 60)
+	storetest.Soak(t, openForSuite(func(s *sqlitestore.Store) { sqlitestore.SetSteps(s, 100, 60) }), 60)
 }

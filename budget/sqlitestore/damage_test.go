@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // damage is a way in which a file comes to be another than it was.
@@ -20,14 +22,9 @@ type damage struct {
 // overwrite puts bytes in the place of a file's.
 func overwrite(t *testing.T, path string, at int64, bytes []byte) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = f.WriteAt(bytes, at)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_RDWR, 0))(t)
+	_, err := f.WriteAt(bytes, at)
+	must.Do(t, errors.Join(err, f.Close()))
 }
 
 // A damaged file is refused with what to do, whether the fault shows when it is
@@ -36,10 +33,7 @@ func TestDamagedFile(t *testing.T) {
 	for what, d := range map[string]damage{
 		"pages overwritten": {
 			func(t *testing.T, path string) {
-				info, err := os.Stat(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				info := must.Get(os.Stat(path))(t)
 				garbage := make([]byte, info.Size()-4096)
 				for i := range garbage {
 					garbage[i] = 0xa5
@@ -49,9 +43,7 @@ func TestDamagedFile(t *testing.T) {
 		},
 		"cut short": {
 			func(t *testing.T, path string) {
-				if err := os.Truncate(path, 3*4096); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Truncate(path, 3*4096))
 			}, driver.ErrDamaged, "restore it from a backup",
 		},
 		"its beginning overwritten": {
@@ -70,10 +62,7 @@ func TestDamagedFile(t *testing.T) {
 				b.granted(item(id, 2))
 			}
 			b.close() // the last to close it writes the log back
-			backup, err := os.ReadFile(b.path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			backup := must.Get(os.ReadFile(b.path))(t)
 			d.change(t, b.path)
 			if err := b.tryToOpen(); err == nil {
 				got, decideErr := b.try(name, item("b", 1))
@@ -94,14 +83,10 @@ func TestDamagedFile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := os.WriteFile(b.path, backup, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(b.path, backup, 0o600))
 			b.open()
 			b.granted(item("b", 1))
-			if got := b.used(); got != 9 {
-				t.Errorf("used %d after the backup was restored, want 9", got)
-			}
+			check.Equal(t, b.used(), 9, "used after the backup was restored")
 		})
 	}
 }
@@ -114,9 +99,7 @@ func TestEntriesAreCounted(t *testing.T) {
 		found := b.store.Diagnose(t.Context())
 		return found[slices.IndexFunc(found, func(f driver.Finding) bool { return f.Check == "integrity" })]
 	}
-	if got := integrity(); got.Level != driver.OK {
-		t.Errorf("%+v, want it whole", got)
-	}
+	check.Equal(t, integrity().Level, driver.OK)
 	execute(t, b.path, "DELETE FROM entry WHERE id = 'a1'")
 	if got := integrity(); got.Level != driver.Fault || !strings.Contains(got.Says, "it holds 2 entries where 3 were recorded") {
 		t.Errorf("%+v, want that one of 3 entries is missing", got)

@@ -9,7 +9,8 @@ import (
 
 func (s *Store) report(ctx context.Context, r driver.Report) (answer driver.Drift, err error) {
 	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}}
-	return answer, d.repeat(ctx, func(c *conn) error { return d.report(c, r, &answer) })
+	err = d.repeat(ctx, func(c *conn) error { return d.report(c, r, &answer) })
+	return answer, err
 }
 
 // report goes on with a report as far as the steps reach.

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A disk that is full, and one that comes to be read-only, where this user may
@@ -20,11 +22,7 @@ func TestFullDisk(t *testing.T) {
 		t.Logf("no file system may be mounted here: %v", err)
 		return
 	}
-	defer func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { check.NoError(t, unix.Unmount(dir, 0)) }()
 	path, filler := filepath.Join(dir, "q.db"), filepath.Join(dir, "filler")
 	fill := func() error {
 		err := os.WriteFile(filler, make([]byte, 17<<20), 0o600)
@@ -39,31 +37,21 @@ func TestFullDisk(t *testing.T) {
 	isWhole(t, path)
 
 	// Where there is no room from the beginning nothing can be opened, until there is.
-	if err := fill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fill())
 	openFails(t, filepath.Join(dir, "new.db"), driver.ErrUnavailable, "make room")
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filler))
 	store, err := standing(filepath.Join(dir, "new.db"))
 	if err == nil {
 		_, err = fillUntil(store, "a", 1)
 		err = errors.Join(err, store.Close())
 	}
-	if err != nil {
-		t.Errorf("once there is room: %v", err)
-	}
+	check.NoError(t, err, "once there is room")
 
 	// Remounted read-only the file is refused, and serves again when that is over.
 	before := query[int](t, path, "SELECT count(*) FROM entry")
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=16m"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=16m"))
 	openFails(t, path, driver.ErrStoreConfig, "writable")
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m"))
 	if store, err = standing(path); err != nil {
 		t.Fatal(err)
 	}

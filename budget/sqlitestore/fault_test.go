@@ -17,6 +17,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // fillUntil charges until an error, which it returns with how many were granted.
@@ -104,9 +106,7 @@ func throughFullDisk(path string, fill, empty func() error, says string) error {
 // isWhole wants SQLite to find a file in order.
 func isWhole(t *testing.T, path string) {
 	t.Helper()
-	if got := query[string](t, path, "PRAGMA integrity_check"); got != "ok" {
-		t.Errorf("integrity_check: %s", got)
-	}
+	check.Equal(t, query[string](t, path, "PRAGMA integrity_check"), "ok", "integrity_check")
 }
 
 // A file that may not grow, as a quota on the disk or on a user has it: the
@@ -158,9 +158,7 @@ func TestFileIsFull(t *testing.T) {
 		// The store goes on with another connection, which has no such bound.
 		b.granted(item(fmt.Sprint(round, "-", granted), 1)) // the one that was refused
 		total++
-		if got := b.used(); got != int64(total) {
-			t.Fatalf("used %d, want %d", got, total)
-		}
+		must.Equal(t, b.used(), int64(total), "used, want", total)
 	}
 	isWhole(t, b.path)
 }
@@ -173,29 +171,18 @@ func TestFileIsReplaced(t *testing.T) {
 			t.Run(fmt.Sprintf("all of it %v, a look first %v", all, looks), func(t *testing.T) {
 				b := newBench(t, rolling(10, hour))
 				b.granted(item("a", 1))
-				told, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Remove(b.path); err != nil {
-					t.Fatal(err)
-				}
+				told := must.Get(b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}))(t)
+				must.Do(t, os.Remove(b.path))
 				if all {
 					others, err := filepath.Glob(b.path + "?*")
 					for _, other := range others {
 						err = errors.Join(err, os.Remove(other))
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					other, err := sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now }) // uses the file from now on
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					defer func() { _ = other.Close() }()
-					if _, err := other.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(other.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}))(t)
 				}
 				if looks {
 					if _, err := b.store.Look(t.Context(), driver.Look{Budget: name, Now: b.now, Limits: b.limits, Mark: told.Mark}); !errors.Is(err, driver.ErrLost) {
@@ -206,9 +193,7 @@ func TestFileIsReplaced(t *testing.T) {
 					t.Fatalf("a decision in the new file: %v, want ErrLost", err)
 				}
 				b.granted(item("b", 2))
-				if got := query[int](t, b.path, "SELECT sum(units) FROM entry"); got != 2 {
-					t.Fatalf("the file in place holds %d units, want 2", got)
-				}
+				must.Equal(t, query[int](t, b.path, "SELECT sum(units) FROM entry"), 2, "the file in place holds … units")
 			})
 		}
 	}
@@ -228,35 +213,26 @@ func TestFileIsReplacedDuringTheWait(t *testing.T) {
 		}
 		done <- err
 	}()
-	next, err := os.Open(b.path + ".next")
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(os.Open(b.path + ".next"))(t)
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for unix.Flock(int(next.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // until the call has it, and waits for the lock
 		_ = unix.Flock(int(next.Fd()), unix.LOCK_UN)
 		<-look.C
 	}
-	if err := errors.Join(next.Close(), os.Remove(b.path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(next.Close(), os.Remove(b.path)))
 	release()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if got := query[int](t, b.path, "SELECT sum(units) FROM entry"); got != 2 {
-		t.Fatalf("the file in place holds %d units, want 2", got)
-	}
+	must.Equal(t, query[int](t, b.path, "SELECT sum(units) FROM entry"), 2, "the file in place holds … units")
 }
 
 // While there is no directory for the file calls fail and say so, whatever lies in
 // its place, and once it is back they go on.
 func TestDirectoryIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	b := &bench{t: t, path: filepath.Join(dir, "q.db"), now: noon, limits: []limit.Limit{rolling(10, hour)}}
 	b.open()
 	t.Cleanup(func() { b.close() })
@@ -274,22 +250,14 @@ func TestDirectoryIsReplaced(t *testing.T) {
 		}
 	}
 	for _, removedFirst := range []bool{true, false} {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(dir))
 		if removedFirst {
 			fails("it is removed")
 		}
-		if err := os.WriteFile(dir, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(dir, nil, 0o600))
 		fails("it is a file")
-		if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)))
 		b.granted(item(fmt.Sprint("c", removedFirst), 2))
-		if got := query[int](t, b.path, "SELECT sum(units) FROM entry"); got != 2 {
-			t.Fatalf("the file in place holds %d units, want 2", got)
-		}
+		must.Equal(t, query[int](t, b.path, "SELECT sum(units) FROM entry"), 2, "the file in place holds … units")
 	}
 }

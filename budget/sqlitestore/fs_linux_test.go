@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,8 +17,6 @@ func TestNetworkMagicNumbers(t *testing.T) {
 		unix.EXT4_SUPER_MAGIC: "", unix.XFS_SUPER_MAGIC: "", unix.BTRFS_SUPER_MAGIC: "", unix.TMPFS_MAGIC: "", unix.OVERLAYFS_SUPER_MAGIC: "",
 		unix.F2FS_SUPER_MAGIC: "", unix.FUSE_SUPER_MAGIC: "",
 	} {
-		if got := networkKinds[magic]; got != want {
-			t.Errorf("%#x is %q, want %q", magic, got, want)
-		}
+		check.Equal(t, networkKinds[magic], want, magic)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // helperVariable carries the role and the orders of a process that a test started:
@@ -40,10 +41,7 @@ func asHelper() {
 func helper(t *testing.T, role string, orders any) *exec.Cmd {
 	t.Helper()
 	effort.Processes(t)
-	text, err := json.Marshal(orders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(orders))(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), helperVariable+"="+role+":"+string(text))
 	return cmd

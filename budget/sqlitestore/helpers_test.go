@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const (
@@ -43,10 +44,7 @@ func newBench(t testing.TB, limits ...limit.Limit) *bench {
 
 func (b *bench) open() {
 	b.t.Helper()
-	s, err := sqlitestore.OpenWithClock(context.Background(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now })
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.OpenWithClock(context.Background(), b.path, sqlitestore.Options{Timeout: time.Minute}, func() int64 { return b.now }))(b.t)
 	b.store = s
 }
 
@@ -62,9 +60,7 @@ func (b *bench) tryToOpen() error {
 
 func (b *bench) close() {
 	b.t.Helper()
-	if err := b.store.Close(); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, b.store.Close())
 }
 
 func (b *bench) try(budgetName string, items ...driver.Item) (driver.Decisions, error) {
@@ -73,10 +69,7 @@ func (b *bench) try(budgetName string, items ...driver.Item) (driver.Decisions, 
 
 func (b *bench) decide(items ...driver.Item) []driver.Decision {
 	b.t.Helper()
-	got, err := b.try(name, items...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	got := must.Get(b.try(name, items...))(b.t)
 	return got.Items
 }
 
@@ -98,20 +91,14 @@ func (b *bench) refused(i driver.Item, at int64) {
 
 func (b *bench) used() int64 {
 	b.t.Helper()
-	view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	view := must.Get(b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}))(b.t)
 	return view.Limits[0].Used
 }
 
 // query asks the file beside the store.
 func query[T any](t testing.TB, path, text string) T {
 	t.Helper()
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)"))(t)
 	var got T
 	if err := errors.Join(db.QueryRow(text).Scan(&got), db.Close()); err != nil {
 		t.Fatalf("%s: %v", text, err)
@@ -122,11 +109,8 @@ func query[T any](t testing.TB, path, text string) T {
 // execute changes the file behind the store's back.
 func execute(t testing.TB, path, text string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = db.Exec(text)
+	db := must.Get(sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)"))(t)
+	_, err := db.Exec(text)
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func (b *bench) swap(swap driver.JobSwap) {
@@ -20,10 +21,7 @@ func (b *bench) swap(swap driver.JobSwap) {
 // history is the ids of a job's records, the newest first.
 func (b *bench) history(job string) (ids []string) {
 	b.t.Helper()
-	found, err := b.store.JobHistory(context.Background(), driver.JobHistoryQuery{Job: job, Most: 1000})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	found := must.Get(b.store.JobHistory(context.Background(), driver.JobHistoryQuery{Job: job, Most: 1000}))(b.t)
 	for _, r := range found {
 		ids = append(ids, r.ID)
 	}
@@ -67,10 +65,8 @@ func TestManyJobs(t *testing.T) {
 		}
 	}
 	names = append(names, "@shared", names[1], "no such 'job' in\"deed")
-	found, err := b.store.Jobs(t.Context(), names)
-	if err != nil || len(found) != len(names) {
-		t.Fatalf("%d documents, %v", len(found), err)
-	}
+	found := must.Get(b.store.Jobs(t.Context(), names))(t)
+	must.Equal(t, len(found), len(names))
 	for i, document := range found {
 		want := names[i]
 		if i < 1000 && i%3 == 0 || i == 1000 || i == 1002 {
@@ -156,9 +152,7 @@ func TestHistoryOutOfTime(t *testing.T) {
 	if swapped, err := b.store.SwapJob(ctx, swap); err != nil || !swapped {
 		t.Fatalf("%v, %v, want what was swapped to stand", swapped, err)
 	}
-	if got := len(b.history("j")); got != 18 {
-		t.Fatalf("%d records, want 18 of 21", got)
-	}
+	must.Equal(t, len(b.history("j")), 18, "records of 21")
 	sqlitestore.SetPaused(b.store, nil)
 	swap.Version, swap.Text = 1, nil
 	b.swap(swap)

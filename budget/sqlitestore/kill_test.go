@@ -19,6 +19,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // killOrders are for a process that charges until it is killed.
@@ -195,9 +196,7 @@ func TestKilledTwoHundredTimes(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if got := query[string](t, path, "PRAGMA integrity_check"); got != "ok" {
-		t.Fatalf("integrity_check: %s", got)
-	}
+	must.Equal(t, query[string](t, path, "PRAGMA integrity_check"), "ok", "integrity_check")
 	if len(told.charged) < 10*kills || len(told.settled) < kills {
 		t.Fatalf("only %d charges and %d settlements were acknowledged: the test shows little", len(told.charged), len(told.settled))
 	}
@@ -208,17 +207,11 @@ func TestKilledTwoHundredTimes(t *testing.T) {
 // allThere wants each acknowledged charge to be a replay, and each settlement.
 func (a *acknowledgements) allThere(t *testing.T, path string) {
 	t.Helper()
-	store, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(sqlitestore.Open(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}))(t)
 	defer func() { _ = store.Close() }()
 	for from := 0; from < len(a.charged); from += driver.MaxBatch {
 		items := a.charged[from:min(len(a.charged), from+driver.MaxBatch)]
-		got, err := store.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: killLimits(), Items: items})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(store.Decide(t.Context(), driver.Batch{Budget: name, Now: time.Now().UnixMicro(), Limits: killLimits(), Items: items}))(t)
 		for i, d := range got.Items {
 			if d.Result != driver.Granted || !d.Replayed || d.Units != items[i].Units {
 				t.Fatalf("acknowledged charge %+v of a killed process is lost: %+v", items[i], d)
@@ -238,14 +231,9 @@ func (a *acknowledgements) allThere(t *testing.T, path string) {
 // way.
 func (a *acknowledgements) sumsAgree(t *testing.T, path string, underWay int) {
 	t.Helper()
-	store, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(sqlitestore.Open(t.Context(), path, sqlitestore.Options{}))(t)
 	view, err := store.Look(t.Context(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: killLimits()})
-	if err := errors.Join(err, store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, store.Close()))
 	entries, units := query[int](t, path, "SELECT count(*) FROM entry"), query[int64](t, path, "SELECT sum(units) FROM entry")
 	searches := query[int64](t, path, "SELECT count(*) FROM entry JOIN operation o ON o.b = entry.b AND o.no = entry.lane / 4 AND o.name = 'search'")
 	if view.Limits[0].Used != units || view.Limits[1].Used != searches {

@@ -20,6 +20,7 @@ import (
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
 	"github.com/quotactl/quotactl/internal/linear"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // linearChild carries the orders of a process that asks the store for a client.
@@ -168,10 +169,7 @@ func linearHistory(t *testing.T, fault string, chargesOnly bool) *linear.History
 	t.Helper()
 	effort.Processes(t)
 	seed := linear.Seed(t)
-	orders, err := json.Marshal(linearOrders{filepath.Join(t.TempDir(), "q.db"), fault})
-	if err != nil {
-		t.Fatal(err)
-	}
+	orders := must.Get(json.Marshal(linearOrders{filepath.Join(t.TempDir(), "q.db"), fault}))(t)
 	var deaths atomic.Int64
 	var heals atomic.Bool
 	var clients []*linearClient

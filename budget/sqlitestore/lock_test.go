@@ -14,23 +14,16 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // hold takes the lock as another process would; the function gives it up.
 func hold(t *testing.T, path string) (release func()) {
 	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := file.Close(); err != nil {
-			t.Error(err)
-		}
-	}
+	file := must.Get(os.OpenFile(path, os.O_RDWR, 0))(t)
+	must.Do(t, unix.Flock(int(file.Fd()), unix.LOCK_EX))
+	return func() { check.NoError(t, file.Close()) }
 }
 
 func TestWaitsForTheLockOnlySoLong(t *testing.T) {
@@ -42,9 +35,7 @@ func TestWaitsForTheLockOnlySoLong(t *testing.T) {
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go cancel(errors.New("gave up"))
-	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	check.Is(t, check.Err(b.store.Decide(ctx, batch)), context.Canceled, "cancelled")
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer stop()
 	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
@@ -59,9 +50,7 @@ func TestWaitsForTheLockOnlySoLong(t *testing.T) {
 	if got := b.used(); got != 1 { // looking waits for nobody
 		t.Errorf("used %d while the lock is held, want 1", got)
 	}
-	if _, err := b.store.Job(t.Context(), "trending"); err != nil {
-		t.Errorf("reading a job: %v", err)
-	}
+	check.NoError(t, check.Err(b.store.Job(t.Context(), "trending")), "reading a job")
 	release()
 	sqlitestore.SetTimeout(b.store, time.Minute)
 	b.granted(item("b", 1)) // none of the tries was charged late
@@ -78,9 +67,8 @@ func TestDeadlinePassesWhileWaiting(t *testing.T) {
 	late.Deadline = time.UnixMicro(b.now).Add(10 * time.Millisecond)
 	early.Deadline = time.UnixMicro(b.now).Add(time.Minute)
 	got := b.decide(late, early)
-	if got[0].Result != driver.Late || got[1].Result != driver.Granted {
-		t.Fatalf("%+v, want the first late and the second granted", got)
-	}
+	must.Equal(t, got[0].Result, driver.Late)
+	must.Equal(t, got[1].Result, driver.Granted)
 	finished, err := b.store.Finish(t.Context(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 5, Deadline: time.UnixMicro(b.now).Add(-time.Microsecond)})
 	if err != nil || finished.Result != driver.FinishLate || b.used() != 2 {
 		t.Fatalf("%+v, %v, used %d, want a late settlement that changed nothing", finished, err, b.used())
@@ -93,9 +81,7 @@ func TestGivenUpBeforeTheCommit(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	sqlitestore.SetClosing(b.store, cancel)
 	batch := driver.Batch{Budget: name, Now: b.now, Limits: b.limits, Items: []driver.Item{item("a", 1)}}
-	if _, err := b.store.Decide(ctx, batch); !errors.Is(err, context.Canceled) {
-		t.Fatalf("error %v, want the context's", err)
-	}
+	must.Is(t, check.Err(b.store.Decide(ctx, batch)), context.Canceled)
 	late, early := item("late", 1), item("early", 1)
 	late.Deadline = time.UnixMicro(b.now).Add(30 * time.Millisecond)
 	began := time.Now()
@@ -104,9 +90,8 @@ func TestGivenUpBeforeTheCommit(t *testing.T) {
 		}
 	})
 	got := b.decide(early, late)
-	if got[0].Result != driver.Granted || got[1].Result != driver.Late {
-		t.Fatalf("%+v, want the first granted and the second late", got)
-	}
+	must.Equal(t, got[0].Result, driver.Granted)
+	must.Equal(t, got[1].Result, driver.Late)
 	// A deadline that passes before the commit undoes the charge, and its answer.
 	bounded, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
@@ -115,9 +100,7 @@ func TestGivenUpBeforeTheCommit(t *testing.T) {
 		t.Fatalf("%+v, %v: an answer on what was undone", got, err)
 	}
 	sqlitestore.SetClosing(b.store, nil)
-	if got := b.used(); got != 1 {
-		t.Fatalf("used %d, want 1", got)
-	}
+	must.Equal(t, b.used(), 1, "used")
 	b.granted(item("a", 1), item("late", 1))
 }
 
@@ -129,32 +112,20 @@ func TestAnotherProgramWrites(t *testing.T) {
 	b.close()
 	var err error
 	b.store, err = sqlitestore.OpenWithClock(t.Context(), b.path, sqlitestore.Options{Timeout: time.Second}, func() int64 { return b.now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	sqlitestore.SetTimeout(b.store, time.Minute)
 	b.granted(item("a", 1))
 	db, err := sql.Open("sqlite", b.path+"?_txlock=immediate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = db.Close() }()
 	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	sqlitestore.SetTimeout(b.store, 50*time.Millisecond)
-	if _, err := b.try(name, item("b", 1)); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("error %v, want ErrUnavailable", err)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	check.Is(t, check.Err(b.try(name, item("b", 1))), driver.ErrUnavailable)
+	must.Do(t, tx.Rollback())
 	sqlitestore.SetTimeout(b.store, time.Minute)
 	b.granted(item("b", 1))
-	if got := b.used(); got != 2 {
-		t.Fatalf("used %d, want 2", got)
-	}
+	must.Equal(t, b.used(), 2, "used")
 }
 
 // A process keeps the lock for a moment after calls that come at once, and lets go of it
@@ -162,10 +133,7 @@ func TestAnotherProgramWrites(t *testing.T) {
 func TestLingeringLockIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rolling(1000, hour))
-	file, err := os.OpenFile(b.path+".lock", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.OpenFile(b.path+".lock", os.O_RDWR, 0))(t)
 	defer func() { _ = file.Close() }()
 	tick, limit := time.NewTicker(time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()

@@ -7,16 +7,14 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func (b *bench) lock(limit string, until int64, force bool) driver.Locked {
 	b.t.Helper()
-	got, err := driver.Apply(context.Background(), b.store, driver.Lock{
+	got := must.Get(driver.Apply(context.Background(), b.store, driver.Lock{
 		Budget: name, Now: b.now, Limit: limit, Until: until, Most: driver.MaxLock, Why: "told", Force: force,
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	}))(b.t)
 	return got
 }
 
@@ -53,15 +51,11 @@ func TestLockKeepsIdleBudget(t *testing.T) {
 			b.lock("w", end, false)
 			b.lock("", noon+second, false)
 			if !locked {
-				if _, err := driver.Apply(t.Context(), b.store, driver.Unlock{Budget: name, Now: b.now, Limit: "w"}); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(driver.Apply(t.Context(), b.store, driver.Unlock{Budget: name, Now: b.now, Limit: "w"}))(t)
 			}
 			kept := func(want int) {
 				t.Helper()
-				if _, err := b.try("up/other", item(fmt.Sprint(b.now), 1)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(b.try("up/other", item(fmt.Sprint(b.now), 1)))(t)
 				budgets := query[int](t, b.path, "SELECT count(*) FROM budget WHERE name = '"+name+"'")
 				if locks := query[int](t, b.path, "SELECT count(*) FROM lock"); budgets != want || (locks > 0) != (want > 0) {
 					t.Fatalf("%d budgets and %d locks %d µs past noon, want %d budgets", budgets, locks, b.now-noon, want)
@@ -91,14 +85,10 @@ func TestEndedLocksGo(t *testing.T) {
 	}
 	b.now += minute - 1
 	b.lock("w", b.now+minute, false)
-	if n := query[int](t, b.path, "SELECT count(*) FROM lock"); n != 6 {
-		t.Fatalf("%d locks in the file, want 6: the first end in a microsecond", n)
-	}
+	must.Equal(t, query[int](t, b.path, "SELECT count(*) FROM lock"), 6, "locks in the file: the first end in a microsecond")
 	b.now++
 	b.lock("", b.now+minute, false)
-	if n := query[int](t, b.path, "SELECT count(*) FROM lock"); n != 2 {
-		t.Fatalf("%d locks in the file, want the 2 that stand", n)
-	}
+	must.Equal(t, query[int](t, b.path, "SELECT count(*) FROM lock"), 2, "locks in the file, want the 2 that stand")
 }
 
 // I7: a report brings the windows up to date in steps, and records what it says

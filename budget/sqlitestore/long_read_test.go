@@ -8,6 +8,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // watched is a context that runs a function when somebody asks whether it ended.
@@ -37,16 +39,12 @@ func TestLongReadDelaysNobody(t *testing.T) {
 		within = true
 		asked++
 		b.granted(item(fmt.Sprint("b", asked), 1))
-		if got := b.used(); got != int64(1+asked) {
-			t.Errorf("%d units are used, want %d", got, 1+asked)
-		}
+		check.Equal(t, b.used(), int64(1+asked), "units used")
 		b.history("job")
 		within = false
 	}
-	view, err := b.store.Spent(ctx, driver.SpentQuery{Budget: name, Now: b.now, By: driver.ByOperation})
-	if err != nil || len(view.Rows) != 1 {
-		t.Fatalf("%+v, %v", view.Rows, err)
-	}
+	view := must.Get(b.store.Spent(ctx, driver.SpentQuery{Budget: name, Now: b.now, By: driver.ByOperation}))(t)
+	must.Equal(t, len(view.Rows), 1)
 	if view.Rows[0].Units > int64(asked) {
 		t.Error("nothing was charged while the sum was under way: the test shows nothing")
 	}

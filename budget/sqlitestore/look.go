@@ -28,18 +28,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 
 // look reads within a transaction. The totals it brings up to date are its own.
 func (s *Store) look(ctx context.Context, c *conn, look driver.Look) (view driver.View, err error) {
-	l, err := readLedger(c, look.Budget, nil)
-	if err == nil {
-		err = l.checkNewest()
-	}
-	if err != nil {
-		return view, err
-	}
-	clock, _, err := s.clocks.read(l.anchor)
-	if err != nil {
-		return view, err
-	}
-	when, err := l.enter(clock, look.Now, s.clocks.oneBoot(l.anchor))
+	l, when, err := s.entered(c, look.Budget, look.Now)
 	if err != nil {
 		return view, err
 	}
@@ -68,6 +57,23 @@ func (s *Store) look(ctx context.Context, c *conn, look driver.Look) (view drive
 		view.Limits = append(view.Limits, seen)
 	}
 	return view, nil
+}
+
+// entered reads a budget's ledger, and the instant at which it is looked at.
+func (s *Store) entered(c *conn, name string, caller int64) (*ledger, moment, error) {
+	l, err := readLedger(c, name, nil)
+	if err == nil {
+		err = l.checkNewest()
+	}
+	if err != nil {
+		return nil, moment{}, err
+	}
+	clock, _, err := s.clocks.read(l.anchor)
+	if err != nil {
+		return nil, moment{}, err
+	}
+	when, err := l.enter(clock, caller, s.clocks.oneBoot(l.anchor))
+	return l, when, err
 }
 
 // lookAt reads what one limit has used.

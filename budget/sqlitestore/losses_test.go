@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/storetest"
 )
 
@@ -31,33 +32,27 @@ func testLosses(t *testing.T, hosts int) {
 func lossyData(t *testing.T) storetest.Lossy {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "q.db")
-	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	remove := func() {
 		for _, suffix := range []string{"", "-wal", "-shm"} {
-			must(os.RemoveAll(path + suffix))
+			must.Do(t, os.RemoveAll(path+suffix))
 		}
 	}
 	return storetest.Lossy{
 		Alone: true, // nothing may touch the file while a process uses it
 		Open: func(clock func() int64) driver.Store {
-			s, err := sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, clock)
-			must(err)
+			s := must.Get(sqlitestore.OpenWithClock(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}, clock))(t)
 			return s
 		},
 		Lose: map[string]func(){"removed": remove},
 		Keep: func() func() {
 			data, err := os.ReadFile(path)
 			if !os.IsNotExist(err) {
-				must(err)
+				must.Do(t, err)
 			}
 			return func() {
 				remove()
 				if data != nil {
-					must(os.WriteFile(path, data, 0o600))
+					must.Do(t, os.WriteFile(path, data, 0o600))
 				}
 			}
 		},

@@ -14,21 +14,17 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // modes are those of the files in a folder.
 func modes(t *testing.T, dir string) map[string]fs.FileMode {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	all := map[string]fs.FileMode{}
 	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(entry.Info())(t)
 		all[entry.Name()] = info.Mode().Perm()
 	}
 	return all
@@ -38,19 +34,14 @@ func modes(t *testing.T, dir string) map[string]fs.FileMode {
 // of its files are there when visit is called.
 func spend(t *testing.T, path string, visit func()) {
 	t.Helper()
-	s, err := sqlitestore.Open(context.Background(), path, sqlitestore.Options{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.Open(context.Background(), path, sqlitestore.Options{Timeout: time.Minute}))(t)
 	limits := []limit.Limit{rolling(10, hour)}
 	_, decided := s.Decide(context.Background(), driver.Batch{
 		Budget: name, Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{item("one", 1)},
 	})
 	_, looked := s.Look(context.Background(), driver.Look{Budget: name, Now: time.Now().UnixMicro(), Limits: limits})
 	visit()
-	if err := errors.Join(decided, looked, s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(decided, looked, s.Close()))
 }
 
 // Who spent what is its owner's alone, whatever the umask.
@@ -83,16 +74,12 @@ func TestSharedFilesStayShared(t *testing.T) {
 	spend(t, path, func() {})
 	shared := []string{"q.db", "q.db.lock", "q.db.next"}
 	for _, name := range shared {
-		if err := os.Chmod(filepath.Join(dir, name), 0o660); err != nil { //nolint:gosec // shared on purpose
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(filepath.Join(dir, name), 0o660)) //nolint:gosec // shared on purpose
 	}
 	spend(t, path, func() {
 		got := modes(t, dir)
 		for _, name := range slices.Concat(shared, []string{"q.db-wal", "q.db-shm"}) {
-			if got[name] != 0o660 {
-				t.Errorf("%s has mode %03o, want 660", name, got[name])
-			}
+			check.Equal(t, got[name], 0o660, name, "has mode")
 		}
 	})
 }

@@ -10,16 +10,14 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // TestForgottenAsTheModel goes where random walks hardly come: windows that are
 // longer than all before begin while what they would have counted lies in the
 // file still, forgotten or not.
 func TestForgottenAsTheModel(t *testing.T) {
-	days, err := limit.NewCalendar(limit.Month, "UTC", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	days := must.Get(limit.NewCalendar(limit.Month, "UTC", 0))(t)
 	short, long, longest := rolling(100, minute), rolling(100, 7*day), rolling(100, 30*day)
 	month := limit.Limit{Name: "month", Limit: 100, Counts: limit.CountCalls, Window: limit.CalendarWindow(days)}
 	type step struct {

@@ -10,6 +10,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Entries past every window and the hour leave the file, a bounded number at a
@@ -30,12 +32,8 @@ func TestPrune(t *testing.T) {
 	b.limits = all
 	b.granted(item("both", 1))
 	left := query[int](t, b.path, "SELECT count(*) FROM entry WHERE id LIKE 'old%'")
-	if left != 0 {
-		t.Errorf("%d of 300 old entries still lie in the file", left)
-	}
-	if n := query[int](t, b.path, "SELECT n - (SELECT count(*) FROM entry) FROM budget"); n != 0 {
-		t.Errorf("the number kept is %d off", n)
-	}
+	check.Equal(t, left, 0, "of 300 old entries still lie in the file")
+	check.Equal(t, query[int](t, b.path, "SELECT n - (SELECT count(*) FROM entry) FROM budget"), 0, "the number kept is … off")
 	view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: all})
 	if err != nil || view.Limits[0].Used != 2 || view.Limits[1].Used != 10 {
 		t.Fatalf("%+v, %v, want 2 and 10 used", view, err)
@@ -52,10 +50,8 @@ func TestSettleSumForgetsPruned(t *testing.T) {
 	b.granted(lease(item("r", 1), second))
 	settle := func(want driver.FinishResult) {
 		t.Helper()
-		got, err := b.store.Finish(context.Background(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: limit.MaxUnits})
-		if err != nil || got.Result != want {
-			t.Fatalf("%+v, %v, want result %d", got, err, want)
-		}
+		got := must.Get(b.store.Finish(context.Background(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: limit.MaxUnits}))(t)
+		must.Equal(t, got.Result, want)
 	}
 	b.now += second
 	pauses := b.inSteps(3)
@@ -91,9 +87,7 @@ func TestNewestIsMissing(t *testing.T) {
 			t.Errorf("%s: %v, want ErrDamaged with the charge that is missing and what to do", what, err)
 		}
 	}
-	if _, err := b.try("up/other", item("c", 1)); err != nil {
-		t.Errorf("another budget of the file: %v", err)
-	}
+	check.NoError(t, check.Err(b.try("up/other", item("c", 1))), "another budget of the file")
 }
 
 // Labels are kept with every entry, each text once, and go when no entry that
@@ -108,12 +102,8 @@ func TestLabels(t *testing.T) {
 	b.granted(labelled("a", "trending", "US", "run-1"), labelled("b", "trending", "GB", "run-1"), labelled("c", "", "", ""))
 	const who = `SELECT group_concat(who, ' ') FROM (SELECT e.id || '=' || coalesce(j.name, '-') || '/' || coalesce(g.name, '-') || '/' || coalesce(r.name, '-') AS who
 		FROM entry e LEFT JOIN label j ON j.b = e.b AND j.no = e.job LEFT JOIN label g ON g.b = e.b AND g.no = e.region LEFT JOIN label r ON r.b = e.b AND r.no = e.run ORDER BY e.id)`
-	if got := query[string](t, b.path, who); got != "a=trending/US/run-1 b=trending/GB/run-1 c=-/-/-" {
-		t.Errorf("the entries bear %q", got)
-	}
-	if n := query[int](t, b.path, "SELECT count(*) FROM label"); n != 4 {
-		t.Errorf("%d labels, want 4", n)
-	}
+	check.Equal(t, query[string](t, b.path, who), "a=trending/US/run-1 b=trending/GB/run-1 c=-/-/-", "the entries bear")
+	check.Equal(t, query[int](t, b.path, "SELECT count(*) FROM label"), 4, "labels")
 	b.now += 2 * day
 	b.granted(labelled("d", "trending", "US", "run-2"))
 	b.now += hour
@@ -129,9 +119,7 @@ func TestIdleBudgetsAreDeleted(t *testing.T) {
 	b := newBench(t, rolling(1000, day))
 	charge := func(budgetName string, items ...driver.Item) {
 		t.Helper()
-		if _, err := b.try(budgetName, items...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.try(budgetName, items...))(t)
 	}
 	for i := range 30 {
 		i := item(fmt.Sprint("e", i), 1)
@@ -146,20 +134,14 @@ func TestIdleBudgetsAreDeleted(t *testing.T) {
 	sqlitestore.SetSteps(b.store, 25, 25)
 	b.now = noon + day + driver.WindowIdle
 	charge(name, item("a", 1))
-	if got := budgets(); got != "up/idle up/key1 up/later" {
-		t.Fatalf("budgets %q: one was deleted too soon", got)
-	}
+	must.Equal(t, budgets(), "up/idle up/key1 up/later", "budgets: one was deleted too soon")
 	b.now += hour + minute
 	for i := range 5 {
 		charge(name, item(fmt.Sprint("b", i), 1))
 	}
-	if got := budgets(); got != "up/key1 up/later" {
-		t.Fatalf("budgets %q, want the idle one gone", got)
-	}
+	must.Equal(t, budgets(), "up/key1 up/later", "budgets, want the idle one gone")
 	for _, table := range []string{"entry", "label", "operation", "win", "total"} {
-		if n := query[int](t, b.path, "SELECT count(*) FROM "+table+" WHERE b NOT IN (SELECT b FROM budget)"); n != 0 {
-			t.Errorf("%d rows are left in %s", n, table)
-		}
+		check.Equal(t, query[int](t, b.path, "SELECT count(*) FROM "+table+" WHERE b NOT IN (SELECT b FROM budget)"), 0, "rows are left in", table)
 	}
 	charge("up/idle", item("e1", 1000)) // it begins anew
 }
@@ -174,30 +156,19 @@ func TestManyOperations(t *testing.T) {
 	for n := range driver.MaxOperations {
 		b.granted(of(n, 1))
 	}
-	if n := query[int](t, b.path, "SELECT count(*) FROM operation"); n != driver.MaxOperations {
-		t.Fatalf("%d operations, want %d", n, driver.MaxOperations)
-	}
+	must.Equal(t, query[int](t, b.path, "SELECT count(*) FROM operation"), driver.MaxOperations, "operations")
 	b.granted(of(301, 6), of(302, 3))
-	if n := query[int](t, b.path, "SELECT count(*) FROM operation"); n != driver.MaxOperations+1 {
-		t.Fatalf("%d operations, want one more for all others", n)
-	}
+	must.Equal(t, query[int](t, b.path, "SELECT count(*) FROM operation"), driver.MaxOperations+1, "operations, want one more for all others")
 	got := b.decide(of(300, 2), of(300, 1), of(7, 9), of(301, 6), of(301, 7))
 	if got[0].Result != driver.Refused || got[0].Limit != 1 || got[0].Remaining != 1 {
 		t.Errorf("%+v, want a refusal by op300's limit, which others may have used", got[0])
 	}
-	if got[1].Result != driver.Granted {
-		t.Errorf("%+v, want op300's last unit granted", got[1])
-	}
+	check.Equal(t, got[1].Result, driver.Granted, got[1], "want op300's last unit granted")
 	if got[2].Result != driver.Conflict || got[3].Result != driver.Granted || !got[3].Replayed || got[4].Result != driver.Conflict {
 		t.Errorf("%+v, want a conflict, a replay and a conflict", got[2:])
 	}
-	view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits})
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := must.Get(b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits}))(t)
 	for i, want := range []int64{266, 10, 1, 265} {
-		if view.Limits[i].Used != want {
-			t.Errorf("limit %d: used %d, want %d", i, view.Limits[i].Used, want)
-		}
+		check.Equal(t, view.Limits[i].Used, want, "limit", i, "used")
 	}
 }

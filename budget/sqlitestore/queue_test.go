@@ -20,6 +20,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // queueOrders are for a process that takes the file's lock, and keeps it.
@@ -60,18 +62,10 @@ func startInQueue(t *testing.T, path string) *inQueue {
 	t.Helper()
 	q := &inQueue{t: t, cmd: helper(t, "queue", queueOrders{path})}
 	q.cmd.Stderr = os.Stderr
-	out, err := q.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := q.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(q.cmd.StdoutPipe())(t)
+	in := must.Get(q.cmd.StdinPipe())(t)
 	q.said, q.end = bufio.NewReader(out), in.Close
-	if err := q.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.cmd.Start())
 	t.Cleanup(func() {
 		_ = q.cmd.Process.Kill()
 		_ = q.cmd.Wait()
@@ -92,9 +86,7 @@ func (q *inQueue) says(want string) {
 	}()
 	select {
 	case got := <-said:
-		if got != want {
-			q.t.Fatalf("the process says %q, want %q", got, want)
-		}
+		must.Equal(q.t, got, want, "the process says")
 	case <-time.After(time.Minute):
 		q.t.Fatalf("the process says nothing, want %q", want)
 	}
@@ -102,9 +94,7 @@ func (q *inQueue) says(want string) {
 
 func (q *inQueue) signal(s syscall.Signal) {
 	q.t.Helper()
-	if err := q.cmd.Process.Signal(s); err != nil {
-		q.t.Fatal(err)
-	}
+	must.Do(q.t, q.cmd.Process.Signal(s))
 }
 
 // stop stops the process, and returns once each of its threads has stopped: one that
@@ -123,10 +113,7 @@ func (q *inQueue) stop() {
 // waits returns once the process waits for the lock.
 func (q *inQueue) waits(path string) {
 	q.t.Helper()
-	next, err := os.Open(path + ".next")
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	next := must.Get(os.Open(path + ".next"))(q.t)
 	defer func() { _ = next.Close() }()
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
@@ -186,36 +173,27 @@ func TestHolderIsNamed(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		holder.stop()
 		refused("the stopped ")
-		if err := os.WriteFile(b.path+".lock", []byte("1 init\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(b.path+".lock", []byte("1 init\n"), 0o600))
 		refused("the stopped ") // also where it could not sign before
 		holder.signal(syscall.SIGCONT)
 	}
 	sqlitestore.SetTimeout(b.store, time.Minute)
 	sqlitestore.EndSlice(b.store)
-	bounded, err := budget.New(b.store, budget.Spec{
+	bounded := must.Get(budget.New(b.store, budget.Spec{
 		Name: name, Timeout: 50 * time.Millisecond, Costs: map[string]budget.Cost{"op": {Units: 1}}, Limits: b.limits,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = bounded.Charge(t.Context(), budget.Call{Operation: "op"})
+	}))(t)
+	_, err := bounded.Charge(t.Context(), budget.Call{Operation: "op"})
 	told := &budget.RefusedError{}
 	if !errors.As(err, &told) || !told.NotCharged || !strings.Contains(err.Error(), fmt.Sprintf("process %d", holder.cmd.Process.Pid)) {
 		t.Errorf("within the budget's own timeout: %v, want it not charged, and the process", err)
 	}
-	if err := errors.Join(holder.end(), holder.cmd.Wait()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(holder.end(), holder.cmd.Wait()))
 	for says, want := range map[string]string{
 		"":        "",
 		"1 init ": "which process 1 (init) had last: is it stopped?",
 		fmt.Sprintf("%d ended ", holder.cmd.Process.Pid): "",
 	} {
-		if err := os.WriteFile(b.path+".lock", []byte(says), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(b.path+".lock", []byte(says), 0o600))
 		// This process may have the lock for a moment: it had waited for it.
 		tick, limit := time.NewTicker(time.Millisecond), time.After(time.Minute)
 		for got := "none"; got != want; {
@@ -240,16 +218,12 @@ func TestAbandonedPlace(t *testing.T) {
 	for range 20 {
 		sqlitestore.EndSlice(b.store)
 		sqlitestore.SetTimeout(b.store, 2*time.Millisecond)
-		if _, err := b.try(name, item("b", 1)); !errors.Is(err, driver.ErrUnavailable) {
-			t.Fatalf("%v, want ErrUnavailable", err)
-		}
+		must.Is(t, check.Err(b.try(name, item("b", 1))), driver.ErrUnavailable)
 	}
 	release()
 	q := startInQueue(t, b.path)
 	q.says("taken")
-	if err := q.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.end())
 	sqlitestore.SetTimeout(b.store, time.Minute)
 	b.granted(item("b", 1))
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // openFails opens what must not open, and wants the error to name its kind and
@@ -26,9 +28,7 @@ func openFails(t *testing.T, path string, kind error, words ...string) {
 		_ = s.Close()
 		t.Fatalf("%s was opened", path)
 	}
-	if !errors.Is(err, kind) {
-		t.Fatalf("error %v, want %v", err, kind)
-	}
+	must.Is(t, err, kind)
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("error %q does not say %q", err, word)
@@ -44,9 +44,7 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	openFails(t, b.path, driver.ErrStoreConfig, "version 7", "up to 5", "newer quotactl")
 	execute(t, b.path, "PRAGMA user_version = 5")
 	b.open()
-	if got := b.used(); got != 1 {
-		t.Fatalf("used %d, want 1: the refusal changed the file", got)
-	}
+	must.Equal(t, b.used(), 1, "used: the refusal changed the file")
 }
 
 // A file that a newer program takes over while it is open is refused from then on,
@@ -67,9 +65,7 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 	}
 	execute(t, b.path, "PRAGMA user_version = 5")
 	b.granted(item("b", 1))
-	if got := b.used(); got != 3 {
-		t.Errorf("used %d, want 3: something was written meanwhile", got)
-	}
+	check.Equal(t, b.used(), 3, "used: something was written meanwhile")
 }
 
 // A file of an older schema is taken over, with what it holds.
@@ -113,26 +109,16 @@ func TestOpenMigrates(t *testing.T) {
 				execute(t, b.path, change)
 			}
 			b.open()
-			if got := b.used(); got != 5 {
-				t.Fatalf("used %d of a file of an older schema, want 5", got)
-			}
+			must.Equal(t, b.used(), 5, "used of a file of an older schema")
 			b.granted(item("b", 5))
-			if got := b.used(); got != 10 {
-				t.Fatalf("used %d once it is taken over, want 10", got)
-			}
+			must.Equal(t, b.used(), 10, "used once it is taken over")
 			b.lock("", noon+2*hour, false)
-			if found, err := b.store.Job(t.Context(), "j"); err != nil || found.Version != 0 {
-				t.Fatalf("a job of an older schema: %+v, %v, want no document", found, err)
-			}
+			must.Equal(t, must.Get(b.store.Job(t.Context(), "j"))(t).Version, 0, "a job of an older schema:, want no document")
 			b.swap(driver.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []driver.JobRecord{{At: noon, ID: "r"}}})
 			b.close()
-			if version := query[int](t, b.path, "PRAGMA user_version"); version != 5 {
-				t.Errorf("version %d after that, want 5", version)
-			}
+			check.Equal(t, query[int](t, b.path, "PRAGMA user_version"), 5, "version after that")
 			b.open() // and once more, as it is
-			if got := b.used(); got != 10 {
-				t.Errorf("used %d when it is opened again, want 10", got)
-			}
+			check.Equal(t, b.used(), 10, "used when it is opened again")
 			b.refused(item("c", 1), noon+2*hour)
 		})
 	}
@@ -142,20 +128,14 @@ func TestOpenRefusesOtherPrograms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "other.db")
 	execute(t, path, "CREATE TABLE theirs(x)")
 	openFails(t, path, driver.ErrStoreConfig, "another program", "another path")
-	if mode := query[string](t, path, "PRAGMA journal_mode"); mode != "delete" {
-		t.Errorf("the other program's file was changed to journal mode %s", mode)
-	}
-	if tables := query[int](t, path, "SELECT count(*) FROM sqlite_schema"); tables != 1 {
-		t.Errorf("the other program's file has %d tables, had 1", tables)
-	}
+	check.Equal(t, query[string](t, path, "PRAGMA journal_mode"), "delete", "the other program's file was changed to journal mode")
+	check.Equal(t, query[int](t, path, "SELECT count(*) FROM sqlite_schema"), 1, "the other program's file has … tables, had 1")
 }
 
 func TestOpenRefusesWhatIsNoDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "costs.toml")
 	text := []byte(strings.Repeat("# a configuration, not a store\n", 100))
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, text, 0o600))
 	openFails(t, path, driver.ErrStoreConfig, "no SQLite file")
 	if got, err := os.ReadFile(path); err != nil || string(got) != string(text) {
 		t.Errorf("the file was changed (%v)", err)
@@ -165,9 +145,7 @@ func TestOpenRefusesWhatIsNoDatabase(t *testing.T) {
 func TestOpenRefusesPlaces(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	openFails(t, filepath.Join(dir, "missing", "q.db"), driver.ErrStoreConfig, "make the directory")
 	openFails(t, filepath.Join(file, "q.db"), driver.ErrStoreConfig, "make the directory")
 	openFails(t, dir, driver.ErrStoreConfig, "writable")
@@ -178,9 +156,7 @@ func TestOpenRefusesPlaces(t *testing.T) {
 // and serves once it lies elsewhere.
 func TestNetworkFileSystemIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "q.db")
-	if kind, err := sqlitestore.NetworkKind(filepath.Dir(path)); err != nil || kind != "" {
-		t.Fatalf("a local directory: %q, %v", kind, err)
-	}
+	must.Equal(t, must.Get(sqlitestore.NetworkKind(filepath.Dir(path)))(t), "", "a local directory")
 	end := sqlitestore.LieOn("NFS")
 	defer end()
 	openFails(t, path, driver.ErrStoreConfig, "NFS", filepath.Dir(path), "use a local disk, or a Redis store")
@@ -188,24 +164,14 @@ func TestNetworkFileSystemIsRefused(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	end()
-	s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.Open(t.Context(), path, sqlitestore.Options{}))(t)
+	must.Do(t, s.Close())
 }
 
 func TestPathsAreTakenLiterally(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a b?mode=memory#%41.db")
-	s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.Open(t.Context(), path, sqlitestore.Options{}))(t)
+	must.Do(t, s.Close())
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("the file is not where it was asked for: %v", err)
 	}
@@ -214,9 +180,7 @@ func TestPathsAreTakenLiterally(t *testing.T) {
 func TestDurable(t *testing.T) {
 	b := newBench(t)
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2"} {
-		if got := sqlitestore.Pragma(b.store, pragma); got != want {
-			t.Errorf("%s is %s, want %s", pragma, got, want)
-		}
+		check.Equal(t, sqlitestore.Pragma(b.store, pragma), want, pragma)
 	}
 }
 

@@ -25,18 +25,7 @@ const spentChunk = 20_000
 
 // spent reads within a transaction, lane by lane.
 func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view driver.Spent, err error) {
-	l, err := readLedger(c, q.Budget, nil)
-	if err == nil {
-		err = l.checkNewest()
-	}
-	if err != nil {
-		return view, err
-	}
-	clock, _, err := s.clocks.read(l.anchor)
-	if err != nil {
-		return view, err
-	}
-	when, err := l.enter(clock, q.Now, s.clocks.oneBoot(l.anchor))
+	l, when, err := s.entered(c, q.Budget, q.Now)
 	if err != nil {
 		return view, err
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // inSteps makes the store take hardly anything into one transaction, and counts
@@ -60,13 +62,9 @@ func TestBuildInSteps(t *testing.T) {
 				t.Fatalf("%d pauses: the test shows nothing", *pauses)
 			}
 			b.now = noon + day + second
-			if got := b.used(); got != 0 {
-				t.Fatalf("used %d in two hours, want 0", got)
-			}
-			view, err := b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits[2:]})
-			if err != nil || view.Limits[0].Used != 63+200 {
-				t.Fatalf("%+v, %v, want %d used in a day: the reservations", view, err, 63+200)
-			}
+			must.Equal(t, b.used(), 0, "used in two hours")
+			view := must.Get(b.store.Look(context.Background(), driver.Look{Budget: name, Now: b.now, Limits: b.limits[2:]}))(t)
+			must.Equal(t, view.Limits[0].Used, 63+200)
 		})
 	}
 }
@@ -89,9 +87,8 @@ func TestWalkRestarts(t *testing.T) {
 		{"by nothing", func(*bench) {}, noon + 10*second + hour},
 		{"by a late settlement", func(b *bench) {
 			got, err := b.store.Finish(context.Background(), driver.Finish{Budget: name, Now: b.now, ID: "r", Units: 1})
-			if err != nil || got.Result != driver.Settled {
-				b.t.Errorf("settle: %+v, %v", got, err)
-			}
+			must.Do(b.t, err)
+			check.Equal(b.t, got.Result, driver.Settled, "settle")
 		}, noon + 10*second + hour},
 		{"by a charge", func(b *bench) { b.granted(item("between", 4)) }, noon + 18*second + hour},
 		{"by expiry", func(b *bench) { b.now = first; b.decide() }, noon + 10*second + hour},
@@ -186,9 +183,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	sqlitestore.SetPaused(b.store, nil)
 	sqlitestore.SetTimeout(b.store, time.Minute)
-	if got := b.used(); got != 31 {
-		t.Fatalf("used %d, want 31", got)
-	}
+	must.Equal(t, b.used(), 31, "used")
 	if d := b.decide(item("after", 0))[0]; d.Result != driver.Granted || d.Replayed {
 		t.Fatalf("%+v, want a new charge", d)
 	}

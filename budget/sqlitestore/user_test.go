@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // nobody is the user that a process started by root becomes: root may do all.
@@ -73,22 +74,16 @@ func placeFor(t *testing.T) (dir, path string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "store")
 	path = filepath.Join(dir, "q.db")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
 	for above := filepath.Dir(dir); above != filepath.Dir(os.TempDir()) && above != "/" && above != filepath.Clean(os.TempDir()); above = filepath.Dir(above) {
-		if err := os.Chmod(above, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(above, 0o755))
 	}
 	store, err := standing(path)
 	if err == nil {
 		_, err = fillUntil(store, "first-", 2)
 		err = errors.Join(err, store.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	give(t, nobody, dir, path, path+".lock", path+".next")
 	return dir, path
 }
@@ -98,9 +93,7 @@ func give(t *testing.T, uid int, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
 		if os.Getuid() == 0 {
-			if err := os.Chown(path, uid, uid); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chown(path, uid, uid))
 		}
 	}
 }
@@ -108,9 +101,7 @@ func give(t *testing.T, uid int, paths ...string) {
 func chmod(t *testing.T, mode os.FileMode, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, mode))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A charge within a command job carries the number of its pass, so that nothing is
@@ -16,26 +18,12 @@ import (
 // and another job's number is not taken.
 func TestChargeFenced(t *testing.T) {
 	file := writeConfig(t, strings.Replace(shopConfig, "limit  = 2", "limit  = 100", 1))
-	cfg, err := config.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := open.Store(t.Context(), "sqlite:"+filepath.Join(filepath.Dir(file), "q.db"), cfg.Store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load(file))(t)
+	store := must.Get(open.Store(t.Context(), "sqlite:"+filepath.Join(filepath.Dir(file), "q.db"), cfg.Store))(t)
 	defer func() { _ = store.Close() }()
-	spec, err := cfg.Spec("shop/main")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := budget.New(store, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Fence(t.Context(), "pull", 7); err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(cfg.Spec("shop/main"))(t)
+	b := must.Get(budget.New(store, spec))(t)
+	must.Do(t, b.Fence(t.Context(), "pull", 7))
 	for _, test := range []struct {
 		name  string
 		env   map[string]string
@@ -61,9 +49,7 @@ func TestChargeFenced(t *testing.T) {
 			value, ok := test.env[name]
 			return value, ok
 		})
-		if code != test.code {
-			t.Errorf("%s: exit code %d, want %d: %s", test.name, code, test.code, stderr.String())
-		}
+		check.Equal(t, code, test.code, test.name, "exit code", stderr.String())
 		if code != exitFailed {
 			continue
 		}

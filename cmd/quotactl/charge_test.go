@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const shopConfig = `
@@ -35,9 +38,7 @@ type charged struct {
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "costs.toml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -48,13 +49,9 @@ func TestChargeTellsWhenItFits(t *testing.T) {
 	charge := func(wantCode int) charged {
 		t.Helper()
 		stdout, stderr, code := runAt(t, time.Now(), "charge", "shop/main", "orders.get", "--json", "-c", config)
-		if code != wantCode {
-			t.Fatalf("exit code %d, want %d: %s", code, wantCode, stderr)
-		}
+		must.Equal(t, code, wantCode, "exit code", stderr)
 		var a charged
-		if err := json.Unmarshal([]byte(stdout), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(stdout), &a))
 		return a
 	}
 	first := charge(exitDone)
@@ -78,12 +75,8 @@ func TestChargeInterrupted(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	args := []string{"charge", "shop/main", "orders.get", "--json", "-c", writeConfig(t, shopConfig)}
-	if code := run(ctx, args, &stdout, &stderr, noEnv); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d: %s", code, exitInterrupted, stderr.String())
-	}
-	if reason, err := at(stdout.Bytes(), "reason"); err != nil || reason != `"interrupted"` {
-		t.Errorf("reason %s, error %v; want interrupted: %s", reason, err, stdout.String())
-	}
+	check.Equal(t, run(ctx, args, &stdout, &stderr, noEnv), exitInterrupted, "exit code", stderr.String())
+	check.Equal(t, must.Get(at(stdout.Bytes(), "reason"))(t), `"interrupted"`, "reason", stdout.String())
 }
 
 // An answer that cannot be written is a failure, not a silent success.

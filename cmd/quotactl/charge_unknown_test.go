@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -23,23 +24,16 @@ func TestChargeWhoseAnswerWasLost(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		code = run(t.Context(), append([]string{"charge", "shop/main", "get", "--json", "-c", config}, args...), &stdout, &stderr, noEnv)
 		charged, err := at(stdout.Bytes(), "charged")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if replayed, err = at(stdout.Bytes(), "replayed"); err != nil {
 			t.Fatal(err)
 		}
 		return code, charged, replayed, stderr.String()
 	}
 	const keptAway = "and asked once in"
-	b, err := open.Budget(t.Context(), config, "shop/main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(open.Budget(t.Context(), config, "shop/main"))(t)
 	defer func() { _ = b.Close() }()
-	if _, err := b.Charge(t.Context(), budget.Call{Operation: "get"}); err != nil { // it knows the server's clock
-		t.Fatal(err)
-	}
+	must.Get(b.Charge(t.Context(), budget.Call{Operation: "get"}))(t) // it knows the server's clock
 	proxy.Drop.Store(true)
 	var refused *budget.RefusedError
 	if _, err := b.Charge(t.Context(), budget.Call{Operation: "get", ID: "first"}); !errors.As(err, &refused) || refused.NotCharged {

@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // hangingStore does not answer from a decision on, counted from 1; 0: it always does.
@@ -58,25 +59,20 @@ func TestHowAWaitEnds(t *testing.T) {
 			t.Run(name+" "+lease.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &hangingStore{Store: memstore.New(func() int64 { return time.Now().UnixMicro() }), from: test.hangs}
-					b, err := budget.New(store, budget.Spec{
+					b := must.Get(budget.New(store, budget.Spec{
 						Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}}, Limits: []limit.Limit{test.limit}, Timeout: 2 * time.Second,
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					}))(t)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					if test.held > 0 {
-						if _, err := b.Reserve(ctx, budget.Call{Operation: "get"}, test.held); err != nil {
-							t.Fatal(err)
-						}
+						must.Get(b.Reserve(ctx, budget.Call{Operation: "get"}, test.held))(t)
 					}
 					if test.interrupt > 0 {
 						defer time.AfterFunc(test.interrupt, cancel).Stop()
 					}
 					began := time.Now()
 					f := chargeFlags{call: budget.Call{Operation: "get"}, waits: true, wait: test.wait, reserve: lease}
-					_, err = f.charge(ctx, b)
+					_, err := f.charge(ctx, b)
 					const jitter = 100 * time.Millisecond
 					if took := time.Since(began); exitCode(err) != test.code || took < test.after || took > test.after+jitter {
 						t.Errorf("exit code %d after %s, want %d after %s: %v", exitCode(err), took, test.code, test.after, err)

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 var update = flag.Bool("update", false, "write what check says into the expected messages")
@@ -42,10 +45,7 @@ func runIn(t *testing.T, env func(string) (string, bool), now time.Time, args ..
 // says about it.
 func TestCheckConfigs(t *testing.T) {
 	for kind, want := range map[string]struct{ code, least int }{"good": {exitDone, 5}, "bad": {exitUsage, 20}} {
-		dir, err := filepath.Abs(filepath.Join("..", "..", "testdata", "config", kind))
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := must.Get(filepath.Abs(filepath.Join("..", "..", "testdata", "config", kind)))(t)
 		files, err := filepath.Glob(filepath.Join(dir, "*.toml"))
 		if err != nil || len(files) < want.least {
 			t.Fatalf("%d %s configurations, error %v; want %d or more", len(files), kind, err, want.least)
@@ -55,20 +55,13 @@ func TestCheckConfigs(t *testing.T) {
 				t.Chdir(dir)
 				now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 				stdout, stderr, code := runIn(t, everySecret, now, "check", "-c", filepath.Base(file))
-				if code != want.code {
-					t.Errorf("exit code %d, want %d", code, want.code)
-				}
+				check.Equal(t, code, want.code, "exit code")
 				got := stdout + stderr
 				golden := strings.TrimSuffix(file, ".toml") + ".txt"
 				if *update {
-					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 				}
-				says, err := os.ReadFile(golden)
-				if err != nil {
-					t.Fatal(err)
-				}
+				says := must.Get(os.ReadFile(golden))(t)
 				if got != string(says) {
 					t.Errorf("check says\n%s\nwant\n%s", got, says)
 				}

@@ -14,16 +14,15 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/daemon"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
 func deployed(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "deploy", name)))(t)
 	return string(text)
 }
 
@@ -51,11 +50,7 @@ func unitFile(t *testing.T) map[string][]string {
 // span reads a span of time as systemd writes it.
 func span(t *testing.T, text string) time.Duration {
 	t.Helper()
-	d, err := time.ParseDuration(strings.ReplaceAll(text, "min", "m"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return must.Get(time.ParseDuration(strings.ReplaceAll(text, "min", "m")))(t)
 }
 
 // longestStop is what a stop takes at most with jobs of the default grace, on the
@@ -90,17 +85,11 @@ func TestUnitFile(t *testing.T) {
 		"Type": "notify", "KillMode": "mixed", "Restart": "on-failure", "RestartPreventExitStatus": notAgain(t),
 		"ExecReload": "/bin/kill -HUP $MAINPID", "StateDirectory": "quotactl", "LimitCORE": "0",
 	} {
-		if got := unit["[Service]"+key]; !slices.Equal(got, []string{want}) {
-			t.Errorf("%s is %q, want %s", key, got, want)
-		}
+		check.EqualSlices(t, unit["[Service]"+key], []string{want}, key, "is")
 	}
 	program, arguments, _ := strings.Cut(unit["[Service]ExecStart"][0], " ")
-	if filepath.Base(program) != "quotactl" {
-		t.Errorf("it starts %s", program)
-	}
-	if err := parses(arguments, true); err != nil {
-		t.Errorf("quotactl %s: %v", arguments, err)
-	}
+	check.Equal(t, filepath.Base(program), "quotactl", "it starts", program)
+	check.NoError(t, parses(arguments, true), "quotactl", arguments)
 	stop := span(t, unit["[Service]TimeoutStopSec"][0])
 	if stop <= longestStop() {
 		t.Errorf("TimeoutStopSec is %s; a stop may take %s", stop, longestStop())
@@ -112,10 +101,7 @@ func TestUnitFile(t *testing.T) {
 		t.Errorf("WatchdogSec is %s", watchdog)
 	}
 	// A start that fails at once runs into the limit, and is not tried for ever.
-	burst, err := strconv.Atoi(unit["[Unit]StartLimitBurst"][0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	burst := must.Get(strconv.Atoi(unit["[Unit]StartLimitBurst"][0]))(t)
 	if within, pause := span(t, unit["[Unit]StartLimitIntervalSec"][0]), span(t, unit["[Service]RestartSec"][0]); time.Duration(burst)*pause >= within {
 		t.Errorf("%d starts %s after each other are not %s", burst, pause, within)
 	}
@@ -156,9 +142,7 @@ func instructions(t *testing.T) (stages [][]string) {
 // it finds certificates, its configuration and a place that it may write to.
 func TestContainerfile(t *testing.T) {
 	stages := instructions(t)
-	if len(stages) != 2 {
-		t.Fatalf("%d stages, want one that builds and one that is the image", len(stages))
-	}
+	must.Equal(t, len(stages), 2, "stages, want one that builds and one that is the image")
 	build, image := strings.Join(stages[0], "\n"), stages[1]
 	if module, err := os.ReadFile(filepath.Join("..", "..", "go.mod")); err != nil ||
 		!strings.Contains(string(module), "\ngo "+regexp.MustCompile(`FROM golang:(\S+) AS build`).FindStringSubmatch(build)[1]+".") {
@@ -177,30 +161,22 @@ func TestContainerfile(t *testing.T) {
 	}
 	var entry, command []string
 	for name, into := range map[string]*[]string{"ENTRYPOINT": &entry, "CMD": &command} {
-		if err := json.Unmarshal([]byte(values[name]), into); err != nil {
-			t.Errorf("%s %s: a shell would stand between the signals and the program: %v", name, values[name], err)
-		}
+		check.NoError(t, json.Unmarshal([]byte(values[name]), into), name, values[name], "a shell would stand between the signals and the program")
 	}
 	if len(entry) != 1 || !strings.Contains(values["COPY"], "--from=build /out/quotactl "+entry[0]+"\n") {
 		t.Errorf("it starts %q", entry)
 	}
-	if err := parses(strings.Join(command, " "), true); err != nil {
-		t.Errorf("quotactl %s: %v", command, err)
-	}
+	check.NoError(t, parses(strings.Join(command, " "), true), "quotactl", command)
 	if !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*\n$`).MatchString(values["USER"]) {
 		t.Errorf("USER %s: a number, as only that is known not to be root", values["USER"])
 	}
-	if values["STOPSIGNAL"] != "SIGTERM\n" {
-		t.Errorf("STOPSIGNAL %s", values["STOPSIGNAL"])
-	}
+	check.Equal(t, values["STOPSIGNAL"], "SIGTERM\n", "STOPSIGNAL")
 	state := strings.TrimSpace(values["VOLUME"])
 	for what, line := range map[string]string{
 		"COPY": "--from=build --chown=" + strings.TrimSpace(values["USER"]) + " /out/state " + state,
 		"ENV":  "STATE_DIRECTORY=" + state,
 	} {
-		if !strings.Contains(values[what], line+"\n") {
-			t.Errorf("%s %s lacks %s", what, values[what], line)
-		}
+		check.Contains(t, values[what], line+"\n", what, "… lacks", line)
 	}
 	if !strings.Contains(values["ENV"], "QUOTACTL_CONFIG=/etc/quotactl/costs.toml") || !strings.Contains(values["COPY"], "/etc/ssl/certs/ca-certificates.crt") {
 		t.Errorf("ENV %sCOPY %s", values["ENV"], values["COPY"])

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // What "Looking after jobs" of docs/jobs.md tells to run, beside the daemon that it
@@ -20,15 +22,10 @@ func TestDocumentedLookingAfter(t *testing.T) {
 	w := newDocWay(t, "docs/jobs.md", 10_000)
 	w.write("costs.toml", w.block("toml", "costs.toml")+w.block("toml", "job", "fetch.sh"))
 	w.write("fetch.sh", w.block("sh", "fetch.sh"))
-	log, err := os.Create(filepath.Join(w.dir, "daemon.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(filepath.Join(w.dir, "daemon.log")))(t)
 	daemon := exec.CommandContext(t.Context(), "quotactl", "run")
 	daemon.Dir, daemon.Env, daemon.Stderr = w.dir, w.env, log
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, daemon.Start())
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for !strings.Contains(string(w.run(0, "quotactl", "jobs", "--json")), `"followed": "0 */3`) {
@@ -43,12 +40,8 @@ func TestDocumentedLookingAfter(t *testing.T) {
 	if want := w.block("text", "after"); nowhere(got) != nowhere(want) {
 		t.Errorf("it said\n%s\nwant\n%s", got, want)
 	}
-	if err := daemon.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := daemon.Wait(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, daemon.Process.Signal(syscall.SIGTERM))
+	check.NoError(t, daemon.Wait())
 }
 
 var (

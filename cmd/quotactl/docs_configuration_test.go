@@ -8,16 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 var tomlBlock = regexp.MustCompile("(?s)```toml\n(.*?)```")
 
 // Each configuration of the page is right, without a warning.
 func TestConfigurationPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md")))(t)
 	blocks := tomlBlock.FindAllStringSubmatch(string(page), -1)
 	if len(blocks) < 9 {
 		t.Fatalf("%d configurations, want one for each kind of limit", len(blocks))
@@ -33,10 +32,7 @@ func TestConfigurationPage(t *testing.T) {
 // The page tells of each key that is read. What is read is what check offers in
 // place of a key that it does not know.
 func TestConfigurationKeys(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md")))(t)
 	stdout, _, _ := runAt(t, time.Unix(0, 0), "check", "-c", writeConfig(t, `zzzzzz = 1
 [store]
 zzzzzz = 1

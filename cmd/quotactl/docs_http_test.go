@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -30,9 +32,7 @@ func httpBlock(t *testing.T, language, name string) string {
 			found = append(found, b.text)
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("docs/http.md has %d blocks %s %s, want one", len(found), language, name)
-	}
+	must.Equal(t, len(found), 1, "docs/http.md has … blocks", language, name)
 	return found[0]
 }
 
@@ -52,17 +52,13 @@ func TestDocumentedHTTP(t *testing.T) {
 		}
 	}
 	command := strings.Fields(strings.Replace(httpBlock(t, "sh", "daemon"), docPort, "0", 1))
-	if command[0] != "quotactl" {
-		t.Fatalf("the daemon is started by %q", command)
-	}
+	must.Equal(t, command[0], "quotactl", "the daemon is started by", command)
 	d := startServing(t, httpBlock(t, "toml", "costs.toml"), command[1:]...)
 	_, port, _ := strings.Cut(strings.TrimPrefix(d.address(), "http://"), ":")
 	run := func(language, name, file string, program ...string) string {
 		t.Helper()
 		text := strings.ReplaceAll(httpBlock(t, language, name), docPort, port)
-		if err := os.WriteFile(filepath.Join(d.Dir, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(d.Dir, file), []byte(text), 0o600))
 		cmd := exec.CommandContext(t.Context(), program[0], append(program[1:], file)...)
 		cmd.Dir = d.Dir
 		cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "http_proxy=")
@@ -78,9 +74,7 @@ func TestDocumentedHTTP(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatalf("%s: %s: %v", name, out, err)
 		}
-		if err := json.Unmarshal([]byte(httpBlock(t, "json", name)), &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(httpBlock(t, "json", name)), &want))
 		if members, ok := got.(map[string]any); ok && name == "charge" {
 			members["at"] = want.(map[string]any)["at"]
 		}
@@ -108,9 +102,7 @@ func TestDocumentedHTTPLosesAnswers(t *testing.T) {
 	answered := 0
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var charge struct{ Operation, ID string }
-		if err := json.NewDecoder(r.Body).Decode(&charge); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, json.NewDecoder(r.Body).Decode(&charge))
 		mu.Lock()
 		defer mu.Unlock()
 		status, body := http.StatusOK, `{"allowed": true, "remaining": 1}`
@@ -134,9 +126,7 @@ func TestDocumentedHTTPLosesAnswers(t *testing.T) {
 	t.Cleanup(daemon.Close)
 	program := filepath.Join(t.TempDir(), "charge.py")
 	text := strings.ReplaceAll(httpBlock(t, "python", "charge.py"), "127.0.0.1:"+docPort, daemon.Listener.Addr().String())
-	if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(program, []byte(text), 0o600))
 	cmd := exec.CommandContext(t.Context(), "python3", program)
 	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "http_proxy=")
 	const want = "geocode charged, 1 left\nroute charged, 1 left\ngeocode charged, 1 left\nunknown\n"
@@ -151,9 +141,7 @@ func TestDocumentedHTTPLosesAnswers(t *testing.T) {
 			}
 			next += tries
 		}
-		if len(ids) != next {
-			t.Errorf("%s was asked for under the ids %q, want calls of %v requests", operation, ids, calls)
-		}
+		check.Equal(t, len(ids), next, operation, "was asked for under the ids", ids, "want calls of", calls, "requests")
 	}
 }
 
@@ -171,9 +159,7 @@ func TestDocumentedProblems(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(body), &description); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &description))
 	reasons := description.Components.Schemas.Problem.Properties.Reason.Enum
 	if len(reasons) < 20 {
 		t.Errorf("%d reasons are described", len(reasons))

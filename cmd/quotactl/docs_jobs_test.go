@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -76,33 +78,16 @@ func newDocJob(t *testing.T, name, built string) *docJob {
 	j.write("costs.toml", strings.ReplaceAll(path, "10_000", docQuota))
 	j.write(program.file, docBlock(t, blocks, program.language, program.file))
 	if program.language == "go" {
-		if err := os.Symlink(built, filepath.Join(j.dir, "fetch")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(built, filepath.Join(j.dir, "fetch")))
 	}
 
-	cfg, err := config.Load(filepath.Join(j.dir, "costs.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := cfg.Spec("youtube/key1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load(filepath.Join(j.dir, "costs.toml")))(t)
+	spec := must.Get(cfg.Spec("youtube/key1"))(t)
 	j.limit = spec.Limits[0].Limit
 	began := time.Now() // the upstream's day does not end during the test
-	j.upstream, err = sandbox.New(sandbox.Config{Quota: spec.Limits[0].Quota, Now: func() time.Time { return began }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.upstream.Listen(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := j.upstream.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	j.upstream = must.Get(sandbox.New(sandbox.Config{Quota: spec.Limits[0].Quota, Now: func() time.Time { return began }}))(t)
+	must.Do(t, j.upstream.Listen(t.Context(), ""))
+	t.Cleanup(func() { check.NoError(t, j.upstream.Close()) })
 	j.env = append(os.Environ(), "YOUTUBE_API="+j.upstream.URL(), "YOUTUBE_API_KEY="+testKey,
 		"GORACE=atexit_sleep_ms=0", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 	return j
@@ -117,29 +102,20 @@ func docBlock(t *testing.T, blocks []block, info ...string) string {
 			found = append(found, b.text)
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("docs/jobs.md has %d blocks %q, want one", len(found), info)
-	}
+	must.Equal(t, len(found), 1, "docs/jobs.md has … blocks", info)
 	return found[0]
 }
 
 func (j *docJob) write(name, text string) {
 	j.t.Helper()
-	if err := os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // programs
-		j.t.Fatal(err)
-	}
+	must.Do(j.t, os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o700)) //nolint:gosec // programs
 }
 
 // edit changes one place of the configuration.
 func (j *docJob) edit(from, to string) {
 	j.t.Helper()
-	config, err := os.ReadFile(filepath.Join(j.dir, "costs.toml"))
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	if strings.Count(string(config), from) != 1 {
-		j.t.Fatalf("the configuration has no single %s", from)
-	}
+	config := must.Get(os.ReadFile(filepath.Join(j.dir, "costs.toml")))(j.t)
+	must.Equal(j.t, strings.Count(string(config), from), 1, "the configuration has no single", from)
 	j.write("costs.toml", strings.Replace(string(config), from, to, 1))
 }
 
@@ -150,9 +126,7 @@ func buildDocProgram(t *testing.T) string {
 	dir := t.TempDir()
 	blocks, _ := split(documents(t)["docs/jobs.md"])
 	source, built := filepath.Join(dir, "fetch.go"), filepath.Join(dir, "fetch")
-	if err := os.WriteFile(source, []byte(docBlock(t, blocks, "go", "fetch.go")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(source, []byte(docBlock(t, blocks, "go", "fetch.go")), 0o600))
 	args := []string{"build", "-o", built}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
@@ -199,9 +173,7 @@ func (j *docJob) fetch(code int, region string) {
 func (j *docJob) spent(units int64) {
 	j.t.Helper()
 	var ledger struct{ Total struct{ Units int64 } }
-	if err := json.Unmarshal(j.run(0, "quotactl", "ledger", "youtube/key1", "--json"), &ledger); err != nil {
-		j.t.Fatal(err)
-	}
+	must.Do(j.t, json.Unmarshal(j.run(0, "quotactl", "ledger", "youtube/key1", "--json"), &ledger))
 	counted := j.upstream.Usage()
 	if ledger.Total.Units != units || counted.Units != units || counted.Requests != units || counted.Rejected != 0 {
 		j.t.Errorf("%d units charged; the upstream counted %+v; want %d of each", ledger.Total.Units, counted, units)
@@ -213,10 +185,7 @@ var videoPattern = regexp.MustCompile(`"id": ?"[^"]+"`)
 // has holds a file to so many pages, all of them different.
 func (j *docJob) has(file string, want int64) {
 	j.t.Helper()
-	text, err := os.ReadFile(filepath.Join(j.dir, "data", file))
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(j.dir, "data", file)))(j.t)
 	lines, videos := int64(0), map[string]bool{}
 	for line := range bytes.Lines(text) {
 		lines++
@@ -227,16 +196,13 @@ func (j *docJob) has(file string, want int64) {
 			videos[video] = true
 		}
 	}
-	if lines != want || int64(len(videos)) != 50*want {
-		j.t.Errorf("%s has %d pages of %d videos, want %d of %d", file, lines, len(videos), want, 50*want)
-	}
+	check.Equal(j.t, lines, want, file, "has")
+	check.Equal(j.t, int64(len(videos)), 50*want, file, "has")
 }
 
 func (j *docJob) hasNo(file string) {
 	j.t.Helper()
-	if _, err := os.Stat(filepath.Join(j.dir, "data", file)); !errors.Is(err, os.ErrNotExist) {
-		j.t.Errorf("%s is there (%v)", file, err)
-	}
+	check.Is(j.t, check.Err(os.Stat(filepath.Join(j.dir, "data", file))), os.ErrNotExist, file, "is there (…)")
 }
 
 // The programs of docs/jobs.md, alone: what they charge is what the upstream
@@ -271,9 +237,7 @@ func TestDocumentedJobsWithoutStore(t *testing.T) {
 		j := newDocJob(t, name, built)
 		j.edit("sqlite:quotactl.db", "redis://127.0.0.1:1")
 		j.fetch(exitUnavailable, "US")
-		if counted := j.upstream.Usage(); counted.Requests != 0 {
-			t.Errorf("the upstream counted %+v", counted)
-		}
+		check.Equal(t, j.upstream.Usage().Requests, 0, "the upstream counted")
 	})
 }
 
@@ -298,9 +262,7 @@ func TestDocumentedJobsWithoutKey(t *testing.T) {
 func (j *docJob) keyless(command ...string) {
 	j.t.Helper()
 	said := j.run(9, "sh", "-c", strings.Join(command, " ")+" 2>&1 || exit 9")
-	if !strings.Contains(string(said), "YOUTUBE_API_KEY: set it to your key") {
-		j.t.Errorf("it said %q", said)
-	}
+	check.Contains(j.t, string(said), "YOUTUBE_API_KEY: set it to your key", "it said", said)
 	j.spent(0)
 }
 
@@ -322,12 +284,9 @@ func TestDocumentedJobsUnderTheDaemon(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(j.run(0, "quotactl", "run", "--once", "--json"), &answer); err != nil {
-			t.Fatal(err)
-		}
-		if len(answer.Passes) != 1 || len(answer.Passes[0].Runs) != 2 {
-			t.Fatalf("%+v, want a pass of two regions", answer)
-		}
+		must.Do(t, json.Unmarshal(j.run(0, "quotactl", "run", "--once", "--json"), &answer))
+		must.Equal(t, len(answer.Passes), 1)
+		must.Equal(t, len(answer.Passes[0].Runs), 2)
 		reason, units := "exit 75", j.limit
 		if j.whole {
 			units = pages

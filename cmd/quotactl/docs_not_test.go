@@ -10,6 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // twoBuckets is the sliding counter that docs/not.md speaks of: two buckets of
@@ -28,14 +29,11 @@ func TestTwoBucketsOverspend(t *testing.T) {
 	const most = 100
 	midnight := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
 	now := midnight
-	exact, err := budget.New(memstore.New(func() int64 { return now.UnixMicro() }), budget.Spec{
+	exact := must.Get(budget.New(memstore.New(func() int64 { return now.UnixMicro() }), budget.Spec{
 		Name:   "shop/main",
 		Limits: []limit.Limit{{Name: "hourly", Limit: most, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}},
 		Costs:  map[string]budget.Cost{"orders.get": {Units: 1}},
-	}, budget.WithNow(func() time.Time { return now }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, budget.WithNow(func() time.Time { return now })))(t)
 
 	counter, passed := twoBuckets{map[int]int64{}}, map[int]int64{}
 	table, worst := "", int64(0)
@@ -58,9 +56,7 @@ func TestTwoBucketsOverspend(t *testing.T) {
 		var refused *budget.RefusedError
 		switch {
 		case minute == 59:
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		case !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) || !refused.RetryAt.Equal(midnight.Add(119*time.Minute)):
 			t.Errorf("minute %d: %v, want exhausted until 01:59", minute, err)
 		}

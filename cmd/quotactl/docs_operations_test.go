@@ -13,7 +13,9 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/daemon"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -33,9 +35,7 @@ func TestDocumentedReload(t *testing.T) {
 	}
 	p.signal(syscall.SIGTERM)
 	p.exits(exitDone)
-	if n := p.said("was (not )?reloaded"); n != 2 {
-		t.Errorf("%d reloads, want the two that were asked for", n)
-	}
+	check.Equal(t, p.said("was (not )?reloaded"), 2, "reloads, want the two that were asked for")
 }
 
 // The page leaves a stop the time that it takes, and tells how much that is.
@@ -63,12 +63,8 @@ func TestDocumentedStop(t *testing.T) {
 	}
 	// Nothing is listened on before the store serves: a probe of life alone would end
 	// what waits for it.
-	if strings.Count(page, "livenessProbe:\n") != strings.Count(page, "startupProbe:") {
-		t.Error("a livenessProbe has no startupProbe beside it")
-	}
-	if _, err := os.Stat(filepath.Join("..", "..", "deploy", "quotactl.service")); err != nil {
-		t.Error(err)
-	}
+	check.Equal(t, strings.Count(page, "livenessProbe:\n"), strings.Count(page, "startupProbe:"), "a livenessProbe has no startupProbe beside it")
+	check.NoError(t, check.Err(os.Stat(filepath.Join("..", "..", "deploy", "quotactl.service"))))
 }
 
 // By the configuration of the page what is called by hand is one host with the unit,
@@ -78,16 +74,12 @@ func TestDocumentedStateDirectory(t *testing.T) {
 	blocks, _ := split(page)
 	file := filepath.Join(t.TempDir(), "costs.toml")
 	rest := docBlock(t, blocks, "toml", "costs.toml")
-	if err := os.WriteFile(file, []byte(docBlock(t, blocks, "toml", "state")+rest), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(docBlock(t, blocks, "toml", "state")+rest), 0o600))
 	cfg, err := config.Parse(file)
 	if err == nil {
 		err = cfg.Err()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	state := "/var/lib/" + unitFile(t)["[Service]StateDirectory"][0]
 	unset := *cfg // as the unit would be without the key
 	unset.StateDir = ""

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // refusing is an upstream that answers one request, and then says no to all.
@@ -59,13 +62,9 @@ func (j *docJob) isLocked(limit string, units int64) {
 			}
 		}
 	}
-	if err := json.Unmarshal(j.run(0, "quotactl", "status", "youtube/key1", "--json"), &status); err != nil {
-		j.t.Fatal(err)
-	}
+	must.Do(j.t, json.Unmarshal(j.run(0, "quotactl", "status", "youtube/key1", "--json"), &status))
 	for _, b := range status.Budgets {
-		if (b.LockedUntil != nil) != (limit == "") {
-			j.t.Errorf("the budget is locked: %t, want %t", b.LockedUntil != nil, limit == "")
-		}
+		check.Equal(j.t, b.LockedUntil != nil, limit == "", "the budget is locked")
 		for _, l := range b.Limits {
 			if l.Name == limit && l.LockedUntil == nil {
 				j.t.Errorf("limit %s is not locked", l.Name)
@@ -73,12 +72,8 @@ func (j *docJob) isLocked(limit string, units int64) {
 		}
 	}
 	var ledger struct{ Total struct{ Units int64 } }
-	if err := json.Unmarshal(j.run(0, "quotactl", "ledger", "youtube/key1", "--json"), &ledger); err != nil {
-		j.t.Fatal(err)
-	}
-	if ledger.Total.Units != units {
-		j.t.Errorf("%d units in the ledger, want %d", ledger.Total.Units, units)
-	}
+	must.Do(j.t, json.Unmarshal(j.run(0, "quotactl", "ledger", "youtube/key1", "--json"), &ledger))
+	check.Equal(j.t, ledger.Total.Units, units, "units in the ledger")
 }
 
 // Told by the upstream that the quota is spent, or that it is too much at once, each
@@ -94,14 +89,10 @@ func TestDocumentedJobsRefused(t *testing.T) {
 				j.fetch(exitExhausted, "US")
 				j.isLocked(refusal.lock, 2)
 				j.hasNo("US.ndjson")
-				part, err := os.ReadFile(filepath.Join(j.dir, "data", "US.part"))
-				if err != nil || strings.Count(string(part), "\n") != 1 {
-					t.Errorf("it kept %q (%v), want the page that was fetched", part, err)
-				}
+				part := must.Get(os.ReadFile(filepath.Join(j.dir, "data", "US.part")))(t)
+				check.Equal(t, strings.Count(string(part), "\n"), 1, "it kept")
 				j.fetch(exitExhausted, "US")
-				if asked := upstream.asked.Load(); asked != 2 {
-					t.Errorf("the upstream was asked %d times, want 2", asked)
-				}
+				check.Equal(t, upstream.asked.Load(), 2, "the upstream was asked … times")
 			})
 		})
 	}
@@ -119,23 +110,17 @@ func TestDocumentedWaysRefused(t *testing.T) {
 			w.run(exitExhausted, "./search.sh", "dogs")
 			w.isLocked(refusal.lock, 200)
 			w.run(exitExhausted, "./search.sh", "birds")
-			if asked := upstream.asked.Load(); asked != 2 {
-				t.Errorf("the upstream was asked %d times, want 2", asked)
-			}
+			check.Equal(t, upstream.asked.Load(), 2, "the upstream was asked … times")
 		})
 		t.Run("go "+said, func(t *testing.T) {
 			w := newDocWay(t, "docs/go.md", 10_000)
 			upstream := newRefusing(t, refusal.status, refusal.header, refusal.body)
 			w.env = append(w.env, "YOUTUBE_API="+upstream.URL)
 			built := w.build("videos", w.block("go", "main.go"))
-			if out := string(w.run(exitExhausted, built)); out != "US 200\n" {
-				t.Errorf("it said %q", out)
-			}
+			check.Equal(t, string(w.run(exitExhausted, built)), "US 200\n", "it said")
 			w.isLocked(refusal.lock, 2)
 			w.run(exitExhausted, built)
-			if asked := upstream.asked.Load(); asked != 2 {
-				t.Errorf("the upstream was asked %d times, want 2", asked)
-			}
+			check.Equal(t, upstream.asked.Load(), 2, "the upstream was asked … times")
 		})
 	}
 }

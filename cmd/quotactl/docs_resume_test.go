@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -18,32 +20,22 @@ const more = 1000
 func (j *docJob) more() {
 	j.t.Helper()
 	text, err := os.ReadFile(filepath.Join(j.dir, "costs.toml"))
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.Do(j.t, err)
 	j.write("costs.toml", strings.ReplaceAll(string(text), "= "+docQuota+"\n", "= 1000\n"))
 	began := time.Now()
 	if j.upstream, err = sandbox.New(sandbox.Config{Quota: more, Now: func() time.Time { return began }}); err != nil {
 		j.t.Fatal(err)
 	}
-	if err := j.upstream.Listen(j.t.Context(), ""); err != nil {
-		j.t.Fatal(err)
-	}
+	must.Do(j.t, j.upstream.Listen(j.t.Context(), ""))
 	upstream := j.upstream
-	j.t.Cleanup(func() {
-		if err := upstream.Close(); err != nil {
-			j.t.Error(err)
-		}
-	})
+	j.t.Cleanup(func() { check.NoError(j.t, upstream.Close()) })
 	j.env = append(j.env, "YOUTUBE_API="+j.upstream.URL())
 }
 
 // asked holds what the upstream counted of a region to so many requests.
 func (j *docJob) asked(want int64) {
 	j.t.Helper()
-	if counted := j.upstream.Usage(); counted.Requests != want {
-		j.t.Errorf("the upstream counted %+v, want %d requests", counted, want)
-	}
+	check.Equal(j.t, j.upstream.Usage().Requests, want, "the upstream counted … requests")
 }
 
 // The documented program that resumes, alone: what it has is not fetched again.
@@ -55,13 +47,8 @@ func TestDocumentedResume(t *testing.T) {
 	left := j.limit - pages
 	j.more()
 	part := filepath.Join(j.dir, "data", "GB.part")
-	text, err := os.ReadFile(part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(part, append(text, `{"of a page that was not kept`...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(part))(t)
+	must.Do(t, os.WriteFile(part, append(text, `{"of a page that was not kept`...), 0o600))
 	j.fetch(0, "GB")
 	j.asked(pages - left)
 	j.has("GB.ndjson", pages)
@@ -84,9 +71,7 @@ func TestDocumentedResumeUnderTheDaemon(t *testing.T) {
 		j.more()
 		want := pages + pages - (j.limit - pages)
 		if !here {
-			if err := os.Remove(filepath.Join(j.dir, "data", "GB.part")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(filepath.Join(j.dir, "data", "GB.part")))
 			want = pages + pages
 		}
 		var answer struct {
@@ -99,9 +84,7 @@ func TestDocumentedResumeUnderTheDaemon(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(j.run(0, "quotactl", "run", "--once", "--json"), &answer); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(j.run(0, "quotactl", "run", "--once", "--json"), &answer))
 		pass := answer.Passes[0]
 		if pass.Outcome != "succeeded" || pass.Runs[0].Resumed || !pass.Runs[1].Resumed || pass.Runs[0].Units+pass.Runs[1].Units != want {
 			t.Errorf("here %t: %+v, want %d units", here, pass, want)

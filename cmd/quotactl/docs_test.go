@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/spf13/cobra"
 )
 
@@ -25,19 +27,10 @@ func documents(t *testing.T) map[string]string {
 	top := filepath.Join("..", "..")
 	all := map[string]string{}
 	for _, pattern := range []string{"*.md", "docs/*.md"} {
-		paths, err := filepath.Glob(filepath.Join(top, filepath.FromSlash(pattern)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		paths := must.Get(filepath.Glob(filepath.Join(top, filepath.FromSlash(pattern))))(t)
 		for _, path := range paths {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			name, err := filepath.Rel(top, path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(path))(t)
+			name := must.Get(filepath.Rel(top, path))(t)
 			all[filepath.ToSlash(name)] = string(text)
 		}
 	}
@@ -94,9 +87,7 @@ func TestDocumentLinks(t *testing.T) {
 			if path != "" {
 				target = filepath.ToSlash(filepath.Join(filepath.Dir(name), path))
 			}
-			if _, err := os.Stat(filepath.Join("..", "..", target)); err != nil {
-				t.Errorf("%s links to %s: %v", name, found[1], err)
-			}
+			check.NoError(t, check.Err(os.Stat(filepath.Join("..", "..", target))), name, "links to", found[1])
 			if heading != "" && !hasHeading(all[target], heading) {
 				t.Errorf("%s links to %s: there is no such heading", name, found[1])
 			}
@@ -142,16 +133,12 @@ func TestDocumentCommands(t *testing.T) {
 			}
 			for _, found := range commandPattern.FindAllStringSubmatch(b.text, -1) {
 				seen++
-				if err := parses(found[1], true); err != nil {
-					t.Errorf("%s: quotactl %s: %v", name, found[1], err)
-				}
+				check.NoError(t, parses(found[1], true), name, "quotactl", found[1])
 			}
 		}
 		for _, found := range spanPattern.FindAllStringSubmatch(prose, -1) {
 			seen++
-			if err := parses(found[1], false); err != nil {
-				t.Errorf("%s: quotactl %s: %v", name, found[1], err)
-			}
+			check.NoError(t, parses(found[1], false), name, "quotactl", found[1])
 		}
 	}
 	if seen < 30 {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -33,14 +35,8 @@ func newDocWay(t *testing.T, page string, quota int64) *docWay {
 	if w.upstream, err = sandbox.New(sandbox.Config{Quota: quota, Now: func() time.Time { return began }}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.upstream.Listen(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.upstream.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Do(t, w.upstream.Listen(t.Context(), ""))
+	t.Cleanup(func() { check.NoError(t, w.upstream.Close()) })
 	w.env = append(os.Environ(), "YOUTUBE_API="+w.upstream.URL(), "YOUTUBE_API_KEY="+testKey,
 		"GORACE=atexit_sleep_ms=0", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 	return w
@@ -108,10 +104,7 @@ func TestDocumentedShellCrontab(t *testing.T) {
 	w := newDocWay(t, "docs/shell.md", 10_000)
 	w.write("videos.sh", w.block("sh", "videos.sh"))
 	w.write("youtube.key", testKey+"\n")
-	program, err := exec.LookPath("quotactl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(exec.LookPath("quotactl"))(t)
 	crontab := strings.NewReplacer("/home/ann/videos", w.dir, "PATH=", "PATH="+filepath.Dir(program)+":").Replace(w.block("crontab"))
 	w.env = []string{"HOME=" + t.TempDir(), "YOUTUBE_API=" + w.upstream.URL(), "GORACE=atexit_sleep_ms=0", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1"}
 	var command string
@@ -202,9 +195,7 @@ limit      = 1000
 window     = "24h"
 operations = ["search.list"]
 `)
-	if got := string(w.run(0, w.build("videos", w.block("go", "main.go")))); got != "US 200\nGB 200\nDE 200\n" {
-		t.Errorf("it said %q", got)
-	}
+	check.Equal(t, string(w.run(0, w.build("videos", w.block("go", "main.go")))), "US 200\nGB 200\nDE 200\n", "it said")
 }
 
 // The test of docs/go.md passes as it stands, and fails for a job that is not metered.
@@ -270,12 +261,8 @@ func main() {
 	fmt.Println(status.Limits[0].Used, err)
 }
 `)
-	if got := string(w.run(0, built)); got != "7 <nil>\n" {
-		t.Errorf("after a call of 7 units it has used %q", got)
-	}
-	if got := string(w.run(0, built, "not sent")); got != "7 <nil>\n" {
-		t.Errorf("after a call that was not sent, too, it has used %q", got)
-	}
+	check.Equal(t, string(w.run(0, built)), "7 <nil>\n", "after a call of 7 units it has used")
+	check.Equal(t, string(w.run(0, built, "not sent")), "7 <nil>\n", "after a call that was not sent, too, it has used")
 }
 
 // The fragments of docs/go.md compile.

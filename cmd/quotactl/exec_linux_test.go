@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
 
@@ -20,9 +22,7 @@ func TestExecHasOneCtrlC(t *testing.T) {
 		p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	}, "orders.get", "--", "sh", "-c", reportSignals)
 	p.logged(`^pid \d+\n$`)
-	if _, err := master.WriteString("\x03"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(master.WriteString("\x03"))(t)
 	p.logged(`^pid \d+\ngot INT\n$`)
 	p.signal(syscall.SIGTERM)
 	p.exits(9)
@@ -40,29 +40,19 @@ func TestExecKeepsWhatIsIgnored(t *testing.T) {
 	}
 	const both = 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1)
 	ignored := func(p *program) uint64 {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		mask, err := strconv.ParseUint(string(regexp.MustCompile(`SigIgn:\t([0-9a-f]+)`).FindSubmatch(status)[1]), 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid)))(t)
+		mask := must.Get(strconv.ParseUint(string(regexp.MustCompile(`SigIgn:\t([0-9a-f]+)`).FindSubmatch(status)[1]), 16, 64))(t)
 		return mask & both
 	}
 	p := startExec(t, config, nohup, "orders.get", "--units", "2", "--", "sh", "-c", "trap 'exit 9' TERM; echo pid $$ >&2; while :; do sleep 0.02; done")
 	p.logged(`pid \d+\n`)
-	if got := ignored(p); got != both {
-		t.Errorf("the command ignores %b, want %b", got, both)
-	}
+	check.Equal(t, ignored(p), both, "the command ignores")
 	p.signal(syscall.SIGTERM)
 	p.exits(9)
 	before := decided()
 	p = startExec(t, config, nohup, "orders.get", "--wait", "1h", "--", "echo", "started")
 	redistest.Await(t, "the store to have refused it", func() bool { return decided() > before })
-	if got := ignored(p); got != both {
-		t.Errorf("while it waits it ignores %b, want %b", got, both)
-	}
+	check.Equal(t, ignored(p), both, "while it waits it ignores")
 	p.signal(syscall.SIGTERM)
 	p.exits(exitInterrupted)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/proc"
 	"github.com/quotactl/quotactl/internal/redistest"
 )
@@ -28,9 +29,7 @@ while :; do sleep 0.02; done`
 func startExec(t *testing.T, config string, prepare func(*program), args ...string) *program {
 	t.Helper()
 	p := newProgram(t, "https://upstream.invalid", append([]string{"exec", "shop/main"}, args...)...)
-	if err := os.WriteFile(filepath.Join(p.Dir, "costs.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), []byte(config), 0o600))
 	prepare(p)
 	p.start()
 	return p
@@ -45,10 +44,7 @@ func TestExecHandsSignalsOn(t *testing.T) {
 	}, "orders.get", "--", "sh", "-c", reportSignals)
 	p.logged(`pid \d+\n`)
 	said := func() string {
-		text, err := os.ReadFile(p.log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(p.log))(t)
 		return string(text)
 	}
 	want := fmt.Sprintf("pid %d\n", p.Process.Pid)
@@ -60,9 +56,7 @@ func TestExecHandsSignalsOn(t *testing.T) {
 		want += "got " + name + "\n"
 		p.logged("(?s)^" + regexp.QuoteMeta(want))
 	}
-	if err := syscall.Kill(-p.Process.Pid, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(-p.Process.Pid, syscall.SIGINT))
 	want += "got INT\n"
 	p.logged("(?s)" + regexp.QuoteMeta(want))
 	p.signal(syscall.SIGTERM)
@@ -99,16 +93,10 @@ func TestExecLosesNoSignal(t *testing.T) {
 func decisions(t *testing.T, server *redistest.Server) func() int {
 	client := server.Client()
 	return func() int {
-		info, err := client.Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(client.Info(t.Context(), "commandstats").Result())(t)
 		calls := 0
 		for _, found := range regexp.MustCompile(`cmdstat_(?:eval|evalsha|fcall):calls=(\d+)`).FindAllStringSubmatch(info, -1) {
-			n, err := strconv.Atoi(found[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(strconv.Atoi(found[1]))(t)
 			calls += n
 		}
 		return calls

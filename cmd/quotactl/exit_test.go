@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 func TestExitCode(t *testing.T) {
@@ -40,9 +41,7 @@ func TestExitCode(t *testing.T) {
 		{&exitError{code: exitUsage, err: budget.ErrUnavailable}, 2},
 	} {
 		for _, err := range []error{c.err, wrapped(c.err), errors.Join(c.err, nil)} {
-			if got := exitCode(err); got != c.want {
-				t.Errorf("exit code of %v is %d, want %d", err, got, c.want)
-			}
+			check.Equal(t, exitCode(err), c.want, "exit code of", err)
 		}
 	}
 }

@@ -185,6 +185,8 @@ func heldReservation(ctx context.Context, b *budget.Budget, call budget.Call) (b
 		return budget.Receipt{}, false, nil
 	case err != nil:
 		return budget.Receipt{}, false, err
+	case r.Source == budget.SourceNone && r.Observed == budget.ErrUnknownOperation.Error(): // so it was not counted either
+		return budget.Receipt{}, false, nil
 	case r.Source == budget.SourceNone:
 		return fail(budget.ErrUnavailable, "send the response again when it is back")
 	case !r.Replayed:

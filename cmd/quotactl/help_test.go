@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/spf13/cobra"
 )
 
@@ -75,8 +76,7 @@ command = ["true"]
 		{[]string{"init", "github", ""}, ":4\n"},
 	} {
 		got, _, code := runAt(t, time.Unix(0, 0), append([]string{cobra.ShellCompNoDescRequestCmd, c.args[0], "-c", path}, c.args[1:]...)...)
-		if got != c.want || code != exitDone {
-			t.Errorf("%q completes to %q, exit code %d; want %q", c.args, got, code, c.want)
-		}
+		check.Equal(t, got, c.want, c.args, "completes to")
+		check.Equal(t, code, exitDone, c.args, "completes to")
 	}
 }

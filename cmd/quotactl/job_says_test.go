@@ -16,6 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -99,18 +100,10 @@ func chargeByCommand(t *testing.T, config string, asked saysAsked, most int, env
 func chargeByHTTP(t *testing.T, config string, asked saysAsked, _ bool, most int) (done saysDone) {
 	a := &app{stdout: t.Output(), stderr: t.Output(), env: noEnv, now: time.Now, configPath: config}
 	cfg, _, err := a.loadConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := a.openStore(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	store := must.Get(a.openStore(t.Context(), cfg))(t)
 	defer func() { _ = store.Close() }()
-	b, err := a.budget(cfg, store, "shop/main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(a.budget(cfg, store, "shop/main"))(t)
 	server := serve.New(serve.Options{Budgets: []*budget.Budget{b}})
 	body := map[string]any{"budget": "shop/main", "operation": "get", "job": "pull"}
 	if asked.floor != nil {
@@ -122,10 +115,7 @@ func chargeByHTTP(t *testing.T, config string, asked saysAsked, _ bool, most int
 	if asked.wait != nil {
 		body["wait_seconds"] = asked.wait.Seconds()
 	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(body))(t)
 	for ; done.granted < most; done.granted++ {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/charge", bytes.NewReader(text))
 		request.Header.Set("Content-Type", "application/json")
@@ -133,9 +123,7 @@ func chargeByHTTP(t *testing.T, config string, asked saysAsked, _ bool, most int
 		server.ServeHTTP(recorder, request)
 		if recorder.Code != http.StatusOK {
 			var problem struct{ Detail string }
-			if err := json.Unmarshal(recorder.Body.Bytes(), &problem); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(recorder.Body.Bytes(), &problem))
 			done.refusal, done.answer = problem.Detail, recorder.Body.String()
 			break
 		}
@@ -144,10 +132,7 @@ func chargeByHTTP(t *testing.T, config string, asked saysAsked, _ bool, most int
 }
 
 func chargeByGo(t *testing.T, config string, asked saysAsked, waits bool, most int) (done saysDone) {
-	b, err := open.Budget(t.Context(), config, "shop/main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(open.Budget(t.Context(), config, "shop/main"))(t)
 	defer func() { _ = b.Close() }()
 	call := budget.Call{Operation: "get", Labels: budget.Labels{Job: "pull"}, OnStoreError: asked.policy}
 	if asked.floor != nil {

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
@@ -20,10 +22,7 @@ func ago(d time.Duration) jobs.Instant { return jobs.Instant{Time: noon.Add(-d)}
 // viewed is a job with a schedule, as a view at noon has it.
 func viewed(t *testing.T, name, budget, s, zone string) answer.Job {
 	t.Helper()
-	parsed, err := schedule.Parse(s, zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(schedule.Parse(s, zone))(t)
 	v := answer.Job{Job: &jobs.Job{Name: name, Budget: budget, Schedule: parsed}, NextTick: parsed.Next(noon)}
 	v.Followed = s + " " + zone
 	return v
@@ -104,16 +103,10 @@ no daemon is running on this store: nothing runs until you start one (quotactl
 run)
 `
 	var b strings.Builder
-	if err := writeJobs(&b, noon, nil, allStates(t)); err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != want {
-		t.Errorf("jobs\n%swant\n%s", b.String(), want)
-	}
+	must.Do(t, writeJobs(&b, noon, nil, allStates(t)))
+	check.Equal(t, b.String(), want, "jobs")
 	var living strings.Builder
-	if err := writeJobs(&living, noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, allStates(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeJobs(&living, noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, allStates(t)))
 	if strings.Contains(living.String(), "no daemon is running") {
 		t.Errorf("jobs\n%s", living.String())
 	}
@@ -213,12 +206,8 @@ func TestJobsJSON(t *testing.T) {
 	paused.Requests = []jobs.Request{{ID: "DEF", By: "bob@web2", At: ago(time.Minute), Note: "a try", Regions: []string{"US"}}}
 	paused.Followed, paused.Untaken = "", ago(time.Hour).Time
 	var b strings.Builder
-	if err := writeJSON(&b, answer.NewJobs(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, []answer.Job{idle, paused})); err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != want {
-		t.Errorf("jobs\n%swant\n%s", b.String(), want)
-	}
+	must.Do(t, writeJSON(&b, answer.NewJobs(noon, "redis://h:1", []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, []answer.Job{idle, paused})))
+	check.Equal(t, b.String(), want, "jobs")
 }
 
 func TestRoughly(t *testing.T) {
@@ -227,8 +216,6 @@ func TestRoughly(t *testing.T) {
 		61*time.Second + 600*time.Millisecond: "1m2s", 47 * time.Minute: "47m", 2*time.Hour + 13*time.Minute + 20*time.Second: "2h13m",
 		47*time.Hour + 59*time.Minute: "47h59m", 76*time.Hour + 40*time.Minute: "3d5h", 30 * 24 * time.Hour: "30d0h",
 	} {
-		if got := roughly(d); got != want {
-			t.Errorf("%v is shown as %q, want %q", d, got, want)
-		}
+		check.Equal(t, roughly(d), want, d, "is shown as")
 	}
 }

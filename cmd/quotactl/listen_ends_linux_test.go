@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,9 +49,7 @@ func TestServeUnixEndsEarly(t *testing.T) {
 		s := startServing(t, serveConfig, "run", "--listen", "unix:"+path)
 		s.onUnix(path)
 		s.answers(http.StatusOK, http.MethodGet, "/healthz", "")
-		if err := end(s, path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, end(s, path))
 		s.exits(exitFailed)
 		s.logged(`level=ERROR msg="listening has ended: the daemon stops`)
 		s.logged(`listening has ended before the daemon: .*` + said + `.*; start it again`)
@@ -63,23 +62,14 @@ func TestServeUnixEndsEarly(t *testing.T) {
 // shutListener ends, from outside, the one socket that a process listens on.
 func shutListener(t *testing.T, pid int) {
 	t.Helper()
-	process, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	process := must.Get(unix.PidfdOpen(pid, 0))(t)
 	defer func() { _ = unix.Close(process) }()
-	open, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*")))(t)
 	for _, file := range open {
 		if to, err := os.Readlink(file); err != nil || !strings.HasPrefix(to, "socket:") {
 			continue
 		}
-		number, err := strconv.Atoi(filepath.Base(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		number := must.Get(strconv.Atoi(filepath.Base(file)))(t)
 		socket, err := unix.PidfdGetfd(process, number, 0)
 		if err != nil {
 			t.Fatalf("%v: to end the socket of a process that it has started itself, a test needs the right to trace it", err)
@@ -88,9 +78,7 @@ func shutListener(t *testing.T, pid int) {
 		if err == nil && listens != 0 {
 			err = unix.Shutdown(socket, unix.SHUT_RDWR)
 			_ = unix.Close(socket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return
 		}
 		_ = unix.Close(socket)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A daemon that may open few files holds no more connections than leave it some, and
@@ -16,20 +18,14 @@ func TestServeWithFewFiles(t *testing.T) {
 	t.Parallel()
 	config := strings.Replace(serveConfig, "[store]\n", "[store]\ntimeout = \"1m\"\n", 1) // the machine may be busy
 	s := newServing(t, config, "run", "--listen", "0")
-	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shell := must.Get(exec.LookPath("sh"))(t)
 	s.Args = append([]string{"sh", "-c", `ulimit -n 100; exec "$@"`, "sh"}, s.Args...)
 	s.Path = shell
 	s.start()
 	s.logged(`msg="listening`)
 	for range 150 {
 		var dialer net.Dialer
-		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.address(), "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.address(), "http://")))(t)
 		defer func() { _ = conn.Close() }()
 	}
 	evicted := regexp.MustCompile(`(?m)^quotactl_http_evicted_connections_total [1-9]\d*$`)

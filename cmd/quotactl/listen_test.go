@@ -19,7 +19,9 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/internal/certtest"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const serveConfig = `
@@ -60,9 +62,7 @@ func newServing(t *testing.T, config string, args ...string) *serving {
 	if err == nil {
 		s.file, err = os.Create(s.log)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.Stderr, s.Stdout = s.file, &s.out
 	return s
 }
@@ -97,32 +97,22 @@ func (s *serving) call(method, path, body string, header ...string) (int, string
 	if strings.HasPrefix(address, "unix:") {
 		address = "http://localhost"
 	}
-	request, err := http.NewRequestWithContext(s.t.Context(), method, address+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(s.t.Context(), method, address+path, strings.NewReader(body)))(s.t)
 	request.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
 	response, err := s.client.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(s.t)
 	return response.StatusCode, string(text)
 }
 
 func (s *serving) answers(status int, method, path, body string, header ...string) string {
 	s.t.Helper()
 	got, text := s.call(method, path, body, header...)
-	if got != status {
-		s.t.Errorf("%s %s: %d %s, want %d", method, path, got, text, status)
-	}
+	check.Equal(s.t, got, status, method, path, "…", text)
 	return text
 }
 
@@ -174,9 +164,7 @@ func TestServeTLS(t *testing.T) {
 	cert, key := certtest.SelfSigned(t, dir)
 	s := startServing(t, serveConfig, "run", "--listen", "0.0.0.0:0", "--listen-token-env", "TOKEN", "--listen-cert", cert, "--listen-key", key)
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.address(), "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pool := x509.NewCertPool()
 	text, err := os.ReadFile(cert)
 	if err != nil || !pool.AppendCertsFromPEM(text) {
@@ -221,10 +209,8 @@ func TestServeUnix(t *testing.T) {
 	first := startServing(t, serveConfig, "run", "--listen", "unix:"+path)
 	first.onUnix(path)
 	first.answers(200, http.MethodPost, "/v1/charge", chargeMain)
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode() != os.ModeSocket|0o600 {
-		t.Errorf("%v, %v; want a socket of mode 0600", info, err)
-	}
+	info := must.Get(os.Lstat(path))(t)
+	check.Equal(t, info.Mode(), os.ModeSocket|0o600)
 	second := newServing(t, serveConfig, "run", "--listen", "unix:"+path)
 	second.start()
 	second.exits(exitFailed)
@@ -242,19 +228,15 @@ func TestServeUnix(t *testing.T) {
 		t.Errorf("the socket is still there: %v", err)
 	}
 
-	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("mine"), 0o600))
 	fourth := newServing(t, serveConfig, "run", "--listen", "unix:"+path)
 	fourth.start()
 	fourth.exits(exitUsage)
 	if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
 		t.Errorf("the file is %q, %v", text, err)
 	}
-	left, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(left) != 1 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
+	left := must.Get(os.ReadDir(filepath.Dir(path)))(t)
+	check.Equal(t, len(left), 1, "left behind")
 }
 
 // SIGTERM lets a request under way finish, and ends a wait with its refusal.
@@ -266,23 +248,13 @@ func TestServeDrains(t *testing.T) {
 	open := func(body string, sent int) (net.Conn, *bufio.Reader) {
 		t.Helper()
 		var dialer net.Dialer
-		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.address(), "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = fmt.Fprintf(conn, "POST /v1/charge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.address(), "http://")))(t)
+		must.Get(fmt.Fprintf(conn, "POST /v1/charge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body)))(t)
 		reader := bufio.NewReader(conn)
 		for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} { // the handler reads the body
-			if line, err := reader.ReadString('\n'); err != nil || line != want {
-				t.Fatalf("%q, %v", line, err)
-			}
+			must.Equal(t, must.Get(reader.ReadString('\n'))(t), want)
 		}
-		if _, err := io.WriteString(conn, body[:sent]); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, body[:sent]))(t)
 		return conn, reader
 	}
 	wait := `{"budget":"shop/waits","operation":"get","wait_seconds":60}`
@@ -293,9 +265,7 @@ func TestServeDrains(t *testing.T) {
 	if line, err := waits.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 429 ") {
 		t.Errorf("the wait ended with %q, %v", line, err)
 	}
-	if _, err := io.WriteString(half, chargeMain[10:]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(half, chargeMain[10:]))(t)
 	if line, err := finishes.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
 		t.Errorf("the request under way ended with %q, %v", line, err)
 	}

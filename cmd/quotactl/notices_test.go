@@ -15,7 +15,9 @@ import (
 
 	sdnotify "github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/daemon"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // manager is a service manager that listens for what a daemon tells it.
@@ -28,18 +30,12 @@ type manager struct {
 func newManager(t *testing.T) *manager {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "notify") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	m := &manager{t: t, path: filepath.Join(dir, "socket")}
 	if m.socket, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path, Net: "unixgram"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := errors.Join(m.socket.Close(), os.RemoveAll(dir)); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { check.NoError(t, errors.Join(m.socket.Close(), os.RemoveAll(dir))) })
 	return m
 }
 
@@ -48,9 +44,7 @@ func newManager(t *testing.T) *manager {
 func (m *manager) hears(pattern string, never ...string) string {
 	m.t.Helper()
 	expression := regexp.MustCompile("(?m)^" + pattern + "$")
-	if err := m.socket.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.socket.SetReadDeadline(time.Now().Add(time.Minute)))
 	buffer := make([]byte, 4096)
 	for {
 		n, err := m.socket.Read(buffer)
@@ -120,9 +114,7 @@ func TestTheManagerIsToldThatTheStoreIsAway(t *testing.T) {
 	p.Env = append(p.Env, "NOTIFY_SOCKET="+m.path)
 	p.start()
 	want := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=waiting for the store, which is out of reach", (3 * time.Minute).Microseconds())
-	if waiting := m.hears("STATUS=.*", "READY"); waiting != want {
-		t.Errorf("it was told %q, want %q", waiting, want)
-	}
+	check.Equal(t, m.hears("STATUS=.*", "READY"), want, "it was told")
 	p.signal(syscall.SIGTERM)
 	m.hears("STOPPING=1", "READY")
 	p.exits(exitDone)
@@ -135,9 +127,7 @@ func TestOnePassTellsNoManager(t *testing.T) {
 	p.Env = append(p.Env, "NOTIFY_SOCKET="+m.path)
 	p.start()
 	p.exits(exitDone)
-	if err := m.socket.SetReadDeadline(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.socket.SetReadDeadline(time.Now()))
 	buffer := make([]byte, 4096)
 	if n, err := m.socket.Read(buffer); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it told %q, %v", buffer[:n], err)

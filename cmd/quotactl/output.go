@@ -22,7 +22,7 @@ func writeJSON(w io.Writer, value any) error {
 	return nil
 }
 
-// What stands in JSON, as package serve defines it for all answers.
+// What stands in JSON, as package answer defines it for all answers.
 type (
 	instant = answer.Instant
 	seconds = answer.Seconds

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func TestJSONValues(t *testing.T) {
@@ -24,10 +27,8 @@ func TestJSONValues(t *testing.T) {
 		{text(""), "null"},
 		{text("a"), `"a"`},
 	} {
-		got, err := json.Marshal(c.value)
-		if err != nil || string(got) != c.want {
-			t.Errorf("%#v is %s in JSON, error %v; want %s", c.value, got, err, c.want)
-		}
+		got := must.Get(json.Marshal(c.value))(t)
+		check.Equal(t, string(got), c.want, c.value, "is")
 	}
 }
 
@@ -40,8 +41,6 @@ func TestShowTime(t *testing.T) {
 		second.Add(time.Microsecond):        "2027-01-01 00:00:00Z",
 		second.In(time.FixedZone("", 3600)): "2026-12-31 23:59:59Z",
 	} {
-		if got := showTime(at); got != want {
-			t.Errorf("%v is shown as %q, want %q", at, got, want)
-		}
+		check.Equal(t, showTime(at), want, at, "is shown as")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/quotactl/quotactl/internal/daemon"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // programs are what the tests may start by name: quotactl, and what stands in for
@@ -81,10 +82,7 @@ func firstProcesses(t *testing.T, do func(t *testing.T, start func(args ...strin
 // children are the states of a process's children by their numbers: Z is a zombie.
 func children(t *testing.T, parent int) map[int]string {
 	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(filepath.Glob("/proc/[0-9]*/stat"))(t)
 	states := map[int]string{}
 	for _, path := range found {
 		text, err := os.ReadFile(path)
@@ -94,10 +92,7 @@ func children(t *testing.T, parent int) map[int]string {
 		// "pid (name) state ppid …"; the name may hold anything.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			pid := must.Get(strconv.Atoi(filepath.Base(filepath.Dir(path))))(t)
 			states[pid] = fields[0]
 		}
 	}
@@ -125,13 +120,9 @@ command  = ["sh", "-c", "for n in 1 2 3; do (setsid sh -c 'read line <gate' >/de
 func TestTheFirstProcessReapsOrphans(t *testing.T) {
 	firstProcesses(t, func(t *testing.T, start func(args ...string) *program) {
 		p := start("run", "--now")
-		if err := os.WriteFile(filepath.Join(p.Dir, "costs.toml"), []byte(orphaning), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), []byte(orphaning), 0o600))
 		gate := filepath.Join(p.Dir, "gate")
-		if err := unix.Mkfifo(gate, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, unix.Mkfifo(gate, 0o600))
 		p.start()
 		p.logged(`msg="run ended" job=orphaning .* outcome=succeeded`)
 		first := p.Process.Pid
@@ -190,9 +181,7 @@ func TestTheFirstProcessEndsAsTheProgram(t *testing.T) {
 		p.start()
 		p.logged("msg=job job=trending")
 		for program := range children(t, p.Process.Pid) {
-			if err := syscall.Kill(program, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, syscall.Kill(program, syscall.SIGKILL))
 		}
 		p.exits(128 + int(syscall.SIGKILL))
 	})
@@ -210,22 +199,11 @@ func TestTheFirstProcessSaysWhatItCannotStart(t *testing.T) {
 // types.
 func terminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	master = must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	fd := int(master.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	number := must.Get(unix.IoctlGetInt(fd, unix.TIOCGPTN))(t)
+	slave = must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	t.Cleanup(func() { _, _ = master.Close(), slave.Close() })
 	return master, slave
 }
@@ -236,9 +214,7 @@ func TestTheFirstProcessHasOneCtrlC(t *testing.T) {
 	firstProcesses(t, func(t *testing.T, start func(args ...string) *program) {
 		upstream, address := newGate(t)
 		p := start("run", "--now")
-		if err := os.WriteFile(filepath.Join(p.Dir, "costs.toml"), fmt.Appendf(nil, daemonConfig, address), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), fmt.Appendf(nil, daemonConfig, address), 0o600))
 		master, slave := terminal(t)
 		p.Stdin = slave
 		if p.SysProcAttr == nil {
@@ -253,9 +229,7 @@ func TestTheFirstProcessHasOneCtrlC(t *testing.T) {
 			own, lost := unix.Getpgid(group)
 			return err == nil && lost == nil && own == group && children(t, p.Process.Pid)[group] != ""
 		})
-		if _, err := master.WriteString("\x03"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(master.WriteString("\x03"))(t)
 		p.logged("told to stop")
 		close(upstream.open)
 		p.exits(exitDone)

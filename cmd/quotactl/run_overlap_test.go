@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A --once that did nothing, as another pass is under way, says why: in JSON,
@@ -23,21 +24,13 @@ func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
 			args = append(args, "--json")
 		}
 		p := newProgram(t, "https://upstream.invalid", args...)
-		store, err := open.Store(t.Context(), "sqlite:"+filepath.Join(p.Dir, "sandbox.db"), config.Store{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := store.Job(t.Context(), "trending")
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(open.Store(t.Context(), "sqlite:"+filepath.Join(p.Dir, "sandbox.db"), config.Store{}))(t)
+		found := must.Get(store.Job(t.Context(), "trending"))(t)
 		under := fmt.Sprintf(`{"active":[{"holder":"web1/4711/x","tick":1,"kind":"schedule","fence":1,"since":1,"until":%d}]}`, found.Now+time.Minute.Microseconds())
 		if swapped, err := store.SwapJob(t.Context(), driver.JobSwap{Job: "trending", Text: []byte(under)}); err != nil || !swapped {
 			t.Fatal(swapped, err)
 		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.Close())
 		p.start()
 		p.exits(exitDone)
 		why := `another pass of the job is under way, in process 4711 on web1, of 1970-01-01T00:00:00Z`

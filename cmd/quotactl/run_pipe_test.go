@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -22,10 +23,7 @@ type gate struct {
 
 func newGate(t *testing.T) (*gate, string) {
 	t.Helper()
-	upstream, err := sandbox.New(sandbox.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	upstream := must.Get(sandbox.New(sandbox.Config{}))(t)
 	g := &gate{Server: upstream, asked: make(chan struct{}, 100), open: make(chan struct{})}
 	server := httptest.NewServer(g)
 	t.Cleanup(server.Close)
@@ -45,19 +43,13 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // on a whole line of its own, and as many as were asked for.
 func (p *program) wholePages(suffix string, pages int64) {
 	p.t.Helper()
-	found, err := filepath.Glob(filepath.Join(p.Dir, "data/*/*"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	found := must.Get(filepath.Glob(filepath.Join(p.Dir, "data/*/*")))(p.t)
 	lines := int64(0)
 	for _, path := range found {
 		if !strings.HasSuffix(path, suffix) {
 			p.t.Errorf("%s does not end in %s", path, suffix)
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(p.t)
 		for line := range strings.Lines(string(text)) {
 			if lines++; !strings.HasSuffix(line, "\n") || !json.Valid([]byte(line)) {
 				p.t.Errorf("%s has a page that is not whole: %.80s", path, line)
@@ -93,19 +85,13 @@ func TestADrainOutlivesTheReaderOfItsLog(t *testing.T) {
 	upstream, address := newGate(t)
 	p := newProgram(t, address, "run", "--now")
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p.Stderr = write
 	p.start()
-	if err := write.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write.Close())
 	<-upstream.asked
 	<-upstream.asked
-	if err := read.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, read.Close())
 	p.signal(os.Interrupt)
 	close(upstream.open)
 	p.exits(exitDone)
@@ -120,17 +106,11 @@ func TestAPassOutlivesTheReaderOfItsAnswer(t *testing.T) {
 	for _, args := range [][]string{{"run", "--once", "--sandbox"}, {"run", "--once", "--sandbox", "--json"}} {
 		p := newProgram(t, "https://upstream.invalid", args...)
 		read, write, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		p.Stdout = write
-		if err := read.Close(); err != nil { // before the first word
-			t.Fatal(err)
-		}
+		must.Do(t, read.Close()) // before the first word
 		p.start()
-		if err := write.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, write.Close())
 		p.exits(exitFailed)
 		p.wholePages(".ndjson", 8)
 		p.logged(`(?m)^quotactl: write the answer: .*broken pipe\n\z`)

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/daemon"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 const reloadConfig = `
@@ -53,18 +55,13 @@ func (p *program) rewrite(config string, replace ...string) {
 	if err == nil {
 		err = os.Rename(file+"~", file)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, err)
 }
 
 // said counts what the log has so far.
 func (p *program) said(pattern string) int {
 	p.t.Helper()
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(p.log))(p.t)
 	return len(regexp.MustCompile(pattern).FindAll(text, -1))
 }
 
@@ -113,9 +110,7 @@ func TestReload(t *testing.T) {
 	}
 	d.signal(syscall.SIGTERM)
 	d.exits(exitDone)
-	if n := d.said("was reloaded"); n != 1 {
-		t.Errorf("%d reloads, want the one that was asked for", n)
-	}
+	check.Equal(t, d.said("was reloaded"), 1, "reloads, want the one that was asked for")
 }
 
 // A configuration with a fault, or with what needs a restart, changes nothing, and
@@ -177,16 +172,12 @@ func TestReloadByFile(t *testing.T) {
 	p.logged(`msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n`)
 
 	half := reloadConfig[:strings.Index(reloadConfig, "[job.goes]")] + "[job.goes"
-	if err := os.WriteFile(filepath.Join(p.Dir, "costs.toml"), []byte(half), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), []byte(half), 0o600))
 	p.logged(`level=ERROR msg="the configuration was not reloaded; the one before stays in force" why="the file has changed"`)
 	<-time.After(3 * daemon.FilePoll) // it is looked at again, which says nothing
 	p.rewrite(reloadConfig)
 	p.logged(`msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n(.|\n)*msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n`)
-	if n := p.said("was not reloaded"); n != 1 {
-		t.Errorf("it is said %d times, want once", n)
-	}
+	check.Equal(t, p.said("was not reloaded"), 1, "it is said … times")
 	p.signal(syscall.SIGTERM)
 	p.exits(exitDone)
 }
@@ -195,9 +186,7 @@ func TestReloadByFile(t *testing.T) {
 func TestAPipeIsNotReloaded(t *testing.T) {
 	p := newProgram(t, "https://upstream.invalid", "run", "-c", "/dev/stdin")
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p.Stdin = read
 	p.Env = append(p.Env, "STATE_DIRECTORY="+p.Dir)
 	p.start()
@@ -291,9 +280,7 @@ func TestNohup(t *testing.T) {
 	p.rewrite(reloadConfig, `command  = ["true"]`, `command = ["sh", "-c", "kill -HUP $$; echo outlived"]`)
 	p.start()
 	p.exits(exitDone)
-	if n := p.said(`line=outlived`); n != 3 {
-		t.Errorf("%d commands outlived a hangup, want 3", n)
-	}
+	check.Equal(t, p.said(`line=outlived`), 3, "commands outlived a hangup")
 
 	p = newProgram(t, "https://upstream.invalid", "run")
 	p.Path = "/bin/sh"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A store that answers, but not to this daemon, ends it: nothing that it would
@@ -26,16 +27,12 @@ func TestTheDaemonRefusesAStoreItCannotUse(t *testing.T) {
 func TestTheDaemonStartsBeforeItsStore(t *testing.T) {
 	t.Parallel()
 	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Start())
 	address := server.Addr()
 	server.Close()
 	p := startProgram(t, "https://upstream.invalid", "run", "--store", "redis://"+address+"/0")
 	p.logged(`level=ERROR msg="the store is out of reach`)
-	if err := server.StartAddr(address); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.StartAddr(address))
 	defer server.Close()
 	p.logged(`msg="the store is within reach again"(.|\n)*msg=job job=trending`)
 	p.signal(syscall.SIGTERM)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -66,9 +67,7 @@ func newProgram(t *testing.T, upstream string, args ...string) *program {
 	p := &program{t: t, Cmd: exec.CommandContext(t.Context(), "quotactl", args...)}
 	p.Dir = t.TempDir()
 	p.Env = append(os.Environ(), "TEST_KEY="+testKey)
-	if err := os.WriteFile(filepath.Join(p.Dir, "costs.toml"), fmt.Appendf(nil, daemonConfig, upstream), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), fmt.Appendf(nil, daemonConfig, upstream), 0o600))
 	p.log = filepath.Join(p.Dir, "stderr")
 	var err error
 	if p.file, err = os.Create(p.log); err != nil {
@@ -80,9 +79,7 @@ func newProgram(t *testing.T, upstream string, args ...string) *program {
 
 func (p *program) start() {
 	p.t.Helper()
-	if err := errors.Join(p.Start(), p.file.Close()); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, errors.Join(p.Start(), p.file.Close()))
 }
 
 // logged waits until the log matches.
@@ -107,9 +104,7 @@ func (p *program) logged(pattern string) {
 
 func (p *program) signal(s os.Signal) {
 	p.t.Helper()
-	if err := p.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.Process.Signal(s))
 }
 
 // exits waits for the end and holds it to a code.
@@ -126,10 +121,7 @@ func (p *program) exits(code int) {
 	case <-time.After(time.Minute):
 		p.t.Fatal("it did not end")
 	}
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(p.log))(p.t)
 	if got := p.ProcessState.ExitCode(); got != code {
 		p.t.Errorf("exit code %d, want %d:\n%s", got, code, text)
 	}
@@ -173,10 +165,7 @@ func TestTheFirstSignalDrains(t *testing.T) {
 func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 	for _, args := range [][]string{{"run", "--now"}, {"run", "--once"}, {"run", "--once", "--json"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			upstream, err := sandbox.New(sandbox.Config{Latency: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			upstream := must.Get(sandbox.New(sandbox.Config{Latency: time.Hour}))(t)
 			server := httptest.NewServer(upstream)
 			defer server.Close()
 			p := startProgram(t, server.URL, append(args, "--log-level", "debug")...)
@@ -197,10 +186,7 @@ func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 
 // A drained --once is done, and says what was left out.
 func TestADrainedOnceIsDone(t *testing.T) {
-	upstream, err := sandbox.New(sandbox.Config{Latency: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	upstream := must.Get(sandbox.New(sandbox.Config{Latency: 300 * time.Millisecond}))(t)
 	server := httptest.NewServer(upstream)
 	defer server.Close()
 	p := startProgram(t, server.URL, "run", "--once", "--log-level", "debug")

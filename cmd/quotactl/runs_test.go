@@ -11,6 +11,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -70,14 +72,8 @@ func shownRuns(t *testing.T, f runsFlags, list []*jobs.Job, state jobs.State) []
 	if f.n == 0 {
 		f.n = defaultNext
 	}
-	if err := f.check(func(string) bool { return false }); err != nil {
-		t.Fatal(err)
-	}
-	found, err := a.runs(t.Context(), state, list, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	must.Do(t, f.check(func(string) bool { return false }))
+	return must.Get(a.runs(t.Context(), state, list, f))(t)
 }
 
 func TestRunsTable(t *testing.T) {
@@ -123,12 +119,8 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
 		{"none", runsFlags{regions: []string{"JP"}}, list, "\nno such runs are kept\n"},
 	} {
 		var b strings.Builder
-		if err := writeRuns(&b, noon, shownRuns(t, test.flags, test.list, state), len(test.list) == 1); err != nil {
-			t.Fatal(err)
-		}
-		if b.String() != test.want[1:] {
-			t.Errorf("%s\n%swant\n%s", test.name, b.String(), test.want[1:])
-		}
+		must.Do(t, writeRuns(&b, noon, shownRuns(t, test.flags, test.list, state), len(test.list) == 1))
+		check.Equal(t, b.String(), test.want[1:], test.name)
 		for line := range strings.SplitSeq(b.String(), "\n") {
 			if utf8.RuneCountInString(line) > tableWidth {
 				t.Errorf("a line of %d columns: %s", utf8.RuneCountInString(line), line)
@@ -147,16 +139,12 @@ func TestRunsShowWhatALostRunSpent(t *testing.T) {
 	}})
 	var b strings.Builder
 	list := []*jobs.Job{{Name: "pull"}}
-	if err := writeRuns(&b, noon, shownRuns(t, runsFlags{}, list, store), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeRuns(&b, noon, shownRuns(t, runsFlags{}, list, store), true))
 	const want = `TICK                  REGION  OUTCOME            UNITS  PAGES  TOOK
 2026-11-20 11:00:00Z  JP      lost (crashed)         3      -     -
 2026-11-20 11:00:00Z  KR      skipped (crashed)      -      -     -
 `
-	if b.String() != want {
-		t.Errorf("runs\n%swant\n%s", b.String(), want)
-	}
+	check.Equal(t, b.String(), want, "runs")
 }
 
 func TestRunsChosen(t *testing.T) {
@@ -180,9 +168,7 @@ func TestRunsChosen(t *testing.T) {
 				t.Errorf("%+v: a log that nobody asked for", r)
 			}
 		}
-		if strings.Join(got, "; ") != test.want {
-			t.Errorf("%+v:\n got %s\nwant %s", test.flags, strings.Join(got, "; "), test.want)
-		}
+		check.Equal(t, strings.Join(got, "; "), test.want, test.flags)
 	}
 }
 
@@ -247,12 +233,8 @@ func TestRunsJSON(t *testing.T) {
 }
 `
 	var b strings.Builder
-	if err := writeJSON(&b, runsAnswer{found}); err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != want {
-		t.Errorf("runs\n%swant\n%s", b.String(), want)
-	}
+	must.Do(t, writeJSON(&b, runsAnswer{found}))
+	check.Equal(t, b.String(), want, "runs")
 }
 
 // A job that is not configured any more is known by what is kept of it.
@@ -283,9 +265,5 @@ func TestRunsOfARemovedJob(t *testing.T) {
 // compact is a value as JSON.
 func compact(t *testing.T, value any) []byte {
 	t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(json.Marshal(value))(t)
 }

@@ -13,7 +13,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // scanDaemon is the daemon of a folder, under way.
@@ -33,10 +35,7 @@ func (w *scanned) daemon(args ...string) *scanDaemon {
 	if p.file, err = os.Create(p.log); err != nil {
 		w.t.Fatal(err)
 	}
-	said, err := os.Create(filepath.Join(w.hidden, "stdout"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	said := must.Get(os.Create(filepath.Join(w.hidden, "stdout")))(w.t)
 	w.t.Cleanup(func() { _ = said.Close() })
 	p.Stderr, p.Stdout = p.file, said
 	p.start()
@@ -46,15 +45,9 @@ func (w *scanned) daemon(args ...string) *scanDaemon {
 // scanned scans what the daemon has said and returns its log.
 func (d *scanDaemon) scanned() string {
 	d.t.Helper()
-	text, err := os.ReadFile(d.log)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(d.log))(d.t)
 	d.w.absent("the daemon's log", text)
-	said, err := os.ReadFile(filepath.Join(d.w.hidden, "stdout"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	said := must.Get(os.ReadFile(filepath.Join(d.w.hidden, "stdout")))(d.t)
 	d.w.absent("the daemon's stdout", said)
 	return string(text)
 }
@@ -90,9 +83,7 @@ func TestNoSecretLeavesTheDaemon(t *testing.T) {
 	t.Parallel()
 	s := scanSecrets(t)
 	server := startRedis(t)
-	if err := server.lock(t.Context(), s.byName["store"]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.lock(t.Context(), s.byName["store"]))
 	hang := `
 [job.hang]
 budget   = "api/query"
@@ -115,10 +106,7 @@ output    = "data/{job}/{tick}.ndjson"
 				// A crash leaves its jobs' marks behind: each daemon has its own.
 				w.config("costs.toml", store.table+fmt.Sprintf("prefix = %q\n", name+"."+format))
 				file := filepath.Join(w.dir, "costs.toml")
-				config, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				config := must.Get(os.ReadFile(file))(t)
 				w.write(w.dir, "costs.toml", string(config)+strings.ReplaceAll(hang, "PLAIN", w.upstream.plain.URL))
 				d := w.daemon("--log-level", "debug", "--log-format", format)
 				d.logged(listensAt.String())
@@ -149,9 +137,7 @@ output    = "data/{job}/{tick}.ndjson"
 	if keys := s.absentInRedis(client); keys < 3 {
 		t.Errorf("%d keys were scanned", keys)
 	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, client.Close())
 }
 
 // I9: a sandbox is sent secrets by jobs that were not told that it is one; it
@@ -170,10 +156,7 @@ func TestNoSecretLeavesTheSandbox(t *testing.T) {
 	p.Stdout, p.Stderr = p.file, p.file
 	p.start()
 	p.logged(`listening on http://`)
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(p.log))(t)
 	address := regexp.MustCompile(`http://\S+`).FindString(string(text))
 	secret := s.byName["query"]
 	for _, path := range []string{

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // wrongly is a configuration that holds a secret where none belongs.
@@ -20,9 +22,7 @@ func newMisplaced(t *testing.T, s *secrets, text string) *wrongly {
 	t.Helper()
 	w := &wrongly{secrets: s, t: t, config: filepath.Join(t.TempDir(), "costs.toml")}
 	text = strings.ReplaceAll(text, "sqlite:q.db", "sqlite:"+filepath.Join(filepath.Dir(w.config), "q.db"))
-	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(w.config, []byte(text), 0o600))
 	return w
 }
 

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // wrongNames would be more than names in a path, a URL or an argument.
@@ -47,16 +50,12 @@ func namesWorld(t *testing.T, job, budget, region, upstream string) (above, dir 
 	t.Helper()
 	above = t.TempDir()
 	dir = filepath.Join(above, "a", "b")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o700))
 	for name, text := range map[string]string{
 		"costs.toml": fmt.Sprintf(namesConfig, job, budget, region, upstream),
 		"tell.sh":    "#!/bin/sh\nfor word; do printf '%s\\n' \"$word\"; done >words\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // a program is among them
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700)) //nolint:gosec // a program is among them
 	}
 	return above, dir
 }
@@ -66,10 +65,7 @@ func filesIn(t *testing.T, folder string) []string {
 	t.Helper()
 	var names []string
 	for name := range (&secrets{t: t}).filesBelow(folder) {
-		inside, err := filepath.Rel(folder, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inside := must.Get(filepath.Rel(folder, name))(t)
 		names = append(names, inside)
 	}
 	slices.Sort(names)
@@ -93,9 +89,7 @@ func TestWrongNamesGoNowhere(t *testing.T) {
 					t.Errorf("%s %q: quotactl %s: exit code %d, want 2\n%s", what, name, args, code, said)
 				}
 			}
-			if found := filesIn(t, above); !slices.Equal(found, []string{"a/b/costs.toml", "a/b/tell.sh"}) {
-				t.Errorf("%s %q: there are %q", what, name, found)
-			}
+			check.EqualSlices(t, filesIn(t, above), []string{"a/b/costs.toml", "a/b/tell.sh"}, what, name, "there")
 		}
 		if name == "" {
 			continue // a label that is left out
@@ -136,9 +130,7 @@ func TestOddNamesAreNames(t *testing.T) {
 			t.Fatalf("%q: exit code %d\n%s", name, code, said)
 		}
 		data := filesIn(t, filepath.Join(above, "a", "b", "data", "pull", name))
-		if len(data) != 1 {
-			t.Fatalf("%q: outputs %q", name, data)
-		}
+		must.Equal(t, len(data), 1, name, "outputs", data)
 		tick := strings.TrimSuffix(data[0], ".ndjson")
 		mu.Lock()
 		if want := "/pull/" + name + "?region=" + name + "&tick=" + tick; len(asked) != 1 || asked[0] != want {
@@ -151,10 +143,8 @@ func TestOddNamesAreNames(t *testing.T) {
 			t.Errorf("%q: the command's words are %q, %v", name, got, err)
 		}
 		output := "a/b/data/pull/" + name + "/" + data[0]
-		remembered, err := filepath.Glob(filepath.Join(dir, ".quotactl", "outage", "*", "memory", "api+"+name))
-		if err != nil || len(remembered) != 1 {
-			t.Fatalf("%q: the budget is remembered in %q, %v", name, remembered, err)
-		}
+		remembered := must.Get(filepath.Glob(filepath.Join(dir, ".quotactl", "outage", "*", "memory", "api+"+name)))(t)
+		must.Equal(t, len(remembered), 1, name, "the budget is remembered in")
 		state := filepath.Dir(filepath.Dir(remembered[0]))
 		remembered = append(remembered, filepath.Join(state, "host"), filepath.Join(state, "memory.lock"), filepath.Join(state, "own", "api+"+name))
 		for _, file := range filesIn(t, above) {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // traceBytes is how much of a secret, in bytes, is a leak: a part is one too.
@@ -119,40 +122,25 @@ func (s *secrets) find(text []byte) []string {
 	return found
 }
 
+var (
+	percentCoded   = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+	backslashCoded = regexp.MustCompile(`\\(u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})`)
+)
+
 // percentDecoded decodes what can be decoded and leaves the rest.
 func percentDecoded(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) {
-			if b, err := hex.DecodeString(string(text[i+1 : i+3])); err == nil {
-				out = append(out, b[0])
-				i += 2
-				continue
-			}
-		}
-		out = append(out, text[i])
-	}
-	return out
+	return percentCoded.ReplaceAllFunc(text, func(code []byte) []byte {
+		b, _ := hex.DecodeString(string(code[1:])) // as the pattern has it
+		return b
+	})
 }
 
 // backslashDecoded decodes \u0041 and \x41 and leaves the rest.
 func backslashDecoded(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		digits := 0
-		if text[i] == '\\' && i+1 < len(text) {
-			digits = map[byte]int{'u': 4, 'x': 2}[text[i+1]]
-		}
-		if digits > 0 && i+2+digits <= len(text) {
-			if n, err := strconv.ParseUint(string(text[i+2:i+2+digits]), 16, 32); err == nil {
-				out = append(out, string(rune(n))...)
-				i += 1 + digits
-				continue
-			}
-		}
-		out = append(out, text[i])
-	}
-	return out
+	return backslashCoded.ReplaceAllFunc(text, func(code []byte) []byte {
+		n, _ := strconv.ParseUint(string(code[2:]), 16, 32) // as the pattern has it
+		return []byte(string(rune(n)))
+	})
 }
 
 // absent fails when a text of a place holds a trace of a secret.
@@ -179,7 +167,7 @@ func (s *secrets) absentBelow(folder string, except ...string) int {
 func (s *secrets) filesBelow(folder string, except ...string) map[string][]byte {
 	s.t.Helper()
 	files := map[string][]byte{}
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	must.Do(s.t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -198,10 +186,7 @@ func (s *secrets) filesBelow(folder string, except ...string) map[string][]byte 
 			files[path], err = os.ReadFile(path)
 		}
 		return err
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -213,10 +198,7 @@ func (s *secrets) absentInRedis(client *redis.Client) int {
 	for place, text := range places {
 		s.absent(place, text)
 	}
-	keys, err := client.DBSize(s.t.Context()).Result()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	keys := must.Get(client.DBSize(s.t.Context()).Result())(s.t)
 	return int(keys)
 }
 
@@ -227,10 +209,7 @@ func (s *secrets) redisPlaces(client *redis.Client) map[string][]byte {
 	scan := client.Scan(ctx, 0, "", 100).Iterator()
 	for scan.Next(ctx) {
 		key := scan.Val()
-		kind, err := client.Type(ctx, key).Result()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		kind := must.Get(client.Type(ctx, key).Result())(s.t)
 		read := map[string][]any{
 			"string": {"GET", key},
 			"hash":   {"HGETALL", key},
@@ -246,21 +225,13 @@ func (s *secrets) redisPlaces(client *redis.Client) map[string][]byte {
 		if err != nil {
 			s.t.Fatalf("redis: %v: %v", read, err)
 		}
-		dump, err := client.Dump(ctx, key).Result()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		dump := must.Get(client.Dump(ctx, key).Result())(s.t)
 		places["redis, the name of a key"] = append(places["redis, the name of a key"], key+"\n"...)
 		places["redis, the value of "+key] = fmt.Append(nil, value)
 		places["redis, the dump of "+key] = []byte(dump)
 	}
-	if err := scan.Err(); err != nil {
-		s.t.Fatal(err)
-	}
-	noted, err := client.Do(ctx, "SLOWLOG", "GET", -1).Result()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, scan.Err())
+	noted := must.Get(client.Do(ctx, "SLOWLOG", "GET", -1).Result())(s.t)
 	places["redis, the commands"] = fmt.Append(nil, noted)
 	return places
 }
@@ -270,10 +241,7 @@ func (s *secrets) redisPlaces(client *redis.Client) map[string][]byte {
 func TestTheSecretScannerFindsWhatIsPlanted(t *testing.T) {
 	s := newSecrets(t)
 	secret := s.add("planted")
-	text, err := json.Marshal(map[string]string{"error": "the key " + secret + " is wrong"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(map[string]string{"error": "the key " + secret + " is wrong"}))(t)
 	whole := []byte("user:" + secret + "@host")
 	forms := map[string]string{
 		"plain":            secret,
@@ -305,33 +273,25 @@ func TestTheSecretScannerFindsWhatIsPlanted(t *testing.T) {
 				t.Errorf("not found in a text: %q", around)
 			}
 			name := filepath.Join(dir, "log")
-			if err := os.WriteFile(name, []byte(around), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(name, []byte(around), 0o600))
 			if found := s.find(inner.filesBelow(dir)[name]); len(found) == 0 {
 				t.Error("not found in a file")
 			}
-			if len(inner.filesBelow(dir, "log")) != 0 {
-				t.Error("an exception is none")
-			}
+			check.Equal(t, len(inner.filesBelow(dir, "log")), 0, "an exception is none")
 			for kind, plant := range map[string][]any{
 				"string": {"SET", "k", planted}, "hash": {"HSET", "k", "field", planted}, "field": {"HSET", "k", planted, "value"},
 				"list": {"RPUSH", "k", planted}, "set": {"SADD", "k", planted}, "zset": {"ZADD", "k", 1, planted},
 				"stream": {"XADD", "k", "*", "f", planted}, "key": {"SET", planted, "v"},
 			} {
 				for _, command := range [][]any{{"FLUSHALL"}, plant, {"SLOWLOG", "RESET"}} {
-					if err := client.Do(t.Context(), command...).Err(); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, client.Do(t.Context(), command...).Err())
 				}
 				if !anyFound(s, inner.redisPlaces(client)) {
 					t.Errorf("not found in redis, %s", kind)
 				}
 			}
 			for _, command := range [][]any{{"FLUSHALL"}, {"SLOWLOG", "RESET"}, {"ECHO", planted[:min(len(planted), 100)]}} {
-				if err := client.Do(t.Context(), command...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, client.Do(t.Context(), command...).Err())
 			}
 			if !anyFound(s, inner.redisPlaces(client)) {
 				t.Error("not found in the commands that the server was sent")

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // scanSecrets are all that a store, credentials and an environment may hold.
@@ -67,9 +70,7 @@ func TestNoSecretLeaves(t *testing.T) {
 	t.Parallel()
 	s := scanSecrets(t)
 	server := startRedis(t)
-	if err := server.lock(t.Context(), s.byName["store"]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.lock(t.Context(), s.byName["store"]))
 	turn := 0
 	for name := range scanStores(s, "", "") {
 		t.Run(name, func(t *testing.T) {
@@ -90,9 +91,7 @@ func TestNoSecretLeaves(t *testing.T) {
 	if keys := s.absentInRedis(client); keys < 3 {
 		t.Errorf("%d keys were scanned", keys)
 	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, client.Close())
 }
 
 // logFlags are each level in each format, by turns.
@@ -146,9 +145,8 @@ func (w *scanned) commands(code int, turn *int) {
 		}
 	}
 	arguments, err := filepath.Glob(filepath.Join(w.dir, "arguments.*"))
-	if err != nil || len(arguments) != 4 {
-		w.t.Errorf("the arguments of processes: %v, %v", arguments, err)
-	}
+	must.Do(w.t, err)
+	check.Equal(w.t, len(arguments), 4, "the arguments of processes")
 	for _, file := range arguments {
 		if text := string(w.filesBelow(w.dir)[file]); !strings.Contains(text, "quotactl") || !strings.Contains(text, "tell.sh") {
 			w.t.Errorf("%s has no arguments: %q", file, text)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // scanned is a folder in which quotactl runs with secrets, and what is scanned.
@@ -135,9 +137,7 @@ func newScanned(t *testing.T, s *secrets) *scanned {
 	w.write(w.hidden, "say.store", w.inAllWays("store"))
 	w.write(w.hidden, "store", w.byName["store"]+"\n")
 	w.write(w.dir, "tell.sh", tellScript)
-	if err := os.Chmod(filepath.Join(w.dir, "tell.sh"), 0o700); err != nil { //nolint:gosec // a program
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Join(w.dir, "tell.sh"), 0o700)) //nolint:gosec // a program
 	w.env = append(os.Environ(), "SCAN_QUERY="+w.byName["query"], "SCAN_STAR="+w.byName["star"], "SCAN_STORE="+w.byName["store"],
 		"SCAN_SAY="+filepath.Join(w.hidden, "say"), "SCAN_UNRELATED="+w.byName["unrelated"],
 		"HTTP_PROXY=http://user:"+url.QueryEscape(w.byName["proxy"])+"@127.0.0.1:1", "NO_PROXY=127.0.0.1", "GORACE=atexit_sleep_ms=0")
@@ -155,9 +155,7 @@ func (w *scanned) inAllWays(name string) string {
 
 func (w *scanned) write(dir, name, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 }
 
 // config writes a configuration with this [store] table.
@@ -214,22 +212,15 @@ func (w *scanned) with(env []string, code int, args ...string) string {
 // get asks the daemon, or the sandbox, and scans what it answers.
 func (w *scanned) get(address string, header http.Header) string {
 	w.t.Helper()
-	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(w.t.Context(), http.MethodGet, address, nil))(w.t)
 	for name, values := range header {
 		request.Header[name] = values
 	}
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	body, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, errors.Join(err, response.Body.Close()))
 	w.absent("GET "+request.URL.Path, fmt.Append(body, response.Header))
 	return string(body)
 }

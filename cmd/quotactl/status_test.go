@@ -9,16 +9,15 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/answer"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
 // day is a calendar day in Berlin.
 func day(t *testing.T) limit.Window {
 	t.Helper()
-	c, err := limit.NewCalendar(limit.Day, "Europe/Berlin", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(limit.NewCalendar(limit.Day, "Europe/Berlin", 0))(t)
 	return limit.CalendarWindow(c)
 }
 
@@ -39,9 +38,7 @@ func everything(t *testing.T) overview {
 	}}
 	record := `{"tick":"2026-10-25T09:00:00.000000Z","outcome":"exhausted","reason":"limit","units":7,"runs":[]}`
 	var last jobs.Record
-	if err := json.Unmarshal([]byte(record), &last); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(record), &last))
 	since := jobs.Instant{Time: at.Add(-time.Hour)}
 	return overview{at: at, store: "redis://:redacted@h:1", budgets: []budget.Status{status}, jobs: []answer.Job{
 		{
@@ -76,12 +73,8 @@ fresh   shop/main  -                               paused
   the next at 2026-10-25 16:00:00Z
 `
 	var b strings.Builder
-	if err := everything(t).write(&b); err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != want {
-		t.Errorf("status\n%swant\n%s", b.String(), want)
-	}
+	must.Do(t, everything(t).write(&b))
+	check.Equal(t, b.String(), want, "status")
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if len(line) > tableWidth {
 			t.Errorf("a line of %d columns: %s", len(line), line)
@@ -193,24 +186,16 @@ func TestStatusJSON(t *testing.T) {
 }
 `
 	var b strings.Builder
-	if err := writeJSON(&b, everything(t).json()); err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != want {
-		t.Errorf("status\n%swant\n%s", b.String(), want)
-	}
+	must.Do(t, writeJSON(&b, everything(t).json()))
+	check.Equal(t, b.String(), want, "status")
 }
 
 // An overview of nothing is arrays all the same.
 func TestStatusJSONEmpty(t *testing.T) {
 	var b strings.Builder
-	if err := writeJSON(&b, overview{store: "sqlite:q.db"}.json()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeJSON(&b, overview{store: "sqlite:q.db"}.json()))
 	for path, want := range map[string]string{"budgets": "[]", "jobs": "[]", "at": "null"} {
-		if got, err := at([]byte(b.String()), path); err != nil || got != want {
-			t.Errorf("%s is %s, error %v; want %s", path, got, err, want)
-		}
+		check.Equal(t, must.Get(at([]byte(b.String()), path))(t), want, path, "is, error")
 	}
 }
 
@@ -219,8 +204,6 @@ func TestSpanText(t *testing.T) {
 		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", time.Minute: "1m", 10 * time.Second: "10s",
 		time.Hour + time.Second: "1h0m1s", 20 * time.Minute: "20m", 5 * time.Millisecond: "5ms",
 	} {
-		if got := limit.SpanText(d); got != want {
-			t.Errorf("%v is shown as %q, want %q", d, got, want)
-		}
+		check.Equal(t, limit.SpanText(d), want, d, "is shown as")
 	}
 }

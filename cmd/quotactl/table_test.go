@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 func TestTableColumns(t *testing.T) {
@@ -14,9 +16,7 @@ func TestTableColumns(t *testing.T) {
 		"NAME      COUNT  NOTE\n" +
 		"é             7  -\n" +
 		"longer  1234567  x\n"
-	if got := wide.String(); got != want {
-		t.Errorf("table\n%swant\n%s", got, want)
-	}
+	check.Equal(t, wide.String(), want, "table")
 }
 
 // A table is stacked from the first column that does not fit, and not before.
@@ -48,9 +48,7 @@ func TestTableStacked(t *testing.T) {
 		"  COUNT  7\n" +
 		"  NOTE   " + strings.Repeat("x", 71) + "\n" +
 		"         xxxx\n"
-	if got := tb.String(); got != want {
-		t.Errorf("table\n%swant\n%s", got, want)
-	}
+	check.Equal(t, tb.String(), want, "table")
 }
 
 // A last column may go on below itself, as long as there is room for it.
@@ -65,9 +63,7 @@ func TestTableWraps(t *testing.T) {
 		strings.Repeat(" ", 52) + "/Buenos_Aires\n" +
 		"  | below " + strings.Repeat("y", 70) + "\n" +
 		"    " + strings.Repeat("y", 10) + "\n"
-	if got := tb.String(); got != want {
-		t.Errorf("table\n%swant\n%s", got, want)
-	}
+	check.Equal(t, tb.String(), want, "table")
 	tb.rows[0][0] += strings.Repeat("x", 9)
 	if got := tb.String(); !strings.HasPrefix(got, "NAME    x") || !strings.HasSuffix(got, "  NOTE  30 2 * * * America/Argentina/Buenos_Aires\n"+want[strings.Index(want, "  | below"):]) {
 		t.Errorf("without room\n%s", got)
@@ -84,9 +80,7 @@ func TestWrap(t *testing.T) {
 		strings.Repeat("x", 79):               "- " + strings.Repeat("x", 78) + "\n  x\n",
 		"a " + strings.Repeat("x", 79):        "- a " + strings.Repeat("x", 76) + "\n  xxx\n",
 	} {
-		if got := wrap("- ", value); got != want {
-			t.Errorf("%q is\n%swant\n%s", value, got, want)
-		}
+		check.Equal(t, wrap("- ", value), want, value)
 	}
 }
 

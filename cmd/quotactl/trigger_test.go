@@ -14,6 +14,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
@@ -28,10 +30,7 @@ type patient struct {
 
 func newPatient(t *testing.T) *patient {
 	t.Helper()
-	schedule, err := schedule.Parse("0 * * * *", "UTC")
-	if err != nil {
-		t.Fatal(err)
-	}
+	schedule := must.Get(schedule.Parse("0 * * * *", "UTC"))(t)
 	return &patient{
 		t: t, store: memstore.New(func() int64 { return time.Now().UnixMicro() }),
 		job: &jobs.Job{Name: "pull", Schedule: schedule, Regions: []string{"US", "DE"}, History: time.Hour},
@@ -48,14 +47,9 @@ func (p *patient) trigger(ctx context.Context, f triggerFlags) error {
 // for REQUEST, and records.
 func (p *patient) document(text string, records ...driver.JobRecord) {
 	p.t.Helper()
-	found, err := p.store.Job(p.t.Context(), p.job.Name)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	found := must.Get(p.store.Job(p.t.Context(), p.job.Name))(p.t)
 	var document struct{ Requests []json.RawMessage }
-	if err := json.Unmarshal(found.Text, &document); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, json.Unmarshal(found.Text, &document))
 	for _, request := range document.Requests {
 		text = strings.ReplaceAll(text, "REQUEST", string(request))
 	}
@@ -192,9 +186,7 @@ func (m mute) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 func TestTriggerUntold(t *testing.T) {
 	p := newPatient(t)
 	p.store = mute{p.store}
-	if err := p.trigger(t.Context(), triggerFlags{}); err != nil {
-		t.Errorf("%v", err)
-	}
+	check.NoError(t, p.trigger(t.Context(), triggerFlags{}))
 	if words := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(words, "a pass is asked for") || !strings.Contains(words, "the daemons could not be told at once") || !strings.Contains(words, "comes by it within a minute") {
 		t.Errorf("it said\n%s", p.out.String())
 	}
@@ -225,9 +217,7 @@ func TestTriggerSaysWhatIsInTheWay(t *testing.T) {
 		keep(t, p.store, "pull", fmt.Sprintf(`{"schedule":"0 * * * * UTC","until":%d,"active":[{"holder":"web1/7/x","tick":1,"kind":"schedule","fence":1,"since":1,"until":1}],
 			"pause":{"note":"until Friday","by":"ann@web1","at":"2000-01-01T00:00:00.000000Z"},"requests":[{"id":"A","by":"bob","at":"2000-01-01T00:00:00.000000Z"}]}`,
 			since.Add(-3*time.Hour).UnixMicro()))
-		if err := p.trigger(t.Context(), triggerFlags{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.trigger(t.Context(), triggerFlags{}))
 		const want = `JOB   REGIONS  DONE
 pull  all      a pass is asked for
   the pass of 1970-01-01 00:00:01Z is under way since 1970-01-01 00:00:01Z, in
@@ -239,8 +229,6 @@ pull  all      a pass is asked for
   no daemon is running on this store: the pass waits until you start one
   (quotactl run)
 `
-		if p.out.String() != want {
-			t.Errorf("it said\n%swant\n%s", p.out.String(), want)
-		}
+		check.Equal(t, p.out.String(), want, "it said")
 	})
 }

@@ -13,29 +13,20 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // SelfSigned writes a certificate for 127.0.0.1 and its key into a folder.
 func SelfSigned(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	signed, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private))(t)
+	der := must.Get(x509.MarshalECPrivateKey(private))(t)
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "EC PRIVATE KEY", Bytes: der}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }

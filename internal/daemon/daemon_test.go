@@ -13,6 +13,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -58,29 +60,22 @@ func living(t *testing.T, env func(string) (string, bool), replace ...string) *D
 	if err == nil {
 		err = d.Begin(cfg, list, memstore.New(func() int64 { return 0 }), "")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return d
 }
 
 // write writes another configuration, without a reload.
 func (d *Daemon) write(t *testing.T, replace ...string) {
 	t.Helper()
-	if err := os.WriteFile(d.o.File, []byte(strings.NewReplacer(replace...).Replace(livingConfig)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(d.o.File, []byte(strings.NewReplacer(replace...).Replace(livingConfig)), 0o600))
 }
 
 // reloads has a runner of no jobs take over what is written.
 func (d *Daemon) reloads(t *testing.T, options jobs.Options) error {
 	t.Helper()
 	options.State, options.Budgets = d.store, d.current.Load().budgets
-	runner, err := jobs.New(nil, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = d.next(d.current.Load(), runner)
+	runner := must.Get(jobs.New(nil, options))(t)
+	_, err := d.next(d.current.Load(), runner)
 	return err
 }
 
@@ -92,9 +87,7 @@ func TestSecretsOfEarlierConfigurations(t *testing.T) {
 	for _, name := range []string{"OLD_KEY", "NEW_KEY"} {
 		l.remember(&config.Config{Upstreams: []config.Upstream{{Name: "shop", Credentials: []config.Credential{{Label: "main", SecretEnv: name}}}}})
 	}
-	if got := fmt.Sprint(l.Secrets()); got != "[old-secret new-secret]" {
-		t.Errorf("%s", got)
-	}
+	check.Equal(t, fmt.Sprint(l.Secrets()), "[old-secret new-secret]")
 }
 
 // The secrets of a configuration are known before its first pass may begin: a runner
@@ -109,9 +102,7 @@ func TestSecretsOfTheNextConfiguration(t *testing.T) {
 	if err := l.reloads(t, jobs.Options{Sandbox: &url.URL{}}); err == nil || !strings.Contains(err.Error(), "is a command job") {
 		t.Fatalf("%v", err)
 	}
-	if got := fmt.Sprint(l.Secrets()); got != "[old-secret new-secret]" {
-		t.Errorf("%s", got)
-	}
+	check.Equal(t, fmt.Sprint(l.Secrets()), "[old-secret new-secret]")
 }
 
 // The token of the daemon's own address is a secret too: its commands may have it.
@@ -132,9 +123,7 @@ func TestAStopLastsAsLongAsTheLongestGrace(t *testing.T) {
 		t.Fatalf("it is given %s", long)
 	}
 	l.write(t)
-	if err := l.reloads(t, jobs.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.reloads(t, jobs.Options{}))
 	if now := l.stopTakes(); now != long {
 		t.Errorf("after a reload it is given %s, before %s", now, long)
 	}

@@ -6,24 +6,20 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Two readings of one budget are the same, also of a calendar's zone; each of its
 // parts counts.
 func TestSameSpec(t *testing.T) {
 	spec := func(zone string, change func(*budget.Spec)) budget.Spec {
-		calendar, err := limit.NewCalendar(limit.Day, zone, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		calendar := must.Get(limit.NewCalendar(limit.Day, zone, 0))(t)
 		s := budget.Spec{
 			Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}},
 			Limits: []limit.Limit{{Name: "daily", Limit: 10, Counts: limit.CountUnits, Window: limit.CalendarWindow(calendar)}},
 		}
 		change(&s)
-		if _, err := budget.New(memstore.New(func() int64 { return 0 }), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(budget.New(memstore.New(func() int64 { return 0 }), s))(t)
 		return s
 	}
 	one := spec("Europe/London", func(*budget.Spec) {})

@@ -83,10 +83,11 @@ func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
 
 // listenAddress completes an address: without a host it is this machine's alone.
 func listenAddress(text string) (string, error) {
+	address := text
 	if !strings.Contains(text, ":") {
-		text = ":" + text
+		address = ":" + text
 	}
-	host, port, err := net.SplitHostPort(text)
+	host, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/internal/certtest"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // The flags are refused before anything is listened on.
@@ -19,14 +21,10 @@ func TestListenFlags(t *testing.T) {
 	cert, key := certtest.SelfSigned(t, dir)
 	token, short := filepath.Join(dir, "token"), filepath.Join(dir, "short")
 	for path, text := range map[string]string{token: guarded + "\n", short: "too-short\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	pipe := filepath.Join(dir, "pipe") // whose writer never comes
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	env := func(name string) (string, bool) { return guarded, name == "TOKEN" }
 	secure := Listen{Cert: cert, Key: key, TokenFile: token}
 	with := func(f Listen, at string) Listen { f.At = at; return f }
@@ -46,7 +44,7 @@ func TestListenFlags(t *testing.T) {
 		{Listen{At: "example.com:1", Cert: cert, Key: key}, "whoever reaches it could spend"},
 		{Listen{At: "unix:"}, "write a path"},
 		{Listen{At: "99999"}, "write a port of 0 to 65535"},
-		{Listen{At: "-1"}, "write a port of 0 to 65535"},
+		{Listen{At: "-1"}, `"-1": write a port of 0 to 65535`},
 		{Listen{At: "1", Cert: cert}, "give both"},
 		{Listen{At: "1", Cert: cert, Key: cert}, "--listen-cert, --listen-key: tls:"},
 		{Listen{At: "unix:/s", Cert: cert, Key: key}, "needs none"},
@@ -63,9 +61,8 @@ func TestListenFlags(t *testing.T) {
 		got := ""
 		if e != nil {
 			got = fmt.Sprint(e.network, " ", e.address, " ", e.loopback)
-			if (c.flags.TokenEnv+c.flags.TokenFile != "") != (e.token == guarded) || (e.secure != nil) != (c.flags.Cert != "") {
-				t.Errorf("%+v: token %q, TLS %v", c.flags, e.token, e.secure != nil)
-			}
+			check.Equal(t, c.flags.TokenEnv+c.flags.TokenFile != "", e.token == guarded)
+			check.Equal(t, e.secure != nil, c.flags.Cert != "")
 		}
 		var wrong *EndpointError
 		if err != nil && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), guarded) || c.want == "") || err == nil && got != c.want {

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // fileWorld is a file that is watched, and what happens to it.
@@ -23,28 +26,21 @@ func newFileWorld(t *testing.T, text string) *fileWorld {
 	return w
 }
 
-func (w *fileWorld) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // write writes into the file that is there.
 func (w *fileWorld) write(name, text string) {
 	w.t.Helper()
-	w.must(os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600))
+	must.Do(w.t, os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600))
 }
 
 func (w *fileWorld) rename(from, to string) {
 	w.t.Helper()
-	w.must(os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
+	must.Do(w.t, os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
 }
 
 // link makes a link, or has it lead elsewhere in one step.
 func (w *fileWorld) link(to, name string) {
 	w.t.Helper()
-	w.must(os.Symlink(to, filepath.Join(w.dir, name+".new")))
+	must.Do(w.t, os.Symlink(to, filepath.Join(w.dir, name+".new")))
 	w.rename(name+".new", name)
 }
 
@@ -57,9 +53,7 @@ func (w *fileWorld) looks(what string, often int, changed ...int) {
 		if want {
 			changed = changed[1:]
 		}
-		if got := w.file.changed(); got != want {
-			w.t.Errorf("%s: at look %d changed is %v", what, look, got)
-		}
+		check.Equal(w.t, w.file.changed(), want, what, "at look", look, "changed")
 	}
 }
 
@@ -81,10 +75,10 @@ func TestWatchedFile(t *testing.T) {
 	w.looks("back again", 3)
 
 	at := time.Now().Add(time.Hour)
-	w.must(os.Chtimes(w.file.path, at, at))
+	must.Do(w.t, os.Chtimes(w.file.path, at, at))
 	w.looks("touched", 3)
 
-	w.must(os.Remove(w.file.path))
+	must.Do(w.t, os.Remove(w.file.path))
 	w.looks("gone", 4, 2)
 	w.write("costs.toml", "three")
 	w.looks("the same that was gone", 4, 2)
@@ -109,7 +103,7 @@ func TestWatchedFileWhileItIsWritten(t *testing.T) {
 func TestWatchedFileOfKubernetes(t *testing.T) {
 	w := &fileWorld{t: t, dir: t.TempDir()}
 	folder := func(name, text string) {
-		w.must(os.Mkdir(filepath.Join(w.dir, name), 0o700))
+		must.Do(w.t, os.Mkdir(filepath.Join(w.dir, name), 0o700))
 		w.write(filepath.Join(name, "costs.toml"), text)
 	}
 	folder("..1", "one")
@@ -121,7 +115,7 @@ func TestWatchedFileOfKubernetes(t *testing.T) {
 
 	folder("..2", "two") // of the same size, perhaps within the same instant
 	w.link("..2", "..data")
-	w.must(os.RemoveAll(filepath.Join(w.dir, "..1")))
+	must.Do(w.t, os.RemoveAll(filepath.Join(w.dir, "..1")))
 	w.looks("another folder", 4, 2)
 
 	folder("..3", "two")

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // pipes is a listener on which each call has an end of a pipe.
@@ -55,23 +57,16 @@ func TestBoundConnections(t *testing.T) {
 	accept := func(open int, ended ...int) {
 		t.Helper()
 		below.call()
-		conn, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(l.Accept())(t)
 		conns = append(conns, conn.(*boundConn))
 		for i, c := range conns {
 			want := false
 			for _, e := range ended {
 				want = want || e == i
 			}
-			if c.ended != want {
-				t.Errorf("with %d accepted, connection %d has ended: %v", len(conns), i, c.ended)
-			}
+			check.Equal(t, c.ended, want, "with", len(conns), "accepted, connection", i, "has ended")
 		}
-		if l.open != open {
-			t.Errorf("%d are open, want %d", l.open, open)
-		}
+		check.Equal(t, l.open, open, "open")
 	}
 	accept(1)
 	accept(2)
@@ -89,26 +84,18 @@ func TestBoundConnections(t *testing.T) {
 	if conns[4].decide(1) {
 		t.Error("a decision begins on a connection that has ended")
 	}
-	if err := errors.Join(conns[5].Close(), conns[5].Close(), conns[4].Close()); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, errors.Join(conns[5].Close(), conns[5].Close(), conns[4].Close()))
 	accept(3, 1, 3, 2, 4, 0, 5)
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("accepting ended with %v", err)
-	}
+	check.NoError(t, l.Close())
+	check.Is(t, check.Err(l.Accept()), net.ErrClosed, "accepting ended with")
 }
 
 const heldBound = 8
 
 // held are kinds of connections that others may hold.
 var held = map[string]func(t *testing.T, conn net.Conn){
-	"nothing sent": func(*testing.T, net.Conn) {},
-	"half a header": func(t *testing.T, conn net.Conn) {
-		write(t, conn, "POST /v1/charge HTTP/1.1\r\nHost: local")
-	},
+	"nothing sent":  func(*testing.T, net.Conn) {},
+	"half a header": func(t *testing.T, conn net.Conn) { write(t, conn, "POST /v1/charge HTTP/1.1\r\nHost: local") },
 	"half a body": func(t *testing.T, conn net.Conn) {
 		write(t, conn, "POST /v1/charge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
 	},
@@ -116,17 +103,13 @@ var held = map[string]func(t *testing.T, conn net.Conn){
 		write(t, conn, "POST /elsewhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 	},
 	"kept alive": func(t *testing.T, conn net.Conn) {
-		if got := ask(t, conn, "/healthz"); got != http.StatusOK {
-			t.Errorf("healthz: %d", got)
-		}
+		check.Equal(t, ask(t, conn, "/healthz"), http.StatusOK, "healthz")
 	},
 }
 
 func write(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, text))(t)
 }
 
 // ask is the status of a page.
@@ -144,9 +127,7 @@ func status(t *testing.T, conn net.Conn) int {
 		return 0
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, errors.Join(err, resp.Body.Close()))
 	return resp.StatusCode
 }
 
@@ -160,9 +141,7 @@ func TestHeldConnections(t *testing.T) {
 				w := watch(t, nil)
 				w.l.connections = heldBound
 				under := w.l.serveOn(below, "pipes", nil, slog.New(slog.DiscardHandler))
-				if _, err := w.b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: 30 * time.Second}, ByHand: true}); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(w.b.Lock(t.Context(), budget.LockOrder{Until: budget.Until{After: 30 * time.Second}, ByHand: true}))(t)
 				var waiting []net.Conn
 				for range heldBound / 2 {
 					conn := below.call()
@@ -177,25 +156,17 @@ func TestHeldConnections(t *testing.T) {
 				}
 				for range 10 {
 					for _, path := range []string{"/healthz", "/readyz"} {
-						if got := ask(t, below.call(), path); got != http.StatusOK {
-							t.Errorf("%s: %d", path, got)
-						}
+						check.Equal(t, ask(t, below.call(), path), http.StatusOK, path)
 					}
 				}
-				if took := time.Since(start); took != 0 {
-					t.Errorf("it took %s", took)
-				}
+				check.Equal(t, time.Since(start), 0, "it took")
 				w.has(fmt.Sprintf("quotactl_http_open_connections %d", heldBound))
 				stopped := make(chan error)
 				go func() { stopped <- under.stop() }()
 				for _, conn := range waiting {
-					if got := status(t, conn); got != http.StatusTooManyRequests {
-						t.Errorf("a charge that waited is answered %d", got)
-					}
+					check.Equal(t, status(t, conn), http.StatusTooManyRequests, "a charge that waited is answered")
 				}
-				if err := <-stopped; err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, <-stopped)
 			})
 		})
 	}
@@ -206,33 +177,21 @@ func TestHeldConnections(t *testing.T) {
 func TestServeBounded(t *testing.T) {
 	w := watch(t, nil)
 	w.l.connections = 2
-	under, err := w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	under := must.Get(w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler)))(t)
 	var conns []net.Conn
 	for range 3 {
 		var dialer net.Dialer
-		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(under.called, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(under.called, "http://")))(t)
 		conns = append(conns, conn)
-		if got := ask(t, conn, "/healthz"); got != http.StatusOK {
-			t.Fatalf("healthz: %d", got)
-		}
+		must.Equal(t, ask(t, conn, "/healthz"), http.StatusOK, "healthz")
 	}
 	if n, err := conns[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the first connection: %d bytes, %v", n, err)
 	}
-	if got := ask(t, conns[1], "/healthz"); got != http.StatusOK {
-		t.Errorf("the second connection: %d", got)
-	}
+	check.Equal(t, ask(t, conns[1], "/healthz"), http.StatusOK, "the second connection")
 	w.has("quotactl_http_evicted_connections_total 1", `quotactl_http_requests_total{route="/healthz",status="200"} 4`)
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-	if err := under.stop(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, under.stop())
 }

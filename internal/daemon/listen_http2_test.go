@@ -12,6 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/certtest"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A charge that waits keeps its connection under HTTP/2 too.
@@ -19,19 +21,11 @@ func TestHeldConnectionsHTTP2(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key := certtest.SelfSigned(t, dir)
-	secure, err := (&Listen{Cert: cert, Key: key}).tls("tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	secure := must.Get((&Listen{Cert: cert, Key: key}).tls("tcp"))(t)
 	w := watch(t, nil, limit.Limit{Name: "at-once", Limit: 1, Counts: limit.CountCalls, Window: limit.Window{Kind: limit.Concurrent}})
 	w.l.connections = 2
-	under, err := w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true, secure: secure}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.b.Reserve(t.Context(), budget.Call{Operation: "get"}, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	under := must.Get(w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true, secure: secure}, slog.New(slog.DiscardHandler)))(t)
+	must.Get(w.b.Reserve(t.Context(), budget.Call{Operation: "get"}, time.Hour))(t)
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a test's own certificate
 	defer transport.CloseIdleConnections()
 	answered := make(chan string, 1)
@@ -51,25 +45,16 @@ func TestHeldConnectionsHTTP2(t *testing.T) {
 	}
 	for range 8 {
 		var dialer net.Dialer
-		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(under.called, "https://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(under.called, "https://")))(t)
 		defer func() { _ = conn.Close() }()
 	}
 	probe := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: transport.TLSClientConfig.Clone()}
 	defer probe.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: probe}).Get(under.called + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
 		t.Errorf("healthz: %s, %v", resp.Status, err)
 	}
-	if err := under.stop(); err != nil {
-		t.Error(err)
-	}
-	if got := <-answered; got != "HTTP/2.0 429 Too Many Requests" {
-		t.Errorf("the charge that waited is answered %s", got)
-	}
+	check.NoError(t, under.stop())
+	check.Equal(t, <-answered, "HTTP/2.0 429 Too Many Requests", "the charge that waited is answered")
 }

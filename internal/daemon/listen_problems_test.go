@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // problems are requests that get no success, as they are sent.
@@ -44,30 +47,22 @@ var problems = []struct {
 // Every answer that is no success is a problem, whoever gives it.
 func TestEveryProblem(t *testing.T) {
 	w := watch(t, nil)
-	under, err := w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	under := must.Get(w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler)))(t)
 	for _, c := range problems {
 		t.Run(c.name, func(t *testing.T) {
 			got := exchange(t, strings.TrimPrefix(under.called, "http://"), c.request)
 			isProblem(t, got, c.status, c.reason)
-			if got := got.header.Get("Allow"); got != c.allow {
-				t.Errorf("it allows %q, want %q", got, c.allow)
-			}
+			check.Equal(t, got.header.Get("Allow"), c.allow, "it allows")
 		})
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/v1/status"} {
 		got := exchange(t, strings.TrimPrefix(under.called, "http://"), "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		if got.status != http.StatusOK || got.header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %d %v", path, got.status, got.header)
-		}
+		check.Equal(t, got.status, http.StatusOK, path)
+		check.Equal(t, got.header.Get("X-Content-Type-Options"), "nosniff", path)
 	}
 	w.has(`quotactl_http_requests_total{route="/metrics",status="405"} 1`, `quotactl_http_requests_total{route="/v1/charge",status="415"} 1`,
 		`quotactl_http_requests_total{route="other",status="400"} 5`, `quotactl_http_requests_total{route="other",status="404"} 5`)
-	if err := under.stop(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, under.stop())
 }
 
 // reply is an answer that was read.
@@ -81,21 +76,13 @@ type reply struct {
 func exchange(t *testing.T, address, text string) reply {
 	t.Helper()
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(dialer.DialContext(t.Context(), "tcp", address))(t)
 	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, text) // what is too large is not read to its end
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	return reply{resp.StatusCode, resp.Header, body}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -65,9 +66,7 @@ func TestMetricsOfJobs(t *testing.T) {
 	if _, text := w.get("/metrics"); grep(text, `last_success_timestamp_seconds{job="push"}`) != "" {
 		t.Error("a job that never succeeded has a last success")
 	}
-	if _, err := jobs.EndPause(t.Context(), w.metered, &jobs.Job{Name: "push"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(jobs.EndPause(t.Context(), w.metered, &jobs.Job{Name: "push"}))(t)
 	w.has(`quotactl_job_paused{job="push"} 1`) // as it was read
 	again()
 	w.has(success, `quotactl_job_paused{job="push"} 0`)

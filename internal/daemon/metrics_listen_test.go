@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func TestHealth(t *testing.T) {
@@ -55,10 +57,7 @@ func TestListenAddress(t *testing.T) {
 func TestServe(t *testing.T) {
 	w := watch(t, nil)
 	var log strings.Builder
-	under, err := w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	under := must.Get(w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.NewTextHandler(&log, nil))))(t)
 	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(log.String())[1]
 	if under.called != address {
 		t.Errorf("called %q, the log says %q", under.called, address)
@@ -76,12 +75,8 @@ func TestServe(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		return string(body), err
 	}
-	if body, err := get(); err != nil || body != "ok\n" {
-		t.Fatalf("%q, %v", body, err)
-	}
-	if err := under.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, must.Get(get())(t), "ok\n")
+	must.Do(t, under.stop())
 	if _, err := get(); err == nil {
 		t.Error("it still answers")
 	}

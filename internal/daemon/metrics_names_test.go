@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -31,9 +32,7 @@ var (
 func TestMetricNames(t *testing.T) {
 	w := watch(t, nil)
 	for _, err := range []error{w.charge("get", 97), w.charge("get", 1)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	w.truth()
 	job := &jobs.Job{Name: "pull"}
@@ -85,10 +84,7 @@ func TestMetricNames(t *testing.T) {
 	if len(asked) < 10 {
 		t.Errorf("dashboard and alerts ask for %d metrics only: %v", len(asked), asked)
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md")))(t)
 	for name := range labels {
 		base := name
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -97,28 +93,21 @@ func TestMetricNames(t *testing.T) {
 		if !unitName.MatchString(base) {
 			t.Errorf("%s does not end in its unit", base)
 		}
-		if !strings.Contains(string(page), "`"+base+"`") {
-			t.Errorf("docs/metrics.md does not tell of %s", base)
-		}
+		check.Contains(t, string(page), "`"+base+"`", "docs/metrics.md does not tell of", base)
 	}
 }
 
 // dashboardExprs are the queries of the dashboard's panels.
 func dashboardExprs(t *testing.T) (list []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "deploy", "dashboard.json")))(t)
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &dashboard))
 	for _, panel := range dashboard.Panels {
 		if panel.Title == "" || len(panel.Targets) == 0 {
 			t.Errorf("a panel shows nothing: %+v", panel)
@@ -133,10 +122,7 @@ func dashboardExprs(t *testing.T) (list []string) {
 // alertExprs are the conditions of the alerts.
 func alertExprs(t *testing.T) (list []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "alerts.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "deploy", "alerts.yml")))(t)
 	for line := range strings.Lines(string(text)) {
 		if expr, ok := strings.CutPrefix(strings.TrimSpace(line), "expr: "); ok {
 			list = append(list, expr)
@@ -160,16 +146,10 @@ func TestAlertsHearOfEveryProcess(t *testing.T) {
 	}
 	w := watch(t, nil)
 	other, err := budget.New(w.metered.Backend, w.b.Spec()) // as the command line's: no metric counts its decisions
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	units := int64(100)
-	if _, err := other.Charge(t.Context(), budget.Call{Operation: "get", Units: &units}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Charge(t.Context(), budget.Call{Operation: "get"}); !errors.Is(err, budget.ErrExhausted) {
-		t.Fatal(err)
-	}
+	must.Get(other.Charge(t.Context(), budget.Call{Operation: "get", Units: &units}))(t)
+	must.Is(t, check.Err(other.Charge(t.Context(), budget.Call{Operation: "get"})), budget.ErrExhausted)
 	_, page := w.get("/metrics")
 	const nothingLeft = `quotactl_limit_remaining_units{budget="shop/main",limit="daily"} 0`
 	if !strings.Contains(page, nothingLeft) || strings.Contains(page, `result="exhausted"`) {

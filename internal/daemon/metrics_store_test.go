@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -14,6 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
 	"github.com/quotactl/quotactl/budget/outage"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // away is a store that does not answer.
@@ -36,9 +37,7 @@ func TestMetricsOfStoreAway(t *testing.T) {
 	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store does not serve: unavailable") {
 		t.Errorf("readyz: %d %q", code, text)
 	}
-	if err := w.charge("get", 1); !errors.Is(err, budget.ErrUnavailable) {
-		t.Fatal(err)
-	}
+	must.Is(t, w.charge("get", 1), budget.ErrUnavailable)
 	w.has("quotactl_breaker_open 1", `quotactl_decisions_total{budget="shop/main",operation="get",result="unavailable",source="none"} 1`)
 	if code, _ := w.get("/healthz"); code != http.StatusOK {
 		t.Errorf("healthz: %d: a store out of reach is no reason to start the process anew", code)
@@ -76,18 +75,12 @@ type host struct {
 func TestMetricsOfAllowance(t *testing.T) {
 	store := &broken{Backend: memstore.New(func() int64 { return time.Now().UnixMicro() })}
 	hosted := host{outage.New(store, outage.Options{Dir: t.TempDir(), Allowance: 10, Timeout: time.Second, Interval: time.Hour}), store}
-	defer func() {
-		if err := hosted.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { check.NoError(t, hosted.Close()) }()
 	w := watch(t, hosted)
 	charge := func(policy budget.Policy, want error) {
 		t.Helper()
 		units := int64(4)
-		if _, err := w.b.Charge(t.Context(), budget.Call{Operation: "get", Units: &units, OnStoreError: policy}); !errors.Is(err, want) {
-			t.Errorf("%v, want %v", err, want)
-		}
+		check.Is(t, check.Err(w.b.Charge(t.Context(), budget.Call{Operation: "get", Units: &units, OnStoreError: policy})), want)
 	}
 	charge(budget.Open, nil)
 	w.has("quotactl_breaker_open 0", `quotactl_decisions_total{budget="shop/main",operation="get",result="granted",source="store"} 1`)

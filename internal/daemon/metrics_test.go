@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 	"github.com/quotactl/quotactl/jobs"
 )
@@ -44,14 +44,11 @@ func watch(t *testing.T, store driver.Store, more ...limit.Limit) *watched {
 			driver.JobStore
 		})
 	}
-	b, err := budget.New(metered, budget.Spec{
+	b := must.Get(budget.New(metered, budget.Spec{
 		Name: "shop/main", Costs: map[string]budget.Cost{"get": {Units: 1}, "export": {Units: 40}}, Unknown: budget.Unknown{Allowed: true, Units: 1},
 		Limits:  append([]limit.Limit{{Name: "daily", Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)}}, more...),
 		Timeout: watchTimeout,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	budgets := map[string]*budget.Budget{"shop/main": b}
 	w := &watched{t: t, b: b, m: newMetrics(budgets, 100*time.Millisecond, "test"), drain: make(chan struct{})}
 	metered.metrics, w.metered = w.m, metered
@@ -101,13 +98,9 @@ func TestMetrics(t *testing.T) {
 		units     int64
 		want      error
 	}{{"export", 40, nil}, {"export", 40, nil}, {"export", 40, budget.ErrExhausted}, {"get", 16, nil}, {"get", 101, budget.ErrNeverFits}, {"new.operation", 1, nil}} {
-		if err := w.charge(c.operation, c.units); !errors.Is(err, c.want) {
-			t.Fatalf("%+v: %v", c, err)
-		}
+		must.Is(t, w.charge(c.operation, c.units), c.want, c)
 	}
-	if _, err := w.b.Would(t.Context(), budget.Call{Operation: "get"}, 0); err != nil { // no charge, and none counted
-		t.Fatal(err)
-	}
+	must.Get(w.b.Would(t.Context(), budget.Call{Operation: "get"}, 0))(t) // no charge, and none counted
 	job := &jobs.Job{Name: "pull"}
 	w.m.TickStarted(job, 70*time.Millisecond)
 	w.m.RunEnded(job, "US", jobs.Succeeded)

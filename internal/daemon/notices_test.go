@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
@@ -20,9 +22,7 @@ import (
 func TestTheWatchdogIsTheDaemonsAlone(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "20000000")
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
-	if n := newNotices(slog.New(slog.DiscardHandler), time.Now, true); n.watchdog != 20*time.Second {
-		t.Errorf("the watchdog waits %s", n.watchdog)
-	}
+	check.Equal(t, newNotices(slog.New(slog.DiscardHandler), time.Now, true).watchdog, 20*time.Second, "the watchdog waits")
 	for _, name := range []string{"WATCHDOG_USEC", "WATCHDOG_PID"} {
 		if value, ok := os.LookupEnv(name); ok {
 			t.Errorf("%s is still %q", name, value)
@@ -34,10 +34,7 @@ func TestTheWatchdogIsTheDaemonsAlone(t *testing.T) {
 // its clock, and no longer; the status follows the ticks.
 func TestSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule, err := schedule.Parse("*/2 * * * *", "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
+		schedule := must.Get(schedule.Parse("*/2 * * * *", "UTC"))(t)
 		list := []*jobs.Job{{Name: "pull", Schedule: schedule}}
 		began, got := time.Now(), []string{}
 		n := &notices{
@@ -80,10 +77,7 @@ func TestSignsOfLife(t *testing.T) {
 func TestStatusForTheManager(t *testing.T) {
 	now := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
 	job := func(name, spec string) *jobs.Job {
-		schedule, err := schedule.Parse(spec, "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
+		schedule := must.Get(schedule.Parse(spec, "UTC"))(t)
 		return &jobs.Job{Name: name, Schedule: schedule}
 	}
 	var log bytes.Buffer
@@ -103,7 +97,5 @@ func TestStatusForTheManager(t *testing.T) {
 		t.Errorf("after a failed reload it is %q", n.told)
 	}
 	n.reloaded(nil, nil)
-	if n.told != "STATUS=no jobs; charges are decided" {
-		t.Errorf("after a good one it is %q", n.told)
-	}
+	check.Equal(t, n.told, "STATUS=no jobs; charges are decided", "after a good one it")
 }

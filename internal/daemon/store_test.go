@@ -14,6 +14,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // awaiting is a store that comes into reach at its nth try.
@@ -73,9 +74,7 @@ func TestAWaitForTheStoreEndsWithTheSignals(t *testing.T) {
 		ctx, halt := context.WithCancelCause(t.Context())
 		second := errors.New("second signal")
 		time.AfterFunc(7*time.Second, func() { halt(second) })
-		if _, err := w.await(ctx, nil); !errors.Is(err, second) {
-			t.Errorf("halted: %v", err)
-		}
+		check.Is(t, check.Err(w.await(ctx, nil)), second, "halted")
 	})
 }
 

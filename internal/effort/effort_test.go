@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // failing records what a test that failed would have printed.
@@ -26,9 +28,7 @@ func TestAFailedTestSaysHowToRepeatIt(t *testing.T) {
 	t.Setenv(full, "")
 	t.Setenv("SOME_SEED", "12_345")
 	f := &failing{TB: t}
-	if seed := Seed(f, "SOME_SEED"); seed != 12345 {
-		t.Errorf("seed %d, want that of the variable", seed)
-	}
+	check.Equal(t, Seed(f, "SOME_SEED"), 12345, "seed, want that of the variable")
 	t.Setenv(full, "1")
 	f.cleanups[0]()
 	command, found := strings.CutPrefix(f.log, "to repeat: ")
@@ -54,8 +54,6 @@ func TestSizes(t *testing.T) {
 		want int
 	}{{"", 3}, {"1", 100}} {
 		t.Setenv(full, c.set)
-		if got := Of(3, 100); got != c.want {
-			t.Errorf("%s=%q: %d, want %d", full, c.set, got, c.want)
-		}
+		check.Equal(t, Of(3, 100), c.want, full, "=", c.set)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // wholeResponse is a response and its body, with the error of either.
@@ -74,9 +76,7 @@ func TestReadResponse(t *testing.T) {
 		}
 	}
 	_, _, body, err := wholeResponse(strings.NewReader("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc"))
-	if !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a chunk cut short: body %q, error %v", body, err)
-	}
+	check.Is(t, err, io.ErrUnexpectedEOF, "a chunk cut short: body", body)
 }
 
 // Whatever a file holds, reading it neither panics nor goes past its bounds; and

@@ -11,15 +11,22 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-var escaped = regexp.MustCompile(`(?s)\\.`)
+var (
+	escaped = regexp.MustCompile(`(?s)\\.`)
+	made    = regexp.MustCompile(`(^|[.|])[!{[]`)
+)
 
-// Check says why a path can find nothing: it is empty, begins or ends with a blank, or
-// has an empty part. It does not look into queries, #(…), which may hold dots.
+// Check says why a path can find nothing: it is empty, begins or ends with a blank, has
+// an empty part, or one that gjson would make a value of rather than find one. It does
+// not look into queries, #(…), which may hold dots.
 func Check(path string) error {
 	plain := escaped.ReplaceAllString(path, "x")
 	if plain == "" || plain != strings.TrimSpace(plain) || strings.HasPrefix(plain, ".") || strings.HasSuffix(plain, ".") ||
 		strings.Contains(plain, "..") && !strings.Contains(plain, "(") {
 		return fmt.Errorf(`%q is no path: write names and numbers joined by dots, such as "error.errors.#.reason"`, path)
+	}
+	if made.MatchString(plain) && !strings.Contains(plain, "(") {
+		return fmt.Errorf(`%q is no path: write \ before the character that begins a name, as in '\{name'`, path)
 	}
 	return nil
 }
@@ -55,32 +62,15 @@ func (v Value) Text() string {
 
 // Get finds the value at a path of an object or an array; false if there is none. The
 // caller has checked that the document is JSON: gjson does not. Of members with the same
-// name the last counts, as for encoding/json, up to the first part that is no plain name.
+// name the first counts from which the rest of the path leads on.
 func Get(document, path string) (Value, bool) {
-	for {
-		name, rest, hasRest := strings.Cut(path, ".")
-		object := gjson.Parse(document)
-		if !object.IsObject() || strings.ContainsAny(name, `\*?#|@!{}[]()`) {
-			break
-		}
-		var member gjson.Result
-		for key, one := range object.All() {
-			if key.Str == name {
-				member = one
-			}
-		}
-		if !hasRest {
-			return value(member), member.Exists()
-		}
-		document, path = member.Raw, rest
-	}
 	found := get(document, path)
 	return value(found), found.Exists()
 }
 
 // All finds the values at a path that may lead to several. Arrays are replaced by their
 // elements, one level deep and one more for each "#" of the path. The document is as for
-// Get; of members with the same name the first counts, as for gjson.
+// Get.
 func All(document, path string) []Value {
 	return elements(nil, get(document, path), 1+strings.Count(path, "#"))
 }

@@ -1,25 +1,53 @@
-// Package must is for tests that cannot go on after an error.
+// Package must is for tests that cannot go on when something is not as it must be.
+// Package check is for those that can.
 package must
 
-import "testing"
+import (
+	"errors"
+
+	"github.com/quotactl/quotactl/internal/check"
+)
+
+// T is a test: testing.TB, or rapid's.
+type T interface {
+	check.T
+	Fatal(args ...any)
+	FailNow()
+}
 
 // Get ends a test with the error, if there is one:
 //
 //	b := must.Get(budget.New(store, spec))(t)
-func Get[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
+func Get[V any](value V, err error) func(T) V {
+	return func(t T) V {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		Do(t, err)
 		return value
 	}
 }
 
 // Do is Get of what returns nothing else.
-func Do(t testing.TB, err error) {
+func Do(t T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Equal is check.Equal, and ends the test.
+func Equal[V comparable](t T, got, want V, about ...any) {
+	t.Helper()
+	check.Equal(t, got, want, about...)
+	if got != want {
+		t.FailNow()
+	}
+}
+
+// Is is check.Is, and ends the test.
+func Is(t T, err, want error, about ...any) {
+	t.Helper()
+	check.Is(t, err, want, about...)
+	if !errors.Is(err, want) {
+		t.FailNow()
 	}
 }

@@ -91,9 +91,7 @@ func (c *client) ask(t *testing.T, method, url string) (budgethttp.Verdict, bool
 	c.seen = observer{}
 	req := must.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("")))(t)
 	resp, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = io.Copy(io.Discard, resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		t.Fatal(err)

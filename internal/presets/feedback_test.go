@@ -1,7 +1,6 @@
 package presets_test
 
 import (
-	"errors"
 	"maps"
 	"testing"
 	"testing/synctest"
@@ -10,6 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -162,16 +162,12 @@ func (c answered) check(t *testing.T, response []byte) {
 			break
 		}
 	}
-	if why != c.unread {
-		t.Errorf("unread: %+v, want %q", client.seen.unread, c.unread)
-	}
+	check.Equal(t, why, c.unread, "unread", client.seen.unread)
 	want := c.want
 	if c.until != "" {
 		want.Until = instant(t, c.until)
 	}
-	if len(client.seen.charged) != 1 {
-		t.Fatalf("charged %+v, want one charge", client.seen.charged)
-	}
+	must.Equal(t, len(client.seen.charged), 1, "charged", client.seen.charged, "want one charge")
 	asked := client.seen.charged[0].Operation
 	if want.Rule != "" {
 		want.Operation = asked
@@ -179,9 +175,8 @@ func (c answered) check(t *testing.T, response []byte) {
 	if got.Until.Equal(want.Until) {
 		got.Until = want.Until
 	}
-	if refused != (want.Rule != "") || got != want {
-		t.Errorf("it tells %+v, want %+v", got, want)
-	}
+	check.Equal(t, refused, want.Rule != "", "it tells")
+	check.Equal(t, got, want, "it tells")
 	if final, ok := client.seen.settled[asked]; !ok || final != c.settled {
 		t.Errorf("%s is settled with %d (%v), want %d", asked, final, ok, c.settled)
 	}
@@ -204,13 +199,9 @@ func (c answered) check(t *testing.T, response []byte) {
 	if locks := client.locks(t); len(locks) != 1 || locks[0].Limit != want.Limit || !locks[0].Until.Equal(want.Until) {
 		t.Errorf("locked %+v, want %q until %s", locks, want.Limit, want.Until)
 	}
-	if _, err := client.budget.Charge(t.Context(), budget.Call{Operation: asked}); !errors.Is(err, budget.ErrExhausted) {
-		t.Errorf("%s again: %v, want ErrExhausted", asked, err)
-	}
+	check.Is(t, check.Err(client.budget.Charge(t.Context(), budget.Call{Operation: asked})), budget.ErrExhausted, asked, "again")
 	if c.passes != "" {
-		if _, err := client.budget.Charge(t.Context(), budget.Call{Operation: c.passes}); err != nil {
-			t.Errorf("%s, which is not locked: %v", c.passes, err)
-		}
+		check.NoError(t, check.Err(client.budget.Charge(t.Context(), budget.Call{Operation: c.passes})), c.passes, "which islocked")
 	}
 	reach(t, c.until)
 	if locks := client.locks(t); len(locks) > 0 {

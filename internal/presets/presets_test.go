@@ -4,12 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/presets"
 )
@@ -29,9 +29,7 @@ func load(t *testing.T, name string) *config.Config {
 
 func TestNames(t *testing.T) {
 	want := []string{"github", "openai", "shopify", "slack", "strava", "youtube", "youtube-2025"}
-	if got := presets.Names(); !slices.Equal(got, want) {
-		t.Errorf("the presets are %q, want %q", got, want)
-	}
+	check.EqualSlices(t, presets.Names(), want, "the presets")
 }
 
 // Each preset is right as it is written out, and nothing in it is odd.
@@ -89,8 +87,6 @@ func TestUnknownName(t *testing.T) {
 		if err == nil || text != nil || !strings.Contains(err.Error(), "use github, openai, ") {
 			t.Errorf("%q is %q, %v", name, text, err)
 		}
-		if about := presets.Describe(name); about != "" {
-			t.Errorf("%q is described as %q", name, about)
-		}
+		check.Equal(t, presets.Describe(name), "", name, "is described as")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/presets"
 )
@@ -29,9 +29,7 @@ func TestUnknownOperationsAreRefused(t *testing.T) {
 		client := newClient(t, preset, name, []byte("HTTP/1.1 204 No Content\r\n\r\n"))
 		for operation := range u.Costs {
 			mistyped := operation + "x"
-			if _, err := client.budget.Charge(t.Context(), budget.Call{Operation: mistyped}); !errors.Is(err, budget.ErrUnknownOperation) {
-				t.Errorf("%s: %s is charged: %v", preset, mistyped, err)
-			}
+			check.Is(t, check.Err(client.budget.Charge(t.Context(), budget.Call{Operation: mistyped})), budget.ErrUnknownOperation, preset, mistyped, "is charged")
 		}
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.upstream.example/token-in-the-path", nil))(t)
 		resp, err := client.Do(req)
@@ -61,9 +59,7 @@ func newRouter(t *testing.T, preset, name string) *client {
 func (c *client) operation(t *testing.T, method, url string) string {
 	t.Helper()
 	c.ask(t, method, url)
-	if len(c.seen.charged) != 1 {
-		t.Fatalf("%s %s is charged %d times, want once", method, url, len(c.seen.charged))
-	}
+	must.Equal(t, len(c.seen.charged), 1, method, url, "is charged … times")
 	if found := c.seen.charged[0].Operation; found != budgethttp.Unmatched {
 		return found
 	}
@@ -114,9 +110,7 @@ func TestRoutes(t *testing.T) {
 		if routers[c.preset] == nil {
 			routers[c.preset] = newRouter(t, c.preset, c.budget)
 		}
-		if got := routers[c.preset].operation(t, c.method, c.url); got != c.want {
-			t.Errorf("%s: %s %s is %q, want %q", c.preset, c.method, c.url, got, c.want)
-		}
+		check.Equal(t, routers[c.preset].operation(t, c.method, c.url), c.want, c.preset, c.method, c.url)
 	}
 }
 
@@ -145,9 +139,7 @@ func TestSlackTiers(t *testing.T) {
 	// Tier 1, 2 with what is not listed, 3, posting with webhooks, 4 with files and what has no limit.
 	want := map[int64]int{1: 13, 20: 80, 50: 48, 60: 3, 100: 23}
 	for quota, n := range want {
-		if perMinute[quota] != n {
-			t.Errorf("%d operations have %d a minute, want %d", perMinute[quota], quota, n)
-		}
+		check.Equal(t, perMinute[quota], n, "operations have", quota, "a minute")
 	}
 }
 
@@ -172,13 +164,9 @@ func TestGitHubLimits(t *testing.T) {
 				got = append(got, l.Name)
 			}
 		}
-		if !slices.Equal(got, want[operation]) {
-			t.Errorf("%s counts in %v, want %v", operation, got, want[operation])
-		}
+		check.EqualSlices(t, got, want[operation], operation, "counts in")
 	}
 	for _, l := range spec.Limits {
-		if points := l.Name == "points" || l.Name == "graphql"; points != (l.Counts == limit.CountUnits) {
-			t.Errorf("limit %s counts %s", l.Name, l.Counts)
-		}
+		check.Equal(t, l.Name == "points" || l.Name == "graphql", l.Counts == limit.CountUnits, "limit", l.Name, "counts", l.Counts)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -29,9 +30,7 @@ func youtubeMethods(t *testing.T) []method {
 	text := must.Get(os.ReadFile(filepath.Join("testdata", "youtube-methods.json")))(t)
 	var document struct{ Methods []method }
 	must.Do(t, json.Unmarshal(text, &document))
-	if len(document.Methods) != 83 {
-		t.Fatalf("%d methods, want 83", len(document.Methods))
-	}
+	must.Equal(t, len(document.Methods), 83, "methods")
 	return document.Methods
 }
 
@@ -60,9 +59,7 @@ func TestYouTubeKnowsEveryMethod(t *testing.T) {
 			own[m.operation()] = true
 			for _, host := range []string{"www.googleapis.com", "youtube.googleapis.com"} {
 				for _, path := range m.paths() {
-					if got := router.operation(t, m.HTTPMethod, "https://"+host+path+"?part=snippet&key=k"); got != m.operation() {
-						t.Errorf("%s: %s %s%s is %q, want %q", name, m.HTTPMethod, host, path, got, m.operation())
-					}
+					check.Equal(t, router.operation(t, m.HTTPMethod, "https://"+host+path+"?part=snippet&key=k"), m.operation(), name, m.HTTPMethod, host, path)
 				}
 			}
 		}
@@ -72,9 +69,7 @@ func TestYouTubeKnowsEveryMethod(t *testing.T) {
 			}
 		}
 		for _, url := range []string{"https://oauth2.googleapis.com/token", "https://www.googleapis.com/drive/v3/files", "https://youtube.googleapis.com/youtube/v3/guideCategories"} {
-			if got := router.operation(t, http.MethodGet, url); got != "" {
-				t.Errorf("%s: %s is %q", name, url, got)
-			}
+			check.Equal(t, router.operation(t, http.MethodGet, url), "", name, url)
 		}
 	}
 }
@@ -97,12 +92,8 @@ func TestYouTubePrices(t *testing.T) {
 		{"liveBroadcasts.list", 5, 5},
 		{"liveBroadcasts.insert", 50, 50},
 	} {
-		if got := now.Costs[c.operation].Units; got != c.now {
-			t.Errorf("%s costs %d, want %d", c.operation, got, c.now)
-		}
-		if got := old.Costs[c.operation].Units; got != c.old {
-			t.Errorf("%s cost %d, want %d", c.operation, got, c.old)
-		}
+		check.Equal(t, now.Costs[c.operation].Units, c.now, c.operation, "costs")
+		check.Equal(t, old.Costs[c.operation].Units, c.old, c.operation, "cost")
 	}
 	root := must.Get(config.Load(filepath.Join("..", "..", "costs.toml")))(t)
 	for operation, cost := range root.Upstreams[0].Costs {
@@ -122,9 +113,7 @@ func TestYouTubeBuckets(t *testing.T) {
 			want = "pool"
 		}
 		for _, l := range u.Limits {
-			if l.Covers(operation) != (l.Name == want) {
-				t.Errorf("%s counts in %s: %v", operation, l.Name, l.Covers(operation))
-			}
+			check.Equal(t, l.Covers(operation), l.Name == want, operation, "counts in", l.Name)
 		}
 	}
 }
@@ -152,9 +141,8 @@ func TestYouTubeLocksNoDayByMistake(t *testing.T) {
 				for response, rule := range responses {
 					client := newClient(t, preset, "youtube/project1", []byte(response))
 					got, _ := client.ask(t, request[0], request[1])
-					if got.Rule != rule || got.Limit != "" {
-						t.Errorf("%s, %s: %s is taken for %+v, want rule %q", preset, operation, response, got, rule)
-					}
+					check.Equal(t, got.Rule, rule, preset, operation, response, "is taken for")
+					check.Equal(t, got.Limit, "", preset, operation, response, "is taken for")
 					if locks := client.locks(t); rule == "" && len(locks) > 0 || rule != "" && (len(locks) != 1 || !locks[0].Until.Equal(time.Now().Add(time.Minute))) {
 						t.Errorf("%s, %s: %s locks %+v", preset, operation, response, locks)
 					}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A command's lines are all read, whether it ends by itself or is stopped with all that
@@ -29,17 +31,14 @@ func TestAGroupEnds(t *testing.T) {
 			var mu sync.Mutex // guards lines
 			var lines []string
 			stopped := make(chan struct{}, 1)
-			g, err := Start(exec.Command("sh", "-c", script), slog.New(slog.DiscardHandler), func(stream, kept string, _ int) {
+			g := must.Get(Start(exec.Command("sh", "-c", script), slog.New(slog.DiscardHandler), func(stream, kept string, _ int) {
 				mu.Lock()
 				lines = append(lines, stream+": "+kept)
 				mu.Unlock()
 				if kept == "stop" {
 					stopped <- struct{}{}
 				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			select {
 			case <-g.Exited():
 				g.Release(nil)

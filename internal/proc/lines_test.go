@@ -2,10 +2,11 @@ package proc
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/secret"
 )
 
@@ -14,10 +15,7 @@ func shown(t *testing.T, output, hidden string, others ...string) []string {
 	t.Helper()
 	var lines []string
 	hide := secret.Hider(hidden, others...)
-	err := ReadLines(strings.NewReader(output), func(kept string, length int) { lines = append(lines, LineText(kept, length, hide)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ReadLines(strings.NewReader(output), func(kept string, length int) { lines = append(lines, LineText(kept, length, hide)) }))
 	return lines
 }
 
@@ -40,7 +38,7 @@ func TestLogLines(t *testing.T) {
 		{"longer than is kept", strings.Repeat("x", KeptLine+9) + "\ny", []string{full + fmt.Sprintf("…(cut, %d bytes)", KeptLine+9), "y"}},
 		{"cut within a character", full[1:] + "é\n", []string{full[1:] + fmt.Sprintf("…(cut, %d bytes)", MaxLine+1)}},
 	} {
-		t.Run(test.name, func(t *testing.T) { equal(t, "lines", shown(t, test.output, ""), test.want) })
+		t.Run(test.name, func(t *testing.T) { check.EqualSlices(t, shown(t, test.output, ""), test.want, "lines") })
 	}
 }
 
@@ -59,15 +57,15 @@ func TestLogLinesHideTheSecret(t *testing.T) {
 	}
 	long := strings.Repeat(secret, 12) // many of them are short once they are hidden
 	output := strings.Repeat(long, 3*KeptLine/len(long))
-	equal(t, "lines", shown(t, output, long), []string{fmt.Sprintf("…(cut, %d bytes)", len(output))})
+	check.EqualSlices(t, shown(t, output, long), []string{fmt.Sprintf("…(cut, %d bytes)", len(output))}, "lines")
 }
 
 // A secret of several lines is hidden line by line, and what cannot be sought is
 // not shown at all.
 func TestLogLinesHideSecretsOfSeveralLines(t *testing.T) {
 	key := "-----BEGIN KEY-----\nMIIEvQIBADAN\n}\n-----END KEY-----"
-	equal(t, "lines", shown(t, "a MIIEvQIBADAN b\n{}\n", key), []string{"a [secret] b", "{}"})
-	equal(t, "lines", shown(t, "a\nb", strings.Repeat("k", secret.MaxSought+1)), []string{secret.NotShown, secret.NotShown})
+	check.EqualSlices(t, shown(t, "a MIIEvQIBADAN b\n{}\n", key), []string{"a [secret] b", "{}"}, "lines")
+	check.EqualSlices(t, shown(t, "a\nb", strings.Repeat("k", secret.MaxSought+1)), []string{secret.NotShown, secret.NotShown}, "lines")
 }
 
 // What a command prints of others' secrets is hidden too: it may come by all of
@@ -77,13 +75,6 @@ func TestLogLinesHideOthersSecrets(t *testing.T) {
 	for len(long) <= 2*secret.MaxSought {
 		long += fmt.Sprint(len(long), ".")
 	}
-	equal(t, "lines", shown(t, "own, other and another, "+long+"\nk\n", "own", "other", "another", "", "x\nlines\n", long),
-		[]string{"[secret], [secret] and [secret], [secret][secret][secret]", "k"})
-}
-
-func equal(t *testing.T, what string, got, want []string) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
-	}
+	check.EqualSlices(t, shown(t, "own, other and another, "+long+"\nk\n", "own", "other", "another", "", "x\nlines\n", long),
+		[]string{"[secret], [secret] and [secret], [secret][secret][secret]", "k"}, "lines")
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Proxy stands between clients and a server and loses replies of scripts, after
@@ -30,10 +32,7 @@ type Proxy struct {
 // StartProxy begins in front of a server's address, losing nothing yet.
 func StartProxy(t testing.TB, target string, seed uint64) *Proxy {
 	t.Helper()
-	listen, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listen := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &Proxy{
 		Addr: listen.Addr().String(), target: target, listen: listen,
 		rng: rand.New(rand.NewPCG(seed, 7)), counts: map[string]int{}, conns: map[net.Conn]bool{},

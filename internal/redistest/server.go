@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Server is a real redis-server of the test's own.
@@ -67,10 +68,7 @@ func startProcess(t testing.TB, s *Server) *Server {
 
 // FreeAddress is an address of the loopback that nobody listens on.
 func FreeAddress(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
@@ -103,9 +101,7 @@ func (s *Server) Start() bool {
 		base = append(base, "--save", "", "--appendonly", "no")
 	}
 	s.cmd = exec.Command("redis-server", append(base, s.args...)...)
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.cmd.Start())
 	ended := make(chan struct{})
 	s.end = ended
 	go func(cmd *exec.Cmd) {
@@ -156,9 +152,7 @@ func (s *Server) newClient() *redis.Client {
 // Signal sends the process a signal, as SIGSTOP and SIGCONT.
 func (s *Server) Signal(signal os.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(signal); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.cmd.Process.Signal(signal))
 }
 
 // SetArgs gives the server's arguments beyond the usual ones; the next

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"pgregory.net/rapid"
 )
 
@@ -47,18 +49,14 @@ func TestRedactKnowsHowASecretIsWritten(t *testing.T) {
 		{"a\a\vb", `a\a\vb`},
 		{"\U000F0000x", `\U000f0000x`},
 	} {
-		if got := Redact("<"+test.text+"> and "+test.text, test.secret); got != "<[secret]> and [secret]" {
-			t.Errorf("secret %q in %s: %s", test.secret, test.text, got)
-		}
+		check.Equal(t, Redact("<"+test.text+"> and "+test.text, test.secret), "<[secret]> and [secret]", "secret", test.secret, "in", test.text)
 	}
 	for _, text := range []string{"", "the ab of cd", "ab/c", "AB/CD"} {
 		if got := Redact(text, "ab/cd"); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
 	}
-	if got := Redact("any", ""); got != "any" {
-		t.Errorf("without a secret: %q", got)
-	}
+	check.Equal(t, Redact("any", ""), "any", "without a secret")
 }
 
 // base64 writes a secret in three ways, by what stands before it. The characters
@@ -94,9 +92,7 @@ func TestASecretTooLongToLookFor(t *testing.T) {
 		want  string
 	}{{MaxSought, "key [secret]"}, {MaxSought + 1, "(not shown, as it may hold the secret)"}} {
 		secret := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyzABCDEFG", test.bytes)[:test.bytes]
-		if got := Redact("key "+secret, secret); got != test.want {
-			t.Errorf("%d bytes: %.100q, want %q", test.bytes, got, test.want)
-		}
+		check.Equal(t, Redact("key "+secret, secret), test.want, test.bytes, "bytes")
 	}
 }
 
@@ -107,22 +103,18 @@ func TestNamesAreThoseOfHTML(t *testing.T) {
 			if r == ' ' {
 				got = strings.ReplaceAll(got, "\u00a0", " ")
 			}
-			if got != string(r) {
-				t.Errorf("&%s; is %q, not %q", name, got, r)
-			}
+			check.Equal(t, got, string(r), "&", name, "is, not", r)
 		}
 	}
 }
 
 // encoders write a character down as others do it.
 var encoders = map[string]func(r rune) string{
-	"itself": func(r rune) string { return string(r) },
-	"query":  func(r rune) string { return url.QueryEscape(string(r)) },
-	"path":   func(r rune) string { return url.PathEscape(string(r)) },
-	"percent": func(r rune) string {
-		return "%" + strings.ReplaceAll(fmt.Sprintf("% x", string(r)), " ", "%")
-	},
-	"twice": func(r rune) string { return url.QueryEscape(url.QueryEscape(string(r))) },
+	"itself":  func(r rune) string { return string(r) },
+	"query":   func(r rune) string { return url.QueryEscape(string(r)) },
+	"path":    func(r rune) string { return url.PathEscape(string(r)) },
+	"percent": func(r rune) string { return "%" + strings.ReplaceAll(fmt.Sprintf("% x", string(r)), " ", "%") },
+	"twice":   func(r rune) string { return url.QueryEscape(url.QueryEscape(string(r))) },
 	"JSON": func(r rune) string {
 		text, err := json.Marshal(string(r))
 		if err != nil {
@@ -168,9 +160,7 @@ func TestRedactLeavesNothing(t *testing.T) {
 			text += encoders[name](r)
 		}
 		text += "ZZ"
-		if got := Redact(text, secret); got != "ZZ[secret]ZZ" {
-			t.Fatalf("secret %q in %q: %q", secret, text, got)
-		}
+		must.Equal(t, Redact(text, secret), "ZZ[secret]ZZ", "secret", secret, "in", text)
 	})
 }
 

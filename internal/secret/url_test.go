@@ -1,9 +1,10 @@
 package secret
 
 import (
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 func TestRedact(t *testing.T) {
@@ -22,9 +23,7 @@ func TestRedact(t *testing.T) {
 		"hunter2": "(unreadable)",
 	} {
 		got := RedactURL(url)
-		if got != want {
-			t.Errorf("redact(%q) = %q, want %q", url, got, want)
-		}
+		check.Equal(t, got, want, "redact(", url, ")")
 		if strings.Contains(got, "hunter2") {
 			t.Errorf("redact(%q) = %q shows the password", url, got)
 		}
@@ -42,8 +41,6 @@ func TestURLSecrets(t *testing.T) {
 		"redis://hunter2@localhost":         {"hunter2"},
 		"redis+cluster://me:a@b@a:1,b:2":    {"a@b"},
 	} {
-		if got := OfURL(url); !slices.Equal(got, want) {
-			t.Errorf("urlSecrets(%q) = %q, want %q", url, got, want)
-		}
+		check.EqualSlices(t, OfURL(url), want, "urlSecrets(", url, ")")
 	}
 }

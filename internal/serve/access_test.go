@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -47,9 +48,7 @@ func TestWebPages(t *testing.T) {
 	} {
 		r := w.request(http.MethodPost, "/v1/charge", chargeGet)
 		r.Host = host
-		if got := w.do(r); got.status != status {
-			t.Errorf("Host %q: %d, want %d", host, got.status, status)
-		}
+		check.Equal(t, w.do(r).status, status, "Host", host)
 	}
 	for _, origin := range []string{"https://evil.example", "null", "http://127.0.0.1:9090", ""} {
 		for _, o := range []serve.Options{{Loopback: true}, {}} {
@@ -66,9 +65,7 @@ func TestWebPages(t *testing.T) {
 			w := newWorld(t, o)
 			r := w.request(http.MethodGet, "/v1/status", "")
 			r.Header.Set("Sec-Fetch-Site", site)
-			if got := w.do(r); got.status != status {
-				t.Errorf("Sec-Fetch-Site: %s: %d, want %d", site, got.status, status)
-			}
+			check.Equal(t, w.do(r).status, status, "Sec-Fetch-Site", site)
 		}
 	}
 	// Elsewhere the token says who asks, and the host may have any name.
@@ -103,8 +100,6 @@ func TestGuard(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		guarded.ServeHTTP(w, r)
-		if w.Code != c.status {
-			t.Errorf("%+v: %d", c, w.Code)
-		}
+		check.Equal(t, w.Code, c.status, c)
 	}
 }

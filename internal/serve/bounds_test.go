@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -28,9 +29,7 @@ func TestUnknownPath(t *testing.T) {
 	}
 	head := httptest.NewRecorder()
 	w.ServeHTTP(head, w.request(http.MethodHead, "/v1/status", ""))
-	if head.Code != 200 {
-		t.Errorf("HEAD: %d", head.Code)
-	}
+	check.Equal(t, head.Code, 200, "HEAD")
 	w.do(w.request(http.MethodHead, "/v1/charge", "")).is(405)
 	w.get("/v1/charge").has("Allow", "POST")
 	w.post("/v1/status", "").has("Allow", "GET, HEAD")
@@ -80,9 +79,7 @@ func TestUnderWay(t *testing.T) {
 		busy.has("Retry-After", "1")
 		w.get("/v1/status").is(200)
 		w.post("/v1/charge", chargeGet).is(200)
-		if spent := w.spent(budget.ByOperation)["get"]; spent != 4 {
-			t.Errorf("%d units are spent, want 4", spent)
-		}
+		check.Equal(t, w.spent(budget.ByOperation)["get"], 4, "units are spent")
 	})
 }
 
@@ -103,15 +100,11 @@ func TestBudgetsKept(t *testing.T) {
 			opened = append(opened, strings.TrimPrefix(name, "shop/"))
 			return w.open(name), nil
 		}})
-		charge := func(name string) {
-			w.post("/v1/charge", `{"budget":"shop/`+name+`","operation":"get"}`).is(200)
-		}
+		charge := func(name string) { w.post("/v1/charge", `{"budget":"shop/`+name+`","operation":"get"}`).is(200) }
 		for _, name := range strings.Split("abacabd", "") {
 			charge(name)
 		}
-		if got := strings.Join(opened, ""); got != "abcbd" {
-			t.Errorf("opened %s, want abcbd: kept are the two used last", got)
-		}
+		check.Equal(t, strings.Join(opened, ""), "abcbd", "opened: kept are the two used last")
 		opened = nil
 		hold.Store(true)
 		var slow sync.WaitGroup
@@ -141,14 +134,11 @@ func TestPatience(t *testing.T) {
 	defer server.Close()
 	for _, want := range []int{200, 200} { // the second waits for the first one's units
 		response, err := http.Post(server.URL+"/v1/charge", "application/json", strings.NewReader(`{"budget":"shop/w","operation":"get","wait_seconds":20}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if err != nil || response.StatusCode != want {
-			t.Errorf("%d %s %v, want %d", response.StatusCode, body, err, want)
-		}
+		must.Do(t, err)
+		check.Equal(t, response.StatusCode, want, string(body))
 	}
 }
 
@@ -206,10 +196,8 @@ func TestTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
-	view, err := w.store.Spent(t.Context(), driver.SpentQuery{Budget: "shop/together", Now: time.Now().UnixMicro(), By: budget.ByOperation})
-	if err != nil || len(view.Rows) != 1 {
-		t.Fatalf("%+v, %v", view, err)
-	}
+	view := must.Get(w.store.Spent(t.Context(), driver.SpentQuery{Budget: "shop/together", Now: time.Now().UnixMicro(), By: budget.ByOperation}))(t)
+	must.Equal(t, len(view.Rows), 1)
 	if row := view.Rows[0]; row.Units != units.Load() || row.Calls != granted.Load() || row.Units > 600 || row.Units < 598 {
 		t.Errorf("%d charges of %d units are in the ledger; %d of %d were answered", row.Calls, row.Units, granted.Load(), units.Load())
 	}

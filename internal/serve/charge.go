@@ -76,8 +76,8 @@ func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budg
 	defer context.AfterFunc(s.stopping, cancel)()
 	receipt, err := charge(patience, &q.asked, b.Wait, b.WaitReserve)
 	var refused *budget.RefusedError
-	if err != nil && !errors.As(err, &refused) && s.stopping.Err() != nil && ctx.Err() == nil {
-		// The end of the waits came while the store decided: the same id tells.
+	if err != nil && !errors.As(err, &refused) && patience.Err() != nil && ctx.Err() == nil {
+		// The end of the wait came while the store decided: the same id tells.
 		return charge(ctx, &q.asked, b.Charge, b.Reserve)
 	}
 	return receipt, err

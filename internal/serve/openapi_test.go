@@ -16,6 +16,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -254,9 +255,7 @@ func (d description) holds(t *testing.T, what string, response map[string]any, g
 		t.Errorf("%s: %d is not described as %s", what, got.status, got.header.Get("Content-Type"))
 		return
 	}
-	if err := d.fits(media["schema"], any(got.body), what); err != nil {
-		t.Errorf("%v in %s", err, got.text)
-	}
+	check.NoError(t, d.fits(media["schema"], any(got.body), what), "in", got.text)
 	described := map[string]bool{"Content-Type": true, "Cache-Control": true, "Connection": true}
 	fields, _ := response["headers"].(map[string]any)
 	for name, field := range fields {

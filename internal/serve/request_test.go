@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
@@ -34,9 +35,7 @@ func TestFaults(t *testing.T) {
 		"#/region": "use letters", "#/run": "use letters", "#/fence": "from 1 on", "#/on_store_error": `"open"`, "#/wait_seconds": "from 0 to 60", "#/lease_seconds": "from 1 to 86400",
 		"#/unit": `did you mean "units"`, "#/units": "twice", "#/a~0~1b": "no such member",
 	} {
-		if !strings.Contains(said[pointer], detail) {
-			t.Errorf("%s: %q, want %q", pointer, said[pointer], detail)
-		}
+		check.Contains(t, said[pointer], detail, pointer)
 	}
 	for body, detail := range map[string]string{
 		``: "no JSON", `{"budget":`: "no JSON", `[]`: "no JSON object", `"shop/main"`: "no JSON object", `null`: "no JSON object", `{} {}`: "no JSON",

@@ -14,6 +14,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
@@ -83,10 +85,7 @@ func (w *world) openNamed(name string) (*budget.Budget, error) {
 func (w *world) open(name string) *budget.Budget {
 	spec := w.spec
 	spec.Name = name
-	b, err := budget.New(w.store, spec)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	b := must.Get(budget.New(w.store, spec))(w.t)
 	return b
 }
 
@@ -132,9 +131,7 @@ func (w *world) get(path string) answer {
 // is holds an answer to a status and to members of its body.
 func (a answer) is(status int, members ...any) {
 	a.t.Helper()
-	if a.status != status {
-		a.t.Fatalf("status %d, want %d: %s", a.status, status, a.text)
-	}
+	must.Equal(a.t, a.status, status, "status", a.text)
 	for i := 0; i < len(members); i += 2 {
 		name := members[i].(string)
 		got, there := a.body[name]
@@ -148,9 +145,7 @@ func (a answer) is(status int, members ...any) {
 func (a answer) has(fields ...string) {
 	a.t.Helper()
 	for i := 0; i < len(fields); i += 2 {
-		if got := strings.Join(a.header.Values(fields[i]), " | "); got != fields[i+1] {
-			a.t.Errorf("%s: %s, want %s", fields[i], got, fields[i+1])
-		}
+		check.Equal(a.t, strings.Join(a.header.Values(fields[i]), " | "), fields[i+1], fields[i])
 	}
 }
 

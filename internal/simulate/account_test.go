@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -16,17 +17,11 @@ import (
 func (m *machine) account(t *testing.T, in jobs.State, c *tally) {
 	t.Helper()
 	_, list := load(t, m.config)
-	views, err := jobs.Look(context.Background(), in, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	views := must.Get(jobs.Look(context.Background(), in, list))(t)
 	turned := 0
 	b := books{t: t, network: m.network, files: readFiles(t, filepath.Join(m.folder, "data"))}
 	for i, j := range list {
-		records, err := jobs.History(context.Background(), in, j.Name, time.Time{}, time.Time{}, 1_000_000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		records := must.Get(jobs.History(context.Background(), in, j.Name, time.Time{}, time.Time{}, 1_000_000))(t)
 		for _, a := range views[i].Active {
 			t.Errorf("job %s: its pass of %s is under way for ever", j.Name, a.Tick)
 		}

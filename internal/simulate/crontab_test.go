@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -94,9 +95,7 @@ func (e *cronEntry) fetch(region string) {
 		}
 	}
 	pages, err := pagesOf(file.Bytes())
-	if err != nil {
-		e.t.Error(err)
-	}
+	check.NoError(e.t, err)
 	e.network.keep(pages)
 }
 

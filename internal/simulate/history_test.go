@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -33,9 +34,7 @@ func (h *history) noted(t *testing.T, swap driver.JobSwap, wall time.Time) {
 	defer h.mu.Unlock()
 	for _, r := range swap.Records {
 		note := recorded{job: swap.Job, version: swap.Version, wall: wall}
-		if err := json.Unmarshal(r.Text, &note.Record); err != nil {
-			t.Errorf("record %s of job %s: %v", r.ID, swap.Job, err)
-		}
+		check.NoError(t, json.Unmarshal(r.Text, &note.Record), "record", r.ID, "of job", swap.Job)
 		h.list = append(h.list, note)
 		if note.Outcome == jobs.Lost {
 			if h.lost == nil {

@@ -8,21 +8,15 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // ledger looks at the daemons' ledger from outside.
 func (m *machine) ledger(t *testing.T, in driver.Store) *budget.Budget {
 	t.Helper()
 	cfg, _ := load(t, m.config)
-	spec, err := cfg.Spec("youtube/key1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := budget.New(in, spec, budget.WithNow(m.clock.now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	spec := must.Get(cfg.Spec("youtube/key1"))(t)
+	return must.Get(budget.New(in, spec, budget.WithNow(m.clock.now)))(t)
 }
 
 // hourly is how often a host asks the store at least, and tells it first what it
@@ -34,10 +28,7 @@ const hourly = time.Hour
 // was without the store has yet to tell.
 func (m *machine) agrees(t *testing.T, ledger *budget.Budget) {
 	t.Helper()
-	status, err := ledger.Status(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(ledger.Status(context.Background()))(t)
 	i := slices.IndexFunc(status.Limits, func(l budget.LimitStatus) bool { return l.Name == "pacific-day" })
 	known, now := status.Limits[i].Used, m.clock.now()
 	if m.month.away(now.Add(-hourly), now) {

@@ -18,6 +18,8 @@ import (
 	"github.com/quotactl/quotactl/budget/memstore"
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 )
 
@@ -78,14 +80,9 @@ func (d *daemon) clocks() *sqlitestore.Clocks {
 // load reads the configuration, as every daemon does for itself.
 func load(t *testing.T, path string) (*config.Config, []*jobs.Job) {
 	t.Helper()
-	cfg, err := config.Parse(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse(path))(t)
 	list := jobs.Load(cfg)
-	if err := cfg.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cfg.Err())
 	return cfg, list
 }
 
@@ -93,9 +90,7 @@ func load(t *testing.T, path string) (*config.Config, []*jobs.Job) {
 func writeConfig(t *testing.T, folder string) (path string) {
 	t.Helper()
 	path = filepath.Join(folder, "costs.toml")
-	if err := os.WriteFile(path, costs, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, costs, 0o600))
 	return path
 }
 
@@ -179,9 +174,7 @@ func (m *machine) drain() {
 // close lets go of what the daemons held of the host.
 func (m *machine) close() {
 	for _, h := range m.hosts {
-		if err := h.Close(); err != nil {
-			m.t.Error(err)
-		}
+		check.NoError(m.t, h.Close())
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -85,9 +86,7 @@ func newNetwork(t *testing.T, m month, c *clock) *network {
 		Quota: quota, Results: listing, Seed: m.seed, Now: n.upstreamTime,
 		FailRate: 0.001, DropRate: 0.0005,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return n
 }
 

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // TestSimulate lives a month and prints it by days, beside the same month with a
@@ -33,7 +35,7 @@ func TestSimulate(t *testing.T) {
 			ours := live(t, m, "")
 			sum := ours.sum()
 			t.Logf("seed %d: yield %.4f, %d requests, %d rejected; ticks: %s", m.seed, ours.yield(), sum.Requests, sum.Rejected, sum.outcomes())
-			check(t, m, ours)
+			checkMonth(t, m, ours)
 		})
 	}
 }
@@ -47,14 +49,14 @@ func show(t *testing.T, m month) {
 	ours := live(t, m, os.Getenv("SIMULATE_LOG"))
 	took := time.Since(began)
 	_, _ = fmt.Fprintf(out, "%s\n%s\n%d days in %.0f s\n", table(m, ours, alone(t, m)), ours.told, m.days, took.Seconds())
-	check(t, m, ours)
+	checkMonth(t, m, ours)
 }
 
 // whole is how many days make a month: a fault weighs more in fewer.
 const whole = 28
 
 // check holds a month to what is promised.
-func check(t *testing.T, m month, c *tally) {
+func checkMonth(t *testing.T, m month, c *tally) {
 	t.Helper()
 	const least = 0.94
 	if got := c.yield(); got < least && len(c.days) >= whole {
@@ -95,10 +97,7 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			t.Fatalf("SIMULATE_STORE=%s: it may be sqlite, or not set", kind)
 		}
 		if logPath != "" {
-			file, err := os.Create(logPath)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := must.Get(os.Create(logPath))(t)
 			defer func() { _ = file.Close() }()
 			w.log = slog.New(slog.NewTextHandler(file, nil))
 		}
@@ -108,10 +107,7 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			w.daemons[i] = &daemon{machine: w, number: i}
 			w.daemons[i].start()
 		}
-		own, err := w.open(w.daemons[0].clocks())
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := must.Get(w.open(w.daemons[0].clocks()))(t)
 		w.hosts = append(w.hosts, own)
 		ledger := w.ledger(t, own)
 		events := append(w.events(), event{m.end().Add(-time.Second), w.drain})
@@ -148,11 +144,7 @@ func inMemory(t *testing.T) string {
 	if err != nil {
 		return t.TempDir()
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(folder); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { check.NoError(t, os.RemoveAll(folder)) })
 	return folder
 }
 

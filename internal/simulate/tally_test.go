@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
@@ -98,7 +99,7 @@ func (c *tally) yield() float64 {
 func readFiles(t *testing.T, folder string) map[string][]int {
 	t.Helper()
 	files := map[string][]int{}
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -110,9 +111,6 @@ func readFiles(t *testing.T, folder string) map[string][]int {
 			t.Errorf("%s: %v", strings.TrimPrefix(path, folder), err)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }

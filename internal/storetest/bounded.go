@@ -7,6 +7,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // many is more entries than a store may go through in one step.
@@ -26,9 +28,7 @@ func (w *world) fill() (at func(i int) int64) {
 			}
 		}
 		for _, d := range w.decide(items...) {
-			if d.Result != driver.Granted {
-				w.t.Fatalf("fill: %+v", d)
-			}
+			must.Equal(w.t, d.Result, driver.Granted, "fill", d)
 		}
 		w.now += 1000 * int64(len(items))
 	}
@@ -44,12 +44,8 @@ func testManyExpire(t *testing.T, w *world) {
 	at := w.fill()
 	w.refused(item("x", "a", many), 0, at(many-1)+hour)
 	w.now += 3 * hour
-	if got := w.used(0); got != 0 {
-		t.Fatalf("used %d after all expired, want 0", got)
-	}
-	if d := w.granted(item("x", "b", many)); d.Remaining != 0 {
-		t.Fatalf("after all expired: %+v", d)
-	}
+	must.Equal(t, w.used(0), 0, "used after all expired")
+	must.Equal(t, w.granted(item("x", "b", many)).Remaining, 0, "after all expired")
 	w.refused(item("y", "b", 1), 0, w.now+hour)
 }
 
@@ -79,12 +75,8 @@ func testNewWindow(t *testing.T, w *world) {
 	}
 	w.refused(item("y", "a", 1), 1, at(0)+hour)
 	for i := range w.limits {
-		if got := w.used(i); got != many+6 {
-			t.Errorf("limit %s: used %d, want %d", w.limits[i].Name, got, many+6)
-		}
-		if since := w.look().Limits[i].Since; since != 0 {
-			t.Errorf("limit %s knows since %d, want all of it", w.limits[i].Name, since)
-		}
+		check.Equal(t, w.used(i), many+6, "limit", w.limits[i].Name, "used")
+		check.Equal(t, w.look().Limits[i].Since, 0, "limit", w.limits[i].Name, "knows since")
 	}
 
 	w.budget = "up/later" // entries past a short window and the hour are not known to a longer one
@@ -96,18 +88,15 @@ func testNewWindow(t *testing.T, w *world) {
 	w.limits = append(w.limits, rolling("long", 100, 24*time.Hour))
 	w.granted(item("c", "op", 1))
 	view := w.look().Limits[1]
-	if view.Used != 21 || view.Since != w.now-minute-hour+1 {
-		t.Fatalf("view %+v, want 21 used since %d", view, w.now-minute-hour+1)
-	}
+	must.Equal(t, view.Used, 21, "view")
+	must.Equal(t, view.Since, w.now-minute-hour+1, "view")
 	w.limits = append(w.limits, rolling("middle", 100, 12*time.Hour)) // the longer one does not make it know more
 	w.granted(item("d", "op", 0))
 	if view := w.look().Limits[2]; view.Used != 21 || view.Since != w.now-minute-hour+1 {
 		t.Fatalf("view %+v of the middle window, want 21 used since %d", view, w.now-minute-hour+1)
 	}
 	w.now += 24 * hour
-	if view := w.look().Limits[1]; view.Since != 0 {
-		t.Fatalf("a day later it knows since %d, want all of it", view.Since)
-	}
+	must.Equal(t, w.look().Limits[1].Since, 0, "a day later it knows since")
 }
 
 // I8: an idle budget is forgotten: nothing of it counts, no id is held, and it
@@ -118,9 +107,8 @@ func testIdle(t *testing.T, w *world) {
 	w.granted(lease(item("r", "op", 0), time.Hour))
 	w.now += 24*hour + driver.WindowIdle + 3*hour
 	view := w.look().Limits[0]
-	if view.Used != 0 || view.NextAt != 0 {
-		t.Fatalf("after a week and more: %+v", view)
-	}
+	must.Equal(t, view.Used, 0, "after a week and more")
+	must.Equal(t, view.NextAt, 0, "after a week and more")
 	w.granted(item("a", "op", 10))
 	w.refused(item("b", "op", 1), 0, w.now+24*hour)
 }
@@ -141,7 +129,5 @@ func testManyOperations(t *testing.T, w *world) {
 	if granted > 10 {
 		t.Fatalf("a limit of 10 granted %d to an operation that came late", granted)
 	}
-	if got := w.used(0); got != driver.MaxOperations+40+granted {
-		t.Fatalf("used %d, want %d", got, driver.MaxOperations+40+granted)
-	}
+	must.Equal(t, w.used(0), driver.MaxOperations+40+granted, "used")
 }

@@ -8,13 +8,11 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func bucket(t testing.TB, name string, most, amount int64, period time.Duration, operations ...string) limit.Limit {
-	refill, err := limit.NewRefill(amount, period)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(amount, period))(t)
 	return limit.Limit{Name: name, Limit: most, Counts: limit.CountUnits, Window: limit.BucketWindow(refill), Operations: operations}
 }
 
@@ -38,9 +36,7 @@ func testBucketInstants(t *testing.T, w *world) {
 	w.onTime(item("c", "op", 1), 0, start+857_143)
 	w.onTime(item("d", "op", 1), 0, start+1_285_715)
 	w.now = start + hour
-	if got := w.used(0); got != 0 {
-		t.Fatalf("used %d an hour later, want 0 and no less", got)
-	}
+	must.Equal(t, w.used(0), 0, "used an hour later and no less")
 	w.granted(item("e", "op", 10))
 	w.refused(item("f", "op", 1), 0, start+hour+428_572)
 
@@ -62,9 +58,7 @@ func testBucketEdges(t *testing.T, w *world) {
 		t.Error("a bucket that takes 250 years to drain was taken")
 	}
 	w.limits = []limit.Limit{bucket(t, "b", limit.MaxUnits, 1_000_000_000, 9*time.Microsecond)}
-	if _, err := budget.New(w.store, budget.Spec{Name: "up/edge", Limits: w.limits}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(budget.New(w.store, budget.Spec{Name: "up/edge", Limits: w.limits}))(t)
 	w.granted(item("a", "op", limit.MaxUnits))
 	start := w.now
 	w.refused(item("b", "op", 1), 0, start+1)
@@ -89,9 +83,7 @@ func testBucketEdges(t *testing.T, w *world) {
 		w.finish(driver.Finish{ID: fmt.Sprint("s", i), Units: limit.MaxUnits}, driver.Settled, false)
 	}
 	w.finish(driver.Finish{ID: "s9", Units: limit.MaxUnits}, driver.FinishOverflow, false)
-	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{9 * limit.MaxUnits, 9 * limit.MaxUnits} {
-		t.Fatalf("used %v, want nine times the most there is", got)
-	}
+	must.Equal(t, [2]int64{w.used(0), w.used(1)}, [2]int64{9 * limit.MaxUnits, 9 * limit.MaxUnits}, "used, want nine times the most there is")
 	w.refused(item("e", "op", 1), 1, w.now+9+hour) // ten entries, a microsecond each
 }
 
@@ -101,9 +93,7 @@ func testBucketReservations(t *testing.T, w *world) {
 	w.granted(lease(item("a", "op", 40), time.Hour))
 	w.now += 10 * second
 	w.finish(driver.Finish{ID: "a", Release: true}, driver.Released, false)
-	if got := w.used(0); got != 0 {
-		t.Fatalf("used %d after a release, want what was there before: 0", got)
-	}
+	must.Equal(t, w.used(0), 0, "used after a release, want what was there before: 0")
 	w.granted(item("full", "op", 100))
 	w.now += 50 * second
 	w.granted(lease(item("b", "op", 20), time.Hour)) // 70
@@ -115,15 +105,11 @@ func testBucketReservations(t *testing.T, w *world) {
 	w.granted(lease(item("c", "op", 20), 10*time.Second)) // 70
 	w.now += 5 * second
 	w.finish(driver.Finish{ID: "c", Units: 12}, driver.Settled, false) // 65 − (8 − 5)
-	if got := w.used(0); got != 62 {
-		t.Fatalf("used %d after a settlement, want 62", got)
-	}
+	must.Equal(t, w.used(0), 62, "used after a settlement")
 	w.granted(lease(item("d", "op", 10), 10*time.Second)) // 72
 	w.now += minute                                       // 12; its lease is over
 	w.finish(driver.Finish{ID: "d", Units: 30}, driver.Settled, false)
-	if got := w.used(0); got != 32 {
-		t.Fatalf("used %d after a late settlement upwards, want 32", got)
-	}
+	must.Equal(t, w.used(0), 32, "used after a late settlement upwards")
 
 	w.budget = "up/calls"
 	calls := bucket(t, "calls", 3, 1, time.Minute)
@@ -153,9 +139,7 @@ func testBucketMeters(t *testing.T, w *world) {
 	low := fast
 	low.Name, low.Limit = "low", 60
 	w.limits = []limit.Limit{fast, video, low}
-	if got := [3]int64{w.used(0), w.used(1), w.used(2)}; got != [3]int64{53, 48, 53} {
-		t.Fatalf("used %v, want 53, 48 and 53", got)
-	}
+	must.Equal(t, [3]int64{w.used(0), w.used(1), w.used(2)}, [3]int64{53, 48, 53}, "used, want 53, 48 and 53")
 	w.refused(item("d", "videos.list", 8), 1, w.now+6*second)
 
 	w.budget = "up/later"
@@ -171,9 +155,7 @@ func testBucketMeters(t *testing.T, w *world) {
 		t.Fatalf("a new bucket has used %d", got)
 	}
 	w.decide(item("e", "op", 0)) // in debt
-	if got := w.used(0); got != 100-10+20-5+7 {
-		t.Fatalf("a new bucket has used %d once it is in use", got)
-	}
+	must.Equal(t, w.used(0), 100-10+20-5+7, "a new bucket has used once it is in use")
 
 	w.budget = "up/many" // more than one step replays
 	w.limits = []limit.Limit{rolling("w", 2*many, 24*time.Hour)}

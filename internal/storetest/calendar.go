@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func guarded(t testing.TB, name string, limit int64, length, zone string, guard time.Duration) limit.Limit {
@@ -18,10 +19,7 @@ func guarded(t testing.TB, name string, limit int64, length, zone string, guard 
 // hours too.
 func testCalendarLengths(t *testing.T, w *world) {
 	at := func(text string) int64 {
-		when, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		when := must.Get(time.Parse(time.RFC3339, text))(t)
 		return when.UnixMicro()
 	}
 	for i, c := range []struct{ length, zone, now, reset string }{

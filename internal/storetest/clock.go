@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // I6: a clock that steps back frees nothing early and gives nothing twice.
@@ -21,9 +22,8 @@ func testClockBackwards(t *testing.T, w *world) {
 	at := w.granted(item("b", "op", 10)).At
 	w.now = noon - hour
 	d := w.decide(item("c", "op", 1))[0]
-	if d.Result != driver.Refused || d.RetryAt != at+minute {
-		t.Fatalf("an hour back: %+v, want a refusal until %d", d, at+minute)
-	}
+	must.Equal(t, d.Result, driver.Refused, "an hour back")
+	must.Equal(t, d.RetryAt, at+minute, "an hour back")
 	w.limits[0].Limit = 11
 	if d := w.granted(item("d", "op", 1)); d.At != at+1 {
 		t.Fatalf("charged at %d, want one microsecond after the newest entry, %d", d.At, at+1)
@@ -51,28 +51,18 @@ func testClockForwards(t *testing.T, w *world) {
 	w.now = caller // the glitch is over: nothing has expired, nothing is frozen
 	w.refused(item("b", "op", 1), 0, noon+second+minute)
 	w.now = caller + 60*second // 60 s is within the tolerance
-	if _, err := w.tryDecide(caller, item("b", "op", 1)); err != nil {
-		t.Fatalf("60 s ahead: %v", err)
-	}
+	must.Get(w.tryDecide(caller, item("b", "op", 1)))(t)
 	w.now += hour
 	_, err := w.tryDecide(caller, item("c", "op", 1))
 	w.wantError(err, driver.ErrClock)
-	if _, err := driver.Apply(ctx, w.store, driver.AcceptClock{Budget: w.budget}); err != nil {
-		t.Fatal(err)
-	}
-	got, err := w.tryDecide(caller, item("c", "op", 10))
-	if err != nil || got.Items[0].Result != driver.Granted {
-		t.Fatalf("after the clock was accepted: %+v, %v", got, err)
-	}
+	must.Get(driver.Apply(ctx, w.store, driver.AcceptClock{Budget: w.budget}))(t)
+	got := must.Get(w.tryDecide(caller, item("c", "op", 10)))(t)
+	must.Equal(t, got.Items[0].Result, driver.Granted, "after the clock was accepted")
 	w.budget = "up/fresh" // a new ledger must not take a wrong clock for the truth
 	_, err = w.tryDecide(caller, item("c", "op", 1))
 	w.wantError(err, driver.ErrClock)
-	if _, err := driver.Apply(ctx, w.store, driver.AcceptClock{Budget: w.budget}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := w.tryDecide(caller, item("c", "op", 1)); err != nil || got.Items[0].Result != driver.Granted {
-		t.Fatalf("a new ledger whose clock was accepted: %+v, %v", got, err)
-	}
+	must.Get(driver.Apply(ctx, w.store, driver.AcceptClock{Budget: w.budget}))(t)
+	must.Equal(t, must.Get(w.tryDecide(caller, item("c", "op", 1)))(t).Items[0].Result, driver.Granted, "a new ledger whose clock was accepted")
 }
 
 // I6: a clock that stands far behind what it has shown, as that of a replica that
@@ -82,10 +72,8 @@ func testClockFarBehind(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10, 10*time.Minute)}
 	tell := func(caller int64, result driver.Result, i driver.Item) driver.Decision {
 		t.Helper()
-		got, err := w.tryDecide(caller, i)
-		if err != nil || got.Items[0].Result != result {
-			t.Fatalf("at %d by the caller, %d by the clock: %+v, %v, want %v", caller, w.now, got.Items, err, result)
-		}
+		got := must.Get(w.tryDecide(caller, i))(t)
+		must.Equal(t, got.Items[0].Result, result, "at", caller, "by the caller", w.now, "by the clock")
 		return got.Items[0]
 	}
 	tell(noon, driver.Granted, item("a", "op", 4))
@@ -94,14 +82,10 @@ func testClockFarBehind(t *testing.T, w *world) {
 		t.Fatalf("charged at %d, want the later clock's %d", d.At, noon+5*minute)
 	}
 	w.now = noon + 10*minute - 2*hour
-	if d := tell(noon+10*minute, driver.Refused, item("c", "op", 4)); d.RetryAt != noon+10*minute {
-		t.Fatalf("refused until %d, want %d", d.RetryAt, noon+10*minute)
-	}
+	must.Equal(t, tell(noon+10*minute, driver.Refused, item("c", "op", 4)).RetryAt, noon+10*minute, "refused until")
 	w.now = noon + 11*minute // the clock is right again
 	tell(w.now, driver.Granted, item("c", "op", 4))
-	if d := tell(w.now, driver.Refused, item("d", "op", 6)); d.RetryAt != noon+15*minute {
-		t.Fatalf("refused until %d, want %d", d.RetryAt, noon+15*minute)
-	}
+	must.Equal(t, tell(w.now, driver.Refused, item("d", "op", 6)).RetryAt, noon+15*minute, "refused until")
 	w.now = noon + 15*minute - 1
 	tell(w.now, driver.Refused, item("d", "op", 6))
 	w.now++
@@ -144,10 +128,7 @@ func testClockTrueTime(t *testing.T, w *world) {
 	all := 0
 	for round := range rounds {
 		w.budget = fmt.Sprint("up/", round)
-		day, err := limit.NewCalendar("day", "America/Los_Angeles", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		day := must.Get(limit.NewCalendar("day", "America/Los_Angeles", 0))(t)
 		w.limits = []limit.Limit{
 			rolling("short", 7, time.Minute), rolling("long", 40, 5*time.Hour),
 			{Name: "day", Limit: 60, Counts: limit.CountUnits, Window: limit.CalendarWindow(day)},
@@ -174,9 +155,7 @@ func testClockTrueTime(t *testing.T, w *world) {
 			if errors.Is(err, driver.ErrClock) {
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if got.Items[0].Result == driver.Granted {
 				sent = append(sent, arrival{now, i.Units})
 			}
@@ -228,7 +207,5 @@ func testOwnMicrosecond(t *testing.T, w *world) {
 			seen[d.At], last = true, d.At
 		}
 	}
-	if last != noon+99 {
-		t.Fatalf("the last of 100 entries at %d, want %d", last, noon+99)
-	}
+	must.Equal(t, last, noon+99, "the last of 100 entries at")
 }

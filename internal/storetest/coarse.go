@@ -8,6 +8,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func coarse(name string, most int64, window, precision time.Duration, operations ...string) limit.Limit {
@@ -34,9 +36,7 @@ func testCoarseInstants(t *testing.T, w *world) {
 	}
 	w.onTime(item("b", "op", 4), 0, start+minute)
 	w.refused(item("c", "op", 1), 0, start+7*second+minute)
-	if v := w.look().Limits[0]; v.NextAmount != 6 {
-		t.Fatalf("view %+v, want both of a slot back at once", v)
-	}
+	must.Equal(t, w.look().Limits[0].NextAmount, 6, "view")
 	w.onTime(item("c", "op", 6), 0, start+7*second+minute)
 }
 
@@ -94,9 +94,7 @@ func testMerging(t *testing.T, w *world) {
 	}
 	w.finish(driver.Finish{ID: "r", Units: 9}, driver.FinishExpired, false)
 	w.finish(driver.Finish{ID: "gone", Release: true}, driver.FinishExpired, false)
-	if d := w.granted(item("fill0", "b", 2)); d.At != w.now+1 {
-		t.Fatalf("an id of more than an hour ago: %+v, want a new charge", d)
-	}
+	must.Equal(t, w.granted(item("fill0", "b", 2)).At, w.now+1, "an id of more than an hour ago:, want a new charge")
 
 	// A window that comes later counts what merged, and no id comes back to life.
 	w.limits = append(w.limits, rolling("exact", 2*many, 12*time.Hour))
@@ -104,10 +102,7 @@ func testMerging(t *testing.T, w *world) {
 	if got, want := w.used(2), w.used(0); got != want {
 		t.Fatalf("a new window counts %d of %d", got, want)
 	}
-	view, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByJob})
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := must.Get(w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByJob}))(t)
 	sums := map[string]driver.SpentRow{}
 	for _, row := range view.Rows {
 		sums[row.Name] = row
@@ -122,8 +117,6 @@ func testMerging(t *testing.T, w *world) {
 	// All comes back in the end.
 	w.now += 25 * hour
 	for i := range w.limits {
-		if got := w.used(i); got != 0 {
-			t.Errorf("limit %d: used %d a day later", i, got)
-		}
+		check.Equal(t, w.used(i), 0, "limit", i, "used a day later")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // report tells of what an upstream counts, and wants so much to be recorded.
@@ -46,17 +47,13 @@ func testDrift(t *testing.T, w *world) {
 	w.report(driver.Report{Limit: "hour", Used: 70, Reset: reset - minute}, 5, 30, reset) // more, and all until the later one
 	w.report(driver.Report{Limit: "search", Used: 31}, 1, 1, w.now+hour)
 	w.wantDrift(0, 70, 30)
-	spent, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation})
-	if err != nil {
-		t.Fatal(err)
-	}
+	spent := must.Get(w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation}))(t)
 	units := map[string]int64{}
 	for _, row := range spent.Rows {
 		units[row.Name] = row.Units
 	}
-	if units[limit.DriftOperation("hour")] != 30 || units[limit.DriftOperation("search")] != 1 {
-		t.Fatalf("the ledger tells %v, want the drift of hour and search", units)
-	}
+	must.Equal(t, units[limit.DriftOperation("hour")], 30, "the ledger tells")
+	must.Equal(t, units[limit.DriftOperation("search")], 1, "the ledger tells")
 	w.onTime(item("b", "op", 31), 0, reset)
 	w.wantDrift(0, 71, 0)
 }
@@ -96,10 +93,7 @@ func testDriftHuge(t *testing.T, w *world) {
 // A bucket is filled up; calls are counted where the limit counts calls; open
 // reservations are nothing to report on; a coarse window returns at a slot's end.
 func testDriftKinds(t *testing.T, w *world) {
-	refill, err := limit.NewRefill(1, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(1, time.Second))(t)
 	w.limits = []limit.Limit{
 		{Name: "bucket", Limit: 100, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)},
 		{Name: "calls", Limit: 100, Counts: limit.CountCalls, Window: limit.RollingWindow(time.Hour)},
@@ -117,7 +111,6 @@ func testDriftKinds(t *testing.T, w *world) {
 	w.report(driver.Report{Limit: "coarse", Used: 30, Reset: w.now + 10*minute + 1}, 20, 20, w.now+11*minute)
 	w.wantDrift(3, 30, 20)
 	d := w.decide(item("b", "op", 99))[0]
-	if d.Result != driver.Refused || d.Limit != 3 {
-		t.Fatalf("%+v, want a refusal by the coarse limit", d)
-	}
+	must.Equal(t, d.Result, driver.Refused)
+	must.Equal(t, d.Limit, 3)
 }

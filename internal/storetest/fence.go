@@ -7,6 +7,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // testFence: what a fence shuts out is not charged, replayed or decided, and
@@ -19,14 +21,9 @@ func testFence(t *testing.T, w *world) {
 	}
 	decide := func(want driver.Result, items ...driver.Item) {
 		t.Helper()
-		got, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: items})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Items: items}))(t)
 		for i, d := range got.Items {
-			if d.Result != want {
-				t.Errorf("%s behind %q: result %d, want %d", items[i].ID, items[i].Fence, d.Result, want)
-			}
+			check.Equal(t, d.Result, want, items[i].ID, "behind", items[i].Fence, "result")
 		}
 	}
 	reserved := item("reserved", zombie)
@@ -45,10 +42,8 @@ func testFence(t *testing.T, w *world) {
 	recorded := item("recorded", zombie)
 	recorded.Recorded = true
 	decide(driver.Granted, recorded) // it happened already
-	done, err := w.store.Finish(context.Background(), driver.Finish{Budget: w.budget, Now: w.now, ID: "reserved", Units: 5})
-	if err != nil || done.Result != driver.Settled {
-		t.Fatalf("settle what was reserved before: %+v, %v", done, err)
-	}
+	done := must.Get(w.store.Finish(context.Background(), driver.Finish{Budget: w.budget, Now: w.now, ID: "reserved", Units: 5}))(t)
+	must.Equal(t, done.Result, driver.Settled, "settle what was reserved before")
 	late := item("late", zombie)
 	late.Deadline = time.UnixMicro(w.now - second)
 	decide(driver.Late, late)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Histories has two processes of one host charge to two histories of a ledger, as a split
@@ -27,21 +29,16 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 			charge := func(process driver.Store, units int64) {
 				t.Helper()
 				n++
-				d, err := process.Decide(t.Context(), driver.Batch{
+				d := must.Get(process.Decide(t.Context(), driver.Batch{
 					Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits, Items: []driver.Item{{ID: fmt.Sprint("id", n), Operation: "list", Units: units}},
-				})
-				if err != nil || d.Items[0].Result != driver.Granted {
-					t.Fatalf("charge: %+v, %v", d, err)
-				}
+				}))(t)
+				must.Equal(t, d.Items[0].Result, driver.Granted, "charge")
 				w.clock.Add(1000)
 			}
 			look := func(process driver.Store) int64 {
 				t.Helper()
 				w.clock.Add(2 * second)
-				view, err := process.Look(context.Background(), driver.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
-				if err != nil {
-					t.Fatal(err)
-				}
+				view := must.Get(process.Look(context.Background(), driver.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits}))(t)
 				return view.Limits[0].Used
 			}
 			charge(one, 1)
@@ -51,9 +48,7 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 			both := data.Keep()
 			charge(one, 30)
 			if ends {
-				if err := one.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, one.Close())
 			}
 			both()
 			for range 5 { // within the second, so that it has not heard of the 30
@@ -66,12 +61,8 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 				one = w.open(h)
 			}
 			look(one)
-			if used := look(one); used != 37 {
-				t.Fatalf("%d are used, and 37 were charged", used)
-			}
-			if err := one.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Equal(t, look(one), 37, "used, and 37 were charged")
+			must.Do(t, one.Close())
 		})
 	}
 }
@@ -88,20 +79,15 @@ func NewestOnce(t *testing.T, data Lossy) {
 	charge := func(process driver.Store, units int64) {
 		t.Helper()
 		n++
-		d, err := process.Decide(t.Context(), driver.Batch{
+		d := must.Get(process.Decide(t.Context(), driver.Batch{
 			Budget: lossBudget, Now: w.clock.Load() + 5000, Limits: w.limits, Items: []driver.Item{{ID: fmt.Sprint("id", n), Operation: "list", Units: units}},
-		})
-		if err != nil || d.Items[0].Result != driver.Granted {
-			t.Fatalf("charge: %+v, %v", d, err)
-		}
+		}))(t)
+		must.Equal(t, d.Items[0].Result, driver.Granted, "charge")
 	}
 	look := func(process driver.Store) int64 {
 		t.Helper()
 		w.clock.Add(2 * second)
-		view, err := process.Look(t.Context(), driver.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := must.Get(process.Look(t.Context(), driver.Look{Budget: lossBudget, Now: w.clock.Load(), Limits: w.limits}))(t)
 		return view.Limits[0].Used
 	}
 	charge(one, 10)
@@ -115,12 +101,8 @@ func NewestOnce(t *testing.T, data Lossy) {
 	charge(one, 500)
 	look(other)
 	look(one)
-	if used := look(other); used != 521 {
-		t.Errorf("%d are used, and 521 were charged", used)
-	}
+	check.Equal(t, look(other), 521, "used, and 521 were charged")
 	for _, process := range []driver.Store{one, other} {
-		if err := process.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, process.Close())
 	}
 }

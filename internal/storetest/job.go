@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func (w *world) swap(s driver.JobSwap, want bool) {
 	w.t.Helper()
 	got, err := w.store.SwapJob(context.Background(), s)
-	if err != nil || got != want {
-		w.t.Fatalf("swap %+v: %v, %v; want %v", s, got, err, want)
-	}
+	must.Do(w.t, err)
+	must.Equal(w.t, got, want, "swap", s)
 }
 
 func (w *world) job(job string) driver.JobDocument {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // I1: no decision takes used above its bound, and what fits is granted.
@@ -19,9 +21,7 @@ func testNeverOver(t *testing.T, w *world) {
 		}
 	}
 	w.refused(item("b", "op", 1), 0, noon+minute)
-	if got := w.used(0); got != 100 {
-		t.Fatalf("used %d, want 100", got)
-	}
+	must.Equal(t, w.used(0), 100, "used")
 	w.now = noon + minute + second/2
 	w.granted(item("c", "op", 10))
 	w.refused(item("d", "op", 1), 0, noon+minute+second)
@@ -57,15 +57,11 @@ func testFloorAndHeadroom(t *testing.T, w *world) {
 	w.refused(item("c", "op", 1), 0, noon+minute)
 	head := item("head", "op", 6)
 	head.UseHeadroom = true
-	if d := w.granted(head); d.Remaining != 0 {
-		t.Fatalf("remaining %d, want 0 above the limit", d.Remaining)
-	}
+	must.Equal(t, w.granted(head).Remaining, 0, "remaining … above the limit")
 	head = item("head2", "op", 1)
 	head.UseHeadroom = true
 	w.refused(head, 0, noon+minute) // the hosts' outage part stays
-	if got := w.used(0); got != 96 {
-		t.Fatalf("used %d, want 96", got)
-	}
+	must.Equal(t, w.used(0), 96, "used")
 }
 
 // I1: what was recorded above the limit is debt, and nothing fits until it is
@@ -75,9 +71,7 @@ func testDebt(t *testing.T, w *world) {
 	w.granted(lease(item("r", "op", 10), time.Minute))
 	w.now += second
 	w.finish(driver.Finish{ID: "r", Units: 150}, driver.Settled, false)
-	if got := w.used(0); got != 150 {
-		t.Fatalf("used %d, want 150", got)
-	}
+	must.Equal(t, w.used(0), 150, "used")
 	w.refused(item("a", "op", 0), 0, w.now+minute)
 	w.onTime(item("a", "op", 100), 0, w.now+minute)
 }
@@ -96,9 +90,7 @@ func testFilters(t *testing.T, w *world) {
 	}
 	want := []int64{0x1111, 0x0101, 0x0011, 0x1110, 0x0010}
 	for i, n := range want {
-		if got := w.used(i); got != n {
-			t.Errorf("limit %s: used %#x, want %#x", w.limits[i].Name, got, n)
-		}
+		check.Equal(t, w.used(i), n, "limit", w.limits[i].Name, "used")
 	}
 }
 
@@ -123,10 +115,7 @@ func testRollingInstants(t *testing.T, w *world) {
 
 // I2: calendar periods start to the microsecond, on days of 23 and 25 hours too.
 func testCalendarInstants(t *testing.T, w *world) {
-	pacific, err := time.LoadLocation("America/Los_Angeles")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pacific := must.Get(time.LoadLocation("America/Los_Angeles"))(t)
 	for _, c := range []struct {
 		name  string
 		date  time.Time
@@ -184,9 +173,7 @@ func testReservationInstants(t *testing.T, w *world) {
 	w.granted(lease(item("s", "op", 1), time.Hour))
 	w.now += second
 	w.finish(driver.Finish{ID: "s", Release: true}, driver.Released, false)
-	if got := w.used(1); got != 9 {
-		t.Fatalf("used %d after a release, want 9", got)
-	}
+	must.Equal(t, w.used(1), 9, "used after a release")
 
 	w.budget = "up/abandoned"
 	w.limits = w.limits[:1]
@@ -206,9 +193,7 @@ func testNeverFits(t *testing.T, w *world) {
 			t.Errorf("%+v: %+v, want never fits by limit 1", i, d)
 		}
 	}
-	if w.used(0) != 0 {
-		t.Fatal("a call that can never fit was charged")
-	}
+	must.Equal(t, w.used(0), 0, "a call that can never fit was charged")
 }
 
 // I3: a refusal charges nothing, on any limit, and its id is free.
@@ -218,9 +203,8 @@ func testRefusalChargesNothing(t *testing.T, w *world) {
 	for range 50 {
 		w.refused(item("b", "op", 1), 0, noon+minute)
 	}
-	if w.used(0) != 10 || w.used(1) != 10 {
-		t.Fatalf("used %d and %d after refusals, want 10", w.used(0), w.used(1))
-	}
+	must.Equal(t, w.used(0), 10, "used")
+	must.Equal(t, w.used(1), 10, "used")
 	w.now += minute
 	w.granted(item("b", "op", 2)) // refusals are not kept, so other units are no conflict
 }
@@ -244,7 +228,6 @@ func testBoundary(t *testing.T, w *world) {
 			}
 		}
 	}
-	if fixedAccepted != 2*most || accepted != most {
-		t.Fatalf("within two seconds a fixed window accepts %d and this %d, want %d and %d", fixedAccepted, accepted, 2*most, most)
-	}
+	must.Equal(t, fixedAccepted, 2*most, "within two seconds a fixed window accepts")
+	must.Equal(t, accepted, most, "within two seconds a fixed window accepts")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // lock asks for a lock at the world's instant.
@@ -27,9 +28,8 @@ func (w *world) lock(r driver.Lock) driver.Locked {
 func (w *world) unlock(limit string, want bool) {
 	w.t.Helper()
 	got, err := driver.Apply(context.Background(), w.store, driver.Unlock{Budget: w.budget, Now: w.now, Limit: limit})
-	if err != nil || got.Stood != want {
-		w.t.Fatalf("unlock %q: %v, %v; want %v", limit, got, err, want)
-	}
+	must.Do(w.t, err)
+	must.Equal(w.t, got.Stood, want, "unlock", limit)
 }
 
 // wantLocks wants these locks to stand.
@@ -50,9 +50,7 @@ func testLock(t *testing.T, w *world) {
 	begun := w.now
 	got := w.lock(driver.Lock{After: 10 * minute, Why: "quotaExceeded: 403"})
 	want := driver.LockView{Until: begun + 10*minute, Since: begun, Why: "quotaExceeded: 403"}
-	if got != (driver.Locked{Now: begun, Until: want.Until, Since: begun, Why: want.Why}) {
-		t.Fatalf("locked %+v, want %+v", got, want)
-	}
+	must.Equal(t, got, (driver.Locked{Now: begun, Until: want.Until, Since: begun, Why: want.Why}), "locked, want", want)
 	w.wantLocks(want)
 	d := w.decide(item("b", "op", 0), item("c", "search.list", 1), item("a", "op", 10), item("never", "op", 101))
 	for i := range 2 {
@@ -71,9 +69,7 @@ func testLock(t *testing.T, w *world) {
 			t.Fatalf("a dry run while locked: %+v", d)
 		}
 	}
-	if used := w.used(0); used != 16 {
-		t.Fatalf("used %d, want 16: a refusal charges nothing", used)
-	}
+	must.Equal(t, w.used(0), 16, "used: a refusal charges nothing")
 	// What does not fit until later binds instead.
 	w.refused(item("d", "op", 90), 0, noon+hour)
 	w.onTime(item("b", "op", 1), -1, want.Until)
@@ -114,9 +110,7 @@ func testLockStands(t *testing.T, w *world) {
 	w.unlock("w", false)
 	w.granted(item("c", "op", 1))
 	w.lock(driver.Lock{After: minute, Why: "three"})
-	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}))(t)
 	w.wantLocks()
 	w.granted(item("d", "op", 1))
 }
@@ -151,9 +145,7 @@ func testLockLimit(t *testing.T, w *world) {
 func testObserve(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("seen", 10, time.Hour), rolling("w", 30, time.Hour)}
 	w.limits[0].Observe = true
-	if d := w.granted(item("a", "op", 10)); d.Observed != "" {
-		t.Fatalf("what fits: %+v", d)
-	}
+	must.Equal(t, w.granted(item("a", "op", 10)).Observed, "", "what fits")
 	labelled := item("b", "op", 11)
 	labelled.Labels.Job = "job"
 	dry := labelled
@@ -166,13 +158,9 @@ func testObserve(t *testing.T, w *world) {
 		t.Fatalf("refused by another %+v; a replay %+v", d[2], d[3])
 	}
 	view := w.look()
-	if view.Limits[0].Used != 21 {
-		t.Fatalf("used %d, want 21: it is counted", view.Limits[0].Used)
-	}
+	must.Equal(t, view.Limits[0].Used, 21, "used: it is counted")
 	w.lock(driver.Lock{Limit: "seen", After: minute})
-	if d := w.granted(item("locked", "op", 0)); d.Observed != "seen" {
-		t.Fatalf("the lock of what only observes: %+v", d)
-	}
+	must.Equal(t, w.granted(item("locked", "op", 0)).Observed, "seen", "the lock of what only observes")
 	w.lock(driver.Lock{After: minute})
 	got, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Observe: true, Items: []driver.Item{item("all", "op", 1)}})
 	if err != nil || got.Items[0].Result != driver.Granted || got.Items[0].Observed != driver.ObservedLock {

@@ -18,6 +18,7 @@ import (
 	"github.com/quotactl/quotactl/budget/outage"
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Lossy is the data of a store, as a test can lose it.
@@ -117,10 +118,7 @@ const everyCall = 2
 
 // lossLimits are one of each kind that counts over time.
 func lossLimits(t *testing.T) []limit.Limit {
-	refill, err := limit.NewRefill(1, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(1, 10*time.Second))(t)
 	return []limit.Limit{
 		{Name: "hour", Quota: 130, Headroom: 30, Limit: 100, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)},
 		calendar(t, "day", 1200, limit.Day, "America/Los_Angeles"),
@@ -152,9 +150,7 @@ func (w *lossWalk) stop(h *lossHost) {
 		if p == nil {
 			continue
 		}
-		if err := p.Close(); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, p.Close())
 		h.processes[n] = nil
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // recorded makes an item one that happened already.
@@ -22,19 +23,15 @@ func testRecorded(t *testing.T, w *world) {
 	w.granted(item("a", "op", 90))
 	w.now += 10 * minute
 	d := w.granted(recorded(item("b", "op", 60), 5*time.Minute))
-	if d.At != w.now-5*minute || d.Remaining != 0 {
-		t.Fatalf("recorded at %d with %d left, want %d and nothing", d.At, d.Remaining, w.now-5*minute)
-	}
+	must.Equal(t, d.At, w.now-5*minute, "recorded at")
+	must.Equal(t, d.Remaining, 0, "recorded at")
 	view := w.look()
-	if view.Limits[0].Used != 150 || view.Limits[1].Used != 0 {
-		t.Fatalf("used %d and %d, want 150, and nothing in the minute that it is too old for", view.Limits[0].Used, view.Limits[1].Used)
-	}
+	must.Equal(t, view.Limits[0].Used, 150, "used")
+	must.Equal(t, view.Limits[1].Used, 0, "used")
 	if again := w.decide(recorded(item("b", "op", 60), 7*time.Minute))[0]; !again.Replayed || again.At != d.At {
 		t.Fatalf("recorded twice: %+v, first %+v", again, d)
 	}
-	if other := w.decide(recorded(item("b", "op", 61), 0))[0]; other.Result != driver.Conflict {
-		t.Fatalf("the id with other units: %+v, want a conflict", other)
-	}
+	must.Equal(t, w.decide(recorded(item("b", "op", 61), 0))[0].Result, driver.Conflict, "the id with other units")
 	w.onTime(item("c", "op", 40), 0, noon+hour) // when a has come back, b still counts
 	w.onTime(item("d", "op", 41), 0, d.At+hour)
 	used := w.used(0)
@@ -42,9 +39,7 @@ func testRecorded(t *testing.T, w *world) {
 		w.granted(recorded(item("old", "op", 5), time.Hour))
 	}
 	w.granted(recorded(item("edge", "op", 5), time.Hour-time.Microsecond))
-	if got := w.used(0); got != used+5 {
-		t.Fatalf("used %d, want %d", got, used+5)
-	}
+	must.Equal(t, w.used(0), used+5, "used")
 }
 
 // A reservation that ended while the store was out of reach ends at that
@@ -54,13 +49,9 @@ func testFinishedEarlier(t *testing.T, w *world) {
 	at := w.granted(lease(item("a", "op", 40), 30*time.Minute)).At
 	w.granted(lease(item("b", "op", 40), 30*time.Minute))
 	w.now += 20 * minute
-	if f := w.finish(driver.Finish{ID: "a", Units: 50, Age: 5 * minute}, driver.Settled, false); f.At != w.now-5*minute {
-		t.Fatalf("settled at %d, want %d", f.At, w.now-5*minute)
-	}
+	must.Equal(t, w.finish(driver.Finish{ID: "a", Units: 50, Age: 5 * minute}, driver.Settled, false).At, w.now-5*minute, "settled at")
 	w.now += 20 * minute // past the lease of b, which was released within it
-	if f := w.finish(driver.Finish{ID: "b", Release: true, Age: 39 * minute}, driver.Released, false); f.At != w.now-39*minute {
-		t.Fatalf("released at %d, want %d", f.At, w.now-39*minute)
-	}
+	must.Equal(t, w.finish(driver.Finish{ID: "b", Release: true, Age: 39 * minute}, driver.Released, false).At, w.now-39*minute, "released at")
 	w.granted(lease(item("c", "op", 10), time.Hour))
 	if f := w.finish(driver.Finish{ID: "c", Units: 10, Age: hour}, driver.Settled, false); f.At != w.now {
 		t.Fatalf("settled %d µs before it began", w.now-f.At)
@@ -100,21 +91,16 @@ func testLost(t *testing.T, w *world) {
 // recover tells of what was seen.
 func (w *world) recover(at int64, newest string, used ...int64) []int64 {
 	w.t.Helper()
-	got, err := driver.Apply(context.Background(), w.store, driver.Recovery{
+	got := must.Get(driver.Apply(context.Background(), w.store, driver.Recovery{
 		Budget: w.budget, Now: w.now, Limits: w.limits, Used: used, At: at, Mark: driver.Mark{ID: newest, At: at},
-	})
-	if err != nil {
-		w.t.Fatalf("recover: %v", err)
-	}
+	}))(w.t)
 	return got.Amounts
 }
 
 func (w *world) wantRecovered(got []int64, want ...int64) {
 	w.t.Helper()
 	for i := range want {
-		if got[i] != want[i] {
-			w.t.Fatalf("recovered %v, want %v", got, want)
-		}
+		must.Equal(w.t, got[i], want[i], "recovered", got, want)
 	}
 }
 
@@ -139,13 +125,8 @@ func testRecover(t *testing.T, w *world) {
 	w.wantRecovered(w.recover(seen-1, "lost", 500, 100, 2, 100), 800, 200, 19, 0)
 	later := seen + minute
 	w.wantRecovered(w.recover(later, "lost too", 1000, 350, 15, 1000), 900, 250, 19, 900)
-	if used := w.used(0); used != 1007 {
-		t.Fatalf("used %d, want 1007: the more of both, not the sum", used)
-	}
-	rows, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, w.used(0), 1007, "used: the more of both, not the sum")
+	rows := must.Get(w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation}))(t)
 	found := map[string]int64{}
 	for _, row := range rows.Rows {
 		found[row.Name] = row.Units
@@ -155,55 +136,38 @@ func testRecover(t *testing.T, w *world) {
 	}
 	// It leaves the window like a charge of the instant it was seen at.
 	w.onTime(item("fits", "search.list", 3751), 1, later+2*hour)
-	if used := w.used(0); used != 1007+3751 {
-		t.Fatalf("used %d", used)
-	}
+	must.Equal(t, w.used(0), 1007+3751, "used")
 	w.now = later + 24*hour
-	if used := w.used(0); used != 7+3751 {
-		t.Fatalf("used %d after a day, want what was charged since", used)
-	}
+	must.Equal(t, w.used(0), 7+3751, "used after a day, want what was charged since")
 	// What is over by now is not recovered, nor what came to an end just then.
 	w.budget, w.limits = "up/short", []limit.Limit{rolling("hour", 100, time.Hour)}
 	for _, at := range []int64{w.now - hour - minute, w.now - hour} {
 		r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{100}, At: at, Mark: driver.Mark{Ledger: "other", Seen: at}}
-		got, err := driver.Apply(context.Background(), w.store, r)
-		if err != nil || got.Amounts[0] != 0 {
-			t.Fatalf("what was used %d µs ago: %+v, %v; want nothing recovered", w.now-at, got, err)
-		}
+		got := must.Get(driver.Apply(context.Background(), w.store, r))(t)
+		must.Equal(t, got.Amounts[0], 0, "what was used")
 	}
 	// A window that comes to the ledger later has what still counts of it recovered.
 	w.granted(item("short", "op", 1))
 	w.limits = append(w.limits, rolling("longer", 100, 3*time.Hour))
 	at := w.now - 2*hour
 	r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{-1, 50}, At: at, Mark: driver.Mark{Ledger: "other", Seen: at}}
-	if got, err := driver.Apply(context.Background(), w.store, r); err != nil || got.Amounts[1] != 50 {
-		t.Fatalf("what was used in a longer window: %+v, %v; want 50 recovered", got, err)
-	}
+	must.Equal(t, must.Get(driver.Apply(context.Background(), w.store, r))(t).Amounts[1], 50, "what was used in a longer window: … recovered")
 }
 
 // A bucket is filled by what is left of what was seen, at most to its limit.
 func testRecoverBucket(t *testing.T, w *world) {
-	refill, err := limit.NewRefill(1, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(1, time.Second))(t)
 	w.limits = []limit.Limit{
 		{Name: "burst", Limit: 50, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)},
 		rolling("w", 1000, time.Hour),
 	}
 	w.granted(item("a", "op", 10))
 	w.wantRecovered(w.recover(w.now-5*second, "lost", 25, -1), 20, 0)
-	if used := w.used(0); used != 30 {
-		t.Fatalf("level %d, want 30", used)
-	}
+	must.Equal(t, w.used(0), 30, "level")
 	w.wantRecovered(w.recover(w.now, "lost", 45, -1), 20, 0)
-	if used := w.used(0); used != 50 {
-		t.Fatalf("level %d, want 50, no more than full", used)
-	}
+	must.Equal(t, w.used(0), 50, "level, no more than full")
 	w.wantRecovered(w.recover(w.now, "lost", 70, -1), 20, 0) // debt, or headroom that was spent
-	if used := w.used(0); used != 70 {
-		t.Fatalf("level %d, want the 70 that were seen", used)
-	}
+	must.Equal(t, w.used(0), 70, "level, want the 70 that were seen")
 	w.now += 20 * second
 	w.onTime(item("b", "op", 1), 0, w.now+second)
 }
@@ -215,19 +179,13 @@ func testReset(t *testing.T, w *world) {
 	d := w.granted(item("a", "op", 90))
 	w.granted(lease(item("r", "op", 5), time.Hour))
 	w.now += minute
-	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}))(t)
 	if view := w.look(); view.Limits[0].Used != 0 || view.Limits[0].Since != w.now+1 {
 		t.Fatalf("after a reset: %+v", view)
 	}
 	w.lost(driver.Mark{ID: "a", At: d.At}, nil)
 	w.lost(driver.Mark{ID: "b", At: w.now + 1}, driver.ErrLost)
-	if again := w.granted(item("a", "op", 90)); again.Remaining != 9 {
-		t.Fatalf("%+v", again)
-	}
+	must.Equal(t, w.granted(item("a", "op", 90)).Remaining, 9)
 	w.finish(driver.Finish{ID: "r", Units: 5}, driver.FinishExpired, false)
-	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: "up/never"}); err != nil {
-		t.Fatalf("reset of a budget without a ledger: %v", err)
-	}
+	must.Get(driver.Apply(context.Background(), w.store, driver.Reset{Budget: "up/never"}))(t)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // vouch decides on an item and looks, with a mark.
@@ -33,24 +34,16 @@ func (w *world) reportLoss(r driver.Recovery) driver.Mark {
 	if r.Used == nil {
 		r.Used = make([]int64, len(w.limits))
 	}
-	got, err := driver.Apply(context.Background(), w.store, r)
-	if err != nil {
-		w.t.Fatalf("recover: %v", err)
-	}
+	got := must.Get(driver.Apply(context.Background(), w.store, r))(w.t)
 	return got.Mark
 }
 
 // A ledger has an id of its own, which every answer tells; one with another id, or
 // with fewer changes, has lost something.
 func testMark(t *testing.T, w *world) {
-	refill, err := limit.NewRefill(1, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(1, time.Hour))(t)
 	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour), {Name: "b", Limit: 100, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)}}
-	if none := w.tells(); none.Ledger != "" {
-		t.Fatalf("before the first charge a look tells %+v", none)
-	}
+	must.Equal(t, w.tells().Ledger, "", "before the first charge a look tells")
 	d := w.granted(item("a", "op", 10))
 	first := w.tells()
 	if first.Ledger == "" || first.ID != "a" || first.At != d.At || first.Seen != w.now {
@@ -89,9 +82,7 @@ func testMark(t *testing.T, w *world) {
 	}
 	// A reset keeps the id: what was told before it is not missed, whichever ledger it was of.
 	told := w.tells()
-	if _, err := driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}))(t)
 	if reset := w.vouch(told, nil).Mark; reset.Ledger != told.Ledger || reset.ID != "" {
 		t.Fatalf("after a reset %+v, before it %+v", reset, told)
 	}
@@ -136,10 +127,7 @@ func testRecovering(t *testing.T, w *world) {
 		n++
 		b := driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3, Host: "0a", Items: []driver.Item{item(string(rune('a'+n)), "op", 1)}}
 		change(&b)
-		d, err := w.store.Decide(context.Background(), b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(w.store.Decide(context.Background(), b))(t)
 		return d.Items[0]
 	}
 	held := func(what string, change func(*driver.Batch)) {
@@ -150,9 +138,7 @@ func testRecovering(t *testing.T, w *world) {
 	}
 	free := func(what string, change func(*driver.Batch)) {
 		t.Helper()
-		if d := ask(change); d.Result != driver.Granted {
-			t.Fatalf("%s: %+v", what, d)
-		}
+		must.Equal(t, ask(change).Result, driver.Granted, what)
 	}
 	as := func(*driver.Batch) {}
 	held("a charge", as)
@@ -165,10 +151,8 @@ func testRecovering(t *testing.T, w *world) {
 	w.reportLoss(driver.Recovery{Mark: lost, Used: []int64{30}, Host: "0a", Hosts: 3})
 	w.reportLoss(driver.Recovery{Mark: lost, Used: []int64{30}, Host: "1b", Hosts: 3})
 	held("when two of three have reported, one of them twice", as)
-	view, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3})
-	if err != nil || view.Recovering != noticed+driver.RecoveryWait {
-		t.Fatalf("a look shows %d, %v", view.Recovering, err)
-	}
+	view := must.Get(w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3}))(t)
+	must.Equal(t, view.Recovering, noticed+driver.RecoveryWait, "a look shows")
 	free("when that is all hosts", func(b *driver.Batch) { b.Hosts = 2 })
 	w.now = noticed + driver.RecoveryWait - 1
 	held("a microsecond before the minute is over", as)
@@ -180,9 +164,7 @@ func testRecovering(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	for i, want := range []string{driver.ObservedLock, driver.ObservedLock, ""} {
-		if got := within.Items[i].Observed; got != want {
-			t.Fatalf("item %d of a batch in which the minute ends: observed %q, want %q", i, got, want)
-		}
+		must.Equal(t, within.Items[i].Observed, want, "item", i, "of a batch in which the minute ends: observed")
 	}
 	w.now++
 	free("a minute after the notice", as)
@@ -195,10 +177,8 @@ func testHosts(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour)}
 	decide := func(host string, want int) {
 		t.Helper()
-		d, err := w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Host: host})
-		if err != nil || d.AtWork != want {
-			t.Fatalf("%d hosts at work, %v, want %d", d.AtWork, err, want)
-		}
+		d := must.Get(w.store.Decide(context.Background(), driver.Batch{Budget: w.budget, Now: w.now, Limits: w.limits, Host: host}))(t)
+		must.Equal(t, d.AtWork, want)
 	}
 	decide("", 0)
 	decide("0a", 1)
@@ -206,9 +186,7 @@ func testHosts(t *testing.T, w *world) {
 	decide("0a", 1) // not noted anew
 	decide("1b", 2)
 	w.now += driver.HostNoted - hour
-	if got := w.look().AtWork; got != 2 {
-		t.Fatalf("a look shows %d at work, want 2", got)
-	}
+	must.Equal(t, w.look().AtWork, 2, "a look shows … at work")
 	w.now++
 	decide("", 1)
 	decide("0a", 2)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // I4: the same id again is the first answer, and charges nothing more.
@@ -23,9 +25,7 @@ func testReplay(t *testing.T, w *world) {
 		t.Fatalf("labels and floor are compared, or it has those of the second: %+v", d)
 	}
 	for _, other := range []driver.Item{item("a", "op", 61), item("a", "po", 60), lease(item("a", "op", 60), time.Minute)} {
-		if d := w.decide(other)[0]; d.Result != driver.Conflict {
-			t.Errorf("%+v: %+v, want a conflict", other, d)
-		}
+		check.Equal(t, w.decide(other)[0].Result, driver.Conflict, other)
 	}
 	asked := lease(item("r", "op", 10), time.Hour)
 	asked.Labels = driver.Labels{Job: "pull", Run: "pull/1"}
@@ -46,16 +46,10 @@ func testReplay(t *testing.T, w *world) {
 	}
 	short := lease(item("short", "op", 0), time.Minute)
 	w.now = w.granted(short).At + minute - 1
-	if d := w.decide(short)[0]; d.Ended != "" {
-		t.Fatalf("replay within the lease: %+v", d)
-	}
+	must.Equal(t, w.decide(short)[0].Ended, "", "replay within the lease")
 	w.now++
-	if d := w.decide(short)[0]; d.Ended != driver.EndedLease {
-		t.Fatalf("replay at the lease's end: %+v", d)
-	}
-	if got := w.used(0); got != 63 {
-		t.Fatalf("used %d, want 63", got)
-	}
+	must.Equal(t, w.decide(short)[0].Ended, driver.EndedLease, "replay at the lease's end")
+	must.Equal(t, w.used(0), 63, "used")
 }
 
 // I4: the second of an id in one batch is a replay.
@@ -66,9 +60,7 @@ func testReplayInBatch(t *testing.T, w *world) {
 		got[2].Result != driver.Conflict || got[3].Result != driver.Refused || got[4].Result != driver.Granted || got[4].At != got[0].At+1 {
 		t.Fatalf("decisions %+v", got)
 	}
-	if used := w.used(0); used != 100 {
-		t.Fatalf("used %d, want 100", used)
-	}
+	must.Equal(t, w.used(0), 100, "used")
 }
 
 // I4: ids are held for an hour at least, and for the longest window.
@@ -125,9 +117,7 @@ func testFinish(t *testing.T, w *world) {
 	w.finish(settle("z", 0), driver.Settled, false)
 	w.finish(settle("z", 0), driver.Settled, true)
 	w.finish(release("z"), driver.FinishConflict, false)
-	if got := w.used(0); got != 8 {
-		t.Fatalf("used %d, want 8", got)
-	}
+	must.Equal(t, w.used(0), 8, "used")
 }
 
 // I4: past its lease a release is expired, and a settle is still recorded, with
@@ -143,9 +133,7 @@ func testLease(t *testing.T, w *world) {
 	if got := w.finish(driver.Finish{ID: "a", Units: 30}, driver.Settled, false); got.At != start+minute {
 		t.Fatalf("finished at %d, want the lease's end %d", got.At, start+minute)
 	}
-	if got := w.used(0); got != 40 {
-		t.Fatalf("used %d, want 40", got)
-	}
+	must.Equal(t, w.used(0), 40, "used")
 	w.refused(item("c", "op", 61), 0, start+minute+2*hour)
 	w.now = start + minute + 2*hour
 	if got := w.used(0); got != 10 { // b's lease ends a microsecond later

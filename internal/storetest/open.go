@@ -8,6 +8,8 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func concurrent(name string, most int64, operations ...string) limit.Limit {
@@ -36,17 +38,14 @@ func testConcurrent(t *testing.T, w *world) {
 	w.granted(lease(item("d", "videos.list", 1), time.Minute))
 	w.finish(driver.Finish{ID: "c", Release: true}, driver.Released, false)
 	d := w.decide(lease(item("e", "videos.list", 1), time.Minute))[0]
-	if d.Result != driver.Refused || d.Limit != 2 {
-		t.Fatalf("%+v, want a refusal by the limit on videos", d)
-	}
+	must.Equal(t, d.Result, driver.Refused)
+	must.Equal(t, d.Limit, 2)
 	w.granted(lease(item("e", "op", 1), time.Minute))
 	if d := w.decide(lease(item("f", "op", 1), time.Minute))[0]; d.Result != driver.Refused || d.Limit != 1 || d.Remaining != 0 {
 		t.Fatalf("%+v", d)
 	}
 	w.now += 2 * minute
-	if got := w.used(1) + w.used(2); got != 0 {
-		t.Fatalf("%d open after all leases", got)
-	}
+	must.Equal(t, w.used(1)+w.used(2), 0, "open after all leases")
 	w.limits[1].Limit = 0
 	if d := w.decide(lease(item("g", "op", 1), time.Minute))[0]; d.Result != driver.NeverFits || d.Limit != 1 {
 		t.Fatalf("%+v, want never fits", d)
@@ -62,9 +61,7 @@ func testManyOpen(t *testing.T, w *world) {
 			items = append(items, lease(item(fmt.Sprint("r", i+j), "op", 1), time.Duration(1+(i+j)%60)*time.Minute))
 		}
 		for _, d := range w.decide(items...) {
-			if d.Result != driver.Granted {
-				t.Fatalf("%+v", d)
-			}
+			must.Equal(t, d.Result, driver.Granted, d)
 		}
 	}
 	all := (many + driver.MaxBatch - 1) / driver.MaxBatch * driver.MaxBatch
@@ -78,9 +75,7 @@ func testManyOpen(t *testing.T, w *world) {
 		t.Fatalf("%d of %d open after half an hour", got, all)
 	}
 	w.now += hour
-	if got := w.used(1); got != 0 {
-		t.Fatalf("%d open after all leases", got)
-	}
+	must.Equal(t, w.used(1), 0, "open after all leases")
 }
 
 // All kinds on one budget are decided together: all or nothing, and the last
@@ -93,27 +88,21 @@ func testMixedKinds(t *testing.T, w *world) {
 	w.now += 30 * minute
 	w.granted(lease(item("r", "op", 60), 2*time.Hour))
 	for i, want := range []int64{60, 60, 60, 60, 60, 1} {
-		if got := w.used(i); got != want {
-			t.Errorf("%s: used %d, want %d", w.limits[i].Name, got, want)
-		}
+		check.Equal(t, w.used(i), want, w.limits[i].Name, "used")
 	}
 	d := w.decide(item("a", "op", 50))[0]
 	if d.Result != driver.Refused || d.Limit != 2 { // the day waits longest
 		t.Fatalf("%+v, want a refusal by the day", d)
 	}
 	for i, want := range []int64{60, 60, 60, 60, 60, 1} {
-		if got := w.used(i); got != want {
-			t.Errorf("%s: used %d after a refusal, want %d", w.limits[i].Name, got, want)
-		}
+		check.Equal(t, w.used(i), want, w.limits[i].Name, "used after a refusal")
 	}
 	w.limits[2].Limit, w.limits[1].Limit, w.limits[3].Limit, w.limits[0].Limit = 1000, 1000, 1000, 1000
 	w.refused(item("a", "op", 50), 4, w.now+10*second)
 	w.finish(driver.Finish{ID: "r", Release: true}, driver.Released, false)
 	w.granted(item("a", "op", 100))
 	for i, want := range []int64{100, 100, 100, 100, 100, 0} {
-		if got := w.used(i); got != want {
-			t.Errorf("%s: used %d, want %d", w.limits[i].Name, got, want)
-		}
+		check.Equal(t, w.used(i), want, w.limits[i].Name, "used")
 	}
 }
 
@@ -132,13 +121,9 @@ func testTwoConfigurations(t *testing.T, w *world) {
 		w.now += 1000
 	}
 	w.limits = first
-	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{40, 20} {
-		t.Errorf("the first counts %v, want 40 and 20", got)
-	}
+	check.Equal(t, [2]int64{w.used(0), w.used(1)}, [2]int64{40, 20}, "the first counts")
 	w.limits = second
-	if got := [2]int64{w.used(0), w.used(1)}; got != [2]int64{40, 20} {
-		t.Errorf("the second counts %v, want 40 and 20", got)
-	}
+	check.Equal(t, [2]int64{w.used(0), w.used(1)}, [2]int64{40, 20}, "the second counts")
 	w.limits = []limit.Limit{rolling("w", 30, time.Minute)}
 	d := w.decide(item("x", "op", 1))[0]
 	if v := w.look().Limits[0]; d.Result != driver.Refused || d.Remaining != 0 || v.Used != 40 || v.Since != 0 {
@@ -161,10 +146,7 @@ func testSpent(t *testing.T, w *world) {
 	w.finish(driver.Finish{ID: "l2", Units: 33}, driver.Settled, false)
 	spent := func(by driver.GroupBy, span int64) map[string]driver.SpentRow {
 		t.Helper()
-		view, err := w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: by, Span: span})
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := must.Get(w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: by, Span: span}))(t)
 		rows := map[string]driver.SpentRow{}
 		for _, row := range view.Rows {
 			if _, twice := rows[row.Name]; twice {
@@ -188,13 +170,9 @@ func testSpent(t *testing.T, w *world) {
 		{driver.ByRun, minute, []driver.SpentRow{row("r1", 10, 1, 1), row("r2", 33, 1, 0)}},
 	} {
 		got := spent(c.by, c.span)
-		if len(got) != len(c.want) {
-			t.Errorf("by %s: %+v, want %+v", c.by, got, c.want)
-		}
+		check.Equal(t, len(got), len(c.want), "by", c.by, got, c.want)
 		for _, want := range c.want {
-			if got[want.Name] != want {
-				t.Errorf("by %s: %+v, want %+v", c.by, got[want.Name], want)
-			}
+			check.Equal(t, got[want.Name], want, "by", c.by)
 		}
 	}
 	w.budget = "up/nothing"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Besides its mark a caller may give charges that others were told of: a decision finds a
@@ -20,10 +21,8 @@ func testOthers(t *testing.T, w *world) {
 	lacking := driver.Mark{ID: "c", At: b.At}
 	look := func(others []driver.Mark, want ...string) {
 		t.Helper()
-		view, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Others: others})
-		if err != nil || fmt.Sprint(view.Missing) != fmt.Sprint(want) {
-			t.Fatalf("a look says that %v are missing, want %v; %v", view.Missing, want, err)
-		}
+		view := must.Get(w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Others: others}))(t)
+		must.Equal(t, fmt.Sprint(view.Missing), fmt.Sprint(want), "a look says that")
 	}
 	decide := func(others []driver.Mark, want error) {
 		t.Helper()
@@ -37,9 +36,7 @@ func testOthers(t *testing.T, w *world) {
 	look([]driver.Mark{there[0], lacking, there[1], {ID: "d", At: b.At}}, "c", "d")
 	decide(there, nil)
 	decide([]driver.Mark{there[0], lacking, there[1]}, driver.ErrLost)
-	if used := w.used(0); used != 12 {
-		t.Fatalf("%d are used, want 12: nothing is charged while a charge is missed", used)
-	}
+	must.Equal(t, w.used(0), 12, "used: nothing is charged while a charge is missed")
 	most := make([]driver.Mark, driver.MaxOthers)
 	for i := range most {
 		most[i] = there[i%2]

@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Shared is a store that several processes may share, by its address.
@@ -109,21 +110,13 @@ type child struct {
 
 func start(t *testing.T, o orders) *child {
 	t.Helper()
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(o))(t)
 	c := &child{cmd: exec.Command(os.Args[0], "-test.run=^$")}
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	c.cmd.Stderr = &c.stderr
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(c.cmd.StdoutPipe())(t)
 	c.lines = bufio.NewScanner(out)
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.cmd.Start())
 	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
 	return c
 }
@@ -159,12 +152,8 @@ func testEightProcesses(t *testing.T, shared Shared) {
 		}
 	}
 	t.Logf("granted per process: %v", each)
-	if len(acknowledged) != limit {
-		t.Fatalf("eight processes were granted %d units, want %d", len(acknowledged), limit)
-	}
-	if used := sharedUsed(t, shared, address, limit); used != limit {
-		t.Fatalf("the ledger has %d units, want %d", used, limit)
-	}
+	must.Equal(t, len(acknowledged), limit, "eight processes were granted … units")
+	must.Equal(t, sharedUsed(t, shared, address, limit), limit, "the ledger has … units")
 }
 
 // I5: what was acknowledged to a process that was killed with SIGKILL stays.
@@ -188,14 +177,8 @@ func testKilled(t *testing.T, shared Shared) {
 	if len(acknowledged) < 200 {
 		t.Fatalf("only %d charges were acknowledged; the test shows nothing", len(acknowledged))
 	}
-	store, err := shared.Open(context.Background(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := budget.New(store, sharedSpec(limit), budget.WithClosers(store))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(shared.Open(context.Background(), address))(t)
+	b := must.Get(budget.New(store, sharedSpec(limit), budget.WithClosers(store)))(t)
 	defer func() { _ = b.Close() }()
 	for _, id := range acknowledged {
 		receipt, err := b.Charge(context.Background(), budget.Call{Operation: "op", ID: id})
@@ -210,14 +193,8 @@ func testKilled(t *testing.T, shared Shared) {
 
 func sharedUsed(t *testing.T, shared Shared, address string, limit int64) int64 {
 	t.Helper()
-	store, err := shared.Open(context.Background(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(shared.Open(context.Background(), address))(t)
 	defer func() { _ = store.Close() }()
-	view, err := store.Look(context.Background(), driver.Look{Budget: sharedBudget, Now: time.Now().UnixMicro(), Limits: sharedSpec(limit).Limits})
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := must.Get(store.Look(context.Background(), driver.Look{Budget: sharedBudget, Now: time.Now().UnixMicro(), Limits: sharedSpec(limit).Limits}))(t)
 	return view.Limits[0].Used
 }

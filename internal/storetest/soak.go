@@ -12,6 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Soak has goroutines charge, settle and release at random, in batches that
@@ -45,9 +46,7 @@ func Soak(t *testing.T, open Open, held int) {
 		})
 	}
 	running.Wait()
-	if err := errors.Join(failed...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(failed...))
 	sum, done := map[string]uint64{}, uint64(0)
 	for _, lane := range all {
 		done += lane.step

@@ -1,17 +1,15 @@
 // Package storetest holds every store to one contract, that of driver.Store.
-// A store's tests call [Run] for the named invariants, [Walk] for a random walk
-// beside the reference model, [Processes] when several processes may share it,
-// and [NoSecret] when it is opened with a password.
+// The doc of package driver lists the tests that a store calls, [Run] first.
 package storetest
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Store is all that a store is.
@@ -144,10 +142,7 @@ func rolling(name string, most int64, window time.Duration, operations ...string
 
 // calendar is a limit of units over a calendar's period.
 func calendar(t testing.TB, name string, most int64, length, zone string) limit.Limit {
-	c, err := limit.NewCalendar(length, zone, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(limit.NewCalendar(length, zone, 0))(t)
 	return limit.Limit{Name: name, Limit: most, Counts: limit.CountUnits, Window: limit.CalendarWindow(c)}
 }
 
@@ -165,13 +160,8 @@ func lease(i driver.Item, d time.Duration) driver.Item {
 // decide has items decided at the world's instant, which the caller shares.
 func (w *world) decide(items ...driver.Item) []driver.Decision {
 	w.t.Helper()
-	got, err := w.tryDecide(w.now, items...)
-	if err != nil {
-		w.t.Fatalf("decide: %v", err)
-	}
-	if got.Now != w.now {
-		w.t.Fatalf("the store's clock shows %d, not %d", got.Now, w.now)
-	}
+	got := must.Get(w.tryDecide(w.now, items...))(w.t)
+	must.Equal(w.t, got.Now, w.now, "the store's clock shows")
 	return got.Items
 }
 
@@ -220,10 +210,7 @@ func (w *world) used(limit int) int64 {
 
 func (w *world) look() driver.View {
 	w.t.Helper()
-	view, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits})
-	if err != nil {
-		w.t.Fatalf("look: %v", err)
-	}
+	view := must.Get(w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits}))(w.t)
 	if len(view.Limits) != len(w.limits) {
 		w.t.Fatalf("a view of %d limits, asked for %d", len(view.Limits), len(w.limits))
 	}
@@ -238,15 +225,12 @@ func (w *world) finish(f driver.Finish, want driver.FinishResult, replayed bool)
 	if err != nil {
 		w.t.Fatalf("finish %s: %v", f.ID, err)
 	}
-	if got.Result != want || got.Replayed != replayed {
-		w.t.Fatalf("finish %+v: %+v, want result %d, replayed %v", f, got, want, replayed)
-	}
+	must.Equal(w.t, got.Result, want, "finish", f)
+	must.Equal(w.t, got.Replayed, replayed, "finish", f)
 	return got
 }
 
 func (w *world) wantError(err, want error) {
 	w.t.Helper()
-	if !errors.Is(err, want) {
-		w.t.Fatalf("error %v, want %v", err, want)
-	}
+	must.Is(w.t, err, want)
 }

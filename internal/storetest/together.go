@@ -12,18 +12,16 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // testGoroutines: 1,000 goroutines on one budget grant exactly the limit.
 func testGoroutines(t *testing.T, w *world) {
 	const goroutines, most = 1000, 300
-	b, err := budget.New(w.store, budget.Spec{
+	b := must.Get(budget.New(w.store, budget.Spec{
 		Name: w.budget, Limits: []limit.Limit{rolling("w", most, time.Hour)},
 		Costs: map[string]budget.Cost{"op": {Units: 1}}, Timeout: time.Minute,
-	}, budget.WithNow(func() time.Time { return time.UnixMicro(noon) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, budget.WithNow(func() time.Time { return time.UnixMicro(noon) })))(t)
 	var granted, refused atomic.Int64
 	var all sync.WaitGroup
 	for range goroutines {
@@ -40,13 +38,10 @@ func testGoroutines(t *testing.T, w *world) {
 		})
 	}
 	all.Wait()
-	if granted.Load() != most || refused.Load() != goroutines-most {
-		t.Fatalf("%d granted, %d refused; want %d and %d", granted.Load(), refused.Load(), most, goroutines-most)
-	}
+	must.Equal(t, granted.Load(), most)
+	must.Equal(t, refused.Load(), goroutines-most)
 	w.limits = b.Spec().Limits
-	if got := w.used(0); got != most {
-		t.Fatalf("used %d, want %d", got, most)
-	}
+	must.Equal(t, w.used(0), most, "used")
 }
 
 // testBatch: a batch of the largest size is decided in order; bad items fail
@@ -73,9 +68,7 @@ func testBatch(t *testing.T, w *world) {
 			t.Fatalf("item %d: %+v, want result %d", i, d, want)
 		}
 	}
-	if got := w.used(0); got != 100 {
-		t.Fatalf("used %d, want 100", got)
-	}
+	must.Equal(t, w.used(0), 100, "used")
 	if got := w.decide(); len(got) != 0 {
 		t.Fatalf("an empty batch has answers: %+v", got)
 	}
@@ -88,14 +81,11 @@ func testDeadline(t *testing.T, w *world) {
 	late.Deadline = time.UnixMicro(w.now - second)
 	early.Deadline = time.UnixMicro(w.now + minute)
 	got := w.decide(late, early)
-	if got[0].Result != driver.Late || got[1].Result != driver.Granted {
-		t.Fatalf("decisions %+v", got)
-	}
+	must.Equal(t, got[0].Result, driver.Late, "decisions")
+	must.Equal(t, got[1].Result, driver.Granted, "decisions")
 	w.granted(lease(item("r", "op", 5), time.Hour))
 	w.finish(driver.Finish{ID: "r", Units: 1, Deadline: time.UnixMicro(w.now - second)}, driver.FinishLate, false)
-	if used := w.used(0); used != 6 {
-		t.Fatalf("used %d, want 6", used)
-	}
+	must.Equal(t, w.used(0), 6, "used")
 }
 
 // testCancelled: a context that has ended is the error, and nothing is charged.
@@ -118,9 +108,7 @@ func testCancelled(t *testing.T, w *world) {
 	w.wantError(err, context.Canceled)
 	_, err = w.store.JobHistory(ctx, driver.JobHistoryQuery{Job: "job", Most: 1})
 	w.wantError(err, context.Canceled)
-	if got := w.used(0); got != 1 {
-		t.Fatalf("used %d, want 1", got)
-	}
+	must.Equal(t, w.used(0), 1, "used")
 }
 
 // testRanges: units, sums and instants are exact at the ends of their ranges.
@@ -131,15 +119,9 @@ func testRanges(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", big, 366*24*time.Hour, "op"), calls}
 	w.granted(item("a", "op", big-1))
 	w.refused(item("b", "op", 2), 0, noon+366*24*hour)
-	if d := w.granted(item("c", "op", 1)); d.Remaining != 0 {
-		t.Fatalf("remaining %d, want 0", d.Remaining)
-	}
-	if got := w.used(0); got != big {
-		t.Fatalf("used %d, want %d", got, big)
-	}
-	if d := w.decide(item("d", "huge", 1))[0]; d.Result != driver.Overflow {
-		t.Fatalf("a sum above the range: %+v, want an overflow", d)
-	}
+	must.Equal(t, w.granted(item("c", "op", 1)).Remaining, 0, "remaining")
+	must.Equal(t, w.used(0), big, "used")
+	must.Equal(t, w.decide(item("d", "huge", 1))[0].Result, driver.Overflow, "a sum above the range")
 	w.granted(item("e", "huge", 0))
 
 	w.budget, w.limits = "up/settled", w.limits[:1]
@@ -151,9 +133,7 @@ func testRanges(t *testing.T, w *world) {
 	}
 	w.finish(driver.Finish{ID: "8", Units: big}, driver.FinishOverflow, false)
 	w.finish(driver.Finish{ID: "8", Units: big - 1}, driver.Settled, false)
-	if got := w.used(0); got != 9*big {
-		t.Fatalf("used %d, want %d", got, 9*big)
-	}
+	must.Equal(t, w.used(0), 9*big, "used")
 }
 
 // testLabels: labels never change a decision.
@@ -172,9 +152,7 @@ func testClosed(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 3, time.Hour)}
 	w.granted(item("a", "op", 1))
 	for range 2 {
-		if err := w.store.Close(); err != nil {
-			t.Fatalf("close: %v", err)
-		}
+		must.Do(t, w.store.Close())
 	}
 	_, err := w.tryDecide(w.now, item("b", "op", 1))
 	w.wantError(err, driver.ErrClosed)

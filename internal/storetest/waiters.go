@@ -12,6 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // waitersQuota is how many calls a second the waiters of a benchmark share: the ideal
@@ -29,13 +31,10 @@ func Waiters(b *testing.B, open func(b *testing.B) driver.Store) {
 			decided := int64(0)
 			for b.Loop() {
 				store := &decisionCounter{Store: open(b)}
-				metered, err := budget.New(store, budget.Spec{
+				metered := must.Get(budget.New(store, budget.Spec{
 					Name: "up/wait", Timeout: time.Minute, Costs: map[string]budget.Cost{"op": {Units: 1}},
 					Limits: []limit.Limit{{Name: "second", Limit: waitersQuota, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Second)}},
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
+				}))(b)
 				began, used := time.Now(), cpuTime(b)
 				waitAll(b, metered, n)
 				took += time.Since(began)
@@ -54,11 +53,7 @@ func Waiters(b *testing.B, open func(b *testing.B) driver.Store) {
 func waitAll(b *testing.B, metered *budget.Budget, n int) {
 	var all sync.WaitGroup
 	for range n {
-		all.Go(func() {
-			if _, err := metered.Wait(b.Context(), budget.Call{Operation: "op"}); err != nil {
-				b.Error(err)
-			}
-		})
+		all.Go(func() { check.NoError(b, check.Err(metered.Wait(b.Context(), budget.Call{Operation: "op"}))) })
 	}
 	all.Wait()
 }
@@ -78,8 +73,6 @@ func (s *decisionCounter) Decide(ctx context.Context, batch driver.Batch) (drive
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // limits makes 1 to 4 limits of all kinds; the first covers everything.
@@ -79,10 +80,7 @@ func (w *walker) bucket() limit.Window {
 		amount int64
 		period time.Duration
 	}{{1, 7 * time.Microsecond}, {3, 10 * time.Millisecond}, {50, time.Second}, {7, 3 * time.Second}, {1000, time.Hour}, {11, 24 * time.Hour}}[w.rng.IntN(6)]
-	refill, err := limit.NewRefill(rate.amount, rate.period)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	refill := must.Get(limit.NewRefill(rate.amount, rate.period))(w.t)
 	w.lengths = append(w.lengths, rate.period.Microseconds()/rate.amount+1)
 	return limit.BucketWindow(refill)
 }
@@ -94,10 +92,7 @@ func (w *walker) calendar() limit.Window {
 	if length == limit.Day || length == limit.Month {
 		starts = time.Duration(w.rng.IntN(24)) * time.Hour
 	}
-	c, err := limit.NewCalendar(length, zone, starts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := must.Get(limit.NewCalendar(length, zone, starts))(w.t)
 	window := limit.CalendarWindow(c)
 	if w.rng.IntN(2) == 0 {
 		window.Guard = []int64{1, second, 5 * minute}[w.rng.IntN(3)]

@@ -12,7 +12,9 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/checkpoint"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/client"
 )
 
@@ -63,22 +65,16 @@ func TestCheckpoint(t *testing.T) {
 		}
 		holds("")
 		for _, data := range []string{"one", "two \x00\xff", strings.Repeat("x", checkpoint.Max)} {
-			if err := c.Save(t.Context(), []byte(data)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.Save(t.Context(), []byte(data)))
 			holds(data)
 		}
 		<-time.After(time.Hour - time.Microsecond)
 		holds(strings.Repeat("x", checkpoint.Max))
 		<-time.After(time.Microsecond)
 		holds("")
-		if err := c.Save(t.Context(), []byte("three")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Save(t.Context(), []byte("three")))
 		for range 2 {
-			if err := c.Clear(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.Clear(t.Context()))
 			holds("")
 		}
 	})
@@ -99,9 +95,7 @@ func TestCheckpointErrors(t *testing.T) {
 		"bad fence":  {client.Checkpoint{Job: "orders", Fence: -1, For: time.Hour}, "x"},
 	} {
 		test.Store = store
-		if err := test.Save(t.Context(), []byte(test.data)); !errors.Is(err, budget.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Is(t, test.Save(t.Context(), []byte(test.data)), budget.ErrInvalid, name)
 	}
 	zombie := client.Checkpoint{Store: store, Job: "orders", Fence: 7, For: time.Hour}
 	if err := zombie.Save(t.Context(), []byte("x")); !errors.Is(err, budget.ErrFenced) || !strings.Contains(err.Error(), "save the checkpoint of job orders") {
@@ -109,13 +103,9 @@ func TestCheckpointErrors(t *testing.T) {
 	}
 	away := client.Checkpoint{Store: noJobs{}, Job: "orders", For: time.Hour}
 	for _, err := range []error{away.Save(t.Context(), []byte("x")), away.Clear(t.Context())} {
-		if !errors.Is(err, budget.ErrUnavailable) {
-			t.Errorf("without a store: %v", err)
-		}
+		check.Is(t, err, budget.ErrUnavailable, "without a store")
 	}
-	if _, err := away.Load(t.Context()); !errors.Is(err, budget.ErrUnavailable) {
-		t.Errorf("without a store: %v", err)
-	}
+	check.Is(t, check.Err(away.Load(t.Context())), budget.ErrUnavailable, "without a store")
 }
 
 // noJobs is a store that does not answer.
@@ -134,10 +124,7 @@ func TestACheckpointIsSwapped(t *testing.T) {
 	store := &overtaken{JobStore: memstore.New(clock)}
 	document := func(text string) {
 		t.Helper()
-		found, err := store.Job(t.Context(), "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(store.Job(t.Context(), "orders"))(t)
 		if ok, err := store.JobStore.SwapJob(t.Context(), driver.JobSwap{Job: "orders", Version: found.Version, Text: []byte(text)}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -145,13 +132,9 @@ func TestACheckpointIsSwapped(t *testing.T) {
 	document(`{"active":[{"fence":7,"holder":"x"},{"fence":8}],"until":5}`)
 	c := client.Checkpoint{Store: store, Job: "orders", For: time.Hour, Fence: 7}
 	store.meanwhile = func() { document(`{"active":[{"fence":7},{"fence":8}],"until":6}`) } // a heartbeat
-	if err := c.Save(t.Context(), []byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Save(t.Context(), []byte("x")))
 	store.meanwhile = func() { document(`{"active":[{"fence":8}]}`) }
-	if err := c.Save(t.Context(), []byte("y")); !errors.Is(err, budget.ErrFenced) {
-		t.Errorf("%v, want it fenced off", err)
-	}
+	check.Is(t, c.Save(t.Context(), []byte("y")), budget.ErrFenced)
 	if got, err := c.Load(t.Context()); err != nil || string(got) != "x" {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/client"
 )
 
@@ -33,19 +35,14 @@ checkpoint = "3h"
 // long as its pass stands.
 func TestOpenCheckpoint(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "costs.toml"), []byte(checkpointConfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "costs.toml"), []byte(checkpointConfig), 0o600))
 	t.Chdir(dir)
 	for _, name := range []string{"QUOTACTL_CONFIG", "QUOTACTL_STORE", "QUOTACTL_JOB", "QUOTACTL_REGION", "QUOTACTL_RUN", "QUOTACTL_FENCE"} {
 		t.Setenv(name, "")
 	}
 	opened := func() *client.Checkpoint {
 		t.Helper()
-		c, err := client.OpenCheckpoint(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.OpenCheckpoint(t.Context()))(t)
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
@@ -61,13 +58,8 @@ func TestOpenCheckpoint(t *testing.T) {
 	if byHand.Job != "pull" || byHand.Region != "EU" || byHand.Fence != 0 || byHand.For != 3*time.Hour {
 		t.Errorf("%+v", byHand)
 	}
-	if err := byHand.Save(t.Context(), []byte("page 2")); err != nil {
-		t.Fatal(err)
-	}
-	store, err := open.Store(t.Context(), "sqlite:q.db", config.Store{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, byHand.Save(t.Context(), []byte("page 2")))
+	store := must.Get(open.Store(t.Context(), "sqlite:q.db", config.Store{}))(t)
 	defer func() { _ = store.Close() }()
 	active := func(version int64, text string) {
 		t.Helper()
@@ -83,16 +75,10 @@ func TestOpenCheckpoint(t *testing.T) {
 	if data, err := ours.Load(t.Context()); err != nil || string(data) != "page 2" || ours.Fence != 7 {
 		t.Errorf("%q, %v, fence %d", data, err, ours.Fence)
 	}
-	if err := byHand.Save(t.Context(), []byte("x")); !errors.Is(err, budget.ErrConflict) {
-		t.Errorf("by hand, under a pass: %v", err)
-	}
-	if err := ours.Save(t.Context(), []byte("page 3")); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, byHand.Save(t.Context(), []byte("x")), budget.ErrConflict, "by hand, under a pass")
+	check.NoError(t, ours.Save(t.Context(), []byte("page 3")))
 	active(1, `{"active":[{"fence":8}]}`)
-	if err := ours.Save(t.Context(), []byte("page 4")); !errors.Is(err, budget.ErrFenced) {
-		t.Errorf("taken for dead: %v", err)
-	}
+	check.Is(t, ours.Save(t.Context(), []byte("page 4")), budget.ErrFenced, "taken for dead")
 	if data, err := ours.Load(t.Context()); err != nil || string(data) != "page 3" {
 		t.Errorf("%q, %v", data, err)
 	}
@@ -101,9 +87,7 @@ func TestOpenCheckpoint(t *testing.T) {
 		t.Errorf("in another store: %q, %v", data, err)
 	}
 	t.Setenv("QUOTACTL_STORE", "redis://127.0.0.1:1") // out of reach at the start is no error
-	if _, err := opened().Load(t.Context()); !errors.Is(err, budget.ErrUnavailable) {
-		t.Errorf("out of reach: %v", err)
-	}
+	check.Is(t, check.Err(opened().Load(t.Context())), budget.ErrUnavailable, "out of reach")
 }
 
 func TestRun(t *testing.T) {
@@ -122,7 +106,5 @@ func TestRun(t *testing.T) {
 	if _, _, err = client.Run(); !errors.Is(err, budget.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
-	if _, err := client.OpenCheckpoint(t.Context()); !errors.Is(err, budget.ErrInvalid) {
-		t.Errorf("%v", err)
-	}
+	check.Is(t, check.Err(client.OpenCheckpoint(t.Context())), budget.ErrInvalid)
 }

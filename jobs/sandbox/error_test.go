@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -15,9 +17,7 @@ func wantError(t *testing.T, s *sandbox.Server, target string, status int, domai
 		t.Errorf("GET %s: %d, want %d: %s", target, w.Code, status, w.Body)
 		return
 	}
-	if got := w.Header().Get("Content-Type"); got != "application/json; charset=UTF-8" {
-		t.Errorf("GET %s: content type %q", target, got)
-	}
+	check.Equal(t, w.Header().Get("Content-Type"), "application/json; charset=UTF-8", "GET", target, "content type")
 	var b struct {
 		Error struct {
 			Code    int
@@ -73,10 +73,7 @@ func TestMissingKeyIsYouTubes(t *testing.T) {
 	var b struct {
 		Error struct{ Message, Status string }
 	}
-	if err := json.Unmarshal(get(open(t, sandbox.Config{}), "/youtube/v3/videos").Body.Bytes(), &b); err != nil {
-		t.Fatal(err)
-	}
-	if b.Error.Message != message || b.Error.Status != "PERMISSION_DENIED" {
-		t.Errorf("%+v", b.Error)
-	}
+	must.Do(t, json.Unmarshal(get(open(t, sandbox.Config{}), "/youtube/v3/videos").Body.Bytes(), &b))
+	check.Equal(t, b.Error.Message, message)
+	check.Equal(t, b.Error.Status, "PERMISSION_DENIED")
 }

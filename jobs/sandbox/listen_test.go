@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -25,9 +27,7 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 			}})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if err := s.Listen(ctx, ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Listen(ctx, ""))
 			type result struct {
 				status int
 				body   string
@@ -50,13 +50,9 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 			case "context":
 				cancel()
 			case "close":
-				if err := s.Close(); err != nil {
-					t.Errorf("closing: %v", err)
-				}
+				check.NoError(t, s.Close(), "closing")
 			}
-			if err := s.Wait(); err != nil {
-				t.Errorf("waiting: %v", err)
-			}
+			check.NoError(t, s.Wait(), "waiting")
 			if got := <-answered; got.err != nil || got.status != 200 || !strings.Contains(got.body, "youtube#video") {
 				t.Errorf("answered %+v, want the page", got)
 			}
@@ -72,25 +68,16 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 }
 
 func TestListenErrors(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	for _, addr := range []string{taken.Addr().String(), "8080", "127.0.0.1:http-no-such"} {
 		s := open(t, sandbox.Config{})
 		if err := s.Listen(t.Context(), addr); err == nil || !strings.Contains(err.Error(), "give a free host:port") {
 			t.Errorf("listening on %s: error %v", addr, err)
 		}
-		if url := s.URL(); url != "" {
-			t.Errorf("URL is %s and nothing listens", url)
-		}
-		if err := s.Wait(); err != nil {
-			t.Errorf("waiting for nothing: %v", err)
-		}
-		if err := s.Listen(t.Context(), ""); err != nil {
-			t.Errorf("listening after a failure: %v", err)
-		}
+		check.Equal(t, s.URL(), "", "URL is … and nothing listens")
+		check.NoError(t, s.Wait(), "waiting for nothing")
+		check.NoError(t, s.Listen(t.Context(), ""), "listening after a failure")
 	}
 	s := open(t, sandbox.Config{})
 	_ = s.Close()
@@ -102,16 +89,12 @@ func TestListenErrors(t *testing.T) {
 func TestURLCanBeReached(t *testing.T) {
 	for _, addr := range []string{"", "127.0.0.1:0", "0.0.0.0:0", ":0"} {
 		s := open(t, sandbox.Config{})
-		if err := s.Listen(t.Context(), addr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Listen(t.Context(), addr))
 		if !strings.HasPrefix(s.URL(), "http://127.0.0.1:") {
 			t.Errorf("listening on %q gave %s", addr, s.URL())
 		}
 		resp, err := http.Get(s.URL() + "/_sandbox/usage")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_ = resp.Body.Close()
 	}
 }
@@ -120,9 +103,7 @@ func TestClosedIsNotCounted(t *testing.T) {
 	s := open(t, sandbox.Config{})
 	wantStatus(t, s, videos, 200)
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
 	}
 	wantError(t, s, videos, 500, "global", "internalError")
 	wantUsage(t, s, 1, 1, 0)

@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // faultyFile is a log on a disk that fills up.
@@ -37,10 +40,7 @@ func (f *faultyFile) Close() error { return nil }
 // TestRequestThatCannotBeLogged: what the log does not hold must not have been counted or answered.
 func TestRequestThatCannotBeLogged(t *testing.T) {
 	for _, truncate := range []error{nil, errors.New("truncate failed")} {
-		s, err := New(Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(New(Config{}))(t)
 		defer func() { _ = s.Close() }()
 		f := &faultyFile{room: 1000, truncate: truncate}
 		s.log = &requestLog{file: f, path: "sandbox.log"}
@@ -58,9 +58,7 @@ func TestRequestThatCannotBeLogged(t *testing.T) {
 		if status, body := ask(); status != 500 || !strings.Contains(body, "sandbox.log: disk full") {
 			t.Errorf("%d %s, want 500 that names the log", status, body)
 		}
-		if got := s.Usage(); got != (Usage{Requests: 1, Units: 1}) {
-			t.Errorf("usage %+v, want the first request's", got)
-		}
+		check.Equal(t, s.Usage(), (Usage{Requests: 1, Units: 1}), "usage, want the first request's")
 
 		f.room = 1000
 		status, body := ask()

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -28,13 +29,9 @@ type listed struct {
 func list(t *testing.T, s *sandbox.Server, target string) listed {
 	t.Helper()
 	w := get(s, target)
-	if w.Code != 200 {
-		t.Fatalf("GET %s: %d %s", target, w.Code, w.Body)
-	}
+	must.Equal(t, w.Code, 200, "GET", target, "…", w.Body)
 	var l listed
-	if err := json.Unmarshal(w.Body.Bytes(), &l); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &l))
 	return l
 }
 
@@ -79,9 +76,7 @@ func TestPagesCoverAllItemsOnce(t *testing.T) {
 			t.Run(fmt.Sprintf("%d%s %s", tt.results, tt.query, target), func(t *testing.T) {
 				s := open(t, sandbox.Config{Results: tt.results, Quota: 1_000_000})
 				ids, sizes := follow(t, s, target+tt.query)
-				if !slices.Equal(sizes, tt.sizes) {
-					t.Errorf("pages of %v, want %v", sizes, tt.sizes)
-				}
+				check.EqualSlices(t, sizes, tt.sizes, "pages of")
 				seen := map[string]bool{}
 				for _, id := range ids {
 					if seen[id] {
@@ -90,9 +85,7 @@ func TestPagesCoverAllItemsOnce(t *testing.T) {
 					seen[id] = true
 				}
 				whole, _ := follow(t, s, target+"&maxResults=50")
-				if !slices.Equal(ids, whole) {
-					t.Error("the size of the pages changes what they hold")
-				}
+				check.EqualSlices(t, ids, whole, "the size of the pages changes what they hold")
 				if total := list(t, s, target).PageInfo.TotalResults; total != len(ids) {
 					t.Errorf("totalResults %d, %d items", total, len(ids))
 				}
@@ -105,10 +98,7 @@ func TestSameRequestSameBytes(t *testing.T) {
 	a, b := open(t, sandbox.Config{}), open(t, sandbox.Config{Seed: 7, Quota: 500})
 	for _, target := range []string{videos, search, videos + "&maxResults=50&pageToken=CDIQAA", "/youtube/v3/nosuch?key=k", videos + "&maxResults=x"} {
 		first := get(a, target).Body.Bytes()
-		u, err := url.Parse(target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(target))(t)
 		query := u.Query()
 		query.Del("key")
 		for name, other := range map[string][]byte{
@@ -141,9 +131,8 @@ func TestFiltersChangeContent(t *testing.T) {
 		views[l.Items[0].Statistics.ViewCount] = target
 		etags[l.Etag] = target
 	}
-	if len(views) != 4 || len(etags) != 4 {
-		t.Errorf("of four listings, first view counts %v, etags %v", slices.Collect(maps.Keys(views)), slices.Collect(maps.Keys(etags)))
-	}
+	check.Equal(t, len(views), 4, "of four listings, first view counts")
+	check.Equal(t, len(etags), 4, "of four listings, first view counts")
 	if one, two := list(t, s, videos).Etag, list(t, s, videos+"&pageToken=CAUQAA").Etag; one == two {
 		t.Errorf("two pages of one etag %s", one)
 	}
@@ -200,9 +189,7 @@ func TestListByID(t *testing.T) {
 			t.Errorf("%s: ids %v in pages of %v, want %v in one", tt.query, ids, sizes, tt.want)
 		}
 	}
-	if body := get(s, "/youtube/v3/videos?key=k&id=").Body.String(); !strings.Contains(body, `"items": []`) {
-		t.Errorf("no items: %s", body)
-	}
+	check.Contains(t, get(s, "/youtube/v3/videos?key=k&id=").Body.String(), `"items": []`, "no items")
 	wantError(t, s, "/youtube/v3/videos?key=k&id="+strings.Join(many, ","), 400, "youtube.parameter", "invalidFilters")
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -22,10 +24,7 @@ const (
 // open makes a server that is closed with the test.
 func open(t *testing.T, cfg sandbox.Config) *sandbox.Server {
 	t.Helper()
-	s, err := sandbox.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(sandbox.New(cfg))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -84,9 +83,7 @@ func TestCosts(t *testing.T) {
 			s := open(t, sandbox.Config{})
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequest(tt.method, tt.target, nil))
-			if w.Code != tt.status {
-				t.Errorf("status %d, want %d", w.Code, tt.status)
-			}
+			check.Equal(t, w.Code, tt.status, "status")
 			wantUsage(t, s, 1, tt.units, 0)
 		})
 	}
@@ -111,9 +108,7 @@ func TestCredentials(t *testing.T) {
 			r.Header.Set(tt.header, tt.value)
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
-			if w.Code != tt.status {
-				t.Errorf("status %d, want %d", w.Code, tt.status)
-			}
+			check.Equal(t, w.Code, tt.status, "status")
 		})
 	}
 }
@@ -158,9 +153,7 @@ func TestDefaultQuota(t *testing.T) {
 func TestQuotaUnderConcurrentClients(t *testing.T) {
 	const clients, each, quota = 200, 10, 1234
 	s := open(t, sandbox.Config{Quota: quota})
-	if err := s.Listen(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Listen(t.Context(), ""))
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer client.CloseIdleConnections()
 	var granted, rejected atomic.Int64
@@ -187,9 +180,8 @@ func TestQuotaUnderConcurrentClients(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if granted.Load() != quota || rejected.Load() != clients*each-quota {
-		t.Errorf("%d granted, %d rejected; want %d and %d", granted.Load(), rejected.Load(), quota, clients*each-quota)
-	}
+	check.Equal(t, granted.Load(), quota)
+	check.Equal(t, rejected.Load(), clients*each-quota)
 	wantUsage(t, s, clients*each, quota, clients*each-quota)
 }
 
@@ -207,9 +199,7 @@ func TestDayEndsAtPacificMidnight(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			begin, end := instant(t, tt.begin), instant(t, tt.end)
-			if got := end.Sub(begin); got != time.Duration(tt.hours)*time.Hour {
-				t.Fatalf("the table's day has %v", got)
-			}
+			must.Equal(t, end.Sub(begin), time.Duration(tt.hours)*time.Hour, "the table's day has")
 			var now time.Time
 			s := open(t, sandbox.Config{Quota: 2, Now: func() time.Time { return now }})
 
@@ -237,11 +227,7 @@ func TestDayEndsAtPacificMidnight(t *testing.T) {
 
 func instant(t *testing.T, s string) time.Time {
 	t.Helper()
-	at, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at
+	return must.Get(time.Parse(time.RFC3339Nano, s))(t)
 }
 
 func TestUsageEndpointIsFree(t *testing.T) {
@@ -257,9 +243,7 @@ func TestUsageEndpointIsFree(t *testing.T) {
 	wantStatus(t, s, "/_sandbox/nosuch?key=k", 404)
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/_sandbox/usage", nil))
-	if w.Code != 404 {
-		t.Errorf("POST: %d, want 404", w.Code)
-	}
+	check.Equal(t, w.Code, 404, "POST")
 	wantUsage(t, s, 2, 100, 1)
 }
 

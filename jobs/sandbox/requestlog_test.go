@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -21,10 +23,7 @@ func logPath(t *testing.T) string { return filepath.Join(t.TempDir(), "sandbox.l
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	return string(b)
 }
 
@@ -65,9 +64,7 @@ func TestLogIsWrittenBeforeTheAnswer(t *testing.T) {
 	s := open(t, sandbox.Config{LogPath: path})
 	w := &written{ResponseRecorder: httptest.NewRecorder(), path: path}
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, videos, nil))
-	if !strings.Contains(w.first, `"status":200}`) {
-		t.Errorf("when the answer went out the log held %q", w.first)
-	}
+	check.Contains(t, w.first, `"status":200}`, "when the answer went out the log held")
 }
 
 func TestKeyIsNeverWritten(t *testing.T) {
@@ -119,9 +116,7 @@ func TestLogShowsYouTubesParameters(t *testing.T) {
 		`"query":"maxResults=7&order=date&part=snippet&publishedAfter=2026-01-01T00%3A00%3A00Z&q=a%26b&type=video"`,
 		`"query":"id=a%2Cb&part=id&part=snippet"`,
 	} {
-		if got := read(t, path); !strings.Contains(got, want) {
-			t.Errorf("log:\n%swant %s", got, want)
-		}
+		check.Contains(t, read(t, path), want, "log")
 	}
 }
 
@@ -146,20 +141,14 @@ func TestUseSurvivesRestart(t *testing.T) {
 
 	cfg.FailRate, cfg.DropRate = 0, 1
 	s = open(t, cfg)
-	if status := statusOrAbort(s, videos); status != 0 {
-		t.Fatalf("answered %d, want no answer", status)
-	}
+	must.Equal(t, statusOrAbort(s, videos), 0, "answered, want no answer")
 	want := sandbox.Usage{Requests: 6, Units: 202, Rejected: 1, Failed: 1, Dropped: 1}
-	if got := s.Usage(); got != want {
-		t.Errorf("usage %+v, want %+v", got, want)
-	}
+	check.Equal(t, s.Usage(), want, "usage")
 	_ = s.Close()
 
 	cfg.DropRate = 0
 	s = open(t, cfg)
-	if got := s.Usage(); got != want {
-		t.Errorf("usage after a restart %+v, want %+v", got, want)
-	}
+	check.Equal(t, s.Usage(), want, "usage after a restart")
 	wantStatus(t, s, videos, 403)
 	_ = s.Close()
 
@@ -180,9 +169,7 @@ func TestTornLastLine(t *testing.T) {
 	for _, cut := range []int{1, 10, len(good) - 1} {
 		t.Run(fmt.Sprint(cut), func(t *testing.T) {
 			path := logPath(t)
-			if err := os.WriteFile(path, []byte(good+good+good[:cut]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(good+good+good[:cut]), 0o600))
 			s := open(t, sandbox.Config{LogPath: path, Now: noon})
 			wantUsage(t, s, 2, 2, 0)
 			wantStatus(t, s, "/youtube/v3/videos?key=k", 200)
@@ -209,9 +196,7 @@ func TestDamagedLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := logPath(t)
 			content := good + bad + good
-			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 			s, err := sandbox.New(sandbox.Config{LogPath: path})
 			if err == nil {
 				_ = s.Close()
@@ -220,12 +205,8 @@ func TestDamagedLine(t *testing.T) {
 			if !strings.Contains(err.Error(), path+":2: ") || !strings.Contains(err.Error(), "remove the line") {
 				t.Errorf("error %q: want %s:2 and what to do", err, path)
 			}
-			if read(t, path) != content {
-				t.Error("the log was changed")
-			}
-			if err := os.WriteFile(path, []byte(good), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Equal(t, read(t, path), content, "the log was changed")
+			must.Do(t, os.WriteFile(path, []byte(good), 0o600))
 			open(t, sandbox.Config{LogPath: path}) // the failed one let go of the log
 		})
 	}
@@ -274,9 +255,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 		t.Errorf("beside a live one: %s", out)
 	}
 	_ = s.Close()
-	if out := again(); !strings.Contains(out, "in use: false <nil>") {
-		t.Errorf("after it: %s", out)
-	}
+	check.Contains(t, again(), "in use: false <nil>", "after it")
 }
 
 func TestLogOfConcurrentRequestsAddsUp(t *testing.T) {
@@ -308,9 +287,8 @@ func TestLogOfConcurrentRequestsAddsUp(t *testing.T) {
 			price = 100
 		}
 		fits := units+price <= 1010
-		if fits != (e.Reason != "quotaExceeded") || fits != (e.Units == price) {
-			t.Fatalf("line %d, after %d units: %s", n+1, units, l)
-		}
+		must.Equal(t, fits, e.Reason != "quotaExceeded", "line")
+		must.Equal(t, fits, e.Units == price, "line")
 		units += e.Units
 	}
 	if got := s.Usage(); got.Units != units || got.Requests != 60 || got.Rejected == 0 {

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/jobs/sandbox"
 )
 
@@ -89,9 +91,7 @@ func near(t *testing.T, what string, got, n int64, rate float64) {
 
 func TestDropClosesTheConnection(t *testing.T) {
 	s := open(t, sandbox.Config{DropRate: 1})
-	if err := s.Listen(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Listen(t.Context(), ""))
 	// net/http asks a GET again when a connection that it used before dies, which the sandbox rightly counts again.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 10 {
@@ -132,15 +132,11 @@ func TestLatency(t *testing.T) {
 		for _, target := range []string{videos, "/youtube/v3/nosuch?key=k", "/youtube/v3/videos"} {
 			start := time.Now()
 			get(s, target)
-			if got := time.Since(start); got != 3*time.Second {
-				t.Errorf("GET %s took %v, want 3s", target, got)
-			}
+			check.Equal(t, time.Since(start), 3*time.Second, "GET", target, "took")
 		}
 		start := time.Now()
 		wantStatus(t, s, "/_sandbox/usage", 200)
-		if got := time.Since(start); got != 0 {
-			t.Errorf("usage took %v, want none", got)
-		}
+		check.Equal(t, time.Since(start), 0, "usage took")
 	})
 }
 
@@ -159,9 +155,7 @@ func TestJitter(t *testing.T) {
 		if low, high := slices.Min(one), slices.Max(one); low < time.Second || high >= time.Minute+time.Second || high-low < 10*time.Second {
 			t.Errorf("answers took %v to %v, want them spread over 1s to 61s", low, high)
 		}
-		if !slices.Equal(one, took(t, 1)) {
-			t.Error("the same seed gave other latencies")
-		}
+		check.EqualSlices(t, one, took(t, 1), "the same seed gave other latencies")
 		if slices.Equal(one, took(t, 2)) {
 			t.Error("two seeds gave one sequence of latencies")
 		}
@@ -199,9 +193,7 @@ func TestLatencyEndsWithTheRequest(t *testing.T) {
 			}()
 			s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, videos, nil))
 		}()
-		if got := time.Since(start); got != time.Second {
-			t.Errorf("waited %v, want 1s", got)
-		}
+		check.Equal(t, time.Since(start), time.Second, "waited")
 		if w.Body.Len() > 0 {
 			t.Errorf("answered %s", w.Body)
 		}

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func TestBetween(t *testing.T) {
@@ -42,33 +44,23 @@ func TestBetween(t *testing.T) {
 			for _, at := range newest {
 				got = append(got, at.Format(time.RFC3339Nano))
 			}
-			if count != test.count {
-				t.Errorf("%d ticks, want %d", count, test.count)
-			}
+			check.Equal(t, count, test.count, "ticks")
 			if (test.first == "") != first.IsZero() || test.first != "" && !first.Equal(instant(t, test.first)) {
 				t.Errorf("first is %s, want %q", first, test.first)
 			}
-			equal(t, "newest", got, test.newest)
+			check.EqualSlices(t, got, test.newest, "newest")
 		})
 	}
 }
 
 func schedule(t *testing.T, spec, zone string) *Schedule {
 	t.Helper()
-	s, err := Parse(spec, zone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(Parse(spec, zone))(t)
 }
 
 func instant(t *testing.T, text string) time.Time {
 	t.Helper()
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at
+	return must.Get(time.Parse(time.RFC3339, text))(t)
 }
 
 // Between gives what repeated Next gives, wherever it begins and ends.

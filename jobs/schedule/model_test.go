@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // A model of schedules by definition, slow and sharing nothing with them.
@@ -25,10 +26,7 @@ var modelBounds = [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
 // newModel reads a line by which value stands in which field.
 func newModel(t *testing.T, spec, zone string) *model {
 	t.Helper()
-	loc, err := time.LoadLocation(zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loc := must.Get(time.LoadLocation(zone))(t)
 	m := &model{zone: loc}
 	for i, field := range strings.Fields(spec) {
 		m.fields[i] = map[int]bool{}
@@ -123,10 +121,7 @@ func (m *model) ticks(from, until time.Time) []time.Time {
 // zones are those of the IANA list that differ since 1970.
 func zones(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/zones.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/zones.txt"))(t)
 	return strings.Fields(string(text))
 }
 

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 func TestScheduleNext(t *testing.T) {
@@ -51,14 +54,8 @@ func TestScheduleNext(t *testing.T) {
 		{"a day without midnight", "30 0 * * *", "Asia/Beirut", "2026-03-28T12:00:00Z", []string{"2026-03-28T22:00:00Z", "2026-03-29T21:30:00Z"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s, err := Parse(test.spec, test.zone)
-			if err != nil {
-				t.Fatal(err)
-			}
-			at, err := time.Parse(time.RFC3339, test.from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(Parse(test.spec, test.zone))(t)
+			at := must.Get(time.Parse(time.RFC3339, test.from))(t)
 			var got []string
 			for range test.want {
 				at = s.Next(at)
@@ -67,7 +64,7 @@ func TestScheduleNext(t *testing.T) {
 					t.Errorf("Ticks does not agree with Next at %s", at)
 				}
 			}
-			equal(t, "ticks", got, test.want)
+			check.EqualSlices(t, got, test.want, "ticks")
 		})
 	}
 }
@@ -148,9 +145,7 @@ func TestLeastGap(t *testing.T) {
 		"0 0 29 2 *":       1461 * day,
 		"0 12 30 1,3,12 *": 31 * day,
 	} {
-		if got := schedule(t, spec, "America/New_York").LeastGap(); got != want {
-			t.Errorf("%s: %s, want %s", spec, got, want)
-		}
+		check.Equal(t, schedule(t, spec, "America/New_York").LeastGap(), want, spec)
 	}
 }
 
@@ -163,10 +158,7 @@ func TestTheLatestTick(t *testing.T) {
 		"0 12 * * *":          "2026-06-01T12:00:00Z",
 		"0,1,2,3,50 11 * * *": "2026-06-01T11:50:00Z",
 	} {
-		s, err := Parse(spec, "UTC")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Parse(spec, "UTC"))(t)
 		now := time.Date(2026, time.June, 1, 12, 34, 56, 789, time.UTC)
 		if _, _, newest := s.Between(firstDay.AddDate(0, 0, -1), now, 1); len(newest) != 1 || newest[0].Format(time.RFC3339) != want {
 			t.Errorf("%s: %s, want %s", spec, newest, want)

@@ -3,6 +3,8 @@ package schedule
 import (
 	"testing"
 	"time"
+
+	"github.com/quotactl/quotactl/internal/check"
 )
 
 // The policy at the shifts of real zones, each instant worked out by hand.
@@ -150,7 +152,7 @@ func TestScheduleOverShifts(t *testing.T) {
 					at = s.Next(at)
 					got = append(got, at.Format(time.RFC3339Nano))
 				}
-				equal(t, "ticks", got, want)
+				check.EqualSlices(t, got, want, "ticks")
 			})
 		}
 	}

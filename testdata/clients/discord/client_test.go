@@ -17,6 +17,7 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // refusing is a session whose budget has nothing left for a while.
@@ -37,13 +38,9 @@ func newRefusing(t testing.TB) *refusing {
 		Name: "discord/bot", Costs: map[string]budget.Cost{"message": {Units: 1}},
 		Limits: []limit.Limit{{Name: "limit", Limit: 1, Counts: limit.CountCalls, Window: limit.RollingWindow(window)}},
 	}, budget.WithClosers(store))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = b.Close() })
-	if _, err := b.Charge(t.Context(), budget.Call{Operation: "message"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Charge(t.Context(), budget.Call{Operation: "message"}))(t)
 	r := &refusing{}
 	base := roundTrip(func(req *http.Request) (*http.Response, error) {
 		r.sent++
@@ -80,9 +77,7 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return
 func TestRefusalIsUnderstood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, start := newRefusing(t), time.Now()
-		if _, err := r.ChannelMessageSend("1", "hello"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.ChannelMessageSend("1", "hello"))(t)
 		if took := time.Since(start); took != window || r.refused != 1 || r.sent != 1 {
 			t.Errorf("sent %d times after %s and %d refusals", r.sent, took, r.refused)
 		}
@@ -95,9 +90,7 @@ func TestRefusalIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, start := newRefusing(t), time.Now()
 		r.deaf = true
-		if _, err := r.ChannelMessageSend("1", "hello"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.ChannelMessageSend("1", "hello"))(t)
 		if took := time.Since(start).Truncate(time.Millisecond); took != window || r.refused > 100 || r.sent != 1 {
 			t.Errorf("sent %d times after %s and %d refusals", r.sent, took, r.refused)
 		}
@@ -109,9 +102,7 @@ func BenchmarkRefusalIsIgnored(b *testing.B) {
 	for b.Loop() {
 		r, before, start := newRefusing(b), used(b), time.Now()
 		r.deaf = true
-		if _, err := r.ChannelMessageSend("1", "hello"); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(r.ChannelMessageSend("1", "hello"))(b)
 		b.ReportMetric(float64(r.refused), "refusals")
 		b.ReportMetric(100*float64(used(b)-before)/float64(time.Since(start)), "%core")
 	}
@@ -121,8 +112,6 @@ func BenchmarkRefusalIsIgnored(b *testing.B) {
 func used(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-github/v90/github"
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -40,10 +39,7 @@ func newMetered(t *testing.T, network upstream.Network, o budgethttp.Options, me
 // another process.
 func (m *metered) another(t *testing.T, options ...github.ClientOptionsFunc) *github.Client {
 	t.Helper()
-	client, err := github.NewClient(append(options, github.WithHTTPClient(m.http))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(github.NewClient(append(options, github.WithHTTPClient(m.http))...))(t)
 	return client
 }
 
@@ -119,17 +115,3 @@ var (
 	errAnswered = errors.New("refused by a response of the transport's own")
 	errUpstream = errors.New("refused by the upstream")
 )
-
-// refusedHere fails unless the budget refused with ErrLocked, through the client's
-// own errors.
-func refusedHere(t *testing.T, err error, limit string, until time.Time) {
-	t.Helper()
-	var refused *budget.RefusedError
-	var by *url.Error
-	switch {
-	case !errors.Is(err, budget.ErrLocked) || !errors.As(err, &refused) || !errors.As(err, &by):
-		t.Errorf("the error is %v", err)
-	case refused.Limit != limit || !refused.RetryAt.Equal(until):
-		t.Errorf("the error is %v, of %q until %s", err, refused.Limit, refused.RetryAt)
-	}
-}

@@ -12,6 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -22,9 +24,7 @@ func TestPages(t *testing.T) {
 		if came, err := list(t.Context(), m.Client); err != nil || came != pages {
 			t.Fatalf("%d pages, %v", came, err)
 		}
-		if err := errors.Join(get(t.Context(), m.Client), search(t.Context(), m.Client), create(t.Context(), m.Client)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(get(t.Context(), m.Client), search(t.Context(), m.Client), create(t.Context(), m.Client)))
 		for range 3 {
 			if is, err := changed(t.Context(), m.Client); is || err != nil {
 				t.Fatalf("changed: %v, %v", is, err)
@@ -62,10 +62,10 @@ func TestPrimaryLimit(t *testing.T) {
 			t.Errorf("the client's own refusal is %v", err)
 		}
 		another := m.another(t)
-		refusedHere(t, get(t.Context(), another), "core", reset)
-		refusedHere(t, create(t.Context(), another), "core", reset)
+		upstream.RefusedHere(t, get(t.Context(), another), "core", reset, "")
+		upstream.RefusedHere(t, create(t.Context(), another), "core", reset, "")
 		time.Sleep(time.Until(reset) - time.Microsecond)
-		refusedHere(t, get(t.Context(), another), "core", reset)
+		upstream.RefusedHere(t, get(t.Context(), another), "core", reset, "")
 		if n := m.server.Calls(); n != before {
 			t.Errorf("%d requests came while it was locked", n-before)
 		}
@@ -73,9 +73,7 @@ func TestPrimaryLimit(t *testing.T) {
 			t.Errorf("other resources: %v", err)
 		}
 		time.Sleep(time.Microsecond)
-		if err := errors.Join(get(t.Context(), m.Client), get(t.Context(), another)); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, errors.Join(get(t.Context(), m.Client), get(t.Context(), another)))
 		upstream.SameAs(t, m.budget, &m.server.Tally)
 	})
 }
@@ -101,16 +99,14 @@ func TestSecondaryLimit(t *testing.T) {
 			}
 			upstream.LockedUntil(t, m.budget, "", until)
 			another := m.another(t)
-			refusedHere(t, get(t.Context(), another), "", until)
-			refusedHere(t, search(t.Context(), another), "", until)
-			refusedHere(t, m.query(t.Context(), 1), "", until)
+			upstream.RefusedHere(t, get(t.Context(), another), "", until, "")
+			upstream.RefusedHere(t, search(t.Context(), another), "", until, "")
+			upstream.RefusedHere(t, m.query(t.Context(), 1), "", until, "")
 			if n := m.server.Calls(); n != 1 {
 				t.Errorf("%d requests came", n)
 			}
 			time.Sleep(wait)
-			if err := create(t.Context(), another); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, create(t.Context(), another))
 			upstream.SameAs(t, m.budget, &m.server.Tally)
 		})
 	}
@@ -121,9 +117,7 @@ func TestDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{}, menu{}, nil)
 		for range 3 {
-			if err := errors.Join(get(t.Context(), m.Client), search(t.Context(), m.Client)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(get(t.Context(), m.Client), search(t.Context(), m.Client)))
 		}
 		if drifts := m.seen.Drifts(); len(drifts) != 0 {
 			t.Fatalf("%+v before anybody else came", drifts)
@@ -134,19 +128,14 @@ func TestDrift(t *testing.T) {
 			t.Fatalf("changed: %v, %v", is, err)
 		}
 		for range 3 {
-			if err := errors.Join(get(t.Context(), m.Client), search(t.Context(), m.Client)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(get(t.Context(), m.Client), search(t.Context(), m.Client)))
 		}
 		want := budget.Drift{Limit: "core", Added: 100, Total: 100, Until: reset.UTC()}
 		if drifts := m.seen.Drifts(); len(drifts) != 1 || drifts[0] != want {
 			t.Errorf("the drift is %+v, want %+v", drifts, want)
 		}
 		remaining := func() int64 {
-			status, err := m.budget.Status(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			status := must.Get(m.budget.Status(t.Context()))(t)
 			for _, l := range status.Limits {
 				if l.Name == "core" {
 					return l.Remaining
@@ -170,9 +159,7 @@ func TestGraphQLCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{}, menu{}, nil)
 		for _, points := range []int{1, 7, 2, 40} {
-			if err := m.query(t.Context(), points); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.query(t.Context(), points))
 		}
 		upstream.SameAs(t, m.budget, &m.server.Tally)
 		if drifts := m.seen.Drifts(); len(drifts) != 0 {
@@ -193,14 +180,10 @@ func TestGraphQLRefusal(t *testing.T) {
 			t.Fatalf("the upstream's refusal is %v", err)
 		}
 		upstream.LockedUntil(t, m.budget, "graphql", reset)
-		refusedHere(t, m.query(t.Context(), 1), "graphql", reset)
-		if err := get(t.Context(), m.Client); err != nil {
-			t.Error(err)
-		}
+		upstream.RefusedHere(t, m.query(t.Context(), 1), "graphql", reset, "")
+		check.NoError(t, get(t.Context(), m.Client))
 		time.Sleep(time.Until(reset))
-		if err := m.query(t.Context(), 1); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, m.query(t.Context(), 1))
 		if got := m.server.Of("graphql").Calls; got != 2 {
 			t.Errorf("%d queries came, want 2", got)
 		}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -92,20 +90,6 @@ func heard(failed error, said string) error {
 		return errors.New("the stream said " + said)
 	}
 	return failed
-}
-
-// refusedHere fails unless the budget refused with ErrLocked, through the client's
-// own errors, and the error shows no secret.
-func refusedHere(t *testing.T, err error, limit string, until time.Time) {
-	t.Helper()
-	var refused *budget.RefusedError
-	var by *url.Error
-	switch {
-	case !errors.Is(err, budget.ErrLocked) || !errors.As(err, &refused) || !errors.As(err, &by):
-		t.Errorf("the error is %v", err)
-	case refused.Limit != limit || !refused.RetryAt.Equal(until) || strings.Contains(err.Error(), key):
-		t.Errorf("the error is %v, of %q until %s", err, refused.Limit, refused.RetryAt)
-	}
 }
 
 // apiError is what the API said; nil: it is another error.

@@ -11,6 +11,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -27,9 +29,7 @@ func TestTokensAreSettled(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMetered(t, upstream.Memory, budgethttp.Options{}, menu{}, nil)
-			if err := c.call(m, t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.call(m, t.Context()))
 			upstream.SameAs(t, m.budget, &m.server.Tally)
 			if got, want := m.server.Of(c.operation), (upstream.Row{Calls: 1, Units: took(most)}); got != want {
 				t.Errorf("%s came to %+v, want %+v", c.operation, got, want)
@@ -47,9 +47,7 @@ func TestRetriesAreCharged(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{}, menu{}, nil)
 		m.server.scripted <- unavailable
 		m.server.scripted <- dropped
-		if err := m.chat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.chat(t.Context()))
 		upstream.SameAs(t, m.budget, &m.server.Tally)
 		if got, want := m.server.Of("chat.completions"), (upstream.Row{Calls: 3, Units: 2*most + took(most)}); got != want {
 			t.Errorf("it came to %+v, want %+v", got, want)
@@ -97,18 +95,16 @@ func TestSpentMoney(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{}, menu{}, nil)
 		m.server.scripted <- m.server.spent.Answer
 		until := time.Now().Add(15 * time.Minute)
-		refusedHere(t, m.chat(t.Context()), "", until)
+		upstream.RefusedHere(t, m.chat(t.Context()), "", until, key)
 		upstream.LockedUntil(t, m.budget, "", until)
-		refusedHere(t, m.streamChat(t.Context()), "", until)
-		refusedHere(t, m.respond(t.Context()), "", until)
-		refusedHere(t, m.streamResponse(t.Context()), "", until)
+		upstream.RefusedHere(t, m.streamChat(t.Context()), "", until, key)
+		upstream.RefusedHere(t, m.respond(t.Context()), "", until, key)
+		upstream.RefusedHere(t, m.streamResponse(t.Context()), "", until, key)
 		if got := m.server.Calls(); got != 1 {
 			t.Errorf("%d requests came, want 1", got)
 		}
 		time.Sleep(time.Until(until))
-		if err := m.chat(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, m.chat(t.Context()))
 		upstream.SameAs(t, m.budget, &m.server.Tally)
 	})
 }
@@ -150,7 +146,7 @@ func TestFailAndWait(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{}, menu{}, nil)
 		until := lock(t, m, 30*time.Second)
 		start := time.Now()
-		refusedHere(t, m.chat(t.Context()), "requests", until)
+		upstream.RefusedHere(t, m.chat(t.Context()), "requests", until, key)
 		if waited := time.Since(start); waited < time.Second || waited > 2*time.Second || m.server.Calls() != 0 {
 			t.Errorf("it gave up after %s and %d requests", waited, m.server.Calls())
 		}
@@ -167,16 +163,12 @@ func TestFailAndWait(t *testing.T) {
 func TestDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{}, menu{}, nil)
-		if err := m.chat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.chat(t.Context()))
 		m.server.mu.Lock()
 		m.server.requests.add(10)
 		m.server.tokens.add(30_000)
 		m.server.mu.Unlock()
-		if err := m.streamChat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.streamChat(t.Context()))
 		got := map[string]int64{}
 		for _, drift := range m.seen.Drifts() {
 			got[drift.Limit] += drift.Added
@@ -191,9 +183,6 @@ func TestDrift(t *testing.T) {
 // lock closes the requests, as by hand.
 func lock(t *testing.T, m *metered, span time.Duration) (until time.Time) {
 	t.Helper()
-	lock, err := m.budget.Lock(t.Context(), budget.LockOrder{Limit: "requests", Until: budget.Until{After: span}, ByHand: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(m.budget.Lock(t.Context(), budget.LockOrder{Limit: "requests", Until: budget.Until{After: span}, ByHand: true}))(t)
 	return lock.Until
 }

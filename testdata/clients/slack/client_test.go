@@ -2,12 +2,8 @@ package slack_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"net/url"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/slack-go/slack"
 
@@ -60,19 +56,5 @@ func (m *metered) list(ctx context.Context) (came int, err error) {
 			return came, nil
 		}
 		asked.Cursor = next
-	}
-}
-
-// refusedHere fails unless the budget refused with ErrLocked, through the client's
-// own errors, and the error shows no secret.
-func refusedHere(t *testing.T, err error, limit string, until time.Time) {
-	t.Helper()
-	var refused *budget.RefusedError
-	var by *url.Error
-	switch {
-	case !errors.Is(err, budget.ErrLocked) || !errors.As(err, &refused) || !errors.As(err, &by):
-		t.Errorf("the error is %v", err)
-	case refused.Limit != limit || !refused.RetryAt.Equal(until) || strings.Contains(err.Error(), token):
-		t.Errorf("the error is %v, of %q until %s", err, refused.Limit, refused.RetryAt)
 	}
 }

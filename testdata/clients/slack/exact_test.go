@@ -11,6 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -26,9 +27,7 @@ func TestCalls(t *testing.T) {
 		if err := m.post(t.Context()); !errors.As(err, &failed) || failed.Code != 503 {
 			t.Fatalf("the API's error is %v", err)
 		}
-		if err := errors.Join(m.post(t.Context()), m.user(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(m.post(t.Context()), m.user(t.Context())))
 		upstream.SameAs(t, m.budget, &m.server.Tally)
 		if list, post := m.server.Of("conversations.list"), m.server.Of("chat.postMessage"); list.Calls != pages || post.Calls != 2 {
 			t.Errorf("%+v and %+v", list, post)
@@ -53,13 +52,13 @@ func TestMethodLimit(t *testing.T) {
 		}
 		upstream.LockedUntil(t, m.budget, method, until)
 		_, err := m.list(t.Context())
-		refusedHere(t, err, method, until)
+		upstream.RefusedHere(t, err, method, until, token)
 		if err := errors.Join(m.post(t.Context()), m.user(t.Context())); err != nil {
 			t.Errorf("other methods: %v", err)
 		}
 		time.Sleep(time.Until(until) - time.Microsecond)
 		_, err = m.list(t.Context())
-		refusedHere(t, err, method, until)
+		upstream.RefusedHere(t, err, method, until, token)
 		if got := m.server.Of("conversations.list").Calls; got != 1 {
 			t.Errorf("%d requests came while it was locked", got-1)
 		}
@@ -76,9 +75,7 @@ func TestMethodLimit(t *testing.T) {
 func TestAnswer429(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: budgethttp.Answer429}, menu{}, nil)
-		if _, err := m.budget.Lock(t.Context(), budget.LockOrder{Limit: "posting:chat.postMessage", Until: budget.Until{After: 42 * time.Second}, ByHand: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.budget.Lock(t.Context(), budget.LockOrder{Limit: "posting:chat.postMessage", Until: budget.Until{After: 42 * time.Second}, ByHand: true}))(t)
 		var limited *slack.RateLimitedError
 		if err := m.post(t.Context()); !errors.As(err, &limited) || limited.RetryAfter != 42*time.Second || m.server.Calls() != 0 {
 			t.Errorf("%d requests, and the client's error is %v", m.server.Calls(), err)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Fixture is a response of an API, as its documentation shows it.
@@ -22,10 +24,7 @@ type Fixture struct {
 // NewFixture reads one of those that the presets are tested with.
 func NewFixture(t testing.TB, name string) Fixture {
 	t.Helper()
-	file, err := os.Open(filepath.Join("..", "..", "..", "internal", "presets", "testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(filepath.Join("..", "..", "..", "internal", "presets", "testdata", name)))(t)
 	defer func() { _ = file.Close() }()
 	resp, err := http.ReadResponse(bufio.NewReader(file), nil)
 	if err != nil {

@@ -14,34 +14,21 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/internal/presets"
 )
 
 // Budget is a budget of a preset as it is written out, in memory.
 func Budget(t testing.TB, preset, name string) *budget.Budget {
 	t.Helper()
-	text, err := presets.Text(preset)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(presets.Text(preset))(t)
 	path := filepath.Join(t.TempDir(), "costs.toml")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := cfg.Spec(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, text, 0o600))
+	cfg := must.Get(config.Load(path))(t)
+	spec := must.Get(cfg.Spec(name))(t)
 	spec.Timeout = time.Minute // the walks over real connections share the machine with other tests
 	store := memstore.New(func() int64 { return time.Now().UnixMicro() })
-	b, err := budget.New(store, spec, budget.WithClosers(store))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(budget.New(store, spec, budget.WithClosers(store)))(t)
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
@@ -49,9 +36,7 @@ func Budget(t testing.TB, preset, name string) *budget.Budget {
 // Flush waits until what responses say is recorded.
 func Flush(t testing.TB, b *budget.Budget) {
 	t.Helper()
-	if err := b.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Flush(t.Context()))
 }
 
 // Ledger is what the ledger of a budget holds, by operation, but for drift. The test
@@ -59,10 +44,7 @@ func Flush(t testing.TB, b *budget.Budget) {
 func Ledger(t testing.TB, b *budget.Budget) map[string]Row {
 	t.Helper()
 	Flush(t, b)
-	spent, err := b.Spent(t.Context(), budget.ByOperation, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spent := must.Get(b.Spent(t.Context(), budget.ByOperation, 0))(t)
 	rows := map[string]Row{}
 	for _, row := range spent.Rows {
 		if row.Open != 0 {
@@ -88,10 +70,7 @@ func SameAs(t testing.TB, b *budget.Budget, counted *Tally) {
 func Locks(t testing.TB, b *budget.Budget) []budget.Lock {
 	t.Helper()
 	Flush(t, b)
-	status, err := b.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(b.Status(t.Context()))(t)
 	return status.Locks
 }
 

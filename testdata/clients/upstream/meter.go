@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
 // Meter is an HTTP client that a preset meters, over base, and its budget.
@@ -16,10 +17,7 @@ func Meter(t testing.TB, preset, name string, base http.RoundTripper, o budgetht
 	t.Helper()
 	b := Budget(t, preset, name)
 	o.Base, o.Observer = base, seen
-	transport, err := budgethttp.New(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := must.Get(budgethttp.New(b, o))(t)
 	return b, &http.Client{Transport: transport}
 }
 

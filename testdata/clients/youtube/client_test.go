@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
-	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata" // Pacific days
@@ -104,18 +102,4 @@ func status(err error) int {
 		return said.Code
 	}
 	return 0
-}
-
-// refusedHere fails unless the budget refused with ErrLocked, through the client's
-// own errors, and the error shows no secret.
-func refusedHere(t *testing.T, err error, limit string, until time.Time) {
-	t.Helper()
-	var refused *budget.RefusedError
-	var by *url.Error
-	switch {
-	case !errors.Is(err, budget.ErrLocked) || !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) || !errors.As(err, &by):
-		t.Errorf("the error is %v", err)
-	case refused.Limit != limit || !refused.RetryAt.Equal(until) || strings.Contains(err.Error(), key):
-		t.Errorf("the error is %v, of %q until %s", err, refused.Limit, refused.RetryAt)
-	}
 }

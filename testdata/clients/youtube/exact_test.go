@@ -12,6 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 	"github.com/quotactl/quotactl/budget/budgethttp"
 	"github.com/quotactl/quotactl/budget/feedback"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 	"github.com/quotactl/quotactl/testdata/clients/upstream"
 )
 
@@ -30,12 +32,8 @@ func TestPages(t *testing.T) {
 		if came, err := m.list(t.Context()); came != 0 || status(err) != http.StatusServiceUnavailable {
 			t.Fatalf("%d pages, %v", came, err)
 		}
-		if err := m.search(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.insert(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.search(t.Context()))
+		must.Do(t, m.insert(t.Context()))
 		upstream.SameAs(t, m.budget, &m.server.Tally)
 		if got, want := m.server.Of("playlistItems.list"), (upstream.Row{Calls: pages + 1, Units: pages + 1}); got != want {
 			t.Errorf("the lists came to %+v, want %+v", got, want)
@@ -49,9 +47,7 @@ func TestUpload(t *testing.T) {
 	for _, network := range []upstream.Network{upstream.HTTP1, upstream.HTTP2} {
 		m := newMetered(t, network, budgethttp.Options{}, menu{}, nil)
 		m.server.failParts = 3
-		if err := m.upload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.upload(t.Context()))
 		m.server.mu.Lock()
 		if len(m.server.uploads) != 1 || m.server.parts < 6+3 || m.server.failParts != 0 {
 			t.Errorf("%s: %d uploads in %d parts", network, len(m.server.uploads), m.server.parts)
@@ -101,19 +97,15 @@ func TestSpentDay(t *testing.T) {
 				}
 				upstream.LockedUntil(t, m.budget, c.want.Limit, midnight)
 				before := m.server.Calls()
-				refusedHere(t, c.call(m, t.Context()), c.want.Limit, midnight)
+				upstream.RefusedHere(t, c.call(m, t.Context()), c.want.Limit, midnight, key)
 				time.Sleep(time.Until(midnight) - time.Microsecond)
-				refusedHere(t, c.call(m, t.Context()), c.want.Limit, midnight)
+				upstream.RefusedHere(t, c.call(m, t.Context()), c.want.Limit, midnight, key)
 				if n := m.server.Calls(); n != before {
 					t.Errorf("%d requests came while it was locked", n-before)
 				}
-				if err := c.other(m, t.Context()); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, c.other(m, t.Context()))
 				time.Sleep(time.Microsecond)
-				if err := c.call(m, t.Context()); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, c.call(m, t.Context()))
 				upstream.SameAs(t, m.budget, &m.server.Tally)
 			})
 		})
@@ -125,9 +117,7 @@ func TestSpentDay(t *testing.T) {
 func TestAnswer429(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetered(t, upstream.Memory, budgethttp.Options{Refused: budgethttp.Answer429}, menu{}, nil)
-		if _, err := m.budget.Lock(t.Context(), budget.LockOrder{Limit: "pool", Until: budget.Until{After: 90 * time.Second}, ByHand: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.budget.Lock(t.Context(), budget.LockOrder{Limit: "pool", Until: budget.Until{After: 90 * time.Second}, ByHand: true}))(t)
 		err := m.insert(t.Context())
 		said := apiError(err)
 		if said == nil || said.Code != http.StatusTooManyRequests || said.Header.Get("Retry-After") != "90" || said.Header.Get(budgethttp.RefusedHeader) != "pool" {
@@ -136,8 +126,6 @@ func TestAnswer429(t *testing.T) {
 		if n := m.server.Calls(); n != 0 {
 			t.Errorf("%d requests came", n)
 		}
-		if err := m.upload(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, m.upload(t.Context()))
 	})
 }
