@@ -86,3 +86,9 @@ func meaning(code int) (advice string, kind error) {
 
 // isTimeUp reports whether the time for the call ran out.
 func isTimeUp(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
+// isBusy reports whether another connection holds what SQLite needed.
+func isBusy(err error) bool {
+	var from *sqlite.Error
+	return errors.As(err, &from) && from.Code()&0xff == sqlite3.SQLITE_BUSY
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -172,4 +173,19 @@ func TestLockComesAsTheCallGivesUp(t *testing.T) {
 		}
 	}
 	b.granted(item("a", 1))
+}
+
+// A process that died while it prepared the file may hold SQLite's lock for longer
+// than path.lock.
+func TestOpenWaitsForAFileThatIsPrepared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "q.db")
+	db := must.Get(sql.Open("sqlite", path+"?_txlock=immediate"))(t)
+	defer func() { check.NoError(t, db.Close()) }()
+	held := must.Get(db.Begin())(t)
+	_, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{Timeout: 100 * time.Millisecond})
+	check.Is(t, err, driver.ErrUnavailable, "held for longer than the timeout")
+	check.Contains(t, fmt.Sprint(err), "waited 100ms for its turn")
+	must.Do(t, held.Rollback())
+	store := must.Get(sqlitestore.Open(t.Context(), path, sqlitestore.Options{Timeout: time.Minute}))(t)
+	check.NoError(t, store.Close())
 }

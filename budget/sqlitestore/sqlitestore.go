@@ -147,13 +147,23 @@ func (s *Store) start(ctx context.Context) error {
 	return err
 }
 
-// prepare makes or changes the file's tables, while no other process does.
+// prepare makes or changes the file's tables, while no other process does. A
+// process that was killed while it did may hold SQLite's locks for a moment longer
+// than path.lock, and SQLite does not wait for them before it changes the journal.
 func (s *Store) prepare(ctx context.Context) error {
 	if err := s.lock.poll(ctx); err != nil {
 		return err
 	}
 	defer s.lock.drop()
-	return prepareFile(ctx, s.writer)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := prepareFile(ctx, s.writer)
+		if !isBusy(err) {
+			return err
+		}
+		if cause := wait(ctx, pause); cause != nil {
+			return cause
+		}
+	}
 }
 
 // Change implements driver.Store.
