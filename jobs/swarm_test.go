@@ -164,8 +164,8 @@ func (s *swarm) start(i int) {
 func (s *swarm) torment(d time.Duration) {
 	resume := map[int]time.Time{}
 	began := time.Now()
-	few := func() bool { return s.killed < swarmKills || s.answers() < 2*swarmSucceeded }
-	for time.Since(began) < d || few() && time.Since(began) < 5*time.Minute {
+	tooFew := func() bool { return s.killed < swarmKills || s.answers() < 2*swarmSucceeded }
+	for time.Since(began) < d || tooFew() && time.Since(began) < 5*time.Minute {
 		slower := 1 + time.Since(began)/d
 		s.wait(slower * time.Duration(200+s.number(600)) * time.Millisecond)
 		for i, at := range maps.Clone(resume) {

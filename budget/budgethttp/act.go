@@ -42,7 +42,7 @@ func (x actor) hearing(r *reader, header http.Header, cost *costSaid) *hearing {
 // finish settles a request, and acts on what its response says, in the order in which our
 // count has the greater of what was charged and what it cost: a difference either way is
 // no drift. It releases a request that the upstream does not count.
-func (x actor) finish(units int64, t told) error {
+func (x actor) finish(units int64, t facts) error {
 	switch {
 	case t.free:
 		return x.free(t)
@@ -60,7 +60,7 @@ func (x actor) finish(units int64, t told) error {
 
 // free releases a request: what was refused is locked before others take the units, and
 // what is reported is compared with our count after that, which has the request no longer.
-func (x actor) free(t told) error {
+func (x actor) free(t facts) error {
 	reports := t.reports
 	t.reports = nil
 	if err := x.act(t, false); err != nil {
@@ -70,12 +70,12 @@ func (x actor) free(t told) error {
 	if err != nil {
 		return err
 	}
-	return x.act(told{reports: reports}, released)
+	return x.act(facts{reports: reports}, released)
 }
 
 // act does all that a response asks for: what it reports is compared with our count, which
 // has the request unless that is released, and what it refuses is locked.
-func (x actor) act(t told, released bool) error {
+func (x actor) act(t facts, released bool) error {
 	if x.cached {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (x actor) act(t told, released bool) error {
 
 // lock has the budget, or the limit that the rule names, closed; for an overloaded
 // upstream nothing is. The Verdict is good with an error too: nothing was locked then.
-func (x actor) lock(ctx context.Context, t told) (Verdict, error) {
+func (x actor) lock(ctx context.Context, t facts) (Verdict, error) {
 	rule := t.refusal
 	v := Verdict{Rule: rule.Name, Means: rule.Means, Operation: x.operation}
 	if rule.Means == feedback.Overloaded {

@@ -18,7 +18,7 @@ type answer struct {
 	cached  bool     // it tells nothing of the upstream now
 	visible bool     // there is a body that can be read
 	codings []string // that are to be taken off to look at it
-	done    told     // what was acted on already
+	done    facts    // what was acted on already
 }
 
 // answered looks at a response whose header has come: acts on what it says,

@@ -49,9 +49,9 @@ func apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 	cost := spec.Costs[charged.Operation]
 	done, err := takeIn(ctx, b, charged, resp, spec.Feedback, cost.Actual, func(x actor, h *hearing) error {
 		if open {
-			return x.act(h.told, false)
+			return x.act(h.facts, false)
 		}
-		return x.finish(h.cost.settled(statusCost(cost, resp.StatusCode, charged.Units)), h.told)
+		return x.finish(h.cost.settled(statusCost(cost, resp.StatusCode, charged.Units)), h.facts)
 	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("take in the response to %s %s id %q: %w", b.Name(), charged.Operation, charged.ID, err)
@@ -66,7 +66,7 @@ func apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp *http.Response) (Outcome, error) {
 	rules := feedback.Rules{Refusals: b.Spec().Feedback.Refusals}
 	done, err := takeIn(ctx, b, budget.Receipt{Operation: operation}, resp, rules, nil, func(x actor, h *hearing) error {
-		return x.act(h.told, false)
+		return x.act(h.facts, false)
 	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("take in the response to %s %s, which is no longer held: %w", b.Name(), operation, err)
@@ -85,7 +85,7 @@ func takeIn(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp 
 	x := actor{budget: b, operation: charged.Operation, charged: charged, status: resp.StatusCode, cached: isStored(resp.Header), by: a}
 	h := x.hearing(reader, resp.Header, newCostSaid(cost, resp.Header))
 	h.asks, h.judges = true, true
-	if a.done.Unread, err = h.hear(resp.Body); err != nil {
+	if a.done.Unread, err = h.readBody(resp.Body); err != nil {
 		return Outcome{}, err
 	}
 	err = do(x, h)
@@ -134,8 +134,8 @@ func (a *applying) locked(_ int, v Verdict, err error) error {
 	return err
 }
 
-// hear reads the body to its end. Without a document the header alone tells.
-func (h *hearing) hear(body io.Reader) ([]Unread, error) {
+// readBody reads the body to its end. Without a document the header alone tells.
+func (h *hearing) readBody(body io.Reader) ([]Unread, error) {
 	codings, err := codingsOf(h.header)
 	h.begin(codings)
 	var unread []Unread

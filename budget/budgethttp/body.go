@@ -90,18 +90,18 @@ func (b *body) record(how howEnded) <-chan struct{} {
 	if b.waits || b.later {
 		a.unread(heard.end(how)...)
 	}
-	told := heard.told
-	told.reports = append(b.held.release(), told.reports...)
-	if !b.waits && (!b.later || told.refusal == nil && len(told.reports) == 0) {
+	facts := heard.facts
+	facts.reports = append(b.held.release(), facts.reports...)
+	if !b.waits && (!b.later || facts.refusal == nil && len(facts.reports) == 0) {
 		return atOnce()
 	}
 	cost := heard.cost.settled(b.cost)
 	recorded, kept := a.budget.Later(func(ctx context.Context) {
 		a.goOnUntil(ctx)
 		if b.waits {
-			_ = a.actor(b.seen).finish(cost, told) // an attempt logs its errors
+			_ = a.actor(b.seen).finish(cost, facts) // an attempt logs its errors
 		} else {
-			_ = a.actor(b.seen).act(told, false)
+			_ = a.actor(b.seen).act(facts, false)
 		}
 	})
 	if !kept {
@@ -109,7 +109,7 @@ func (b *body) record(how howEnded) <-chan struct{} {
 		a.leave()
 		return atOnce()
 	}
-	if told.refusal != nil {
+	if facts.refusal != nil {
 		await := func() { b.await(recorded) }
 		a.verdict.await.Store(&await)
 	}

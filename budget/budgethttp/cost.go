@@ -85,9 +85,9 @@ func (c *costSaid) misread() (found []Unread) {
 // settled is what is settled for a call: what is told, or the estimate. Where a cost
 // is in doubt it is no less than the estimate.
 func (c *costSaid) settled(estimate int64) int64 {
-	units, told := c.told()
+	units, known := c.known()
 	switch {
-	case !told:
+	case !known:
 		return estimate
 	case c.inDoubt():
 		return max(units, estimate)
@@ -138,8 +138,8 @@ func (c *content) cost(place *feedback.Source) (units int64, found bool, err err
 	return 0, false, err
 }
 
-// told is what the first place says that says it.
-func (c *costSaid) told() (int64, bool) {
+// known is what the first place says that says it.
+func (c *costSaid) known() (int64, bool) {
 	if i := c.holds(); i >= 0 {
 		return *c.units[i], true
 	}

@@ -20,14 +20,14 @@ type hearing struct {
 	covers    func(limit string) bool // whether a limit counts the operation
 
 	cost   *costSaid
-	asks   bool // the body may say what the call cost
-	judges bool // rules look at the body
-	before told // what was acted on already
+	asks   bool  // the body may say what the call cost
+	judges bool  // rules look at the body
+	before facts // what was acted on already
 
-	told   told // by the documents so far
-	heard  bool // a document
-	strays bool // a document that was to be JSON, and is not
-	isJSON bool // a document is JSON
+	facts  facts // by the documents so far
+	heard  bool  // a document
+	strays bool  // a document that was to be JSON, and is not
+	isJSON bool  // a document is JSON
 	how    howEnded
 	cut    string // why a document that begins as JSON could not be read; empty: all could
 	scan   *scanner
@@ -119,12 +119,12 @@ func (h *hearing) end(how howEnded) []Unread {
 // misreadCost is what could not be read of what the call cost, where no earlier place
 // tells it: values that stand there, or the body, for the reason given.
 func (h *hearing) misreadCost(why string) []Unread {
-	_, told := h.cost.told()
+	_, known := h.cost.known()
 	misread := h.cost.misread()
 	switch {
-	case !h.asks || h.before.free || h.told.free:
+	case !h.asks || h.before.free || h.facts.free:
 		return nil
-	case told && h.cost.inDoubt():
+	case known && h.cost.inDoubt():
 		return slices.Concat(misread, h.cost.missed)
 	case len(misread) > 0:
 		return misread
@@ -141,7 +141,7 @@ func (h *hearing) misreadRules(why string) []Unread {
 		return nil
 	}
 	var found []Unread
-	for _, one := range slices.Concat(h.before.unread, h.told.unread) {
+	for _, one := range slices.Concat(h.before.unread, h.facts.unread) {
 		if one.What != UnreadReport || h.covers(h.reader.limitOf(one.Rule)) {
 			found = append(found, one)
 		}
@@ -153,7 +153,7 @@ func (h *hearing) misreadRules(why string) []Unread {
 		one := &h.reader.reports[i]
 		known := func(other reported) bool { return other.rule == one.rule }
 		if one.needsBody() && one.fitsHeader(h.operation, h.status, h.header) && h.covers(one.rule.Limit) &&
-			!slices.ContainsFunc(h.before.reports, known) && !slices.ContainsFunc(h.told.reports, known) {
+			!slices.ContainsFunc(h.before.reports, known) && !slices.ContainsFunc(h.facts.reports, known) {
 			found = append(found, Unread{What: UnreadReport, Rule: one.rule.Name, Why: why})
 		}
 	}
@@ -208,7 +208,7 @@ func (h *hearing) miss(why string) {
 	h.cut = why
 	if why == whyTooLong && h.judges && h.before.refusal == nil {
 		for _, one := range h.reader.unjudged(h.operation, h.status, h.header, why) {
-			h.told.unread.add(one)
+			h.facts.unread.add(one)
 		}
 	}
 }
@@ -242,18 +242,18 @@ func (h *hearing) document(text []byte) {
 		return
 	}
 	t := h.reader.judge(h.operation, h.status, document)
-	h.told.free = h.told.free || t.free
-	if t.refusal != nil && h.before.refusal == nil && (h.told.refusal == nil || h.reader.place(t.refusal) < h.reader.place(h.told.refusal)) {
-		h.told.refusal, h.told.reset = t.refusal, t.reset
+	h.facts.free = h.facts.free || t.free
+	if t.refusal != nil && h.before.refusal == nil && (h.facts.refusal == nil || h.reader.place(t.refusal) < h.reader.place(h.facts.refusal)) {
+		h.facts.refusal, h.facts.reset = t.refusal, t.reset
 	}
 	for _, one := range t.unread {
-		h.told.unread.add(one)
+		h.facts.unread.add(one)
 	}
 	for _, one := range t.reports {
 		same := func(other reported) bool { return other.rule == one.rule }
 		if slices.ContainsFunc(h.before.reports, same) {
 			continue // it was acted on
 		}
-		h.told.reports = append(slices.DeleteFunc(h.told.reports, same), one)
+		h.facts.reports = append(slices.DeleteFunc(h.facts.reports, same), one)
 	}
 }

@@ -31,8 +31,8 @@ type report struct {
 	condition
 }
 
-// told is what a response says.
-type told struct {
+// facts is what a response says.
+type facts struct {
 	free    bool              // it is documented as not counted
 	refusal *feedback.Refusal // the first that fits; nil: none
 	reset   budget.Until      // when to come back, by that rule; zero: it is not stated
@@ -107,9 +107,9 @@ func inBody(s feedback.Source) bool { return s.JSON != "" }
 // judge reads all that a response says. Of the body, nil when it is not known, no
 // more than maxBody is looked at. The wall clock tells resets that are past or
 // absurd, and nothing else.
-func (r *reader) judge(operation string, status int, seen *content) told {
+func (r *reader) judge(operation string, status int, seen *content) facts {
 	now := time.Now()
-	t := told{free: slices.Contains(r.free, status)}
+	t := facts{free: slices.Contains(r.free, status)}
 	for i := range r.refusals {
 		one := &r.refusals[i]
 		if !one.fitsHeader(operation, status, seen.header) {
@@ -185,10 +185,10 @@ func (r *reader) unjudged(operation string, status int, header http.Header, why 
 // read reads a report that fits; false when there is no amount, or none that can be
 // read. What remains is rounded down, and what is used up.
 func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, bool) {
-	told := reported{rule: r.rule}
-	source, amount, round := r.rule.Remaining, &told.remaining, roundDown
+	said := reported{rule: r.rule}
+	source, amount, round := r.rule.Remaining, &said.remaining, roundDown
 	if source == nil {
-		source, amount, round = r.rule.Used, &told.used, roundUp
+		source, amount, round = r.rule.Used, &said.used, roundUp
 	}
 	misread := func(place *feedback.Source, err error) {
 		unread.add(Unread{What: UnreadReport, Rule: r.rule.Name, Place: placeOf(place), Why: err.Error()})
@@ -207,11 +207,11 @@ func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, 
 	whole := max(0, round(n))
 	*amount = &whole
 	if r.rule.Reset != nil {
-		if told.reset, err = seen.until(r.rule.Reset, now); err != nil {
+		if said.reset, err = seen.until(r.rule.Reset, now); err != nil {
 			misread(r.rule.Reset, err)
 		}
 	}
-	return told, true
+	return said, true
 }
 
 // place is where a refusal's rule stands among all.

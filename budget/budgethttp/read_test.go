@@ -243,93 +243,93 @@ func TestJudge(t *testing.T) {
 			status    int
 			header    http.Header
 			body      string
-			want      told
+			want      facts
 		}{
 			{
 				"a good answer", "rest", 200,
 				makeHeader("x-ratelimit-remaining", "4999", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "[]",
-				told{reports: core(4999, budget.Until{At: reset})},
+				facts{reports: core(4999, budget.Until{At: reset})},
 			},
-			{"nothing told", "rest", 200, makeHeader(), "[]", told{}},
-			{"not modified", "rest", 304, makeHeader(), "", told{free: true}},
+			{"nothing told", "rest", 200, makeHeader(), "[]", facts{}},
+			{"not modified", "rest", 304, makeHeader(), "", facts{free: true}},
 			{
 				"spent", "rest", 403,
 				makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "{}",
-				told{refusal: rule(0), reset: budget.Until{At: reset}, reports: core(0, budget.Until{At: reset})},
+				facts{refusal: rule(0), reset: budget.Until{At: reset}, reports: core(0, budget.Until{At: reset})},
 			},
 			{
 				"spent, with Retry-After", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", epoch, "Retry-After", "30"), "{}",
-				told{refusal: rule(0), reset: budget.Until{After: 30 * time.Second}},
+				facts{refusal: rule(0), reset: budget.Until{After: 30 * time.Second}},
 			},
 			{
 				"spent, Retry-After malformed", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", epoch, "Retry-After", "soon"), "{}",
-				told{refusal: rule(0), reset: budget.Until{At: reset}, unread: unreads{
+				facts{refusal: rule(0), reset: budget.Until{At: reset}, unread: unreads{
 					{What: UnreadRefusal, Rule: "primary", Place: "header retry-after", Why: errNoInstant.Error()},
 				}},
 			},
 			{
 				"spent, both malformed", "rest", 429, makeHeader("x-ratelimit-remaining", "0", "x-ratelimit-reset", "1e99", "Retry-After", "-1"), "{}",
-				told{refusal: rule(0), unread: unreads{ // a span that has passed is none, and nothing unread
+				facts{refusal: rule(0), unread: unreads{ // a span that has passed is none, and nothing unread
 					{What: UnreadRefusal, Rule: "primary", Place: "header x-ratelimit-reset", Why: errFarAway.Error()},
 				}},
 			},
 			{
 				"remaining below 0, reset past", "rest", 200,
 				makeHeader("x-ratelimit-remaining", "-7", "x-ratelimit-reset", strconv.FormatInt(time.Now().Unix()-1, 10), "x-ratelimit-resource", "core"), "[]",
-				told{reports: core(0, budget.Until{})},
+				facts{reports: core(0, budget.Until{})},
 			},
 			{
 				"no reset, as some write it", "rest", 200,
 				makeHeader("x-ratelimit-remaining", "7.9", "x-ratelimit-reset", "0", "x-ratelimit-resource", "core"), "[]",
-				told{reports: core(7, budget.Until{})},
+				facts{reports: core(7, budget.Until{})},
 			},
 			{
 				"a reset in another unit", "rest", 200,
 				makeHeader("x-ratelimit-remaining", "7", "x-ratelimit-reset", "60", "x-ratelimit-resource", "core"), "[]",
-				told{reports: core(7, budget.Until{}), unread: unreads{
+				facts{reports: core(7, budget.Until{}), unread: unreads{
 					{What: UnreadReport, Rule: "core", Place: "header x-ratelimit-reset", Why: errFarAway.Error()},
 				}},
 			},
 			{
 				"remaining malformed", "rest", 200,
 				makeHeader("x-ratelimit-remaining", "NaN", "x-ratelimit-reset", epoch, "x-ratelimit-resource", "core"), "[]",
-				told{unread: unreads{{What: UnreadReport, Rule: "core", Place: "header x-ratelimit-remaining", Why: errNoNumber.Error()}}},
+				facts{unread: unreads{{What: UnreadReport, Rule: "core", Place: "header x-ratelimit-remaining", Why: errNoNumber.Error()}}},
 			},
-			{"another resource", "rest", 200, makeHeader("x-ratelimit-remaining", "29", "x-ratelimit-resource", "search"), "[]", told{}},
+			{"another resource", "rest", 200, makeHeader("x-ratelimit-remaining", "29", "x-ratelimit-resource", "search"), "[]", facts{}},
 			{
 				"too fast", "rest", 403, makeHeader("x-ratelimit-remaining", "4000", "Retry-After", "60"), `{"message":"You have exceeded a SECONDARY rate limit."}`,
-				told{refusal: rule(1), reset: budget.Until{After: time.Minute}},
+				facts{refusal: rule(1), reset: budget.Until{After: time.Minute}},
 			},
-			{"forbidden", "rest", 403, makeHeader("x-ratelimit-remaining", "4000"), `{"message":"Must have admin rights"}`, told{}},
-			{"forbidden, body unknown", "rest", 403, makeHeader("x-ratelimit-remaining", "4000"), "", told{}},
+			{"forbidden", "rest", 403, makeHeader("x-ratelimit-remaining", "4000"), `{"message":"Must have admin rights"}`, facts{}},
+			{"forbidden, body unknown", "rest", 403, makeHeader("x-ratelimit-remaining", "4000"), "", facts{}},
 			{
 				"graphql spent, on 200", "graphql", 200, makeHeader("x-ratelimit-reset", epoch), githubSpent,
-				told{free: true, refusal: rule(2), reset: budget.Until{At: reset}},
+				facts{free: true, refusal: rule(2), reset: budget.Until{At: reset}},
 			},
-			{"the same body of another operation", "rest", 200, makeHeader(), githubSpent, told{}},
+			{"the same body of another operation", "rest", 200, makeHeader(), githubSpent, facts{}},
 			{
 				"graphql, used", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":17}}}`,
-				told{reports: []reported{{rule: &f.Reports[1], used: number(17)}}},
+				facts{reports: []reported{{rule: &f.Reports[1], used: number(17)}}},
 			},
 			{
 				"graphql, a part used", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":1.65e1}}}`,
-				told{reports: []reported{{rule: &f.Reports[1], used: number(17)}}},
+				facts{reports: []reported{{rule: &f.Reports[1], used: number(17)}}},
 			},
 			{
 				"graphql, used below 0", "graphql", 200, makeHeader(), `{"data":{"rateLimit":{"used":-17}}}`,
-				told{unread: unreads{{What: UnreadReport, Rule: "graphql", Place: "json data.rateLimit.used", Why: errNegative.Error()}}},
+				facts{unread: unreads{{What: UnreadReport, Rule: "graphql", Place: "json data.rateLimit.used", Why: errNegative.Error()}}},
 			},
-			{"overloaded", "rest", 503, makeHeader("Retry-After", "5"), "", told{refusal: rule(3)}},
-			{"told in the body", "rest", 420, makeHeader(), `{"retry_after":0.35}`, told{refusal: rule(4), reset: budget.Until{After: 350 * time.Millisecond}}},
+			{"overloaded", "rest", 503, makeHeader("Retry-After", "5"), "", facts{refusal: rule(3)}},
+			{"told in the body", "rest", 420, makeHeader(), `{"retry_after":0.35}`, facts{refusal: rule(4), reset: budget.Until{After: 350 * time.Millisecond}}},
 		} {
 			if got := r.judge(test.operation, test.status, newContent(test.header, []byte(test.body))); !reflect.DeepEqual(got, test.want) {
-				t.Errorf("%s:\n%s, want\n%s", test.name, showTold(got), showTold(test.want))
+				t.Errorf("%s:\n%s, want\n%s", test.name, showFacts(got), showFacts(test.want))
 			}
 		}
 	})
 }
 
-func showTold(t told) string {
+func showFacts(t facts) string {
 	s := fmt.Sprintf("free %t, reset %v", t.free, t.reset)
 	if t.refusal != nil {
 		s += ", refusal " + t.refusal.Name

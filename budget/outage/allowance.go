@@ -119,7 +119,7 @@ func detached(err error) error { return errors.New(err.Error()) }
 // exhausted is the limit that the store last said is exhausted or locked for the
 // longest, of those that an item is checked against, or −1 where that is the
 // whole budget; for how many µs, and how.
-func (s *Store) exhausted(batch driver.Batch, item driver.Item) (limit int, wait int64, how told) {
+func (s *Store) exhausted(batch driver.Batch, item driver.Item) (limit int, wait int64, how facts) {
 	limit = -1
 	if !batch.Observe {
 		wait, how = s.memory.refusedFor(batch.Budget, "")

@@ -220,9 +220,9 @@ func (r *remembered) merge(other *remembered) {
 		}
 		r.Limits[name] = mine
 	}
-	for name, t := range other.Told {
-		if mine := r.Told[name]; t.Boot != mine.Boot || t.At > mine.At {
-			r.Told[name] = t
+	for name, t := range other.Facts {
+		if mine := r.Facts[name]; t.Boot != mine.Boot || t.At > mine.At {
+			r.Facts[name] = t
 		}
 	}
 	r.Held = max(r.Held, other.Held)
@@ -288,7 +288,7 @@ func (m *memory) locks(name string) map[string]standing {
 	defer m.mu.Unlock()
 	found := map[string]standing{}
 	boot, now, err := m.boot()
-	for limit, t := range m.of(name).Told {
+	for limit, t := range m.of(name).Facts {
 		if err == nil && t.Locked && t.Boot == boot && t.Until > now {
 			found[limit] = standing{t.Until - now, t.End, t.Why}
 		}

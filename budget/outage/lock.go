@@ -45,7 +45,7 @@ func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) 
 		return s.lockAlone(r)
 	}
 	if err == nil && locked.Until > locked.Now {
-		s.told(r.Budget, r.Limit, locked.Now, locked.Until, locked.Why)
+		s.remember(r.Budget, r.Limit, locked.Now, locked.Until, locked.Why)
 		s.see(ctx, r.Budget, nil)
 	}
 	return locked, err
@@ -81,7 +81,7 @@ func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 	if until <= r.Now {
 		return driver.Locked{Now: r.Now}, nil
 	}
-	s.told(r.Budget, r.Limit, r.Now, until, r.Why)
+	s.remember(r.Budget, r.Limit, r.Now, until, r.Why)
 	s.log.Warn("locked on this host alone: the store is out of reach", "budget", r.Budget, "limit", r.Limit, "why", r.Why)
 	return driver.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
 }
@@ -101,9 +101,9 @@ func (s *Store) relock(ctx context.Context, name string, now int64) error {
 	return nil
 }
 
-// told remembers a lock that is no fence, as memory.locked does; an empty limit stands
+// remember keeps a lock that is no fence, as memory.locked does; an empty limit stands
 // for the whole budget.
-func (s *Store) told(name, limit string, now, end int64, why string) {
+func (s *Store) remember(name, limit string, now, end int64, why string) {
 	if driver.IsFence(limit) {
 		return
 	}
@@ -119,7 +119,7 @@ func (s *Store) unlock(ctx context.Context, r driver.Unlock) (driver.Unlocked, e
 		return err
 	})
 	if err == nil {
-		s.told(r.Budget, r.Limit, 0, 0, "")
+		s.remember(r.Budget, r.Limit, 0, 0, "")
 	}
 	return unlocked, err
 }

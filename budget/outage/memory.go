@@ -40,10 +40,10 @@ type remembered struct {
 	Gone []string `json:"gone,omitempty"`
 	// Limits are what each limit had used.
 	Limits map[string]usage `json:"limits"`
-	// Told is what the store last said of a limit on its own: that it is
+	// Facts is what the store last said of a limit on its own: that it is
 	// exhausted or locked, and until when, or that it is not. The empty name
 	// stands for the whole budget.
-	Told map[string]told `json:"told,omitempty"`
+	Facts map[string]facts `json:"told,omitempty"`
 	// Charges: the host has charged to the budget itself. One that only ever looked
 	// knows no charge that others do not.
 	Charges bool `json:"charges,omitempty"`
@@ -78,7 +78,7 @@ type remembered struct {
 	timer *time.Timer // writes what was put off; nil when nothing was
 }
 
-type told struct {
+type facts struct {
 	Boot  string `json:"boot"`
 	At    int64  `json:"at"`    // µs since that boot
 	Until int64  `json:"until"` // µs since that boot; 0 when it is not exhausted
@@ -142,8 +142,8 @@ func (m *memory) load(name string) *remembered {
 			r.Limits[limit] = u
 		}
 	}
-	if r.Told == nil {
-		r.Told = map[string]told{}
+	if r.Facts == nil {
+		r.Facts = map[string]facts{}
 	}
 	return &r
 }
@@ -167,23 +167,23 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 				continue
 			}
 			for _, l := range batch.Limits {
-				if r.Told[l.Name].Until > 0 && item.CheckedBy(l) && !l.Observe {
-					m.tell(r, l.Name, told{}, 0)
+				if r.Facts[l.Name].Until > 0 && item.CheckedBy(l) && !l.Observe {
+					m.note(r, l.Name, facts{}, 0)
 				}
 			}
-			if r.Told[""].Until > 0 && !batch.Observe {
-				m.tell(r, "", told{}, 0)
+			if r.Facts[""].Until > 0 && !batch.Observe {
+				m.note(r, "", facts{}, 0)
 			}
 		case d.Items[i].Result == driver.Refused && !d.Items[i].Recovering && (item.Floor == 0 || d.Items[i].Locked):
 			limit := ""
 			if at := d.Items[i].Limit; at >= 0 {
 				limit = batch.Limits[at].Name
 			}
-			t := told{}
+			t := facts{}
 			if d.Items[i].Locked {
-				t = told{Locked: true, Why: d.Items[i].Why, End: d.Items[i].RetryAt}
+				t = facts{Locked: true, Why: d.Items[i].Why, End: d.Items[i].RetryAt}
 			}
-			m.tell(r, limit, t, d.Items[i].RetryAt-d.Now)
+			m.note(r, limit, t, d.Items[i].RetryAt-d.Now)
 		}
 	}
 	r.expire(d.Mark.Seen)
@@ -216,13 +216,13 @@ func (m *memory) lookedAtLocks(r *remembered, view driver.View) {
 			continue
 		}
 		stands[lock.Limit] = true
-		if t := r.Told[lock.Limit]; !t.Locked || t.End != lock.Until {
-			m.tell(r, lock.Limit, told{Locked: true, Why: lock.Why, End: lock.Until}, lock.Until-view.Now)
+		if t := r.Facts[lock.Limit]; !t.Locked || t.End != lock.Until {
+			m.note(r, lock.Limit, facts{Locked: true, Why: lock.Why, End: lock.Until}, lock.Until-view.Now)
 		}
 	}
-	for limit, t := range r.Told {
+	for limit, t := range r.Facts {
 		if t.Locked && t.Until > 0 && !stands[limit] {
-			m.tell(r, limit, told{}, 0)
+			m.note(r, limit, facts{}, 0)
 		}
 	}
 }
@@ -261,8 +261,8 @@ func (m *memory) saveLater(name string, r *remembered) {
 	}
 }
 
-// tell notes that a limit is exhausted or locked for a time in µs, or no longer.
-func (m *memory) tell(r *remembered, limit string, t told, wait int64) {
+// note notes that a limit is exhausted or locked for a time in µs, or no longer.
+func (m *memory) note(r *remembered, limit string, t facts, wait int64) {
 	id, now, err := m.boot()
 	if err != nil {
 		return
@@ -271,7 +271,7 @@ func (m *memory) tell(r *remembered, limit string, t told, wait int64) {
 	if wait > 0 {
 		t.Until = now + wait
 	}
-	r.Told[limit], r.dirty = t, true
+	r.Facts[limit], r.dirty = t, true
 }
 
 // locked notes a lock from one instant to another by the store's clock, or with an end
@@ -282,11 +282,11 @@ func (m *memory) locked(name, limit string, now, end int64, why string) error {
 	r := m.of(name)
 	switch {
 	case end > now:
-		m.tell(r, limit, told{Locked: true, Why: why, End: end}, end-now)
-	case r.Told[limit].Until == 0:
+		m.note(r, limit, facts{Locked: true, Why: why, End: end}, end-now)
+	case r.Facts[limit].Until == 0:
 		return nil
 	default:
-		m.tell(r, limit, told{}, 0)
+		m.note(r, limit, facts{}, 0)
 	}
 	return m.save(name, r)
 }
@@ -316,16 +316,16 @@ func (m *memory) reread(name string, r *remembered) {
 
 // refusedFor is for how many more µs a limit is exhausted or locked, as the store
 // last said, and how; 0 when it is not known to be.
-func (m *memory) refusedFor(name, limit string) (int64, told) {
+func (m *memory) refusedFor(name, limit string) (int64, facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last := m.of(name).Told[limit]
+	last := m.of(name).Facts[limit]
 	if last.Until == 0 {
-		return 0, told{}
+		return 0, facts{}
 	}
 	id, now, err := m.boot()
 	if err != nil || id != last.Boot || last.Until <= now {
-		return 0, told{}
+		return 0, facts{}
 	}
 	return last.Until - now, last
 }

@@ -77,7 +77,7 @@ func (s *sentinels) words(ctx context.Context) map[string]word {
 	asked := s.asked()
 	said := make(chan word, len(asked))
 	for address, client := range asked {
-		go func() { said <- s.hear(ctx, address, client) }()
+		go func() { said <- s.askOne(ctx, address, client) }()
 	}
 	words := map[string]word{}
 	for range asked {

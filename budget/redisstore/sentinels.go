@@ -146,7 +146,7 @@ func (s *sentinels) find(ctx context.Context) {
 		s.follow.looks.Go(func() {
 			ctx, cancel := context.WithTimeout(s.follow.ctx, lookTime)
 			defer cancel()
-			w := s.hear(ctx, address, client)
+			w := s.askOne(ctx, address, client)
 			if w.err != nil {
 				s.drop(address, client)
 			}
@@ -209,9 +209,9 @@ func (s *sentinels) drop(address string, client *redis.Client) {
 	}
 }
 
-// hear asks one sentinel. The epoch is asked before the address, which is then of
+// askOne asks one sentinel. The epoch is asked before the address, which is then of
 // that epoch or of a later one.
-func (s *sentinels) hear(ctx context.Context, address string, client *redis.Client) word {
+func (s *sentinels) askOne(ctx context.Context, address string, client *redis.Client) word {
 	pipe := client.Pipeline()
 	state := redis.NewMapStringStringCmd(ctx, "sentinel", "master", s.name)
 	_ = pipe.Process(ctx, state)

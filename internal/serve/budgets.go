@@ -8,10 +8,10 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// shelf holds an opened budget for each name, so that all requests for one share
+// budgetCache holds an opened budget for each name, so that all requests for one share
 // it. Those of the configuration stay; of those that a credential "*" admits, the
 // ones used last are kept.
-type shelf struct {
+type budgetCache struct {
 	open func(name string) (*budget.Budget, error)
 	kept map[string]*opened // never changed
 
@@ -26,7 +26,7 @@ type opened struct {
 	spec     budget.Spec
 	policies policies
 
-	uses int // requests under way; guarded by shelf.mu
+	uses int // requests under way; guarded by budgetCache.mu
 }
 
 func newOpened(b *budget.Budget) *opened {
@@ -35,9 +35,9 @@ func newOpened(b *budget.Budget) *opened {
 	return o
 }
 
-func newShelf(o Options) *shelf {
+func newBudgetCache(o Options) *budgetCache {
 	idle, _ := simplelru.NewLRU[string, *opened](max(1, o.MaxOpen), nil) // fails below 1
-	s := &shelf{open: o.Open, kept: map[string]*opened{}, used: map[string]*opened{}, idle: idle}
+	s := &budgetCache{open: o.Open, kept: map[string]*opened{}, used: map[string]*opened{}, idle: idle}
 	for _, b := range o.Budgets {
 		s.kept[b.Name()] = newOpened(b)
 	}
@@ -45,7 +45,7 @@ func newShelf(o Options) *shelf {
 }
 
 // take is the budget of a name, to be given back. The error is that of Open.
-func (s *shelf) take(name string) (*opened, error) {
+func (s *budgetCache) take(name string) (*opened, error) {
 	if o := s.kept[name]; o != nil {
 		return o, nil
 	}
@@ -70,7 +70,7 @@ func (s *shelf) take(name string) (*opened, error) {
 
 // giveBack ends a use; what is used least goes when there are too many. Those in
 // use are as many as the requests under way at most.
-func (s *shelf) giveBack(o *opened) {
+func (s *budgetCache) giveBack(o *opened) {
 	name := o.spec.Name
 	if s.kept[name] == o {
 		return

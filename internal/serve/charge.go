@@ -20,12 +20,12 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 	if !buffer.readBody(w, r, chargeMembers, &q) {
 		return
 	}
-	b, err := s.shelf.take(q.budget)
+	b, err := s.budgets.take(q.budget)
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	defer s.shelf.giveBack(b)
+	defer s.budgets.giveBack(b)
 	if q.asked.Call.ID == "" {
 		q.asked.Call.ID, q.asked.Call.NewID = rand.Text(), true // known to the answer, whatever becomes of the charge
 	}

@@ -35,12 +35,12 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, takes members, d
 		refuse(w, problem{reason: "invalid", detail: q.detail(), faults: q.faults})
 		return
 	}
-	b, err := s.shelf.take(q.budget)
+	b, err := s.budgets.take(q.budget)
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	defer s.shelf.giveBack(b)
+	defer s.budgets.giveBack(b)
 	patient(w, b.spec.Timeout)
 	answer, err := do(b, &q)
 	if err != nil {

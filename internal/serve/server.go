@@ -52,7 +52,7 @@ type Options struct {
 // use.
 type Server struct {
 	access   access
-	shelf    *shelf
+	budgets  *budgetCache
 	underWay slots
 	waiting  slots
 	log      *slog.Logger
@@ -63,7 +63,7 @@ type Server struct {
 // New makes a Server.
 func New(o Options) *Server {
 	o.UnderWay, o.Waiting, o.MaxOpen = orElse(o.UnderWay, DefaultUnderWay), orElse(o.Waiting, DefaultWaiting), orElse(o.MaxOpen, DefaultOpen)
-	s := &Server{access: newAccess(o), shelf: newShelf(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}, log: o.Log}
+	s := &Server{access: newAccess(o), budgets: newBudgetCache(o), underWay: slots{most: o.UnderWay}, waiting: slots{most: o.Waiting}, log: o.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -51,7 +51,7 @@ func (s *Server) named(r *http.Request) (names []string, wrong string) {
 		return nil, fmt.Sprintf("%d budgets are named: name %d at most", len(names), MaxNamed)
 	}
 	if len(names) == 0 {
-		for name := range s.shelf.kept {
+		for name := range s.budgets.kept {
 			names = append(names, name)
 		}
 		slices.Sort(names)
@@ -81,11 +81,11 @@ func parseQuery(r *http.Request) ([]string, error) {
 
 // look reads one budget.
 func (s *Server) look(ctx context.Context, name string) (answer.Budget, answer.Instant, error) {
-	b, err := s.shelf.take(name)
+	b, err := s.budgets.take(name)
 	if err != nil {
 		return answer.Budget{}, answer.Instant{}, err
 	}
-	defer s.shelf.giveBack(b)
+	defer s.budgets.giveBack(b)
 	status, err := b.Status(ctx)
 	if err != nil {
 		return answer.Budget{}, answer.Instant{}, err
