@@ -68,6 +68,22 @@ func TestCommandDrainKills(t *testing.T) {
 	check.Equal(t, w.state().NextRegion, "GB", "the next pass begins with, want the region that was not started")
 }
 
+// A pass whose command was started is over when its daemon is told to stop, though it
+// charged nothing: what was asked for is not begun again.
+func TestACommandThatWasStartedIsNotGivenBack(t *testing.T) {
+	w := programWorld(t, "grace = \"0s\"", "stubborn", "parent")
+	must.Get(Trigger(t.Context(), w.store, w.list[0], nil, "to try"))(t)
+	listener := w.listen()
+	stop := w.daemon(false)
+	parent, child := w.callers(listener)
+	stop()
+	parent.ends()
+	child.ends()
+	if s := w.state(); len(s.Active)+len(s.Waiting)+len(s.Requests) != 0 || s.Last == nil {
+		t.Errorf("state %+v", s)
+	}
+}
+
 // A second signal kills at once, however long the grace.
 func TestCommandInterrupted(t *testing.T) {
 	w := programWorld(t, "grace = \"1h\"", "stubborn", "parent")
