@@ -11,6 +11,7 @@ import (
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/must"
 )
 
@@ -138,4 +139,23 @@ func TestOwnFileIsNotWritable(t *testing.T) {
 	if err := m.saveOwn(up, r, false); err != nil || h.written() != 4 {
 		t.Fatalf("%v, and %d units are written, want the 4 since", err, h.written())
 	}
+}
+
+// What the ledger was found to lack, and to hold again, is written down for the host's
+// other processes, also in the midst of what is appended.
+func TestWhatTheLedgerLacksIsWrittenDown(t *testing.T) {
+	h := &hostMemory{t: t, dir: t.TempDir()}
+	m := h.open()
+	h.charge(m)
+	h.charge(m)
+	own := m.own(up)
+	must.Equal(t, len(own), 2)
+	for _, lacking := range [][]stretch{own[1:], nil} {
+		m.asked(up, own, lacking)
+		must.Do(t, m.saveOwn(up, m.of(up), false))
+		for i, one := range h.open().loadOwn(up) {
+			check.Equal(t, one.Lacked, i == 1 && lacking != nil, "the ledger lacks", one.ID)
+		}
+	}
+	must.Equal(t, h.written(), 4)
 }
