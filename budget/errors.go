@@ -123,7 +123,11 @@ func (e *RefusedError) Error() string {
 	case errors.Is(e.Err, ErrUnavailable):
 		said, cause = join(said, cause), ""
 		if !e.NotCharged && e.ID != "" {
-			said += fmt.Sprintf("; whether id %q is charged is not known: send the same id again to know", e.ID)
+			what := "id"
+			if errors.Is(e.Cause, ErrNotCharged) {
+				what = "an earlier call with id"
+			}
+			said += fmt.Sprintf("; whether %s %q is charged is not known: send the same id again to know", what, e.ID)
 		}
 		if e.OnStoreError != Open {
 			said += "; refused, as its policy is closed"

@@ -144,7 +144,11 @@ func TestNotChargedIsKnown(t *testing.T) {
 				t.Errorf("%+v, %v, id %q: %+v, want it known: %t", c.decision, c.err, id, refused, want)
 				continue
 			}
-			if says := fmt.Sprintf("whether id %q is charged is not known", refused.ID); strings.Contains(err.Error(), says) == want && errors.Is(err, budget.ErrUnavailable) {
+			says := fmt.Sprintf("whether id %q is charged is not known", refused.ID)
+			if errors.Is(c.err, budget.ErrNotCharged) {
+				says = strings.Replace(says, "id", "an earlier call with id", 1)
+			}
+			if strings.Contains(err.Error(), says) == want && errors.Is(err, budget.ErrUnavailable) {
 				t.Errorf("%+v, %v, id %q: %v, and whether it is charged is known: %t", c.decision, c.err, id, err, want)
 			}
 		}

@@ -78,6 +78,7 @@ type remembered struct {
 	timer *time.Timer // writes what was put off; nil when nothing was
 }
 
+// facts are what the store last said of a limit, or of the whole budget.
 type facts struct {
 	Boot  string `json:"boot"`
 	At    int64  `json:"at"`    // µs since that boot
