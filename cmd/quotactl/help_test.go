@@ -1,22 +1,30 @@
 package main
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/quotactl/quotactl/internal/check"
 	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Each command says what it does, and shows a use of it.
+// Each command says what it does, shows a use of it, and stands in the README.
 func TestEveryCommandHasHelp(t *testing.T) {
 	a := &app{env: noEnv, now: time.Now}
+	readme := string(must.Get(os.ReadFile("../../README.md"))(t))
 	seen := 0
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		seen++
 		if cmd.Short == "" || cmd.Example == "" {
 			t.Errorf("%s has no summary or no example", cmd.CommandPath())
+		}
+		if !strings.Contains(readme, cmd.CommandPath()) {
+			t.Errorf("README.md does not name %s", cmd.CommandPath())
 		}
 		for _, sub := range cmd.Commands() {
 			walk(sub)
