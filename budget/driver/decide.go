@@ -47,7 +47,7 @@ type Item struct {
 	// that lock stands the item is Fenced.
 	Fence string
 	// DryRun: decide and do not charge. The answer is what the item would get now,
-	// whatever became of its id; Remaining is as without it, At is 0.
+	// whatever became of its id; Remaining does not count the item, At is 0.
 	DryRun bool
 	// Recorded: it happened Age µs ago, 0 or more. It is recorded, not decided.
 	Recorded bool

@@ -19,14 +19,14 @@
 // Errors wrap one of this package's, or the context's: see [ErrUnavailable]. A refusal is
 // not an error but a [Result].
 //
-// Tests. Package internal/storetest holds a store to the contract. Call each of these from
-// a test of the store:
+// Tests. Package internal/storetest holds a store to the contract. Call the first three
+// from tests of every store, the others where they apply:
 //
 //   - Run: each rule by name, on one process
 //   - Walk: a random walk beside memstore, where every answer must be the same
 //   - Soak: millions of steps on a large ledger
-//   - Losses, Splits, Histories and NewestOnce: losses of data, with package outage making
-//     them good
+//   - Losses, Splits, Histories and NewestOnce: of a store that outlives its processes,
+//     losses of data, with package outage making them good
 //   - Processes: several processes on one store, where they may share it
-//   - NoSecret: no error shows the password
+//   - NoSecret: no error shows the password, where there is one
 package driver

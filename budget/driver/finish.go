@@ -27,13 +27,13 @@ const (
 	FinishConflict                         // it was finished another way, or is a plain charge
 	FinishExpired                          // a release past the lease's end, or the id is not held
 	FinishLate                             // the deadline has passed; nothing was done
-	FinishOverflow                         // a sum would pass MaxUnits
+	FinishOverflow                         // a sum would pass 9 times MaxUnits
 )
 
 // Finished is the answer to a Finish.
 type Finished struct {
 	Result   FinishResult
 	Replayed bool
-	At       int64 // its score now
+	At       int64 // its score now; 0 where the id is not held
 	Now      int64 // the earlier clock
 }

@@ -39,8 +39,8 @@ type Lock struct {
 	Force bool   // replace a lock that stands
 }
 
-// Locked is the lock that stands now. Until is 0 where none does, since the end that
-// was asked for has passed.
+// Locked is the lock that stands now. Until is 0 where none does and the end that was
+// asked for has passed.
 type Locked struct {
 	Now   int64 // the earlier clock
 	Until int64 // µs

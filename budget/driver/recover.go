@@ -8,7 +8,8 @@ type Mark struct {
 	// Ledger is the ledger's random id. It changes with every loss that is noticed; a
 	// [Reset] keeps it. Empty: the ledger has none yet.
 	Ledger string
-	// Changes counts the charges, settlements, releases, recoveries and reports so far.
+	// Changes counts the charges, settlements, releases, recoveries, reports that added
+	// something, locks that were set and locks that were taken off, so far.
 	// It never falls.
 	Changes int64
 	// ID is the newest charge of any caller, and At its time in µs on the store's clock;
