@@ -6,7 +6,8 @@
 #               of fake time), and everything with the race detector, shorter
 # make simulate a month of two daemons in fake time, by days, beside the same
 #               month with a crontab; SIMULATE_SEED=n takes that month,
-#               SIMULATE_DAYS=n its first days, SIMULATE_STORE=sqlite a file
+#               SIMULATE_DAYS=n its first days, SIMULATE_STORE=sqlite a file;
+#               and checks the figures of docs/pictures/month.svg
 # make lint     gofmt, go vet, staticcheck among golangci-lint's, the layers, and
 #               the measures of the house
 # make mutants  each known mutant must fail a test
@@ -104,7 +105,7 @@ soak: needs
 	done
 
 simulate:
-	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 $(GO) test -count=1 -v -run '^TestSimulate$$' -timeout 15m ./internal/simulate
+	QUOTACTL_TEST_FULL=1 SIMULATE_SEEDS=1 $(GO) test -count=1 -v -run '^Test(Simulate|Figures)$$' -timeout 15m ./internal/simulate
 
 # A minute for each parser, or for those that FUZZ names (a regular expression);
 # go test runs their seeds every time.
