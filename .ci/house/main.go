@@ -34,6 +34,10 @@ func main() {
 }
 
 func draw(to io.Writer) error {
+	look, err := style()
+	if err != nil {
+		return err
+	}
 	rooms, err := list()
 	if err != nil {
 		return err
@@ -47,31 +51,33 @@ func draw(to io.Writer) error {
 		floors[r.floor] = append(floors[r.floor], r)
 		top = max(top, r.floor)
 	}
-	const width, left, box, high, gap = 1120, 20, 206, 64, 12
+	const width, left, box, high, gap = 800, 17, 184, 78, 10
 	y := 20
 	var body strings.Builder
 	for f := top; f >= 0; f-- {
 		slices.SortFunc(floors[f], func(a, b *room) int { return cmp.Compare(a.name, b.name) })
-		for row := range slices.Chunk(floors[f], 5) {
+		for row := range slices.Chunk(floors[f], 4) {
 			x := left + (width-2*left-len(row)*(box+gap)+gap)/2
 			for _, r := range row {
-				fmt.Fprintf(&body, `<g><rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s"/><text x="%d" y="%d" class="name">%s</text>`, x, y, box, high, colour(r.name), x+10, y+20, r.name)
-				for i, line := range wrap(saying(r), 30, 2) {
-					fmt.Fprintf(&body, `<text x="%d" y="%d">%s</text>`, x+10, y+38+15*i, html.EscapeString(line))
+				fmt.Fprintf(&body, `<g><rect x="%d" y="%d" width="%d" height="%d" rx="6" class="%s"/><text x="%d" y="%d" class="h">%s</text>`, x, y, box, high, colour(r.name), x+8, y+20, r.name)
+				for i, line := range wrap(saying(r), 22, 3) {
+					fmt.Fprintf(&body, `<text x="%d" y="%d" class="s">%s</text>`, x+8, y+38+16*i, html.EscapeString(line))
 				}
 				body.WriteString("</g>\n")
 				x += box + gap
 			}
 			y += high + 6
 		}
-		fmt.Fprintf(&body, `<line x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", left, y+4, width-left, y+4)
+		fmt.Fprintf(&body, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="line"/>`+"\n", left, y+4, width-left, y+4)
 		y += 14
 	}
-	_, err = fmt.Fprintf(to, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#333">
-<style>.name{font-weight:bold;font-size:14px} line{stroke:#999;stroke-width:2}</style>
-<rect width="%d" height="%d" fill="#fff"/>
-%s</svg>
-`, width, y+6, width, y+6, &body)
+	_, err = fmt.Fprintf(to, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" role="img" aria-labelledby="title desc">
+<title id="title">The packages of quotactl by floors</title>
+<desc id="desc">Each package stands above all that it imports, with the first words of its doc. The top floor is cmd/quotactl.</desc>
+%[3]s
+<rect class="paper" x=".5" y=".5" width="%[4]d" height="%[5]d" rx="8"/>
+%[6]s</svg>
+`, width, y+6, look, width-1, y+5, &body)
 	return err
 }
 
@@ -146,8 +152,22 @@ func wrap(text string, most, lines int) []string {
 	return list
 }
 
-// colour tells the wings of the house apart.
+// colour tells the wings of the house apart, by a class of the style.
 func colour(name string) string {
 	wing, _, _ := strings.Cut(name, "/")
-	return map[string]string{"budget": "#d6e8fa", "jobs": "#dcf2d8", "cmd": "#fbe3c8", "lua": "#eadcf5", "internal": "#ececec"}[wing]
+	return map[string]string{"budget": "blue", "jobs": "green", "cmd": "amber", "lua": "red", "internal": "box"}[wing]
+}
+
+// style is what all pictures of the documentation have, read from one of them.
+func style() (string, error) {
+	picture, err := os.ReadFile("docs/pictures/parts.svg")
+	if err != nil {
+		return "", err
+	}
+	_, rest, _ := strings.Cut(string(picture), "<style>")
+	text, _, found := strings.Cut(rest, "</style>")
+	if !found {
+		return "", errors.New("docs/pictures/parts.svg has no style")
+	}
+	return "<style>" + text + "</style>", nil
 }
