@@ -51,6 +51,9 @@ for i = 1, #args.windows do
   if w.p0 and (now < w.p0 or now >= w.p2) then return {3, int(raw), int(now)} end
 end
 
+local task = args.import -- where import.lua is before this
+if task and task.at - later > TOLERANCE then return {4, int(raw)} end
+
 local told = args.told
 if looking and not M.v then
   local lower = now - HELD
@@ -76,6 +79,7 @@ end
 if anew then forgetAll() end
 local born = not M.v
 if born then M.born = now end
+if born and task and task.born > 0 then M.born, M.gone = math.min(task.born, now), task.gone end
 if M.n == 0 then
   -- Each command that writes is tried on an empty ledger while there is nothing
   -- to spoil: a permission that is missing must not show in the middle.
@@ -154,6 +158,13 @@ for i = 1, #told do
 end
 lost = lost or args.ledger ~= '' and args.seen > math.max(M.reset, M.gone - WEEK) and (M.lid ~= args.ledger or M.seq < args.changes)
 local fresh = born or #args.add > 0
+if task then
+  local imported = importRows()
+  limitSteps = WHOLE
+  bringAll()
+  save(true)
+  return {0, int(raw), {}, int(M.born), int(M.last), {imported}, {0}, '', mark(), {}}
+end
 if recovering then
   lost = lost or goneLedger()
   local recovered, done = recoverAll(limits, lost)

@@ -20,6 +20,7 @@ type Script struct{ Text, SHA string }
 // Scripts are all scripts.
 type Scripts struct {
 	Charge, Finish, Lock, Spent            Script
+	Import, Export                         Script
 	Accept, Forget, Probe, Doctor          Script
 	JobRead, JobValue, JobHistory, JobSwap Script
 }
@@ -40,6 +41,7 @@ func With(clock string) Scripts {
 	const ledger = "args layout meters locks ledger "
 	return Scripts{
 		Charge: join(ledger + "windows walk replay merge recover drift look charge"),
+		Import: join(ledger + "windows walk replay merge recover drift look import charge"), Export: join("args export"),
 		Finish: join(ledger + "finish"), Lock: join(ledger + "lock"), Spent: join(ledger + "spent"),
 		Accept: join("accept"), Forget: join("forget"), Probe: join("probe"), Doctor: join("doctor"),
 		JobRead: join("job_read"), JobValue: join("job_value"), JobHistory: join("args job_history"), JobSwap: join("args job_swap"),

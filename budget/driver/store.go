@@ -21,6 +21,9 @@ type Store interface {
 	// Spent sums what the ledger holds, without spending. It reads in bounded steps:
 	// what is charged meanwhile may be in it or not.
 	Spent(ctx context.Context, query SpentQuery) (Spent, error)
+	// Export reads a whole ledger, without spending. What is charged meanwhile may be in it
+	// or not; a charge that was acknowledged before is in it.
+	Export(ctx context.Context, export Export, to LedgerWriter) error
 	// Change makes a rare change of a ledger; callers use [Apply]. A store answers a
 	// change that it does not know with [Unknown].
 	Change(ctx context.Context, change Change) (Changed, error)

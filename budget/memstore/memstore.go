@@ -50,7 +50,9 @@ type ledger struct {
 	meters  map[string]*meter
 	locks   map[string]lock // by the limit's name; empty: the budget
 
-	id       string   // random
+	id       string // random
+	rowNo    int64  // the newest merged row's number
+	imports  driver.Imports
 	changes  int64    // of what was charged before
 	newestID string   // of the newest entry; empty: none since the ledger began
 	resetAt  int64    // when it was begun by a reset; 0: it was not
@@ -324,6 +326,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		return s.lock(ctx, c)
 	case driver.Unlock:
 		return s.unlock(ctx, c)
+	case driver.Import:
+		return s.importRows(ctx, c)
 	case driver.Reset:
 		return driver.Done{}, s.reset(ctx, c.Budget)
 	case driver.AcceptClock:

@@ -1,6 +1,8 @@
 package memstore
 
 import (
+	"strconv"
+
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 )
@@ -19,7 +21,7 @@ func (l *ledger) merge(now int64) {
 	}
 	kept := l.entries[:0]
 	for _, e := range l.entries {
-		if e.score <= l.merged || e.score > boundary || e.row {
+		if e.score <= l.merged || e.score > boundary || e.row || e.noID {
 			kept = append(kept, e)
 			continue
 		}
@@ -30,7 +32,9 @@ func (l *ledger) merge(now int64) {
 		for _, p := range precisions {
 			end = min(end, limit.SlotEnd(e.score, p))
 		}
+		l.rowNo++
 		e.score, e.noID, e.item.Labels.Run = end, true, ""
+		e.item.ID = " " + strconv.FormatInt(l.rowNo, 10)
 		kept = append(kept, e)
 	}
 	clear(l.entries[len(kept):])

@@ -117,6 +117,15 @@ func (l *later) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([
 	return with(ctx, l, func(b Backend) ([]driver.JobRecord, error) { return b.JobHistory(ctx, query) })
 }
 
+// Export implements driver.Store.
+func (l *later) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
+	store, err := l.get(ctx)
+	if err != nil {
+		return err
+	}
+	return store.Export(ctx, export, to)
+}
+
 // Close closes the store when it is open.
 func (l *later) Close() error {
 	l.turn <- struct{}{}

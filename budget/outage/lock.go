@@ -143,3 +143,8 @@ func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, erro
 	}
 	return drifted, err
 }
+
+// Export implements driver.Store. It asks the store itself.
+func (s *Store) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
+	return s.inner.Export(ctx, export, to)
+}

@@ -100,6 +100,50 @@ type chargeArgs struct {
 	Meters  []meterArgs  `json:"meters"`
 	Limits  []limitArgs  `json:"limits"`
 	Items   []itemArgs   `json:"items"`
+	Import  *importArgs  `json:"import,omitempty"`
+}
+
+// importArgs are a driver.Import. Most is how many exports are noted.
+type importArgs struct {
+	Export string    `json:"export"`
+	Ledger string    `json:"ledger"`
+	At     int64     `json:"at"`
+	Born   int64     `json:"born"`
+	Gone   int64     `json:"gone"`
+	Locks  []lockRow `json:"locks"`
+	From   int64     `json:"from"`
+	Rows   []rowArgs `json:"rows"`
+	Last   bool      `json:"last,omitempty"`
+	Most   int       `json:"most"`
+}
+
+// lockRow is a lock of an exported ledger.
+type lockRow struct {
+	Name  string `json:"name"` // * for the budget
+	Till  int64  `json:"till"`
+	Since int64  `json:"since"`
+	Why   string `json:"why"`
+}
+
+// rowArgs are a row of an exported ledger.
+type rowArgs struct {
+	ID       string `json:"id"`
+	Op       int    `json:"op"`
+	State    string `json:"state"` // as entries have it
+	Asked    int64  `json:"asked"`
+	Units    int64  `json:"units"`
+	Calls    int64  `json:"calls"`
+	Start    int64  `json:"start"`
+	Score    int64  `json:"score"`
+	Labels   string `json:"labels"`
+	Observed bool   `json:"observed,omitempty"`
+	Pseudo   bool   `json:"pseudo,omitempty"`
+}
+
+// exportArgs are what export.lua takes.
+type exportArgs struct {
+	Cursor string `json:"cursor"` // 0: the first page
+	Count  int    `json:"count"`  // how many entries a page has, roughly
 }
 
 // toldArgs are a charge that the caller was told of.

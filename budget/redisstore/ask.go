@@ -61,7 +61,7 @@ func (s *Store) read(doing, name string, reply []any) (answer, error) {
 	case statusRegistry:
 		s.remember(name, newRegistry(splitNames(text(a.rest, 0))))
 	case statusClock:
-		return answer{}, fmt.Errorf("%s %s in Redis: %w: it shows %s", doing, name, driver.ErrClock, time.UnixMicro(a.now).UTC().Format(time.RFC3339))
+		return answer{}, clockError(doing+" "+name, a.now)
 	case statusDamaged:
 		return answer{}, s.damaged(name, text(a.rest, 0))
 	case statusLost:
@@ -70,6 +70,11 @@ func (s *Store) read(doing, name string, reply []any) (answer, error) {
 		return answer{}, s.newer(name, text(a.rest, 0))
 	}
 	return a, nil
+}
+
+// clockError says what the server's clock shows, in µs.
+func clockError(doing string, shows int64) error {
+	return fmt.Errorf("%s in Redis: %w: it shows %s", doing, driver.ErrClock, time.UnixMicro(shows).UTC().Format(time.RFC3339))
 }
 
 // number reads an integer that a script sent, as a number or as text; 0 where

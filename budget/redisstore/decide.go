@@ -34,6 +34,7 @@ type batch struct {
 	sums   []sum // what a look wants summed, by limit
 	lost   *recovery
 	report *report
+	rows   *driver.Import
 	locks  string // as the ledger has them, for a look
 	born   int64  // when the ledger began
 	seen   int64  // the instant decided at, the clamped clock
@@ -117,8 +118,14 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 		had, r, added = b.lost.registry(had, b.Limits, b.mode)
 	case reporting:
 		r, added = b.report.registry(had, b.Limits)
+	case importing:
+		r, added = importRegistry(had, b.rows.Rows)
 	}
-	a, err := b.store.ask(ctx, b.doing(), b.Budget, b.store.scripts.Charge, b.keys(r), func(attempt time.Time) []any {
+	script := b.store.scripts.Charge
+	if b.mode == importing {
+		script = b.store.scripts.Import
+	}
+	a, err := b.store.ask(ctx, b.doing(), b.Budget, script, b.keys(r), func(attempt time.Time) []any {
 		return b.args(had, r, added, attempt)
 	})
 	if err != nil {
@@ -180,6 +187,8 @@ func (b *batch) doing() string {
 		return "recover"
 	case reporting:
 		return "report on"
+	case importing:
+		return "import into"
 	}
 	return "charge"
 }
@@ -282,6 +291,9 @@ func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 		case reporting:
 			args.Limits[i].Task = b.report.args(l, r)
 		}
+	}
+	if b.mode == importing {
+		args.Import = importOf(*b.rows, r)
 	}
 	serverTime := b.store.serverTimes(b.Budget)
 	for j, i := range b.open {

@@ -21,6 +21,7 @@ const (
 	beginningAnew purpose = "begin anew" // recovering a ledger that is damaged
 	goingOn       purpose = "go on"      // deciding what a run has left of a batch
 	reporting     purpose = "report"     // taking in an upstream's report
+	importing     purpose = "import"     // taking in rows of an exported ledger
 )
 
 // recovery is a driver.Recovery on its way through as many script runs as it

@@ -128,6 +128,8 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 		return s.lock(ctx, c)
 	case driver.Unlock:
 		return s.unlock(ctx, c)
+	case driver.Import:
+		return s.importRows(ctx, c)
 	case driver.Reset:
 		return driver.Done{}, s.reset(ctx, c.Budget)
 	case driver.AcceptClock:

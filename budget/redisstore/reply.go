@@ -110,6 +110,7 @@ var (
 	lookedInto  = tuple(count, count, count) // a bucket
 	recoveredOf = tuple(count, isText)
 	reportedOf  = tuple(count, count, count)
+	importedOf  = tuple(count, count, count, count)
 	isSwapped   = tuple(within(swapOther, swapDamaged), count, flag)
 	isRecord    = tuple(integer, isText, textOrNone)
 )
@@ -162,6 +163,8 @@ func (b *batch) isAnswered(rest []any) bool {
 		return false
 	case b.mode == deciding:
 		return len(looks) == 0
+	case b.mode == importing:
+		return tuple(importedOf)(any(looks))
 	case b.mode == looking && len(looks) == 0: // there is no ledger
 		return true
 	case len(looks) != len(b.Limits):

@@ -63,7 +63,8 @@ type decider struct {
 	walks  map[int]*walk    // of the item at hand, by limit
 	ran    bool             // a transaction was committed
 	done   bool
-	lost   bool // what the caller saw acknowledged is not there
+	lost   bool              // what the caller saw acknowledged is not there
+	head   driver.LedgerHead // of an export: a ledger that begins with it takes over its past
 
 	// Within one transaction:
 	next   driver.Decisions // the answer when it is committed
@@ -165,6 +166,9 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	if l.b == 0 {
 		if err := l.create(now); err != nil {
 			return 0, err
+		}
+		if d.head.Born > 0 {
+			l.born, l.gone = min(d.head.Born, now), d.head.Gone
 		}
 	}
 	if l.id == "" { // an older version made it
@@ -366,20 +370,29 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 	}
 	l.charge(e, item.Units, item.Recorded, d.when.drains())
 	l.witness = item.ID
-	if item.Recorded { // it may count no more: that is one row a window, all else is up to date
-		steps := math.MaxInt
-		for _, v := range d.limits {
-			if v.w == nil {
-				continue
-			}
-			if _, err := l.advance(v.w, l.last, &steps); err != nil {
-				return driver.Decision{}, err
-			}
+	if item.Recorded { // it may count no more
+		if err := d.expire(); err != nil {
+			return driver.Decision{}, err
 		}
 	}
 	decision := d.granted(item)
 	decision.At, decision.Observed = at, observed
 	return decision, nil
+}
+
+// expire takes out of the windows what was added and counts no more. All else is up to
+// date, so that its steps need no bound.
+func (d *decider) expire() error {
+	steps := math.MaxInt
+	for _, v := range d.limits {
+		if v.w == nil {
+			continue
+		}
+		if _, err := d.l.advance(v.w, d.l.last, &steps); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // granted tells what is left, of the limit that has the least.

@@ -34,6 +34,7 @@ type ledger struct {
 	resetAt            int64  // when a reset began it; 0: none did
 	loss               loss
 	hosts              hosts
+	imports            driver.Imports
 
 	ops     map[string]int64
 	opNames map[int64]string
@@ -46,7 +47,7 @@ type ledger struct {
 	locks   map[string]lock // by the limit's name; empty: the budget
 }
 
-const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts
+const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, imports
 	FROM budget WHERE name = ?`
 
 // readLedger reads a budget's ledger on c; known is the one last seen, or nil.
@@ -56,10 +57,10 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 		c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{},
 		labels: map[string]*label{}, meters: map[string]*meter{}, locks: map[string]lock{},
 	}
-	var lost, seen string
+	var lost, seen, imports string
 	found, err := c.first(readBudget, []any{name},
 		&l.b, &l.version, &l.born, &l.last, &l.newest, &l.gone, &l.n, &l.units, &l.walkNo,
-		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen)
+		&l.anchor.boot, &l.anchor.offset, &l.prunedAt, &l.fresh, &l.labelNo, &l.merged, &l.rowNo, &l.idleAt, &l.id, &l.newestID, &l.changes, &l.resetAt, &lost, &seen, &imports)
 	if err != nil || !found {
 		return l, err
 	}
@@ -70,6 +71,9 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	}
 	if l.loss, err = parseLoss(lost); err == nil {
 		l.hosts, err = parseHosts(seen)
+	}
+	if err == nil {
+		l.imports, err = driver.ParseImports(imports)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("budget %s: %w: %w; %s", name, driver.ErrDamaged, err, adviceDamaged)
@@ -96,7 +100,7 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 
 const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest = ?, gone = ?, n = ?, units = ?, walk_no = ?,
 	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ?,
-	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ? WHERE b = ?`
+	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, imports = ? WHERE b = ?`
 
 // create gives a new budget its row and with it its number.
 func (l *ledger) create(now int64) error {
@@ -111,7 +115,7 @@ func (l *ledger) write() error {
 	l.version++
 	err := l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
 		l.anchor.boot, l.anchor.offset, l.prunedAt, l.fresh, l.labelNo, l.merged, l.rowNo, l.idleAt,
-		l.id, l.newestID, l.changes, l.resetAt, l.loss.String(), l.hosts.String(), l.b)
+		l.id, l.newestID, l.changes, l.resetAt, l.loss.String(), l.hosts.String(), l.imports.String(), l.b)
 	if err != nil {
 		return err
 	}

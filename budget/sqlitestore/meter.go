@@ -39,12 +39,11 @@ func (m *meter) add(amount, age, at, drains int64) {
 
 // useMeters makes the meters of the limits live and drops those long unused.
 func (l *ledger) useMeters(limits []limit.Limit, now int64) error {
-	for key, m := range l.meters {
+	for _, m := range l.meters {
 		if now > m.usedAt+m.longest+driver.WindowIdle {
-			if err := l.c.exec("DELETE FROM meter WHERE b = ? AND key = ?", l.b, key); err != nil {
+			if err := l.dropMeter(m); err != nil {
 				return err
 			}
-			delete(l.meters, key)
 		}
 	}
 	var seen []string
@@ -67,6 +66,11 @@ func (l *ledger) useMeters(limits []limit.Limit, now int64) error {
 		}
 	}
 	return nil
+}
+
+func (l *ledger) dropMeter(m *meter) error {
+	delete(l.meters, m.key)
+	return l.c.exec("DELETE FROM meter WHERE b = ? AND key = ?", l.b, m.key)
 }
 
 // newMeter is a meter that is still to be replayed.

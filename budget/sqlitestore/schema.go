@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is what this version of the program reads and writes.
-const schemaVersion = 5
+const schemaVersion = 6
 
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
@@ -48,7 +48,8 @@ CREATE TABLE budget (
 	changes INTEGER NOT NULL DEFAULT 0, -- charges, settlements and the like so far; never fewer
 	reset_at INTEGER NOT NULL DEFAULT 0,-- when a reset began it; 0: none did
 	loss TEXT NOT NULL DEFAULT '',      -- when the last one was noticed, and the hosts that have reported
-	hosts TEXT NOT NULL DEFAULT ''      -- each host that decided lately, and when it was noted
+	hosts TEXT NOT NULL DEFAULT '',     -- each host that decided lately, and when it was noted
+	imports TEXT NOT NULL DEFAULT ''    -- each export that was imported lately, and how many of its rows
 );
 CREATE INDEX budget_idle ON budget(idle_at);
 CREATE TABLE operation (
@@ -170,6 +171,7 @@ ALTER TABLE budget ADD COLUMN reset_at INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE budget ADD COLUMN loss TEXT NOT NULL DEFAULT '';
 ALTER TABLE budget ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 `,
+	5: "ALTER TABLE budget ADD COLUMN imports TEXT NOT NULL DEFAULT '';",
 }
 
 // isPrepared reports whether prepareFile has nothing to do. It changes nothing and

@@ -187,6 +187,8 @@ func (s *Store) change(ctx context.Context, change driver.Change) (driver.Change
 		return s.lockBudget(ctx, c)
 	case driver.Unlock:
 		return s.unlockBudget(ctx, c)
+	case driver.Import:
+		return s.importRows(ctx, c)
 	case driver.Reset:
 		return driver.Done{}, s.forget(ctx, c.Budget, true)
 	case driver.AcceptClock:

@@ -122,5 +122,9 @@ func (h *handle) Change(ctx context.Context, change driver.Change) (driver.Chang
 	return ask(ctx, h, change.Doing(), func() (driver.Changed, error) { return h.store.Change(ctx, change) })
 }
 
+func (h *handle) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
+	return h.store.Export(ctx, export, to)
+}
+
 // Close closes a store of the daemon's own.
 func (h *handle) Close() error { return h.store.Close() }

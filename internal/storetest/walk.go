@@ -18,7 +18,7 @@ import (
 // Walk takes random steps on the store and on the reference model beside it,
 // and wants every answer to be the same. A step is a charge, one that happened
 // already, a settlement, a release, a look, a lock, a report of drift, an accepted
-// clock, a recovery or a reset. It takes that many steps in full, else a few
+// clock, a recovery, a reset or a move to another ledger. It takes that many steps in full, else a few
 // thousand; QUOTACTL_WALK_STEPS sets the number. QUOTACTL_WALK_SEED repeats a walk.
 func Walk(t *testing.T, open Open, steps int) {
 	t.Helper()
@@ -33,7 +33,7 @@ func Walk(t *testing.T, open Open, steps int) {
 	t.Logf("seed %d: %d steps: %v", seed, w.step, w.counts)
 	musts := []string{"granted", "refused", "replayed", "conflict", "settled", "released", "clock refused", "clock accepted", "looked", "stepped back", "never fits", "limits changed",
 		"finish expired", "refused by rolling", "refused by coarse", "refused by calendar", "refused by guarded calendar", "refused by bucket", "refused by concurrent",
-		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "locked", "lock stood", "unlocked", "observed", "fenced",
+		"recorded", "finished earlier", "lost", "nothing lost", "recovered", "reset", "recovering", "rolled back", "moved", "locked", "lock stood", "unlocked", "observed", "fenced",
 		"drift of rolling", "drift of coarse", "drift of calendar", "drift of guarded calendar", "drift of bucket"}
 	for _, must := range musts {
 		if steps >= 10_000 && w.counts[must] == 0 {
@@ -97,8 +97,10 @@ func (w *walker) episode(steps int) {
 			}
 		case n < 98:
 			w.acceptClock()
-		case n < 99 || w.rng.IntN(4) > 0:
+		case n < 99 || w.rng.IntN(2) > 0:
 			w.recover(limits)
+		case w.rng.IntN(2) == 0:
+			w.move(limits)
 		default:
 			w.reset()
 		}

@@ -1,0 +1,179 @@
+package driver
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// Export asks for everything that a ledger holds, to be imported into another store.
+type Export struct {
+	Budget string
+	Now    int64 // the caller's wall clock in µs, a witness
+}
+
+// LedgerWriter receives an exported ledger: Head once, then Row for each entry that is
+// held, in no order. An error of either ends the export and is returned as it is.
+type LedgerWriter interface {
+	Head(LedgerHead) error
+	Row(Row) error
+}
+
+// LedgerHead is what a ledger holds besides its entries. The zero LedgerHead stands for
+// a budget that has no ledger.
+type LedgerHead struct {
+	Ledger string     // the ledger's id
+	At     int64      // the store's clock at the export, in µs
+	Born   int64      // the instant (µs) of the ledger's first decision
+	Gone   int64      // the ledger has forgotten what finished up to this instant (µs)
+	Locks  []LockView // the locks that hold, fences included
+}
+
+// RowState says what kind of entry a Row is.
+type RowState string
+
+// The states of a Row.
+const (
+	RowPlain    RowState = "plain"
+	RowOpen     RowState = "open" // a reservation that was neither settled nor released
+	RowSettled  RowState = "settled"
+	RowReleased RowState = "released"
+	RowMerged   RowState = "merged" // several charges without ids, or a charge of a pseudo-operation
+)
+
+// Row is one entry of a ledger.
+type Row struct {
+	// ID is the charge's id. That of a merged row is " LEDGER/NUMBER", where LEDGER is the
+	// id of the ledger that merged it; that of a pseudo-operation's charge begins with a
+	// space too ([limit.DriftID], [limit.RecoveredID]).
+	ID        string
+	Operation string
+	State     RowState
+	Asked     int64 // units that were asked for
+	Units     int64 // units that count
+	Calls     int64 // 1, but for a RowMerged
+	Start     int64 // when it was charged, in µs
+	Score     int64 // when it finishes, in µs; of an open reservation the end of its lease
+	Labels    Labels
+	Observed  bool // it would have been refused, but for observe mode
+}
+
+// Pseudo reports whether the row is a charge of a pseudo-operation.
+func (r Row) Pseudo() bool { return limit.IsPseudo(r.Operation) }
+
+// MaxImport is how many rows an [Import] holds at most.
+const MaxImport = 500
+
+// Import adds rows of an exported ledger to a ledger. The answer is [Imported]. The
+// rows of one export are imported in order, up to MaxImport at a time; the ledger notes
+// how many it has imported, so that a row that is given again adds nothing.
+type Import struct {
+	Budget string
+	Now    int64         // the caller's wall clock in µs, a witness
+	Limits []limit.Limit // all of the budget, as in Batch
+	Export string        // names the export: 1 to 64 letters and digits
+	Head   LedgerHead
+	From   int64 // how many rows of the export come before Rows
+	Rows   []Row
+	// Last: no more rows follow. The buckets then begin anew from the entries.
+	Last bool
+}
+
+// Imported is the answer to an Import.
+type Imported struct {
+	Now int64 // the earlier clock
+	// Done is how many rows of the export the ledger has imported so far. Where it is
+	// below From, rows are missing in between, and nothing was imported.
+	Done int64
+	// Of the rows of this Import: Added counts those that were added or changed an entry,
+	// Known those that the ledger had, and Gone those that no longer count anywhere.
+	Added, Known, Gone int64
+}
+
+// Imports says how many rows of which exports a ledger has imported, the latest export
+// last.
+type Imports []struct {
+	Export string
+	Rows   int64
+}
+
+// Rows is how many rows of an export were imported, and whether it is noted at all.
+func (m Imports) Rows(export string) (rows int64, noted bool) {
+	for _, one := range m {
+		if one.Export == export {
+			return one.Rows, true
+		}
+	}
+	return 0, false
+}
+
+// Note notes how many rows of an export were imported. Of more than MaxExports, the
+// oldest are forgotten.
+func (m *Imports) Note(export string, rows int64) {
+	for i := range *m {
+		if (*m)[i].Export == export {
+			(*m)[i].Rows = rows
+			return
+		}
+	}
+	all := append(slices.Clone(*m), Imports{{export, rows}}...)
+	*m = all[max(0, len(all)-MaxExports):]
+}
+
+// String is the notes as ParseImports reads them: "EXPORT ROWS EXPORT ROWS".
+func (m Imports) String() string {
+	var words []string
+	for _, one := range m {
+		words = append(words, one.Export, strconv.FormatInt(one.Rows, 10))
+	}
+	return strings.Join(words, " ")
+}
+
+// ParseImports reads what String wrote.
+func ParseImports(text string) (Imports, error) {
+	words := strings.Fields(text)
+	if len(words)%2 != 0 {
+		return nil, fmt.Errorf("the imports %q are not pairs of an export and a number", text)
+	}
+	var m Imports
+	for pair := range slices.Chunk(words, 2) {
+		rows, err := strconv.ParseInt(pair[1], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the imports %q: %w", text, err)
+		}
+		m = append(m, Imports{{pair[0], rows}}...)
+	}
+	return m, nil
+}
+
+// MaxExports is how many exports a ledger notes as imported: the latest.
+const MaxExports = 16
+
+func (c Import) Doing() string { return "import into " + c.Budget }
+func (Import) answer(Imported) {}
+func (Imported) changed()      {}
+
+// MergedID is the id by which an export names a row of a ledger, given the id under which
+// the ledger keeps it: a row that the ledger merged itself is named after the ledger, so
+// that another ledger can keep it beside its own.
+func MergedID(own, ledger string) string {
+	if strings.HasPrefix(own, " ") && !strings.Contains(own, "/") {
+		return " " + ledger + "/" + own[1:]
+	}
+	return own
+}
+
+// OwnID is the id under which a ledger keeps a row of an export; it undoes MergedID.
+func OwnID(id, ledger string) string {
+	if number, ok := strings.CutPrefix(id, " "+ledger+"/"); ok {
+		return " " + number
+	}
+	return id
+}
+
+// OtherID is the id under which a ledger keeps a row whose id it has given to another
+// charge. No caller can settle or replay it.
+func OtherID(id string, head LedgerHead) string { return " " + head.Ledger + "/" + id }

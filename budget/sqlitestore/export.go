@@ -1,0 +1,216 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/quotactl/quotactl/budget/driver"
+)
+
+// exportChunk is how many entries are read between two looks at the context.
+const exportChunk = 10_000
+
+// rowStates are the states of entries, by their number.
+var rowStates = [...]driver.RowState{
+	statePlain: driver.RowPlain, stateOpen: driver.RowOpen, stateSettled: driver.RowSettled,
+	stateReleased: driver.RowReleased, stateMerged: driver.RowMerged,
+}
+
+// errWriter is an error of the LedgerWriter.
+type errWriter struct{ error }
+
+// Export implements driver.Store. It reads one state of the ledger, however long that
+// takes, waits for no writer and delays none.
+func (s *Store) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
+	err := s.readAlone(ctx, func(c *conn) error { return s.export(ctx, c, export, to) })
+	if written, ok := err.(errWriter); ok { //nolint:errorlint // wrapped by nobody
+		return written.error
+	}
+	if err != nil {
+		return s.explain(ctx, "export "+export.Budget, err)
+	}
+	return nil
+}
+
+// export reads within a transaction.
+func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to driver.LedgerWriter) error {
+	l, when, err := s.entered(c, export.Budget, export.Now)
+	if err != nil {
+		return err
+	}
+	var head driver.LedgerHead
+	if l.b > 0 {
+		head = driver.LedgerHead{Ledger: l.id, At: when.now, Born: l.born, Gone: l.gone, Locks: l.standing(when.now)}
+	}
+	if err := to.Head(head); err != nil {
+		return errWriter{err}
+	}
+	labels := map[int64]string{}
+	var no int64
+	var name string
+	if err := c.each("SELECT no, name FROM label WHERE b = ?", []any{l.b}, func() { labels[no] = name }, &no, &name); err != nil {
+		return err
+	}
+	for last, more := "", true; more; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var e entry
+		var rows []driver.Row
+		more = false
+		err := c.each(`SELECT id, lane, score, start, asked, units, state, job, region, run, calls, observed FROM entry
+			WHERE b = ? AND id > ? ORDER BY id LIMIT ?`, []any{l.b, last, exportChunk}, func() {
+			last, more = e.id, true
+			if e.score > l.gone {
+				rows = append(rows, driver.Row{
+					ID: driver.MergedID(e.id, l.id), Operation: l.opNames[e.operation()], State: rowStates[e.state],
+					Asked: e.asked, Units: e.units, Calls: e.calls, Start: e.start, Score: e.score,
+					Labels: driver.Labels{Job: labels[e.job], Region: labels[e.region], Run: labels[e.run]}, Observed: e.observed,
+				})
+			}
+		}, &e.id, &e.lane, &e.score, &e.start, &e.asked, &e.units, &e.state, &e.job, &e.region, &e.run, &e.calls, &e.observed)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := to.Row(row); err != nil {
+				return errWriter{err}
+			}
+		}
+	}
+	return nil
+}
+
+// importRows takes in rows of an exported ledger.
+func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.Imported, err error) {
+	d := &decider{s: s, batch: driver.Batch{Budget: c.Budget, Now: c.Now, Limits: c.Limits}, head: c.Head, walks: map[int]*walk{}}
+	return answer, d.repeat(ctx, func(conn *conn) error { return d.importRows(conn, c, &answer) })
+}
+
+// importRows goes on with an import as far as the steps reach: the rows are taken in
+// once the totals are up to date, and the buckets replayed after the last.
+func (d *decider) importRows(c *conn, r driver.Import, answer *driver.Imported) (err error) {
+	d.steps, d.done = d.s.steps, false
+	if answer.Now, err = d.open(c); err != nil {
+		return err
+	}
+	l := d.l
+	if r.Head.At > d.when.later+driver.ClockTolerance {
+		return fmt.Errorf("%w: the export is of %d µs, the clock shows %d", driver.ErrClock, r.Head.At, d.when.later)
+	}
+	current, err := d.advance(l.last)
+	if err != nil || !current {
+		return errors.Join(err, d.close())
+	}
+	done, noted := l.imports.Rows(r.Export)
+	upto := r.From + int64(len(r.Rows))
+	if answer.Done = max(done, upto); done < r.From {
+		answer.Done = done
+	}
+	if d.done = done < r.From || noted && done >= upto; d.done {
+		return d.close()
+	}
+	for i, row := range r.Rows {
+		if r.From+int64(i) >= done {
+			if err := d.importRow(row, r.Head, answer); err != nil {
+				return err
+			}
+		}
+	}
+	for _, k := range r.Head.Locks {
+		if !noted && k.Until > max(l.last, l.locks[k.Limit].until) {
+			if err := l.putLock(k.Limit, lock{until: k.Until, since: k.Since, why: k.Why}, l.last); err != nil {
+				return err
+			}
+		}
+	}
+	l.imports.Note(r.Export, answer.Done)
+	for _, m := range l.meters {
+		switch {
+		case r.Last: // it begins anew from the entries with the next transaction
+			if err := l.dropMeter(m); err != nil {
+				return err
+			}
+		case m.reached != toTheEnd:
+			l.replayAnew(m)
+		}
+	}
+	l.walkNo++ // walks on the way may have come past what was added
+	l.idleAt = 0
+	if err := d.expire(); err != nil {
+		return err
+	}
+	d.done = !r.Last
+	return d.close()
+}
+
+// importRow takes in one row.
+func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver.Imported) error {
+	l := d.l
+	if r.Score <= max(l.gone, l.horizon(l.last)) {
+		answer.Gone++
+		return nil
+	}
+	e, err := l.entryOf(r, driver.OwnID(r.ID, l.id))
+	if err != nil {
+		return err
+	}
+	old, err := l.pseudoAt(e.id)
+	if err == nil && old != nil && old.score > l.gone && r.State != driver.RowMerged && !old.is(e) {
+		e.id = driver.OtherID(r.ID, head)
+		old, err = l.pseudoAt(e.id)
+	}
+	switch {
+	case err != nil:
+		return err
+	case old == nil || old.score <= l.gone:
+	case r.Pseudo() && (e.units > old.units || e.calls > old.calls || e.score > old.score):
+		e.units, e.calls, e.score = max(e.units, old.units), max(e.calls, old.calls), max(e.score, old.score)
+		e.asked, e.start, e.lane = e.units, e.score, laneOf(e.operation(), e.units, e.state)
+	case old.state == stateOpen && (e.state == stateSettled || e.state == stateReleased):
+	default:
+		answer.Known++
+		return nil
+	}
+	if old != nil {
+		if err := l.remove(old); err != nil {
+			return err
+		}
+	}
+	if err := l.insert(e); err != nil {
+		return err
+	}
+	answer.Added++
+	switch number, own := strings.CutPrefix(e.id, " "); {
+	case e.state != stateMerged:
+		l.merged = min(l.merged, e.score-1)
+		if e.start > l.newest && e.id == r.ID {
+			l.newest, l.newestID = e.start, e.id
+		}
+	case own:
+		n, _ := strconv.ParseInt(number, 10, 64) // 0: another ledger merged it
+		l.rowNo = max(l.rowNo, n)
+	}
+	return nil
+}
+
+// entryOf is a row as an entry of the ledger.
+func (l *ledger) entryOf(r driver.Row, id string) (*entry, error) {
+	op, err := l.number(r.Operation)
+	if err != nil {
+		return nil, err
+	}
+	state := slices.Index(rowStates[:], r.State)
+	e := &entry{id: id, score: r.Score, start: r.Start, asked: r.Asked, units: r.Units, calls: r.Calls, state: int64(state), observed: r.Observed}
+	e.lane = laneOf(op, e.units, e.state)
+	return e, l.label(e, r.Labels, l.last)
+}
+
+// is reports whether two entries of one id are the same charge.
+func (e *entry) is(other *entry) bool {
+	return e.operation() == other.operation() && e.asked == other.asked && (e.state == statePlain) == (other.state == statePlain)
+}

@@ -1,0 +1,159 @@
+-- Adds rows of an exported ledger. Comes before charge.lua, which calls importRows for
+-- the mode import.
+
+local importRows
+do -- a block: a script has few places for local names
+  -- ownID is the id under which this ledger keeps a row: a row that it merged itself has
+  -- a number alone.
+  local function ownID(id)
+    local number = string.match(id, '^ ' .. M.lid .. '/(%d+)$')
+    if not number then return id end
+    M.rowno = math.max(M.rowno, tonumber(number))
+    return ' ' .. number
+  end
+
+  -- memberAt is the zset and the member of an entry, merged rows included.
+  local function memberAt(e, id)
+    if e.state ~= 'm' then return place(e, id) end
+    return e.units == 0 and ykey(e.op) or zkey(e.op), memberOf(e, id), e.units == 0
+  end
+
+  -- count adds an entry to the totals, or takes it off.
+  local function count(e, zero, sign)
+    addAll(e.op, e.score, e.units, e.state == 'm' and e.asked or callsOf(e), zero, sign, e.state)
+    M.n = M.n + sign
+  end
+
+  -- entryOf is a row as an entry; of a merged one asked is its calls.
+  local function entryOf(row)
+    local e = {op = row.op, asked = row.asked, units = row.units, state = row.state, start = row.start, score = row.score, labels = row.labels}
+    if e.state == 'm' then
+      e.asked, M.rowno = row.calls, math.max(M.rowno, 1)
+    end
+    if row.observed then
+      e.labels, M.marks = e.labels .. '|o', '1'
+    end
+    return e
+  end
+
+  -- joined is what becomes of an entry that the ledger has and a row with its id: the
+  -- entry to keep, or nil where the ledger has it already.
+  local function joined(old, e, pseudo)
+    if pseudo then
+      if e.units <= old.units and e.asked <= old.asked and e.score <= old.score then return nil end
+      e.units, e.asked, e.score = math.max(e.units, old.units), math.max(e.asked, old.asked), math.max(e.score, old.score)
+      e.start = e.score
+      return e
+    end
+    return old.state == 'o' and (e.state == 's' or e.state == 'r') and e or nil
+  end
+
+  local placed, toWrite = {}, {}
+
+  -- entryHeld is the entry that the ledger keeps under an id, or nil, and what lies there
+  -- of a forgotten one.
+  local function entryHeld(id, text)
+    local e = placed[id] or parse(text)
+    if e and e.score <= M.gone then return nil, e end
+    return e, nil
+  end
+
+  -- importRow adds one row. It returns 1 where that was done, else 0.
+  local function importRow(row, id, text)
+    local e = entryOf(row)
+    local old, left = entryHeld(id, text)
+    if old and e.state ~= 'm' and (old.op ~= e.op or old.asked ~= e.asked or (old.state == 'p') ~= (e.state == 'p')) then
+      id = ' ' .. args.import.ledger .. '/' .. row.id -- the id is another charge's here
+      old, left = entryHeld(id, redis.call('HGET', keyE, id))
+    end
+    if old then
+      e = joined(old, e, row.pseudo)
+      if not e then return 0 end
+    end
+    if old or left then
+      addNow()
+      local key, member, zero = memberAt(old or left, id)
+      redis.call('ZREM', key, member)
+      count(old or left, zero, -1)
+      M.emptied = true
+    end
+    local key, member, zero = memberAt(e, id)
+    addLater(key, int(e.score), member)
+    count(e, zero, 1)
+    placed[id] = e
+    toWrite[#toWrite + 1], toWrite[#toWrite + 2] = id, pack(e)
+    M.seq = M.seq + 1
+    if e.state ~= 'm' then
+      M.merged = math.min(M.merged, e.score - 1)
+      if e.start > M.newest and id == row.id then M.newest, M.nid = e.start, id end
+    end
+    return 1
+  end
+
+  -- importLocks adds the locks of the ledger that was exported, but for those where one
+  -- that ends no earlier holds.
+  local function importLocks(list)
+    for i = 1, #list do
+      local k = list[i]
+      local old = locks[k.name]
+      if k.till > M.last and (not old or k.till > old.till) then
+        locks[k.name] = k
+        M.seq = M.seq + 1
+      end
+    end
+    packLocks(M.last)
+  end
+
+  -- importRows adds the rows that were not added before. It returns how many rows of the
+  -- export the ledger has imported so far, and how many of these were added, were there
+  -- already, and count no more.
+  function importRows()
+    local task, notes, at, done = args.import, {}, nil, 0
+    for export, rows in string.gmatch(redis.call('HGET', keyM, 'imports') or '', '(%S+) (%d+)') do
+      notes[#notes + 1] = export .. ' ' .. rows
+      if export == task.export then at, done = #notes, tonumber(rows) end
+    end
+    local upto = task.from + #task.rows
+    if done < task.from or at and done >= upto then return {int(done), '0', '0', '0'} end
+    local ids, fields, known = {}, {}, {}
+    for i = 1, #task.rows do
+      local row = task.rows[i]
+      ids[i] = ownID(row.id)
+      if not known[row.op] then
+        known[row.op] = true
+        for j = 1, #wins do fields[#fields + 1] = wins[j].no .. '|' .. row.op end
+      end
+    end
+    preload(fields)
+    local found = #ids > 0 and redis.call('HMGET', keyE, unpack(ids)) or {}
+    local added, had, gone, lower = 0, 0, 0, math.max(M.gone, horizon(M.last))
+    for i = 1, #task.rows do
+      local row = task.rows[i]
+      if task.from + i > done then
+        if row.score <= lower then
+          gone = gone + 1
+        else
+          local one = importRow(row, ids[i], found[i])
+          added, had = added + one, had + 1 - one
+        end
+      end
+    end
+    addNow()
+    for from = 1, #toWrite, 1000 do
+      redis.call('HSET', keyE, unpack(toWrite, from, math.min(#toWrite, from + 999)))
+    end
+    if not at then importLocks(task.locks) end
+    for i = #meters, 1, -1 do
+      if task.last then -- they begin anew from the entries with the next run
+        meterByKey[meters[i].key] = nil
+        table.remove(meters, i)
+      elseif meters[i].reached ~= WHOLE then
+        replayAnew(meters[i])
+      end
+    end
+    M.chg = M.chg + 1 -- walks on the way may have come past what was added
+    notes[at or #notes + 1] = task.export .. ' ' .. int(upto)
+    redis.call('HSET', keyM, 'imports', table.concat(notes, ' ', math.max(1, #notes - task.most + 1)))
+    return {int(upto), int(added), int(had), int(gone)}
+  end
+end
