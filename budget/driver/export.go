@@ -177,3 +177,73 @@ func OwnID(id, ledger string) string {
 // OtherID is the id under which a ledger keeps a row whose id it has given to another
 // charge. No caller can settle or replay it.
 func OtherID(id string, head LedgerHead) string { return " " + head.Ledger + "/" + id }
+
+// Validate checks the row's names, amounts and instants. The error wraps ErrInvalid or
+// ErrTooManyUnits.
+func (r Row) Validate() error {
+	merged := r.State == RowMerged
+	item := Item{ID: r.ID, Operation: r.Operation, Units: r.Units, Labels: r.Labels}
+	if merged || strings.HasPrefix(r.ID, " ") {
+		item.ID = strings.ReplaceAll(strings.TrimPrefix(r.ID, " "), " ", "-") // a host's id follows that of a recovery
+	}
+	if r.Pseudo() {
+		_, item.Operation, _ = strings.Cut(r.Operation, "/")
+	}
+	if len(item.ID) > 128 && strings.HasPrefix(r.ID, " ") {
+		item.ID = item.ID[len(item.ID)-128:] // the ledger's id comes before the charge's
+	}
+	if err := item.Validate(); err != nil {
+		return err
+	}
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+	}
+	switch {
+	case !slices.Contains([]RowState{RowPlain, RowOpen, RowSettled, RowReleased, RowMerged}, r.State):
+		return invalid("state %q: use plain, open, settled, released or merged", r.State)
+	case merged && !strings.HasPrefix(r.ID, " "):
+		return invalid("id %q: that of a merged row begins with a space", r.ID)
+	case !merged && r.Calls != 1:
+		return invalid("%d calls: only a merged row has several", r.Calls)
+	case r.Calls < 1 || r.Calls > limit.MaxUnits:
+		return invalid("%d calls: use 1 to %d", r.Calls, limit.MaxUnits)
+	case r.Asked < 0 || r.Asked > limit.MaxUnits:
+		return fmt.Errorf("%w: %d units asked: use 0 to %d", ErrTooManyUnits, r.Asked, limit.MaxUnits)
+	case r.Start < 0 || r.Score < r.Start || r.Score > maxInstant:
+		return invalid("it finishes at %d µs and was charged at %d", r.Score, r.Start)
+	}
+	return nil
+}
+
+// ValidExport reports whether s can name an export: 1 to 64 letters and digits.
+func ValidExport(s string) bool { return len(s) <= 64 && validLabel(s, "") }
+
+// maxInstant is the latest instant, in µs, that every store counts exactly.
+const maxInstant int64 = 1 << 52
+
+// Validate checks the head's locks and instants. The error wraps ErrInvalid.
+func (h LedgerHead) Validate() error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+	}
+	if h.Ledger != "" && !validLabel(h.Ledger, "") || len(h.Ledger) > 64 {
+		return invalid("ledger %q: use letters and digits, at most 64", h.Ledger)
+	}
+	for _, at := range []int64{h.At, h.Born, h.Gone} {
+		if at < 0 || at > maxInstant {
+			return invalid("an instant of %d µs", at)
+		}
+	}
+	for _, k := range h.Locks {
+		name := strings.TrimPrefix(k.Limit, fencePrefix)
+		switch {
+		case name != "" && !validLabel(name, "._-/"):
+			return invalid("a lock on %q", k.Limit)
+		case k.Until < 0 || k.Until > h.At+MaxLock || k.Since < 0 || k.Since > maxInstant:
+			return invalid("a lock from %d µs to %d", k.Since, k.Until)
+		case len(k.Why) > 200 || strings.ContainsFunc(k.Why, func(c rune) bool { return c < ' ' || c > '~' }):
+			return invalid("the lock's reason %q: use printable ASCII, at most 200 bytes", k.Why)
+		}
+	}
+	return nil
+}

@@ -76,6 +76,8 @@ func newRootCommand(a *app) *cobra.Command {
 		newReleaseCommand(a),
 		newFeedbackCommand(a),
 		newLedgerCommand(a),
+		newExportCommand(a),
+		newImportCommand(a),
 		newNextCommand(a),
 		newJobsCommand(a),
 		newRunsCommand(a),

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quotactl/quotactl/budget/config"
+	"github.com/quotactl/quotactl/budget/open"
+	"github.com/quotactl/quotactl/internal/ledgerfile"
+)
+
+func newExportCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export BUDGET",
+		Short: "Write a budget's whole ledger to standard output",
+		Long: `Write a budget's whole ledger to standard output, as JSON lines: every charge with
+its id, time and labels, open reservations and locks. quotactl import adds the
+file to another store.
+
+The export changes nothing. Stop what charges the budget first: a charge made
+during the export may be missing from it.`,
+		Example: `  quotactl export youtube/key1 > key1.jsonl
+  quotactl export youtube/key1 | gzip > key1.jsonl.gz`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeBudget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *config.Config, store open.Backend) error {
+				facts, err := ledgerfile.Export(ctx, store, args[0], a.now(), a.stdout)
+				if err == nil {
+					a.logger().Info("exported", "budget", args[0], "rows", facts.Rows)
+				}
+				return err
+			})
+		},
+	}
+}
+
+// importAnswer is the JSON answer of import.
+type importAnswer struct {
+	Budget string `json:"budget"`
+	Rows   int64  `json:"rows"`
+	Added  int64  `json:"added"`
+	Before int64  `json:"imported_before"`
+	Known  int64  `json:"known"`
+	Gone   int64  `json:"expired"`
+}
+
+func newImportCommand(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Add an exported ledger to this store's",
+		Long: `Add a ledger that quotactl export wrote to the ledger of the same budget in this
+store. The file is checked to its end before anything is imported.
+
+A charge that the ledger already has, by its id, is not added again. Importing the
+same file twice adds nothing, and an import that was interrupted is resumed by
+running it again. The budget may be charged meanwhile, but until the import is
+complete its charges do not all count: lock the budget, or stop what charges it.`,
+		Example: `  quotactl export youtube/key1 > key1.jsonl
+  quotactl import key1.jsonl --store redis://redis.internal:6379/0`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result, err := a.importFile(cmd.Context(), args[0])
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(a.stdout, importAnswer{result.Budget, result.Rows, result.Added, result.Before, result.Known, result.Gone})
+			}
+			t := newTable("BUDGET", ">ROWS", ">ADDED", ">IMPORTED BEFORE", ">KNOWN", ">EXPIRED")
+			t.add(result.Budget, number(result.Rows), number(result.Added), number(result.Before), number(result.Known), number(result.Gone))
+			return t.write(a.stdout)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return cmd
+}
+
+// importFile checks a file and imports it.
+func (a *app) importFile(ctx context.Context, path string) (result ledgerfile.Result, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return result, fmt.Errorf("import: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	facts, err := ledgerfile.Check(f)
+	if err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		return result, fmt.Errorf("import %s: %w", path, err)
+	}
+	err = a.onStore(ctx, facts.Budget, func(ctx context.Context, cfg *config.Config, store open.Backend) error {
+		spec, err := cfg.Spec(facts.Budget)
+		if err == nil {
+			result, err = ledgerfile.Import(ctx, store, f, spec.Limits, a.now)
+		}
+		return err
+	})
+	return result, err
+}

@@ -1,0 +1,87 @@
+package ledgerfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+)
+
+// Result is what an import did.
+type Result struct {
+	Facts
+	Before int64 // rows that an earlier import of this file had added
+	Added  int64
+	Known  int64 // the ledger had them from elsewhere
+	Gone   int64 // they count nowhere any more
+}
+
+// patience is how long Import tries again where the store is out of reach, and
+// firstPause how long it waits at first.
+const (
+	patience   = 30 * time.Second
+	firstPause = 20 * time.Millisecond
+)
+
+// Import adds a file, which Check found whole, to the ledger of its budget, whose limits
+// are given. The ledger notes how far it came: an import that was interrupted is resumed,
+// and a second one of the same file adds nothing. A store that is out of reach is tried
+// for 30 s. Errors are those of [driver.Store] and [Check].
+func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit.Limit, now func() time.Time) (Result, error) {
+	f, err := open(r)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Facts: f.facts}
+	part := driver.Import{Budget: f.facts.Budget, Limits: limits, Export: f.facts.Export, Head: f.facts.Head}
+	for first := true; !part.Last; first = false {
+		part.Rows = part.Rows[:0]
+		for len(part.Rows) < driver.MaxImport && !part.Last {
+			row, err := f.next()
+			if part.Last = errors.Is(err, io.EOF); err != nil && !part.Last {
+				return result, err
+			} else if err == nil {
+				part.Rows = append(part.Rows, row)
+			}
+		}
+		done, err := retry(ctx, store, part, now)
+		result.Rows = f.facts.Rows
+		if err != nil {
+			return result, err
+		}
+		upto := part.From + int64(len(part.Rows))
+		if done.Done < upto {
+			return result, fmt.Errorf("import into %s: the ledger has %d rows of this file, and the first %d were imported before: it has forgotten them: use reset and import again", part.Budget, done.Done, upto)
+		}
+		if first {
+			result.Before = done.Done - done.Added - done.Known - done.Gone
+		}
+		result.Added, result.Known, result.Gone = result.Added+done.Added, result.Known+done.Known, result.Gone+done.Gone
+		part.From = upto
+	}
+	return result, nil
+}
+
+// retry imports a part, again and again where the store is out of reach.
+func retry(ctx context.Context, store driver.Store, part driver.Import, now func() time.Time) (driver.Imported, error) {
+	began, pause := time.Now(), firstPause
+	for {
+		part.Now = now().UnixMicro()
+		done, err := driver.Apply(ctx, store, part)
+		if err == nil || !errors.Is(err, driver.ErrUnavailable) || time.Since(began) > patience {
+			return done, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return done, ctx.Err()
+		}
+		pause = min(2*pause, time.Second)
+	}
+}

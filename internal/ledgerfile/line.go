@@ -1,0 +1,121 @@
+package ledgerfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+)
+
+// formatVersion is what this program writes and reads.
+const formatVersion = 1
+
+// headLine is the first line.
+type headLine struct {
+	Version int        `json:"quotactl_export"`
+	Budget  string     `json:"budget"`
+	Export  string     `json:"export"`          // random: names this file
+	Ledger  string     `json:"ledger"`          // empty: there was no ledger
+	At      instant    `json:"at"`              // the store's clock
+	Born    instant    `json:"since"`           // the ledger's first decision
+	Gone    instant    `json:"forgotten_up_to"` // what finished up to then counts no more
+	Locks   []lockLine `json:"locks,omitempty"`
+}
+
+// lockLine is a lock; an empty limit is the whole budget.
+type lockLine struct {
+	Limit string  `json:"limit,omitempty"`
+	Until instant `json:"until"`
+	Since instant `json:"since"`
+	Why   string  `json:"reason,omitempty"`
+}
+
+// rowLine is a row. What is left out is as most charges have it.
+type rowLine struct {
+	ID        string          `json:"id"`
+	Operation string          `json:"operation"`
+	State     driver.RowState `json:"state,omitempty"` // plain
+	Units     int64           `json:"units"`
+	Asked     *int64          `json:"asked,omitempty"` // units
+	Calls     int64           `json:"calls,omitempty"` // 1
+	At        instant         `json:"at"`
+	Until     *instant        `json:"until,omitempty"` // when it finishes: at
+	Job       string          `json:"job,omitempty"`
+	Region    string          `json:"region,omitempty"`
+	Run       string          `json:"run,omitempty"`
+	Observed  bool            `json:"observed,omitempty"`
+}
+
+// endLine is the last line.
+type endLine struct {
+	Rows int64 `json:"rows"`
+}
+
+func newRowLine(r driver.Row) rowLine {
+	line := rowLine{
+		ID: r.ID, Operation: r.Operation, State: r.State, Units: r.Units, Calls: r.Calls, At: instant(r.Start),
+		Job: r.Labels.Job, Region: r.Labels.Region, Run: r.Labels.Run, Observed: r.Observed,
+	}
+	if r.State == driver.RowPlain {
+		line.State = ""
+	}
+	if r.Calls == 1 {
+		line.Calls = 0
+	}
+	if r.Asked != r.Units {
+		line.Asked = &r.Asked
+	}
+	if r.Score != r.Start {
+		line.Until = (*instant)(&r.Score)
+	}
+	return line
+}
+
+func (l rowLine) row() driver.Row {
+	r := driver.Row{
+		ID: l.ID, Operation: l.Operation, State: l.State, Asked: l.Units, Units: l.Units, Calls: l.Calls, Start: int64(l.At), Score: int64(l.At),
+		Labels: driver.Labels{Job: l.Job, Region: l.Region, Run: l.Run}, Observed: l.Observed,
+	}
+	if l.State == "" {
+		r.State = driver.RowPlain
+	}
+	if l.Calls == 0 {
+		r.Calls = 1
+	}
+	if l.Asked != nil {
+		r.Asked = *l.Asked
+	}
+	if l.Until != nil {
+		r.Score = int64(*l.Until)
+	}
+	return r
+}
+
+// instant is in µs since the Unix epoch, and RFC 3339 in JSON; 0 is null.
+type instant int64
+
+const instantLayout = "2006-01-02T15:04:05.000000Z"
+
+func (i instant) MarshalJSON() ([]byte, error) {
+	if i == 0 {
+		return []byte("null"), nil
+	}
+	return time.UnixMicro(int64(i)).UTC().AppendFormat([]byte(`"`), instantLayout+`"`), nil
+}
+
+func (i *instant) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*i = 0
+		return nil
+	}
+	var at time.Time
+	if err := json.Unmarshal(text, &at); err != nil {
+		return fmt.Errorf("the instant %s is not of the form %s", text, instantLayout)
+	}
+	if *i = instant(at.UnixMicro()); *i < 0 {
+		return errors.New("an instant before 1970")
+	}
+	return nil
+}

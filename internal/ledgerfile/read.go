@@ -1,0 +1,154 @@
+package ledgerfile
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+)
+
+// ErrNotExport is returned for a file that no export wrote, or not to its end.
+var ErrNotExport = errors.New("not a whole export")
+
+// maxLine is how long a line may be, in bytes: the first one has a budget's locks.
+const maxLine = 1 << 20
+
+// farthest is how long after the export a row may finish, in µs: a lease, of a charge that
+// a clock ahead by as much was the witness of.
+const farthest = 2 * int64(driver.MaxLease/time.Microsecond)
+
+// Check reads a file to its end and says what is in it. The error wraps ErrNotExport,
+// and names the line, where the file is not as Export writes one.
+func Check(r io.Reader) (Facts, error) {
+	f, err := open(r)
+	for err == nil {
+		_, err = f.next()
+	}
+	if errors.Is(err, io.EOF) {
+		return f.facts, nil
+	}
+	return Facts{}, err
+}
+
+// file is a file that is being read.
+type file struct {
+	lines *bufio.Scanner
+	no    int64
+	facts Facts // of Rows those read so far
+}
+
+// open reads the first line.
+func open(r io.Reader) (*file, error) {
+	f := &file{lines: bufio.NewScanner(r)}
+	f.lines.Buffer(make([]byte, 0, 1<<16), maxLine)
+	line, err := f.line()
+	if err != nil {
+		return nil, err
+	}
+	var head headLine
+	if json.Unmarshal(line, &head) != nil || head.Version == 0 {
+		return nil, f.wrong("it does not begin as one: write it with quotactl export BUDGET")
+	}
+	if head.Version > formatVersion {
+		return nil, f.wrong(fmt.Sprintf("it has version %d, this program reads up to %d: use the quotactl that wrote it, or a newer one", head.Version, formatVersion))
+	}
+	if err := strict(line, &head); err != nil {
+		return nil, f.wrong(err.Error())
+	}
+	f.facts = Facts{Budget: head.Budget, Export: head.Export, Head: driver.LedgerHead{
+		Ledger: head.Ledger, At: int64(head.At), Born: int64(head.Born), Gone: int64(head.Gone),
+	}}
+	for _, k := range head.Locks {
+		f.facts.Head.Locks = append(f.facts.Head.Locks, driver.LockView{Limit: k.Limit, Until: int64(k.Until), Since: int64(k.Since), Why: k.Why})
+	}
+	switch {
+	case !driver.ValidBudget(head.Budget):
+		return nil, f.wrong(fmt.Sprintf("budget %q: write upstream/credential", head.Budget))
+	case !driver.ValidExport(head.Export):
+		return nil, f.wrong(fmt.Sprintf("export %q: use 1 to 64 letters and digits", head.Export))
+	}
+	if err := f.facts.Head.Validate(); err != nil {
+		return nil, f.wrong(err.Error())
+	}
+	return f, nil
+}
+
+// next is the next row; io.EOF after the last one.
+func (f *file) next() (driver.Row, error) {
+	line, err := f.line()
+	if err != nil {
+		return driver.Row{}, err
+	}
+	if bytes.HasPrefix(line, []byte(`{"rows":`)) {
+		return driver.Row{}, f.end(line)
+	}
+	var one rowLine
+	if err := strict(line, &one); err != nil {
+		return driver.Row{}, f.wrong(err.Error())
+	}
+	row := one.row()
+	if err := row.Validate(); err != nil {
+		return driver.Row{}, f.wrong(err.Error())
+	}
+	if row.Score > f.facts.Head.At+farthest {
+		return driver.Row{}, f.wrong("it finishes more than two days after the export")
+	}
+	f.facts.Rows++
+	return row, nil
+}
+
+// end reads the last line.
+func (f *file) end(line []byte) error {
+	var end endLine
+	if err := strict(line, &end); err != nil {
+		return f.wrong(err.Error())
+	}
+	if end.Rows != f.facts.Rows {
+		return f.wrong(fmt.Sprintf("it has %d rows, and says %d", f.facts.Rows, end.Rows))
+	}
+	if f.lines.Scan() {
+		f.no++
+		return f.wrong("more follows after its end")
+	}
+	if err := f.lines.Err(); err != nil {
+		return fmt.Errorf("read the export: %w", err)
+	}
+	return io.EOF
+}
+
+func (f *file) line() ([]byte, error) {
+	if f.lines.Scan() {
+		f.no++
+		return f.lines.Bytes(), nil
+	}
+	if err := f.lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("read the export: %w", err)
+	} else if err != nil {
+		f.no++
+		return nil, f.wrong("the line is too long")
+	}
+	f.no++
+	return nil, f.wrong("it ends here, before its last line: export again")
+}
+
+func (f *file) wrong(what string) error {
+	return fmt.Errorf("%w: line %d: %s", ErrNotExport, f.no, what)
+}
+
+// strict reads one JSON object with known members alone.
+func strict(line []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("more than one value")
+	}
+	return nil
+}
