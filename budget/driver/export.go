@@ -203,6 +203,8 @@ func (r Row) Validate() error {
 		return invalid("state %q: use plain, open, settled, released or merged", r.State)
 	case merged && !strings.HasPrefix(r.ID, " "):
 		return invalid("id %q: that of a merged row begins with a space", r.ID)
+	case strings.HasPrefix(r.ID, " ") && !strings.Contains(r.ID, "/"):
+		return invalid("id %q: a row without an id of its own is named after a ledger or a limit", r.ID)
 	case !merged && r.Calls != 1:
 		return invalid("%d calls: only a merged row has several", r.Calls)
 	case r.Calls < 1 || r.Calls > limit.MaxUnits:

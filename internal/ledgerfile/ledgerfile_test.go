@@ -1,0 +1,168 @@
+package ledgerfile_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/ledgerfile"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+const budget = "up/key1"
+
+// limits are the test's: 100,000 units an hour.
+var limits = []limit.Limit{{Name: "w", Limit: 100_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+
+// fill charges so many calls, of which the first is a reservation.
+func fill(t testing.TB, store driver.Store, calls int) {
+	t.Helper()
+	for n := range calls {
+		item := driver.Item{ID: fmt.Sprint("id-", n), Operation: "op", Units: int64(n), Labels: driver.Labels{Job: "j", Region: "US", Run: "j/1:US"}}
+		if n == 0 {
+			item.Lease = 60_000_000
+		}
+		batch := driver.Batch{Budget: budget, Now: time.Now().UnixMicro(), Limits: limits, Items: []driver.Item{item}}
+		must.Equal(t, must.Get(store.Decide(t.Context(), batch))(t).Items[0].Result, driver.Granted)
+	}
+}
+
+// export is the file of a store.
+func export(t testing.TB, store driver.Store) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	must.Get(ledgerfile.Export(t.Context(), store, budget, time.Now(), &file))(t)
+	return file.Bytes()
+}
+
+func used(t testing.TB, store driver.Store) int64 {
+	t.Helper()
+	return must.Get(store.Look(t.Context(), driver.Look{Budget: budget, Now: time.Now().UnixMicro(), Limits: limits}))(t).Limits[0].Used
+}
+
+// A file holds all that is exported, and a second import of it adds nothing.
+func TestExportAndImport(t *testing.T) {
+	from, to := memstore.New(nil), memstore.New(nil)
+	fill(t, from, 3)
+	must.Get(driver.Apply(t.Context(), from, driver.Lock{Budget: budget, Now: time.Now().UnixMicro(), After: 60_000_000, Most: driver.MaxLock, Why: `it said "403" <no>`}))(t)
+	file := export(t, from)
+	for round, want := range []ledgerfile.Result{{Added: 3}, {Before: 3}} {
+		got := must.Get(ledgerfile.Import(t.Context(), to, bytes.NewReader(file), limits, time.Now))(t)
+		want.Facts = must.Get(ledgerfile.Check(bytes.NewReader(file)))(t)
+		must.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "round", round)
+	}
+	again := export(t, to)
+	_, rows, _ := bytes.Cut(file, []byte("\n"))
+	_, rowsAgain, _ := bytes.Cut(again, []byte("\n"))
+	check.Equal(t, string(rowsAgain), string(rows), "the rows of the copy")
+	check.Contains(t, string(again), `"reason":"it said \"403\" <no>"`)
+}
+
+// failing is a store that fails now and then, before or after the import.
+type failing struct {
+	driver.Store
+	calls int
+	fail  func(call int) (before, after error)
+}
+
+func (f *failing) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
+	f.calls++
+	before, after := f.fail(f.calls)
+	if before != nil {
+		return nil, before
+	}
+	changed, err := f.Store.Change(ctx, change)
+	return changed, errors.Join(err, after)
+}
+
+// An import tries again where the store is out of reach, whether or not it had taken the
+// rows in; where it was ended, it is resumed.
+func TestImportResumes(t *testing.T) {
+	const calls = 3*driver.MaxImport + 7
+	from, to := memstore.New(nil), memstore.New(nil)
+	fill(t, from, 1)
+	var text strings.Builder
+	whole := export(t, from)
+	head, _, _ := strings.Cut(string(whole), "\n")
+	fmt.Fprintln(&text, head)
+	at := time.Now().UTC().Format(time.RFC3339Nano)
+	for n := range calls {
+		fmt.Fprintf(&text, `{"id":"c-%d","operation":"op","units":1,"at":%q}`+"\n", n, at)
+	}
+	fmt.Fprintf(&text, `{"rows":%d}`+"\n", calls)
+
+	errEnd := errors.New("ended")
+	store := &failing{Store: to, fail: func(call int) (error, error) {
+		return map[int]error{2: driver.ErrUnavailable}[call], map[int]error{1: driver.ErrUnavailable, 4: errEnd}[call]
+	}}
+	_, err := ledgerfile.Import(t.Context(), store, strings.NewReader(text.String()), limits, time.Now)
+	check.Is(t, err, errEnd)
+	must.Equal(t, used(t, to), 2*driver.MaxImport, "used when it was ended")
+	got := must.Get(ledgerfile.Import(t.Context(), store, strings.NewReader(text.String()), limits, time.Now))(t)
+	check.Equal(t, got.Before, 2*driver.MaxImport, "imported before")
+	check.Equal(t, got.Added, calls-2*driver.MaxImport, "added")
+	check.Equal(t, used(t, to), calls, "used")
+}
+
+// A file that was cut off anywhere, or changed, is refused before anything is imported.
+func TestCheckRefuses(t *testing.T) {
+	from := memstore.New(nil)
+	fill(t, from, 2)
+	file := export(t, from)
+	for cut := range len(file) - 1 {
+		_, err := ledgerfile.Check(bytes.NewReader(file[:cut]))
+		if !errors.Is(err, ledgerfile.ErrNotExport) {
+			t.Fatalf("cut after %d bytes: %v", cut, err)
+		}
+	}
+	for was, is := range map[string]string{
+		`{"rows":2}`:          `{"rows":3}`,
+		"{\"rows\":2}\n":      "{\"rows\":2}\n{}\n",
+		`"quotactl_export":1`: `"quotactl_export":2`,
+		`"budget":"up/key1"`:  `"budget":"up"`,
+		`"units":1`:           `"units":-1`,
+		`"operation":"op"`:    `"operation":"o p"`,
+		`"job":"j"`:           `"job":"j","colour":"red"`,
+		`"run":"j/1:US"`:      `"run":"|"`,
+		`"id":"id-1"`:         `"id":" id-1"`,
+		`"state":"open"`:      `"state":"ajar"`,
+		`"at":"20`:            `"at":"30`,
+		`"units":1,`:          `"units":1,"calls":2,`,
+		`"units":1,"at"`:      `"units":1,"asked":1000000000000001,"at"`,
+	} {
+		changed := strings.Replace(string(file), was, is, 1)
+		must.Equal(t, changed != string(file), true, was, "is in the file")
+		_, err := ledgerfile.Check(strings.NewReader(changed))
+		if !errors.Is(err, ledgerfile.ErrNotExport) || !strings.Contains(err.Error(), "line ") {
+			t.Errorf("%s: %v", is, err)
+		}
+	}
+}
+
+// FuzzExport holds Check to an answer for any file, and what it takes to a ledger that
+// adds up.
+func FuzzExport(f *testing.F) {
+	from := memstore.New(nil)
+	fill(f, from, 2)
+	f.Add(export(f, from))
+	f.Add([]byte(`{"quotactl_export":1,"budget":"a/b","export":"x"}` + "\n" + `{"rows":0}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		facts, err := ledgerfile.Check(bytes.NewReader(text))
+		if err != nil {
+			check.Is(t, err, ledgerfile.ErrNotExport)
+			return
+		}
+		store := memstore.New(func() int64 { return facts.Head.At })
+		got, err := ledgerfile.Import(t.Context(), store, bytes.NewReader(text), limits, func() time.Time { return time.UnixMicro(facts.Head.At) })
+		must.Do(t, err)
+		must.Equal(t, got.Added+got.Known+got.Gone, facts.Rows)
+	})
+}

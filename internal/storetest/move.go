@@ -1,0 +1,124 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/must"
+)
+
+// exported is the ledger at the world's instant.
+func (w *world) exported() ledgerCopy {
+	w.t.Helper()
+	return must.Get(copyOf(w.store, w.budget, w.now))(w.t)
+}
+
+// importInto imports rows of an export into another budget of the store.
+func (w *world) importInto(budget, export string, c ledgerCopy, from int64, rows []driver.Row, last bool) driver.Imported {
+	w.t.Helper()
+	return must.Get(driver.Apply(context.Background(), w.store, driver.Import{
+		Budget: budget, Now: w.now, Limits: w.limits, Export: export, Head: c.head, From: from, Rows: rows, Last: last,
+	}))(w.t)
+}
+
+// A ledger is moved whole: what it holds, what is open and what is locked.
+func testMove(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
+	labelled := item("a", "search.list", 7)
+	labelled.Labels = driver.Labels{Job: "j", Region: "US", Run: "j/1"}
+	w.granted(labelled)
+	w.now += second
+	w.granted(lease(item("settled", "op", 5), time.Hour))
+	w.finish(driver.Finish{ID: "settled", Units: 9}, driver.Settled, false)
+	w.granted(lease(item("released", "op", 5), time.Hour))
+	w.finish(driver.Finish{ID: "released", Release: true}, driver.Released, false)
+	w.granted(lease(item("open", "op", 20), 10*time.Minute))
+	w.granted(lease(item("later", "op", 1), 10*time.Minute))
+	w.now += second
+	w.report(driver.Report{Limit: "w", Used: 40}, 3, 3, w.now+hour)
+	w.lock(driver.Lock{Limit: "search", After: minute, Why: "403"})
+	w.now += second
+	before, copied := w.look(), w.exported()
+	must.Equal(t, len(copied.rows), 6, "rows of", copied)
+	w.finish(driver.Finish{ID: "later", Units: 4}, driver.Settled, false)
+	source := w.budget
+	settled := w.exported()
+
+	must.Equal(t, w.importInto("up/moved", "one", copied, 0, copied.rows[:2], false), driver.Imported{Now: w.now, Done: 2, Added: 2})
+	must.Equal(t, w.importInto("up/moved", "one", copied, 3, copied.rows[3:], true), driver.Imported{Now: w.now, Done: 2}, "rows are missing in between")
+	must.Equal(t, w.importInto("up/moved", "one", copied, 0, copied.rows[:2], false), driver.Imported{Now: w.now, Done: 2}, "the same again")
+	must.Equal(t, w.importInto("up/moved", "one", copied, 1, copied.rows[1:], true), driver.Imported{Now: w.now, Done: 6, Added: 4}, "one of them again")
+	w.budget = "up/moved"
+	after := w.look()
+	must.Equal(t, len(after.Limits), len(before.Limits))
+	for i := range after.Limits {
+		check.Equal(t, after.Limits[i], before.Limits[i], w.limits[i].Name)
+	}
+	w.wantLocks(before.Locks...)
+	again := w.decide(labelled, lease(item("settled", "op", 5), time.Hour), lease(item("released", "op", 5), time.Hour), item("settled", "op", 5))
+	if again[0].First != labelled.Labels || again[1].Ended != driver.EndedSettled || again[2].Ended != driver.EndedReleased || again[3].Result != driver.Conflict {
+		t.Fatalf("replays of what was moved: %+v", again)
+	}
+	w.finish(driver.Finish{ID: "open", Units: 2}, driver.Settled, false)
+	must.Equal(t, w.used(0), before.Limits[0].Used-18, "used after the reservation was settled")
+
+	// The source goes on, and is moved once more: only what ended since changes anything.
+	must.Equal(t, w.importInto("up/moved", "two", settled, 0, settled.rows, true), driver.Imported{Now: w.now, Done: 6, Added: 1, Known: 5}, "another export")
+	must.Equal(t, w.used(0), before.Limits[0].Used-18+3, "used after what was settled at the source")
+	w.budget = source
+	must.Equal(t, w.used(0), before.Limits[0].Used+3, "used at the source")
+}
+
+// Two charges of one id that are not the same both count.
+func testMoveConflict(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
+	w.granted(item("a", "op", 30))
+	w.granted(item("b", "op", 1))
+	copied := w.exported()
+	w.budget = "up/other"
+	w.granted(item("a", "op", 5))
+	w.granted(item("b", "op", 1))
+	must.Equal(t, w.importInto(w.budget, "one", copied, 0, copied.rows, true), driver.Imported{Now: w.now, Done: 2, Added: 1, Known: 1})
+	must.Equal(t, w.used(0), 36)
+	must.Equal(t, w.importInto(w.budget, "two", copied, 0, copied.rows, true), driver.Imported{Now: w.now, Done: 2, Known: 2}, "by another export")
+	must.Equal(t, w.used(0), 36)
+}
+
+// Merged rows are moved once a file, and are known again where they come from.
+func testMoveMerged(t *testing.T, w *world) {
+	w.limits = []limit.Limit{coarse("w", 100, 24*time.Hour, time.Minute)}
+	w.granted(item("a", "op", 30))
+	w.now += 2 * hour
+	w.granted(item("b", "op", 1)) // and what is an hour old is merged
+	source, copied := w.budget, w.exported()
+	must.Equal(t, len(copied.rows), 2, "rows of", copied)
+	must.Equal(t, copied.rows[0].State, driver.RowMerged)
+	must.Equal(t, w.importInto("up/moved", "one", copied, 0, copied.rows, true).Added, 2)
+	must.Equal(t, w.importInto("up/moved", "one", copied, 0, copied.rows, true).Added, 0, "again")
+	w.budget = "up/moved"
+	w.granted(item("c", "op", 10))
+	back := w.exported()
+	w.budget = source
+	must.Equal(t, w.importInto(source, "back", back, 0, back.rows, true), driver.Imported{Now: w.now, Done: 3, Added: 1, Known: 2}, "moved back")
+	must.Equal(t, w.used(0), 41)
+}
+
+// What no longer counts is left behind; a clock that is far behind takes nothing in.
+func testMoveLater(t *testing.T, w *world) {
+	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
+	w.granted(item("a", "op", 30))
+	w.now += hour
+	w.granted(item("b", "op", 1))
+	copied := w.exported()
+	w.now += hour + minute
+	must.Equal(t, w.importInto("up/moved", "one", copied, 0, copied.rows, true), driver.Imported{Now: w.now, Done: 2, Added: 1, Gone: 1})
+	w.now = copied.head.At - 2*minute
+	_, err := driver.Apply(context.Background(), w.store, driver.Import{Budget: "up/behind", Now: w.now, Limits: w.limits, Export: "one", Head: copied.head, Rows: copied.rows, Last: true})
+	w.wantError(err, driver.ErrClock)
+	w.budget = "up/none"
+	check.Equal(t, w.exported().head.Ledger, "", "the ledger of a budget that has none")
+}
