@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// aliveName is the document of the daemons that follow jobs.
+// aliveName is the document that lists the daemons that follow jobs.
 const aliveName = "@daemons"
 
-// alive is that document.
+// alive is the content of that document.
 type alive struct {
 	Daemons []living `json:"daemons"`
 }
 
-// living is a daemon that lives until an instant (µs, the store's clock) unless it
-// renews that.
+// living is a daemon, alive until an instant (µs, the store's clock) unless it renews
+// that.
 type living struct {
 	Holder string `json:"holder"`
 	Since  int64  `json:"since"` // µs, by the store's wall clock
 	Until  int64  `json:"until"`
 }
 
-// Daemon is a daemon that lives: it was heard of a short while ago, and follows jobs.
+// Daemon is a live daemon that follows jobs.
 type Daemon struct {
 	Host  string  `json:"host"` // "in process P on HOST"
 	Since Instant `json:"since"`
 }
 
-// Daemons reads which daemons live, in the order in which they began. One that crashed
-// is named for about a minute.
+// Daemons lists the live daemons, in the order in which they started. A daemon that
+// crashed is listed for about a minute more.
 func Daemons(ctx context.Context, in State) ([]Daemon, error) {
 	found, err := in.Job(ctx, aliveName)
 	if err != nil {
@@ -50,11 +50,11 @@ func Daemons(ctx context.Context, in State) ([]Daemon, error) {
 	return list, nil
 }
 
-// live makes known that the daemon lives, until it is told to stop.
+// live registers the daemon as alive until it is drained.
 func (d *daemon) live() {
 	me := newHolder()
 	for {
-		if len(d.runner.list()) > 0 { // else it only decides charges
+		if len(d.runner.list()) > 0 { // without jobs it only decides charges
 			ctx, cancel := context.WithTimeout(d.ctx, d.runner.options.Heartbeat)
 			d.registerAlive(ctx, me, d.runner.docs.hold())
 			cancel()
@@ -68,7 +68,8 @@ func (d *daemon) live() {
 	d.registerAlive(ctx, me, 0)
 }
 
-// registerAlive has the daemon live for a while from now on; for none: no longer.
+// registerAlive registers the daemon as alive for a while from now; with hold 0 it
+// removes the registration.
 func (d *daemon) registerAlive(ctx context.Context, me string, hold time.Duration) {
 	err := changeDocument(ctx, d.runner.docs.state, aliveName, d.runner.now, 0, func(a *alive, at clocks) (edit, error) {
 		mine := living{Holder: me, Since: at.store}
@@ -90,6 +91,6 @@ func (d *daemon) registerAlive(ctx context.Context, me string, hold time.Duratio
 		return edit{}, nil
 	})
 	if err != nil {
-		d.runner.log.Debug("it was not made known that this daemon lives", "error", err)
+		d.runner.log.Debug("this daemon could not be registered as alive", "error", err)
 	}
 }

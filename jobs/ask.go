@@ -21,14 +21,15 @@ import (
 // maxRequests is how many requests of a job may wait.
 const maxRequests = 100
 
-// ErrUntold: what was asked stands, but the daemons could not be notified; they find it
-// within a minute.
-var ErrUntold = errors.New("the daemons could not be told at once")
+// ErrUntold means that the request was stored, but the daemons could not be notified;
+// they find it within a minute.
+var ErrUntold = errors.New("the daemons could not be notified at once")
 
-// Trigger asks for a pass of a job, of these regions or of all, from any machine:
-// one of the daemons on the state begins it, once no other pass is in its way, also
-// of a job that is paused. The error wraps budget.ErrInvalid for a region that
-// does not exist and a note that is too long; with ErrUntold the request stands.
+// Trigger asks for a pass of a job, from any machine; with no regions, for all of them.
+// One of the daemons on the state starts it as soon as no other pass is in its way, even
+// if the job is paused. The error wraps budget.ErrInvalid if a region does not exist or
+// is named twice, or if the note is too long. With ErrUntold the request is stored all
+// the same.
 func Trigger(ctx context.Context, in State, j *Job, regions []string, note string) (Request, error) {
 	fail := func(err error) (Request, error) { return Request{}, fmt.Errorf("trigger job %s: %w", j.Name, err) }
 	regions = slices.Clone(regions)
@@ -37,7 +38,7 @@ func Trigger(ctx context.Context, in State, j *Job, regions []string, note strin
 		case j.Regions[0] == "":
 			return fail(fmt.Errorf("%w: it has no regions", budget.ErrInvalid))
 		case !slices.Contains(j.Regions, region):
-			return fail(fmt.Errorf("%w: it has no region %q; there is %s%s", budget.ErrInvalid, region,
+			return fail(fmt.Errorf("%w: it has no region %q; its regions are %s%s", budget.ErrInvalid, region,
 				strings.Join(j.Regions, ", "), suggest.DidYouMean(region, slices.Clone(j.Regions))))
 		case slices.Contains(regions[:i], region):
 			return fail(fmt.Errorf("%w: region %s is named twice", budget.ErrInvalid, region))
@@ -50,7 +51,7 @@ func Trigger(ctx context.Context, in State, j *Job, regions []string, note strin
 	asked := Request{ID: rand.Text(), By: asker(), Note: note, Regions: regions}
 	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
 		if len(s.Requests) >= maxRequests {
-			return edit{}, fmt.Errorf("trigger job %s: %d requests wait already; is a daemon running?", j.Name, maxRequests)
+			return edit{}, fmt.Errorf("trigger job %s: %d requests are already waiting; is a daemon running?", j.Name, maxRequests)
 		}
 		asked.At = InstantOf(at.store)
 		s.Requests = append(s.Requests, asked)
@@ -62,10 +63,10 @@ func Trigger(ctx context.Context, in State, j *Job, regions []string, note strin
 	return asked, notifyDaemons(ctx, in, j.Name)
 }
 
-// SetPause pauses a job, whose ticks are then skipped, with a note of why; passes
-// under way go on. The pause that stood before is returned, nil for none; one with
-// the same note stays as it is. The error wraps budget.ErrInvalid for a note that is
-// too long.
+// SetPause pauses a job, with a note that says why: its ticks are skipped, and passes
+// under way continue. It returns the pause that was in force before, nil for none; a
+// pause with the same note is left as it is. The error wraps budget.ErrInvalid if the
+// note is too long.
 func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, before *Pause, err error) {
 	if note, err = cleanNote(note); err != nil {
 		return Pause{}, nil, fmt.Errorf("pause job %s: %w", j.Name, err)
@@ -82,8 +83,8 @@ func SetPause(ctx context.Context, in State, j *Job, note string) (set Pause, be
 	return set, before, err
 }
 
-// EndPause lets a job go on; the pause that stood is returned, nil for none. With
-// ErrUntold it has ended.
+// EndPause resumes a job. It returns the pause that was in force, nil for none. With
+// ErrUntold the pause has ended all the same.
 func EndPause(ctx context.Context, in State, j *Job) (before *Pause, err error) {
 	err = changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, _ clocks) (edit, error) {
 		if before = s.Pause; before == nil {
@@ -101,7 +102,7 @@ func EndPause(ctx context.Context, in State, j *Job) (before *Pause, err error) 
 // maxNote is how long a note may be, in characters.
 const maxNote = 500
 
-// cleanNote is a note on one line, without what a terminal would not show.
+// cleanNote puts a note on one line and replaces characters that a terminal cannot show.
 func cleanNote(note string) (string, error) {
 	note = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -110,24 +111,24 @@ func cleanNote(note string) (string, error) {
 		return r
 	}, strings.Join(strings.Fields(note), " "))
 	if n := utf8.RuneCountInString(note); n > maxNote {
-		return "", fmt.Errorf("%w: its note has %d characters; use at most %d", budget.ErrInvalid, n, maxNote)
+		return "", fmt.Errorf("%w: the note has %d characters; use at most %d", budget.ErrInvalid, n, maxNote)
 	}
 	return note, nil
 }
 
-// news is a document that says which jobs somebody asked something of, and when by
-// the store's clock, in µs.
+// news is a document that records which jobs an operator asked something of, and when
+// (µs, by the store's clock).
 type news struct {
 	Asked map[string]int64 `json:"asked"`
 }
 
 const (
 	newsName = "@news"
-	newsFor  = time.Hour // daemons look every few seconds
+	newsFor  = time.Hour // daemons poll every few seconds
 )
 
-// notifyDaemons has the daemons visit a job soon. Those that miss it find the job with
-// their next sweep. The error wraps ErrUntold.
+// notifyDaemons has the daemons visit a job soon. A daemon that misses the notice finds
+// the job in its next sweep. The error wraps ErrUntold.
 func notifyDaemons(ctx context.Context, in State, job string) error {
 	err := changeDocument(ctx, in, newsName, time.Now, 0, func(n *news, at clocks) (edit, error) {
 		if n.Asked == nil {
@@ -147,7 +148,7 @@ func notifyDaemons(ctx context.Context, in State, job string) error {
 	return nil
 }
 
-// asker is who asks for something, for people: user and host.
+// asker names who asks, for people: user and host.
 func asker() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil {
@@ -168,15 +169,16 @@ func (r Request) text() string {
 	return "asked for by " + r.By + ": " + r.Note
 }
 
-// Answer is what has become of a request for a pass.
+// Answer says what happened to a request for a pass.
 type Answer struct {
-	Waiting bool        // no daemon has begun it
-	Active  *ActivePass // it is under way; nil: it is not
-	// Record is what became of it; nil: it is not over, or its record is not kept.
+	Waiting bool        // no daemon has started it yet
+	Active  *ActivePass // the pass under way; nil if there is none
+	// Record is the result; nil while the pass is not over, or when its record is no
+	// longer kept.
 	Record *Record
 }
 
-// AnswerTo reads what has become of a request that [Trigger] made.
+// AnswerTo reads what happened to a request that [Trigger] made.
 func AnswerTo(ctx context.Context, in State, j *Job, asked Request) (Answer, error) {
 	views, err := Look(ctx, in, []*Job{j})
 	if err != nil {
@@ -190,7 +192,7 @@ func AnswerTo(ctx context.Context, in State, j *Job, asked Request) (Answer, err
 			return Answer{Active: &active}, nil
 		}
 	}
-	const skew = time.Hour // by which a daemon's clock, which ticks go by, may be behind the store's
+	const skew = time.Hour // ticks go by the daemon's clock, which may be this far behind the store's
 	for pass, err := range Past(ctx, in, []string{j.Name}, asked.At.Add(-skew)) {
 		if err != nil {
 			return Answer{}, err
@@ -202,16 +204,16 @@ func AnswerTo(ctx context.Context, in State, j *Job, asked Request) (Answer, err
 	return Answer{}, nil
 }
 
-// ErrUnderWay: a pass of the job is under way.
+// ErrUnderWay means that a pass of the job is under way.
 var ErrUnderWay = errors.New("a pass of it is under way")
 
-// Forget removes all that is kept of a job: what it does, its history, its pause, what
-// waits, where its runs are to go on. It is for a job that is configured nowhere any
-// more: a daemon that follows it begins it anew. The error wraps ErrUnderWay where a
-// pass is under way whose daemon was heard of in time; one that was not, and comes back,
-// ends at its next heartbeat.
+// Forget removes everything that is kept about a job: its state, history, pause, waiting
+// ticks and requests, and checkpoints. It is for a job that no configuration contains any
+// more; a daemon that still follows the job starts it afresh. The error wraps ErrUnderWay
+// if a pass is under way and its daemon renewed the claim in time. If the claim is
+// overdue and the daemon comes back, the pass ends at its next heartbeat.
 func Forget(ctx context.Context, in State, name string) error {
-	for _, document := range []string{runSlots(name), name} { // what tells of the others goes last
+	for _, document := range []string{runSlots(name), name} { // the job's own document goes last
 		if err := forget(ctx, in, document, name); err != nil {
 			return fmt.Errorf("forget job %s: %w", name, err)
 		}
@@ -219,7 +221,7 @@ func Forget(ctx context.Context, in State, name string) error {
 	return nil
 }
 
-// forget removes a document of a job, unless a pass of that is under way.
+// forget removes a document of a job, unless a pass of the job is under way.
 func forget(ctx context.Context, in State, document, name string) error {
 	for {
 		found, err := in.Jobs(ctx, []string{document, name})

@@ -113,7 +113,7 @@ func TestWhatMayNotBeAskedFor(t *testing.T) {
 			{[]string{"US", "GBR"}, "", `it has no region "GBR"; there is US, GB`},
 			{[]string{""}, "", `it has no region ""`},
 			{[]string{"US", "GB", "US"}, "", "region US is named twice"},
-			{nil, strings.Repeat("ä", maxNote+1), "its note has 501 characters; use at most 500"},
+			{nil, strings.Repeat("ä", maxNote+1), "the note has 501 characters; use at most 500"},
 		} {
 			_, err := Trigger(t.Context(), w.options.State, w.list[0], test.regions, test.note)
 			if !errors.Is(err, budget.ErrInvalid) || !strings.Contains(err.Error(), "trigger job trending: ") || !strings.Contains(err.Error(), test.want) {

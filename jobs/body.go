@@ -13,7 +13,7 @@ import (
 	"github.com/quotactl/quotactl/internal/secret"
 )
 
-// read takes a body apart.
+// read extracts the output lines and the next page's token from a body.
 func (f *Fetch) read(body []byte) (*page, error) {
 	lines, err := f.lines(body)
 	if err != nil {
@@ -29,14 +29,14 @@ func (f *Fetch) read(body []byte) (*page, error) {
 	return &page{lines: lines, next: next}, nil
 }
 
-// checkUTF8 fails with the place of the first byte that is not UTF-8, which JSON has to
-// be: whoever reads the output could not take it apart.
+// checkUTF8 returns an error with the place of the first byte that is not UTF-8. JSON has
+// to be UTF-8: otherwise programs that read the output could not parse it.
 func checkUTF8(body []byte) error {
 	for at := 0; at < len(body); {
 		r, size := utf8.DecodeRune(body[at:])
 		if r == utf8.RuneError && size == 1 {
 			line := 1 + bytes.Count(body[:at], []byte("\n"))
-			return fmt.Errorf("the body is not UTF-8: byte 0x%02x at offset %d (line %d, byte %d of it); nothing of this page is written: have the upstream send UTF-8",
+			return fmt.Errorf("the body is not UTF-8: byte 0x%02x at offset %d (line %d, byte %d of that line); the page was not written: have the upstream send UTF-8",
 				body[at], at, line, at-bytes.LastIndexByte(body[:at], '\n'))
 		}
 		at += size
@@ -44,8 +44,8 @@ func checkUTF8(body []byte) error {
 	return nil
 }
 
-// isCut reports whether a body is the beginning of a JSON value: where nothing tells
-// its length, a connection that ends early leaves such a one.
+// isCut reports whether a body is the beginning of a JSON value. When no header gives the
+// body's length, a connection that ends early leaves such a body.
 func isCut(body []byte) bool {
 	var value json.RawMessage
 	var syntax *json.SyntaxError
@@ -53,8 +53,8 @@ func isCut(body []byte) bool {
 	return errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input"
 }
 
-// lines is what a body adds to the output: the body itself on a line of its
-// own, or each of its items.
+// lines returns what a body adds to the output: the body itself on one line, or each of
+// its items on a line.
 func (f *Fetch) lines(body []byte) ([]byte, error) {
 	var lines bytes.Buffer
 	if f.Items == "" {
@@ -69,11 +69,11 @@ func (f *Fetch) lines(body []byte) ([]byte, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, fmt.Errorf("the body has no %q: look at items", f.Items)
+		return nil, fmt.Errorf("the body has no %q: check items", f.Items)
 	}
 	var items []json.RawMessage
 	if err := json.Unmarshal([]byte(found.Raw), &items); err != nil {
-		return nil, fmt.Errorf("%q is no array: look at items", f.Items)
+		return nil, fmt.Errorf("%q is not an array: check items", f.Items)
 	}
 	for _, item := range items {
 		if err := json.Compact(&lines, item); err != nil {
@@ -84,7 +84,7 @@ func (f *Fetch) lines(body []byte) ([]byte, error) {
 	return lines.Bytes(), nil
 }
 
-// nextToken is the token of the next page; empty when this is the last.
+// nextToken returns the token of the next page; empty for the last page.
 func (f *Fetch) nextToken(body []byte) (string, error) {
 	if f.NextFrom == "" {
 		return "", nil
@@ -98,10 +98,10 @@ func (f *Fetch) nextToken(body []byte) (string, error) {
 	case found.Kind == jsonpath.String, found.Kind == jsonpath.Number:
 		return found.Text(), nil
 	}
-	return "", fmt.Errorf("%q is neither text nor number: look at next_page", f.NextFrom)
+	return "", fmt.Errorf("%q is neither a string nor a number: check next_page", f.NextFrom)
 }
 
-// dig finds the value at a path of a body; false if there is none.
+// dig finds the value at a path of a body; false if the body has no such path.
 func dig(body []byte, path string) (jsonpath.Value, bool, error) {
 	if !json.Valid(body) {
 		return jsonpath.Value{}, false, errors.New("the body is not JSON")
@@ -110,16 +110,17 @@ func dig(body []byte, path string) (jsonpath.Value, bool, error) {
 	return found, ok, nil
 }
 
-// maxExcerpt is how many characters of an upstream's error are told, maxSearched
-// how many bytes of it are searched for the secret.
+// maxExcerpt is how many characters of an upstream's error are shown. maxSearched is how
+// many bytes of it are searched for the secret.
 const (
 	maxExcerpt  = 200
 	maxSearched = 64 << 10
 )
 
-// excerpt is what an error body says, after a colon; empty when nothing. The
-// secret is taken out first, so that no cut leaves a part of it. A body that is
-// not whole may end within a secret.
+// excerpt returns the error message in a body, after a colon; empty if the body has none.
+// It takes the secret out before it shortens the text, so that no part of the secret is
+// left at the cut. A body that is not whole may end within a secret, so its last bytes
+// are dropped.
 func (s *secrets) excerpt(body []byte, whole bool, hidden string) string {
 	text := string(body)
 	for _, path := range []string{"error.message", "message", "error_description", "error", "detail"} {

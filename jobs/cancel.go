@@ -9,14 +9,14 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Cancel says that a person has ended a pass that is under way.
+// Cancel records that a person ended a pass that was under way.
 type Cancel struct {
 	Note string  `json:"note,omitempty"`
 	By   string  `json:"by"`
 	At   Instant `json:"at"`
 }
 
-// text says who has ended a pass, and why.
+// text says who ended the pass, and why.
 func (c Cancel) text() string {
 	if c.Note == "" {
 		return "cancelled by " + c.By
@@ -24,17 +24,18 @@ func (c Cancel) text() string {
 	return "cancelled by " + c.By + ": " + c.Note
 }
 
-// cancelled is the cause for which the contexts of a pass end that a person ends.
+// cancelled is the cause of a pass's contexts when a person ends the pass.
 type cancelled struct{ by Cancel }
 
 func (c *cancelled) Error() string { return c.by.text() }
 
-// CancelPasses has the passes of a job end that are under way, on whatever machine, as
-// when their daemons are told to stop: pages under way have the job's grace, what was
-// spent stays spent, and the next pass begins with the first region that was not
-// started. A daemon does so within seconds, a process that runs one pass alone with its
-// next heartbeat. They are returned as they are now; none where nothing is under way.
-// One that is to end already stays as it is. With ErrUntold they end all the same.
+// CancelPasses ends the passes of a job that are under way, on whatever machine, in the
+// same way as a drain of their daemons: pages under way have the job's grace, units spent
+// stay spent, and the next pass begins with the first region that was not started. A
+// daemon reacts within seconds, a process that runs a single pass at its next heartbeat.
+// CancelPasses returns the passes as they are now, nil if nothing is under way. A pass
+// that is already cancelled keeps its first cancel. With ErrUntold the passes end all the
+// same.
 func CancelPasses(ctx context.Context, in State, j *Job, note string) ([]ActivePass, error) {
 	note, err := cleanNote(note)
 	if err != nil {
@@ -63,8 +64,8 @@ func CancelPasses(ctx context.Context, in State, j *Job, note string) ([]ActiveP
 	return ended, notifyDaemons(ctx, in, j.Name)
 }
 
-// TakeBack takes back what was asked for of a job by [Trigger] and no daemon has begun.
-// Each request is recorded as skipped. They are returned; none where none waits.
+// TakeBack takes back the requests of [Trigger] for a job that no daemon has started.
+// Each is recorded as skipped. It returns them, nil if none was waiting.
 func TakeBack(ctx context.Context, in State, j *Job) ([]Request, error) {
 	var taken []Request
 	err := changeDocument(ctx, in, j.Name, time.Now, j.History, func(s *state, at clocks) (edit, error) {
@@ -90,8 +91,7 @@ func TakeBack(ctx context.Context, in State, j *Job) ([]Request, error) {
 	return taken, nil
 }
 
-// cancel makes of the record of a pass of which nothing was started that of one which a
-// person has ended.
+// cancel turns the record of a pass that started nothing into that of a cancelled pass.
 func (r *Record) cancel(by Cancel) {
 	r.Runs = slices.Clone(r.Runs)
 	for i := range r.Runs {
@@ -101,7 +101,7 @@ func (r *Record) cancel(by Cancel) {
 	r.conclude()
 }
 
-// mayCancel lets a pass be ended by a person until the returned function is called.
+// mayCancel lets a person end a pass until the returned function is called.
 func (r *Runner) mayCancel(holder string, end func(Cancel)) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *Runner) mayCancel(holder string, end func(Cancel)) (stop func()) {
 	}
 }
 
-// endCancelled ends those passes of this process that a person has ended.
+// endCancelled ends the passes of this process that a person has cancelled.
 func (r *Runner) endCancelled(active []claim) {
 	for _, c := range active {
 		if c.Cancel == nil {

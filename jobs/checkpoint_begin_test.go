@@ -57,7 +57,7 @@ func TestARunGoesOnWithoutItsFile(t *testing.T) {
 				t.Errorf("run %+v, want the last two pages", run)
 			}
 			r.holds(run.Output, 2)
-			r.logged("level=WARN", "the file of the pages before is not here", "pages=2", `error="`)
+			r.logged("level=WARN", "the file with the earlier pages is missing here", "pages=2", `error="`)
 		})
 	}
 }
@@ -87,16 +87,16 @@ func TestARunBeginsAnew(t *testing.T) {
 		says   string
 	}{
 		"expired":     {func(*resumable) { after(time.Hour) }, "the checkpoint has expired"},
-		"another url": {func(r *resumable) { r.list[0].Fetch.URL += "&hl=en" }, "the checkpoint is of another url"},
+		"another url": {func(r *resumable) { r.list[0].Fetch.URL += "&hl=en" }, "the checkpoint is for another url"},
 		"another key": {func(r *resumable) {
 			r.list[0].Budget, r.options.Budgets["youtube/key2"] = "youtube/key2", r.options.Budgets["youtube/key1"]
-		}, "the checkpoint is of another url"},
-		"other items": {func(r *resumable) { r.list[0].Fetch.Items = "items" }, "the checkpoint is of another url"},
-		"a program's": {func(r *resumable) { r.value(checkpoint.Value{Expires: 1 << 60, Data: []byte("x")}.Text()) }, "the checkpoint is a program's"},
+		}, "the checkpoint is for another url"},
+		"other items": {func(r *resumable) { r.list[0].Fetch.Items = "items" }, "the checkpoint is for another url"},
+		"a program's": {func(r *resumable) { r.value(checkpoint.Value{Expires: 1 << 60, Data: []byte("x")}.Text()) }, "the checkpoint was written by a program"},
 		"not JSON":    {func(r *resumable) { r.value([]byte("x")) }, "the checkpoint cannot be read"},
 		"finished": {func(r *resumable) {
 			must.Do(r.t, os.Rename(r.partial(), strings.TrimSuffix(r.partial(), partialSuffix)))
-		}, "had come to its end"},
+		}, "run with the checkpoint was complete"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			r := newResumable(t, setup{})
@@ -156,7 +156,7 @@ func TestATokenThatTheUpstreamRefuses(t *testing.T) {
 				t.Errorf("%d: run %+v, want all four pages", status, run)
 			}
 			r.holds(run.Output, 0)
-			r.logged("level=WARN", "beginning anew: the upstream does not know the page any more", fmt.Sprintf("reason=\"status %d\"", status))
+			r.logged("level=WARN", "starting over: the upstream no longer knows the page", fmt.Sprintf("reason=\"status %d\"", status))
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // once: a first page that is refused fails the run
@@ -247,7 +247,7 @@ func TestACheckpointThatIsNotKnown(t *testing.T) {
 			t.Errorf("run %+v after %s", run, time.Since(began))
 		}
 		check.Equal(t, r.checkpoint().Pages, 2, "checkpoint")
-		r.logged("level=WARN", "beginning anew, without checkpoints", "connection refused")
+		r.logged("level=WARN", "starting over, without checkpoints", "connection refused")
 	})
 	synctest.Test(t, func(t *testing.T) { // a store that comes back meanwhile does say
 		r := newResumable(t, setup{})
@@ -315,7 +315,7 @@ func TestATokenThatIsNotKept(t *testing.T) {
 			if text, err := r.store.JobValue(t.Context(), "trending", "checkpoint/US"); text != nil || err != nil {
 				t.Errorf("%s is kept, %v", text, err)
 			}
-			r.logged("level=WARN", "no checkpoint is kept after this page", "page=1")
+			r.logged("level=WARN", "no checkpoint is stored after this page", "page=1")
 		})
 	}
 }

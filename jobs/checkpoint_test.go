@@ -215,7 +215,7 @@ func TestACheckpointThatIsBehind(t *testing.T) {
 			t.Fatalf("run %+v", run)
 		}
 		r.holdsFirst(run.Output, 3)
-		r.logged("level=WARN", "how far the run has come was not kept", "connection refused")
+		r.logged("level=WARN", "the run's progress was not stored", "connection refused")
 		seen.fail = false
 		r.upstream.Handler, r.options.State = r.sandbox, r.store
 		r.asked()

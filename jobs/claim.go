@@ -16,18 +16,19 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// DefaultHeartbeat is how often a pass renews its claim, which stands four times as
-// long. A pass whose process died holds its job up until a daemon has found the claim, in
-// its sweep of all jobs every second heartbeat, and watched it for as long: eight
-// heartbeats in all.
+// DefaultHeartbeat is how often a pass renews its claim. A claim is valid for four
+// heartbeats. If the process dies, its pass blocks the job until a daemon has found the
+// claim, in its sweep of all jobs every second heartbeat, and has watched it for as long:
+// eight heartbeats in all.
 const DefaultHeartbeat = 15 * time.Second
 
 const (
-	// finalWriteTimeout bounds the writing of a record, which must be tried even when
-	// the context has ended, and finalWriteRetry is the pause between its tries.
+	// finalWriteTimeout bounds the write of a record, which is tried even when the
+	// context has ended; finalWriteRetry is the pause between attempts.
 	finalWriteTimeout = 5 * time.Second
 	finalWriteRetry   = 500 * time.Millisecond
-	// claimTimeout bounds the question whether a claim stands, and what a run spent.
+	// claimTimeout bounds the check whether a claim is valid, and the question what a run
+	// spent.
 	claimTimeout = 2 * time.Second
 )
 
@@ -39,8 +40,8 @@ type heldClaim struct {
 	log   *slog.Logger
 }
 
-// renew keeps the claim standing, with the record so far; false when it is gone. It
-// returns the claims of the job as well, some of which a person may have ended.
+// renew extends the claim and stores the record so far; mine is false if the claim is
+// lost. It also returns all claims of the job, since a person may have cancelled some.
 func (h *heldClaim) renew(ctx context.Context, progress json.RawMessage) (mine bool, active []claim, err error) {
 	err = h.docs.change(ctx, h.job, func(s *state, at clocks) (edit, error) {
 		active = s.Active
@@ -54,8 +55,8 @@ func (h *heldClaim) renew(ctx context.Context, progress json.RawMessage) (mine b
 	return mine, active, err
 }
 
-// conclude gives the claim up and records the pass; false, with nothing recorded,
-// when it was taken for dead.
+// conclude gives up the claim and records the pass. It returns false, with nothing
+// recorded, if the pass was taken for dead.
 func (h *heldClaim) conclude(ctx context.Context, record Record, next string) (recorded bool, err error) {
 	err = h.retryUnavailable(ctx, func(unsure bool) error {
 		return h.docs.change(ctx, h.job, func(s *state, _ clocks) (edit, error) {
@@ -77,9 +78,9 @@ func (h *heldClaim) conclude(ctx context.Context, record Record, next string) (r
 	return recorded && err == nil, err
 }
 
-// giveBack gives the tick back for others to take. One that a person has ended, of which
-// this daemon did not hear before it was told to stop, is nobody's: it is recorded as
-// skipped, and who ended it is returned.
+// giveBack gives the tick back for other daemons to take. If a person cancelled the pass
+// before this daemon noticed, it records the tick as skipped instead and returns the
+// cancel.
 func (h *heldClaim) giveBack(ctx context.Context, record Record) (by *Cancel, err error) {
 	err = h.retryUnavailable(ctx, func(bool) error {
 		return h.docs.change(ctx, h.job, func(s *state, _ clocks) (edit, error) {
@@ -108,14 +109,14 @@ func (h *heldClaim) giveBack(ctx context.Context, record Record) (by *Cancel, er
 	return by, err
 }
 
-// last makes a record that of the job's last pass.
+// last makes the record that of the job's last pass.
 func (h *heldClaim) last(s *state, record Record) edit {
 	s.Last = record.brief().json()
 	return edit{records: []driver.JobRecord{{At: h.claim.Tick, ID: h.claim.Holder, Text: record.json()}}}
 }
 
-// retryUnavailable does something with the state, again until that answers or the context
-// ends; unsure says that an attempt without an answer may have done it.
+// retryUnavailable repeats do until the state answers or the context ends. unsure says
+// that an earlier attempt, whose answer was lost, may have succeeded.
 func (h *heldClaim) retryUnavailable(ctx context.Context, do func(unsure bool) error) error {
 	for unsure := false; ; unsure = true {
 		err := do(unsure)
@@ -123,7 +124,7 @@ func (h *heldClaim) retryUnavailable(ctx context.Context, do func(unsure bool) e
 			return err
 		}
 		if !unsure {
-			h.log.Warn("the pass has ended, and the store does not answer; trying again", "tick", formatTick(time.UnixMicro(h.claim.Tick)), "error", err)
+			h.log.Warn("the pass has ended, but the store does not answer; trying again", "tick", formatTick(time.UnixMicro(h.claim.Tick)), "error", err)
 		}
 		if waitFor(ctx, finalWriteRetry) != nil {
 			return err
@@ -131,8 +132,8 @@ func (h *heldClaim) retryUnavailable(ctx context.Context, do func(unsure bool) e
 	}
 }
 
-// keep changes values beside the job's document while the claim stands; false when
-// it does not any more.
+// keep changes values beside the job's document while the claim is valid; false when it
+// is not.
 func (h *heldClaim) keep(ctx context.Context, values map[string][]byte) (mine bool, err error) {
 	err = h.docs.change(ctx, h.job, func(s *state, _ clocks) (edit, error) {
 		if mine = s.claimOf(h.claim.Holder) != nil; !mine {
@@ -143,8 +144,8 @@ func (h *heldClaim) keep(ctx context.Context, values map[string][]byte) (mine bo
 	return mine && err == nil, err
 }
 
-// value reads what is kept beside the job's document, again for a while where the
-// store does not answer.
+// value reads a value beside the job's document, and retries for a while if the store
+// does not answer.
 func (h *heldClaim) value(ctx context.Context, key string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, finalWriteTimeout)
 	defer cancel()
@@ -156,7 +157,7 @@ func (h *heldClaim) value(ctx context.Context, key string) ([]byte, error) {
 	}
 }
 
-// stands reports whether the claim stands, or may: the store does not say.
+// stands reports whether the claim is valid; also true when the store does not answer.
 func (h *heldClaim) stands(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
@@ -168,7 +169,7 @@ func (h *heldClaim) stands(ctx context.Context) bool {
 	return err != nil || s.claimOf(h.claim.Holder) != nil
 }
 
-// newHolder names a claim: where its pass runs, and what no other has.
+// newHolder makes a unique name for a claim: host, process and a random text.
 func newHolder() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -177,7 +178,7 @@ func newHolder() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text())
 }
 
-// placeOf is where a holder's pass runs, for people.
+// placeOf says where a holder's pass runs, for people.
 func placeOf(holder string) string {
 	parts := strings.Split(holder, "/")
 	if len(parts) != 3 {

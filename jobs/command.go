@@ -17,8 +17,8 @@ import (
 	"github.com/quotactl/quotactl/internal/proc"
 )
 
-// command runs the command for the region, again where it fails and the job says so.
-// Nil means that it ended with exit code 0.
+// command runs the command for the region, with the retries that the job allows. Nil
+// means exit code 0.
 func (r *run) command() *ending {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(r.hard, r.job.Timeout, errTimedOut)
@@ -28,7 +28,7 @@ func (r *run) command() *ending {
 		return end
 	}
 	defer file.done()
-	if end = r.attempts(ctx, file); end != nil && end.outcome == Failed && !r.held.stands(r.hard) { // it may have failed by that
+	if end = r.attempts(ctx, file); end != nil && end.outcome == Failed && !r.held.stands(r.hard) { // the lost claim may be why it failed
 		end = fenced()
 	}
 	r.record.Units, r.record.Calls = r.spentBy(time.Since(began))
@@ -36,7 +36,7 @@ func (r *run) command() *ending {
 	return end
 }
 
-// attempts runs the command, and again where it failed and that may pass.
+// attempts runs the command, and again while it fails in a way that may pass.
 func (r *run) attempts(ctx context.Context, file *keptFile) *ending {
 	r.record.Attempts = 1
 	for {
@@ -89,22 +89,22 @@ func (r *run) start(file *keptFile) (*proc.Group, error) {
 	return proc.Start(cmd, r.log, r.lines.output)
 }
 
-// checkFolder fails where the folder in which commands run is gone.
+// checkFolder returns an error if the folder in which commands run does not exist.
 func checkFolder(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s is gone, the folder of the configuration, in which commands run: put it back, or start the daemon with a configuration that is there", path)
+		return fmt.Errorf("the configuration's folder %s, in which commands run, no longer exists: restore it, or start the daemon with a configuration that exists", path)
 	case err != nil:
-		return fmt.Errorf("look for the folder in which commands run: %w", err)
+		return fmt.Errorf("check the folder in which commands run: %w", err)
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder any more, and commands run in it: put it back", path)
+		return fmt.Errorf("%s, in which commands run, is no longer a folder: restore it", path)
 	}
 	return nil
 }
 
-// words are the command's with their placeholders filled in; each stays one
-// argument, whatever is in it.
+// words returns the command's words with their placeholders filled in. Each stays one
+// argument, whatever it contains.
 func (r *run) words() []string {
 	fill := strings.NewReplacer("{job}", r.job.Name, "{region}", r.record.Region, "{run}", r.label, "{tick}", r.tick.UTC().Format(TickFormat))
 	words := make([]string, len(r.job.Command))
@@ -114,19 +114,20 @@ func (r *run) words() []string {
 	return words
 }
 
-// environ is what a command finds in its environment: ours, and who it is.
+// environ returns the command's environment: the daemon's own, and the variables that
+// describe the run.
 func (r *run) environ(dir, checkpoint string) ([]string, error) {
 	list := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
-		return name == "QUOTACTL_CHECKPOINT" || // of a run that this daemon is in
-			name == "NOTIFY_SOCKET" // what this daemon, and it alone, reports its state to
+		return name == "QUOTACTL_CHECKPOINT" || // set if this daemon itself runs in a run
+			name == "NOTIFY_SOCKET" // the service manager's socket, for this daemon only
 	})
 	list = append(list, "PWD="+dir,
 		"QUOTACTL_CONFIG="+filepath.Join(dir, filepath.Base(r.job.config)), "QUOTACTL_BUDGET="+r.job.Budget,
 		"QUOTACTL_JOB="+r.job.Name, "QUOTACTL_REGION="+r.record.Region, "QUOTACTL_RUN="+r.label, "QUOTACTL_TICK="+r.tick.UTC().Format(TickFormat),
 		"QUOTACTL_FENCE="+strconv.FormatInt(r.held.claim.Fence, 10))
 	store := r.options.StoreURL
-	if file, ok := strings.CutPrefix(store, "sqlite:"); ok { // of our folder, which is not the command's
+	if file, ok := strings.CutPrefix(store, "sqlite:"); ok { // relative to our folder, which is not the command's
 		path, err := filepath.Abs(file)
 		if err != nil {
 			return nil, err
@@ -145,7 +146,8 @@ func (r *run) environ(dir, checkpoint string) ([]string, error) {
 	return list, nil
 }
 
-// spentBy is what the ledger says that the run spent; 0 where it does not say.
+// spentBy returns what the run spent according to the ledger; 0 if the ledger cannot be
+// read.
 func (r *run) spentBy(ran time.Duration) (units int64, calls int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.hard), claimTimeout)
 	defer cancel()

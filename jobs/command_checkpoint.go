@@ -15,21 +15,20 @@ import (
 	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
-// keptFile is a command's checkpoint: a file that it finds as an earlier run has left
-// it, and whose content is kept for the next one. What a program keeps by
-// [client.Checkpoint] stands in the same place; a file that it leaves as it is
-// changes nothing of that.
+// keptFile is a command's checkpoint: a file that contains what an earlier run left, and
+// whose content is stored for the next run. [client.Checkpoint] stores its data in the
+// same place; if the program leaves the file unchanged, that data stays.
 type keptFile struct {
 	run    *run
 	key    string
-	folder string // its own, which goes with the run
-	last   []byte // what is kept, as far as the file says
-	mute   bool   // what was kept is not known, and is left as it is
-	lost   bool   // the pass's claim is gone
+	folder string // removed with the run
+	last   []byte // the content that is stored, as far as this file knows
+	mute   bool   // the stored value could not be read, and is left as it is
+	lost   bool   // the pass lost its claim
 }
 
-// keepFile hands a command what an earlier run has kept; nil where the job keeps
-// nothing. Its verb done is to be called.
+// keepFile gives a command what an earlier run stored; nil if the job keeps no
+// checkpoints. The caller calls done.
 func (r *run) keepFile(ctx context.Context) (*keptFile, *ending) {
 	if r.job.Checkpoint == 0 {
 		return nil, nil
@@ -41,7 +40,7 @@ func (r *run) keepFile(ctx context.Context) (*keptFile, *ending) {
 	k := &keptFile{run: r, key: checkpoint.Key(r.record.Region), folder: folder}
 	if k.last, err = k.find(ctx); err != nil {
 		k.mute = true
-		r.log.Warn("what an earlier run has kept is not known; the command begins anew, and nothing is kept of it", "error", err)
+		r.log.Warn("the checkpoint could not be read; the command starts over, and no checkpoint is stored", "error", err)
 	}
 	if k.lost {
 		k.done()
@@ -51,14 +50,14 @@ func (r *run) keepFile(ctx context.Context) (*keptFile, *ending) {
 		return k, nil
 	}
 	if err := os.WriteFile(k.path(), k.last, 0o600); err != nil {
-		return nil, failed(ReasonCommand, errors.Join(fmt.Errorf("hand the command its checkpoint: %w", err), os.RemoveAll(folder)))
+		return nil, failed(ReasonCommand, errors.Join(fmt.Errorf("write the command's checkpoint file: %w", err), os.RemoveAll(folder)))
 	}
 	r.record.Resumed = true
 	r.log.Info("resumed", "bytes", len(k.last))
 	return k, nil
 }
 
-// find reads what is kept; none where it has expired, or is no program's.
+// find reads the stored data; nil if it has expired, or was not written by a program.
 func (k *keptFile) find(ctx context.Context) ([]byte, error) {
 	text, err := k.run.held.value(ctx, k.key)
 	if err != nil || text == nil {
@@ -66,7 +65,7 @@ func (k *keptFile) find(ctx context.Context) ([]byte, error) {
 	}
 	value, err := checkpoint.Read(text)
 	if err != nil {
-		k.run.log.Warn("the checkpoint is left aside", "error", err)
+		k.run.log.Warn("the checkpoint is ignored", "error", err)
 		return nil, nil
 	}
 	if value.Data != nil && value.Expired(k.run.now()) {
@@ -76,7 +75,7 @@ func (k *keptFile) find(ctx context.Context) ([]byte, error) {
 	return value.Data, nil
 }
 
-// path is what QUOTACTL_CHECKPOINT names; empty where nothing is kept.
+// path is the value of QUOTACTL_CHECKPOINT; empty if the job keeps no checkpoints.
 func (k *keptFile) path() string {
 	if k == nil {
 		return ""
@@ -84,19 +83,19 @@ func (k *keptFile) path() string {
 	return filepath.Join(k.folder, "checkpoint")
 }
 
-// beat keeps what the file holds, while the command runs. It may be about to write
-// the file: an empty one, or none, says nothing yet.
+// beat stores the file's content while the command runs. It ignores a missing or empty
+// file: the command may be about to write it.
 func (k *keptFile) beat(ctx context.Context) {
 	if k == nil {
 		return
 	}
 	if err := k.keep(ctx, false); err != nil {
-		k.run.log.Warn("the command's checkpoint was not kept; the one before stands", "error", err)
+		k.run.log.Warn("the command's checkpoint was not stored; the previous one stays", "error", err)
 	}
 }
 
-// ended keeps what the file holds now that the command has ended; removed or emptied,
-// nothing. The ending is that of a pass whose claim is gone.
+// ended stores the file's content after the command has ended; if the command removed or
+// emptied the file, it removes the checkpoint. The ending is for a lost claim.
 func (k *keptFile) ended() *ending {
 	if k == nil {
 		return nil
@@ -108,7 +107,7 @@ func (k *keptFile) ended() *ending {
 		err = k.keep(ctx, true)
 	}
 	if err != nil {
-		k.run.log.Warn("the command's checkpoint was not kept; the one before stands", "error", err)
+		k.run.log.Warn("the command's checkpoint was not stored; the previous one stays", "error", err)
 	}
 	if k.lost {
 		return fenced()
@@ -126,7 +125,7 @@ func (k *keptFile) done() {
 	}
 }
 
-// keep keeps what has changed.
+// keep stores the content if it has changed.
 func (k *keptFile) keep(ctx context.Context, final bool) error {
 	if k.mute || k.lost {
 		return nil
@@ -138,7 +137,7 @@ func (k *keptFile) keep(ctx context.Context, final bool) error {
 	return k.put(ctx, data)
 }
 
-// put keeps data, or nothing.
+// put stores data; without data it removes the checkpoint.
 func (k *keptFile) put(ctx context.Context, data []byte) error {
 	var text []byte
 	if len(data) > 0 {
@@ -151,7 +150,7 @@ func (k *keptFile) put(ctx context.Context, data []byte) error {
 	return err
 }
 
-// readKept reads a command's file, which may be anything; empty where there is none.
+// readKept reads a command's file, which may be anything; empty if it does not exist.
 func readKept(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,14 +161,14 @@ func readKept(path string) ([]byte, error) {
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(errors.New("what QUOTACTL_CHECKPOINT names is no file"), err)
+		return nil, errors.Join(errors.New("what QUOTACTL_CHECKPOINT names is not a regular file"), err)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, checkpoint.Max+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read what QUOTACTL_CHECKPOINT names: %w", err)
 	case len(data) > checkpoint.Max:
-		return nil, fmt.Errorf("what QUOTACTL_CHECKPOINT names has more than %d bytes: keep where to go on, not the data", checkpoint.Max)
+		return nil, fmt.Errorf("what QUOTACTL_CHECKPOINT names has more than %d bytes: store where to resume, not the data", checkpoint.Max)
 	}
 	return data, nil
 }

@@ -103,8 +103,8 @@ func TestACommandThatIsTriedAgainFindsItsCheckpoint(t *testing.T) {
 // through a link, and a pipe does not hang the run.
 func TestACheckpointThatIsNoFile(t *testing.T) {
 	for script, says := range map[string]string{
-		`rm "$f"; mkfifo "$f"`:                      "is no file",
-		`rm "$f"; mkdir "$f"`:                       "is no file",
+		`rm "$f"; mkfifo "$f"`:                      "is not a regular file",
+		`rm "$f"; mkdir "$f"`:                       "is not a regular file",
 		`rm "$f"; ln -s /etc/hostname "$f"`:         "read what QUOTACTL_CHECKPOINT names",
 		`head -c 65537 /dev/zero >"$f"`:             "more than 65536 bytes",
 		`rm -r "${f%/*}"; printf x >"${f%/*}" || :`: "read what QUOTACTL_CHECKPOINT names",
@@ -114,7 +114,7 @@ func TestACheckpointThatIsNoFile(t *testing.T) {
 		if run := w.onlyRun(); run.Outcome != Succeeded || w.kept() != "first" {
 			t.Errorf("%s: %+v, %q is kept", script, run, w.kept())
 		}
-		w.logged("level=WARN", "the command's checkpoint was not kept; the one before stands", says)
+		w.logged("level=WARN", "the command's checkpoint was not stored; the previous one stays", says)
 	}
 	w := checkpointed(t, `head -c 65536 /dev/zero | tr '\0' x >"$QUOTACTL_CHECKPOINT"`)
 	w.onlyRun()
@@ -210,8 +210,8 @@ func TestACommandsCheckpointWithoutAStore(t *testing.T) {
 			}
 			file.done()
 		}
-		w.logged("level=WARN", "what an earlier run has kept is not known", "connection refused")
-		w.logged("level=WARN", "the command's checkpoint was not kept; the one before stands", "connection refused")
+		w.logged("level=WARN", "the checkpoint could not be read", "connection refused")
+		w.logged("level=WARN", "the command's checkpoint was not stored; the previous one stays", "connection refused")
 	})
 }
 

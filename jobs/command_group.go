@@ -10,12 +10,11 @@ import (
 	"github.com/quotactl/quotactl/internal/proc"
 )
 
-// exitExhausted is the exit code by which a command says that the units are
-// gone.
+// exitExhausted is the exit code with which a command says that its budget is exhausted.
 const exitExhausted = 75
 
-// watch waits for the command's end, or brings it about when the run's time is
-// over, which ends ctx, or the pass is to stop.
+// watch waits until the command exits. It stops the command when the run's time is over
+// (which ends ctx) or when the pass is to stop.
 func (r *run) watch(ctx context.Context, g *proc.Group) *ending {
 	ctx, cancel := either(ctx, r.soft)
 	defer cancel()
@@ -24,24 +23,24 @@ func (r *run) watch(ctx context.Context, g *proc.Group) *ending {
 	case <-ctx.Done():
 	}
 	select {
-	case <-g.Exited(): // by itself, be it at the last moment
+	case <-g.Exited(): // it exited by itself, even if at the last moment
 	default:
 		end := cut(ctx)
 		g.Stop(r.job.Grace, r.hard.Done())
-		_ = g.Wait() // what it was ended by is known
+		_ = g.Wait() // we ended it: its exit status says nothing more
 		return end
 	}
 	g.Release(r.hard.Done())
 	end := exitEnding(g.Wait())
 	if end != nil && end.retry && r.job.Retries > 0 {
-		// Nothing of it is to run beside the next try. Where there is anything, it
-		// holds the group's number.
+		// No process of it may run beside the next attempt. If one is left, it
+		// keeps the group's number from being reused.
 		g.Kill()
 	}
 	return end
 }
 
-// exitEnding is what an exit stands for.
+// exitEnding translates an exit into an ending.
 func exitEnding(err error) *ending {
 	var exit *exec.ExitError
 	switch {

@@ -61,7 +61,7 @@ func TestAnAnswerThatIsNoPageFailsTheRun(t *testing.T) {
 		{"redirect", "Location: https://elsewhere.test/?key=AIza-s3cret", "", 302, "status 302", "302 Found"},
 		{"not JSON", "", "hello", 200, ReasonBody, "not JSON"},
 		{"two values", "", "{} {}", 200, ReasonBody, "not JSON"},
-		{"token of a wrong type", "", `{"nextPageToken":{}}`, 200, ReasonBody, "neither text nor number"},
+		{"token of a wrong type", "", `{"nextPageToken":{}}`, 200, ReasonBody, "neither a string nor a number"},
 	} {
 		inBubble(t, test.name, func(t *testing.T) {
 			upstream := &recorded{Handler: answering(test.status, test.header, test.body)}

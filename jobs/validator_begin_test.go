@@ -47,7 +47,7 @@ func TestATokenOfAnUnchangedPageThatIsRefused(t *testing.T) {
 				}
 				check.EqualSlices(t, upstream.forget(), []string{`0 "0.2"`, `1 "1.1"`, `2 "2.1"`, "0", "1", "2"}, "asked")
 				check.EqualSlices(t, w.pagesOf(run.Output), []string{"0.3", "1.1", "2.1"}, "pages")
-				w.logged("level=WARN", "beginning anew: the upstream does not know the page any more")
+				w.logged("level=WARN", "starting over: the upstream no longer knows the page")
 				kept, err := w.store.JobValue(t.Context(), "trending", "checkpoint/US")
 				if err != nil || kept != nil {
 					t.Errorf("checkpoint %s, %v", kept, err)

@@ -282,7 +282,7 @@ func TestConditionsWithoutAStore(t *testing.T) {
 		w.options.State = w.store
 		_, pages := w.fetched()
 		check.EqualSlices(t, pages, []string{"0.2"}, "pages")
-		w.logged("level=WARN", "how far the run has come was not kept", "connection refused")
+		w.logged("level=WARN", "the run's progress was not stored", "connection refused")
 	})
 	synctest.Test(t, func(t *testing.T) { // what cannot be read is no condition
 		w, upstream := conditional(t, setup{fetch: "max_pages = 1"})
