@@ -14,44 +14,46 @@ import (
 
 func newInitCommand(a *app) *cobra.Command {
 	var list, toStdout, asJSON bool
+	var only []string
 	cmd := &cobra.Command{
-		Use:   "init PRESET",
-		Short: "Write a configuration to begin with",
-		Long: `Write a preset as the configuration: costs, request patterns, limits and what
-responses say about the quota of an upstream that many call. Its first lines
-name the sources and what is to be filled in. The file is the one that --config
-names; one that is there already is left as it is.`,
+		Use:   "init PRESET…",
+		Short: "Write a configuration from presets",
+		Long: `Write a complete configuration for one or more upstreams: prices, limits, and how
+to read what responses say about the quota, with a store and a sample job. The
+comments name the sources and what to fill in.
+
+The file is the one that --config names. A file that exists is left as it is.`,
 		Example: `  quotactl init --list
   quotactl init youtube
+  quotactl init youtube github
+  quotactl init youtube --only search.list,videos.list
   quotactl init github --stdout`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if toStdout && (list || asJSON) {
-				return usage("--stdout writes a preset as it is: leave --list and --json out")
+				return usage("--stdout writes the configuration itself: leave --list and --json out")
 			}
 			if list {
 				return arguments(cobra.NoArgs)(cmd, args)
 			}
 			if len(args) == 0 {
-				return usage("init writes a preset, and none is named; quotactl init --list lists them")
+				return usage("init needs the name of a preset; quotactl init --list lists them")
 			}
-			return arguments(cobra.ExactArgs(1))(cmd, args)
+			return nil
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return presets.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if list {
 				return a.listPresets(asJSON)
 			}
-			return a.init(args[0], toStdout, asJSON)
+			return a.init(args, only, toStdout, asJSON)
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&list, "list", false, "list the presets")
-	flags.BoolVar(&toStdout, "stdout", false, "write the preset to stdout")
+	flags.StringSliceVar(&only, "only", nil, "keep these `OPERATIONS` alone: names or prefix.*, by comma")
+	flags.BoolVar(&toStdout, "stdout", false, "write to standard output")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -76,11 +78,16 @@ func (a *app) listPresets(asJSON bool) error {
 	return t.write(a.stdout)
 }
 
-// init writes a preset to stdout or to the configuration's file.
-func (a *app) init(name string, toStdout, asJSON bool) error {
-	text, err := presets.Text(name)
+// init writes presets to stdout or to the configuration's file.
+func (a *app) init(names, only []string, toStdout, asJSON bool) error {
+	for _, name := range names {
+		if _, err := presets.Text(name); err != nil {
+			return usage("%w%s", err, suggest.DidYouMean(name, presets.Names()))
+		}
+	}
+	text, err := presets.Compose(names, only)
 	if err != nil {
-		return usage("%w%s", err, suggest.DidYouMean(name, presets.Names()))
+		return usage("init: %w", err)
 	}
 	if toStdout {
 		if _, err := a.stdout.Write(text); err != nil {
@@ -93,11 +100,11 @@ func (a *app) init(name string, toStdout, asJSON bool) error {
 	}
 	if asJSON {
 		return writeJSON(a.stdout, struct {
-			Preset string `json:"preset"`
-			File   string `json:"file"`
-		}{name, a.configPath})
+			Presets []string `json:"presets"`
+			File    string   `json:"file"`
+		}{names, a.configPath})
 	}
-	if _, err := fmt.Fprintf(a.stdout, "%s is written: its first lines say what to fill in; then quotactl check\n", a.configPath); err != nil {
+	if _, err := fmt.Fprintf(a.stdout, "Wrote %s. Its comments say what to fill in; then run quotactl check.\n", a.configPath); err != nil {
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil

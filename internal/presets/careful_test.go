@@ -18,7 +18,7 @@ func TestBurstsAreNoSpentDays(t *testing.T) {
 				for _, status := range []string{"403 Forbidden", "429 Too Many Requests"} {
 					synctest.Test(t, func(t *testing.T) {
 						reach(t, "2026-06-08T19:00:00Z")
-						client := newClient(t, preset, "youtube/project1", []byte("HTTP/1.1 "+status+"\r\n\r\n"+
+						client := newClient(t, preset, "youtube/key1", []byte("HTTP/1.1 "+status+"\r\n\r\n"+
 							`{"error":{"message":"Quota exceeded for quota metric 'Queries' and limit 'Queries per minute'","errors":[{"reason":"`+reason+`"}]}}`))
 						v, refused := client.ask(t, "GET", "https://www.googleapis.com/youtube/v3/"+path)
 						if !refused || v.Means != feedback.Throttled || !v.Until.Equal(time.Now().Add(time.Minute)) {

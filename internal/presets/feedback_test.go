@@ -39,35 +39,35 @@ func TestDocumentedResponses(t *testing.T) {
 	midnight := "2026-06-09T07:00:00Z"
 	for _, c := range []answered{
 		{
-			file: "youtube-pool.http", preset: "youtube", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/videos?part=id", at: june,
+			file: "youtube-pool.http", preset: "youtube", budget: "youtube/key1", method: "GET", url: youtube + "/youtube/v3/videos?part=id", at: june,
 			want: budgethttp.Verdict{Rule: "pool-quota", Means: feedback.Exhausted, Limit: "pool"}, until: midnight, settled: 1, passes: "search.list",
 		},
 		{
-			file: "youtube-daily.http", preset: "youtube", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/channels?part=id", at: june,
+			file: "youtube-daily.http", preset: "youtube", budget: "youtube/key1", method: "GET", url: youtube + "/youtube/v3/channels?part=id", at: june,
 			want: budgethttp.Verdict{Rule: "pool-quota", Means: feedback.Exhausted, Limit: "pool"}, until: midnight, settled: 1, passes: "videos.insert",
 		},
 		{
-			file: "youtube-search.http", preset: "youtube", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: june,
+			file: "youtube-search.http", preset: "youtube", budget: "youtube/key1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: june,
 			want: budgethttp.Verdict{Rule: "search-per-day", Means: feedback.Exhausted, Limit: "search"}, until: midnight, settled: 1, passes: "videos.list",
 		},
 		{ // before the bucket said so itself
-			file: "youtube-pool.http", preset: "youtube", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: june,
+			file: "youtube-pool.http", preset: "youtube", budget: "youtube/key1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: june,
 			want: budgethttp.Verdict{Rule: "search-quota", Means: feedback.Exhausted, Limit: "search"}, until: midnight, settled: 1, passes: "videos.list",
 		},
 		{
-			file: "youtube-uploads.http", preset: "youtube", budget: "youtube/project1", method: "POST", url: youtube + "/upload/youtube/v3/videos?part=id&uploadType=resumable", at: june,
+			file: "youtube-uploads.http", preset: "youtube", budget: "youtube/key1", method: "POST", url: youtube + "/upload/youtube/v3/videos?part=id&uploadType=resumable", at: june,
 			want: budgethttp.Verdict{Rule: "uploads-per-day", Means: feedback.Exhausted, Limit: "uploads"}, until: midnight, settled: 1, passes: "search.list",
 		},
 		{ // a day of 25 hours
-			file: "youtube-pool.http", preset: "youtube-2025", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: "2025-11-02T07:30:00Z",
+			file: "youtube-pool.http", preset: "youtube-2025", budget: "youtube/key1", method: "GET", url: youtube + "/youtube/v3/search?part=id", at: "2025-11-02T07:30:00Z",
 			want: budgethttp.Verdict{Rule: "pool-quota", Means: feedback.Exhausted, Limit: "pool"}, until: "2025-11-03T08:00:00Z", settled: 100,
 		},
 		{
-			file: "youtube-daily.http", preset: "youtube-2025", budget: "youtube/project1", method: "GET", url: youtube + "/youtube/v3/videos?part=id", at: "2025-03-08T12:00:00Z",
+			file: "youtube-daily.http", preset: "youtube-2025", budget: "youtube/key1", method: "GET", url: youtube + "/youtube/v3/videos?part=id", at: "2025-03-08T12:00:00Z",
 			want: budgethttp.Verdict{Rule: "pool-quota", Means: feedback.Exhausted, Limit: "pool"}, until: "2025-03-09T08:00:00Z", settled: 1,
 		},
 		{
-			file: "youtube-uploads.http", preset: "youtube-2025", budget: "youtube/project1", method: "POST", url: youtube + "/upload/youtube/v3/videos?part=id", at: "2026-05-27T12:00:00Z",
+			file: "youtube-uploads.http", preset: "youtube-2025", budget: "youtube/key1", method: "POST", url: youtube + "/upload/youtube/v3/videos?part=id", at: "2026-05-27T12:00:00Z",
 			want: budgethttp.Verdict{Rule: "pool-per-day", Means: feedback.Exhausted, Limit: "pool"}, until: "2026-05-28T07:00:00Z", settled: 1600,
 		},
 		{

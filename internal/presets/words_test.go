@@ -187,15 +187,15 @@ func TestResponsesToldInWords(t *testing.T) {
 			"200 OK\nX-ReadRateLimit-Limit: 100,1000\nX-ReadRateLimit-Usage: 47,512\n",
 		},
 		"youtube stats": {
-			answered{preset: "youtube", budget: "youtube/project1", method: "GET", url: "https://youtube.googleapis.com/youtube/v3/videos:batchGetStats", want: budgethttp.Verdict{Rule: "stats-per-day", Means: feedback.Exhausted, Limit: "stats"}, until: "2026-06-09T07:00:00Z", settled: 1, passes: "videos.list"},
+			answered{preset: "youtube", budget: "youtube/key1", method: "GET", url: "https://youtube.googleapis.com/youtube/v3/videos:batchGetStats", want: budgethttp.Verdict{Rule: "stats-per-day", Means: feedback.Exhausted, Limit: "stats"}, until: "2026-06-09T07:00:00Z", settled: 1, passes: "videos.list"},
 			"429 Too Many Requests\n\n" + `{"error": {"message": "1 per day", "errors": [{"reason": "rateLimitExceeded"}]}}`,
 		},
 		"youtube, a burst": {
-			answered{preset: "youtube", budget: "youtube/project1", method: "GET", url: "https://youtube.googleapis.com/youtube/v3/search", want: budgethttp.Verdict{Rule: "burst", Means: feedback.Throttled}, until: "2026-06-08T19:01:00Z", settled: 1},
+			answered{preset: "youtube", budget: "youtube/key1", method: "GET", url: "https://youtube.googleapis.com/youtube/v3/search", want: budgethttp.Verdict{Rule: "burst", Means: feedback.Throttled}, until: "2026-06-08T19:01:00Z", settled: 1},
 			"429 Too Many Requests\n\n" + `{"error": {"message": "1 per minute", "errors": [{"reason": "rateLimitExceeded"}]}}`,
 		},
 		"youtube, a channel's uploads": {
-			answered{preset: "youtube", budget: "youtube/project1", method: "POST", url: "https://youtube.googleapis.com/upload/youtube/v3/videos", settled: 1},
+			answered{preset: "youtube", budget: "youtube/key1", method: "POST", url: "https://youtube.googleapis.com/upload/youtube/v3/videos", settled: 1},
 			"400 Bad Request\n\n" + `{"error": {"errors": [{"reason": "uploadLimitExceeded"}]}}`,
 		},
 	} {

@@ -53,7 +53,7 @@ func (m method) paths() []string {
 // hosts and at the paths of uploads; and there is no operation beside these.
 func TestYouTubeKnowsEveryMethod(t *testing.T) {
 	for _, name := range []string{"youtube", "youtube-2025"} {
-		router := newRouter(t, name, "youtube/project1")
+		router := newRouter(t, name, "youtube/key1")
 		own := map[string]bool{}
 		for _, m := range youtubeMethods(t) {
 			own[m.operation()] = true
@@ -139,7 +139,7 @@ func TestYouTubeLocksNoDayByMistake(t *testing.T) {
 		for _, preset := range []string{"youtube", "youtube-2025"} {
 			for operation, request := range requests {
 				for response, rule := range responses {
-					client := newClient(t, preset, "youtube/project1", []byte(response))
+					client := newClient(t, preset, "youtube/key1", []byte(response))
 					got, _ := client.ask(t, request[0], request[1])
 					check.Equal(t, got.Rule, rule, preset, operation, response, "is taken for")
 					check.Equal(t, got.Limit, "", preset, operation, response, "is taken for")

@@ -52,7 +52,7 @@ func newMetered(t *testing.T, network upstream.Network, o budgethttp.Options, me
 	m := &metered{server: newServer(t, menu, faults)}
 	base := withKey{upstream.Serve(t, network, m.server, faults)}
 	var client *http.Client
-	m.budget, client = upstream.Meter(t, "youtube", "youtube/project1", base, o, &m.seen)
+	m.budget, client = upstream.Meter(t, "youtube", "youtube/key1", base, o, &m.seen)
 	var err error
 	if m.Service, err = youtube.NewService(t.Context(), option.WithHTTPClient(client)); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,224 @@
+package presets
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Compose is a whole configuration: a store, the presets of these names, and a job to
+// begin with, which stands in comments. Of the operations it has those of only, which
+// are names or prefix.*; all where only is empty. What no operation is left for is left
+// out. The error names what no preset has.
+func Compose(names, only []string) ([]byte, error) {
+	var parts []part
+	for _, name := range names {
+		text, err := Text(name)
+		if err != nil {
+			return nil, err
+		}
+		preset := split(string(text))
+		if one := slices.IndexFunc(parts, func(p part) bool { return p.table == preset[0].table }); one >= 0 {
+			return nil, fmt.Errorf("%s describes the same upstream as another preset: name one of them", name)
+		}
+		parts = append(parts, preset...)
+	}
+	if len(only) > 0 {
+		var err error
+		if parts, err = keep(parts, only); err != nil {
+			return nil, err
+		}
+	}
+	text := store
+	for _, p := range parts {
+		text += p.text
+	}
+	return []byte(text + "\n" + sample(parts)), nil
+}
+
+// store is the beginning of a configuration.
+const store = `[store]
+url = "sqlite:quotactl.db"   # for one machine; redis://HOST:6379/0 serves many
+
+`
+
+// part is a table of a preset with the comment before it.
+type part struct {
+	table string   // upstream.youtube.limit.pool
+	path  []string // its keys
+	text  string
+}
+
+var header = regexp.MustCompile(`(?m)^\[([^]]+)\]$`)
+
+// split takes a preset apart. What comes before its first table goes with it.
+func split(text string) (parts []part) {
+	heads := header.FindAllStringSubmatchIndex(text, -1)
+	begin := 0
+	for i, head := range heads {
+		end := len(text)
+		if i+1 < len(heads) {
+			end = heads[i+1][0]
+			if gap := strings.LastIndex(text[:end], "\n\n"); gap > head[0] { // the comment after an empty line is the next one's
+				end = gap + 1
+			}
+		}
+		table := text[head[2]:head[3]]
+		parts = append(parts, part{table, strings.Split(table, "."), text[begin:end]})
+		begin = end
+	}
+	return parts
+}
+
+// kind is costs, limit, refusal, report or credential; empty for the upstream itself.
+func (p part) kind() string {
+	if len(p.path) < 3 {
+		return ""
+	}
+	return p.path[2]
+}
+
+var (
+	price      = regexp.MustCompile(`^"([^"]+)" *=`)
+	operations = regexp.MustCompile(`(?ms)^operations *= \[(.*?)\]\n`)
+	name       = regexp.MustCompile(`"([^"]*)"`)
+	comment    = regexp.MustCompile(`(?m)^#.*$`)
+	ofLimit    = regexp.MustCompile(`(?m)^limit *= "([^"]+)"`)
+)
+
+// keep leaves the operations of only, and what is said of them.
+func keep(parts []part, only []string) (kept []part, err error) {
+	found := map[string]bool{}
+	limits := map[string]bool{} // of an upstream that have gone, as upstream.limit
+	for _, upstream := range upstreams(parts) {
+		priced := map[string]bool{}
+		for _, p := range parts {
+			if p.path[1] == upstream && p.kind() == "costs" {
+				p.text = filter(p.text, func(operation string) bool {
+					for _, pattern := range only {
+						if matches(pattern, operation) {
+							found[pattern], priced[operation] = true, true
+						}
+					}
+					return priced[operation]
+				})
+				blocks := slices.DeleteFunc(strings.SplitAfter(p.text, "\n\n"), func(block string) bool {
+					return strings.TrimSpace(comment.ReplaceAllLiteralString(block, "")) == "" // what it was of is left out
+				})
+				p.text = strings.Join(blocks, "")
+				kept = append(kept, p)
+			}
+		}
+		for _, p := range parts {
+			if p.path[1] != upstream || p.kind() == "costs" {
+				continue
+			}
+			if of := ofLimit.FindStringSubmatch(p.text); p.kind() != "limit" && of != nil && limits[upstream+"."+of[1]] {
+				continue
+			}
+			text, left := narrow(p.text, priced)
+			if !left {
+				if p.kind() == "limit" {
+					limits[upstream+"."+p.path[3]] = true
+				}
+				continue
+			}
+			p.text = text
+			kept = append(kept, p)
+		}
+	}
+	for _, pattern := range only {
+		if !found[pattern] {
+			return nil, fmt.Errorf("--only %s: no such operation in the preset", pattern)
+		}
+	}
+	return inOrder(kept, parts), nil
+}
+
+// filter leaves the prices of the operations that are wanted. A price goes on over lines
+// until its brackets are closed.
+func filter(text string, wanted func(operation string) bool) string {
+	var left strings.Builder
+	open, keep := 0, true
+	for line := range strings.Lines(text) {
+		if begin := price.FindStringSubmatch(line); open == 0 {
+			keep = begin == nil || wanted(begin[1])
+		}
+		if keep {
+			left.WriteString(line)
+		}
+		value, _, _ := strings.Cut(line, "#")
+		open += strings.Count(value, "{") + strings.Count(value, "[") - strings.Count(value, "}") - strings.Count(value, "]")
+	}
+	return left.String()
+}
+
+// upstreams are those that the parts are of, in their order.
+func upstreams(parts []part) (names []string) {
+	for _, p := range parts {
+		if p.kind() == "" {
+			names = append(names, p.path[1])
+		}
+	}
+	return names
+}
+
+// inOrder puts parts into the order that they had in all.
+func inOrder(kept, all []part) []part {
+	at := func(p part) int { return slices.IndexFunc(all, func(one part) bool { return one.table == p.table }) }
+	slices.SortFunc(kept, func(a, b part) int { return at(a) - at(b) })
+	return kept
+}
+
+// narrow leaves in a table's operations those that are priced. False where none of those
+// it names is.
+func narrow(text string, priced map[string]bool) (string, bool) {
+	list := operations.FindStringSubmatch(text)
+	if list == nil {
+		return text, true
+	}
+	var left []string
+	named := false // else it is of all but those
+	for _, quoted := range name.FindAllStringSubmatch(list[1], -1) {
+		pattern, not := strings.CutPrefix(quoted[1], "!")
+		named = named || !not
+		for operation := range priced {
+			if matches(pattern, operation) {
+				left = append(left, `"`+quoted[1]+`"`)
+				break
+			}
+		}
+	}
+	switch {
+	case len(left) == 0 && named:
+		return "", false
+	case len(left) == 0:
+		return operations.ReplaceAllLiteralString(text, ""), true
+	}
+	return operations.ReplaceAllLiteralString(text, "operations = ["+strings.Join(left, ", ")+"]\n"), true
+}
+
+// matches reports whether an operation is meant by a name or prefix.*.
+func matches(pattern, operation string) bool {
+	prefix, all := strings.CutSuffix(pattern, "*")
+	return pattern == operation || all && strings.HasPrefix(operation, prefix)
+}
+
+// sample is a job of the first budget, in comments: a configuration for scripts that ask
+// on their own needs none.
+func sample(parts []part) string {
+	budget := ""
+	for _, p := range parts {
+		if p.kind() == "credential" && budget == "" {
+			budget = p.path[1] + "/" + strings.Replace(p.path[3], `"*"`, "main", 1)
+		}
+	}
+	return fmt.Sprintf(`# A job that quotactl run starts each night. Scripts that cron starts need no job: they
+# call quotactl charge.
+# [job.nightly]
+# budget   = %q
+# schedule = "30 2 * * *"
+# command  = ["./nightly.sh"]
+`, budget)
+}
