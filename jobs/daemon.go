@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// DefaultPoll is how often a daemon reads whether somebody has asked something of a
-// job.
+// DefaultPoll is how often a daemon checks whether somebody has asked something of a job.
 const DefaultPoll = 2 * time.Second
 
 const (
-	// sweepEvery is how long the daemon trusts its clock, which may have been
-	// stepped. At least as often it sweeps all jobs: what other daemons have left
-	// behind is found then.
+	// sweepEvery is the longest time between two readings of the clock, which may be
+	// stepped, and between two sweeps of all jobs, which find what other daemons
+	// left behind.
 	sweepEvery = time.Minute
-	// retryPause is how long a store that did not answer is left alone.
+	// retryPause is the wait before a store that did not answer is asked again.
 	retryPause = time.Second
-	// maxVisits is how many jobs are visited at once, and how many changed.
+	// maxVisits is how many jobs are visited at once, and how many are changed at once.
 	maxVisits = 16
 )
 
-// Run follows the schedules until it is told to stop; with startNow each job
-// first has a manual pass, which replaces no tick. Several daemons may share a
-// state: each tick is one's. When drain is closed no further page is started,
-// pages under way have the jobs' grace, the records are written, and Run returns
-// nil. When ctx ends first, or meanwhile, requests are cut at once and Run returns
-// the context's cause.
+// Run follows the schedules until it is drained. With startNow each job first has a
+// manual pass, which replaces no tick. Several daemons may share a state; each tick is
+// taken by one of them.
 //
-// A tick up to a minute late is on time; of those that came while no daemon was
-// there, each job's catch_up says what becomes. All are recorded.
+// When drain is closed, no further page is started, pages under way have the jobs' grace,
+// the records are written, and Run returns nil. When ctx ends, requests are cut at once,
+// also during a drain, and Run returns the context's cause.
+//
+// A tick up to a minute late is on time. What happens to ticks that came while no daemon
+// was running depends on each job's catch_up. All are recorded.
 func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) error {
 	soft, cancel := untilDrained(ctx, drain)
 	defer cancel()
@@ -60,36 +60,36 @@ func (r *Runner) Run(ctx context.Context, drain <-chan struct{}, startNow bool) 
 	return context.Cause(ctx)
 }
 
-// daemon is a Run under way. Its loop alone uses clock and swept.
+// daemon is a Run in progress. Its loop alone uses clock and swept.
 type daemon struct {
 	runner *Runner
-	// ctx ends when requests are to be cut, soft when nothing new is to be started.
+	// ctx ends when requests must be cut, soft when nothing new may be started.
 	ctx, soft context.Context
 	working   sync.WaitGroup // passes, and visits to jobs
-	visiting  chan struct{}  // as many as may be under way
+	visiting  chan struct{}  // its capacity bounds the visits under way
 
 	mu      sync.Mutex // guards jobs and found
 	jobs    map[string]*followed
-	found   map[string]document // what the last sweep found, by job
-	clock   time.Time           // what the clock last said
-	swept   time.Time           // when all jobs were swept
+	found   map[string]document // the documents that the last sweep read, by job
+	clock   time.Time           // the last reading of the clock
+	swept   time.Time           // when the last sweep began
 	polling atomic.Bool
-	asked   map[string]int64 // by the last poll; pollRequests alone uses it
+	asked   map[string]int64 // at the last poll; used by pollRequests alone
 }
 
 // followed is a job whose schedule is followed.
 type followed struct {
 	job   *Job
-	next  time.Time // its next tick; zero: none comes
-	since time.Time // since when it is followed by its schedule
-	known time.Time // since when it is followed
-	// visited: a visit is under way; again: another is to follow it.
+	next  time.Time // its next tick; zero: no more
+	since time.Time // when the daemon began to follow its current schedule
+	known time.Time // when the daemon began to follow the job
+	// visited: a visit is under way; again: another follows it.
 	visited, again bool
 	// later: a visit is scheduled for later.
 	later bool
 }
 
-// follow takes the jobs over as they are configured now.
+// follow takes over the jobs of the current configuration.
 func (d *daemon) follow() {
 	now := d.runner.now()
 	d.mu.Lock()
@@ -113,10 +113,10 @@ func (d *daemon) follow() {
 	}
 	d.mu.Unlock()
 	d.clock = now
-	d.swept = time.Time{} // what came while no daemon was there is found at once
+	d.swept = time.Time{} // so that a sweep finds at once what came while no daemon was running
 }
 
-// untilTick is how long to wait before the clock is read again.
+// untilTick is how long to wait before the next tick.
 func (d *daemon) untilTick() time.Duration {
 	now := d.runner.now()
 	least := min(sweepEvery, d.runner.options.Poll)
@@ -130,8 +130,8 @@ func (d *daemon) untilTick() time.Duration {
 	return max(0, least)
 }
 
-// tick schedules a look at the jobs whose tick has come and at those that somebody has
-// asked something of, and now and then a sweep of all.
+// tick schedules a look at the jobs whose tick has come, a poll of requests, and at
+// intervals a sweep of all jobs.
 func (d *daemon) tick() {
 	now := d.runner.now()
 	if now.Before(d.clock) {
@@ -157,7 +157,7 @@ func (d *daemon) tick() {
 		d.swept = now
 		d.working.Go(d.sweep)
 	}
-	if d.polling.CompareAndSwap(false, true) { // a store that is slow to answer holds no tick up
+	if d.polling.CompareAndSwap(false, true) { // in the background: a slow store must not delay a tick
 		d.working.Go(func() {
 			defer d.polling.Store(false)
 			d.pollRequests()
@@ -172,12 +172,12 @@ func (d *daemon) pollRequests() {
 	defer cancel()
 	found, err := d.runner.docs.state.Job(ctx, newsName)
 	if err != nil {
-		d.runner.log.Debug("it is not known whether something was asked of the jobs", "error", err)
+		d.runner.log.Debug("requests could not be polled", "error", err)
 		return
 	}
 	facts, err := readDocument[news](newsName, found)
 	if err != nil {
-		d.runner.log.Debug("what was asked of the jobs is not known", "error", err)
+		d.runner.log.Debug("the list of requests could not be read", "error", err)
 		return
 	}
 	for name, at := range facts.Asked {
@@ -191,7 +191,7 @@ func (d *daemon) pollRequests() {
 	}
 }
 
-// scheduleLook has a job visited, unless that is being done: then once more afterwards.
+// scheduleLook has a job visited; if a visit is under way, once more after it.
 func (d *daemon) scheduleLook(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// sweep reads all jobs' documents for what others have left behind: ticks that nobody took,
-// passes whose daemon is gone, what waits.
+// sweep reads all jobs' documents to find what others left behind: ticks that nobody
+// took, passes whose daemon died, and what waits.
 func (d *daemon) sweep() {
 	d.mu.Lock()
 	var list []*Job
@@ -27,7 +27,7 @@ func (d *daemon) sweep() {
 	found, err := d.runner.docs.state.Jobs(ctx, names)
 	if err != nil {
 		if d.ctx.Err() == nil {
-			d.runner.log.Error("the jobs could not be looked at; trying again", "error", err)
+			d.runner.log.Error("the jobs could not be read; trying again", "error", err)
 		}
 		return
 	}
@@ -40,14 +40,15 @@ func (d *daemon) sweep() {
 	}
 }
 
-// document is a job's, as it was found and read.
+// document is a job's document, as it was read.
 type document struct {
 	text  []byte
 	state *state
 }
 
-// known is what a document says. Most say what they said a minute before, and a
-// thousand are not read anew for that; nobody changes what is returned.
+// known parses a document. It returns the parsed state of the last sweep if the text is
+// the same, so that a thousand unchanged documents are not parsed every minute; nobody
+// may change the result.
 func (d *daemon) known(name string, found driver.JobDocument) (*state, error) {
 	d.mu.Lock()
 	before := d.found[name]
@@ -65,17 +66,17 @@ func (d *daemon) known(name string, found driver.JobDocument) (*state, error) {
 	return s, nil
 }
 
-// wants reports whether a visit to the job may come to something.
+// wants reports whether a visit to the job may have something to do.
 func (j *Job) wants(s *state, at clocks, hold time.Duration) bool {
 	next := j.Next(time.UnixMicro(s.Until))
 	return s.Until == 0 || len(s.Requests) > 0 || len(s.Waiting) > 0 || len(s.lapsed(at, hold)) > 0 ||
 		s.Schedule != j.counts() || !next.IsZero() && !next.After(at.wall) || s.Until > at.wall.UnixMicro()
 }
 
-// scheduleNextCatchUp schedules a look at the job whose turn it is when a pass that was
-// caught up has ended: of the jobs of its budget, the one whose tick has waited longest.
-// With a look at each of them, each pass would cost as many visits as there are jobs, and
-// the job that has just ended would mostly be first again.
+// scheduleNextCatchUp schedules one look after a caught-up pass has ended: at the job of
+// its budget whose tick has waited longest. A look at each job would cost as many visits
+// per pass as there are jobs, and the job that has just ended would usually be first
+// again.
 func (d *daemon) scheduleNextCatchUp(ended *Job) {
 	var list []*Job
 	var names []string

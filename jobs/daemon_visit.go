@@ -9,27 +9,27 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// visit is a visit of the daemon to a job: it goes from step to step until nothing more is
-// due. A step that fails because the store does not answer has the visit begin again.
+// visit is a visit of the daemon to a job: it takes step after step until nothing more is
+// due. If the store does not answer, the visit begins again.
 type visit struct {
 	d   *daemon
 	job *Job
 	me  claimant
-	// slot is the holder of the slot for a pass that is caught up; empty: it has none.
+	// slot is the holder of the slot for a caught-up pass; empty: no slot is held.
 	slot string
-	// giveUp is when a claim whose outcome is not known has expired, or will soon.
+	// giveUp is when retries end: by then a claim with unknown outcome has expired or will soon.
 	giveUp time.Time
 
-	done   stepped // what the last decision came to
+	done   stepped // the result of the last decision
 	state  *state
 	lapsed []claim
-	again  bool // the next decision may come to more
+	again  bool // another decision may have more to do
 }
 
-// visitStep is one step of a visit; it returns the next one, nil for none.
+// visitStep is one step of a visit; it returns the next step, nil for the last.
 type visitStep func(ctx context.Context) (visitStep, error)
 
-// visit does what is due for a job, and starts the passes that it claims.
+// visit does what is due for a job and starts the passes that it claims.
 func (d *daemon) visit(f *followed) {
 	hold := d.runner.docs.hold()
 	v := &visit{d: d, giveUp: d.runner.now().Add(hold / 2)}
@@ -53,7 +53,8 @@ func (d *daemon) visit(f *followed) {
 	}
 }
 
-// decide takes one step in the job's document, and reports what became of ticks by it.
+// decide takes one step in the job's document and reports the ticks that the step
+// recorded.
 func (v *visit) decide(ctx context.Context) (next visitStep, err error) {
 	v.again = false
 	v.done, v.state, v.lapsed, err = v.d.runner.takeStep(ctx, v.job, v.me)
@@ -68,7 +69,7 @@ func (v *visit) decide(ctx context.Context) (next visitStep, err error) {
 	return v.fence, nil
 }
 
-// start starts the pass that was claimed.
+// start starts the claimed pass.
 func (v *visit) start(context.Context) (visitStep, error) {
 	v.d.begin(v.job, *v.done.claim, v.state.NextRegion, v.slot)
 	if v.done.claim.Kind == CaughtUp {
@@ -80,7 +81,7 @@ func (v *visit) start(context.Context) (visitStep, error) {
 }
 
 // fence shuts dead passes out of their budgets, so that the next decision may record them
-// as lost; others that may be dead are visited later.
+// as lost. If other passes may be dead, it schedules a later visit.
 func (v *visit) fence(ctx context.Context) (next visitStep, err error) {
 	dead, wait := v.d.runner.dead(v.job, v.lapsed)
 	if len(dead) > 0 {
@@ -93,7 +94,7 @@ func (v *visit) fence(ctx context.Context) (next visitStep, err error) {
 	return v.takeSlot, err
 }
 
-// takeSlot takes the slot for a pass that is caught up, where a tick waits for one.
+// takeSlot takes the slot for a caught-up pass, if a tick waits for one.
 func (v *visit) takeSlot(ctx context.Context) (next visitStep, err error) {
 	if v.done.wantsCatchUp && v.slot == "" {
 		v.slot = v.me.holder
@@ -103,19 +104,20 @@ func (v *visit) takeSlot(ctx context.Context) (next visitStep, err error) {
 	return nil, err
 }
 
-// recover waits before the visit begins again after an error; false when it ends by it.
+// recover waits before the visit begins again after an error; false when the error ends
+// the visit.
 func (v *visit) recover(err error) (again bool) {
 	d := v.d
 	if errors.Is(err, budget.ErrUnavailable) && d.runner.now().Before(v.giveUp) && waitFor(d.soft, retryPause) == nil {
 		return true
 	}
 	if d.ctx.Err() == nil {
-		d.runner.log.Error("the job could not be looked at; trying again", "job", v.job.Name, "error", err)
+		d.runner.log.Error("the job could not be read or changed; trying again", "job", v.job.Name, "error", err)
 	}
 	return false
 }
 
-// takeStep takes one step for a job, and records what it came to.
+// takeStep takes one step for a job and records its results.
 func (r *Runner) takeStep(ctx context.Context, j *Job, me claimant) (done stepped, s *state, lapsed []claim, err error) {
 	err = r.docs.change(ctx, j, func(found *state, at clocks) (edit, error) {
 		if err := at.check(); err != nil {
@@ -135,7 +137,7 @@ func (r *Runner) takeStep(ctx context.Context, j *Job, me claimant) (done steppe
 	return done, s, lapsed, err
 }
 
-// kept are the records of a step as the history keeps them: by their newest ticks.
+// kept converts a step's records for the history, which keeps them by their newest ticks.
 func (d *stepped) kept() []driver.JobRecord {
 	var list []driver.JobRecord
 	for i, record := range d.records {
@@ -148,11 +150,11 @@ func (d *stepped) kept() []driver.JobRecord {
 	return list
 }
 
-// accounted notes up to when (µs) a job's ticks were accounted for: where the state
-// loses the document, they are not counted anew from when the daemon began.
+// accounted notes up to when (µs) a job's ticks are accounted for. If the state loses the
+// document, the ticks are then not counted again from when the daemon began.
 func (d *daemon) accounted(name string, until int64) {
 	at := time.UnixMicro(until)
-	if at.After(d.runner.now()) { // by a clock that was wrong
+	if at.After(d.runner.now()) { // written by a machine with a wrong clock
 		return
 	}
 	d.mu.Lock()
@@ -162,7 +164,7 @@ func (d *daemon) accounted(name string, until int64) {
 	}
 }
 
-// begin starts a pass that was claimed.
+// begin starts a claimed pass.
 func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
 	if claimed.Kind == Scheduled {
 		d.runner.options.Observe.TickStarted(j, d.runner.now().Sub(time.UnixMicro(claimed.Tick)))
@@ -174,7 +176,7 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
 		}
 		d.runner.pass(d.ctx, d.soft, j, claimed, next, false)
 		free()
-		if claimed.Kind == CaughtUp { // others of the budget wait for that
+		if claimed.Kind == CaughtUp { // other jobs of the budget wait for the slot
 			d.scheduleNextCatchUp(j)
 			return
 		}
@@ -182,7 +184,7 @@ func (d *daemon) begin(j *Job, claimed claim, next, slot string) {
 	})
 }
 
-// report logs what became of ticks that no pass is started for.
+// report logs the ticks for which no pass is started.
 func (d *daemon) report(j *Job, records []Record) {
 	for _, record := range records {
 		switch record.Outcome {

@@ -12,11 +12,11 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// State keeps what jobs need between their passes, and what several daemons agree
-// on. Every store is one.
+// State keeps what jobs need between their passes, and what several daemons agree on.
+// Every store is a State.
 type State = driver.JobStore
 
-// documents is what a [State] keeps of jobs, as this process reads and changes it.
+// documents reads and changes the jobs' documents of a [State].
 type documents struct {
 	state     State
 	now       func() time.Time // the wall clock
@@ -25,11 +25,12 @@ type documents struct {
 	log       *slog.Logger
 }
 
-// hold is how long a claim or a slot stands that is not renewed.
+// hold is how long a claim or a slot is valid without being renewed.
 func (d *documents) hold() time.Duration { return 4 * d.heartbeat }
 
-// change reads a job's state, has it changed, and swaps it, again until nobody came
-// in between. An error of do's is returned, but errStays; nothing is changed then.
+// change reads a job's state, has do change it, and swaps it; if another process changed
+// it meanwhile, it starts over. It returns do's errors, except errStays, and then changes
+// nothing.
 func (d *documents) change(ctx context.Context, job *Job, do func(s *state, at clocks) (edit, error)) error {
 	err := changeDocument(ctx, d.state, job.Name, d.now, job.History, do)
 	if err != nil { // then others cannot renew their claims either
@@ -38,7 +39,7 @@ func (d *documents) change(ctx context.Context, job *Job, do func(s *state, at c
 	return err
 }
 
-// edit is what a change of a state brings along.
+// edit is what a change stores besides the document.
 type edit struct {
 	records []driver.JobRecord
 	values  map[string][]byte
@@ -49,8 +50,7 @@ type edit struct {
 // errStays leaves a state as it is.
 var errStays = errors.New("the state stays as it is")
 
-// changeDocument is change for any document; history is how long its records are
-// kept.
+// changeDocument is change for any document; history is how long its records are kept.
 func changeDocument[T any](ctx context.Context, in State, name string, now func() time.Time, history time.Duration, do func(t *T, at clocks) (edit, error)) error {
 	for {
 		found, err := in.Job(ctx, name)
@@ -76,10 +76,10 @@ func changeDocument[T any](ctx context.Context, in State, name string, now func(
 			}
 		}
 		if len(e.records) > 0 {
-			// A clock that is ahead forgets nothing that is new by the other.
+			// The earlier of the two clocks counts: one that is ahead must not remove new records.
 			at := min(at.wall.UnixMicro(), at.store)
 			swap.Forget, swap.Most = at-history.Microseconds(), maxHistory
-			for i := range swap.Records { // of a tick that is older than what is kept it is told all the same, and for as long
+			for i := range swap.Records { // the record of a tick older than the history is kept as long as others
 				if record := &swap.Records[i]; record.At < swap.Forget {
 					record.At = at
 				}
@@ -91,7 +91,7 @@ func changeDocument[T any](ctx context.Context, in State, name string, now func(
 	}
 }
 
-// readDocument is what a document says; the zero value where there is none.
+// readDocument parses a document; the zero value if it does not exist.
 func readDocument[T any](name string, found driver.JobDocument) (*T, error) {
 	t := new(T)
 	if found.Text == nil {
@@ -103,12 +103,12 @@ func readDocument[T any](name string, found driver.JobDocument) (*T, error) {
 	return t, nil
 }
 
-// boundedState is a State with a bound on how many changes are under way at once: those
-// of a thousand jobs that tick in one second wait here, and not in the store until its
-// timeout.
+// boundedState is a State that bounds how many changes are under way at once. When a
+// thousand jobs tick in one second, their changes wait here and not in the store, where
+// they would time out.
 type boundedState struct {
 	State
-	changing chan struct{} // as many as may be under way
+	changing chan struct{} // its capacity is the bound
 }
 
 // SwapJob implements State.

@@ -9,17 +9,17 @@ import (
 	"github.com/quotactl/quotactl/internal/proc"
 )
 
-// ending is how a run came to its end before its last page.
+// ending says how a run ended before its last page.
 type ending struct {
 	outcome Outcome
 	reason  string
-	err     error // nil where the reason says all
-	again   bool  // the upstream throttles: it goes well when it is tried again, after wait
-	retry   bool  // a failure that may pass by itself, after wait at least
+	err     error // nil if the reason says everything
+	again   bool  // the upstream throttles: try again after wait
+	retry   bool  // a failure that may pass by itself: try again after wait at least
 	wait    time.Duration
 }
 
-// Error makes an ending an error on its way up.
+// Error implements error.
 func (e *ending) Error() string {
 	if e.err == nil {
 		return string(e.outcome) + ": " + e.reason
@@ -29,8 +29,8 @@ func (e *ending) Error() string {
 
 func (e *ending) Unwrap() error { return e.err }
 
-// of is the ending of a run: what was told to stop after it had spent is drained, not
-// skipped.
+// of adapts the ending to a run: a run that was stopped after it had spent is drained,
+// not skipped.
 func (e *ending) of(run Run) *ending {
 	if e == nil || e.outcome != Skipped || run.Units == 0 && run.Calls == 0 {
 		return e
@@ -47,18 +47,18 @@ func failed(reason string, err error) *ending {
 	return &ending{outcome: Failed, reason: reason, err: err}
 }
 
-// fenced is the ending of a run whose pass has lost its claim.
+// fenced is the ending of a run whose pass lost its claim.
 func fenced() *ending { return &ending{outcome: Lost, reason: ReasonFenced, err: errLost} }
 
-// The causes for which the contexts of a pass end.
+// The causes with which the contexts of a pass end.
 var (
-	errDrained  = errors.New("told to stop")
+	errDrained  = errors.New("the daemon is stopping")
 	errOthers   = errors.New("another region is exhausted")
 	errLost     = errors.New("the pass was taken for dead; is this host's clock or store slow?")
 	errTimedOut = errors.New("the run's timeout has passed")
 )
 
-// cut is the ending that a context's cause stands for.
+// cut translates a context's cause into an ending.
 func cut(ctx context.Context) *ending {
 	cause := context.Cause(ctx)
 	var byPerson *cancelled
@@ -77,7 +77,7 @@ func cut(ctx context.Context) *ending {
 	return &ending{outcome: Skipped, reason: ReasonInterrupted}
 }
 
-// refusal is the ending of a charge, or a look, that was not granted.
+// refusal is the ending of a charge, or of a check for room, that was not granted.
 func refusal(ctx context.Context, err error) *ending {
 	if ctx.Err() != nil {
 		return cut(ctx)
@@ -106,7 +106,7 @@ func refusal(ctx context.Context, err error) *ending {
 	return failed(ReasonCharge, err)
 }
 
-// EndTakes is how long a pass that was told to end may take beside its grace: for the
-// last lines of a command that was killed, how far the run has come, whether the claim
-// stands and what was spent, the slots that are given up, and the record.
+// EndTakes is how long a stopped pass may take in addition to its grace: for the last
+// lines of a killed command, the checkpoint, the check of the claim, the sum of what was
+// spent, the release of slots, and the record.
 const EndTakes = proc.PipeWait + finalWriteTimeout + 2*claimTimeout + 3*finalWriteTimeout + finalWriteTimeout

@@ -21,34 +21,34 @@ type fetchRun struct {
 	metered *budgethttp.Transport
 	spent   *spending
 
-	asOf   time.Time    // the tick that the url has: an earlier run's, which this one goes on with
-	before int          // pages of that run
-	kept   *checkpoints // nil: none are kept
+	asOf   time.Time    // the tick in the url: that of the run that this one resumes
+	before int          // pages of earlier runs
+	kept   *checkpoints // nil: the job keeps none
 	known  []validator  // of the last complete run
 	fresh  []validator  // of the pages so far
-	// guessed: the next page's token is not from a body, but from a validator.
+	// guessed: the next page's token is from a validator, not from a body.
 	guessed bool
-	holds   func(text string) bool // a secret
+	holds   func(text string) bool // reports whether a text contains a secret
 }
 
 // longestLease is the longest that a request may take.
 const longestLease = budget.MaxLease - time.Minute
 
-// fetch fetches the region, page by page, and fills in what it charged and
-// fetched. Nil means that it is complete.
+// fetch fetches the region page by page and fills in what it charged and fetched. Nil
+// means that the region is complete.
 func (r *run) fetch() *ending {
 	r.record.Attempts = 1
 	f := &fetchRun{run: r, asOf: r.tick, spent: &spending{run: r}, holds: r.secrets.finder(r.job)}
 	ctx, cancel := context.WithTimeoutCause(r.hard, r.job.Timeout, errTimedOut)
 	defer cancel()
-	if _, err := r.secrets.of(r.job); err != nil { // before anything is charged
+	if _, err := r.secrets.of(r.job); err != nil { // checked before anything is charged
 		return failed(ReasonSecret, err)
 	}
 	var err error
 	f.metered, err = budgethttp.New(r.budget, budgethttp.Options{
 		Base: r.options.Transport, Operation: r.job.Fetch.Operation,
 		Labels: budget.Labels{Job: r.job.Name, Region: r.record.Region, Run: r.label}, Fence: r.held.claim.Fence, Log: r.lines.metered, Observer: f.spent,
-		Lease: min(r.job.Timeout, longestLease), // the run's end bounds a request anyway
+		Lease: min(r.job.Timeout, longestLease), // a request ends with the run anyway
 	})
 	if err != nil {
 		return failed(ReasonCharge, err)
@@ -60,7 +60,7 @@ func (r *run) fetch() *ending {
 	if f.output, err = createOutput(folder, name); err != nil {
 		return failed(ReasonOutput, err)
 	}
-	defer func() { _ = f.output.folder.Close() }() // nothing is written by it alone
+	defer func() { _ = f.output.folder.Close() }() // closing a folder writes nothing
 	f.output.flushFile = r.flush
 	end := f.all(ctx)
 	f.settled()
@@ -77,10 +77,10 @@ func (r *run) fetch() *ending {
 	return end
 }
 
-// leave closes the file of a run that was cut, and returns the name of what is kept:
-// the earlier run's, where this one has added nothing to it.
+// leave closes the file of an interrupted run and returns the name of the file that
+// stays: the earlier run's, if this run has added nothing to it.
 func (f *fetchRun) leave() (string, error) {
-	if f.kept == nil || f.kept.stale == "" || f.run.record.Pages > 0 || f.output.size == 0 || f.output.file == nil { // of a size of 0 there is none
+	if f.kept == nil || f.kept.stale == "" || f.run.record.Pages > 0 || f.output.size == 0 || f.output.file == nil { // a size of 0 means that no file was taken over
 		return f.output.keep()
 	}
 	err := f.output.restart()
@@ -88,7 +88,7 @@ func (f *fetchRun) leave() (string, error) {
 	return filepath.Join(f.output.folder.Name(), f.kept.stale+partialSuffix), errors.Join(err, closed)
 }
 
-// all fetches the pages that are left: of an earlier run that was cut, or all.
+// all fetches the pages that are left, after those of an interrupted run.
 func (f *fetchRun) all(ctx context.Context) *ending {
 	token, done, end := f.resume(ctx)
 	if end != nil || done {
@@ -109,8 +109,8 @@ func (f *fetchRun) all(ctx context.Context) *ending {
 	return end
 }
 
-// complete gives the file its name, and has the next run begin anew. Where all pages
-// are unchanged there is no file.
+// complete gives the file its final name and removes the checkpoint, so that the next run
+// starts over. If all pages are unchanged, it writes no file.
 func (f *fetchRun) complete(ctx context.Context) *ending {
 	var end *ending
 	if f.output.size == 0 && f.run.record.Pages == 0 && f.run.record.Unchanged > 0 {
@@ -143,14 +143,14 @@ func (f *fetchRun) complete(ctx context.Context) *ending {
 	return end
 }
 
-// number is that of the page that comes next, from 1 on.
+// number is the number of the next page, from 1 on.
 func (f *fetchRun) number() int { return f.before + f.run.record.Pages + f.run.record.Unchanged + 1 }
 
-// pages fetches from a page on until the last one, the cap on pages, or an ending.
+// pages fetches from a page on until the last page, the cap on pages, or an ending.
 func (f *fetchRun) pages(ctx context.Context, token string) *ending {
-	seen := map[[sha256.Size]byte]bool{sha256.Sum256([]byte(token)): true} // the tokens so far; a body may name a long one
+	seen := map[[sha256.Size]byte]bool{sha256.Sum256([]byte(token)): true} // hashes of the tokens so far; a token may be long
 	for {
-		if err := f.output.gone(); err != nil { // before more is charged for nothing
+		if err := f.output.gone(); err != nil { // checked before more is charged for nothing
 			return failed(ReasonOutput, err)
 		}
 		got, end := f.page(ctx, token)
@@ -172,7 +172,7 @@ func (f *fetchRun) pages(ctx context.Context, token string) *ending {
 			got.next = ""
 		}
 		if got.next != "" && seen[key] {
-			return failed(ReasonBody, fmt.Errorf("page %d names a page that was fetched before as the next one: look at next_page, from = %q", f.number()-1, f.run.job.Fetch.NextFrom))
+			return failed(ReasonBody, fmt.Errorf("page %d names as the next page one that was already fetched: check next_page, from = %q", f.number()-1, f.run.job.Fetch.NextFrom))
 		}
 		seen[key] = true
 		token = got.next
@@ -182,7 +182,7 @@ func (f *fetchRun) pages(ctx context.Context, token string) *ending {
 	}
 }
 
-// publish makes known how far the run has come.
+// publish makes the run's progress known.
 func (f *fetchRun) publish() {
 	f.run.record.Units, f.run.record.Calls = f.spent.read()
 	soFar := *f.run.record
@@ -190,24 +190,24 @@ func (f *fetchRun) publish() {
 	f.run.publish(soFar)
 }
 
-// maxThrottled is how often a page is asked for again that the upstream throttles,
-// before that takes the run's retries; each time is charged.
+// maxThrottled is how often a throttled page is asked for again before that counts as the
+// run's retries. Each attempt is charged.
 const maxThrottled = 3
 
-// page is one page, fetched.
+// page is a fetched page.
 type page struct {
-	lines     []byte // it adds to the output
-	next      string // token; empty: it is the last
-	unchanged bool   // it is as it was when it was fetched last
+	lines     []byte // for the output
+	next      string // the next page's token; empty: this is the last page
+	unchanged bool   // since it was last fetched
 	validator validator
 }
 
-// page fetches one page. A refusal that lasts no longer than the job's MaxWait is
-// waited out, within the run's timeout, whether our own limits say it or the
-// upstream does. A failure that may pass is tried again, as often as the job says.
+// page fetches one page. If our own limits or the upstream refuse it for no longer than
+// the job's MaxWait, it waits, within the run's timeout. A failure that may pass is tried
+// again, as often as the job says.
 func (f *fetchRun) page(ctx context.Context, token string) (*page, *ending) {
-	var open time.Time  // until when requests under way are waited for
-	recovering := false // it is logged that a recovery is waited for
+	var open time.Time  // how long to wait for requests under way
+	recovering := false // the wait for a recovery was logged
 	for throttled := 0; ; {
 		if f.run.soft.Err() != nil {
 			return nil, cut(f.run.soft)
@@ -219,7 +219,7 @@ func (f *fetchRun) page(ctx context.Context, token string) (*page, *ending) {
 			return got, nil
 		case end.again && throttled < maxThrottled:
 			throttled++
-			if end := f.run.pause(ctx, end.wait); end != nil { // in observe mode no lock would refuse the next
+			if end := f.run.pause(ctx, end.wait); end != nil { // wait here: in observe mode no lock refuses the next attempt
 				return nil, end
 			}
 			continue
@@ -248,15 +248,16 @@ func (f *fetchRun) page(ctx context.Context, token string) (*page, *ending) {
 	}
 }
 
-// leastRefusalWait is the shortest wait for a request under way to end, by whose lease a
-// refusal goes.
+// leastRefusalWait is the shortest wait for a request under way that holds the units
+// until its lease ends.
 const leastRefusalWait = 100 * time.Millisecond
 
-// refusalWait is how long to wait before what was refused is asked for again, and
-// whether that is worth while: RetryAfter, at most the job's MaxWait; or less, at
-// most until latest, where requests under way may end before their leases.
+// refusalWait is how long to wait before a refused call is tried again, and whether the
+// wait is worth it. The wait is RetryAfter, if that is at most the job's MaxWait; or a
+// shorter one, until latest at most, while requests under way may end before their
+// leases.
 func (j *Job) refusalWait(from *budget.Budget, refused *budget.RefusedError, latest time.Time) (time.Duration, bool) {
-	if errors.Is(refused, budget.ErrRecovering) { // for a minute at most, whatever MaxWait is: nothing is spent
+	if errors.Is(refused, budget.ErrRecovering) { // whatever MaxWait is: it lasts a minute at most, and nothing is spent
 		return max(from.Soonest(refused), leastRefusalWait), true
 	}
 	if refused.RetryAfter <= j.MaxWait {
@@ -266,7 +267,7 @@ func (j *Job) refusalWait(from *budget.Budget, refused *budget.RefusedError, lat
 	return soonest, soonest < refused.RetryAfter && !time.Now().Add(soonest).After(latest)
 }
 
-// spending sums what the requests of a run were charged, and cost.
+// spending sums the units and calls of a run's requests.
 type spending struct {
 	run *run
 
@@ -275,13 +276,13 @@ type spending struct {
 	calls int
 }
 
-// settled waits until it is known what the run's requests cost whose responses were not
-// read to their end.
+// settled waits until the cost is known of requests whose responses were not read to
+// their end.
 func (f *fetchRun) settled() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.run.hard), 2*claimTimeout)
 	defer cancel()
 	if err := f.run.budget.Flush(ctx); err != nil {
-		f.run.log.Warn("what the run spent is told as it was charged", "error", err)
+		f.run.log.Warn("some of the run's costs are not known; they count as charged", "error", err)
 	}
 }
 

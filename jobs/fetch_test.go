@@ -274,7 +274,7 @@ func TestALoopOfPagesEnds(t *testing.T) {
 		})}
 		w := newWorld(t, setup{job: oneRegion, upstream: upstream, limit: 100})
 		run := w.once().Runs[0]
-		if run.Outcome != Failed || run.Reason != ReasonBody || run.Pages != 4 || !strings.Contains(run.Error, "page 4 names a page that was fetched before") {
+		if run.Outcome != Failed || run.Reason != ReasonBody || run.Pages != 4 || !strings.Contains(run.Error, "page 4 names as the next page one that was already fetched") {
 			t.Errorf("run %+v after %d requests", run, upstream.count())
 		}
 	})

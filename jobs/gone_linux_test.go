@@ -18,7 +18,7 @@ func TestADaemonWhoseFolderIsGone(t *testing.T) {
 	if where, err := os.Getwd(); err == nil {
 		t.Fatalf("the folder is gone, and the system names it %s", where)
 	}
-	const says = "the folder that this program was started in is gone"
+	const says = "the folder in which this program was started no longer exists"
 	w := commandWorld(t, "", "exit 0")
 	w.list[0].config = "costs.toml"
 	if run := w.onlyRun(); run.Reason != ReasonCommand || !strings.Contains(run.Error, says) {

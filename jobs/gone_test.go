@@ -45,7 +45,7 @@ func TestAnOutputWhoseFolderIsDeleted(t *testing.T) {
 			if err != nil || len(files) != 1 || os.Remove(files[0]) != nil || os.WriteFile(files[0], []byte("theirs"), 0o600) != nil {
 				t.Error(files, err)
 			}
-		}, 2, 2, "is another file than the one that the run writes"},
+		}, 2, 2, "is not the file that the run writes"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			asked := 0

@@ -14,25 +14,25 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// The spans of a job that sets none.
+// The durations and bounds of a job that sets none.
 const (
 	DefaultTimeout = 5 * time.Minute
 	DefaultGrace   = 10 * time.Second
 	DefaultMaxWait = 30 * time.Second
-	// DefaultMaxLate is how late a tick may be caught up, DefaultCatchUpLimit how
-	// many at most.
+	// DefaultMaxLate is how late a tick may be caught up, DefaultCatchUpLimit how many at
+	// most.
 	DefaultMaxLate      = 24 * time.Hour
 	DefaultCatchUpLimit = 10
 	DefaultRetryWait    = 5 * time.Second
 	DefaultHistory      = 7 * 24 * time.Hour
 )
 
-// maxParallel is the most runs of a pass that may be asked to go at once.
+// maxParallel is the largest value of parallel.
 const maxParallel = 1000
 
-// Load reads the job tables of a configuration. All that is wrong goes into
-// the configuration's own list, [config.Config.Err], with file, line and what
-// to write instead; only the jobs without faults are returned.
+// Load reads the job tables of a configuration. Every error goes into the configuration's
+// own list, [config.Config.Err], with file, line and what to write instead; Load returns
+// only the jobs without errors.
 func Load(cfg *config.Config) []*Job {
 	l := &loader{cfg: cfg, whole: cfg.Err() == nil, outputs: map[string]string{}, unruled: map[string]bool{}, zones: map[string]*time.Location{}}
 	var list []*Job
@@ -48,18 +48,18 @@ func Load(cfg *config.Config) []*Job {
 // loader reads jobs against the rest of the configuration.
 type loader struct {
 	cfg *config.Config
-	// whole: the other tables have no faults. What is missing in a faulty one
-	// would make faults of its own here.
+	// whole: the other tables have no errors. What is missing from a faulty table
+	// would cause errors of its own here.
 	whole bool
-	// outputs has the job that each output, but for region and tick, is of.
+	// outputs maps each output, apart from region and tick, to its job.
 	outputs map[string]string
-	// unruled are the upstreams of which it was said that they have no refusal rule.
+	// unruled are the upstreams already reported to have no refusal rule.
 	unruled map[string]bool
-	// zones are those that were read: each is a file.
+	// zones caches time zones: each is a file.
 	zones map[string]*time.Location
 }
 
-// faults counts what was found wrong so far.
+// faults counts the errors found so far.
 func faults(cfg *config.Config) int {
 	var list config.Errors
 	if errors.As(cfg.Err(), &list) {
@@ -123,17 +123,17 @@ func (l *loader) budget(job, node config.Node, j *Job) (config.Upstream, bool) {
 	}
 	upstream, credential, err := l.cfg.Find(name)
 	if err != nil {
-		node.Fail("budget = %q: there is none such%s%s", name, l.budgets(), suggest.DidYouMean(name, l.cfg.Budgets()))
+		node.Fail("budget = %q: no such budget%s%s", name, l.budgets(), suggest.DidYouMean(name, l.cfg.Budgets()))
 		return config.Upstream{}, false
 	}
 	j.Budget, j.credential, j.upstream, j.BudgetParallel = name, credential, upstream.Name, upstream.Parallel
 	return upstream, l.whole
 }
 
-// budgets names those there are.
+// budgets lists the configured budgets, for messages.
 func (l *loader) budgets() string {
 	if names := l.cfg.Budgets(); len(names) > 0 {
-		return "; there is " + strings.Join(names, ", ")
+		return "; configured: " + strings.Join(names, ", ")
 	}
 	return ""
 }
@@ -147,7 +147,7 @@ func (l *loader) operation(node config.Node, upstream config.Upstream, known boo
 	return ""
 }
 
-// checkOperation notes an operation without a price, or that no limit covers.
+// checkOperation reports an operation that has no price or that no limit covers.
 func checkOperation(node config.Node, name string, upstream config.Upstream, known bool) bool {
 	if !driver.ValidName(name) {
 		node.Fail("operation %q: use letters, digits, '.', '_' and '-', at most 63", name)
@@ -157,7 +157,7 @@ func checkOperation(node config.Node, name string, upstream config.Upstream, kno
 		return true
 	}
 	if _, priced := upstream.Costs[name]; !priced && !upstream.Unknown.Allowed {
-		node.Fail("operation %q has no price: add it to [upstream.%s.costs], or mend the name%s", name, upstream.Name,
+		node.Fail("operation %q has no price: add it to [upstream.%s.costs], or correct the name%s", name, upstream.Name,
 			suggest.DidYouMean(name, slices.Collect(maps.Keys(upstream.Costs))))
 		return false
 	}
@@ -184,9 +184,9 @@ func (j *Job) readRegions(node config.Node) {
 	for _, name := range names {
 		switch {
 		case !driver.ValidName(name):
-			node.Fail("region %q: a name begins with a letter or digit and goes on with up to 62 of letters, digits, '.', '_' and '-'", name)
+			node.Fail("region %q: a name is a letter or digit followed by up to 62 letters, digits, '.', '_' and '-'", name)
 		case seen[name]:
-			node.Fail("region %q stands there twice: take one out", name)
+			node.Fail("region %q is listed twice: take one out", name)
 		}
 		seen[name] = true
 	}
@@ -217,9 +217,8 @@ func (j *Job) readSpans(t map[string]config.Node) {
 	}
 }
 
-// needs reads what is looked at before a run: the job's needs, else its one
-// operation, else a unit. What stands above a limit with the job's floor could
-// never be started.
+// needs reads what must fit before a run starts: the job's needs, else one call of its
+// operation, else one unit. It reports a job that could never start.
 func (l *loader) needs(job config.Node, t map[string]config.Node, j *Job, operation string, upstream config.Upstream, known bool) {
 	j.Needs = budget.Needs{}
 	for _, node := range t["needs"].List() {
@@ -254,7 +253,7 @@ func (l *loader) needs(job config.Node, t map[string]config.Node, j *Job, operat
 	}
 }
 
-// checkFits notes a job whose needs and floor stand above a limit.
+// checkFits reports a job whose needs and floor together exceed a limit.
 func checkFits(node config.Node, j *Job, upstream config.Upstream) {
 	for _, l := range upstream.Limits {
 		if l.Window.Kind == limit.Concurrent { // a plain charge is never open
@@ -278,7 +277,7 @@ func checkFits(node config.Node, j *Job, upstream config.Upstream) {
 			}
 		}
 		if covered && left < 0 {
-			node.Fail("job %s could never start: what it needs and its floor of %d stand above limit %s (%d); lower needs or floor, or raise the limit",
+			node.Fail("job %s could never start: its needs and its floor of %d exceed limit %s (%d); lower needs or floor, or raise the limit",
 				j.Name, j.Floor, l.Name, l.Limit)
 			return
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// fetchKeys are those of a fetch table that are easily put a table too high.
+// fetchKeys are keys of a fetch table that users easily put one table too high.
 var fetchKeys = []string{"url", "secret", "next_page", "max_pages", "items", "conditional", "output"}
 
-// table reads a job's keys. One that is a fetch's is told to be so.
+// table reads a job's keys. It reports keys that belong to a fetch.
 func table(job config.Node, known ...string) map[string]config.Node {
 	if !job.IsTable() {
 		return job.Table(known...)
@@ -29,10 +29,10 @@ func table(job config.Node, known ...string) map[string]config.Node {
 		}
 		known = append(known, key.Key())
 		if isCommand {
-			key.Fail("%s is a fetch's: a command does this itself; take it out", key.Key())
+			key.Fail("%s belongs to a fetch: a command does this itself; take it out", key.Key())
 			continue
 		}
-		key.Fail("%s is a fetch's: move it into [job.%s.fetch]", key.Key(), job.Key())
+		key.Fail("%s belongs to a fetch: move it into [job.%s.fetch]", key.Key(), job.Key())
 	}
 	return job.Table(known...)
 }
@@ -51,14 +51,14 @@ func (j *Job) readCommand(node config.Node) {
 	}
 	for _, word := range words {
 		if strings.ContainsRune(word, 0) {
-			node.Fail("command holds a NUL byte, which no program can be given: take it out")
+			node.Fail("command contains a NUL byte, which cannot be passed to a program: take it out")
 			return
 		}
 		for _, found := range commandPlaceholder.FindAllString(word, -1) {
 			switch found {
 			case "{job}", "{region}", "{run}", "{tick}":
 			default:
-				node.Fail("command holds %s, which stands for nothing: there are {job}, {region}, {run} and {tick}; words that need braces of their own go into a script%s",
+				node.Fail("command contains %s, which is not a placeholder: use {job}, {region}, {run} or {tick}; put words with literal braces into a script%s",
 					found, suggest.DidYouMean(found, []string{"{job}", "{region}", "{run}", "{tick}"}))
 			}
 		}
@@ -66,12 +66,12 @@ func (j *Job) readCommand(node config.Node) {
 	j.Command = words
 }
 
-// commandPlaceholder is what looks like a placeholder; programs have other
-// braces in their arguments.
+// commandPlaceholder matches what looks like a placeholder; programs have other braces in
+// their arguments.
 var commandPlaceholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
 
-// warnCommand notes a program that could not be started now: it may be there by
-// the time the job runs. One without a slash is looked up then.
+// warnCommand warns about a program that could not be started now; it may exist by the
+// time the job runs. A program without a slash is looked up then.
 func (j *Job) warnCommand(node config.Node) {
 	program := j.Command[0]
 	if !strings.Contains(program, "/") || commandPlaceholder.MatchString(program) {
@@ -84,12 +84,12 @@ func (j *Job) warnCommand(node config.Node) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		node.Warn("command: there is no %s; a program with a slash in its name is looked for from the configuration's folder", program)
+		node.Warn("command: %s does not exist; a program with a slash in its name is resolved from the configuration's folder", program)
 	case err != nil:
-		node.Warn("command: %s cannot be looked at: %s", program, err)
+		node.Warn("command: %s cannot be checked: %s", program, err)
 	case info.IsDir():
 		node.Warn("command: %s is a folder", program)
 	case info.Mode()&0o111 == 0:
-		node.Warn("command: %s may not be run: chmod +x %s", program, program)
+		node.Warn("command: %s is not executable: chmod +x %s", program, program)
 	}
 }

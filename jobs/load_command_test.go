@@ -22,17 +22,17 @@ func commandJob(keys ...string) (text string, line int) {
 func TestLoadFindsFaultsOfCommands(t *testing.T) {
 	for tells, keys := range map[string][]string{
 		`names no program: write command = ["./fetch.sh", "{region}"]`: {`command = []`},
-		"names no program":                                                      {`command = [" ", "x"]`},
-		"command is a text: write an array of texts":                            {`command = "./fetch.sh {region}"`},
-		"command holds 1: write an array of texts":                              {`command = ["./fetch.sh", 1]`},
-		"holds a NUL byte":                                                      {`command = ["./fetch.sh", "a\u0000b"]`},
-		`holds {regoin}, which stands for nothing: there are {job}`:             {`command = ["./fetch.sh", "--region={regoin}"]`},
-		`did you mean "{region}"`:                                               {`command = ["./{regio}.sh"]`},
-		"output is a fetch's: a command does this itself; take it out":          {`command = ["fetch"]`, `output = "{tick}"`},
-		"max_pages is a fetch's":                                                {`command = ["fetch"]`, `max_pages = 3`},
-		"url is a fetch's: move it into [job.j.fetch]":                          {`fetch = { operation = "videos.list", url = "https://h/", output = "{tick}" }`, `url = "https://h/"`},
-		"has no price":                                                          {`command = ["fetch"]`, `operation = "x.list"`},
-		"could never start":                                                     {`command = ["fetch"]`, `needs = { "search.list" = 51 }`},
+		"names no program":                                                   {`command = [" ", "x"]`},
+		"command is a text: write an array of texts":                         {`command = "./fetch.sh {region}"`},
+		"command holds 1: write an array of texts":                           {`command = ["./fetch.sh", 1]`},
+		"contains a NUL byte":                                                {`command = ["./fetch.sh", "a\u0000b"]`},
+		`contains {regoin}, which is not a placeholder: use {job}`:           {`command = ["./fetch.sh", "--region={regoin}"]`},
+		`did you mean "{region}"`:                                            {`command = ["./{regio}.sh"]`},
+		"output belongs to a fetch: a command does this itself; take it out": {`command = ["fetch"]`, `output = "{tick}"`},
+		"max_pages is a fetch's":                                             {`command = ["fetch"]`, `max_pages = 3`},
+		"url belongs to a fetch: move it into [job.j.fetch]":                 {`fetch = { operation = "videos.list", url = "https://h/", output = "{tick}" }`, `url = "https://h/"`},
+		"has no price":      {`command = ["fetch"]`, `operation = "x.list"`},
+		"could never start": {`command = ["fetch"]`, `needs = { "search.list" = 51 }`},
 		"does nothing: write [job.j.fetch] with an operation, a url and an out": nil,
 		`or write command = ["./fetch.sh", "{region}"]`:                         nil,
 	} {
@@ -82,7 +82,7 @@ func TestLoadWarnsOfCommands(t *testing.T) {
 		"./not-there.sh":   "there is no ./not-there.sh",
 		dir + "/not-there": "there is no " + dir,
 		dir:                "is a folder",
-		dir + "/plain":     "may not be run: chmod +x",
+		dir + "/plain":     "is not executable: chmod +x",
 		dir + "/good":      "",
 		"not-there":        "",
 		"./{region}.sh":    "",
@@ -106,7 +106,7 @@ func TestLoadWarnsOfCommands(t *testing.T) {
 func TestLoadFindsTheProgramBesideTheConfiguration(t *testing.T) {
 	text, _ := commandJob(`command = ["./costs.toml"]`)
 	cfg, _ := read(t, text)
-	if warnings := cfg.Warnings(); len(warnings) != 1 || !strings.Contains(warnings[0].Message, "may not be run") {
+	if warnings := cfg.Warnings(); len(warnings) != 1 || !strings.Contains(warnings[0].Message, "is not executable") {
 		t.Errorf("warnings %v: the file beside it was not found", warnings)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 )
 
-// fetch reads a [job.NAME.fetch] table. The operation may stand at the job.
+// fetch reads a [job.NAME.fetch] table. The operation may be in the job's table instead.
 func (l *loader) fetch(node config.Node, j *Job, operation string, upstream config.Upstream, known bool) {
 	j.Fetch = &Fetch{Operation: operation}
 	f := j.Fetch
@@ -31,31 +31,31 @@ func (l *loader) fetch(node config.Node, j *Job, operation string, upstream conf
 	if pages, ok := t["max_pages"].Number(1, 1_000_000); ok {
 		f.MaxPages = int(pages)
 		if !t["next_page"].Exists() && pages > 1 {
-			t["max_pages"].Warn("max_pages without next_page: one page is all there is; say where the next page's token stands")
+			t["max_pages"].Warn("max_pages without next_page: only one page is fetched; say in next_page where the next page's token is")
 		}
 	}
 	if j.Checkpoint > 0 && !t["next_page"].Exists() {
-		node.Warn("job %s: checkpoint does nothing without next_page: a run has one page alone", j.Name)
+		node.Warn("job %s: checkpoint does nothing without next_page: a run has only one page", j.Name)
 	} else if j.Checkpoint > 0 && strings.Contains(f.URL, "{tick}") {
-		t["url"].Warn("with checkpoint and {tick} in the url a run that goes on asks for the rest of the earlier tick, and for nothing of its own")
+		t["url"].Warn("with checkpoint and {tick} in the url, a resumed run fetches the rest of the earlier tick and nothing of its own tick")
 	}
 	f.Items, _ = t["items"].JSONPath()
 	f.Conditional, _ = t["conditional"].Bool()
 	if f.Conditional && strings.Contains(f.URL, "{tick}") {
-		t["conditional"].Warn("conditional does nothing with {tick} in the url: each tick asks for something else")
+		t["conditional"].Warn("conditional does nothing with {tick} in the url: each tick fetches another url")
 	}
 	l.output(node, t["output"], j)
 	f.checkQuery(t)
 }
 
-// warnRefusals notes once that nothing tells what an upstream says when its quota is
-// spent.
+// warnRefusals warns, once per upstream, if no rule says how the upstream refuses a call
+// when its quota is spent.
 func (l *loader) warnRefusals(node config.Node, upstream config.Upstream) {
 	if len(upstream.Feedback.Refusals) > 0 || l.unruled[upstream.Name] {
 		return
 	}
 	l.unruled[upstream.Name] = true
-	node.Warn("upstream %s has no refusal rule: what it says when its quota is spent locks nothing, so that every run asks it again; write [upstream.%s.refusal.NAME], with means, status and reset",
+	node.Warn("upstream %s has no refusal rule: its response when the quota is spent locks nothing, so every run asks it again; write [upstream.%s.refusal.NAME], with means, status and reset",
 		upstream.Name, upstream.Name)
 }
 
@@ -81,9 +81,9 @@ func (j *Job) readURL(fetch, node config.Node) {
 	case address.Scheme != "http" && address.Scheme != "https" || address.Host == "":
 		node.Fail("url names no host: begin it with \"https://host/\"")
 	case address.User != nil:
-		node.Fail("url holds a user: take it out and name the secret in [upstream.NAME.credential.LABEL]")
+		node.Fail("url contains a user: take it out and name the secret in [upstream.NAME.credential.LABEL]")
 	case address.Fragment != "":
-		node.Fail("url holds a '#': what follows is never sent; take it out")
+		node.Fail("url contains a '#': what follows is never sent; take it out")
 	default:
 		checkPlaceholders(node, text)
 		j.Fetch.URL = text
@@ -113,11 +113,11 @@ func (j *Job) readSecret(node config.Node) {
 	case hasQuery && query == "":
 		t["query"].Fail("query is empty: write the parameter's name, such as \"key\"")
 	case hasHeader && !headerName.MatchString(header):
-		t["header"].Fail("header is no header's name: write \"Authorization\" or \"X-Api-Key\"")
+		t["header"].Fail("header is not a valid header name: write \"Authorization\" or \"X-Api-Key\"")
 	case hasPrefix && !hasHeader:
 		t["prefix"].Fail("prefix belongs to a header: write header = \"Authorization\" beside it, or take it out")
 	case hasPrefix && strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r > '~' }):
-		t["prefix"].Fail("prefix holds what no header carries: use printable ASCII characters")
+		t["prefix"].Fail("prefix contains characters that no header can carry: use printable ASCII characters")
 	}
 	j.Fetch.SecretQuery, j.Fetch.SecretHeader, j.Fetch.SecretPrefix = query, header, prefix
 	if j.Budget != "" && j.credential.SecretEnv == "" && j.credential.SecretFile == "" {
@@ -130,7 +130,7 @@ func (f *Fetch) readNextPage(node config.Node) {
 		return
 	}
 	if !node.IsTable() {
-		node.Fail("next_page is no table: write { param = \"pageToken\", from = \"nextPageToken\" }")
+		node.Fail("next_page is not a table: write { param = \"pageToken\", from = \"nextPageToken\" }")
 		return
 	}
 	t := node.Table("param", "from")
@@ -152,13 +152,13 @@ func (l *loader) output(fetch, node config.Node, j *Job) {
 	}
 	checkPlaceholders(node, text)
 	if !strings.Contains(text, "{tick}") {
-		node.Fail("output = %q has no {tick}: passes would meet in one file; write \"data/{job}/{region}/{tick}.ndjson\"", text)
+		node.Fail("output = %q has no {tick}: all passes would write to one file; write \"data/{job}/{region}/{tick}.ndjson\"", text)
 	}
 	if len(j.Regions) > 1 && !strings.Contains(text, "{region}") {
-		node.Fail("output = %q has no {region}: regions would meet in one file; write \"data/{job}/{region}/{tick}.ndjson\"", text)
+		node.Fail("output = %q has no {region}: all regions would write to one file; write \"data/{job}/{region}/{tick}.ndjson\"", text)
 	}
 	if strings.HasSuffix(text, "/") || strings.HasSuffix(text, partialSuffix) || filepath.Base(text) == ".." {
-		node.Fail("output = %q names no file: write \"data/{job}/{region}/{tick}.ndjson\"; %s is for files that were cut", text, partialSuffix)
+		node.Fail("output = %q names no file: write \"data/{job}/{region}/{tick}.ndjson\"; %s is reserved for incomplete files", text, partialSuffix)
 	}
 	j.Fetch.Output = l.cfg.Path(text)
 	for _, region := range j.Regions {
@@ -174,10 +174,10 @@ func (l *loader) output(fetch, node config.Node, j *Job) {
 	l.outputs[path] = j.Name
 }
 
-// checkQuery notes a parameter that would be sent twice.
+// checkQuery reports a parameter that would be sent twice.
 func (f *Fetch) checkQuery(t map[string]config.Node) {
 	if f.SecretQuery != "" && f.SecretQuery == f.NextParam {
-		t["next_page"].Fail("param %q carries the secret already: one of the two is wrong", f.NextParam)
+		t["next_page"].Fail("param %q already carries the secret: one of the two is wrong", f.NextParam)
 	}
 	address, err := url.Parse(placeholder.ReplaceAllString(f.URL, "x"))
 	if err != nil {
@@ -185,20 +185,20 @@ func (f *Fetch) checkQuery(t map[string]config.Node) {
 	}
 	query := address.Query()
 	if f.SecretQuery != "" && query.Has(f.SecretQuery) {
-		t["url"].Fail("url holds %q, which the secret is sent as: take it out of the url", f.SecretQuery)
+		t["url"].Fail("url contains %q, which carries the secret: take it out of the url", f.SecretQuery)
 	}
 	if f.NextParam != "" && query.Has(f.NextParam) {
-		t["url"].Fail("url holds %q, which next_page sends: take it out of the url", f.NextParam)
+		t["url"].Fail("url contains %q, which next_page sends: take it out of the url", f.NextParam)
 	}
 }
 
 var (
 	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
-	shortWord   = regexp.MustCompile(`^\{[A-Za-z_]{0,16}\}$`) // others are not shown: a URL may hold a secret
+	shortWord   = regexp.MustCompile(`^\{[A-Za-z_]{0,16}\}$`) // others are not shown: a URL may contain a secret
 	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
-// checkPlaceholders notes placeholders that stand for nothing.
+// checkPlaceholders reports unknown placeholders.
 func checkPlaceholders(node config.Node, text string) {
 	for _, found := range placeholder.FindAllString(text, -1) {
 		switch found {
@@ -207,7 +207,7 @@ func checkPlaceholders(node config.Node, text string) {
 			if !shortWord.MatchString(found) {
 				found = "a placeholder"
 			}
-			node.Fail("%s holds %s, which stands for nothing: there are {job}, {region} and {tick}; write a brace of its own as %%7B or %%7D", node.Key(), found)
+			node.Fail("%s contains %s, which is not a placeholder: use {job}, {region} or {tick}; write a literal brace as %%7B or %%7D", node.Key(), found)
 		}
 	}
 }

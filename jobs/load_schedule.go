@@ -36,8 +36,8 @@ func (l *loader) schedule(job config.Node, t map[string]config.Node, j *Job) {
 	}
 }
 
-// zone reads a time zone, UTC where there is none; not known: there is such a
-// key, and it is wrong.
+// zone reads a time zone; without the key it is UTC. known is false if the key exists and
+// is wrong.
 func (l *loader) zone(node config.Node) (zone *time.Location, known bool) {
 	if !node.Exists() {
 		return time.UTC, true
@@ -58,15 +58,15 @@ func (l *loader) zone(node config.Node) (zone *time.Location, known bool) {
 	return zone, true
 }
 
-// The bounds of how ticks are caught up, and pages and commands tried again.
+// The bounds of catch_up_limit, retries and retry_wait.
 const (
 	maxCatchUp   = 1000
 	maxRetries   = 10
 	maxRetryWait = 5 * time.Minute
 )
 
-// readTicks reads what becomes of ticks that come late or while a pass is under way,
-// and of what fails.
+// readTicks reads what happens to ticks that come late or while a pass is under way, and
+// to failures.
 func (j *Job) readTicks(t map[string]config.Node) {
 	if catchUp, ok := t["catch_up"].OneOf(string(CatchUpNone), string(CatchUpLast), string(CatchUpAll)); ok {
 		j.CatchUp = CatchUp(catchUp)
@@ -87,7 +87,7 @@ func (j *Job) readTicks(t map[string]config.Node) {
 		j.Overlap = Overlap(overlap)
 	}
 	if j.Checkpoint > 0 && j.Overlap == Allow {
-		t["checkpoint"].Fail("checkpoint and overlap = %q are both given: two passes of a region would go on from one place; keep one of them", Allow)
+		t["checkpoint"].Fail("checkpoint and overlap = %q are both given: two passes of a region would resume from one checkpoint; keep one of them", Allow)
 	}
 	if retries, ok := t["retries"].Number(0, maxRetries); ok {
 		j.Retries = int(retries)

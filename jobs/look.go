@@ -10,24 +10,24 @@ import (
 
 // Overview is what is known of a job.
 type Overview struct {
-	// NextRegion is the one that the next pass begins with; empty: the first.
+	// NextRegion is the region that the next pass begins with; empty: the first.
 	NextRegion string
-	// Last is the last pass that ended, as it was recorded but for logs; nil: none.
+	// Last is the record of the last pass that ended, without logs; nil: none.
 	Last json.RawMessage
-	// LastSuccess is when the last pass of all regions that succeeded ended; zero:
-	// none did.
+	// LastSuccess is when the last successful pass of all regions ended; zero: none
+	// succeeded.
 	LastSuccess time.Time
 	// Active are the passes under way.
 	Active []ActivePass
-	// Waiting are ticks that are to be run.
+	// Waiting are ticks that are still to be run.
 	Waiting  []WaitingTick
 	Requests []Request
 	Pause    *Pause // nil: it is not paused
-	// Followed is the schedule and zone by which daemons have counted the job's ticks
-	// so far; empty: none has looked at it.
+	// Followed is the schedule and zone by which daemons have counted the job's ticks so
+	// far; empty: no daemon has seen the job.
 	Followed string
 	// Untaken is the first tick that is a few minutes past and that no daemon has
-	// accounted for; zero: there is none, or they counted by another schedule.
+	// accounted for; zero: there is none, or the daemons counted by another schedule.
 	Untaken time.Time
 }
 
@@ -37,19 +37,19 @@ type ActivePass struct {
 	Kind  Kind    `json:"kind"`
 	Since Instant `json:"since"`
 	Host  string  `json:"host"`
-	// Silent: its daemon was not heard of in time.
+	// Silent: its daemon did not renew the claim in time.
 	Silent bool `json:"silent"`
-	// Request is the ID of the request that it is for, Note what that says; both
-	// empty: nobody asked for it.
+	// Request is the ID of its request, Note who asked and why; both empty: it has no
+	// request.
 	Request string `json:"request,omitempty"`
 	Note    string `json:"note,omitempty"`
-	// Progress is its record so far; nil at first.
+	// Progress is its record so far; nil until the first heartbeat.
 	Progress json.RawMessage `json:"progress"`
-	// Cancelled: a person has ended it, and it is to end soon; nil: nobody has.
+	// Cancelled: a person cancelled it, and it is about to end; nil: nobody did.
 	Cancelled *Cancel `json:"cancelled,omitempty"`
 }
 
-// pass is a claim for those who look at it, at an instant of the store's clock (µs).
+// pass describes a claim at an instant of the store's clock (µs).
 func (c *claim) pass(now int64) ActivePass {
 	return ActivePass{
 		Tick: InstantOf(c.Tick), Kind: c.Kind, Since: InstantOf(c.Since), Host: placeOf(c.Holder),
@@ -57,13 +57,13 @@ func (c *claim) pass(now int64) ActivePass {
 	}
 }
 
-// WaitingTick is a tick that is to be run.
+// WaitingTick is a tick that is still to be run.
 type WaitingTick struct {
 	Tick Instant `json:"tick"`
 	Kind Kind    `json:"kind"`
 }
 
-// Look reads what is known of jobs, in their order.
+// Look reads what is known of jobs, in the order of list.
 func Look(ctx context.Context, in State, list []*Job) ([]Overview, error) {
 	names := make([]string, len(list))
 	for i, j := range list {
@@ -84,7 +84,7 @@ func Look(ctx context.Context, in State, list []*Job) ([]Overview, error) {
 	return views, nil
 }
 
-// overview is what a job's document says of it.
+// overview describes a job by its document.
 func (s *state) overview(j *Job, document driver.JobDocument) Overview {
 	view := Overview{NextRegion: s.NextRegion, Last: s.Last, Requests: s.Requests, Pause: s.Pause, Followed: s.Schedule}
 	if s.LastSuccess != 0 {

@@ -10,36 +10,37 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// watch finds out which holders of a claim or a slot are dead. The end of a hold alone
-// does not prove it: the store's clock jumps when a server's clock is set or another
-// server takes over; a store that was away let nobody renew; to a machine that was
-// suspended all others seem dead, and its own passes. So watch takes a holder for dead
-// once this process has seen its hold past its end, and not renewed, for longer than its
-// patience, by its own monotonic clock, and with the store within reach all the while.
+// watch decides which holders of a claim or a slot are dead. An expired hold alone does
+// not prove it. The store's clock jumps when a server's clock is set or another server
+// takes over. While the store was out of reach, nobody could renew. To a machine that was
+// suspended, all others seem dead, and so do its own passes. So watch takes a holder for
+// dead only when this process has seen the hold expired and not renewed for longer than
+// its patience, by its own monotonic clock, with the store in reach all the while.
 type watch struct {
-	patience time.Duration // above the time between two renewals
-	gap      time.Duration // the longest time between two sightings; what was seen before a longer one is void
+	patience time.Duration // more than the time between two renewals
+	gap      time.Duration // the longest time between two sightings; a longer one voids what was seen before
 
 	mu   sync.Mutex
 	seen map[string]map[string]sighting // by document and holder
 }
 
-// sighting is when a hold was first and last seen past its end.
+// sighting is when a hold was first and last seen expired.
 type sighting struct {
 	until       int64 // µs, of the hold
 	first, last time.Time
 }
 
-// forget voids what was seen of a document that could not be changed: who holds it
-// could not renew that either.
+// forget voids what was seen of a document that could not be changed: its holders could
+// not renew either.
 func (w *watch) forget(document string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.seen, document)
 }
 
-// dead are those of a document's holders past their end, each with that, who are
-// dead; wait is how long until the next of the others may be: 0 where there is none.
+// dead returns which of a document's expired holders are dead; past has the end of each
+// hold. wait is how long until the next of the others may be dead; 0 if there are no
+// others.
 func (w *watch) dead(document string, past map[string]int64) (dead map[string]bool, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,8 +70,8 @@ func (w *watch) dead(document string, past map[string]int64) (dead map[string]bo
 	return dead, wait
 }
 
-// dead are those of the claims of a job that were not renewed in time whose passes are
-// dead; wait is how long until others of them may be: 0 where there are none.
+// dead returns the lapsed claims of a job whose passes are dead. wait is how long until
+// others of them may be; 0 if there are no others.
 func (r *Runner) dead(j *Job, lapsed []claim) (dead []claim, wait time.Duration) {
 	past := map[string]int64{}
 	for _, c := range lapsed {
@@ -85,34 +86,33 @@ func (r *Runner) dead(j *Job, lapsed []claim) (dead []claim, wait time.Duration)
 	return dead, wait
 }
 
-// unfencedAfter is how long a dead pass whose budget is not configured here holds its
-// job up while the store of that budget's ledger is out of reach.
+// unfencedAfter is how long a dead pass whose budget is not configured here blocks its
+// job while the store of that budget's ledger is out of reach.
 const unfencedAfter = time.Hour
 
-// fence shuts out the passes of claims that are taken for dead: from then on none of
-// their calls is charged to the budget that they began with, which may be another
-// than the job's is here, or not be configured here at all. A pass that comes back to
-// life ends by that. What is returned are the claims that may be recorded as lost,
-// each with the error that kept it from being shut out, if any: only one whose budget
-// this configuration has not, and that cannot be shut out by waiting. What they have
-// spent is final then.
+// fence shuts out passes that are taken for dead. From then on none of their calls is
+// charged to the budget that they began with; that may differ from the job's budget here,
+// or not be configured here at all. If such a pass still runs, it ends. fence returns the
+// claims that may be recorded as lost, and what each has spent, which is final. A claim
+// whose pass could not be shut out carries the error; that happens only if this
+// configuration lacks its budget and waiting does not help.
 func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]reaped, error) {
 	reap := map[string]reaped{}
 	for _, c := range dead {
 		log := r.log.With("job", j.Name, "budget", c.Budget, "tick", formatTick(time.UnixMicro(c.Tick)))
 		spends := r.budget(c.Budget)
 		elsewhere := spends == nil
-		if elsewhere { // budgets of one store are fenced by their names alone
+		if elsewhere { // to fence a budget of the same store, its name is enough
 			spends = r.budget(j.Budget)
 		}
 		err := spends.FenceIn(ctx, c.Budget, j.Name, c.Fence)
 		passes := errors.Is(err, budget.ErrUnavailable) && c.silent < unfencedAfter
 		switch {
 		case err == nil && elsewhere:
-			log.Info("a pass that is taken for dead is shut out of its budget, which is not configured here")
+			log.Info("a pass that is taken for dead was shut out of its budget, which is not configured here")
 		case err == nil:
 		case elsewhere && !passes && ctx.Err() == nil:
-			log.Error("a pass that is taken for dead is not shut out of its budget, which is not configured here: if it goes on, what it calls is charged there", "error", err)
+			log.Error("a pass that is taken for dead could not be shut out of its budget, which is not configured here: if it still runs, its calls are charged there", "error", err)
 		default:
 			log.Warn("a pass that is taken for dead cannot be shut out of its budget yet; its job waits for that", "error", err)
 			r.docs.watch.forget(j.Name)
@@ -127,20 +127,21 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]re
 	return reap, nil
 }
 
-// reaped is what is known of a claim that may be taken for dead.
+// reaped is what is known of a claim that may be recorded as lost.
 type reaped struct {
-	// unfenced is why its pass could not be shut out of the budget; nil: it is.
+	// unfenced is why its pass could not be shut out of the budget; nil: it was.
 	unfenced error
-	// spent is what the ledger says that its runs spent, by their regions; nil: it does
-	// not say.
+	// spent is what its runs spent according to the ledger, by region; nil: the ledger
+	// could not be read.
 	spent map[string]budget.SpentRow
 }
 
-// spentOf is what the ledger says of a pass that is shut out: nothing more comes to it.
+// spentOf returns what a pass spent according to the ledger; the pass is shut out, so
+// nothing is added.
 func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now time.Time, log *slog.Logger) map[string]budget.SpentRow {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	const skew = time.Minute // by which the clock of the pass's daemon may have been off
+	const skew = time.Minute // the clock of the pass's daemon may have been this far off
 	spent, err := from.Spent(ctx, budget.ByRun, max(0, now.Sub(time.UnixMicro(c.Since)))+skew)
 	if err != nil {
 		log.Warn("what a lost pass spent after its last heartbeat is not known", "error", err)
@@ -161,9 +162,9 @@ func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now tim
 	return found
 }
 
-// addSpent ends the runs of a lost pass, as far as it is known of each: by the last
-// heartbeat, and by what the ledger says was charged until the pass was shut out. Where
-// the pass died before its first heartbeat its regions are in the order given.
+// addSpent completes the runs of a lost pass, from its last heartbeat and from what the
+// ledger says was charged until the pass was shut out. If the pass died before its first
+// heartbeat, its regions are in the order given.
 func (j *Job) addSpent(record *Record, c *claim, order []string, spent map[string]budget.SpentRow) {
 	if len(record.Runs) == 0 && spent != nil {
 		if asked := c.regions(); asked != nil {

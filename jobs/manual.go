@@ -25,7 +25,7 @@ func (r *Runner) manual(ctx, soft context.Context, j *Job, once bool) Pass {
 	return r.pass(ctx, soft, j, *claimed, next, once)
 }
 
-// notStarted logs a tick, or several, that no pass is started for.
+// notStarted logs a tick, or several, for which no pass is started.
 func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
 	fields := []any{"job", j.Name, "budget", j.Budget, "tick", formatTick(record.Tick.Time), "outcome", record.Outcome, "reason", record.Reason, "error", record.Error}
 	if record.Until != nil {
@@ -37,11 +37,11 @@ func (r *Runner) notStarted(ctx context.Context, j *Job, record Record) {
 	}
 }
 
-// beginManual claims a pass that is not on schedule. Where a pass is in the way that
-// may be dead, it waits until that is known.
+// beginManual claims a pass that is not on schedule. If a pass that may be dead is in the
+// way, it waits until that is known.
 func (r *Runner) beginManual(ctx, soft context.Context, j *Job) (got *claim, next string, end *ending) {
 	me := claimant{holder: newHolder(), hold: r.docs.hold()}
-	const tries = 4 // the first finds a claim in the way, and the next that it is dead
+	const tries = 4 // the first finds a claim in the way, the next finds that it is dead
 	for range tries {
 		var lapsed []claim
 		err := r.docs.change(ctx, j, func(s *state, at clocks) (e edit, err error) {
@@ -49,7 +49,7 @@ func (r *Runner) beginManual(ctx, soft context.Context, j *Job) (got *claim, nex
 			if err := at.check(); err != nil {
 				return edit{}, err
 			}
-			if got = s.claimOf(me.holder); got != nil { // the answer was lost
+			if got = s.claimOf(me.holder); got != nil { // the answer to the claim was lost
 				return edit{}, errStays
 			}
 			next = s.NextRegion
@@ -74,7 +74,7 @@ func (r *Runner) beginManual(ctx, soft context.Context, j *Job) (got *claim, nex
 			if len(dead) > 0 {
 				me.reap, err = r.fence(ctx, j, dead)
 			} else {
-				r.log.Warn("another pass of the job may have died; waiting whether it goes on", "job", j.Name, "tick", formatTick(time.UnixMicro(lapsed[0].Tick)), "wait", wait)
+				r.log.Warn("another pass of the job may have died; waiting to see whether it is still alive", "job", j.Name, "tick", formatTick(time.UnixMicro(lapsed[0].Tick)), "wait", wait)
 				if end := waitFor(soft, wait); end != nil {
 					return nil, "", end
 				}
@@ -91,12 +91,12 @@ func (r *Runner) beginManual(ctx, soft context.Context, j *Job) (got *claim, nex
 	return got, next, end
 }
 
-// errNoSecond: a manual pass takes the tick that it is named by from the seconds that
-// are nobody's.
-var errNoSecond = errors.New("no second is free for a manual pass: its schedule, or its output files, have them all")
+// errNoSecond: the tick that names a manual pass must be a second that no other pass
+// uses.
+var errNoSecond = errors.New("no second is free for a manual pass: its schedule or its output files take them all")
 
-// storeEnding is the ending of a pass that the store did not let begin; its
-// error says already what was being done.
+// storeEnding is the ending of a pass that could not begin because of the store; the
+// error already says what was being done.
 func storeEnding(ctx context.Context, err error) *ending {
 	switch {
 	case ctx.Err() != nil:
@@ -107,9 +107,9 @@ func storeEnding(ctx context.Context, err error) *ending {
 	return failed(ReasonStore, err)
 }
 
-// freeSecond is the first second, from now on, that is after the last manual
-// tick, not one of the schedule's, and without files of a pass on another
-// store; false when there is none for two minutes.
+// freeSecond is the first second, from now on, that is after the last manual tick, is no
+// tick of the schedule, and has no files of a pass on another store; false if there is
+// none within two minutes.
 func (j *Job) freeSecond(now, lastManual time.Time) (time.Time, bool) {
 	const tries = 120
 	tick := now.Truncate(time.Second).UTC()
@@ -125,7 +125,7 @@ func (j *Job) freeSecond(now, lastManual time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// hasOutput reports whether a pass of this tick has left files.
+// hasOutput reports whether a pass of this tick left files.
 func (j *Job) hasOutput(tick time.Time) bool {
 	if j.Fetch == nil {
 		return false

@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// partialSuffix marks a file that is not, or not yet, complete.
+// partialSuffix marks a file that is not complete, or not yet.
 const partialSuffix = ".partial"
 
-// output is a file that appears under its final name only when it is complete.
-// Its partial file stands beside it. Both stay in a folder, wherever that is:
-// no name and no link in it leads them out.
+// output is a file that has its final name only once it is complete. Until then it is a
+// partial file in the same folder. No name and no link in that folder leads outside of
+// it.
 type output struct {
-	folder *os.Root // its user closes it
-	name   string   // the final one, within the folder
-	final  string   // its whole path
+	folder *os.Root // the caller closes it
+	name   string   // the final name, within the folder
+	final  string   // the whole path of name
 	file   *os.File
-	size   int64 // whole pages
-	named  bool  // the final name is the file's
+	size   int64 // of the whole pages, in bytes
+	named  bool  // the file has its final name
 	sync   func(folder *os.Root, path string) error
-	// flushFile makes what was written to the file safe on disk; its name was made so.
+	// flushFile makes the file's content safe on disk; listed says that its name is, too.
 	flushFile func(*os.File) error
 	listed    bool
 }
 
-// outputPlace is the folder of a job's outputs, which is what stands before the
-// first placeholder, and the file of a run in it.
+// outputPlace is the folder of a job's outputs (the part before the first placeholder)
+// and the file of a run in it.
 func (j *Job) outputPlace(tick time.Time, region string) (folder, name string) {
 	fixed := j.Fetch.Output
 	for _, stands := range []string{"{job}", "{region}", "{tick}"} {
@@ -40,27 +40,27 @@ func (j *Job) outputPlace(tick time.Time, region string) (folder, name string) {
 	}
 	folder = fixed[:strings.LastIndex(fixed, "/")+1]
 	name = j.expand(strings.TrimPrefix(j.Fetch.Output, folder), tick, region)
-	return filepath.Clean(folder), filepath.Clean(strings.TrimLeft(name, "/")) // a job without regions has an empty one
+	return filepath.Clean(folder), filepath.Clean(strings.TrimLeft(name, "/")) // a job without regions has an empty region
 }
 
-// outputPath is where a run's file goes.
+// outputPath is the path of a run's file.
 func (j *Job) outputPath(tick time.Time, region string) string {
 	return filepath.Join(j.outputPlace(tick, region))
 }
 
-// The modes of what is written: outputs are for other programs to read, and
-// nobody but their owner changes them. The umask narrows both, as it does what
-// any program writes. Files that quotactl alone reads are their owner's.
+// The modes of outputs: other programs may read them, but only their owner may change
+// them. The umask restricts both, as usual. Files that only quotactl reads are
+// readable by their owner alone.
 const (
 	outputMode       = 0o644
 	outputFolderMode = 0o755
 )
 
-// createOutput opens the partial file; neither it nor the final one may exist.
+// createOutput opens the partial file; neither it nor the final file may exist.
 func createOutput(folder, name string) (*output, error) {
 	final := filepath.Join(folder, name)
 	if !filepath.IsLocal(name) {
-		return nil, fmt.Errorf("%s is not in %s: take what leads out of the folder out of output", final, folder)
+		return nil, fmt.Errorf("%s is not in %s: take out of output what leads out of the folder", final, folder)
 	}
 	if err := os.MkdirAll(folder, outputFolderMode); err != nil {
 		return nil, fmt.Errorf("make the folder of %s: %w", final, explainGone(folder, err))
@@ -83,7 +83,7 @@ func (o *output) create() error {
 	if _, err := o.folder.Lstat(o.name); err == nil {
 		return fmt.Errorf("%s exists; it is not overwritten: move it away", o.final)
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for %s: %w; no link may lead out of %s", o.final, err, o.folder.Name())
+		return fmt.Errorf("check for %s: %w; no link may lead out of %s", o.final, err, o.folder.Name())
 	}
 	var err error
 	if o.file, err = o.folder.OpenFile(o.name+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, outputMode); err != nil {
@@ -101,8 +101,8 @@ func (o *output) write(lines []byte) error {
 	return nil
 }
 
-// finish makes the file safe on disk and gives it its final name, unless a
-// file has that name by now.
+// finish makes the file safe on disk and gives it its final name, unless another file has
+// that name by now.
 func (o *output) finish() error {
 	if err := o.gone(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (o *output) finish() error {
 		o.named = true
 		err = o.folder.Remove(partial)
 	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("%s has come into being meanwhile; it is not overwritten: see %s", o.final, o.final+partialSuffix)
+		return fmt.Errorf("%s was created by something else meanwhile; it is not overwritten: see %s", o.final, o.final+partialSuffix)
 	default: // a file system without links
 		err = o.folder.Rename(partial, o.name)
 		o.named = err == nil
@@ -128,9 +128,9 @@ func (o *output) finish() error {
 	return o.sync(o.folder, filepath.Dir(o.name))
 }
 
-// keep closes a file that was cut and returns the name it has, which is the
-// partial one unless finish came to give it the final; a file without a page
-// is removed, and one that others have removed has none.
+// keep closes an incomplete file and returns its name: the partial one, or the final one
+// if finish got that far. It removes a file without a page. A file that others have
+// removed has no name.
 func (o *output) keep() (string, error) {
 	if o.named {
 		return o.final, nil
@@ -149,7 +149,7 @@ func (o *output) keep() (string, error) {
 	return "", err
 }
 
-// close is done once.
+// close closes the file once.
 func (o *output) close() error {
 	if o.file == nil {
 		return nil
@@ -174,16 +174,16 @@ func syncFolder(in *os.Root, path string) error {
 	return nil
 }
 
-// isThere reports whether a file of this final name is in the outputs' folder.
+// isThere reports whether the outputs' folder has a file of this final name.
 func (o *output) isThere(name string) bool {
 	_, err := o.folder.Lstat(name)
 	return err == nil
 }
 
-// takeOver begins the file, which is empty, with the first bytes of another partial
-// one of the folder, given by its final name. It is copied and stays: whoever
-// had it open, and is not as dead as was taken, writes into his own. False, where
-// there is none that has so many: the error says why.
+// takeOver fills the empty file with the first bytes of another partial file of the
+// folder, given by its final name. It copies them, and the other file stays: a process
+// that was wrongly taken for dead still writes to its own file. took is false if there is
+// no such file with so many bytes; the error says why.
 func (o *output) takeOver(name string, size int64) (took bool, err error) {
 	if size <= 0 {
 		return size == 0, nil
@@ -192,9 +192,9 @@ func (o *output) takeOver(name string, size int64) (took bool, err error) {
 	info, err := o.folder.Lstat(partial)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("look for it: %w", err)
+		return false, fmt.Errorf("check for it: %w", err)
 	case !info.Mode().IsRegular() || info.Size() < size:
-		return false, fmt.Errorf("%s is not what was kept: it has %d bytes, of which %d were whole pages", partial, info.Size(), size)
+		return false, fmt.Errorf("%s is not the file of the checkpoint: it has %d bytes, and at least %d were whole pages", partial, info.Size(), size)
 	}
 	from, err := o.folder.Open(partial)
 	if err != nil {
@@ -202,7 +202,7 @@ func (o *output) takeOver(name string, size int64) (took bool, err error) {
 	}
 	defer func() { _ = from.Close() }() // it was only read
 	if _, err := io.CopyN(o.file, from, size); err != nil {
-		return false, errors.Join(fmt.Errorf("take %s over: %w", partial, err), o.restart())
+		return false, errors.Join(fmt.Errorf("copy %s: %w", partial, err), o.restart())
 	}
 	o.size = size
 	return true, nil
@@ -218,7 +218,7 @@ func (o *output) restart() error {
 	return nil
 }
 
-// flush makes the pages that were written safe on disk.
+// flush makes the pages written so far safe on disk.
 func (o *output) flush() error {
 	if err := o.flushFile(o.file); err != nil {
 		return fmt.Errorf("write %s to disk: %w", o.final+partialSuffix, err)
@@ -241,33 +241,33 @@ func (o *output) discard(name string) error {
 	return nil
 }
 
-// explainGone is an error that a relative path has met, where the folder that paths are
-// relative to is gone: that is what is wrong, and not the path.
+// explainGone explains an error on a relative path: if the folder that paths are relative
+// to no longer exists, that is the problem, not the path.
 func explainGone(path string, err error) error {
 	if filepath.IsAbs(path) {
 		return err
 	}
 	if _, gone := os.Getwd(); gone != nil {
-		return fmt.Errorf("the folder that this program was started in is gone (%w): start it again in one that is there, or name the configuration by its whole path", gone)
+		return fmt.Errorf("the folder in which this program was started no longer exists (%w): start it again in a folder that exists, or name the configuration by its whole path", gone)
 	}
 	return err
 }
 
-// checkOutputFolder fails where an output would stand below the configuration's folder,
-// and that is gone: made again, it would hold the output alone.
+// checkOutputFolder returns an error if the output's folder is below the configuration's
+// folder and that no longer exists: made again, it would contain only the output.
 func (j *Job) checkOutputFolder(folder string) error {
 	home := filepath.Dir(j.config)
 	if below, err := filepath.Rel(home, folder); err != nil || !filepath.IsLocal(below) {
 		return nil
 	}
 	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("make the folder %s: %s is gone, the folder of the configuration: put it back, or start the daemon with a configuration that is there", folder, home)
+		return fmt.Errorf("make the folder %s: the configuration's folder %s no longer exists: restore it, or start the daemon with a configuration that exists", folder, home)
 	}
 	return nil
 }
 
-// gone says what has become of a partial file that is not in its place any more; nil
-// while it is there.
+// gone says what happened to a partial file that is no longer in its place; nil while it
+// is there.
 func (o *output) gone() error {
 	partial := o.final + partialSuffix
 	found, err := os.Lstat(partial)
@@ -276,15 +276,15 @@ func (o *output) gone() error {
 		if unknown != nil || os.SameFile(found, mine) {
 			return nil
 		}
-		return fmt.Errorf("%s is another file than the one that the run writes: it, or its folder, was replaced meanwhile; what was fetched so far is lost", partial)
+		return fmt.Errorf("%s is not the file that the run writes: it or its folder was replaced meanwhile; what was fetched so far is lost", partial)
 	}
-	if !errors.Is(err, fs.ErrNotExist) { // whatever it is, writing will tell
+	if !errors.Is(err, fs.ErrNotExist) { // writing will report it
 		return nil
 	}
 	if err := explainGone(partial, nil); err != nil {
 		return err
 	}
-	missing := "" // the outermost folder that is not there
+	missing := "" // the outermost folder that does not exist
 	for folder := filepath.Dir(partial); ; folder = filepath.Dir(folder) {
 		if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) || folder == filepath.Dir(folder) {
 			break

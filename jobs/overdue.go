@@ -9,44 +9,44 @@ import (
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
-// longestBack is how far a clock may be set back without ticks being counted anew:
-// what is accounted for stays so, and the job waits until the clock is there again.
-// One that was wrong by more must not stop it for years.
+// longestBack is how far a clock may be set back without ticks being counted again: what
+// is accounted for stays so, and the job waits until the clock has caught up. A clock
+// that was wrong by more must not stop the job for years.
 const longestBack = 2 * time.Hour
 
-// maxDue is above the ticks of any schedule in the time for which a tick is on time.
+// maxDue is more than any schedule can tick in the time for which a tick is on time.
 const maxDue = int(onTime/time.Second) + 2
 
-// account accounts for the ticks that have come since the last time and are overdue:
-// they are recorded as missed, or wait to be caught up. Those on time are returned, the
-// oldest first: what becomes of each is the caller's, who notes that in Until. Of the ticks
-// from before this daemon followed the job, the newest alone may be on time.
+// account accounts for the ticks since the last time that are overdue: they are recorded
+// as missed, or wait to be caught up. It returns the ticks on time, the oldest first; the
+// caller decides about each and notes it in Until. Of the ticks from before this daemon
+// followed the job, only the newest may be on time.
 func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due []time.Time) {
 	wall := at.wall
 	if s.Until-at.store > longestBack.Microseconds() {
 		s.Until, done.changed = wall.UnixMicro(), true
 	}
-	if schedule := j.counts(); s.Schedule != schedule { // seen for the first time, or of another schedule so far
+	if schedule := j.counts(); s.Schedule != schedule { // first seen, or the schedule has changed
 		j.leave(s, wall, me, done)
 		s.Until, s.Schedule, done.changed = max(s.Until, me.since.UnixMicro()), schedule, true
 	}
 	from := time.UnixMicro(max(s.Until, s.begun(wall)))
-	older := wall.Add(-onTime - time.Microsecond) // ticks up to then are overdue
+	older := wall.Add(-onTime - time.Microsecond) // ticks up to here are overdue
 	if older.Before(from) {
 		older = from
 	}
 	_, _, due = j.Schedule.Between(older, wall, maxDue)
-	due = slices.DeleteFunc(due, func(tick time.Time) bool { // the clock was set back, and it was run before
+	due = slices.DeleteFunc(due, func(tick time.Time) bool { // the clock was set back, and the tick was run before
 		return slices.Contains(s.Recent, tick.UnixMicro())
 	})
 	early := slices.IndexFunc(due, func(tick time.Time) bool { return !tick.Before(me.known) })
 	if early < 0 {
 		early = len(due)
 	}
-	if early > 1 { // of those from before this daemon followed the job the newest alone is on time
+	if early > 1 { // of the ticks from before this daemon followed the job, only the newest is on time
 		older, due = due[early-2], due[early-1:]
 	}
-	if len(due) > 0 && j.CatchUp == CatchUpLast { // the last is among them: what waits is behind it
+	if len(due) > 0 && j.CatchUp == CatchUpLast { // the last tick is among them, so none waits
 		s.shorten(0, at, done)
 	}
 	count, first, newest := j.Schedule.Between(from, older, 1)
@@ -59,10 +59,10 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due []ti
 		return due
 	}
 	most := j.CatchUpLimit
-	if len(due) > 0 && j.CatchUp == CatchUpLast { // that is the last
+	if len(due) > 0 && j.CatchUp == CatchUpLast { // the last tick is on time
 		most = 0
 	}
-	edge := wall.Add(-j.MaxLate - time.Microsecond) // what is as late as that is not later
+	edge := wall.Add(-j.MaxLate - time.Microsecond) // a tick exactly MaxLate old is not too late
 	if late, first, newest := j.Schedule.Between(from, edge, 1); late > 0 {
 		done.miss(first, newest[0], late, ReasonLate)
 	}
@@ -84,20 +84,20 @@ func (j *Job) account(s *state, at clocks, me claimant, done *stepped) (due []ti
 	return due
 }
 
-// counts is the schedule that the ticks of a state are counted by.
+// counts is the schedule and zone by which a state's ticks are counted.
 func (j *Job) counts() string { return j.Schedule.String() + " " + j.Schedule.Zone().String() }
 
-// leave accounts for the ticks of the schedule that a job had before, which came until
-// one followed the new one. A daemon that lived then takes those that are on time for
-// due: the first is run, the others are skipped; the rest are missed.
+// leave accounts for the ticks of the job's previous schedule, up to when a daemon began
+// to follow the new one. A daemon that was running then treats those on time as due: the
+// first is run, the others are skipped. The rest are missed.
 func (j *Job) leave(s *state, wall time.Time, me claimant, done *stepped) {
 	at := strings.LastIndexByte(s.Schedule, ' ')
 	if at < 0 {
-		return // it had none
+		return // no previous schedule
 	}
 	before, err := schedule.Parse(s.Schedule[:at], s.Schedule[at+1:])
 	if err != nil {
-		return // of another version
+		return // written by another version
 	}
 	since := me.since
 	if since.After(wall) {
@@ -124,12 +124,12 @@ func (j *Job) leave(s *state, wall time.Time, me claimant, done *stepped) {
 		case i == 0 && j.free(s):
 			s.Waiting = append(s.Waiting, waiting{tick.UnixMicro(), Scheduled})
 		default:
-			done.skip(tick, ReasonOverlap, "the job's schedule was changed before it was begun, and another tick was due")
+			done.skip(tick, ReasonOverlap, "the job's schedule changed before this tick was started, and another tick was due")
 		}
 	}
 }
 
-// begun is the newest tick up to an instant of which a pass began: all before it are
+// begun is the newest tick, up to an instant, whose pass began: all ticks before it are
 // accounted for.
 func (s *state) begun(wall time.Time) (newest int64) {
 	for _, tick := range s.Recent {
@@ -140,8 +140,9 @@ func (s *state) begun(wall time.Time) (newest int64) {
 	return newest
 }
 
-// shorten leaves so many ticks to be caught up, the newest. Of the others those that are
-// on time still are skipped, as newer ones of the job have their place.
+// shorten keeps the newest ticks to be caught up, at most most. Of the others, those
+// still on time are skipped, since newer ticks of the job take their place; the rest are
+// missed.
 func (s *state) shorten(most int, at clocks, done *stepped) {
 	count := 0
 	for _, w := range s.Waiting {
@@ -156,7 +157,7 @@ func (s *state) shorten(most int, at clocks, done *stepped) {
 		count--
 		tick := time.UnixMicro(w.Tick)
 		if at.wall.Sub(tick) <= onTime {
-			done.skip(tick, ReasonOverlap, fmt.Sprintf("newer ticks of the job wait to be caught up, as many as catch_up_limit says: %d", most))
+			done.skip(tick, ReasonOverlap, fmt.Sprintf("as many newer ticks of the job as catch_up_limit allows wait to be caught up: %d", most))
 			return true
 		}
 		done.miss(tick, tick, 1, ReasonCatchUp)
@@ -164,9 +165,8 @@ func (s *state) shorten(most int, at clocks, done *stepped) {
 	})
 }
 
-// expire does what is due for ticks that have waited long: those that a daemon has
-// given back, and that are not on time any more, are overdue; those past max_late
-// are missed.
+// expire handles ticks that have waited long: ticks that a daemon gave back and that are
+// no longer on time are overdue; ticks past max_late are missed.
 func (j *Job) expire(s *state, at clocks, done *stepped) {
 	s.Waiting = slices.DeleteFunc(s.Waiting, func(w waiting) bool {
 		tick := time.UnixMicro(w.Tick)

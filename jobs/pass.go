@@ -18,20 +18,20 @@ type pass struct {
 	budget *budget.Budget
 	held   heldClaim
 	tick   time.Time
-	once   bool // no stagger, and one run at a time where the job does not say
+	once   bool // run alone: no stagger, and one run at a time unless the job sets parallel
 	log    *slog.Logger
-	// soft ends when no further page is to be started, hard when the page
-	// under way is to be given up, the job's grace later.
+	// soft ends when no further page may be started; hard ends the job's grace
+	// later, when the page under way is given up.
 	soft, hard context.Context
 	next       string // the region the next pass begins with
 	beats      beats
 
 	mu   sync.Mutex // guards runs
-	runs []Run      // what is known of them by now, in the order of the pass
+	runs []Run      // their state so far, in the order of the pass
 }
 
-// pass runs a pass that is claimed, to its record. When soft ends no further page is
-// started; when ctx ends the pass is cut at once.
+// pass runs a claimed pass, to its record. When soft ends no further page is started;
+// when ctx ends the pass is cut at once.
 func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next string, once bool) Pass {
 	log := r.log.With("job", j.Name, "budget", j.Budget)
 	p := &pass{
@@ -78,7 +78,8 @@ func (r *Runner) pass(ctx, soft context.Context, j *Job, claimed claim, next str
 	return Pass{j.Name, record}
 }
 
-// order is the pass's regions as they are to start: those that were asked for, or all.
+// order is the pass's regions in the order in which they start: those that the request
+// names, or all.
 func (p *pass) order(next string) []string {
 	order := p.job.Order(next)
 	if asked := p.held.claim.regions(); asked != nil {
@@ -87,17 +88,18 @@ func (p *pass) order(next string) []string {
 	return order
 }
 
-// watchDrain gives the pages that are under way when soft ends the job's grace, and ends
-// hard then.
+// watchDrain waits for soft to end, gives the pages under way the job's grace, and then
+// ends hard.
 func (p *pass) watchDrain(cutHard context.CancelCauseFunc) {
-	<-p.soft.Done() // the pass is to stop, or is over, or its claim is gone
+	<-p.soft.Done() // the pass must stop, is over, or lost its claim
 	if waitFor(p.hard, p.job.Grace) == nil {
 		cutHard(context.Cause(p.soft))
 	}
 }
 
-// keepClaim renews the claim until the pass is over, and writes with it how far the
-// pass has come. A claim that was taken for dead is not made anew: the pass ends.
+// keepClaim renews the claim until the pass is over and stores the progress with it. If
+// the claim is lost, because the pass was taken for dead, it is not made again: the pass
+// ends.
 func (p *pass) keepClaim(record Record, cutSoft context.CancelCauseFunc) {
 	heartbeat := p.runner.options.Heartbeat
 	for waitFor(p.hard, heartbeat) == nil {
@@ -113,7 +115,7 @@ func (p *pass) keepClaim(record Record, cutSoft context.CancelCauseFunc) {
 		}
 		p.runner.endCancelled(active)
 		if !mine {
-			p.log.Error("the pass was taken for dead; it ends", "tick", formatTick(p.tick))
+			p.log.Error("the pass was taken for dead by another daemon; it ends", "tick", formatTick(p.tick))
 			cutSoft(errLost)
 			return
 		}
@@ -138,15 +140,15 @@ func (p *pass) note(place int, run Run) {
 	p.mu.Unlock()
 }
 
-// beats is what is done at each heartbeat of a pass.
+// beats are the functions that run at each heartbeat of a pass.
 type beats struct {
 	mu   sync.Mutex // guards all below
 	list map[int]func(context.Context)
 	last int
 }
 
-// on has something done at each heartbeat, until the returned function is called: once
-// that returns, nothing of it is under way.
+// on has do called at each heartbeat, until the returned function is called; after that
+// returns, do is not running.
 func (b *beats) on(do func(ctx context.Context)) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,7 +165,7 @@ func (b *beats) on(do func(ctx context.Context)) (stop func()) {
 	}
 }
 
-// all does what is to be done at a heartbeat, within a time.
+// all calls the functions, within a time.
 func (b *beats) all(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -174,16 +176,16 @@ func (b *beats) all(ctx context.Context, within time.Duration) {
 	}
 }
 
-// unstarted reports whether the daemon was told to stop before anything of the pass
-// was started: then it is another daemon's, or its own when it is back.
+// unstarted reports whether the daemon was stopped before any run of the pass was
+// started. Then another daemon may take the pass, or this one after a restart.
 func (p *pass) unstarted(record Record) bool {
 	return p.held.claim.Kind != Manual && len(record.Runs) > 0 && !slices.ContainsFunc(record.Runs, func(run Run) bool {
 		return run.Reason != ReasonDrained || !run.Started.IsZero()
 	})
 }
 
-// giveBack gives the tick back for others to take. It returns who has ended the pass, if
-// a person has: then the tick is recorded as skipped.
+// giveBack gives the tick back for other daemons to take. If a person cancelled the pass,
+// it returns the cancel, and the tick is recorded as skipped.
 func (p *pass) giveBack(ctx context.Context, record Record) *Cancel {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()
@@ -191,7 +193,7 @@ func (p *pass) giveBack(ctx context.Context, record Record) *Cancel {
 	log := p.log.With("tick", formatTick(p.tick))
 	switch {
 	case err != nil:
-		log.Error("the pass was not started, and not given back: it is taken for dead in about two minutes", "error", err)
+		log.Error("the pass was not started, but its tick could not be given back: it will be taken for dead in about two minutes", "error", err)
 		return nil
 	case by != nil:
 		log.Info("pass cancelled: nothing of it was started", "by", by.By)
@@ -201,22 +203,22 @@ func (p *pass) giveBack(ctx context.Context, record Record) *Cancel {
 	return by
 }
 
-// finalWrite ends finalWriteTimeout after soft: a store that is away until then is waited
-// for, so that a pass that has ended is not taken for lost. A pass that is run alone waits
-// for finalWriteTimeout in any case.
+// finalWrite returns a context for the last write. It ends finalWriteTimeout after soft:
+// until then it waits for a store that does not answer, so that a pass that has ended is
+// not recorded as lost. A pass that is run alone has finalWriteTimeout in any case.
 func (p *pass) finalWrite(ctx, soft context.Context) (context.Context, context.CancelFunc) {
 	if p.once {
 		return context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	}
 	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(soft, func() {
-		_ = waitFor(writing, finalWriteTimeout) // over either way
+		_ = waitFor(writing, finalWriteTimeout) // the context ends either way
 		cancel()
 	})
 	return writing, func() { stop(); cancel() }
 }
 
-// end gives the claim up and records the pass.
+// end gives up the claim and records the pass.
 func (p *pass) end(ctx, soft context.Context, record Record) {
 	writing, cancel := p.finalWrite(ctx, soft)
 	defer cancel()
@@ -232,7 +234,7 @@ func (p *pass) end(ctx, soft context.Context, record Record) {
 	}
 }
 
-// level is how loud an outcome is logged.
+// level is the log level of an outcome.
 func level(o Outcome) slog.Level {
 	switch o {
 	case Failed, TimedOut, Lost:

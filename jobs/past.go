@@ -10,9 +10,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Past reads what became of the ticks of several jobs, by their names: the newest
-// first, over all of them, back to an instant. It reads as far as it is ranged over;
-// an error ends it.
+// Past reads the records of several jobs, given by name, the newest first over all of
+// them, back to an instant. It reads only as far as the caller ranges; an error ends it.
 func Past(ctx context.Context, in State, names []string, since time.Time) iter.Seq2[Pass, error] {
 	return func(yield func(Pass, error) bool) {
 		list := make([]*reader, 0, len(names))
@@ -50,7 +49,7 @@ func Past(ctx context.Context, in State, names []string, since time.Time) iter.S
 	}
 }
 
-// Pages of a history: of many jobs a few records each may be all that is wanted.
+// Page sizes. The first is small: of many jobs, a caller may want a few records each.
 const (
 	firstPage = 4
 	maxPage   = 256
@@ -62,13 +61,13 @@ type reader struct {
 	query driver.JobHistoryQuery
 	page  int // how many records the next page has
 	found []driver.JobRecord
-	// edge are the IDs of the records of the oldest instant that was read: the next
-	// page begins there, as more may be of that instant.
+	// edge are the IDs of the records of the oldest instant read so far: the next
+	// page begins at that instant, which may have more.
 	edge []string
 	end  bool
 }
 
-// fill reads the next page when the last is used up.
+// fill reads the next page once the last is used up.
 func (r *reader) fill(ctx context.Context) error {
 	for len(r.found) == 0 && !r.end {
 		r.query.Most = r.page + len(r.edge)
@@ -92,8 +91,8 @@ func (r *reader) fill(ctx context.Context) error {
 	return nil
 }
 
-// History reads a job's records, the newest first: those of ticks from since on and
-// before an instant, or the newest where that is zero, at most so many.
+// History reads a job's records, the newest first: at most most of them, of ticks from
+// since on and before before. A zero time sets no bound.
 func History(ctx context.Context, in State, job string, since, before time.Time, most int) ([]Record, error) {
 	query := driver.JobHistoryQuery{Job: job, Most: most}
 	if !since.IsZero() {

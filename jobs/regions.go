@@ -10,8 +10,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// runAll starts the regions in order and waits for all. Only this loop starts
-// runs, one after the other, so what is not started is always the rest.
+// runAll starts the regions in order and waits for all. Only this loop starts runs, one
+// after the other, so the regions that are not started are always the last ones.
 func (p *pass) runAll(order []string) []Run {
 	runs := make([]Run, len(order))
 	for place, region := range order {
@@ -32,7 +32,7 @@ func (p *pass) runAll(order []string) []Run {
 	defer exhaust(nil)
 	began := time.Now()
 	var started sync.WaitGroup
-	var rest *ending // of the regions that are not started
+	var rest *ending // for the regions that are not started
 	next := 0
 	for ; next < len(order); next++ {
 		place, record := next, &runs[next]
@@ -41,7 +41,7 @@ func (p *pass) runAll(order []string) []Run {
 		if rest != nil && rest.outcome != Failed {
 			break
 		}
-		if rest != nil { // the check itself failed, and with it this run
+		if rest != nil { // the check itself failed, so this run failed
 			p.ended(place, record, rest)
 			<-running
 			continue
@@ -65,17 +65,17 @@ func (p *pass) runAll(order []string) []Run {
 	}
 	for place := next; place < len(order); place++ {
 		p.ended(place, &runs[place], rest)
-		if rest.outcome == Exhausted { // of what the first of them needs
+		if rest.outcome == Exhausted { // only the first of them was refused
 			rest = &ending{outcome: Skipped, reason: ReasonExhausted}
 		}
 	}
 	return runs
 }
 
-// admit lets the region at a place start: when its offset has come, fewer runs of the
-// pass than parallel are running, and what it needs would fit. With a nil or failed ending
-// it counts as running; with a nil one, it has the slots that daemons share until free is
-// called.
+// admit lets the region at a place start once its offset has passed, fewer runs of the
+// pass than parallel are running, and what it needs would fit. With a nil or failed
+// ending the region counts as running. With a nil ending it also has the slots that
+// daemons share, until free is called.
 func (p *pass) admit(place int, region string, began time.Time, running chan struct{}, over context.Context) (end *ending, free func()) {
 	if !p.once {
 		if end := waitFor(over, time.Until(began.Add(p.job.Offset(place)))); end != nil {
@@ -99,7 +99,7 @@ func (p *pass) admit(place int, region string, began time.Time, running chan str
 // room waits until what a run needs would fit, at most the job's MaxWait.
 func (p *pass) room(region string, over context.Context) *ending {
 	latest := time.Now().Add(p.job.MaxWait)
-	recovering := false // it is logged that a recovery is waited for
+	recovering := false // the wait for a recovery was logged
 	for {
 		err := p.budget.Room(p.hard, p.job.Needs, p.job.Floor)
 		if err == nil {
@@ -110,7 +110,7 @@ func (p *pass) room(region string, over context.Context) *ending {
 		if end.outcome != Exhausted || !errors.As(err, &refused) {
 			return end
 		}
-		if refused.Floor > 0 { // it was handed in, and is the job's
+		if refused.Floor > 0 { // Room was called with the job's floor
 			refused.FloorJob = p.job.Name
 		}
 		wait, waits := p.job.refusalWait(p.budget, refused, latest)
@@ -125,8 +125,8 @@ func (p *pass) room(region string, over context.Context) *ending {
 	}
 }
 
-// logRefusal says what did not fit and when it will. A wait for a recovery asks every
-// few seconds: only the first answer is logged.
+// logRefusal logs what did not fit and when it will. A wait for a recovery asks again
+// every few seconds; only the first refusal is logged.
 func logRefusal(ctx context.Context, log *slog.Logger, refused *budget.RefusedError, waits bool, recovering *bool) {
 	inRecovery := waits && errors.Is(refused, budget.ErrRecovering)
 	if inRecovery && *recovering {

@@ -15,13 +15,12 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// maxBody is the largest body that is taken, in bytes, unpacked.
+// maxBody is the largest accepted body, in bytes, decompressed.
 const maxBody = 64 << 20
 
-// oneRequestTransport sends what it is given once. Go's transport repeats a GET
-// of its own accord when a kept connection turns out to be dead, and over
-// HTTP/2 in more cases, when the upstream may have counted the first: so each
-// request has an HTTP/1 connection of its own.
+// oneRequestTransport sends each request exactly once. Go's transport repeats a GET on
+// its own when a kept connection turns out to be dead, and over HTTP/2 in more cases; the
+// upstream may have counted the first one. So each request has its own HTTP/1 connection.
 func oneRequestTransport() http.RoundTripper {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -33,8 +32,8 @@ func oneRequestTransport() http.RoundTripper {
 	}
 }
 
-// get asks for one page. Redirects are not followed: they would be a second request,
-// and take the secret to another address.
+// get requests one page. It does not follow redirects: they would be a second request,
+// and would send the secret to another address.
 func (f *fetchRun) get(ctx context.Context, token string) (*page, *ending) {
 	secret, err := f.run.secrets.of(f.run.job)
 	if err != nil {
@@ -54,7 +53,7 @@ func (f *fetchRun) get(ctx context.Context, token string) (*page, *ending) {
 	if err != nil {
 		return nil, f.networkEnding(ctx, number, err, secret)
 	}
-	defer func() { _ = response.Body.Close() }() // what was read is what counts
+	defer func() { _ = response.Body.Close() }() // the body was read
 	body, err := io.ReadAll(io.LimitReader(response.Body, f.run.maxBody+1))
 	refusal := ""
 	if response.StatusCode != http.StatusOK {
@@ -91,8 +90,8 @@ func (f *fetchRun) get(ctx context.Context, token string) (*page, *ending) {
 	return got, nil
 }
 
-// upstreamRefuses is the ending of a page that the upstream refused for its quota's
-// sake; nil where that is not what it means.
+// upstreamRefuses is the ending of a page that the upstream refused because of its quota;
+// nil if the verdict means something else.
 func (f *fetchRun) upstreamRefuses(page int, v budgethttp.Verdict, refusal string) *ending {
 	if refusal == "" { // GraphQL refuses with 200
 		refusal = fmt.Sprintf("page %d: the upstream refused it", page)
@@ -107,8 +106,8 @@ func (f *fetchRun) upstreamRefuses(page int, v budgethttp.Verdict, refusal strin
 	}
 }
 
-// throttled makes of a page that failed one that the upstream throttled, though no
-// refusal rule says so: status and Retry-After do. Nothing is locked.
+// throttled turns a failed page into a throttled one. No refusal rule matches, but status
+// and Retry-After say so. Nothing is locked.
 func (f *fetchRun) throttled(end *ending) {
 	f.run.log.Warn("the upstream throttles, and no refusal rule fits: nothing is locked", "retry_after", end.wait, "max_wait", f.run.job.MaxWait)
 	end.outcome, end.reason = Exhausted, ReasonUpstream
@@ -116,7 +115,7 @@ func (f *fetchRun) throttled(end *ending) {
 	end.again = end.wait <= f.run.job.MaxWait
 }
 
-// networkEnding is the ending of a request without an answer: the run was cut, or the
+// networkEnding is the ending of a request without a response: the run was cut, or the
 // upstream did not answer.
 func (f *fetchRun) networkEnding(ctx context.Context, page int, err error, secret string) *ending {
 	if ctx.Err() != nil {
@@ -149,11 +148,11 @@ func (f *fetchRun) request(ctx context.Context, token, secret string) (*http.Req
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
-		return nil, errors.New("the url cannot be asked for")
+		return nil, errors.New("the url cannot be requested")
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "quotactl")
-	if f.run.options.Sandbox != nil { // it bills by this, however the job sends its secret, if it does
+	if f.run.options.Sandbox != nil { // the sandbox bills by this key, however the job sends its secret
 		request.Header.Set("X-Goog-Api-Key", sandboxSecret)
 	}
 	if fetch.SecretHeader != "" {
@@ -162,7 +161,7 @@ func (f *fetchRun) request(ctx context.Context, token, secret string) (*http.Req
 	return request, nil
 }
 
-// addQuery leaves the query as the job wrote it and adds one parameter.
+// addQuery adds one parameter and leaves the query as the job wrote it.
 func addQuery(address *url.URL, name, value string) {
 	if address.RawQuery != "" {
 		address.RawQuery += "&"
@@ -170,7 +169,7 @@ func addQuery(address *url.URL, name, value string) {
 	address.RawQuery += url.QueryEscape(name) + "=" + url.QueryEscape(value)
 }
 
-// host is who is asked, for messages.
+// host names the upstream, for messages.
 func (f *fetchRun) host() string {
 	if f.run.options.Sandbox != nil {
 		return "the sandbox"

@@ -10,17 +10,17 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// run is one region of a pass, under way. It has what a fetch and a command need of
-// their pass and of the runner, and nothing else of them.
+// run is one region of a pass, under way. It has what a fetch or a command needs of its
+// pass and of the runner, and nothing more.
 type run struct {
 	job    *Job
 	tick   time.Time
 	label  string // in the ledger
-	record *Run   // what becomes of it
+	record *Run   // its result
 	budget *budget.Budget
 	held   *heldClaim // the claim of its pass
-	// soft ends when no further page is to be started, hard when the page under way is
-	// to be given up.
+	// soft ends when no further page may be started, hard when the page under way is
+	// given up.
 	soft, hard context.Context
 	log        *slog.Logger // the log and the last lines
 	lines      *runLog
@@ -30,10 +30,10 @@ type run struct {
 	maxBody    int64
 	flush      func(*os.File) error
 	onBeat     func(do func(context.Context)) (stop func())
-	publish    func(Run) // makes known how far it has come
+	publish    func(Run) // makes its progress known
 
-	triesLeft int           // over all its pages, of a page or a command
-	retryWait time.Duration // before the next one
+	triesLeft int           // retries of pages (over all of them) or of the command
+	retryWait time.Duration // before the next retry
 }
 
 // newRun makes a run of the region at a place of the pass.
@@ -47,7 +47,7 @@ func (p *pass) newRun(place int, record *Run) *run {
 	}
 }
 
-// do does what the job does for the region. Nil means that it is complete.
+// do runs the job for the region. Nil means that it is complete.
 func (r *run) do() (end *ending) {
 	if r.job.Fetch == nil {
 		end = r.command()
@@ -58,8 +58,8 @@ func (r *run) do() (end *ending) {
 	return end.of(*r.record)
 }
 
-// again waits until what failed may be tried again; else it returns the ending of
-// the run. It never waits past ctx's deadline; a drain ends the wait.
+// again waits until what failed may be tried again, and returns nil; or it returns the
+// run's ending. It never waits past ctx's deadline; a drain ends the wait.
 func (r *run) again(ctx context.Context, end *ending) *ending {
 	if !end.retry || r.triesLeft == 0 || r.soft.Err() != nil || ctx.Err() != nil {
 		return end
@@ -81,20 +81,19 @@ func (r *run) again(ctx context.Context, end *ending) *ending {
 	r.log.Warn("failed; trying again", "attempt", r.record.Attempts, "wait", wait.Round(time.Millisecond), "reason", end.reason, "error", end.Error())
 	cut := r.pause(ctx, wait)
 	if cut != nil && cut.err == nil {
-		cut.err = end.err // what it was that failed
+		cut.err = end.err // the failure that it waited for
 	}
 	return cut
 }
 
-// pause lets a wait pass that is between two pages, or two tries: it ends early
-// with the run, or with a drain.
+// pause waits between two pages or two attempts; the run's end or a drain ends the wait.
 func (r *run) pause(ctx context.Context, d time.Duration) *ending {
 	ctx, cancel := either(ctx, r.soft)
 	defer cancel()
 	return waitFor(ctx, d)
 }
 
-// passes reports whether a status means that a later try may succeed.
+// passes reports whether a status means that a later attempt may succeed.
 func passes(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:

@@ -117,7 +117,7 @@ func readOperations(node Node, u Upstream) []string {
 			matched = matched || limit.MatchOperation(name, operation)
 		}
 		if !matched {
-			node.Fail("operations: %q has no price: add it to [upstream.%s.costs], or mend the name%s", pattern, u.Name,
+			node.Fail("operations: %q has no price: add it to [upstream.%s.costs], or correct the name%s", pattern, u.Name,
 				suggest.DidYouMean(name, slices.Collect(maps.Keys(u.Costs))))
 		}
 	}

@@ -319,6 +319,6 @@ func checkName(node Node, what string) bool {
 	if driver.ValidName(node.Key()) {
 		return true
 	}
-	node.Fail("%s %q: a name begins with a letter or digit and goes on with up to 62 of letters, digits, '.', '_' and '-'", what, node.Key())
+	node.Fail("%s %q: a name is a letter or digit followed by up to 62 letters, digits, '.', '_' and '-'", what, node.Key())
 	return false
 }
