@@ -163,7 +163,7 @@ func TestAPassIsFencedOffLater(t *testing.T) {
 			want := "it was not shut out of " + spentBudget
 			if back {
 				w.refuse(nil)
-				want = "was not heard of any more\""
+				want = "stopped renewing its claim\""
 			}
 			after(20 * time.Minute)
 			check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")

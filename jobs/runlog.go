@@ -11,8 +11,8 @@ import (
 	"github.com/quotactl/quotactl/internal/proc"
 )
 
-// What is kept of what a run logged: its last lines, with its record. Of a pass of
-// many regions less is kept of each, so that its record stays small.
+// A record keeps the last lines of each run's log. In a pass of many regions each run
+// keeps less, so that the record stays small.
 const (
 	tailLines     = 20
 	tailBytes     = 4 << 10 // of a run
@@ -21,7 +21,7 @@ const (
 	maxTailLine   = 1 << 10
 )
 
-// What a run's command prints is logged up to maxLogged bytes; a short line counts
+// The output of a run's command is logged up to maxLogged bytes; a short line counts
 // as leastLogged.
 const (
 	maxLogged   = 4 << 20
@@ -30,18 +30,18 @@ const (
 
 // runLog is where a run logs to: the log, and its own last lines.
 type runLog struct {
-	log     *slog.Logger // both
-	plain   *slog.Logger // the log alone
-	metered *slog.Logger // both, for what names the budget itself
+	log     *slog.Logger // to both
+	plain   *slog.Logger // to the log alone
+	metered *slog.Logger // to both, for code that names the budget itself
 	tail    *tail
 
-	most   int64      // bytes that are logged of what a command prints
+	most   int64      // how many bytes of a command's output are logged
 	mu     sync.Mutex // guards all below
-	logged int64      // bytes that a command printed, as they count
-	beyond int64      // bytes that were not logged for that
+	logged int64      // bytes counted so far
+	beyond int64      // bytes above that, which were not logged
 }
 
-// newRunLog makes the log of a run. Secrets are taken out of its last lines.
+// newRunLog makes the log of a run. Its last lines contain no secrets.
 func (p *pass) newRunLog(run *Run) *runLog {
 	names := []any{"region", run.Region, "run", p.job.runLabel(p.tick, run.Region)}
 	plain, unbudgeted := p.log.With(names...), p.runner.log.With("job", p.job.Name).With(names...)
@@ -65,7 +65,7 @@ func inUTC(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// output logs a line that a command printed, of which the first part was kept.
+// output logs a line that a command printed; kept is its first part.
 func (l *runLog) output(stream, kept string, length int) {
 	l.mu.Lock()
 	logs := l.logged < l.most
@@ -79,7 +79,7 @@ func (l *runLog) output(stream, kept string, length int) {
 	if logs {
 		l.plain.Info("output", "stream", stream, "line", text())
 	}
-	l.tail.add(length, func() string { return stream + ": " + text() }) // of what is not logged only the last lines are looked at
+	l.tail.add(length, func() string { return stream + ": " + text() }) // lazy: of output that is not logged, only the last lines are used
 }
 
 // end logs how much was not logged.
@@ -87,7 +87,7 @@ func (l *runLog) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.beyond > 0 {
-		l.plain.Warn("the command printed more than is logged of a run", "logged", l.most, "not_logged", l.beyond)
+		l.plain.Warn("the command printed more than is logged for one run", "logged", l.most, "not_logged", l.beyond)
 	}
 }
 
@@ -100,7 +100,7 @@ type tail struct {
 	kept []func() string // the oldest first
 }
 
-// Write takes a line of the log, as a handler writes it.
+// Write adds a line of the log, as a handler writes it.
 func (t *tail) Write(line []byte) (int, error) {
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	text := string(line)
@@ -108,7 +108,7 @@ func (t *tail) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// add takes a line without secrets, which was so many bytes long.
+// add adds a line without secrets; length is its length in bytes before it was shortened.
 func (t *tail) add(length int, line func() string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *tail) add(length int, line func() string) {
 	t.kept = t.kept[max(0, len(t.kept)-tailLines):]
 }
 
-// lines are the last ones that fit.
+// lines returns the last lines that fit.
 func (t *tail) lines() []string {
 	t.mu.Lock()
 	kept := slices.Clone(t.kept)
@@ -134,8 +134,8 @@ func (t *tail) lines() []string {
 	return list
 }
 
-// cutLine is a line of at most so many bytes, marked with its whole length where it
-// was cut.
+// cutLine shortens a line to at most so many bytes and marks a shortened one with its
+// whole length.
 func cutLine(text string, most, length int) string {
 	if len(text) <= most {
 		return text
@@ -148,7 +148,7 @@ func cutLine(text string, most, length int) string {
 	return text[:end] + mark
 }
 
-// both is a handler that hands records to two.
+// both is a handler that passes each record to two handlers.
 type both struct{ log, tail slog.Handler }
 
 // Enabled implements slog.Handler.
@@ -156,11 +156,10 @@ func (b both) Enabled(ctx context.Context, level slog.Level) bool {
 	return b.log.Enabled(ctx, level) || b.tail.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler. What keeps the log from a record is told; the tail
-// takes all.
+// Handle implements slog.Handler. It returns the log's error; the tail never fails.
 func (b both) Handle(ctx context.Context, record slog.Record) error {
 	if b.tail.Enabled(ctx, record.Level) {
-		_ = b.tail.Handle(ctx, record.Clone()) // it is memory
+		_ = b.tail.Handle(ctx, record.Clone()) // writes to memory
 	}
 	if b.log.Enabled(ctx, record.Level) {
 		return b.log.Handle(ctx, record)

@@ -99,7 +99,7 @@ func TestACommandsOutputIsBounded(t *testing.T) {
 		t.Errorf("%d long lines and %d short ones are logged, want 20 and 26", long, short)
 	}
 	rest := 600 - 26 + 20*999 + 600 + 2*len("last "+secretKey)
-	w.logged("level=WARN", "msg=\"the command printed more than is logged of a run\"", fmt.Sprintf("not_logged=%d", rest))
+	w.logged("level=WARN", "msg=\"the command printed more than is logged for one run\"", fmt.Sprintf("not_logged=%d", rest))
 	check.Equal(t, strings.Count(log, "more than is logged"), 1, "said … times")
 	if strings.Contains(log, secretKey) {
 		t.Error("the secret is in the log")

@@ -16,57 +16,56 @@ import (
 	"github.com/quotactl/quotactl/budget/budgethttp"
 )
 
-// Options is what a Runner works with. State and Budgets are needed, the zero
-// value of the others is the default.
+// Options configures a Runner. State and Budgets are required; the zero value of the
+// others means the default.
 type Options struct {
 	State State
 	// Budgets has the budget of every job, by name.
 	Budgets map[string]*budget.Budget
-	// Log takes what happens, with the fields job, region, run, budget and
-	// operation; nil drops it.
+	// Log takes the log, with the fields job, region, run, budget and operation; nil
+	// discards it.
 	Log *slog.Logger
-	// Report is told the end of each run instead of Log. It is called for one
-	// run at a time.
+	// Report is called at the end of each run, instead of Log, for one run at a time.
 	Report func(job *Job, tick time.Time, run Run)
-	// Now is the wall clock that ticks go by; nil is time.Now.
+	// Now is the wall clock that decides when a job ticks; nil means time.Now.
 	Now func() time.Time
-	// Env looks secrets up; nil is os.LookupEnv.
+	// Env looks up secrets; nil means os.LookupEnv.
 	Env func(name string) (string, bool)
-	// Secrets are those that commands may come by besides their own credential's,
-	// such as other credentials' and the store's password; they are taken out of
-	// what commands print. It is asked at each start; nil is none.
+	// Secrets returns secrets that commands may have besides their own credential's, such
+	// as other credentials' and the store's password; they are removed from what commands
+	// print. It is called at each start; nil means none.
 	Secrets func() []string
-	// Transport sends the requests. It must send each once and follow no
-	// redirect: what is sent was charged. Nil is one that keeps to that.
+	// Transport sends the requests. It must send each exactly once and follow no
+	// redirect, since each request is charged once. Nil means a transport that does so.
 	Transport http.RoundTripper
-	// Heartbeat is how often a pass renews its claim; 0 is DefaultHeartbeat.
+	// Heartbeat is how often a pass renews its claim; 0 means DefaultHeartbeat.
 	Heartbeat time.Duration
-	// Jitter is a random number from 0 to 1, 1 excluded, for the waits before what
-	// failed is tried again; nil is math/rand/v2's.
+	// Jitter returns a random number from 0 to 1, 1 excluded, for the waits before a
+	// retry; nil means math/rand/v2's.
 	Jitter func() float64
-	// Poll is how often the daemon looks whether somebody has asked something of a
-	// job; 0 is DefaultPoll.
+	// Poll is how often the daemon checks whether somebody has asked something of a job;
+	// 0 means DefaultPoll.
 	Poll time.Duration
-	// Observe is told what happens, for metrics; nil is nobody.
+	// Observe receives events for metrics; nil means nobody.
 	Observe Observer
-	// StoreURL is handed to commands as QUOTACTL_STORE, where the store is
-	// another than their configuration's; a SQLite file's path is made absolute.
+	// StoreURL is passed to commands as QUOTACTL_STORE; empty if the store is the one in
+	// their configuration. The path of a SQLite file is made absolute.
 	StoreURL string
-	// DecisionsURL is handed to commands as QUOTACTL_URL: where this daemon decides
-	// charges over HTTP; empty: nowhere.
+	// DecisionsURL is passed to commands as QUOTACTL_URL: the address where this daemon
+	// decides charges over HTTP; empty if it does not.
 	DecisionsURL string
-	// Sandbox is the address, scheme and host, of a sandbox upstream that
-	// stands for all upstreams; no secret is then read or sent.
+	// Sandbox is the address, scheme and host, of a sandbox that replaces all upstreams;
+	// no secret is then read or sent.
 	Sandbox *url.URL
 }
 
-// Runner runs the passes of jobs. Use New; its verbs are Run and Once.
+// Runner runs the passes of jobs. Make it with New; use it with Run or Once.
 type Runner struct {
 	mu      sync.Mutex // guards jobs, budgets and underWay
 	jobs    []*Job
 	budgets map[string]*budget.Budget
-	changed chan struct{} // a reload has brought other jobs
-	// underWay are what ends the passes of this process, by their claims' holders.
+	changed chan struct{} // signals that a reload changed the jobs
+	// underWay maps claims' holders to the functions that end their passes.
 	underWay map[string]func(Cancel)
 
 	options Options
@@ -74,14 +73,14 @@ type Runner struct {
 	secrets *secrets
 	log     *slog.Logger
 	maxBody int64
-	// maxLogged is how many bytes that a command prints are logged of a run.
+	// maxLogged is how many bytes of a command's output are logged per run.
 	maxLogged int64
-	flush     func(*os.File) error // makes what was written to a file safe on disk
-	report    sync.Mutex           // lets one run at a time be reported
+	flush     func(*os.File) error // makes a file's content safe on disk
+	report    sync.Mutex           // lets one run report at a time
 }
 
-// New makes a Runner. The error names a job whose budget the options lack, or
-// one that is no fetch job where a sandbox stands for the upstreams.
+// New makes a Runner. The error names a job whose budget is missing from the options, or
+// that is not a fetch job although a sandbox replaces the upstreams.
 func New(list []*Job, options Options) (*Runner, error) {
 	if err := checkList(list, options.Budgets, options.Sandbox != nil); err != nil {
 		return nil, err
@@ -122,11 +121,11 @@ func New(list []*Job, options Options) (*Runner, error) {
 	}, nil
 }
 
-// check names a job that cannot be run.
+// checkList returns an error that names a job that cannot be run.
 func checkList(list []*Job, budgets map[string]*budget.Budget, sandbox bool) error {
 	for _, j := range list {
 		if j.Fetch == nil && sandbox {
-			return fmt.Errorf("job %s is a command job: a sandbox stands for the upstreams of fetch jobs only", j.Name)
+			return fmt.Errorf("job %s is a command job: a sandbox replaces the upstreams of fetch jobs only", j.Name)
 		}
 		if budgets[j.Budget] == nil {
 			return fmt.Errorf("job %s: its budget %s is not open", j.Name, j.Budget)
@@ -135,21 +134,21 @@ func checkList(list []*Job, budgets map[string]*budget.Budget, sandbox bool) err
 	return nil
 }
 
-// Reload has a daemon go on with other jobs and budgets. What is kept of a job goes
-// by its name; passes under way end as they began, also those of jobs that are gone.
-// The error is as in New; nothing is changed then.
+// Reload gives a running daemon another list of jobs and budgets. A job keeps its state
+// by its name. Passes under way end as they began, even if their job was removed. The
+// errors are those of New; then nothing is changed.
 func (r *Runner) Reload(list []*Job, budgets map[string]*budget.Budget) error {
 	if err := checkList(list, budgets, r.options.Sandbox != nil); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	all := maps.Clone(r.budgets) // passes under way, and those about to begin, may spend what is gone
+	all := maps.Clone(r.budgets) // passes under way, or about to begin, may use removed budgets
 	maps.Copy(all, budgets)
 	r.jobs, r.budgets = list, all
 	r.mu.Unlock()
 	select {
 	case r.changed <- struct{}{}:
-	default: // it was not heard of yet
+	default: // a signal is pending
 	}
 	return nil
 }
@@ -161,18 +160,18 @@ func (r *Runner) list() []*Job {
 	return r.jobs
 }
 
-// budget is the one of this name, as it is configured now, or was before; nil where
-// it never was.
+// budget is the budget of this name as it is configured now, or was last; nil if it never
+// was.
 func (r *Runner) budget(name string) *budget.Budget {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.budgets[name]
 }
 
-// Once runs one manual pass of each job, one job after the other and without
-// the stagger's waits. When drain is closed the run under way ends at its next
-// page boundary and no other is started; when ctx ends it is cut at once. The
-// passes that began are returned.
+// Once runs one manual pass of each job, one job after the other, without the stagger's
+// waits. When drain is closed, the run under way ends before its next page and no other
+// is started; when ctx ends it is cut at once. Once returns the passes that it tried,
+// including those that could not begin.
 func (r *Runner) Once(ctx context.Context, drain <-chan struct{}) []Pass {
 	soft, cancel := untilDrained(ctx, drain)
 	defer cancel()
@@ -186,30 +185,30 @@ func (r *Runner) Once(ctx context.Context, drain <-chan struct{}) []Pass {
 	return passes
 }
 
-// now is the wall clock alone: between two readings a suspended machine's
-// monotonic clock may have stood still.
+// now is the wall clock without the monotonic clock, which may stop while a machine is
+// suspended.
 func (r *Runner) now() time.Time { return r.docs.now() }
 
-// Observer is told what a [Runner] does, for metrics. Its methods must return at
-// once and may be called by many goroutines.
+// Observer receives a [Runner]'s events, for metrics. Its methods must return at once and
+// may be called by many goroutines.
 type Observer interface {
-	// Looked: the daemon has looked at its clock, as it does once a minute at
-	// least while it lives.
+	// Looked: the daemon read its clock, as it does at least once a minute while it is
+	// alive.
 	Looked()
-	// TickStarted: a scheduled pass was started so late after its tick.
+	// TickStarted: a scheduled pass started this late after its tick.
 	TickStarted(job *Job, late time.Duration)
 	// RunEnded: a run ended, or was not started.
 	RunEnded(job *Job, region string, outcome Outcome)
-	// TicksMissed: no daemon took so many ticks in time.
+	// TicksMissed: no daemon took this many ticks in time.
 	TicksMissed(job *Job, ticks int)
 	// PassEnded: a pass ended, or could not begin.
 	PassEnded(job *Job, outcome Outcome)
-	// ResponseUnread: something that a response to a job's request says could not be
+	// ResponseUnread: a response to a job's request contains something that could not be
 	// read.
 	ResponseUnread(job *Job, unread budgethttp.Unread)
 }
 
-// nobody is the Observer where none is given.
+// nobody is the Observer if none is given.
 type nobody struct{}
 
 func (nobody) Looked()                         {}

@@ -11,11 +11,11 @@ import (
 	"github.com/quotactl/quotactl/internal/secret"
 )
 
-// sandboxSecret stands for every secret when a sandbox stands for the upstream.
+// sandboxSecret replaces every secret when a sandbox replaces the upstream.
 const sandboxSecret = "sandbox"
 
-// CheckSecrets finds out whether every job's secret is there, without keeping
-// any; env is os.LookupEnv. The error has a line for each that is missing.
+// CheckSecrets checks that every job's secret can be read, without keeping any; env is
+// os.LookupEnv. The error has a line for each that is missing.
 func CheckSecrets(list []*Job, env func(name string) (string, bool)) error {
 	var errs []error
 	for _, j := range list {
@@ -26,14 +26,14 @@ func CheckSecrets(list []*Job, env func(name string) (string, bool)) error {
 	return errors.Join(errs...)
 }
 
-// secrets are those that runs may come by, and of which nothing is to be shown or kept.
+// secrets are those that runs may have; they must never be shown or stored.
 type secrets struct {
-	sandbox bool // stands for the upstreams: there is no secret then
+	sandbox bool // a sandbox replaces the upstreams: there are no secrets
 	env     func(name string) (string, bool)
 	others  func() []string // as in [Options.Secrets]
 }
 
-// of is what a job's requests carry.
+// of is the secret of a job's requests.
 func (s *secrets) of(j *Job) (string, error) {
 	if s.sandbox {
 		return sandboxSecret, nil
@@ -41,8 +41,8 @@ func (s *secrets) of(j *Job) (string, error) {
 	return j.secret(s.env)
 }
 
-// hide takes the secret out of a text. The sandbox's is none: a text may well
-// hold that word.
+// hide removes the secret from a text. The sandbox's is not secret, and a text may well
+// contain that word.
 func (s *secrets) hide(text, hidden string) string {
 	if s.sandbox {
 		return text
@@ -50,7 +50,7 @@ func (s *secrets) hide(text, hidden string) string {
 	return secret.Redact(text, hidden)
 }
 
-// hider takes the secrets out of a run's lines.
+// hider removes the secrets from a run's lines.
 func (s *secrets) hider(j *Job) func(string) string {
 	if s.sandbox {
 		return func(text string) string { return text }
@@ -58,13 +58,13 @@ func (s *secrets) hider(j *Job) func(string) string {
 	return secret.Hider(knownSecret(j.credential, s.env), s.known()...)
 }
 
-// finder reports whether a text that is to be kept holds a secret.
+// finder reports whether a text that is to be stored contains a secret.
 func (s *secrets) finder(j *Job) func(text string) bool {
 	hide := sync.OnceValue(func() func(string) string {
 		if s.sandbox {
 			return s.hider(j)
 		}
-		return secret.Hider("", append(s.known(), knownSecret(j.credential, s.env))...) // long ones are looked for in pieces
+		return secret.Hider("", append(s.known(), knownSecret(j.credential, s.env))...) // a long secret is found by its pieces, too
 	})
 	return func(text string) bool { return hide()(text) != text }
 }
@@ -77,8 +77,8 @@ func (s *secrets) known() []string {
 	return slices.Clone(s.others())
 }
 
-// secret reads the credential's secret, without the blanks and line's end
-// that a shell or an editor may have left, and that no header keeps; empty when the job attaches none.
+// secret reads the credential's secret and trims white space, which a shell or an editor
+// may have left and which no header keeps; empty if the job sends none.
 func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 	if j.Fetch == nil || j.Fetch.SecretQuery == "" && j.Fetch.SecretHeader == "" {
 		return "", nil
@@ -101,18 +101,18 @@ func (j *Job) secret(env func(string) (string, bool)) (string, error) {
 	return "", fmt.Errorf("job %s: %s, the secret of %s, is empty: write it, %s", j.Name, j.credential.SecretFile, j.Budget, advice)
 }
 
-// checkSecret refuses what cannot be sent the way the job sends it.
+// checkSecret rejects a secret that cannot be sent the way the job sends it.
 func (j *Job) checkSecret(secret string) error {
 	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 	if j.Fetch.SecretHeader != "" && strings.ContainsFunc(secret, control) {
-		return fmt.Errorf("job %s: the secret of %s holds a control character, such as a line's end, which no header can carry: write it on one line", j.Name, j.Budget)
+		return fmt.Errorf("job %s: the secret of %s contains a control character, such as a line break, which no header can carry: write it on one line", j.Name, j.Budget)
 	}
 	return nil
 }
 
-// KnownSecrets are the secrets that a configuration names and that can be read
-// now: its credentials' and the store's password, but for one in the store's
-// URL. They are for [Options.Secrets]; env is os.LookupEnv.
+// KnownSecrets returns the secrets that a configuration names and that can be read now:
+// its credentials' and the store's password, except one in the store's URL. They are for
+// [Options.Secrets]; env is os.LookupEnv.
 func KnownSecrets(cfg *config.Config, env func(name string) (string, bool)) []string {
 	sources := []config.Credential{{SecretEnv: cfg.Store.PasswordEnv, SecretFile: cfg.Store.PasswordFile}}
 	for _, upstream := range cfg.Upstreams {
@@ -127,8 +127,8 @@ func KnownSecrets(cfg *config.Config, env func(name string) (string, bool)) []st
 	return known
 }
 
-// knownSecret is the credential's secret where it can be read, so that it is
-// taken out of what a command prints.
+// knownSecret is the credential's secret, to remove it from what a command prints; empty
+// if it cannot be read.
 func knownSecret(credential config.Credential, env func(string) (string, bool)) string {
 	if credential.SecretEnv != "" {
 		value, _ := env(credential.SecretEnv)
@@ -139,7 +139,7 @@ func knownSecret(credential config.Credential, env func(string) (string, bool)) 
 	}
 	value, err := config.ReadSecret(credential.SecretFile)
 	if err != nil {
-		return "" // the command cannot have read it either, or not as we would
+		return "" // then the command cannot have read it either, at least not in the same way
 	}
 	return strings.TrimSpace(string(value))
 }

@@ -11,25 +11,26 @@ import (
 // slotPoll is the interval between attempts to take a shared slot.
 const slotPoll = time.Second
 
-// slots is a document of who has one of a bounded number of slots.
+// slots is a document that lists the holders of a bounded number of slots.
 type slots struct {
 	Held []slot `json:"held"`
 }
 
-// slot is held until an instant (µs, the store's clock) unless it is renewed, and
-// falls once its holder is dead.
+// slot is held until an instant (µs, the store's clock) unless it is renewed; it is free
+// again once its holder is dead.
 type slot struct {
 	Holder string `json:"holder"`
 	Until  int64  `json:"until"`
 }
 
-// The names of the documents that several jobs share begin with '@', as no job's
+// The names of the documents that several jobs share begin with '@'; no job's name
 // does.
 func runSlots(of string) string   { return "@runs/" + of }
 func catchUpSlot(b string) string { return "@catch_up/" + b }
 
-// takeSlot takes one of so many slots; false when all are taken. Who has one keeps it,
-// however many there are by now: an answer to an earlier try may have been lost.
+// takeSlot takes one of most slots; false if all are taken. A holder keeps the slot that
+// it has, however many there are by now: the answer to an earlier attempt may have been
+// lost.
 func (d *documents) takeSlot(ctx context.Context, name, holder string, most int) (taken bool, err error) {
 	err = changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, at clocks) (edit, error) {
 		past := map[string]int64{}
@@ -52,17 +53,17 @@ func (d *documents) takeSlot(ctx context.Context, name, holder string, most int)
 	return taken && err == nil, err
 }
 
-// renewSlot keeps a slot, whatever the configuration says by now of how many there
-// are: its run is under way, so it counts. stood is false when the slot was gone, by
-// loss of data or since its holder was taken for dead; it is the holder's again, lest
-// others count on the room that the run still takes.
+// renewSlot renews a slot, whatever the bound is by now: its run is under way, so it
+// counts. stood is false if the slot was lost, with the store's data or because its
+// holder was taken for dead; the holder then takes it again, so that others do not count
+// on units that the run still uses.
 func (d *documents) renewSlot(ctx context.Context, name, holder string) (stood bool, err error) {
 	err = changeDocument(ctx, d.state, name, d.now, 0, func(s *slots, at clocks) (edit, error) {
 		stood = s.has(holder)
 		s.put(holder, at.now+d.hold().Microseconds())
 		return edit{}, nil
 	})
-	if err != nil { // then others cannot renew theirs either
+	if err != nil { // then others cannot renew either
 		d.watch.forget(name)
 	}
 	return stood, err
@@ -72,13 +73,13 @@ func (s *slots) has(holder string) bool {
 	return slices.ContainsFunc(s.Held, func(held slot) bool { return held.Holder == holder })
 }
 
-// put gives the holder a slot until an instant, in the place of the one that it has.
+// put gives the holder a slot until an instant, and replaces the one that it has.
 func (s *slots) put(holder string, until int64) {
 	s.Held = slices.DeleteFunc(s.Held, func(held slot) bool { return held.Holder == holder })
 	s.Held = append(s.Held, slot{holder, until})
 }
 
-// freeSlot gives a slot up. One that cannot be given up falls by itself.
+// freeSlot releases a slot. A slot that cannot be released expires.
 func (d *documents) freeSlot(ctx context.Context, name, holder string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()
@@ -91,11 +92,11 @@ func (d *documents) freeSlot(ctx context.Context, name, holder string) {
 		return edit{}, nil
 	})
 	if err != nil {
-		d.log.Debug("a slot was not given up; it falls by itself", "slot", name, "error", err)
+		d.log.Debug("a slot could not be released; it expires by itself", "slot", name, "error", err)
 	}
 }
 
-// keepSlot renews a slot until the returned function gives it up.
+// keepSlot renews a slot until the returned function releases it.
 func (d *documents) keepSlot(ctx context.Context, log *slog.Logger, name, holder string) (free func()) {
 	renewing, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -108,7 +109,7 @@ func (d *documents) keepSlot(ctx context.Context, log *slog.Logger, name, holder
 			case err != nil:
 				log.Warn("a slot was not renewed; trying again", "slot", name, "error", err)
 			case !stood:
-				log.Warn("the slot of a run that is under way was given up for dead, or lost with the store's data; it is the run's again, and more runs than parallel says may be under way", "slot", name)
+				log.Warn("the slot of a run under way was taken for dead, or lost with the store's data; the run has taken it again, and more runs than parallel allows may be under way", "slot", name)
 			}
 		}
 	}()
@@ -119,15 +120,15 @@ func (d *documents) keepSlot(ctx context.Context, log *slog.Logger, name, holder
 	}
 }
 
-// runSlot is one that a run holds.
+// runSlot names a kind of slot that a run needs, and how many there are.
 type runSlot struct {
 	name string
 	most int
 }
 
-// slotsNeeded are the slots that a run of the job needs: one of its budget's, where
-// the configuration bounds them, and one of the job's, where several of its passes
-// may run at once. The bounds are those in force now, for all that wait alike.
+// slotsNeeded are the slots that a run of the job needs: one of its budget's, if the
+// configuration bounds them, and one of the job's, if several of its passes may run at
+// once. The bounds are those in force now, the same for all that wait.
 func (p *pass) slotsNeeded() []runSlot {
 	job, ofBudget := p.job, p.job.BudgetParallel
 	for _, j := range p.runner.list() {
@@ -148,8 +149,7 @@ func (p *pass) slotsNeeded() []runSlot {
 	return list
 }
 
-// mostNow is how many slots of a name there are by now, which a reload may have
-// changed.
+// mostNow is how many slots of a name there are now; a reload may have changed that.
 func (p *pass) mostNow(name string) int {
 	for _, s := range p.slotsNeeded() {
 		if s.name == name {
@@ -159,9 +159,9 @@ func (p *pass) mostNow(name string) int {
 	return math.MaxInt
 }
 
-// takeSlots waits until a run has all the slots that it needs, and renews them until
-// the returned function gives them up. An ending when the pass is to end meanwhile,
-// or another region is exhausted.
+// takeSlots waits until a run has all the slots that it needs, and renews them until free
+// is called. It returns an ending if the pass ends meanwhile, or another region is
+// exhausted.
 func (p *pass) takeSlots(region string, over context.Context) (free func(), end *ending) {
 	needed := p.slotsNeeded()
 	if len(needed) == 0 {
@@ -178,18 +178,18 @@ func (p *pass) takeSlots(region string, over context.Context) (free func(), end 
 		for {
 			taken, err := p.runner.docs.takeSlot(p.hard, s.name, holder, p.mostNow(s.name))
 			if err != nil {
-				p.log.Debug("a slot could not be asked for; trying again", "slot", s.name, "region", region, "error", err)
+				p.log.Debug("a slot could not be requested; trying again", "slot", s.name, "region", region, "error", err)
 			}
 			if taken {
 				break
 			}
 			if end := waitFor(over, slotPoll); end != nil {
 				free()
-				p.runner.docs.freeSlot(p.hard, s.name, holder) // the answer may have been lost
+				p.runner.docs.freeSlot(p.hard, s.name, holder) // the answer to an attempt may have been lost
 				return nil, end
 			}
 		}
-		frees = append(frees, p.runner.docs.keepSlot(p.hard, p.log.With("region", region), s.name, holder)) // also while it waits for the next
+		frees = append(frees, p.runner.docs.keepSlot(p.hard, p.log.With("region", region), s.name, holder)) // renewed also while waiting for the next one
 	}
 	return free, nil
 }

@@ -215,7 +215,7 @@ func TestASlotThatFellIsTold(t *testing.T) {
 		freeSecond := second.docs.keepSlot(t.Context(), w.options.Log, name, "second")
 		apart.Store(false)
 		after(time.Minute)
-		w.logged("level=WARN", "the slot of a run that is under way", "slot="+name)
+		w.logged("level=WARN", "the slot of a run under way", "slot="+name)
 		freeSecond()
 		if take(second, "third") {
 			t.Error("there is room beside a run whose slot fell")

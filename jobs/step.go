@@ -9,20 +9,20 @@ import (
 // onTime is how late a tick may be taken without being overdue.
 const onTime = time.Minute
 
-// claimant is a daemon that looks at a job, and what it may do.
+// claimant is a daemon that visits a job, and what it may do.
 type claimant struct {
-	holder string            // of the claim that it would make; unique
-	hold   time.Duration     // for which that stands
+	holder string            // the unique name of the claim that it would make
+	hold   time.Duration     // how long that claim is valid
 	since  time.Time         // when it began to follow the job's schedule
-	known  time.Time         // when it began to follow the job, by whatever schedule
-	reap   map[string]reaped // the claims that may be taken for dead, by their holders
+	known  time.Time         // when it began to follow the job, by any schedule
+	reap   map[string]reaped // the claims that may be recorded as lost, by holder
 	// catchUp: a caught-up pass may begin.
 	catchUp bool
 }
 
-// stepped is what a step came to.
+// stepped is the result of a step.
 type stepped struct {
-	claim   *claim // that it made; nil: none
+	claim   *claim // the new claim; nil: none
 	changed bool
 	records []Record
 	ids     []string // of the records
@@ -30,10 +30,9 @@ type stepped struct {
 	wantsCatchUp bool
 }
 
-// step does what is due for a job: claims that are dead are recorded as lost, ticks
-// that have come are accounted for, and at most one pass is claimed. It is the one
-// place in which it is decided what becomes of a tick; two daemons that take it at
-// once are kept apart by the swap of the state.
+// step does what is due for a job: it records dead claims as lost, accounts for the ticks
+// that have come, and claims at most one pass. Only this function decides what happens to
+// a tick; if two daemons step at once, the swap of the state lets one of them succeed.
 func (j *Job) step(s *state, at clocks, me claimant) stepped {
 	var done stepped
 	if own := s.claimOf(me.holder); own != nil { // the answer to the claim was lost
@@ -47,7 +46,7 @@ func (j *Job) step(s *state, at clocks, me claimant) stepped {
 	for _, tick := range due {
 		s.Until = tick.UnixMicro()
 		if done.claim = j.take(s, tick, len(due), at, me, &done); done.claim != nil {
-			break // the next step goes on with the others
+			break // the next step handles the others
 		}
 	}
 	if done.claim == nil && j.free(s) {
@@ -57,8 +56,8 @@ func (j *Job) step(s *state, at clocks, me claimant) stepped {
 	return done
 }
 
-// take does with a tick that is on time, of so many, what is to be done: it is claimed,
-// waits, or is skipped. More than one at a time come where the daemon was held up.
+// take handles a tick that is on time, one of so many: it is claimed, waits, or is
+// skipped. There are several if the daemon was held up.
 func (j *Job) take(s *state, tick time.Time, of int, at clocks, me claimant, done *stepped) *claim {
 	switch {
 	case s.Pause != nil:
@@ -79,8 +78,7 @@ func (j *Job) take(s *state, tick time.Time, of int, at clocks, me claimant, don
 // free reports whether a pass of the job may begin.
 func (j *Job) free(s *state) bool { return len(s.Active) == 0 || j.Overlap == Allow }
 
-// inLine reports whether a tick that is due stands behind those that are caught up
-// before it.
+// inLine reports whether a due tick must wait for earlier ticks that are caught up.
 func (j *Job) inLine(s *state) bool {
 	return j.CatchUp == CatchUpAll && slices.ContainsFunc(s.Waiting, isCaughtUp)
 }
@@ -88,8 +86,8 @@ func (j *Job) inLine(s *state) bool {
 func isQueued(w waiting) bool   { return w.Kind == Queued }
 func isCaughtUp(w waiting) bool { return w.Kind == CaughtUp }
 
-// next claims what waits: what a person asked for, then the tick that an earlier
-// pass kept from beginning, then what is caught up.
+// next claims what waits: first what a person asked for, then a tick that an earlier pass
+// delayed, then a tick to catch up.
 func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
 	for len(s.Requests) > 0 {
 		asked := s.Requests[0]
@@ -124,9 +122,9 @@ func (j *Job) next(s *state, at clocks, me claimant, done *stepped) *claim {
 	return take(i)
 }
 
-// manualBefore is the newest manual tick; none where a wrong clock noted it.
+// manualBefore is the newest manual tick; the zero time if a wrong clock set it.
 func (s *state) manualBefore(at clocks) time.Time {
-	const ahead = 10 * time.Minute // as many passes in one second are told apart
+	const ahead = 10 * time.Minute // each manual pass takes a second of its own, so a burst may run this far ahead
 	if s.LastManual > at.store+ahead.Microseconds() {
 		return time.Time{}
 	}
@@ -145,7 +143,7 @@ func (s *state) claim(c claim, at clocks, me claimant) *claim {
 	return &s.Active[len(s.Active)-1]
 }
 
-// lapsed are the claims that were not renewed in time, of those that stand for hold.
+// lapsed are the claims that were not renewed in time; a claim is valid for hold.
 func (s *state) lapsed(at clocks, hold time.Duration) []claim {
 	var list []claim
 	for _, c := range s.Active {
@@ -157,7 +155,7 @@ func (s *state) lapsed(at clocks, hold time.Duration) []claim {
 	return list
 }
 
-// reap records the claims that are dead.
+// reap records the dead claims as lost.
 func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 	for _, c := range s.lapsed(at, me.hold) {
 		found, dead := me.reap[c.Holder]
@@ -180,7 +178,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 	}
 }
 
-// lost is the record of a pass whose daemon is gone, as far as that had told.
+// lost is the record of a pass whose daemon died, from its last progress.
 func (c *claim) lost(at clocks) Record {
 	record, err := readRecord(c.Progress)
 	if err != nil || c.Progress == nil {
@@ -189,7 +187,7 @@ func (c *claim) lost(at clocks) Record {
 	record.Tick, record.Kind, record.Host, record.Note = InstantOf(c.Tick), c.Kind, placeOf(c.Holder), c.note()
 	record.Request = c.request()
 	record.Started, record.Ended = InstantOf(c.Since), Instant{at.wall}
-	record.Error = fmt.Sprintf("the daemon that ran it, %s, was not heard of any more", record.Host)
+	record.Error = fmt.Sprintf("the daemon that ran it, %s, stopped renewing its claim", record.Host)
 	return record
 }
 
@@ -200,13 +198,13 @@ func overlapText(c claim) string {
 
 func pausedText(p Pause) string { return "paused by " + p.By + ": " + p.Note }
 
-// record adds one to what the step came to.
+// record adds a record to the step's result.
 func (d *stepped) record(id string, record Record) {
 	d.ids, d.records = append(d.ids, id), append(d.records, record)
 }
 
-// skip records a tick that no pass is started for; one more that is skipped for the same
-// reason in one step goes into the same record.
+// skip records a tick for which no pass is started. Ticks that one step skips for the
+// same reason share a record.
 func (d *stepped) skip(tick time.Time, reason, why string) {
 	if n := len(d.records) - 1; n >= 0 {
 		if last := &d.records[n]; last.Outcome == Skipped && last.Reason == reason && last.Error == why {
@@ -219,8 +217,7 @@ func (d *stepped) skip(tick time.Time, reason, why string) {
 	})
 }
 
-// miss records ticks that no pass is started for any more: so many from the first
-// to the last.
+// miss records the ticks from first to last, so many, as missed.
 func (d *stepped) miss(first, last time.Time, ticks int, reason string) {
 	if ticks == 0 {
 		return

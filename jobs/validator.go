@@ -9,23 +9,23 @@ import (
 	"unicode"
 )
 
-// validator is what an upstream has said of a page, and by which it can be asked whether
-// the page has changed since.
+// validator is what a response said about a page's version, to ask later whether the page
+// has changed.
 type validator struct {
-	Token    string `json:"token,omitempty"` // of the page; empty: the first
-	ETag     string `json:"etag,omitempty"`  // as it came, weak or strong
+	Token    string `json:"token,omitempty"` // the page's; empty: the first
+	ETag     string `json:"etag,omitempty"`  // as received, weak or strong
 	Modified string `json:"modified,omitempty"`
 	Next     string `json:"next,omitempty"` // the token of the page after it
 }
 
 // validators are those of a region's last complete run.
 type validators struct {
-	Of    string      `json:"of"` // what is fetched, and whereto
+	Of    string      `json:"of"` // hash of what is fetched, and where it is written
 	Pages []validator `json:"pages"`
 }
 
-// The bounds of what is kept of a region: so many pages, and of each no text that is
-// longer.
+// The bounds of a region's validators: how many pages, and how many bytes each text
+// may have.
 const (
 	maxValidators = 100
 	maxValidator  = 1 << 10
@@ -35,7 +35,7 @@ const (
 func validatorsKey(region string) string { return "validators/" + region }
 
 // readValidators reads the validators of the last complete run. Without them every page
-// is asked for without a condition.
+// is requested unconditionally.
 func (f *fetchRun) readValidators(ctx context.Context) {
 	if !f.run.job.Fetch.Conditional {
 		return
@@ -47,19 +47,19 @@ func (f *fetchRun) readValidators(ctx context.Context) {
 	}
 	switch {
 	case err != nil:
-		f.run.log.Warn("what the upstream told of its pages is not known; all are asked for", "error", err)
+		f.run.log.Warn("the pages' validators could not be read; all pages are requested unconditionally", "error", err)
 	case known.Of == f.source():
 		f.known = known.Pages
 	}
 }
 
-// source is what is fetched, and whereto: a page that is unchanged is in the files
-// there.
+// source identifies what is fetched and where it is written: an unchanged page is in the
+// files there.
 func (f *fetchRun) source() string {
 	return f.of(f.run.job.expand(f.run.job.Fetch.URL, f.asOf, f.run.record.Region), f.run.job.Fetch.Output)
 }
 
-// condition is the validator that a page is asked for with, if there is one.
+// condition is the validator for a page's request, if there is one.
 func (f *fetchRun) condition(token string) (validator, bool) {
 	at := slices.IndexFunc(f.known, func(v validator) bool { return v.Token == token })
 	if at < 0 {
@@ -68,7 +68,7 @@ func (f *fetchRun) condition(token string) (validator, bool) {
 	return f.known[at], true
 }
 
-// set puts the condition into a request. Of the two an upstream goes by the ETag.
+// set adds the condition to a request. An upstream prefers the ETag.
 func (v validator) set(header http.Header) {
 	switch {
 	case v.ETag != "":
@@ -78,7 +78,7 @@ func (v validator) set(header http.Header) {
 	}
 }
 
-// unchanged is a page that the upstream says is as before.
+// unchanged is a page that the upstream reports as unchanged.
 func (v validator) unchanged(header http.Header) *page {
 	if etag := header.Get("ETag"); etag != "" {
 		v.ETag = etag
@@ -86,7 +86,7 @@ func (v validator) unchanged(header http.Header) *page {
 	return &page{next: v.Next, unchanged: true, validator: v}
 }
 
-// newValidator is what a response tells of its page; the zero value for nothing.
+// newValidator reads a page's validator from its response; the zero value if it has none.
 func newValidator(header http.Header, token, next string) validator {
 	v := validator{Token: token, ETag: header.Get("ETag"), Modified: header.Get("Last-Modified"), Next: next}
 	if v.ETag == "" && v.Modified == "" {
@@ -95,8 +95,7 @@ func newValidator(header http.Header, token, next string) validator {
 	return v
 }
 
-// remember keeps what was told of a page for the next run, if it is of any use and
-// not too much.
+// remember keeps a page's validator for the next run, if it is usable and not too long.
 func (f *fetchRun) remember(v validator) {
 	if !f.run.job.Fetch.Conditional || len(f.fresh) >= maxValidators {
 		return
@@ -112,11 +111,12 @@ func (f *fetchRun) remember(v validator) {
 	f.fresh = append(f.fresh, v)
 }
 
-// maxCheckpointValidators is how much of validators goes with each checkpoint, in bytes.
+// maxCheckpointValidators bounds the validators in a checkpoint, in bytes.
 const maxCheckpointValidators = 32 << 10
 
-// withinCheckpoint are those validators that go with a checkpoint: none where they are much, as
-// each page writes them again. The next run then asks for those pages as they are.
+// withinCheckpoint returns the validators to store in a checkpoint: none if they are too
+// large, since each page stores them again. The next run then requests those pages
+// unconditionally.
 func withinCheckpoint(list []validator) []validator {
 	size := 0
 	for _, v := range list {
@@ -128,8 +128,8 @@ func withinCheckpoint(list []validator) []validator {
 	return list
 }
 
-// toKeep is what the next run is to know of the pages of this one, which is
-// complete; nil for nothing.
+// toKeep is what the next run needs to know about the pages of this complete run; nil for
+// nothing.
 func (f *fetchRun) toKeep() []byte {
 	if len(f.fresh) == 0 {
 		return nil

@@ -274,7 +274,7 @@ func TestConditionsWithoutAStore(t *testing.T) {
 		w.options.State = noValues{w.store}
 		w.fetched()
 		check.EqualSlices(t, upstream.forget(), []string{"0", "1", "2"}, "asked")
-		w.logged("level=WARN", "what the upstream told of its pages is not known", "connection refused")
+		w.logged("level=WARN", "the pages' validators could not be read", "connection refused")
 		upstream.pages[0] = 2
 		w.options.State = &events{State: w.store, fail: true}
 		w.fetched()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// waitFor waits for d. When the context ends first, or has ended by then, waitFor returns the
-// ending that its cause stands for.
+// waitFor waits for d. If the context ends before, or has already ended, it returns the
+// ending for the context's cause.
 func waitFor(ctx context.Context, d time.Duration) *ending {
 	if d > 0 {
 		select {
@@ -20,14 +20,14 @@ func waitFor(ctx context.Context, d time.Duration) *ending {
 	return nil
 }
 
-// either is a context of the first that also ends with the second, by its cause.
+// either is a context of the first that also ends with the second, with its cause.
 func either(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { end(context.Cause(other)) })
 	return ctx, func() { stop(); end(nil) }
 }
 
-// untilDrained is a context that ends, by errDrained, when drain is closed.
+// untilDrained is a context that ends, with errDrained, when drain is closed.
 func untilDrained(ctx context.Context, drain <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	select {

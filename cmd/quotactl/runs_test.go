@@ -57,7 +57,7 @@ func pastOf(t *testing.T) (state jobs.State, list []*jobs.Job) {
 		jobs.Record{Tick: ago(9 * time.Hour), Until: &until, Ticks: 12, Kind: jobs.Scheduled, Outcome: jobs.Missed, Reason: jobs.ReasonDown, Runs: []jobs.Run{}},
 	)
 	keep(t, store, "push", `{"active":[{"holder":"web2/8/x","tick":1,"kind":"manual","fence":1,"since":1,"until":1}]}`,
-		jobs.Record{Tick: ago(90 * time.Minute), Kind: jobs.CaughtUp, Outcome: jobs.Lost, Reason: jobs.ReasonCrashed, Error: "the daemon that ran it was not heard of any more", Runs: []jobs.Run{
+		jobs.Record{Tick: ago(90 * time.Minute), Kind: jobs.CaughtUp, Outcome: jobs.Lost, Reason: jobs.ReasonCrashed, Error: "the daemon that ran it stopped renewing its claim", Runs: []jobs.Run{
 			{Outcome: jobs.Lost, Reason: jobs.ReasonCrashed, Started: ago(80 * time.Minute)},
 		}},
 		jobs.Record{Tick: ago(3 * time.Hour), Kind: jobs.Scheduled, Outcome: jobs.Skipped, Reason: jobs.ReasonPaused, Error: "paused by ann@web1: until Friday", Runs: []jobs.Run{}},
@@ -110,7 +110,7 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
 2026-11-20 11:00:00Z  pull  FR      skipped (exhausted)      -          -
 2026-11-20 10:30:00Z  push  -       lost (crashed)           0          -
   caught up: nobody took its tick in time
-  the daemon that ran it was not heard of any more
+  the daemon that ran it stopped renewing its claim
 2026-11-20 10:00:00Z  pull  US      succeeded                4      300ms
   asked for by ann@web1: a try
 2026-11-20 09:00:00Z  push  -       skipped (paused)         -          -
@@ -210,7 +210,7 @@ func TestRunsJSON(t *testing.T) {
       "calls": 0,
       "pages": 0,
       "output": "",
-      "error": "the daemon that ran it was not heard of any more",
+      "error": "the daemon that ran it stopped renewing its claim",
       "took_seconds": null
     },
     {

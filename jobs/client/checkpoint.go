@@ -13,28 +13,28 @@ import (
 	"github.com/quotactl/quotactl/internal/checkpoint"
 )
 
-// errTaken says what a fence is when a checkpoint is changed behind it.
-var errTaken = errors.New("its pass was taken for dead, and its tick is accounted for; stop, and let the next pass go on")
+// errTaken is the error of a change after the pass was taken for dead.
+var errTaken = errors.New("its pass was taken for dead, and its tick is accounted for; stop, and let the next pass continue")
 
-// Checkpoint is how far a region of a job has come: what a run keeps for the next
-// one to go on from, such as a page token. Save it only once what came before it is
-// safe, and Clear it when all is done; a run that is cut leaves it for the next.
+// Checkpoint is how far a region of a job has come: what a run stores so that the next
+// one can resume, such as a page token. Save it only when everything before it is safe,
+// and Clear it when all is done; an interrupted run leaves it for the next.
 //
-// Within a run of the daemon Fence is the number of its pass: once that is taken for
-// dead, nothing is changed any more. Alone, as by hand, it is 0, and nothing is
-// changed while a pass of the job is under way.
+// In a run of the daemon, Fence is the number of its pass: once the pass is taken for
+// dead, the checkpoint cannot be changed any more. Without the daemon, Fence is 0, and
+// the checkpoint cannot be changed while a pass of the job is under way.
 type Checkpoint struct {
 	Store       driver.JobStore
 	Job, Region string // the region may be empty
 	Fence       int64
-	// For is how long what is saved stands, more than 0.
+	// For is how long saved data is valid; more than 0.
 	For time.Duration
-	// Closers are closed by Close, in order: the store, where it is only for this.
+	// Close closes the Closers, in order: the store, if nothing else uses it.
 	Closers []io.Closer
 }
 
-// Load is what was saved last; nil where that is nothing, or is older than its span.
-// The error is the store's.
+// Load returns what was saved last; nil if nothing was saved or it has expired. The error
+// is the store's.
 func (c *Checkpoint) Load(ctx context.Context) ([]byte, error) {
 	text, err := c.Store.JobValue(ctx, c.Job, checkpoint.Key(c.Region))
 	if err != nil || text == nil {
@@ -47,10 +47,10 @@ func (c *Checkpoint) Load(ctx context.Context) ([]byte, error) {
 	return value.Data, nil
 }
 
-// Save keeps data, at most MaxCheckpoint bytes and more than none, in the place of
-// what was saved before. The error is ErrFenced when the pass was taken for dead,
-// ErrConflict when there is no Fence and a pass of the job is under way, ErrInvalid,
-// or the store's; after ErrUnavailable it is not known whether it was saved.
+// Save stores data, 1 byte to 64 KiB, and replaces what was saved before. The error is
+// ErrFenced if the pass was taken for dead, ErrConflict if Fence is 0 and a pass of the
+// job is under way, ErrInvalid, or the store's. After ErrUnavailable it is not known
+// whether data was saved.
 func (c *Checkpoint) Save(ctx context.Context, data []byte) error {
 	if len(data) == 0 || len(data) > checkpoint.Max || c.For <= 0 {
 		return c.fail("save", fmt.Errorf("%w: %d bytes for %s: keep 1 to %d bytes for more than 0s", budget.ErrInvalid, len(data), c.For, checkpoint.Max))
@@ -59,7 +59,7 @@ func (c *Checkpoint) Save(ctx context.Context, data []byte) error {
 	return c.fail("save", c.swap(ctx, value.Text()))
 }
 
-// Clear forgets what was saved, if anything. Errors are those of Save.
+// Clear removes what was saved, if anything. Errors are those of Save.
 func (c *Checkpoint) Clear(ctx context.Context) error { return c.fail("clear", c.swap(ctx, nil)) }
 
 // Close closes the Closers.
@@ -72,8 +72,8 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// swap puts a value in the place of what stands, while it may: a pass that is taken
-// for dead is so by a change of the job's document.
+// swap replaces the stored value while it may. The swap fails if the job's document was
+// changed meanwhile, which is how a pass is taken for dead.
 func (c *Checkpoint) swap(ctx context.Context, text []byte) error {
 	if !driver.ValidName(c.Job) || c.Region != "" && !driver.ValidName(c.Region) || c.Fence < 0 {
 		return fmt.Errorf("%w: use the names of a job and of a region, and a fence of 0 or more", budget.ErrInvalid)
@@ -88,7 +88,7 @@ func (c *Checkpoint) swap(ctx context.Context, text []byte) error {
 		case err != nil:
 			return err
 		case c.Fence == 0 && len(active) > 0:
-			return fmt.Errorf("%w: a pass of the job is under way, and keeps it", budget.ErrConflict)
+			return fmt.Errorf("%w: a pass of the job is under way, and owns the checkpoint", budget.ErrConflict)
 		case c.Fence != 0 && !slices.Contains(active, c.Fence):
 			return fmt.Errorf("%w: %w", budget.ErrFenced, errTaken)
 		}

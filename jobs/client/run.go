@@ -14,10 +14,11 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 )
 
-// Run is the run of the daemon that this program is started for: the labels of its
-// charges and the number of its pass, for [budget.Call] and budgethttp.Options. They
-// are in the environment, as QUOTACTL_JOB, _REGION, _RUN and _FENCE, and empty outside
-// of a run. With the number nothing more is charged once the pass is taken for dead.
+// Run returns the run for which the daemon started this program: the labels of its
+// charges and the number of its pass (the fence), for [budget.Call] and
+// budgethttp.Options. They come from QUOTACTL_JOB, _REGION, _RUN and _FENCE, and are
+// empty outside of a run. With the fence, nothing more is charged once the pass is taken
+// for dead.
 func Run() (labels budget.Labels, fence int64, err error) {
 	labels = budget.Labels{Job: os.Getenv("QUOTACTL_JOB"), Region: os.Getenv("QUOTACTL_REGION"), Run: os.Getenv("QUOTACTL_RUN")}
 	number := os.Getenv("QUOTACTL_FENCE")
@@ -25,16 +26,16 @@ func Run() (labels budget.Labels, fence int64, err error) {
 		return labels, 0, nil
 	}
 	if fence, err = strconv.ParseInt(number, 10, 64); err != nil {
-		return labels, 0, fmt.Errorf("%w: the environment's QUOTACTL_FENCE is no number: it is the daemon's, leave it as it is", budget.ErrInvalid)
+		return labels, 0, fmt.Errorf("%w: the environment's QUOTACTL_FENCE is not a number: the daemon sets it, do not change it", budget.ErrInvalid)
 	}
 	return labels, fence, nil
 }
 
-// OpenCheckpoint opens the checkpoint of the run that this program is started for, in the
-// store of its configuration: QUOTACTL_CONFIG, else costs.toml, and QUOTACTL_STORE
-// where that is another. It stands for as long as the job's checkpoint says. Outside of
-// the daemon QUOTACTL_JOB names the job, and QUOTACTL_REGION its region, if it has
-// any. Close it when done.
+// OpenCheckpoint opens the checkpoint of the run for which the daemon started this
+// program. The store is that of the configuration in QUOTACTL_CONFIG, else costs.toml, or
+// the one in QUOTACTL_STORE if that is set. What is saved is valid for as long as the
+// job's checkpoint key says. To use it without the daemon, set QUOTACTL_JOB to the job's
+// name, and QUOTACTL_REGION to its region, if it has any. Close it when done.
 func OpenCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	labels, fence, err := Run()
 	if err != nil {
@@ -66,7 +67,7 @@ func OpenCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	return &Checkpoint{Store: store, Job: labels.Job, Region: labels.Region, Fence: fence, For: span, Closers: []io.Closer{store}}, nil
 }
 
-// checkpointSpan is how long a job's checkpoints stand, as its table says.
+// checkpointSpan is how long a job's checkpoints are valid, as its table says.
 func checkpointSpan(config *config.Config, job string) (time.Duration, error) {
 	for _, table := range config.Jobs {
 		if table.Key() != job {
