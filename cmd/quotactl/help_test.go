@@ -12,10 +12,10 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Each command says what it does, shows a use of it, and stands in the README.
+// Each command says what it does, shows a use of it, and is on the page of commands.
 func TestEveryCommandHasHelp(t *testing.T) {
 	a := &app{env: noEnv, now: time.Now}
-	readme := string(must.Get(os.ReadFile("../../README.md"))(t))
+	page := string(must.Get(os.ReadFile("../../docs/commands.md"))(t))
 	seen := 0
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -23,8 +23,8 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		if cmd.Short == "" || cmd.Example == "" {
 			t.Errorf("%s has no summary or no example", cmd.CommandPath())
 		}
-		if !strings.Contains(readme, cmd.CommandPath()) {
-			t.Errorf("README.md does not name %s", cmd.CommandPath())
+		if !strings.Contains(page, cmd.CommandPath()) {
+			t.Errorf("docs/commands.md does not name %s", cmd.CommandPath())
 		}
 		for _, sub := range cmd.Commands() {
 			walk(sub)

@@ -18,9 +18,9 @@ func newInitCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init PRESET…",
 		Short: "Write a configuration from presets",
-		Long: `Write a complete configuration for one or more upstreams: prices, limits, and how
-to read what responses say about the quota, with a store and a sample job. The
-comments name the sources and what to fill in.
+		Long: `Write a complete configuration for one or more upstreams: prices, limits, and
+how to read what responses say about the quota, with a store and a sample job.
+The comments name the sources and what to fill in.
 
 The file is the one that --config names. A file that exists is left as it is.`,
 		Example: `  quotactl init --list
