@@ -110,7 +110,7 @@ func TestWhatMayNotBeAskedFor(t *testing.T) {
 			regions    []string
 			note, want string
 		}{
-			{[]string{"US", "GBR"}, "", `it has no region "GBR"; there is US, GB`},
+			{[]string{"US", "GBR"}, "", `it has no region "GBR"; its regions are US, GB`},
 			{[]string{""}, "", `it has no region ""`},
 			{[]string{"US", "GB", "US"}, "", "region US is named twice"},
 			{nil, strings.Repeat("ä", maxNote+1), "the note has 501 characters; use at most 500"},

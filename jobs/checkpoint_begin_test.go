@@ -113,7 +113,7 @@ func TestARunBeginsAnew(t *testing.T) {
 			if run.Outcome != Succeeded || run.Resumed || run.Pages != 4 || r.asked()[0] != "-" {
 				t.Errorf("run %+v, want all four pages", run)
 			}
-			r.logged("level=INFO", "beginning anew", test.says)
+			r.logged("level=INFO", "starting over", test.says)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // one microsecond before its end it stands

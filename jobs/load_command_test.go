@@ -29,7 +29,7 @@ func TestLoadFindsFaultsOfCommands(t *testing.T) {
 		`contains {regoin}, which is not a placeholder: use {job}`:           {`command = ["./fetch.sh", "--region={regoin}"]`},
 		`did you mean "{region}"`:                                            {`command = ["./{regio}.sh"]`},
 		"output belongs to a fetch: a command does this itself; take it out": {`command = ["fetch"]`, `output = "{tick}"`},
-		"max_pages is a fetch's":                                             {`command = ["fetch"]`, `max_pages = 3`},
+		"max_pages belongs to a fetch":                                             {`command = ["fetch"]`, `max_pages = 3`},
 		"url belongs to a fetch: move it into [job.j.fetch]":                 {`fetch = { operation = "videos.list", url = "https://h/", output = "{tick}" }`, `url = "https://h/"`},
 		"has no price":      {`command = ["fetch"]`, `operation = "x.list"`},
 		"could never start": {`command = ["fetch"]`, `needs = { "search.list" = 51 }`},

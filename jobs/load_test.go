@@ -211,7 +211,7 @@ func TestLoadFindsFaults(t *testing.T) {
 		{"there is youtube/key1, open/none", []string{"budget", `"youtube/key2"`}},
 		{"write a text in quotes", []string{"budget", `1`}},
 		{"write schedule = \"0 */3 * * *\"", []string{"schedule", ""}},
-		{"never fires", []string{"schedule", `"0 0 30 2 *"`}},
+		{"never ticks", []string{"schedule", `"0 0 30 2 *"`}},
 		{"timezone", []string{"schedule", `"TZ=UTC 0 0 * * *"`}},
 		{"America/Los_Angeles", []string{"timezone", `"Pacific"`}},
 		{"regions is empty", []string{"regions", `[]`}},

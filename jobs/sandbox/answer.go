@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// Reasons that are counted, as they stand in YouTube's errors and in the request log.
+// Reasons that are counted, as in YouTube's errors and in the request log.
 const (
 	reasonQuotaExceeded = "quotaExceeded"
 	reasonBackendError  = "backendError"
@@ -47,14 +47,14 @@ func fault(status int, rpc string, item errorItem) answer {
 	return answer{status, item.Reason, errorBody{errorInfo{status, item.Message, []errorItem{item}, rpc}}}
 }
 
-// badParameter is what YouTube says of a query parameter that it cannot take.
+// badParameter is YouTube's answer to an invalid query parameter.
 func badParameter(name, reason, message string) answer {
 	return fault(http.StatusBadRequest, "", errorItem{
 		Message: message, Domain: "youtube.parameter", Reason: reason, Location: name, LocationType: "parameter",
 	})
 }
 
-// internalError is the sandbox's own trouble; the request it answers was not counted.
+// internalError reports a problem of the sandbox itself; the request was not counted.
 func internalError(err error) answer {
 	return fault(http.StatusInternalServerError, "INTERNAL", errorItem{
 		Message: "sandbox: " + err.Error(), Domain: "global", Reason: "internalError",

@@ -8,17 +8,17 @@ import (
 
 const apiPrefix = "/youtube/v3/"
 
-// invalidUnits is what YouTube charges for a request that it cannot serve.
+// invalidUnits is what YouTube charges for an invalid request.
 const invalidUnits = 1
 
 // resource is something that can be listed.
 type resource struct {
-	singular string // as it stands in kind: youtube#video, youtube#videoListResponse
+	singular string // as in kind: youtube#video, youtube#videoListResponse
 	units    int64  // of one page of a list
 }
 
 // resources are the lists of the general pool, priced as until 2026-06-01, when search moved to a bucket of its own.
-// Whoever stays within these prices stays within the later ones.
+// Jobs that stay within these prices stay within the later ones.
 var resources = map[string]resource{
 	"activities":              {"activity", 1},
 	"captions":                {"caption", 50},
@@ -60,9 +60,9 @@ func resolve(method, path string, query url.Values, results int) priced {
 	return priced{res.units, answer{status: http.StatusOK, value: page.response(res)}}
 }
 
-// Body returns what an accepted GET of path with query is answered by a server of that many results per listing (0 means
-// [DefaultResults]): a page of the listing, or the error of a request that is invalid. The key, and whatever else is no
-// filter of YouTube's, may be left out of query; it changes nothing. The bytes are those that are sent, indented JSON with a line end.
+// Body returns the answer to an accepted GET of path with query, from a server with that many results per listing (0 means
+// [DefaultResults]): a page of the listing, or the error of an invalid request. Leaving out the key, or anything else
+// that is not one of YouTube's filters, changes nothing. The bytes are as sent: indented JSON with a line end.
 func Body(path string, query url.Values, results int) []byte {
 	if results == 0 {
 		results = DefaultResults

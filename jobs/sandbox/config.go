@@ -15,7 +15,7 @@ const (
 	maxDelay   = 24 * time.Hour
 )
 
-// Config says what kind of upstream to be. Its zero value is one of 10,000 units a day that is fast and never fails.
+// Config describes the upstream. Its zero value grants 10,000 units a day, is fast and never fails.
 type Config struct {
 	// Quota is what a Pacific day grants, in units. 0 means DefaultQuota; negative is an error.
 	Quota int64
@@ -25,14 +25,14 @@ type Config struct {
 	// range. Requests are counted before they wait.
 	Latency, Jitter time.Duration
 	// DropRate is the share, 0 to 1, of accepted requests whose connection is closed without an answer; FailRate the
-	// share of the others that are answered 503. Both kinds cost their units. A client on net/http asks a GET again by
-	// itself when a connection that it used before dies so, and is charged again, as it would be upstream; it asks once
-	// only on fresh connections (http.Transport.DisableKeepAlives).
+	// share of the others that are answered 503. Both kinds cost their units. A client on net/http repeats a GET by
+	// itself when a reused connection is closed that way, and is charged again, as it would be upstream; it sends it once
+	// on fresh connections only (http.Transport.DisableKeepAlives).
 	FailRate, DropRate float64
-	// Seed decides what is dropped, what fails, and the random latency: servers of one seed treat the nth request since
-	// their start alike. Any value will do, 0 too.
+	// Seed decides what is dropped, what fails, and the random latency: servers with the same seed treat the nth request
+	// since their start alike. Any value is valid, including 0.
 	Seed uint64
-	// LogPath names the request log; it is created if missing. Empty means none, and use is forgotten at the end.
+	// LogPath names the request log; it is created if missing. Empty means no log: counts end with the server.
 	LogPath string
 	// Now is the upstream's clock. Nil means time.Now. It is called under the server's lock, so it must not call the
 	// server.

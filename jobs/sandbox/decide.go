@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// reasonDropped stands in the log where an answer's reason would; status is 0 then.
+// reasonDropped is the reason in the log of a dropped request; its status is 0.
 const reasonDropped = "dropped"
 
 var errClosed = errors.New("the sandbox is closed")
 
-// verdict is what becomes of one API request.
+// verdict says how one API request is answered.
 type verdict struct {
 	answer answer
 	drop   bool // close the connection instead of answering
 	delay  time.Duration
 }
 
-// decide counts one API request and says what becomes of it. Decision, counting and the line in the log are one step
-// under the lock, so the quota is cut to the unit and the log's order is the order of decisions.
+// decide counts one API request and decides its answer. Decision, counting and the line in the log are one step
+// under the lock, so the quota is exact to the unit and the log's order is the order of decisions.
 func (s *Server) decide(r *http.Request) verdict {
 	query := r.URL.Query()
 	asked := resolve(r.Method, r.URL.Path, query, s.cfg.Results)
@@ -34,8 +34,8 @@ func (s *Server) decide(r *http.Request) verdict {
 	}
 	now := s.cfg.Now().UTC().Truncate(time.Microsecond)
 	day := dayOf(now, s.zone)
-	// All three are drawn whatever is done with them: the nth request's luck must not depend on the rates or on what
-	// the earlier ones asked for.
+	// All three are drawn even if unused: the nth request's luck must not depend on the rates or on what
+	// earlier requests asked for.
 	drop, fail, late := s.draw.Float64(), s.draw.Float64(), s.draw.Float64()
 
 	v := verdict{
@@ -70,8 +70,8 @@ func (s *Server) decide(r *http.Request) verdict {
 	return v
 }
 
-// hasCredential tells whether a request names a project to bill, in one of the ways YouTube takes. Which one is not
-// asked: the sandbox has a single quota.
+// hasCredential reports whether a request names a project to bill, in one of the ways YouTube accepts. Any project
+// will do: the sandbox has a single quota.
 func hasCredential(r *http.Request, query url.Values) bool {
 	if query.Get("key") != "" || r.Header.Get("X-Goog-Api-Key") != "" {
 		return true

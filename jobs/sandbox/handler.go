@@ -29,7 +29,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	write(w, v.answer.status, v.answer.body())
 }
 
-// serveControl answers what is asked of the sandbox itself and not of the upstream that it plays.
+// serveControl answers requests for the sandbox itself, not for the upstream that it plays.
 func (s *Server) serveControl(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != usagePath || r.Method != http.MethodGet {
 		write(w, http.StatusNotFound, methodNotFound.body())
@@ -42,7 +42,7 @@ func (s *Server) serveControl(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, body)
 }
 
-// wait lets d pass and reports whether there is still someone to answer. A server that shuts down answers early rather
+// wait waits for d and reports whether the client is still there. A server that shuts down answers early rather
 // than not at all.
 func (s *Server) wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
@@ -60,18 +60,18 @@ func (s *Server) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hangUp closes the connection with nothing said.
+// hangUp closes the connection without an answer.
 func hangUp(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler) // not an HTTP/1 connection; net/http has its own way to cut those
 	}
-	_ = conn.Close() // the connection is given up: nobody is left to tell of a failure
+	_ = conn.Close() // nobody is left to report an error to
 }
 
 func write(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Cache-Control", "private")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that has gone away was counted and is owed nothing more
+	_, _ = w.Write(body) // the request was counted; a client that has left needs nothing more
 }

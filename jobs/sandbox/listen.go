@@ -23,7 +23,7 @@ type service struct {
 // Listen serves in the background on addr, host:port, until ctx ends or the server is closed; an empty addr is a free
 // port of 127.0.0.1. When it returns nil, [Server.URL] is known and connections are accepted. At the end of ctx requests
 // still waiting out their latency are answered at once, and connections that do not finish within two seconds are cut.
-// It fails when the address cannot be had, and when the server listens already or is closed.
+// It returns an error if the address is not available, or if the server already listens or is closed.
 func (s *Server) Listen(ctx context.Context, addr string) error {
 	if addr == "" {
 		addr = "127.0.0.1:0"
@@ -31,10 +31,10 @@ func (s *Server) Listen(ctx context.Context, addr string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.serve != nil {
-		return fmt.Errorf("sandbox: listening on %s: it has had an address, %s: make one sandbox per address", addr, s.serve.url)
+		return fmt.Errorf("sandbox: listening on %s: it already has an address, %s: make one sandbox per address", addr, s.serve.url)
 	}
 	select {
-	case <-s.hurry: // closed before the lock is taken, so no listener can be missed by stopServing
+	case <-s.hurry: // closed before stopServing takes the lock, so stopServing misses no listener
 		return fmt.Errorf("sandbox: listening on %s: %w: make a new one", addr, errClosed)
 	default:
 	}
@@ -55,7 +55,7 @@ func (s *Server) Listen(ctx context.Context, addr string) error {
 		if err := sv.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			sv.err = fmt.Errorf("sandbox: serving on %s: %w", sv.url, err)
 		}
-		_ = s.shutdown() // Serve returns as soon as shutting down begins; done is when it has ended
+		_ = s.shutdown() // Serve returns when the shutdown begins; wait until it has ended
 	}()
 	return nil
 }
@@ -104,7 +104,7 @@ func (s *Server) stopServing() error {
 	return nil
 }
 
-// reachable turns a listener's address into one to connect to: one that listens everywhere is found on the loopback.
+// reachable turns a listener's address into one to connect to: if it listens on all addresses, the loopback.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: tcp.Port}).String()

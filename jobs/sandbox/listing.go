@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// listing is everything a list answers over all its pages. Its content follows from its name and filters alone.
+// listing is the content of a list over all its pages. It follows from its name and filters alone.
 type listing struct {
 	label string   // the filters, for people: chart=mostPopular&regionCode=US
 	seed  uint64   // of name and filters
@@ -55,7 +55,7 @@ type statistics struct {
 	CommentCount string `json:"commentCount"`
 }
 
-// firstPublished is an arbitrary fixed instant: what is served must not depend on when.
+// firstPublished is an arbitrary fixed instant: answers must not depend on the time.
 var firstPublished = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // item makes the ith result, from 0.

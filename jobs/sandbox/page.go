@@ -15,14 +15,14 @@ const (
 	maxPageSize     = 50
 )
 
-// page is a stretch of a listing.
+// page is a part of a listing.
 type page struct {
 	listing listing
 	offset  int // of the first item
 	size    int // items asked for
 }
 
-// parsePage reads which page of the resource name a query asks for, or returns the answer that refuses it.
+// parsePage reads which page of a resource a query asks for, or returns the answer that refuses it.
 func parsePage(name string, query url.Values, results int) (page, *answer) {
 	p := page{listing: newListing(name, query, results), size: defaultPageSize}
 	if len(p.listing.ids) > maxPageSize {
@@ -85,7 +85,7 @@ func (p page) response(res resource) listResponse {
 	return r
 }
 
-// pageToken names the page that begins at offset. It is the token YouTube itself would give: the offset as field 1 of a
+// pageToken names the page that begins at offset. It has the format of YouTube's tokens: the offset as field 1 of a
 // protocol buffer, and field 2 saying forwards.
 func pageToken(offset int) string {
 	b := []byte{0x08}
@@ -97,7 +97,7 @@ func pageToken(offset int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parseToken takes back what pageToken gave, and nothing else.
+// parseToken accepts the tokens of pageToken, and nothing else.
 func parseToken(token string) (offset int, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) < 4 || len(b) > 8 {

@@ -20,15 +20,15 @@ var filters = strings.Fields(`
 	videoDimension videoDuration videoEmbeddable videoId videoLicense videoPaidProductPlacement videoSyndicated
 	videoType`)
 
-// shownOf returns what of a query may be logged. A key may be sent under any name, rightly or by mistake, so only
-// parameters that are known to hold none are kept, by their exact names.
+// shownOf returns the part of a query that may be logged. A key may be sent under any name, even by mistake, so only
+// parameters that are known to contain none are kept, by their exact names.
 func shownOf(query url.Values) url.Values {
 	shown := filtersOf(query)
 	maps.Copy(shown, only(query, presentation))
 	return shown
 }
 
-// filtersOf returns what of a query decides a listing's content, and may be shown in it.
+// filtersOf returns the part of a query that decides a listing's content, and that may be shown in it.
 func filtersOf(query url.Values) url.Values { return only(query, filters) }
 
 func only(query url.Values, names []string) url.Values {

@@ -15,7 +15,7 @@ import (
 // ErrLogInUse is wrapped by [New]'s error when another sandbox holds the request log.
 var ErrLogInUse = errors.New("another sandbox is using it")
 
-// maxUnits bounds what a line of the log may claim, in units, so that sums stay far from overflow.
+// maxUnits bounds the units in a line of the log, so that sums stay far from overflow.
 const maxUnits = 1_000_000_000_000_000
 
 // entry is one API request: a line of the request log.
@@ -61,8 +61,8 @@ func decodeEntry(b []byte) (entry, error) {
 	return entry{at, l.Method, l.Path, l.Query, l.Units, l.Status, l.Reason}, nil
 }
 
-// requestLog is the file of a server's requests. It is not safe for use by several goroutines. A nil log takes
-// everything and keeps nothing.
+// requestLog is the file of a server's requests. It is not safe for use by several goroutines. A nil log accepts
+// everything and stores nothing.
 type requestLog struct {
 	file   logFile
 	path   string
@@ -76,8 +76,8 @@ type logFile interface {
 	Truncate(size int64) error
 }
 
-// openLog opens or creates the log at path, takes it for this server alone, and hands each line to each, in order. A
-// last line that its writer did not live to finish is cut off: its request was never answered.
+// openLog opens or creates the log at path, locks it for this server alone, and passes each line to each, in order. An
+// unfinished last line, of a server that crashed, is cut off: its request was never answered.
 func openLog(path string, each func(entry)) (*requestLog, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -92,8 +92,8 @@ func openLog(path string, each func(entry)) (*requestLog, error) {
 }
 
 func (l *requestLog) take(f *os.File, each func(entry)) error {
-	// The lock belongs to the open file, so it also keeps out a second sandbox of this process, and goes with the
-	// process however that ends.
+	// The lock belongs to the open file, so it also keeps out a second sandbox of this process, and ends with the
+	// process, even after a crash.
 	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		return fmt.Errorf("sandbox: opening the request log %s: %w: stop that one, or name another log", l.path, ErrLogInUse)
@@ -112,7 +112,7 @@ func (l *requestLog) take(f *os.File, each func(entry)) error {
 	return nil
 }
 
-// read hands on the whole lines of r and reports whether an unfinished one follows them.
+// read passes on the whole lines of r and reports whether an unfinished line follows them.
 func (l *requestLog) read(r io.Reader, each func(entry)) (torn bool, err error) {
 	lines := bufio.NewReader(r)
 	for n := 1; ; n++ {
@@ -133,8 +133,8 @@ func (l *requestLog) read(r io.Reader, each func(entry)) (torn bool, err error) 
 	}
 }
 
-// append writes one line in a single write. A line that could not be written whole is taken back, so that the file
-// stays readable; if even that fails, so does every later append.
+// append writes one line in a single write. It removes a line that was not written whole, so that the file
+// stays readable; if that fails, too, so does every later append.
 func (l *requestLog) append(e entry) error {
 	if l == nil {
 		return nil
@@ -146,7 +146,7 @@ func (l *requestLog) append(e entry) error {
 	if _, err := l.file.Write(b); err != nil {
 		err = fmt.Errorf("writing the request log %s: %w: make room, or restart without a log", l.path, err)
 		if back := l.file.Truncate(l.size); back != nil {
-			l.broken = errors.Join(err, fmt.Errorf("taking back the unfinished line: %w", back))
+			l.broken = errors.Join(err, fmt.Errorf("removing the unfinished line: %w", back))
 			return l.broken
 		}
 		return err

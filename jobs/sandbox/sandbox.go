@@ -1,25 +1,31 @@
-// Package sandbox is a local upstream with a true quota. It speaks enough of the YouTube Data API v3 for fetch jobs to
-// run against it, counts every request on its own, and refuses what does not fit with YouTube's own error bodies.
+// Package sandbox is a local upstream with a true quota. It speaks enough of the YouTube
+// Data API v3 for fetch jobs to run against it, counts every request by itself, and
+// refuses what does not fit with YouTube's own error bodies.
 //
-// It is there to be evidence: a budget that claims never to overspend is right when the sandbox, which knows nothing of
-// budgets, has refused nothing. For that reason the package imports the standard library alone.
+// It serves as evidence: if the sandbox, which knows nothing of budgets, has refused no
+// request, the budget has not overspent. That is why the package imports the standard
+// library alone.
 //
-// Use [New] and mount the [Server], which is an [http.Handler], in a test. Use [Server.Listen] to serve on an address,
-// and [Server.URL] to learn it. Use [Server.Usage], or GET /_sandbox/usage, to ask what was counted, and [Body] to know
-// what a page contains without asking a server.
+// Use [New] to make a [Server], which is an [http.Handler], and mount it in a test; or
+// use [Server.Listen] to serve on an address, and [Server.URL] to learn it.
+// [Server.Usage], or GET /_sandbox/usage, returns the counts. [Body] returns the content
+// of a page without a server.
 //
-// The request log, if there is one, holds a line of JSON for each API request, in the order of decision and written
-// before the answer goes out: at (UTC, µs), method, path, query (without the key), units, status (0 when the connection
-// was dropped) and, unless answered 200, reason.
+// The request log, if there is one, has a line of JSON for each API request, in the order
+// of decision and written before the answer is sent: at (UTC, µs), method, path, query
+// (without the key), units, status (0 when the connection was dropped) and, unless
+// answered 200, reason.
 //
 // # What is counted
 //
-// Every path but those below /_sandbox/ belongs to the API, and every request to it is counted at arrival, before any
-// latency and whatever becomes of the answer. A list costs what YouTube's general pool charges (search 100 units,
-// captions 50, all others 1). An invalid request (unknown path or method, bad page token, bad maxResults) costs 1 unit.
-// A request that failed or was dropped on purpose costs what the answered one would have cost. A request that would take
-// the day's use above the quota is rejected and costs nothing; so does one without a credential, since there is no
-// project to bill. The day begins at midnight in America/Los_Angeles and may have 23 or 25 hours.
+// Every path except those below /_sandbox/ belongs to the API. Every request to it is
+// counted at arrival, before any latency and whatever the answer is. A list costs what
+// YouTube's general pool charges (search 100 units, captions 50, all others 1). An
+// invalid request (unknown path or method, bad page token, bad maxResults) costs 1 unit.
+// A request that fails or is dropped on purpose costs as much as an answered one. A
+// request that would exceed the day's quota is rejected and costs nothing; so does one
+// without a credential, since there is no project to bill. The day begins at midnight in
+// America/Los_Angeles and may have 23 or 25 hours.
 package sandbox
 
 import (
@@ -44,14 +50,14 @@ type Server struct {
 	closed bool
 	serve  *service // nil before Listen
 
-	hurry    chan struct{} // closed when latency is no longer to be waited out
+	hurry    chan struct{} // closed when pending answers must not wait any longer
 	shutdown func() error  // stops serving, once
 }
 
-// New makes a server, and reads the request log again if the configuration names one, so that a day's use outlives the
-// process. It fails on a configuration out of range; with an error that wraps [ErrLogInUse] when another sandbox, in
-// this process or another, holds the log; and with the file and line of a damaged line in it. Call [Server.Close] to
-// let go of the log.
+// New makes a server. If the configuration names a request log, New reads it, so that the day's counts survive the
+// process. It returns an error if a value is out of range; one that wraps [ErrLogInUse] if another sandbox, in
+// this process or another, uses the log; or one with the file and line of a damaged line in it. Call [Server.Close] to
+// release the log.
 func New(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Between counts the ticks after one instant and up to another, that one
-// included, and names the first and the newest, at most most of them, the
-// oldest first, all in UTC. Without a tick first is the zero time. What it
-// takes grows with the days between and with most, not with the ticks.
+// Between counts the ticks after after and up to until, inclusive. It returns the first
+// and the newest of them, at most most, the oldest first, all in UTC. If there is no
+// tick, first is the zero time. The time it takes grows with the number of days and with
+// most, not with the number of ticks.
 func (s *Schedule) Between(after, until time.Time, most int) (count int, first time.Time, newest []time.Time) {
 	from, to := after.Unix()+1, until.Unix()+1
 	if from >= to {
@@ -54,21 +54,21 @@ func (s *Schedule) everyBetween(from, to int64, most int) (count int, first time
 	return int(end - begin), time.Unix(begin*every, 0).UTC(), newest
 }
 
-// span is a piece of a stretch, as a schedule counts: its ticks are one at an
-// instant, if any, and those of the wall-clock times in [from, until).
+// span is a part of a stretch in which a schedule ticks: at most once at jump, and at its
+// wall-clock times in [from, until).
 type span struct {
-	jump        int64 // a tick that stands for times that were skipped; noJump
+	jump        int64 // a tick in place of times that were skipped, or noJump
 	from, until int64
 	shift       int64
 }
 
 const noJump = -1 << 63
 
-// spans are what the schedule counts by in the instants [from, until).
+// spans are the parts of the instants [from, until) in which the schedule ticks.
 //
-// A schedule that names hours ticks at the first instant whose wall clock has
-// come to one of its times: after a gap there may be several, which are one
-// tick, and what is shown again is passed over.
+// A schedule that names hours ticks at the first instant at which the wall clock has
+// reached one of its times: after a gap that may be several, which make one tick. Times
+// that are shown again are ignored.
 func (s *Schedule) spans(from, until int64) iter.Seq[span] {
 	everyHour := s.fields.everyHour()
 	return func(yield func(span) bool) {
@@ -108,7 +108,7 @@ func (p span) last(f *wallFields) (at int64, ok bool) {
 	return p.jump, p.jump != noJump
 }
 
-// count is how many ticks the span has.
+// count is the number of ticks in the span.
 func (p span) count(f *wallFields) int {
 	n := f.count(p.from, p.until)
 	if p.jump != noJump {
@@ -117,7 +117,7 @@ func (p span) count(f *wallFields) int {
 	return n
 }
 
-// before is the span cut short of one of its ticks.
+// before is the span up to one of its ticks, exclusive.
 func (p span) before(at int64) span {
 	if at == p.jump {
 		p.jump = noJump

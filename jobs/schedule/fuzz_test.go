@@ -20,7 +20,7 @@ func FuzzSchedule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, spec, zone string, unix int64, part uint16) {
 		s, err := Parse(spec, zone)
 		if err != nil {
-			if strings.Contains(err.Error(), "it is no cron line") {
+			if strings.Contains(err.Error(), "it is not a cron line") {
 				t.Fatalf("%q: the parser refuses what was found right", spec)
 			}
 			return

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// fieldsAdvice says what a schedule looks like.
+// fieldsAdvice says how to write a schedule.
 const fieldsAdvice = `write minute, hour, day of month, month, day of week, such as "0 */3 * * *"; or "@hourly", "@daily", "@weekly", "@monthly", "@every 90m"`
 
-// cronField is a field of a line, with its first and last value and the names
-// of values, if it has any.
+// cronField is a field of a line: its first and last value, and the names of values, if
+// it has any.
 type cronField struct {
 	name, unit  string
 	first, last int
@@ -26,9 +26,9 @@ var cronFields = [...]cronField{
 	{"day of week", "day", 0, 6, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
-// lintFields finds what the parser refuses, so that the error names the field,
-// and what it takes but nobody means: empty parts of a list, a '*' with a
-// range, and steps that leave their field at once.
+// lintFields reports what the parser refuses, so that the error names the field, and what
+// it accepts but nobody means: empty parts of a list, a '*' with a range, and steps
+// beyond the field's end.
 func lintFields(spec string) error {
 	fields := strings.Fields(spec)
 	switch n := len(fields); {
@@ -37,7 +37,7 @@ func lintFields(spec string) error {
 	case n < len(cronFields):
 		return fmt.Errorf("it has %d fields, not 5; %s", n, fieldsAdvice)
 	case n > len(cronFields):
-		return fmt.Errorf("it has %d fields, not 5: there is none for seconds or years; %s", n, fieldsAdvice)
+		return fmt.Errorf("it has %d fields, not 5: seconds and years have no field; %s", n, fieldsAdvice)
 	}
 	for i, text := range fields {
 		for part := range strings.SplitSeq(text, ",") {
@@ -58,8 +58,7 @@ type fieldPart struct {
 	all            bool // '*' or '?'
 }
 
-// part reads one part of a list: '*', a value or a range, with or without a
-// step.
+// part reads one part of a list: '*', a value or a range, with or without a step.
 func (f cronField) part(part string) (fieldPart, error) {
 	span, step, hasStep := strings.Cut(part, "/")
 	low, high, isRange := strings.Cut(span, "-")
@@ -87,9 +86,9 @@ func (f cronField) part(part string) (fieldPart, error) {
 	n, err := strconv.ParseUint(step, 10, 31)
 	switch {
 	case err != nil || n < 1:
-		return p, fmt.Errorf("%s %q: the step after '/' is no number from 1 on; write \"*/2\" for every second one", f.name, part)
+		return p, fmt.Errorf("%s %q: the step after '/' is not a number of 1 or more; write \"*/2\" for every second one", f.name, part)
 	case int(n) > p.to-p.from:
-		return p, fmt.Errorf("%s %q: a step of %d leaves the field at once; write a single value, or a smaller step", f.name, part, n)
+		return p, fmt.Errorf("%s %q: a step of %d goes beyond the last value; write a single value, or a smaller step", f.name, part, n)
 	}
 	p.step = int(n)
 	return p, nil

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Odd is what a schedule does that its writer may not have meant, each with
-// what to write instead.
+// Odd lists behaviour of the schedule that its author may not have meant, each with what
+// to write instead.
 func (s *Schedule) Odd() []string {
 	var list []string
 	note := func(text string) {
@@ -32,21 +32,21 @@ func (s *Schedule) Odd() []string {
 	return list
 }
 
-// eitherDay tells of a line that restricts day of month and day of week, which
-// means that either is enough; and where other crons want both.
+// eitherDay reports a line that restricts both day of month and day of week: a day that
+// matches either ticks, while some other crons require both.
 func eitherDay(fields []string) string {
 	if isOpen(fields, 2) || isOpen(fields, 4) {
 		return ""
 	}
 	elsewhere := ""
 	if strings.HasPrefix(fields[2], "*") || strings.HasPrefix(fields[4], "*") {
-		elsewhere = " (Vixie cron and cronie want both where one begins with *)"
+		elsewhere = " (Vixie cron and cronie require both if one begins with *)"
 	}
 	return "with both day of month and day of week given, either is enough" + elsewhere + "; write * for one of them"
 }
 
-// isOpen reports whether a field leaves its value open, as the parser sees it: a part
-// of it is '*' or '?' without a step.
+// isOpen reports whether a field leaves its value open, as the parser sees it: a part of
+// it is '*' or '?' without a step.
 func isOpen(fields []string, i int) bool {
 	for text := range strings.SplitSeq(fields[i], ",") {
 		if part, err := cronFields[i].part(text); err == nil && part.all && part.step == 1 {
@@ -56,8 +56,7 @@ func isOpen(fields []string, i int) bool {
 	return false
 }
 
-// everyMinute tells of a line that leaves the minute open and restricts the
-// hour.
+// everyMinute reports a line that leaves the minute open and restricts the hour.
 func everyMinute(fields []string) string {
 	if fields[0] != "*" && fields[0] != "?" {
 		return ""
@@ -65,8 +64,8 @@ func everyMinute(fields []string) string {
 	return fmt.Sprintf("it ticks in every minute of these hours; write %q for once in each, or */1 if every minute is meant", "0 "+strings.Join(fields[1:], " "))
 }
 
-// uneven tells of a step over a whole field, whose last span is another: the
-// field begins anew before the step is over.
+// uneven reports a step over a whole field whose last interval differs, because the field
+// starts over before the step is complete.
 func (f cronField) uneven(fields []string, text string) string {
 	part, err := f.part(text)
 	size := f.last - f.first + 1
@@ -76,13 +75,13 @@ func (f cronField) uneven(fields []string, text string) string {
 	}
 	last := part.to - (part.to-part.from)%part.step
 	if f.name == "day of month" {
-		return fmt.Sprintf("%s %q begins anew with each month: after %d comes %d; list the days that are meant", f.name, text, last, part.from)
+		return fmt.Sprintf("%s %q starts over each month: after %d comes %d; list the days that are meant", f.name, text, last, part.from)
 	}
 	instead := fmt.Sprintf("list the %ss that are meant", f.unit)
 	if f.name == "minute" || f.name == "hour" {
 		instead = fmt.Sprintf("take a step that divides %d, or %s", size, instead)
 		if fields[2] == "*" && fields[3] == "*" && fields[4] == "*" && (f.name == "hour" || fields[1] == "*") {
-			instead += fmt.Sprintf("; \"@every %d%c\" keeps one span for good", part.step, f.unit[0])
+			instead += fmt.Sprintf("; \"@every %d%c\" keeps the interval constant", part.step, f.unit[0])
 		}
 	}
 	rest := size - last + part.from
@@ -93,7 +92,7 @@ func (f cronField) uneven(fields []string, text string) string {
 	return fmt.Sprintf("%s %q is uneven: from %d to the next %d it is %d %s%s, not %d; %s", f.name, text, last, part.from, rest, f.unit, plural, part.step, instead)
 }
 
-// lateDay tells of a day of month that not every month has.
+// lateDay reports a day of month that some months do not have.
 func lateDay(fields []string) string {
 	day := 0
 	for text := range strings.SplitSeq(fields[2], ",") {
@@ -122,15 +121,15 @@ func lateDay(fields []string) string {
 	}
 	but := ""
 	if day == 29 {
-		but = " but in leap years"
+		but = " except in leap years"
 	}
-	return fmt.Sprintf("day of month %d does not come in %s%s; write one up to 28, or 1 for the day after a month's last", day, strings.Join(lack, ", "), but)
+	return fmt.Sprintf("day of month %d does not exist in %s%s; write one up to 28, or 1 for the day after a month's last", day, strings.Join(lack, ", "), but)
 }
 
-// shifted tells of times that daylight saving skips or doubles in the years
-// from firstDay on.
+// shifted reports times that daylight saving skips or doubles in the years from firstDay
+// on.
 func (s *Schedule) shifted() string {
-	const years = 8 // the days of a yearly schedule meet most shifts in so many
+	const years = 8 // in this many years, the days of a yearly schedule meet most shifts
 	var skips, doubles string
 	begin := firstDay.Unix()
 	for stretch := range stretches(s.zone, begin, begin+years*366*daySeconds) {
@@ -155,7 +154,7 @@ func (s *Schedule) shifted() string {
 	return fmt.Sprintf("in %s %s%s; take an hour that is never shifted, or timezone = \"UTC\", if that is not meant", s.zone, skips, doubles)
 }
 
-// times names the times of a span, the first and how many others there are.
+// times describes the times in [from, until): the first, and how many more there are.
 func (s *Schedule) times(from, until int64) string {
 	wall, _ := s.fields.first(from, until)
 	if n := s.fields.count(from, until); n > 1 {

@@ -14,18 +14,17 @@ import (
 
 // Schedule says when a job ticks. Ticks are whole seconds.
 //
-// A schedule that names hours goes by the wall clock of its zone, and each time
-// that it names is one tick a day. A time that the clock skips ticks at the
-// first instant after the gap; several of them, and that instant's own, are one
-// tick. A time that the clock shows twice ticks the first time. So a daily
-// schedule ticks once for each date; where a zone left a whole date out, at the
-// first instant after it.
+// A schedule that names hours follows the wall clock of its zone; each time that it names
+// is one tick a day. A time that the clock skips ticks at the first instant after the
+// gap; several such times, and that instant's own, are one tick. A time that the clock
+// shows twice ticks the first time. So a daily schedule ticks once for each date; if a
+// zone skipped a whole date, at the first instant after it.
 //
-// A schedule for every hour ticks whenever the clock shows one of its minutes:
-// it goes on through a gap and through an overlap.
+// A schedule for every hour ticks whenever the clock shows one of its minutes, also
+// across a gap or an overlap.
 //
-// "@every" counts from the Unix epoch, whatever the zone, so that it depends
-// neither on when a process was started nor on which one asks.
+// "@every" counts from the Unix epoch in every zone, so it depends neither on when a
+// process was started nor on which process asks.
 type Schedule struct {
 	spec   string
 	zone   *time.Location
@@ -33,8 +32,8 @@ type Schedule struct {
 	fields wallFields
 }
 
-// firstDay is where schedules are tried out: a fixed day, so that a
-// configuration is right or wrong whenever it is read.
+// firstDay is the day on which schedules are tried out: it is fixed, so that a
+// configuration is valid or invalid whenever it is read.
 var firstDay = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Parse reads a cron line of five fields, a descriptor such as
@@ -57,13 +56,14 @@ func LoadZone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
+// ParseIn is [Parse] for a zone that was loaded.
 func ParseIn(spec string, zone *time.Location) (*Schedule, error) {
 	s := &Schedule{spec: spec, zone: zone}
 	if strings.HasPrefix(spec, "TZ=") || strings.HasPrefix(spec, "CRON_TZ=") {
-		return nil, errors.New("a zone has a key of its own: take it out and write timezone = \"…\"")
+		return nil, errors.New("the zone has its own key: take it out and write timezone = \"…\"")
 	}
 	if spec == "@reboot" {
-		return nil, errors.New("@reboot is no time: start the daemon with --now instead")
+		return nil, errors.New("@reboot is not a time: start the daemon with --now instead")
 	}
 	if span, ok := strings.CutPrefix(spec, "@every"); ok {
 		var err error
@@ -76,12 +76,12 @@ func ParseIn(spec string, zone *time.Location) (*Schedule, error) {
 	}
 	s.fields = newWallFields(fields)
 	if s.Next(firstDay).IsZero() {
-		return nil, errors.New("it never fires: no such day comes; mend day of month and month")
+		return nil, errors.New("it never ticks: no such day exists; correct day of month and month")
 	}
 	return s, nil
 }
 
-// ZoneError is a time zone that is not known.
+// ZoneError is an unknown time zone.
 type ZoneError struct{ Zone string }
 
 func (e *ZoneError) Error() string {
@@ -92,7 +92,7 @@ func (e *ZoneError) Error() string {
 func parseEvery(span string) (time.Duration, error) {
 	every, err := limit.ParseSpan(strings.TrimSpace(span))
 	if err != nil {
-		return 0, fmt.Errorf("%q is no span of time: write \"@every 90m\"", strings.TrimSpace(span))
+		return 0, fmt.Errorf("%q is not a span of time: write \"@every 90m\"", strings.TrimSpace(span))
 	}
 	if every < time.Second || every%time.Second != 0 || every > 366*24*time.Hour {
 		return 0, fmt.Errorf("@every takes whole seconds, 1s to 8784h, not %s", every)
@@ -104,7 +104,7 @@ func parseEvery(span string) (time.Duration, error) {
 func parseFields(spec string) (fields *cron.SpecSchedule, err error) {
 	defer func() { // the parser panics on some lines
 		if r := recover(); r != nil {
-			fields, err = nil, errors.New("it is no cron line; "+fieldsAdvice)
+			fields, err = nil, errors.New("it is not a cron line; "+fieldsAdvice)
 		}
 	}()
 	if !strings.HasPrefix(spec, "@") {
@@ -115,10 +115,10 @@ func parseFields(spec string) (fields *cron.SpecSchedule, err error) {
 	parsed, err := cron.ParseStandard(spec)
 	fields, ok := parsed.(*cron.SpecSchedule)
 	switch {
-	case err != nil && strings.HasPrefix(spec, "@"): // the parser's own words name no field and give no advice
-		return nil, errors.New("there is no such word; " + fieldsAdvice)
+	case err != nil && strings.HasPrefix(spec, "@"): // the parser's own error names no field and gives no advice
+		return nil, errors.New("unknown descriptor; " + fieldsAdvice)
 	case err != nil || !ok:
-		return nil, errors.New("it is no cron line; " + fieldsAdvice)
+		return nil, errors.New("it is not a cron line; " + fieldsAdvice)
 	}
 	return fields, nil
 }
@@ -126,7 +126,7 @@ func parseFields(spec string) (fields *cron.SpecSchedule, err error) {
 // String is the schedule as it was written.
 func (s *Schedule) String() string { return s.spec }
 
-// Zone is the time zone that it goes by.
+// Zone is its time zone.
 func (s *Schedule) Zone() *time.Location { return s.zone }
 
 // IsEvery reports whether the schedule is an "@every".
@@ -138,8 +138,9 @@ func (s *Schedule) Ticks(at time.Time) bool {
 	return s.Next(at.Add(-time.Second)).Equal(at)
 }
 
-// Next is the first tick after the instant, in UTC. Every schedule has one: the
-// zero time, for none within ten years, is for what [Parse] refuses.
+// Next is the first tick after the instant, in UTC. Every schedule has one, since [Parse]
+// refuses schedules without a tick within ten years; for those Next returns the zero
+// time.
 func (s *Schedule) Next(after time.Time) time.Time {
 	const horizon = 3660 * daySeconds // a leap day may be eight years away
 	from := after.Unix() + 1
@@ -155,8 +156,8 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// LeastGap is the shortest span between two ticks by the clock, shifts of the
-// zone aside.
+// LeastGap is the shortest span between two ticks by the clock, ignoring the zone's
+// shifts.
 func (s *Schedule) LeastGap() time.Duration {
 	if s.every > 0 {
 		return s.every

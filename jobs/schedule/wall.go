@@ -13,15 +13,14 @@ const (
 	daySeconds = 24 * 60 * 60
 )
 
-// wallFields is a cron line as sets of bits, asked in wall-clock time: seconds
-// that a clock shows, counted as if it went by UTC. What it finds are whole
-// minutes.
+// wallFields is a cron line as sets of bits, in wall-clock time: the seconds that a clock
+// shows, counted as if it showed UTC. Its times are whole minutes.
 type wallFields struct {
 	minute, hour, dom, month, dow uint64
 	either                        bool // one of dom and dow is enough
 }
 
-// newWallFields takes over what the parser read.
+// newWallFields converts what the parser read.
 func newWallFields(spec *cron.SpecSchedule) wallFields {
 	const star = 1 << 63 // the parser's mark of a field that was left open
 	return wallFields{
@@ -34,21 +33,22 @@ func newWallFields(spec *cron.SpecSchedule) wallFields {
 	}
 }
 
-// everyHour reports whether no hour is left out.
+// everyHour reports whether the line includes every hour.
 func (f *wallFields) everyHour() bool { return f.hour == 1<<24-1 }
 
-// everyDay reports whether no day is left out.
+// everyDay reports whether the line includes every day.
 func (f *wallFields) everyDay() bool {
 	const days, months, weekdays = 1<<32 - 2, 1<<13 - 2, 1<<7 - 1
 	dom, dow := f.dom == days, f.dow == weekdays
 	return f.month == months && (dom && dow || f.either && (dom || dow))
 }
 
-// inDay is how many times a day that it is for has.
+// inDay is how many times one of its days has.
 func (f *wallFields) inDay() int { return bits.OnesCount64(f.hour) * bits.OnesCount64(f.minute) }
 
-// isDay reports whether it is for a day, counted from the epoch. For none of
-// its month, skip is the first day of the next; else the day after.
+// isDay reports whether the line includes a day, counted from the epoch. skip is the next
+// day to examine: the first of the next month if the line excludes this one, else the day
+// after.
 func (f *wallFields) isDay(day int64) (is bool, skip int64) {
 	year, month, dom := time.Unix(day*daySeconds, 0).UTC().Date()
 	if f.month>>uint(month)&1 == 0 {
@@ -158,7 +158,7 @@ func (f *wallFields) leastDays() int {
 	return least
 }
 
-// firstMinute is its first minute of a day from one on.
+// firstMinute is its first minute of a day, from a minute on.
 func (f *wallFields) firstMinute(from int) (minute int, ok bool) {
 	hour, rest := from/60, from%60
 	if later := f.minute >> rest; f.hour>>hour&1 == 1 && later != 0 {
@@ -171,7 +171,7 @@ func (f *wallFields) firstMinute(from int) (minute int, ok bool) {
 	return (hour+1+bits.TrailingZeros64(later))*60 + bits.TrailingZeros64(f.minute), true
 }
 
-// lastMinute is its last minute of a day up to one.
+// lastMinute is its last minute of a day, up to a minute.
 func (f *wallFields) lastMinute(to int) (minute int, ok bool) {
 	hour, rest := to/60, to%60
 	if earlier := f.minute & (2<<rest - 1); f.hour>>hour&1 == 1 && earlier != 0 {
@@ -184,7 +184,7 @@ func (f *wallFields) lastMinute(to int) (minute int, ok bool) {
 	return (bits.Len64(earlier)-1)*60 + bits.Len64(f.minute) - 1, true
 }
 
-// before is how many of a day's times are before a minute of it.
+// before is how many of a day's times are before a minute of the day.
 func (f *wallFields) before(minute int) int {
 	hour, rest := minute/60, minute%60
 	n := bits.OnesCount64(f.hour&(1<<hour-1)) * bits.OnesCount64(f.minute)
@@ -194,7 +194,7 @@ func (f *wallFields) before(minute int) int {
 	return n
 }
 
-// floorDiv is a/b rounded down, floorMod what that leaves.
+// floorDiv is a/b rounded down, floorMod the remainder.
 func floorDiv(a, b int64) int64 { return (a - floorMod(a, b)) / b }
 
 func floorMod(a, b int64) int64 { return (a%b + b) % b }
