@@ -139,7 +139,7 @@ func TestAPassThatCannotBeFencedOff(t *testing.T) {
 		w.refuse(fmt.Errorf("%w: no permission", budget.ErrStoreConfig))
 		stop := w.begin()
 		after(10 * time.Minute)
-		w.logged("level=ERROR", "not shut out of its budget", "budget="+spentBudget, "no permission")
+		w.logged("level=ERROR", "could not be shut out of its budget", "budget="+spentBudget, "no permission")
 		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
 		records, err := History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 1)
 		if err != nil || !strings.Contains(records[0].Error, "it was not shut out of "+spentBudget) || !strings.Contains(records[0].Error, "no permission") {

@@ -86,7 +86,7 @@ func TestAnOutputWhoseConfigurationIsGone(t *testing.T) {
 		w.list[0].config = filepath.Join(w.dir, "costs.toml")
 		must.Do(t, os.RemoveAll(w.dir))
 		run := w.once().Runs[0]
-		if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, w.dir+" is gone, the folder of the configuration") || w.used() != 0 {
+		if run.Outcome != Failed || run.Reason != ReasonOutput || !strings.Contains(run.Error, "the configuration's folder "+w.dir+" no longer exists") || w.used() != 0 {
 			t.Errorf("run %+v, %d units", run, w.used())
 		}
 		if _, err := os.Stat(w.dir); !os.IsNotExist(err) {
@@ -108,7 +108,7 @@ func TestAPageThatIsNotUTF8(t *testing.T) {
 			_, _ = out.Write([]byte("{\"items\":[\"one\",\n\"caf\xe9\"]}"))
 		})})
 		run := w.once().Runs[0]
-		if run.Outcome != Failed || run.Reason != ReasonBody || run.Pages != 1 || !strings.HasPrefix(run.Error, "page 2: the body is not UTF-8: byte 0xe9 at offset 21 (line 2, byte 5 of it)") {
+		if run.Outcome != Failed || run.Reason != ReasonBody || run.Pages != 1 || !strings.HasPrefix(run.Error, "page 2: the body is not UTF-8: byte 0xe9 at offset 21 (line 2, byte 5 of that line)") {
 			t.Errorf("run %+v", run)
 		}
 		if text, err := os.ReadFile(run.Output); err != nil || string(text) != "\"caf\\u00e9\"\n\"café\"\n" || !strings.HasSuffix(run.Output, partialSuffix) {

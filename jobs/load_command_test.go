@@ -29,7 +29,7 @@ func TestLoadFindsFaultsOfCommands(t *testing.T) {
 		`contains {regoin}, which is not a placeholder: use {job}`:           {`command = ["./fetch.sh", "--region={regoin}"]`},
 		`did you mean "{region}"`:                                            {`command = ["./{regio}.sh"]`},
 		"output belongs to a fetch: a command does this itself; take it out": {`command = ["fetch"]`, `output = "{tick}"`},
-		"max_pages belongs to a fetch":                                             {`command = ["fetch"]`, `max_pages = 3`},
+		"max_pages belongs to a fetch":                                       {`command = ["fetch"]`, `max_pages = 3`},
 		"url belongs to a fetch: move it into [job.j.fetch]":                 {`fetch = { operation = "videos.list", url = "https://h/", output = "{tick}" }`, `url = "https://h/"`},
 		"has no price":      {`command = ["fetch"]`, `operation = "x.list"`},
 		"could never start": {`command = ["fetch"]`, `needs = { "search.list" = 51 }`},
@@ -79,8 +79,8 @@ func TestLoadWarnsOfCommands(t *testing.T) {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, mode))
 	}
 	for program, tells := range map[string]string{
-		"./not-there.sh":   "there is no ./not-there.sh",
-		dir + "/not-there": "there is no " + dir,
+		"./not-there.sh":   "./not-there.sh does not exist",
+		dir + "/not-there": dir + "/not-there does not exist",
 		dir:                "is a folder",
 		dir + "/plain":     "is not executable: chmod +x",
 		dir + "/good":      "",

@@ -1,5 +1,5 @@
-// Package check is for tests: what is not as wanted is told with both values, and the
-// test goes on. Package must is for tests that cannot go on.
+// Package check is for assertions after which a test continues: a failed one reports both
+// values. Package must is for those that end the test.
 package check
 
 import (
@@ -15,7 +15,7 @@ type T interface {
 	Error(args ...any)
 }
 
-// Equal tells where what was got is not what is wanted; the words of about come first:
+// Equal reports an error if got is not want; the words of about come first:
 //
 //	check.Equal(t, receipt.Remaining, 3, "after a reset")
 func Equal[V comparable](t T, got, want V, about ...any) {
@@ -30,7 +30,7 @@ func Equal[V comparable](t T, got, want V, about ...any) {
 	}
 }
 
-// EqualSlices is Equal of slices.
+// EqualSlices is Equal for slices.
 func EqualSlices[V comparable](t T, got, want []V, about ...any) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -38,7 +38,7 @@ func EqualSlices[V comparable](t T, got, want []V, about ...any) {
 	}
 }
 
-// Contains tells where a part is not in the text.
+// Contains reports an error if part is not in text.
 func Contains(t T, text, part string, about ...any) {
 	t.Helper()
 	if !strings.Contains(text, part) {
@@ -46,7 +46,7 @@ func Contains(t T, text, part string, about ...any) {
 	}
 }
 
-// NoError tells an error, if there is one.
+// NoError reports an error that is not nil.
 func NoError(t T, err error, about ...any) {
 	t.Helper()
 	if err != nil {
@@ -54,7 +54,7 @@ func NoError(t T, err error, about ...any) {
 	}
 }
 
-// Is tells where an error is not the wanted one, as errors.Is sees it.
+// Is reports an error that is not want, as errors.Is sees it.
 func Is(t T, err, want error, about ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -62,7 +62,7 @@ func Is(t T, err, want error, about ...any) {
 	}
 }
 
-// Err is the error of a call that returns a value too:
+// Err is the error of a call that also returns a value:
 //
 //	check.Is(t, check.Err(b.Charge(ctx, call)), budget.ErrExhausted)
 func Err[V any](_ V, err error) error { return err }

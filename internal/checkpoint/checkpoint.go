@@ -1,6 +1,5 @@
-// Package checkpoint is the form in which a region's checkpoint is kept beside its
-// job's document, for those who write one: package jobs for fetch jobs, and package
-// client for programs.
+// Package checkpoint defines how a region's checkpoint is stored beside its job's
+// document. Package jobs writes it for fetch jobs, and package client for programs.
 package checkpoint
 
 import (
@@ -9,32 +8,32 @@ import (
 	"time"
 )
 
-// Max is the most that a program may keep in a checkpoint, in bytes.
+// Max is the most that a program may store in a checkpoint, in bytes.
 const Max = 64 << 10
 
 // Key is the key, beside a job's document, of a region's checkpoint.
 func Key(region string) string { return "checkpoint/" + region }
 
-// Value is a checkpoint as it stands in the store, in JSON. Of Data, a
-// program's, and Fetch, which is package jobs' own, it has one.
+// Value is a checkpoint as the store has it, in JSON. It has either Data, a program's, or
+// Fetch, which only package jobs reads.
 type Value struct {
-	Expires int64           `json:"expires"` // µs, by the clock of who wrote it
+	Expires int64           `json:"expires"` // µs, by the writer's clock
 	Data    []byte          `json:"data,omitempty"`
 	Fetch   json.RawMessage `json:"fetch,omitempty"`
 }
 
-// Read reads a value; members that it does not know are left aside.
+// Read parses a value and ignores unknown members.
 func Read(text []byte) (value Value, err error) {
 	if err := json.Unmarshal(text, &value); err != nil {
-		return Value{}, fmt.Errorf("it cannot be read: %w; was it written by another version?", err)
+		return Value{}, fmt.Errorf("%w; was it written by another version?", err)
 	}
 	return value, nil
 }
 
-// Expired reports whether it is too old to go on from.
+// Expired reports whether it is too old to resume from.
 func (v Value) Expired(now time.Time) bool { return v.Expires <= now.UnixMicro() }
 
-// Text is the value as it is kept.
+// Text is the value as it is stored.
 func (v Value) Text() []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -43,8 +42,8 @@ func (v Value) Text() []byte {
 	return text
 }
 
-// ActiveFences reads the numbers of the passes under way from a job's document, of
-// which package jobs writes the rest; none where there is no document.
+// ActiveFences reads the fences of the passes under way from a job's document, which
+// package jobs writes; none if there is no document.
 func ActiveFences(document []byte) ([]int64, error) {
 	if document == nil {
 		return nil, nil

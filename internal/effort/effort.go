@@ -1,6 +1,6 @@
-// Package effort says how hard the tests try. go test alone takes the small
-// sizes, QUOTACTL_TEST_FULL=1 (make test-full) the full ones, and -short skips
-// the tests that start other processes.
+// Package effort decides how much the tests do. Plain go test uses the small sizes,
+// QUOTACTL_TEST_FULL=1 (make test-full) the full ones, and -short skips the tests that
+// start other processes.
 package effort
 
 import (
@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// full names the variable that asks for the full sizes.
+// full names the variable that selects the full sizes.
 const full = "QUOTACTL_TEST_FULL"
 
-// Full reports whether the tests take their full sizes.
+// Full reports whether the tests use their full sizes.
 func Full() bool { return os.Getenv(full) != "" }
 
-// Of is how much a test does of something: few, or many in full.
+// Of is how much a test does of something: few, or many at full size.
 func Of[N any](few, many N) N {
 	if Full() {
 		return many
@@ -36,11 +36,10 @@ func Processes(t testing.TB) {
 	}
 }
 
-// folder is the package's, which the tests may leave.
+// folder is the package's folder; a test may change to another.
 var folder, _ = os.Getwd()
 
-// Number is the variable's value, else the other number. Underscores may group
-// its digits.
+// Number is the variable's value, else otherwise. Underscores may group its digits.
 func Number(t testing.TB, variable string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(variable)

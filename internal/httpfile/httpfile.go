@@ -18,8 +18,8 @@ import (
 	"unicode/utf8"
 )
 
-// How much of a response is read, in bytes, and how many stand one after the other
-// at most: those before the last are 100 Continue, a proxy's, and redirects.
+// How much of a response is read, in bytes, and how many responses may follow each
+// other: those before the last are 100 Continue, a proxy's, and redirects.
 const (
 	mostHeader    = 1 << 20
 	MaxBody       = 16 << 20
@@ -28,17 +28,18 @@ const (
 
 var (
 	statusLine = regexp.MustCompile(`^HTTP/[0-9](?:\.[0-9])? ([1-5][0-9][0-9])(?: .*)?$`)
-	// anotherResponse is a status line with a header, the empty line or the end of
-	// the text after it: a body may well begin with a line about HTTP.
+	// anotherResponse is a status line followed by a header, the empty line or the end
+	// of the text: a body may well begin with a line about HTTP.
 	anotherResponse = regexp.MustCompile(`^HTTP/[0-9](?:\.[0-9])? [1-5][0-9][0-9](?: [^\r\n]*)?\r?\n(?:$|\r?\n|[!-9;-~]+:)`)
 
 	chunkLine = regexp.MustCompile(`^[0-9A-Fa-f]{1,8}[ \t]*(;[^\r\n]*)?\r\n`)
 )
 
-// Read reads a response as curl -i writes it: status line, header, an empty
-// line, and the body. Of several the last is the answer. curl takes chunks and, when
-// told, compression off a body, but not the header that tells of them: a body that
-// still has chunks is read too. What is longer than mostContent is cut.
+// Read reads a response as curl -i writes it: status line, header, an empty line, and the
+// body. If there are several responses, the last is the answer. curl removes chunks from
+// a body and, with --compressed, its compression, but leaves the headers that announce
+// them. Read also accepts a body that still has chunks. It cuts a body after [MaxBody]
+// bytes.
 func Read(in io.Reader) (*http.Response, error) {
 	bounded := &io.LimitedReader{R: in, N: mostHeader}
 	buffered := bufio.NewReader(bounded)
@@ -60,7 +61,7 @@ func Read(in io.Reader) (*http.Response, error) {
 		}
 		return resp, nil
 	}
-	return nil, fmt.Errorf("it is more than %d responses", mostResponses)
+	return nil, fmt.Errorf("it has more than %d responses", mostResponses)
 }
 
 // readResponseHeader reads one status line and header.
@@ -78,11 +79,11 @@ func readResponseHeader(buffered *bufio.Reader) (*http.Response, error) {
 	header, err := reader.ReadMIMEHeader()
 	var malformed textproto.ProtocolError
 	switch {
-	case errors.As(err, &malformed): // which shows the line, and a secret may stand in it
+	case errors.As(err, &malformed): // the error would show the line, which may contain a secret
 		return nil, errors.New("a line of its header has no name and value")
 	case errors.Is(err, io.EOF) && len(header) == 0:
 		return nil, fmt.Errorf("read its header: %w", io.ErrUnexpectedEOF)
-	case err != nil && !errors.Is(err, io.EOF): // else the empty line is missing
+	case err != nil && !errors.Is(err, io.EOF): // at io.EOF only the empty line is missing
 		return nil, fmt.Errorf("read its header: %w", err)
 	}
 	return &http.Response{StatusCode: status, Header: http.Header(header)}, nil
@@ -94,8 +95,8 @@ func hasChunks(buffered *bufio.Reader) bool {
 	return chunkLine.Match(start)
 }
 
-// IsUnpacked reports whether a body is a text, and so has no encoding any more, whatever
-// its header tells.
+// IsUnpacked reports whether a body is text and so has no encoding any more, whatever its
+// header says.
 func IsUnpacked(body []byte) bool {
 	return json.Valid(body) || utf8.Valid(body) && !bytes.ContainsFunc(body, func(r rune) bool {
 		return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n\x1e", r)

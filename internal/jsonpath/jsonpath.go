@@ -16,22 +16,22 @@ var (
 	made    = regexp.MustCompile(`(^|[.|])[!{[]`)
 )
 
-// Check says why a path can find nothing: it is empty, begins or ends with a blank, has
-// an empty part, or one that gjson would make a value of rather than find one. It does
-// not look into queries, #(…), which may hold dots.
+// Check returns an error if a path cannot find anything: it is empty, begins or ends with
+// white space, has an empty part, or has a part for which gjson would make a value
+// instead of finding one. It does not check queries, #(…), which may contain dots.
 func Check(path string) error {
 	plain := escaped.ReplaceAllString(path, "x")
 	if plain == "" || plain != strings.TrimSpace(plain) || strings.HasPrefix(plain, ".") || strings.HasSuffix(plain, ".") ||
 		strings.Contains(plain, "..") && !strings.Contains(plain, "(") {
-		return fmt.Errorf(`%q is no path: write names and numbers joined by dots, such as "error.errors.#.reason"`, path)
+		return fmt.Errorf(`%q is not a path: write names and numbers joined by dots, such as "error.errors.#.reason"`, path)
 	}
 	if made.MatchString(plain) && !strings.Contains(plain, "(") {
-		return fmt.Errorf(`%q is no path: write \ before the character that begins a name, as in '\{name'`, path)
+		return fmt.Errorf(`%q is not a path: write \ before the character that begins a name, as in '\{name'`, path)
 	}
 	return nil
 }
 
-// Kind is what kind of JSON value a Value is.
+// Kind is the kind of a JSON value.
 type Kind int
 
 // The kinds of values.
@@ -48,7 +48,7 @@ type Value struct {
 	Raw  string
 }
 
-// Text is a string's content, and the JSON text of any other value.
+// Text is the content of a string, and the JSON text of any other value.
 func (v Value) Text() string {
 	if v.Kind != String {
 		return v.Raw
@@ -61,22 +61,22 @@ func (v Value) Text() string {
 }
 
 // Get finds the value at a path of an object or an array; false if there is none. The
-// caller has checked that the document is JSON: gjson does not. Of members with the same
-// name the first counts from which the rest of the path leads on.
+// caller has checked that the document is JSON: gjson does not. If members have the same
+// name, the first counts from which the rest of the path can be followed.
 func Get(document, path string) (Value, bool) {
 	found := get(document, path)
 	return value(found), found.Exists()
 }
 
-// All finds the values at a path that may lead to several. Arrays are replaced by their
+// All finds the values at a path that may match several. It replaces arrays by their
 // elements, one level deep and one more for each "#" of the path. The document is as for
 // Get.
 func All(document, path string) []Value {
 	return elements(nil, get(document, path), 1+strings.Count(path, "#"))
 }
 
-// get leaves out documents that are no object or array: gjson would look into the text of
-// a string.
+// get excludes documents that are neither an object nor an array: gjson would search the
+// text of a string.
 func get(document, path string) gjson.Result {
 	if text := strings.TrimLeft(document, " \t\r\n"); !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {
 		return gjson.Result{}

@@ -7,11 +7,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkTime is how long the search for an order may take. Histories are short
-// enough for it to end in a moment.
+// checkTime is how long the search for an order may take. Histories are short: it usually
+// ends at once.
 const checkTime = time.Minute
 
-// Check wants the history to be linearizable.
+// Check fails the test unless the history is linearizable.
 func Check(t testing.TB, h *History) {
 	t.Helper()
 	if result := h.result(); result != porcupine.Ok {
@@ -19,12 +19,12 @@ func Check(t testing.TB, h *History) {
 	}
 }
 
-// CheckFlagged wants the history not to be linearizable: it is that of a store
+// CheckFlagged fails the test if the history is linearizable, although it is from a store
 // with a known fault.
 func CheckFlagged(t testing.TB, h *History) {
 	t.Helper()
 	if result := h.result(); result != porcupine.Illegal {
-		t.Fatalf("a history of %d operations (%d sent, %d with unknown outcome) of a store with a fault is called %s: the check shows nothing", len(h.ops), h.Tries, h.Unknown, result)
+		t.Fatalf("a history of %d operations (%d sent, %d with unknown outcome) of a store with a fault was judged %s: the check detects nothing", len(h.ops), h.Tries, h.Unknown, result)
 	}
 }
 
@@ -32,7 +32,7 @@ func (h *History) result() porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model(h.limits), numbered(h.ops), checkTime)
 }
 
-// numbered gives the ids of each budget places.
+// numbered numbers the ids of each budget.
 func numbered(ops []porcupine.Operation) []porcupine.Operation {
 	places := map[string]map[string]int{}
 	for _, o := range ops {

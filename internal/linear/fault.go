@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// WithoutIDs is a store with a known fault: each try of a plain charge has a
-// fresh id, so that one whose reply was lost is charged again.
+// WithoutIDs is a store with a known fault: each attempt of a plain charge has a fresh
+// id, so that a charge whose reply was lost is charged again.
 func WithoutIDs(store driver.Store) driver.Store { return withoutIDs{store} }
 
 type withoutIDs struct{ driver.Store }
@@ -27,8 +27,8 @@ func (w withoutIDs) Decide(ctx context.Context, b driver.Batch) (driver.Decision
 	return w.Store.Decide(ctx, b)
 }
 
-// Lagging is a store with a known fault: what a look shows is what the look
-// before it saw.
+// Lagging is a store with a known fault: each look shows the result of the look before
+// it.
 func Lagging(store driver.Store) driver.Store {
 	return &lagging{Store: store, before: map[string]driver.View{}}
 }

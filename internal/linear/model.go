@@ -11,11 +11,11 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// asked is an Op with its id's place among those of its budget.
+// asked is an Op with its id's place among the ids of its budget.
 type asked struct {
 	Op
 	place int
-	ids   int // how many there are
+	ids   int // how many ids the budget has
 }
 
 type state uint8
@@ -37,7 +37,7 @@ type charged struct {
 	finish int64
 }
 
-// ledger is a state of the model: a budget, with no window that ends.
+// ledger is a state of the model: a budget whose windows never end.
 type ledger struct {
 	units, calls, open int64
 	newest             int64 // the newest charge
@@ -45,7 +45,7 @@ type ledger struct {
 	ids                []charged
 }
 
-// with is the ledger after a change of one id, which its totals have taken in.
+// with is the ledger after a change of one id; its totals already include the change.
 func (l ledger) with(place int, c charged) ledger {
 	l.ids = slices.Clone(l.ids)
 	l.ids[place] = c
@@ -88,9 +88,8 @@ func model(limits []limit.Limit) porcupine.Model {
 	}
 }
 
-// charge is one step. An answer may be a replay of the same Op's own first try,
-// whose reply was lost: it is then what charges, and what it says of the limit is
-// of the later try.
+// charge is one step. The answer may be a replay of the Op's own first attempt, whose
+// reply was lost: that attempt charged, but Limit and Remaining are of the later one.
 func (l ledger) charge(op asked, a Answer, most, mostOpen int64) (bool, ledger) {
 	c := l.ids[op.place]
 	if c.state != absent {
@@ -153,7 +152,7 @@ func (l ledger) finishes(op asked, a Answer) (bool, ledger) {
 	return true, l.with(op.place, c)
 }
 
-// byBudget takes budgets apart, which know nothing of each other.
+// byBudget separates the budgets, which are independent of each other.
 func byBudget(history []porcupine.Operation) [][]porcupine.Operation {
 	parts := map[string][]porcupine.Operation{}
 	for _, o := range history {

@@ -1,10 +1,10 @@
-// Package linear shows that a store is linearizable: that what concurrent
-// clients were told, faults and lost replies included, is what one client could
-// have been told that asked one thing after the other.
+// Package linear checks that a store is linearizable: the answers to concurrent clients,
+// including faults and lost replies, must be answers that one client could have had by
+// sending one request after the other.
 //
-// [Run] has clients ask at random and records the history, [Check] looks for an
-// order that explains it. Windows and leases are much longer than a history, so
-// that time plays no part but that the instants of charges grow.
+// [Run] has clients send random requests and records the history. [Check] searches for an
+// order that explains it. Windows and leases are much longer than a history, so that time
+// matters only in one way: the instants of charges grow.
 package linear
 
 import (
@@ -28,7 +28,7 @@ const (
 	Status  Kind = "status"
 )
 
-// Op is one thing asked of a budget.
+// Op is one request to a budget.
 type Op struct {
 	Kind   Kind
 	Budget string
@@ -37,8 +37,8 @@ type Op struct {
 	Lease  bool
 }
 
-// Answer is what a store said. The zero Answer says that the outcome is
-// unknown, or that nothing was done: the same Op has to be sent again.
+// Answer is a store's answer. The zero Answer means that the outcome is unknown, or that
+// nothing was done: the same Op has to be sent again.
 type Answer struct {
 	Known    bool
 	Result   driver.Result       // of a charge
@@ -53,8 +53,8 @@ type Answer struct {
 	Used [3]int64
 }
 
-// Limits are those that all clients of a history use: units and calls over a
-// day, and open reservations.
+// Limits are the limits that all clients of a history use: units and calls over a day,
+// and open reservations.
 func Limits(units, open int64) []limit.Limit {
 	return []limit.Limit{
 		{Name: "units", Limit: units, Counts: limit.CountUnits, Window: limit.RollingWindow(24 * time.Hour)},
@@ -66,8 +66,8 @@ func Limits(units, open int64) []limit.Limit {
 // leaseLength is much longer than a history.
 const leaseLength = 12 * time.Hour
 
-// Ask asks a store once, with a deadline past which nothing may be charged. Its
-// error is one that no repeating mends.
+// Ask sends an Op to a store once, with a deadline after which nothing may be charged. It
+// returns only errors that a repetition does not solve.
 func Ask(store driver.Store, limits []limit.Limit, op Op, timeout time.Duration) (Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -15,47 +15,47 @@ import (
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
-// Plan is what clients are to do.
+// Plan says what the clients do.
 type Plan struct {
 	Seed    uint64
 	Clients int
 	Ops     int // of all clients together
 	Budgets []string
 	Limits  []limit.Limit
-	// ChargesOnly: plain charges, each with an id of its own, and looks.
+	// ChargesOnly: only plain charges, each with an id of its own, and looks.
 	ChargesOnly bool
-	// Try sends an Op once, for a client that sent it so many times before. The outcome
+	// Try sends an Op once; the client has sent it before times already. The outcome
 	// may be unknown.
 	Try func(client int, op Op, before int) (Answer, error)
 	// Before is called before the Op of this number, by one client at a time.
 	Before func(n int)
-	// Unknown is called when an outcome was not known.
+	// Unknown is called for each unknown outcome.
 	Unknown func()
 	// Heal ends the faults; it is called before each budget's last status.
 	Heal func()
 }
 
-// mostTries is how often an Op is sent at most: the faults pass.
+// mostTries is how often an Op is sent at most; the faults end before that.
 const mostTries = 500
 
-// Seed is a random one, or QUOTACTL_LINEAR_SEED. The test prints it.
+// Seed is a random seed, or QUOTACTL_LINEAR_SEED. A test that fails prints it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	return effort.Seed(t, "QUOTACTL_LINEAR_SEED")
 }
 
-// History is what was asked and answered.
+// History is the requests and their answers.
 type History struct {
 	limits []limit.Limit
 	ops    []porcupine.Operation
-	// Tries is how often Ops were sent, Unknown after how many of these the
-	// outcome was not known.
+	// Tries is how often Ops were sent, Unknown how many of these attempts had an
+	// unknown outcome.
 	Tries, Unknown int64
 }
 
-// Run has the clients ask at random. An Op whose outcome is unknown is sent again,
-// the same, until it is known, and is one Op from its first sending to its last
-// answer.
+// Run has the clients send random Ops. An Op with an unknown outcome is sent again,
+// unchanged, until its outcome is known; it counts as one Op, from its first attempt to
+// its last answer.
 func Run(t testing.TB, p Plan) *History {
 	t.Helper()
 	r := &runner{Plan: p, began: time.Now(), ids: map[string][]Op{}}
@@ -136,15 +136,15 @@ func (r *runner) do(client int, op Op) (porcupine.Operation, error) {
 		if r.Unknown != nil {
 			r.Unknown()
 		}
-		if op.Kind == Status { // it changes nothing: only its last sending counts
+		if op.Kind == Status { // it changes nothing: only its last attempt counts
 			o.Call = int64(time.Since(r.began))
 		}
 	}
 	return o, fmt.Errorf("%+v was sent %d times and its outcome is still unknown", op, mostTries)
 }
 
-// op is a random Op: half of them new charges, the others look or meet charges of
-// any client, some still on their way.
+// op is a random Op. Half of them are new charges; the others look, or refer to charges
+// of any client, some of them still under way.
 func (r *runner) op(rng *rand.Rand, n int64) Op {
 	op := Op{Kind: Charge, Budget: r.Budgets[rng.IntN(len(r.Budgets))], ID: fmt.Sprint("id-", n), Units: rng.Int64N(10), Lease: rng.IntN(3) == 0}
 	what := rng.IntN(100)

@@ -1,5 +1,5 @@
-// Package must is for tests that cannot go on when something is not as it must be.
-// Package check is for those that can.
+// Package must is for assertions that end the test. Package check is for those after
+// which it continues.
 package must
 
 import (
@@ -26,7 +26,7 @@ func Get[V any](value V, err error) func(T) V {
 	}
 }
 
-// Do is Get of what returns nothing else.
+// Do is Get for a call that returns only an error.
 func Do(t T, err error) {
 	t.Helper()
 	if err != nil {
@@ -34,7 +34,7 @@ func Do(t T, err error) {
 	}
 }
 
-// Equal is check.Equal, and ends the test.
+// Equal is check.Equal, and ends the test on failure.
 func Equal[V comparable](t T, got, want V, about ...any) {
 	t.Helper()
 	check.Equal(t, got, want, about...)
@@ -43,7 +43,7 @@ func Equal[V comparable](t T, got, want V, about ...any) {
 	}
 }
 
-// Is is check.Is, and ends the test.
+// Is is check.Is, and ends the test on failure.
 func Is(t T, err, want error, about ...any) {
 	t.Helper()
 	check.Is(t, err, want, about...)

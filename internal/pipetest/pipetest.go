@@ -1,5 +1,5 @@
-// Package pipetest is a network in memory for tests of HTTP clients in fake time,
-// where a socket would keep time from going on: [Serve] runs a server on it.
+// Package pipetest is a network in memory for tests of HTTP clients in fake time: with a
+// real socket, fake time would not advance. [Serve] runs a server on it.
 package pipetest
 
 import (
@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// Dial makes a connection to the server, whatever it is asked for; it fits
-// http.Transport's DialContext and DialTLSContext, since a pipe is as private as TLS.
+// Dial connects to the server, whatever address it is given. It fits http.Transport's
+// DialContext and DialTLSContext, since a pipe is as private as TLS.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Serve runs a server until the test ends, and is the way to it. Close a client's
-// idle connections in a Cleanup of the test's own.
+// Serve runs a server until the test ends and returns the function that connects to it.
+// Close a client's idle connections in the test's own Cleanup.
 func Serve(t testing.TB, handler http.Handler) Dial {
 	t.Helper()
 	l := Listen()
@@ -36,7 +36,7 @@ type Listener struct {
 	once   sync.Once
 }
 
-// Listen is a network with nobody on it yet.
+// Listen makes a network without a server.
 func Listen() *Listener {
 	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }

@@ -9,11 +9,10 @@ import (
 	"syscall"
 )
 
-// Interruptibly does something whose context a signal ends. That one came is the first
-// error, also where it came too late to end anything; those that come after that are
-// whoever's is next.
+// Interruptibly calls do with a context that a signal ends. ended says that a signal
+// came, even if it came too late to end do. Later signals are left to the caller.
 func Interruptibly(ctx context.Context, do func(context.Context) error) (ended, err error) {
-	late := make(chan os.Signal, 1) // has what the context is not told in time
+	late := make(chan os.Signal, 1) // receives a signal that comes too late for the context
 	signal.Notify(late, Ending()...)
 	interruptible, stop := signal.NotifyContext(ctx, Ending()...)
 	err = do(interruptible)
@@ -26,14 +25,14 @@ func Interruptibly(ctx context.Context, do func(context.Context) error) (ended, 
 	return ended, err
 }
 
-// Ending are the signals that end a command which has not started: those that nobody
-// has had ignored, as nohup has.
+// Ending are the signals that end a command before it has started; those that are
+// ignored, for example by nohup, are excluded.
 func Ending() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }
 
-// Become replaces this process by a command; it returns only when that fails. A file
-// that names no interpreter is the shell's, as everywhere.
+// Become replaces this process by a command; it returns only if that fails. A file
+// without an interpreter line is run by the shell, as usual.
 func Become(path string, command []string) error {
 	err := syscall.Exec(path, command, os.Environ())
 	if errors.Is(err, syscall.ENOEXEC) {

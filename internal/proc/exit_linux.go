@@ -2,8 +2,8 @@ package proc
 
 import "syscall"
 
-// AwaitExit waits until a child has ended and leaves it to be reaped. After an
-// error it may not have ended.
+// AwaitExit waits until a child has ended, without reaping it. After an error it may not
+// have ended.
 func AwaitExit(pid int) error {
 	const byPID = 1 // P_PID
 	for {

@@ -4,6 +4,6 @@ package proc
 
 import "errors"
 
-// AwaitExit cannot wait without reaping here: elsewhere than on Linux that wait
-// also ends when a child is only stopped.
+// AwaitExit cannot wait without reaping here: on systems other than Linux that wait also
+// returns when a child is only stopped.
 func AwaitExit(int) error { return errors.ErrUnsupported }

@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// PipeWait is how long [Group.Release] and [Group.Stop] wait for the output of a command
-// that has ended while something that it started still holds it.
+// PipeWait is how long [Group.Release] and [Group.Stop] wait for a command's output when
+// the command has ended but a process that it started still holds the output.
 const PipeWait = 2 * time.Second
 
-// Group is a command under way, and all that it started and that stayed in its process
-// group. Its user ends it with Stop, or with Release once it has exited.
+// Group is a running command and the processes that it started, as far as they stayed in
+// its process group. The caller ends it with Stop, or with Release once the command has
+// exited.
 type Group struct {
 	cmd    *exec.Cmd
 	log    *slog.Logger
@@ -25,13 +26,13 @@ type Group struct {
 	pipes  []*os.File // our ends
 	exited chan struct{}
 	gone   chan struct{}
-	reap   func() error // frees the group's number; the error is that of the end
+	reap   func() error // frees the group's number; returns how the command ended
 }
 
-// Start starts a command in a process group of its own and hands on what it prints line
-// by line, until [Group.Stop] or [Group.Release] has returned: line is called with the
-// stream's name and as in [ReadLines], by one goroutine for each stream. An error means
-// that the command was not started.
+// Start starts a command in a process group of its own and passes on its output line by
+// line, until [Group.Stop] or [Group.Release] has returned. It calls line with the
+// stream's name and as in [ReadLines], from one goroutine per stream. An error means that
+// the command was not started.
 func Start(cmd *exec.Cmd, log *slog.Logger, line func(stream, kept string, length int)) (*Group, error) {
 	g := &Group{cmd: cmd, log: log, exited: make(chan struct{}), gone: make(chan struct{}), reap: sync.OnceValue(cmd.Wait)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -40,20 +41,20 @@ func Start(cmd *exec.Cmd, log *slog.Logger, line func(stream, kept string, lengt
 		err = cmd.Start()
 	}
 	for _, file := range theirs {
-		_ = file.Close() // the command has it, or nobody wants it
+		_ = file.Close() // the command has its own copy, or was not started
 	}
 	if err != nil {
 		g.output.Wait()
 		g.closePipes()
-		return nil, fmt.Errorf("%w; is it there, may it be run, and is there what its first line names?", err)
+		return nil, fmt.Errorf("%w; does it exist, is it executable, and does the interpreter in its first line exist?", err)
 	}
 	log.Debug("command started", "pid", cmd.Process.Pid)
 	go g.await()
 	return g, nil
 }
 
-// readOutput connects the command's output. The files are the command's ends, to be
-// closed once it has started, also after an error.
+// readOutput connects the command's output. theirs are the command's ends of the pipes;
+// the caller closes them once the command has started, also after an error.
 func (g *Group) readOutput(line func(stream, kept string, length int)) (theirs []io.Closer, err error) {
 	for _, stream := range []struct {
 		name string
@@ -74,8 +75,8 @@ func (g *Group) readOutput(line func(stream, kept string, length int)) (theirs [
 	return theirs, nil
 }
 
-// await notes the command's end. Where the system lets us it is not reaped yet:
-// until then no other process can have its number, nor another group.
+// await notes the command's end. Where the system allows it, it does not reap the command
+// yet: until then no other process, and no other group, can have its number.
 func (g *Group) await() {
 	if AwaitExit(g.cmd.Process.Pid) != nil {
 		_ = g.reap() // Wait returns the error
@@ -88,23 +89,23 @@ func (g *Group) await() {
 // Exited is closed when the command itself has ended.
 func (g *Group) Exited() <-chan struct{} { return g.exited }
 
-// Gone is closed when the command's output has ended too.
+// Gone is closed when the command's output has ended, too.
 func (g *Group) Gone() <-chan struct{} { return g.gone }
 
-// Wait frees the group's number once the command has ended, and returns the error of its
-// end, as in [exec.Cmd.Wait].
+// Wait frees the group's number once the command has ended, and returns how it ended, as
+// in [exec.Cmd.Wait].
 func (g *Group) Wait() error { return g.reap() }
 
-// Kill kills the whole group. While anything of the group is left, or Wait has not been
+// Kill kills the whole group. While a process of the group is left, or Wait has not been
 // called, no other group has its number.
 func (g *Group) Kill() { g.signal(syscall.SIGKILL) }
 
-// Stop tells the group to end and kills, the grace later or at once when cut is closed,
-// what of it is left: the command, what it started, or both. It returns when the command
-// has ended.
+// Stop asks the group to end. After the grace, or at once when cut is closed, it kills
+// what is left: the command, the processes it started, or both. It returns when the
+// command has ended.
 func (g *Group) Stop(grace time.Duration, cut <-chan struct{}) {
 	defer g.closePipes()
-	g.log.Debug("command told to end")
+	g.log.Debug("command asked to end")
 	g.signal(syscall.SIGTERM)
 	select {
 	case <-g.gone:
@@ -118,9 +119,9 @@ func (g *Group) Stop(grace time.Duration, cut <-chan struct{}) {
 	g.lastLines()
 }
 
-// Release lets a command that has ended go, once its output has ended. It kills what the
-// command has left behind in its group and holds the output, [PipeWait] later or at once
-// when cut is closed; it leaves alone what holds no output.
+// Release waits until the output of a command that has exited has ended. After
+// [PipeWait], or at once when cut is closed, it kills the processes of the group if one
+// still holds the output; processes that hold no output are left alone.
 func (g *Group) Release(cut <-chan struct{}) {
 	defer g.closePipes()
 	select {
@@ -134,15 +135,15 @@ func (g *Group) Release(cut <-chan struct{}) {
 	g.lastLines()
 }
 
-// lastLines waits for what a group that was killed had written. What has left
-// the group, and holds the output still, is not read any more.
+// lastLines waits for the last output of a killed group. If a process has left the group
+// and still holds the output, it stops reading.
 func (g *Group) lastLines() {
 	select {
 	case <-g.gone:
 		return
 	case <-time.After(PipeWait):
 	}
-	g.log.Warn("something the command started has left its process group and holds its output; it is not heard any more")
+	g.log.Warn("something the command started has left its process group and holds its output; its output is not read any more")
 	g.closePipes()
 	<-g.gone
 }
@@ -153,7 +154,7 @@ func (g *Group) closePipes() {
 	}
 }
 
-// signal sends a signal to the whole group. One that is gone needs none.
+// signal sends a signal to the whole group, if that still exists.
 func (g *Group) signal(s syscall.Signal) {
 	if err := syscall.Kill(-g.cmd.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		g.log.Error("the command's process group was not signalled", "signal", s.String(), "error", err)

@@ -13,15 +13,15 @@ import (
 	"github.com/quotactl/quotactl/internal/secret"
 )
 
-// MaxLine is how much of a line that a command prints is logged, in bytes;
-// keptLine how much is kept to find the secret in.
+// MaxLine is how much of a command's output line is logged, in bytes; KeptLine is how
+// much is kept to search it for the secret.
 const (
 	MaxLine  = 8 << 10
 	KeptLine = MaxLine + secret.Edge
 )
 
-// ReadLines hands on what is read line by line, until its end: the first part of
-// each, and its length. A pipe that is closed is an end.
+// ReadLines passes on what it reads line by line, until the end: the first part of each
+// line, and its length. It treats a closed pipe as the end.
 func ReadLines(from io.Reader, line func(kept string, length int)) error {
 	read := bufio.NewReader(from)
 	var kept []byte
@@ -49,8 +49,9 @@ func ReadLines(from io.Reader, line func(kept string, length int)) error {
 	}
 }
 
-// LineText is a line, of which the first part was kept, as it is logged. The
-// secret is taken out first, so that no cut leaves a part of it.
+// LineText formats a line, of which only the first part was kept, for the log. It takes
+// the secret out before it shortens the line, so that no part of the secret is left at
+// the cut.
 func LineText(kept string, length int, hide func(string) string) string {
 	text := hide(kept)
 	if length > len(kept) {
@@ -67,11 +68,11 @@ func LineText(kept string, length int, hide func(string) string) string {
 	return text[:end] + CutMark(length)
 }
 
-// CutMark is what stands at the end of a line that was cut.
+// CutMark marks the end of a shortened line.
 func CutMark(length int) string { return fmt.Sprintf("…(cut, %d bytes)", length) }
 
-// PlainText is a text that no terminal takes for more: one line of valid UTF-8,
-// in its order, without control characters.
+// PlainText makes a text safe for a terminal: one line of valid UTF-8, without control
+// characters and without characters that change the direction.
 func PlainText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {

@@ -14,13 +14,13 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Proxy stands between clients and a server and loses replies of scripts, after
-// the server has run them: the other commands and their replies pass.
+// Proxy sits between clients and a server. It loses replies of scripts after the server
+// has run them; other commands and replies pass.
 type Proxy struct {
 	Addr   string
 	listen net.Listener
-	Rate   atomic.Int64 // of 100 replies, so many are lost
-	Drop   atomic.Bool  // every reply is lost, by silence
+	Rate   atomic.Int64 // how many of 100 replies are lost
+	Drop   atomic.Bool  // every reply is dropped silently
 
 	mu     sync.Mutex // guards all below
 	target string
@@ -29,7 +29,7 @@ type Proxy struct {
 	conns  map[net.Conn]bool
 }
 
-// StartProxy begins in front of a server's address, losing nothing yet.
+// StartProxy starts a proxy for a server's address that loses nothing yet.
 func StartProxy(t testing.TB, target string, seed uint64) *Proxy {
 	t.Helper()
 	listen := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -57,7 +57,7 @@ func StartProxy(t testing.TB, target string, seed uint64) *Proxy {
 	return p
 }
 
-// fate is what becomes of a script's reply.
+// fate decides what happens to a script's reply.
 func (p *Proxy) fate() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,8 +72,8 @@ func (p *Proxy) fate() string {
 	return fate
 }
 
-// serve carries one connection, whose client sends a command only when it has
-// the reply to the one before.
+// serve handles one connection, whose client sends a command only after the reply to the
+// one before.
 func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	target := p.target
@@ -112,7 +112,7 @@ func (p *Proxy) serve(client net.Conn) {
 		if n > 0 && script.Swap(false) {
 			switch p.fate() {
 			case "dropped":
-				_, _ = io.Copy(io.Discard, server) // until the client gives the connection up
+				_, _ = io.Copy(io.Discard, server) // until the client closes the connection
 				return
 			case "reset":
 				if tcp, ok := client.(*net.TCPConn); ok {
@@ -135,21 +135,21 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 }
 
-// delay is between a moment and longer than a call has.
+// delay is a random delay from nothing to longer than a call's timeout.
 func (p *Proxy) delay() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Duration(p.rng.Int64N(int64(100 * time.Millisecond)))
 }
 
-// Counts are how many replies of scripts had which fate.
+// Counts is how many replies of scripts had which fate.
 func (p *Proxy) Counts() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.counts)
 }
 
-// Lead leads new connections to another server, and ends those that there are.
+// Lead sends new connections to another server and closes the existing ones.
 func (p *Proxy) Lead(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

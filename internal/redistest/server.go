@@ -1,5 +1,5 @@
-// Package redistest starts real Redis servers for tests ([Start],
-// [StartSentinel]), and puts proxies in front of them ([StartProxy]).
+// Package redistest starts real Redis servers for tests ([Start], [StartSentinel]) and
+// puts proxies in front of them ([StartProxy]).
 package redistest
 
 import (
@@ -31,8 +31,8 @@ type Server struct {
 	end  chan struct{} // closed when the process has ended
 }
 
-// Start starts redis-server on a free port of the loopback, without
-// persistence unless the arguments say otherwise, and stops it with the test.
+// Start starts redis-server on a free port of the loopback, without persistence unless
+// the arguments enable it, and stops it with the test.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return startProcess(t, &Server{t: t, dir: t.TempDir(), args: args})
@@ -51,7 +51,7 @@ func startProcess(t testing.TB, s *Server) *Server {
 		t.Fatal("redis-server is not installed: apt-get install redis-server, or brew install redis; make test does it when it may")
 	}
 	t.Cleanup(s.Kill)
-	for try := 0; ; try++ { // a port that was free may be taken by the time
+	for try := 0; ; try++ { // a free port may be taken by now
 		s.Addr = FreeAddress(t)
 		for slices.Contains(s.args, "--cluster-enabled") && !busIsFree(s.Addr) {
 			s.Addr = FreeAddress(t)
@@ -66,15 +66,15 @@ func startProcess(t testing.TB, s *Server) *Server {
 	}
 }
 
-// FreeAddress is an address of the loopback that nobody listens on.
+// FreeAddress is an unused address of the loopback.
 func FreeAddress(t testing.TB) string {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
 
-// busIsFree reports whether a cluster's node may have this address: its nodes
-// talk to each other on the port 10,000 above.
+// busIsFree reports whether a cluster's node may have this address: nodes talk to each
+// other on the port 10,000 above.
 func busIsFree(address string) bool {
 	host, port, _ := net.SplitHostPort(address)
 	number, _ := strconv.Atoi(port)
@@ -88,7 +88,7 @@ func busIsFree(address string) bool {
 	return l.Close() == nil
 }
 
-// Start starts the process, and waits until it answers. False when it ended.
+// Start starts the process and waits until it answers; false if it ended.
 func (s *Server) Start() bool {
 	_, port, _ := net.SplitHostPort(s.Addr)
 	base := []string{
@@ -127,7 +127,7 @@ func (s *Server) Start() bool {
 	}
 }
 
-// Kill stops the process by its own handle, with SIGKILL, and waits until it is gone.
+// Kill sends SIGKILL to the process and waits until it has ended.
 func (s *Server) Kill() {
 	if s.end != nil {
 		_ = s.cmd.Process.Kill()
@@ -135,10 +135,10 @@ func (s *Server) Kill() {
 	}
 }
 
-// URL is that of a database of the server.
+// URL is the URL of a database of the server.
 func (s *Server) URL(db int) string { return fmt.Sprintf("redis://%s/%d", s.Addr, db) }
 
-// Client is a plain client for looking into the server. It is closed with the test.
+// Client is a plain client to inspect the server. It is closed with the test.
 func (s *Server) Client() *redis.Client {
 	client := s.newClient()
 	s.t.Cleanup(func() { _ = client.Close() })
@@ -149,20 +149,19 @@ func (s *Server) newClient() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 }
 
-// Signal sends the process a signal, as SIGSTOP and SIGCONT.
+// Signal sends the process a signal, such as SIGSTOP or SIGCONT.
 func (s *Server) Signal(signal os.Signal) {
 	s.t.Helper()
 	must.Do(s.t, s.cmd.Process.Signal(signal))
 }
 
-// SetArgs gives the server's arguments beyond the usual ones; the next
-// Start takes them.
+// SetArgs replaces the server's additional arguments; the next Start uses them.
 func (s *Server) SetArgs(args ...string) { s.args = args }
 
-// Dir is where the server keeps its files.
+// Dir is the folder of the server's files.
 func (s *Server) Dir() string { return s.dir }
 
-// Await asks until it is so, for two minutes.
+// Await polls until so reports true, for at most two minutes.
 func Await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

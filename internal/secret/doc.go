@@ -1,4 +1,4 @@
-// Package secret takes secrets out of what is shown: out of a text, however its
-// characters are written ([Redact]), out of a command's lines ([Hider]), and out of
-// a store's URL ([RedactURL]).
+// Package secret removes secrets from what is shown: from a text, however its characters
+// are written ([Redact]), from a command's lines ([Hider]), and from a store's URL
+// ([RedactURL]).
 package secret

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// minPart is the shortest line of a secret of several lines that is looked for,
-// in bytes: a bracket alone is none.
+// minPart is the shortest searched line of a secret that has several lines, in bytes: a
+// bracket alone is not secret.
 const minPart = 4
 
-// Hider makes what takes secrets out of a command's lines: its credential's own,
-// and others that it may come by. One of several lines is taken out line by line.
-// Lines that may hold an own secret too long to be looked for are not shown;
-// another such secret is looked for in pieces, as it would leave no command a log.
+// Hider makes a function that removes secrets from a command's lines: the secret of its
+// own credential, and others that it may have. A secret of several lines is removed line
+// by line. If its own secret is too long to search for, no line is shown. Other secrets
+// that are too long are searched in pieces; otherwise no command would have a log.
 func Hider(own string, others ...string) func(string) string {
 	parts := secretLines(own)
 	if slices.ContainsFunc(parts, func(part string) bool { return len(part) > MaxSought }) {
@@ -26,7 +26,7 @@ func Hider(own string, others ...string) func(string) string {
 			parts = slices.AppendSeq(parts, pieces(part))
 		}
 	}
-	slices.SortFunc(parts, func(a, b string) int { // one that holds another goes first
+	slices.SortFunc(parts, func(a, b string) int { // longest first: a secret may contain another
 		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
 	})
 	var matchers []*regexp.Regexp
@@ -41,7 +41,7 @@ func Hider(own string, others ...string) func(string) string {
 	}
 }
 
-// secretLines are the lines of a secret that are looked for.
+// secretLines are the lines of a secret that are searched for.
 func secretLines(secret string) []string {
 	var parts []string
 	lines := strings.Split(secret, "\n")
@@ -53,7 +53,7 @@ func secretLines(secret string) []string {
 	return parts
 }
 
-// pieces cuts a secret into pieces, none of them small, that can be looked for.
+// pieces cuts a secret into pieces, none of them small, that can be searched for.
 func pieces(secret string) iter.Seq[string] {
 	count := (len(secret) + MaxSought - 1) / MaxSought
 	size := (len(secret) + count - 1) / count

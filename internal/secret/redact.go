@@ -9,22 +9,22 @@ import (
 	"unicode/utf8"
 )
 
-// redactedSecret stands where a secret stood.
+// redactedSecret replaces a secret.
 const redactedSecret = "[secret]"
 
-// MaxSought is the longest secret that is looked for, in bytes; a text that may
-// hold a longer one is not shown at all.
+// MaxSought is the longest secret that is searched for, in bytes; a text that may contain
+// a longer one is not shown at all.
 const MaxSought = 512
 
-// Edge is how many bytes at the end of a text that was cut are not shown, since a
-// secret may begin in them.
+// Edge is how many bytes at the end of a shortened text are not shown, since a secret may
+// begin in them.
 const Edge = 16 << 10
 
-// NotShown stands for a text that may hold a secret too long to be looked for.
-const NotShown = "(not shown, as it may hold the secret)"
+// NotShown replaces a text that may contain a secret too long to search for.
+const NotShown = "(not shown, as it may contain the secret)"
 
-// Redact takes the secret out of a text, however an upstream, a proxy or the
-// network may have written it down.
+// Redact removes the secret from a text, however an upstream, a proxy or the network
+// wrote it.
 func Redact(text, secret string) string {
 	if secret == "" {
 		return text
@@ -35,9 +35,9 @@ func Redact(text, secret string) string {
 	return secretMatcher(secret).ReplaceAllLiteralString(text, redactedSecret)
 }
 
-// secretMatcher finds the secret where any of its characters may be itself or
-// written as URLs, JSON or HTML write it, each in a way of its own, in UTF-16
-// too, and where all of it is written in hexadecimal or base64.
+// secretMatcher matches the secret even if each of its characters is itself or escaped as
+// in URLs, JSON or HTML, each in a different way, also in UTF-16; and if all of it is
+// written in hexadecimal or base64.
 func secretMatcher(secret string) *regexp.Regexp {
 	forms := encodedForms(secret)
 	var expression strings.Builder
@@ -55,11 +55,11 @@ func secretMatcher(secret string) *regexp.Regexp {
 	return matcher
 }
 
-// characterForm matches a character however it is written.
+// characterForm matches a character in any of its forms.
 func characterForm(character string) string {
 	r, size := utf8.DecodeRuneInString(character)
 	forms := []string{regexp.QuoteMeta(string(r)), percentForm(character)}
-	if r == utf8.RuneError && size == 1 { // no character: a byte
+	if r == utf8.RuneError && size == 1 { // not a character: a byte
 		forms = append(forms, fmt.Sprintf(`\\+x(?i:%02x)`, character[0]))
 	} else {
 		forms = append(forms, jsonForms(r)...)
@@ -71,12 +71,12 @@ func characterForm(character string) string {
 	return "(?:" + strings.Join(forms, "|") + ")"
 }
 
-// minEncoded is the shortest secret that is looked for in hexadecimal and
-// base64, in bytes: what stands for a shorter one stands anywhere.
+// minEncoded is the shortest secret that is searched for in hexadecimal and base64, in
+// bytes: shorter ones would match anywhere.
 const minEncoded = 4
 
-// encodedForms match the secret where it is encoded as a whole, or as a part of
-// more, such as the user and password of a header.
+// encodedForms match the secret if it is encoded as a whole, or as a part of more, such
+// as the user and password of a header.
 func encodedForms(secret string) []string {
 	if len(secret) < minEncoded {
 		return nil
@@ -86,14 +86,14 @@ func encodedForms(secret string) []string {
 		digits[i] = fmt.Sprintf("%02x", secret[i])
 	}
 	forms := []string{"(?i:" + strings.Join(digits, "[ :-]?") + ")"}
-	for before := range 3 { // bytes; a fourth begins as the first does
+	for before := range 3 { // in bytes; a fourth offset is like the first
 		text := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + secret))
-		// The characters at both ends are of the neighbours too.
+		// The characters at both ends encode bits of the neighbours, too.
 		first, end := (8*before+5)/6, (8*before+8*len(secret))/6
 		form := ""
 		for _, r := range text[first:end] {
 			switch r {
-			case '+': // or as in URLs
+			case '+': // or as in base64 for URLs
 				form += "(?:" + characterForm("+") + "|-)"
 			case '/':
 				form += "(?:" + characterForm("/") + "|_)"
@@ -106,7 +106,7 @@ func encodedForms(secret string) []string {
 	return forms
 }
 
-// percentForm matches bytes as a URL escapes them, once or many times over.
+// percentForm matches bytes as a URL escapes them, once or several times.
 func percentForm(bytes string) string {
 	form := ""
 	for i := range len(bytes) {
@@ -115,8 +115,8 @@ func percentForm(bytes string) string {
 	return form
 }
 
-// jsonForms match a character as JSON and program texts escape it; a text in a
-// text has several backslashes.
+// jsonForms match a character as JSON and programming languages escape it; a string
+// within a string has several backslashes.
 func jsonForms(r rune) []string {
 	const open = `\\+`
 	form := ""
@@ -149,8 +149,7 @@ func isAlphanumeric(r rune) bool {
 	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
-// htmlNames are the names that HTML has for the ASCII characters, as
-// alternatives of an expression.
+// htmlNames are HTML's names of the ASCII characters, as alternatives of an expression.
 var htmlNames = map[rune]string{
 	'\t': "Tab", '\n': "NewLine", ' ': "nbsp", '!': "excl", '"': "quot", '#': "num", '$': "dollar", '%': "percnt",
 	'&': "amp", '\'': "apos", '(': "lpar", ')': "rpar", '*': "ast|midast", '+': "plus", ',': "comma", '.': "period",

@@ -90,7 +90,7 @@ func TestASecretTooLongToLookFor(t *testing.T) {
 	for _, test := range []struct {
 		bytes int
 		want  string
-	}{{MaxSought, "key [secret]"}, {MaxSought + 1, "(not shown, as it may hold the secret)"}} {
+	}{{MaxSought, "key [secret]"}, {MaxSought + 1, "(not shown, as it may contain the secret)"}} {
 		secret := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyzABCDEFG", test.bytes)[:test.bytes]
 		check.Equal(t, Redact("key "+secret, secret), test.want, test.bytes, "bytes")
 	}

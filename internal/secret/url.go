@@ -9,8 +9,8 @@ import (
 // secretParameter finds the values of a URL's query that may be secret.
 var secretParameter = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 
-// OfURL are what a store's URL holds before the host, by which it may be
-// known: the password as it stands there and as it is meant, or a word alone.
+// OfURL returns the parts of a store's URL before the host that may be secret: the
+// password as written and as unescaped, or, without a colon, the single word.
 func OfURL(storeURL string) []string {
 	_, rest, _ := strings.Cut(storeURL, "://")
 	at := strings.LastIndex(rest, "@")
@@ -27,10 +27,9 @@ func OfURL(storeURL string) []string {
 	return []string{written}
 }
 
-// RedactURL is a store's URL as it may be shown: without its password, and
-// without what a malformed URL might hold of one. It is no URL parser, as a
-// password may be what keeps a URL from being parsed. The file of an SQLite
-// store stays as it is.
+// RedactURL is a store's URL without its password, and without what may be a password in
+// a malformed URL. It does not parse the URL, since a password may be what makes it
+// unparsable. The path of a SQLite file stays as it is.
 func RedactURL(storeURL string) string {
 	scheme, rest, ok := strings.Cut(storeURL, "://")
 	if strings.HasPrefix(storeURL, "sqlite:") {

@@ -1,4 +1,4 @@
-// Package suggest finds the word that was meant where one is mistyped.
+// Package suggest finds the word that a mistyped word was meant to be.
 package suggest
 
 import (
@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// DidYouMean is "; did you mean …?" with the one of the known words that a
-// mistyped word comes closest to, or nothing when none is close.
+// DidYouMean is "; did you mean …?" with the known word closest to a mistyped one, or
+// empty if none is close.
 func DidYouMean(word string, known []string) string {
 	if len(word) < 3 {
 		return ""
@@ -25,8 +25,8 @@ func DidYouMean(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// editDistance is how many letters must be put in, taken out, changed or swapped
-// with their neighbour to make a of b (optimal string alignment).
+// editDistance is how many letters must be inserted, removed, changed or swapped with
+// their neighbour to turn b into a (optimal string alignment).
 func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
