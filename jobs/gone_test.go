@@ -74,7 +74,7 @@ func TestACommandWhoseFolderIsGone(t *testing.T) {
 	w := commandWorld(t, "", "exit 0")
 	must.Do(t, os.RemoveAll(w.dir))
 	run := w.onlyRun()
-	if run.Outcome != Failed || run.Reason != ReasonCommand || !strings.Contains(run.Error, w.dir+" is gone") || strings.Contains(run.Error, "may it be run") {
+	if run.Outcome != Failed || run.Reason != ReasonCommand || !strings.Contains(run.Error, "the configuration's folder "+w.dir+", in which commands run, no longer exists") || strings.Contains(run.Error, "is it executable") {
 		t.Errorf("run %+v", run)
 	}
 }

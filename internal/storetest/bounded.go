@@ -11,11 +11,11 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// many is more entries than a store may go through in one step.
+// many is more entries than a store may process in one step.
 const many = 4500
 
-// fill charges many entries of one unit on two operations in turn, and tells
-// when each was charged.
+// fill charges many entries of one unit, alternating between two operations; at(i) is
+// when entry i was charged.
 func (w *world) fill() (at func(i int) int64) {
 	w.t.Helper()
 	first := w.now
@@ -37,8 +37,8 @@ func (w *world) fill() (at func(i int) int64) {
 	}
 }
 
-// I7: what expires at once is more than one step's work; the decision after it
-// is as exact as any.
+// I7: more entries expire at once than one step processes; the decision after that is
+// still exact.
 func testManyExpire(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", many, time.Hour), rolling("b", many, 10*time.Minute, "b")}
 	at := w.fill()
@@ -49,8 +49,8 @@ func testManyExpire(t *testing.T, w *world) {
 	w.refused(item("y", "b", 1), 0, w.now+hour)
 }
 
-// I7: a refusal whose wait lies thousands of entries ahead is exact, whatever
-// else the ledger holds.
+// I7: a refusal whose wait lies thousands of entries ahead is exact, whatever else the
+// ledger contains.
 func testLongWalk(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", many+10, time.Hour), rolling("b", many, 20*time.Minute, "b")}
 	at := w.fill()
@@ -63,8 +63,8 @@ func testLongWalk(t *testing.T, w *world) {
 	w.onTime(item("z", "b", 2100), 1, at(2*2100-1)+20*minute)
 }
 
-// I7: a window that comes later is built from the ledger, over thousands of
-// entries, and says since when it knows.
+// I7: a window that is added later is built from the ledger, over thousands of entries,
+// and says since when its count is complete.
 func testNewWindow(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 2*many, 2*time.Hour)}
 	at := w.fill()
@@ -79,7 +79,7 @@ func testNewWindow(t *testing.T, w *world) {
 		check.Equal(t, w.look().Limits[i].Since, 0, "limit", w.limits[i].Name, "knows since")
 	}
 
-	w.budget = "up/later" // entries past a short window and the hour are not known to a longer one
+	w.budget = "up/later" // a longer window does not know entries older than the short window and the hour
 	w.limits = []limit.Limit{rolling("w", 100, time.Minute)}
 	w.granted(item("a", "op", 10))
 	w.now += 90 * minute
@@ -90,7 +90,7 @@ func testNewWindow(t *testing.T, w *world) {
 	view := w.look().Limits[1]
 	must.Equal(t, view.Used, 21, "view")
 	must.Equal(t, view.Since, w.now-minute-hour+1, "view")
-	w.limits = append(w.limits, rolling("middle", 100, 12*time.Hour)) // the longer one does not make it know more
+	w.limits = append(w.limits, rolling("middle", 100, 12*time.Hour)) // the longer one does not complete its count
 	w.granted(item("d", "op", 0))
 	if view := w.look().Limits[2]; view.Used != 21 || view.Since != w.now-minute-hour+1 {
 		t.Fatalf("view %+v of the middle window, want 21 used since %d", view, w.now-minute-hour+1)
@@ -99,8 +99,8 @@ func testNewWindow(t *testing.T, w *world) {
 	must.Equal(t, w.look().Limits[1].Since, 0, "a day later it knows since")
 }
 
-// I8: an idle budget is forgotten: nothing of it counts, no id is held, and it
-// begins anew.
+// I8: an idle budget is forgotten: nothing of it counts, no id is kept, and it
+// starts afresh.
 func testIdle(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10, 24*time.Hour)}
 	w.granted(item("a", "op", 10))
@@ -113,8 +113,8 @@ func testIdle(t *testing.T, w *world) {
 	w.refused(item("b", "op", 1), 0, w.now+24*hour)
 }
 
-// Operations beyond those a ledger tells apart still count in every limit that
-// may cover them, so that none is overspent.
+// Operations beyond those that a ledger distinguishes still count in every limit that may
+// cover them, so that no limit is overspent.
 func testManyOperations(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("all", 10_000, time.Hour), rolling("late", 10, time.Hour, "late.list"), rolling("prefix", 10, time.Hour, "late.*")}
 	for i := range driver.MaxOperations + 40 {

@@ -16,8 +16,8 @@ func bucket(t testing.TB, name string, most, amount int64, period time.Duration,
 	return limit.Limit{Name: name, Limit: most, Counts: limit.CountUnits, Window: limit.BucketWindow(refill), Operations: operations}
 }
 
-// I2: a bucket fits again to the microsecond, also at rates that do not divide,
-// and its remainder is kept over any number of steps.
+// I2: the instant at which a bucket has room again is exact to the microsecond, also at
+// rates that do not divide evenly, and its remainder is kept over any number of steps.
 func testBucketInstants(t *testing.T, w *world) {
 	w.limits = []limit.Limit{bucket(t, "b", 10, 7, 3*time.Second)} // a unit every 428571.428… µs
 	start := w.now
@@ -29,7 +29,7 @@ func testBucketInstants(t *testing.T, w *world) {
 	}
 	w.onTime(item("b", "op", 1), 0, start+428_572)
 	w.refused(item("c", "op", 1), 0, start+857_143)
-	for i := range 300 { // looked at all the while, it drains no slower
+	for i := range 300 { // frequent looks do not slow the drain
 		w.now = start + 428_572 + int64(i)
 		w.refused(item("c", "op", 1), 0, start+857_143)
 	}
@@ -50,12 +50,12 @@ func testBucketInstants(t *testing.T, w *world) {
 	}
 }
 
-// The edges of the ranges: units near the most there are, and a limit times the
-// refill's period near 2^53.
+// The edges of the ranges: the largest units, and a limit times the refill's period near
+// 2^53.
 func testBucketEdges(t *testing.T, w *world) {
 	w.limits = []limit.Limit{bucket(t, "b", limit.MaxUnits, 1, 8*time.Microsecond)}
 	if _, err := budget.New(w.store, budget.Spec{Name: "up/edge", Limits: w.limits}); err == nil {
-		t.Error("a bucket that takes 250 years to drain was taken")
+		t.Error("a bucket that takes 250 years to drain was accepted")
 	}
 	w.limits = []limit.Limit{bucket(t, "b", limit.MaxUnits, 1_000_000_000, 9*time.Microsecond)}
 	must.Get(budget.New(w.store, budget.Spec{Name: "up/edge", Limits: w.limits}))(t)
@@ -74,7 +74,7 @@ func testBucketEdges(t *testing.T, w *world) {
 	}
 	w.refused(item("d", "op", 1), 0, w.now+9_000_000+1)
 
-	w.budget = "up/sums" // what is recorded adds up as far as integers are exact
+	w.budget = "up/sums" // recorded units add up as far as integers are exact
 	w.limits = append(w.limits, rolling("w", limit.MaxUnits, time.Hour))
 	for i := range 10 {
 		w.granted(lease(item(fmt.Sprint("s", i), "op", 0), time.Hour))
@@ -87,7 +87,7 @@ func testBucketEdges(t *testing.T, w *world) {
 	w.refused(item("e", "op", 1), 1, w.now+9+hour) // ten entries, a microsecond each
 }
 
-// Reservations and buckets: a release returns no more than cannot have drained.
+// Reservations and buckets: a release returns at most what cannot have drained.
 func testBucketReservations(t *testing.T, w *world) {
 	w.limits = []limit.Limit{bucket(t, "b", 100, 1, time.Second)}
 	w.granted(lease(item("a", "op", 40), time.Hour))
@@ -99,7 +99,7 @@ func testBucketReservations(t *testing.T, w *world) {
 	w.granted(lease(item("b", "op", 20), time.Hour)) // 70
 	w.now += 5 * second                              // 65
 	w.finish(driver.Finish{ID: "b", Release: true}, driver.Released, false)
-	if got := w.used(0); got != 50 { // 20 less the 5 that may have drained of it
+	if got := w.used(0); got != 50 { // 20 less the 5 of them that may have drained
 		t.Fatalf("used %d after a release, want 50", got)
 	}
 	w.granted(lease(item("c", "op", 20), 10*time.Second)) // 70
@@ -123,8 +123,8 @@ func testBucketReservations(t *testing.T, w *world) {
 	w.granted(item("d", "op", 1))
 }
 
-// A meter is fed by every charge it covers, whatever limits the charge came with;
-// limits with the same shape share it; a new one starts from the ledger, full at
+// A meter counts every charge that it covers, whatever limits the charge came with.
+// Limits with the same shape share a meter. A new meter starts from the ledger, full at
 // its oldest entry.
 func testBucketMeters(t *testing.T, w *world) {
 	fast, video := bucket(t, "fast", 100, 1, time.Second), bucket(t, "video", 50, 1, time.Second, "videos.*", "!videos.rate")
@@ -151,24 +151,24 @@ func testBucketMeters(t *testing.T, w *world) {
 	w.granted(item("zero", "op", 0))
 	w.now += 5 * second
 	w.limits = []limit.Limit{fast, other[0]}
-	if got := w.used(0); got != 100-10+20-5+7 { // full at the oldest; what is open as of now
+	if got := w.used(0); got != 100-10+20-5+7 { // full at the oldest; open units as of now
 		t.Fatalf("a new bucket has used %d", got)
 	}
 	w.decide(item("e", "op", 0)) // in debt
 	must.Equal(t, w.used(0), 100-10+20-5+7, "a new bucket has used once it is in use")
 
-	w.budget = "up/many" // more than one step replays
+	w.budget = "up/many" // more than one step can replay
 	w.limits = []limit.Limit{rolling("w", 2*many, 24*time.Hour)}
 	w.fill()
 	w.now += hour
 	hours := bucket(t, "hours", 2*many, 1000, time.Hour)
 	w.limits = append(w.limits, hours)
-	w.decide(item("x", "a", 1)) // in debt: it begins full
+	w.decide(item("x", "a", 1)) // in debt: it starts full
 	if got, most := w.used(1), int64(2*many+many); got >= most || got <= 2*many {
 		t.Fatalf("used %d", got)
 	}
 
-	w.budget = "up/idle" // one long unused is forgotten
+	w.budget = "up/idle" // a meter that is unused for long is forgotten
 	w.limits = []limit.Limit{fast, rolling("w", 1000, 30*24*time.Hour)}
 	w.granted(item("a", "op", 50))
 	w.limits = w.limits[1:]

@@ -15,8 +15,7 @@ func guarded(t testing.TB, name string, limit int64, length, zone string, guard 
 	return l
 }
 
-// I2: each length of calendar resets to the microsecond, on days of 23 and 25
-// hours too.
+// I2: calendars of each length reset to the microsecond, also on days of 23 and 25 hours.
 func testCalendarLengths(t *testing.T, w *world) {
 	at := func(text string) int64 {
 		when := must.Get(time.Parse(time.RFC3339, text))(t)
@@ -43,13 +42,13 @@ func testGuard(t *testing.T, w *world) {
 	midnight := noon + 12*hour
 	w.limits = []limit.Limit{guarded(t, "day", 10, limit.Day, "UTC", 5*time.Second)}
 	w.now = midnight - 6*second
-	w.granted(item("before", "op", 3)) // not within it
+	w.granted(item("before", "op", 3)) // not within the guard
 	w.now = midnight - 5*second
-	w.granted(item("close", "op", 4)) // counts in the next day too
+	w.granted(item("close", "op", 4)) // counts in the next day, too
 	w.refused(item("a", "op", 7), 0, midnight+24*hour+5*second)
 	w.refused(item("a", "op", 6), 0, midnight+5*second)
 	w.now = midnight + 4*second
-	w.granted(item("after", "op", 3)) // counts in the day before too: that is full now
+	w.granted(item("after", "op", 3)) // counts in the day before, too: that is full now
 	w.refused(item("b", "op", 1), 0, midnight+5*second)
 	if v := w.look().Limits[0]; v.Used != 10 || v.NextAt != midnight+5*second || v.NextAmount != 3 {
 		t.Fatalf("view %+v, want 3 of 10 back when the guard is over", v)
@@ -57,7 +56,7 @@ func testGuard(t *testing.T, w *world) {
 	w.onTime(item("b", "op", 3), 0, midnight+5*second)
 	w.refused(item("c", "op", 1), 0, midnight+24*hour+5*second)
 
-	// What is open across the reset counts until its lease's end and beyond.
+	// A reservation that is open across the reset counts until its lease's end and beyond.
 	w.budget = "up/open"
 	w.now = midnight - hour
 	w.granted(lease(item("r", "op", 6), time.Hour+3*time.Second))

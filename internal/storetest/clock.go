@@ -14,7 +14,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// I6: a clock that steps back frees nothing early and gives nothing twice.
+// I6: a clock that steps back frees nothing early and grants nothing twice.
 func testClockBackwards(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10, time.Minute)}
 	w.granted(item("a", "op", 10))
@@ -32,7 +32,7 @@ func testClockBackwards(t *testing.T, w *world) {
 	w.granted(item("e", "op", 10))
 }
 
-// I6: a clock that jumps ahead of all it has seen and of the caller frees
+// I6: a clock that jumps ahead of everything it has shown, and of the caller, frees
 // nothing until it is accepted.
 func testClockForwards(t *testing.T, w *world) {
 	ctx := context.Background()
@@ -58,16 +58,16 @@ func testClockForwards(t *testing.T, w *world) {
 	must.Get(driver.Apply(ctx, w.store, driver.AcceptClock{Budget: w.budget}))(t)
 	got := must.Get(w.tryDecide(caller, item("c", "op", 10)))(t)
 	must.Equal(t, got.Items[0].Result, driver.Granted, "after the clock was accepted")
-	w.budget = "up/fresh" // a new ledger must not take a wrong clock for the truth
+	w.budget = "up/fresh" // a new ledger must not trust a wrong clock
 	_, err = w.tryDecide(caller, item("c", "op", 1))
 	w.wantError(err, driver.ErrClock)
 	must.Get(driver.Apply(ctx, w.store, driver.AcceptClock{Budget: w.budget}))(t)
 	must.Equal(t, must.Get(w.tryDecide(caller, item("c", "op", 1)))(t).Items[0].Result, driver.Granted, "a new ledger whose clock was accepted")
 }
 
-// I6: a clock that stands far behind what it has shown, as that of a replica that
-// became the master, stands still; what is charged meanwhile counts from the
-// callers' clock, and so does not return early once the clock is right again.
+// I6: a clock far behind what it has shown, such as that of a replica that became the
+// master, is treated as standing still. Charges made meanwhile count from the callers'
+// clock, so they do not return early once the clock is right again.
 func testClockFarBehind(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10, 10*time.Minute)}
 	tell := func(caller int64, result driver.Result, i driver.Item) driver.Decision {
@@ -92,8 +92,8 @@ func testClockFarBehind(t *testing.T, w *world) {
 	tell(w.now, driver.Granted, item("d", "op", 6))
 }
 
-// I6: of two clocks that differ by up to a minute the earlier one frees, and what
-// is charged counts from the later one. Waits are told by the earlier one.
+// I6: of two clocks that differ by up to a minute, the earlier one frees, and charges
+// count from the later one. Waits are computed by the earlier one.
 func testClockWitness(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10, 10*time.Minute)}
 	for _, ahead := range []int64{30 * second, -30 * second, minute, 1, -1, -minute} {
@@ -118,9 +118,9 @@ func testClockWitness(t *testing.T, w *world) {
 	}
 }
 
-// I6: in true time no window is ever over, however one of the two clocks, the
-// store's or the callers', is set and set again by seconds and hours, as by
-// servers that take over from each other, as long as the other one is right.
+// I6: in true time no window is ever exceeded, however one of the two clocks (the store's
+// or the callers') is set by seconds and hours, as by servers that take over from each
+// other, as long as the other clock is right.
 func testClockTrueTime(t *testing.T, w *world) {
 	seed := effort.Seed(t, "QUOTACTL_CLOCK_SEED")
 	rng := rand.New(rand.NewPCG(seed, 6))
@@ -168,11 +168,11 @@ func testClockTrueTime(t *testing.T, w *world) {
 	}
 }
 
-// arrival is a call as the upstream sees it.
+// arrival is a call as seen by the upstream.
 type arrival struct{ at, units int64 }
 
-// neverOver holds what the upstream saw against the limits: at each arrival
-// nothing in the window that ends there is above them.
+// neverOver checks what the upstream saw: at each arrival, the window that ends there is
+// within its limit.
 func neverOver(t *testing.T, limits []limit.Limit, sent []arrival) {
 	t.Helper()
 	for _, limit := range limits {
@@ -190,7 +190,7 @@ func neverOver(t *testing.T, limits []limit.Limit, sent []arrival) {
 	}
 }
 
-// I6: every entry has a microsecond of its own, also where the clock stands.
+// I6: every entry has a microsecond of its own, even if the clock stands still.
 func testOwnMicrosecond(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 1000, time.Minute)}
 	seen := map[int64]bool{}

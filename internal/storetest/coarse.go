@@ -18,17 +18,17 @@ func coarse(name string, most int64, window, precision time.Duration, operations
 	return l
 }
 
-// I2: a slot comes back as if all of it were charged at its end, to the
-// microsecond, and one that ends it is of it.
+// I2: a slot returns as if all of it had been charged at its end, to the microsecond; an
+// entry exactly at the end belongs to the slot.
 func testCoarseInstants(t *testing.T, w *world) {
 	w.limits = []limit.Limit{coarse("w", 10, time.Minute, 7*time.Second)}
 	start := noon - noon%(7*second) + 7*second // a slot's end
 	w.now = start
-	w.granted(item("edge", "op", 4)) // of the slot that ends here
+	w.granted(item("edge", "op", 4)) // in the slot that ends here
 	w.now++
 	w.granted(item("next", "op", 3))
 	w.now = start + 6*second
-	w.granted(item("late", "op", 3)) // of the same slot as next
+	w.granted(item("late", "op", 3)) // in the same slot as next
 	w.refused(item("a", "op", 4), 0, start+minute)
 	w.refused(item("a", "op", 5), 0, start+7*second+minute)
 	if v := w.look().Limits[0]; v.Used != 10 || v.NextAt != start+minute || v.NextAmount != 4 {
@@ -63,8 +63,8 @@ func testCoarseNeverOver(t *testing.T, w *world) {
 	}
 }
 
-// Where all windows are coarse, entries older than an hour give up their ids and
-// merge; what they count for stays the same.
+// If all windows are coarse, entries older than an hour lose their ids and are merged;
+// they count the same as before.
 func testMerging(t *testing.T, w *world) {
 	w.limits = []limit.Limit{coarse("day", 2*many, 24*time.Hour, time.Minute), coarse("hours", 2*many, 3*time.Hour, 10*time.Minute, "a")}
 	w.now += 12_345 // within a slot
@@ -80,7 +80,7 @@ func testMerging(t *testing.T, w *world) {
 	if d := w.decide(item("fill0", "a", 1))[0]; !d.Replayed {
 		t.Fatalf("within the hour: %+v, want a replay", d)
 	}
-	w.now = noon + 2*hour + 2*first + 2*minute // the reservation's lease is over for an hour too
+	w.now = noon + 2*hour + 2*first + 2*minute // the reservation's lease ended more than an hour ago, too
 	before := w.look()
 	w.granted(item("now", "b", 1))
 	after := w.look()
@@ -89,14 +89,14 @@ func testMerging(t *testing.T, w *world) {
 			t.Fatalf("limit %d: %+v once merged, before %+v", i, l, before.Limits[i])
 		}
 	}
-	if want := noon + minute + 24*hour; after.Limits[0].NextAt != want { // of the first one's slot
+	if want := noon + minute + 24*hour; after.Limits[0].NextAt != want { // the slot of the first entry
 		t.Fatalf("what merged is back at %d, want %d", after.Limits[0].NextAt, want)
 	}
 	w.finish(driver.Finish{ID: "r", Units: 9}, driver.FinishExpired, false)
 	w.finish(driver.Finish{ID: "gone", Release: true}, driver.FinishExpired, false)
 	must.Equal(t, w.granted(item("fill0", "b", 2)).At, w.now+1, "an id of more than an hour ago:, want a new charge")
 
-	// A window that comes later counts what merged, and no id comes back to life.
+	// A window that is added later counts merged entries, and no id is valid again.
 	w.limits = append(w.limits, rolling("exact", 2*many, 12*time.Hour))
 	w.granted(item("fill1", "b", 1))
 	if got, want := w.used(2), w.used(0); got != want {
@@ -114,7 +114,7 @@ func testMerging(t *testing.T, w *world) {
 		t.Errorf("the others spent %+v, want %d units in %d calls", got, many+4, many+3)
 	}
 
-	// All comes back in the end.
+	// In the end, everything returns.
 	w.now += 25 * hour
 	for i := range w.limits {
 		check.Equal(t, w.used(i), 0, "limit", i, "used a day later")

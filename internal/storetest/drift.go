@@ -10,7 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// report tells of what an upstream counts, and wants so much to be recorded.
+// report reports what an upstream counts, and checks how much is recorded.
 func (w *world) report(r driver.Report, added, total, until int64) {
 	w.t.Helper()
 	r.Budget, r.Now, r.Limits = w.budget, w.now, w.limits
@@ -20,7 +20,7 @@ func (w *world) report(r driver.Report, added, total, until int64) {
 	}
 }
 
-// wantDrift wants what a limit has used and how much of it drifted.
+// wantDrift checks what a limit has used and how much of it is drift.
 func (w *world) wantDrift(limit int, used, drift int64) {
 	w.t.Helper()
 	if v := w.look().Limits[limit]; v.Used != used || v.Drift != drift || v.Recovered != 0 {
@@ -28,23 +28,23 @@ func (w *world) wantDrift(limit int, used, drift int64) {
 	}
 }
 
-// What an upstream counts above our own count is used in that limit alone, until
-// the reset that it tells, exactly; what it counts below changes nothing.
+// What an upstream counts above our own count is used in that limit alone, exactly until
+// the reset that the upstream names. A lower count changes nothing.
 func testDrift(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("hour", 100, time.Hour), rolling("other", 100, time.Hour), rolling("search", 80, time.Hour, "search.list")}
 	w.granted(item("a", "search.list", 30))
 	w.granted(lease(item("open", "op", 10), time.Minute))
 	w.now += second
 	reset := w.now + 20*minute
-	w.report(driver.Report{Limit: "hour", Used: 40, Reset: reset}, 0, 0, 0) // what is open explains it
+	w.report(driver.Report{Limit: "hour", Used: 40, Reset: reset}, 0, 0, 0) // the open reservation explains it
 	w.report(driver.Report{Limit: "hour", Used: 10, Reset: reset}, 0, 0, 0)
 	w.report(driver.Report{Limit: "hour", Used: 65, Reset: reset}, 25, 25, reset)
 	w.wantDrift(0, 65, 25)
 	w.wantDrift(1, 40, 0)
 	w.wantDrift(2, 30, 0)
-	w.report(driver.Report{Limit: "hour", Used: 65, Reset: reset}, 0, 25, reset) // told twice
+	w.report(driver.Report{Limit: "hour", Used: 65, Reset: reset}, 0, 25, reset) // reported twice
 	w.report(driver.Report{Limit: "hour", Used: 5, Reset: reset + minute}, 0, 25, reset)
-	w.report(driver.Report{Limit: "hour", Used: 70, Reset: reset - minute}, 5, 30, reset) // more, and all until the later one
+	w.report(driver.Report{Limit: "hour", Used: 70, Reset: reset - minute}, 5, 30, reset) // more; all of it until the later reset
 	w.report(driver.Report{Limit: "search", Used: 31}, 1, 1, w.now+hour)
 	w.wantDrift(0, 70, 30)
 	spent := must.Get(w.store.Spent(context.Background(), driver.SpentQuery{Budget: w.budget, Now: w.now, By: driver.ByOperation}))(t)
@@ -58,14 +58,14 @@ func testDrift(t *testing.T, w *world) {
 	w.wantDrift(0, 71, 0)
 }
 
-// Reports that are late, of another period, or past their reset do no harm.
+// Reports that are late, from another period, or past their reset are harmless.
 func testDriftOld(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("hour", 100, time.Hour), calendar(t, "day", 100, limit.Day, "UTC")}
 	w.limits[1].Window.Guard = 5 * second
 	w.granted(item("a", "op", 10))
 	w.report(driver.Report{Limit: "hour", Used: 50, Reset: w.now}, 0, 0, 0)
 	w.report(driver.Report{Limit: "hour", Used: 50, At: w.now - hour}, 0, 0, 0)
-	w.report(driver.Report{Limit: "hour", Used: 50, Seen: 50, At: w.now - minute}, 0, 0, 0) // our count then explains it
+	w.report(driver.Report{Limit: "hour", Used: 50, Seen: 50, At: w.now - minute}, 0, 0, 0) // our count at that time explains it
 	w.report(driver.Report{Limit: "hour", Used: 50, Seen: 45, At: w.now - minute, After: minute}, 5, 5, w.now+minute)
 	w.report(driver.Report{Limit: "hour", Used: 50, After: 1000 * hour}, 35, 40, w.now+hour) // at most the window
 	midnight := time.Date(2026, 6, 11, 0, 0, 0, 0, time.UTC).UnixMicro()
@@ -74,13 +74,13 @@ func testDriftOld(t *testing.T, w *world) {
 	w.report(driver.Report{Limit: "day", Used: 95}, 65, 85, midnight+5*second)
 	w.onTime(item("b", "op", 10), 1, midnight+5*second)
 	w.wantDrift(1, 10, 0)
-	w.report(driver.Report{Limit: "day", Used: 95, At: midnight + 4*second}, 0, 0, 0) // of the day before
+	w.report(driver.Report{Limit: "day", Used: 95, At: midnight + 4*second}, 0, 0, 0) // from the day before
 	w.report(driver.Report{Limit: "day", Used: 95, At: midnight + 5*second}, 85, 85, midnight+24*hour+5*second)
 	w.report(driver.Report{Limit: "nobody", Used: 95}, 0, 0, 0)
 }
 
-// What drifts in one limit, however much, takes nothing from operations that the
-// limit does not cover.
+// Drift in one limit, however large, takes nothing from operations that the limit does
+// not cover.
 func testDriftHuge(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("a", 100, time.Hour, "a"), rolling("b", 100, time.Hour, "b")}
 	w.granted(item("first", "b", 1))
@@ -90,8 +90,8 @@ func testDriftHuge(t *testing.T, w *world) {
 	w.refused(item("third", "a", 1), 0, w.now+hour)
 }
 
-// A bucket is filled up; calls are counted where the limit counts calls; open
-// reservations are nothing to report on; a coarse window returns at a slot's end.
+// A bucket is filled; calls are counted if the limit counts calls; a report on open
+// reservations is ignored; a coarse window returns at a slot's end.
 func testDriftKinds(t *testing.T, w *world) {
 	refill := must.Get(limit.NewRefill(1, time.Second))(t)
 	w.limits = []limit.Limit{

@@ -11,8 +11,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// testFence: what a fence shuts out is not charged, replayed or decided, and
-// nobody else is touched; what was charged before is settled.
+// testFence: calls behind a fence are not charged, replayed or decided, and others are
+// not affected; earlier charges are settled.
 func testFence(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("window", 100, time.Hour)}
 	const zombie, other = "~trending/7", "~trending/8"
@@ -41,7 +41,7 @@ func testFence(t *testing.T, w *world) {
 	decide(driver.Granted, item("next", other), item("none", ""))
 	recorded := item("recorded", zombie)
 	recorded.Recorded = true
-	decide(driver.Granted, recorded) // it happened already
+	decide(driver.Granted, recorded) // it has already happened
 	done := must.Get(w.store.Finish(context.Background(), driver.Finish{Budget: w.budget, Now: w.now, ID: "reserved", Units: 5}))(t)
 	must.Equal(t, done.Result, driver.Settled, "settle what was reserved before")
 	late := item("late", zombie)
@@ -50,7 +50,7 @@ func testFence(t *testing.T, w *world) {
 	w.now += hour
 	decide(driver.Granted, item("later", zombie)) // the fence's end
 
-	w.budget += "-new" // a ledger of which this store has decided nothing yet
+	w.budget += "-new" // a ledger on which this store has not decided yet
 	fence.Budget, fence.Now = w.budget, w.now
 	if locked, err := driver.Apply(context.Background(), w.store, fence); err != nil || locked.Until == 0 {
 		t.Fatalf("fence in a new ledger: %+v, %v", locked, err)

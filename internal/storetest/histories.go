@@ -12,9 +12,9 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Histories has two processes of one host charge to two histories of a ledger, as a split
-// makes them. Of these the one that stays has changed more often, so that its mark is the
-// newest: the process that knows of it must not forget what the other was told.
+// Histories has two processes of one host charge to two histories of a ledger, as after a
+// split. The history that survives has changed more often, so that its mark is the
+// newest. The process that knows it must not forget what the other process was answered.
 func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 	t.Helper()
 	for _, ends := range []bool{false, true} {
@@ -51,10 +51,10 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 				must.Do(t, one.Close())
 			}
 			both()
-			for range 5 { // within the second, so that it has not heard of the 30
+			for range 5 { // within the second, so that it does not know of the 30
 				charge(other, 1)
 			}
-			if err := other.Close(); err != nil { // and writes what it was told
+			if err := other.Close(); err != nil { // which writes what it was answered
 				t.Fatal(err)
 			}
 			if ends {
@@ -67,9 +67,9 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 	}
 }
 
-// NewestOnce has a host charge to a ledger that was rolled back, which it cannot know: its
-// charge is in the ledger, and is later than the store's clock, as its own is ahead. Once
-// another host has noticed the loss, that charge counts once.
+// NewestOnce has a host charge to a ledger that was rolled back, which the host cannot
+// know: its charge is in the ledger, and is later than the store's clock, since the
+// host's clock is ahead. Once another host has noticed the loss, that charge counts once.
 func NewestOnce(t *testing.T, data Lossy) {
 	t.Helper()
 	w := &lossWalk{t: t, data: data, limits: []limit.Limit{rolling("day", 1000, 24*time.Hour)}}

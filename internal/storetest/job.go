@@ -42,8 +42,8 @@ func (w *world) wantValue(job, key, want string) {
 	}
 }
 
-// testJobDocument: of those who read one version, the first puts the next in its
-// place; nothing of the others' is kept.
+// testJobDocument: of several writers who read one version, the first replaces it;
+// nothing of the others is stored.
 func testJobDocument(t *testing.T, w *world) {
 	w.wantDocument("a", 0, "")
 	w.swap(driver.JobSwap{Job: "a", Text: []byte(`{"n":1}`), Values: map[string][]byte{"x": []byte("1")}}, true)
@@ -68,7 +68,7 @@ func testJobDocument(t *testing.T, w *world) {
 	}
 }
 
-// testJobClock: the clocks come with the document, and go on.
+// testJobClock: the clocks come with the document, and advance.
 func testJobClock(t *testing.T, w *world) {
 	first := w.job("a")
 	if first.Wall != noon || first.Now <= 0 {
@@ -109,8 +109,8 @@ func (w *world) wantHistory(query driver.JobHistoryQuery, want ...string) {
 	}
 }
 
-// testJobHistory: records stand by their instants, the newest first, each once,
-// until they are old or too many.
+// testJobHistory: records are ordered by their instants, the newest first, each once,
+// until they are too old or too many.
 func testJobHistory(_ *testing.T, w *world) {
 	record := func(at int64, id, text string) driver.JobRecord {
 		return driver.JobRecord{At: noon + at*second, ID: id, Text: []byte(text)}
@@ -134,15 +134,15 @@ func testJobHistory(_ *testing.T, w *world) {
 	w.wantHistory(all, "6 f {6}", "5 e {5}", "4 b {4}")
 }
 
-// testJobRemove: what is kept of a job is forgotten in one step, by whoever read its
-// version; other jobs stay, and one of the same name begins anew.
+// testJobRemove: one swap of the current version removes everything about a job. Other
+// jobs stay, and a job of the same name starts afresh.
 func testJobRemove(_ *testing.T, w *world) {
 	keep := func(job, text string) {
 		w.swap(driver.JobSwap{Job: job, Text: []byte(text), Values: map[string][]byte{"x": []byte(text)},
 			Records: []driver.JobRecord{{At: noon, ID: "r", Text: []byte(text)}}}, true)
 	}
 	all := driver.JobHistoryQuery{Job: "a", Most: 100}
-	w.swap(driver.JobSwap{Job: "a", Remove: true}, true) // there is nothing
+	w.swap(driver.JobSwap{Job: "a", Remove: true}, true) // there is nothing to remove
 	w.wantDocument("a", 0, "")
 	keep("a", "{1}")
 	keep("b", "{2}")
@@ -165,7 +165,7 @@ func testJobRemove(_ *testing.T, w *world) {
 	w.wantHistory(all, "0 r {3}")
 }
 
-// testJobTogether: of many who count up a document, none is lost.
+// testJobTogether: many writers increment a document, and no increment is lost.
 func testJobTogether(t *testing.T, w *world) {
 	const counters, each = 8, 20
 	var counting sync.WaitGroup

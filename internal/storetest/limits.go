@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// I1: no decision takes used above its bound, and what fits is granted.
+// I1: no decision takes used above its bound, and a charge that fits is granted.
 func testNeverOver(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Minute)}
 	for i := range int64(10) {
@@ -42,7 +42,7 @@ func testAllOrNothing(t *testing.T, w *world) {
 	w.refused(item("5", "a", 1), 2, noon+hour)
 }
 
-// I1: floor and headroom move the bound of one call.
+// I1: floor and headroom change the bound of one call.
 func testFloorAndHeadroom(t *testing.T, w *world) {
 	l := rolling("w", 90, time.Minute)
 	l.Quota, l.Headroom, l.OutagePart = 100, 10, 4
@@ -64,8 +64,8 @@ func testFloorAndHeadroom(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), 96, "used")
 }
 
-// I1: what was recorded above the limit is debt, and nothing fits until it is
-// gone.
+// I1: units recorded above the limit are debt, and nothing fits until the debt has left
+// the window.
 func testDebt(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Minute)}
 	w.granted(lease(item("r", "op", 10), time.Minute))
@@ -76,7 +76,7 @@ func testDebt(t *testing.T, w *world) {
 	w.onTime(item("a", "op", 100), 0, w.now+minute)
 }
 
-// I1: filters add up names and prefixes and take off exceptions.
+// I1: filters combine names and prefixes and subtract exceptions.
 func testFilters(t *testing.T, w *world) {
 	w.limits = []limit.Limit{
 		rolling("all", 10_000, time.Minute),
@@ -94,7 +94,7 @@ func testFilters(t *testing.T, w *world) {
 	}
 }
 
-// I2: refused one microsecond early, granted on time.
+// I2: a charge is refused one microsecond early and granted on time.
 func testRollingInstants(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 60))
@@ -113,7 +113,7 @@ func testRollingInstants(t *testing.T, w *world) {
 	}
 }
 
-// I2: calendar periods start to the microsecond, on days of 23 and 25 hours too.
+// I2: calendar periods start to the microsecond, also on days of 23 and 25 hours.
 func testCalendarInstants(t *testing.T, w *world) {
 	pacific := must.Get(time.LoadLocation("America/Los_Angeles"))(t)
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func testReservationInstants(t *testing.T, w *world) {
 	w.onTime(item("a", "op", 10), 0, start+10*second+minute)
 }
 
-// I2: a call that can never fit is told so, and no wait.
+// I2: a call that can never fit gets that answer, and no wait.
 func testNeverFits(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("wide", 100, time.Minute), rolling("narrow", 10, time.Minute, "op")}
 	big := item("a", "op", 8)
@@ -209,8 +209,8 @@ func testRefusalChargesNothing(t *testing.T, w *world) {
 	w.granted(item("b", "op", 2)) // refusals are not kept, so other units are no conflict
 }
 
-// The boundary: a burst on each side of a window's edge passes a counter per
-// fixed window twice, and a trailing window once.
+// The boundary: bursts on both sides of a window's edge pass a counter per fixed window
+// twice, but a trailing window only once.
 func testBoundary(t *testing.T, w *world) {
 	const most = 50
 	w.limits = []limit.Limit{rolling("w", most, time.Minute)}

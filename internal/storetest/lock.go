@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// lock asks for a lock at the world's instant.
+// lock locks at the world's instant.
 func (w *world) lock(r driver.Lock) driver.Locked {
 	w.t.Helper()
 	if r.Most == 0 {
@@ -32,7 +32,7 @@ func (w *world) unlock(limit string, want bool) {
 	must.Equal(w.t, got.Stood, want, "unlock", limit)
 }
 
-// wantLocks wants these locks to stand.
+// wantLocks checks the locks in force.
 func (w *world) wantLocks(want ...driver.LockView) {
 	w.t.Helper()
 	if got := w.look().Locks; !slices.Equal(got, want) {
@@ -40,13 +40,13 @@ func (w *world) wantLocks(want ...driver.LockView) {
 	}
 }
 
-// A lock refuses everything until its end, exactly, and charges nothing; what was
-// charged before is answered and finished as ever.
+// A lock refuses everything exactly until its end, and charges nothing. Earlier charges
+// are answered and finished as usual.
 func testLock(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
 	w.granted(item("a", "op", 10))
 	w.granted(lease(item("open", "op", 10), time.Hour))
-	w.now += second // what came at one instant came a microsecond after the other
+	w.now += second // charges at one instant are a microsecond apart
 	begun := w.now
 	got := w.lock(driver.Lock{After: 10 * minute, Why: "quotaExceeded: 403"})
 	want := driver.LockView{Until: begun + 10*minute, Since: begun, Why: "quotaExceeded: 403"}
@@ -70,7 +70,7 @@ func testLock(t *testing.T, w *world) {
 		}
 	}
 	must.Equal(t, w.used(0), 16, "used: a refusal charges nothing")
-	// What does not fit until later binds instead.
+	// If a limit has no room until later, that limit binds.
 	w.refused(item("d", "op", 90), 0, noon+hour)
 	w.onTime(item("b", "op", 1), -1, want.Until)
 	w.wantLocks()
@@ -79,8 +79,8 @@ func testLock(t *testing.T, w *world) {
 	}
 }
 
-// A lock that stands is never extended, nor shortened, but by force; it ends by
-// hand, at its most, and never before now.
+// A lock in force is never extended or shortened, except by force. It ends by hand or at
+// its maximum, and never before now.
 func testLockStands(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 10))
@@ -115,8 +115,8 @@ func testLockStands(t *testing.T, w *world) {
 	w.granted(item("d", "op", 1))
 }
 
-// A limit's lock closes what the limit covers and nothing else, and of several the
-// one that ends last tells when. A budget that was never charged is locked too.
+// A limit's lock closes what the limit covers and nothing else. Of several locks, the
+// last to end gives the retry time. A budget without charges can be locked, too.
 func testLockLimit(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
 	w.limits[1].Counts = limit.CountCalls
@@ -134,14 +134,14 @@ func testLockLimit(t *testing.T, w *world) {
 	w.refused(item("b", "search.list", 1), 1, at+2*minute)
 	w.onTime(item("c", "videos.list", 1), -1, at+minute)
 	w.onTime(item("b", "search.list", 1), 1, at+2*minute)
-	// Past the longest window and a week it is still there.
+	// After the longest window and a week it is still in force.
 	w.lock(driver.Lock{After: 30 * 24 * hour})
 	end := w.now + 30*24*hour
 	w.now = end - 1
 	w.refused(item("d", "videos.list", 1), -1, end)
 }
 
-// What only observes refuses nothing, and tells what it would have refused.
+// A limit that only observes refuses nothing, and reports what it would have refused.
 func testObserve(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("seen", 10, time.Hour), rolling("w", 30, time.Hour)}
 	w.limits[0].Observe = true
@@ -166,7 +166,7 @@ func testObserve(t *testing.T, w *world) {
 	if err != nil || got.Items[0].Result != driver.Granted || got.Items[0].Observed != driver.ObservedLock {
 		t.Fatalf("the budget's lock where all only observes: %+v, %v", got.Items, err)
 	}
-	w.now += 90 * minute // ids of coarse ledgers are gone by now; this one's are not
+	w.now += 90 * minute // coarse ledgers have dropped their ids by now; this one has not
 	w.limits = []limit.Limit{{Name: "coarse", Limit: 1, Observe: true, Counts: limit.CountUnits, Window: limit.CoarseWindow(24*time.Hour, time.Minute)}}
 	w.budget = "up/coarse"
 	for _, id := range []string{"a", "b", "c"} {
@@ -177,7 +177,7 @@ func testObserve(t *testing.T, w *world) {
 		if err != nil || len(spent.Rows) != 1 || spent.Rows[0].Calls != 3 || spent.Rows[0].Observed != 2 {
 			t.Fatalf("spent %+v, %v; want 3 calls, 2 of them observed", spent.Rows, err)
 		}
-		w.now += 2 * hour // they are merged, and still told
+		w.now += 2 * hour // they are merged, and still reported
 		w.decide()
 	}
 }

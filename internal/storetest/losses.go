@@ -21,24 +21,24 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Lossy is the data of a store, as a test can lose it.
+// Lossy is the data of a store, which a test can lose.
 type Lossy struct {
-	// Open opens a store on the data as one more process does. Its clock is in µs.
+	// Open opens a store on the data, as another process would. Its clock is in µs.
 	Open func(clock func() int64) driver.Store
 	// Lose are the ways in which all of the data, or part of it, is lost.
 	Lose map[string]func()
-	// Keep takes a snapshot, and returns what puts the data back to it.
+	// Keep takes a snapshot and returns the function that restores it.
 	Keep func() (restore func())
-	// Alone: no process may have the data open while it is lost or kept.
+	// Alone: no process may have the data open during a loss or a snapshot.
 	Alone bool
 }
 
-// Losses walks at random over losses of a store's data, charges, looks and restarts
-// of two processes on each of so many hosts, and holds every answer to what the
-// host was told before: what it knew to be used is never granted anew, and all that
-// is granted stays within the limit, of several hosts within the quota. It takes
-// ten thousand steps in full; QUOTACTL_WALK_STEPS sets the number, and
-// QUOTACTL_WALK_SEED repeats a walk.
+// Losses walks at random over losses of a store's data, charges, looks and restarts of
+// two processes on each of hosts hosts. It checks every answer against what the host was
+// answered before: units that it knew to be used are never granted again, and everything
+// granted stays within the limit, or with several hosts within the quota. At full size it
+// takes ten thousand steps; QUOTACTL_WALK_STEPS sets the number, and QUOTACTL_WALK_SEED
+// repeats a walk.
 func Losses(t *testing.T, data Lossy, hosts int) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
@@ -72,12 +72,12 @@ func Losses(t *testing.T, data Lossy, hosts int) {
 	t.Logf("seed %d: %d steps: %v", seed, steps, w.counts)
 }
 
-// fact is what a host was told of a limit.
+// fact is what a host was answered about a limit.
 type fact struct{ used, at int64 }
 
 // lossHost is a host with its processes.
 type lossHost struct {
-	met       bool // it was told of the ledger
+	met       bool // it has had an answer from the ledger
 	dir       string
 	processes [2]driver.Store // nil: not running
 	known     []fact
@@ -98,11 +98,11 @@ type lossWalk struct {
 	granted []spending
 	kept    []func()
 	partial bool     // the last loss may be one that not all hosts can notice
-	barren  bool     // nothing was granted since the last loss
-	trace   []string // what was done last
+	barren  bool     // no charge was granted since the last loss
+	trace   []string // the last steps
 }
 
-// spending is what was truly spent.
+// spending is a charge that was truly made.
 type spending struct {
 	at, units int64
 	search    bool
@@ -116,7 +116,7 @@ const (
 // everyCall is how many of the limits count every call; the others count searches.
 const everyCall = 2
 
-// lossLimits are one of each kind that counts over time.
+// lossLimits are a limit of each kind that counts over time.
 func lossLimits(t *testing.T) []limit.Limit {
 	refill := must.Get(limit.NewRefill(1, 10*time.Second))(t)
 	return []limit.Limit{
@@ -127,7 +127,7 @@ func lossLimits(t *testing.T) []limit.Limit {
 	}
 }
 
-// process is one of a host's, started when it is not running.
+// process is one of a host's processes, started if it is not running.
 func (w *lossWalk) process(h *lossHost) driver.Store {
 	n := w.rng.IntN(len(h.processes))
 	if h.processes[n] == nil {
@@ -136,7 +136,7 @@ func (w *lossWalk) process(h *lossHost) driver.Store {
 	return h.processes[n]
 }
 
-// open is one more process of a host.
+// open starts another process of a host.
 func (w *lossWalk) open(h *lossHost) driver.Store {
 	clock := w.clock.Load
 	return outage.New(w.data.Open(clock), outage.Options{
@@ -161,8 +161,8 @@ func (w *lossWalk) closeAll() {
 	}
 }
 
-// act takes one step. More than a second passes with each, so that a host's
-// processes have read what the others wrote down.
+// act takes one step. More than a second passes with each, so that a host's processes
+// have read what the others wrote.
 func (w *lossWalk) act() {
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	if w.anySilent() {
@@ -188,9 +188,9 @@ func (w *lossWalk) act() {
 	}
 }
 
-// next is the silent host that comes next: all do within the minute, and of a loss
-// that only some can notice, the one first that was told last. What may be spent
-// otherwise, TestWhatRemains tells.
+// next is the next silent host to act. All act within the minute. After a loss that only
+// some hosts can notice, the host with the newest answer acts first; TestWhatRemains
+// covers the other orders.
 func (w *lossWalk) next() *lossHost {
 	silent := slices.DeleteFunc(slices.Clone(w.hosts), func(h *lossHost) bool { return !h.silent })
 	if !w.partial {
@@ -219,7 +219,7 @@ func (w *lossWalk) snapshot() {
 
 func (w *lossWalk) lose() {
 	if w.anySilent() && (w.partial && len(w.hosts) > 1 || w.rng.IntN(4) > 0) {
-		return // several in a row happen, and not all the time
+		return // several losses in a row happen, but not always
 	}
 	if w.data.Alone {
 		w.closeAll()
@@ -260,7 +260,7 @@ func (w *lossWalk) charge(h *lossHost) {
 		batch.Items = append(batch.Items, item)
 	}
 	searches := slices.ContainsFunc(batch.Items, func(i driver.Item) bool { return i.Operation == "search" })
-	if !searches && w.rng.IntN(2) == 0 { // as limits for one operation each come
+	if !searches && w.rng.IntN(2) == 0 { // like a caller whose limits cover one operation
 		batch.Limits = w.limits[:everyCall]
 	}
 	got, err := w.process(h).Decide(context.Background(), batch)
@@ -286,7 +286,7 @@ func (w *lossWalk) charge(h *lossHost) {
 			w.fail("item %d: %+v", i, d)
 		}
 	}
-	h.silent = h.silent && len(batch.Limits) < len(w.limits) // of the others it has not reported
+	h.silent = h.silent && len(batch.Limits) < len(w.limits) // it has not reported the other limits
 	for i, used := range got.Used {
 		w.hold(h, i, used, got.Mark.Seen)
 	}
@@ -306,7 +306,7 @@ func (w *lossWalk) look(h *lossHost) {
 	}
 }
 
-// hold holds what a host is told of a limit to what it was told before.
+// hold checks an answer about a limit against what the host was answered before.
 func (w *lossWalk) hold(h *lossHost, i int, used, at int64) {
 	w.t.Helper()
 	was, limit := h.known[i], w.limits[i]
@@ -317,8 +317,8 @@ func (w *lossWalk) hold(h *lossHost, i int, used, at int64) {
 	h.known[i] = fact{used, at}
 }
 
-// least is what still counts at an instant of what was used earlier. What the host
-// was not told of then may be what counts longest.
+// least is how much of what was used earlier must still count at an instant. The part
+// that the host did not know then may be the part that counts longest.
 func (w *lossWalk) least(l limit.Limit, was fact, at int64) int64 {
 	if was.at == 0 {
 		return 0
@@ -331,7 +331,7 @@ func (w *lossWalk) least(l limit.Limit, was fact, at int64) int64 {
 	return max(0, still-max(0, then-was.used))
 }
 
-// spent is what was truly spent in a limit of scores above from, up to an instant.
+// spent is what was truly spent in a limit, with scores above from and up to to.
 func (w *lossWalk) spent(limit limit.Limit, from, to int64) (sum int64) {
 	for _, s := range w.granted {
 		if s.at > from && s.at <= to && (len(limit.Operations) == 0 || s.search) {
@@ -341,8 +341,8 @@ func (w *lossWalk) spent(limit limit.Limit, from, to int64) (sum int64) {
 	return sum
 }
 
-// within holds what was truly spent to the limits, and where several hosts share
-// them, to their quotas, as what they may spend alone comes on top.
+// within checks what was truly spent against the limits. If several hosts share them,
+// each host's outage part comes on top.
 func (w *lossWalk) within(at int64) {
 	w.t.Helper()
 	for _, l := range w.limits {
@@ -358,7 +358,7 @@ func (w *lossWalk) within(at int64) {
 		switch {
 		case l.Window.Kind != limit.Bucket:
 			spent = w.spent(l, l.Window.Cut(at), at)
-		case len(w.hosts) > 1: // of which no host has a part
+		case len(w.hosts) > 1: // no host has a part of a bucket
 			continue
 		default:
 			level := limit.Level{}
@@ -374,13 +374,13 @@ func (w *lossWalk) within(at int64) {
 			w.fail("%d of limit %s are spent, and it has %d", spent, l.Name, bound)
 		}
 	}
-	// What has left all windows is of no more use.
+	// Charges that have left all windows are no longer needed.
 	for len(w.granted) > 0 && w.granted[0].at < at-26*hour {
 		w.granted = w.granted[1:]
 	}
 }
 
-// did keeps what was done, to be told when the walk fails.
+// did keeps a trace of the last steps for the message of a failure.
 func (w *lossWalk) did(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("step %d at %d: ", w.step, w.clock.Load())+fmt.Sprintf(format, args...))
 	w.trace = w.trace[max(0, len(w.trace)-25):]

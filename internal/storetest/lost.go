@@ -10,14 +10,14 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// recorded makes an item one that happened already.
+// recorded makes an item one that has already happened.
 func recorded(i driver.Item, age time.Duration) driver.Item {
 	i.Recorded, i.Age = true, age.Microseconds()
 	return i
 }
 
-// What happened while the store was out of reach is recorded once, above the
-// limit too, and leaves the window when it would have.
+// A charge made while the store was out of reach is recorded once, even above the limit,
+// and leaves the window when it would have.
 func testRecorded(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("short", 1000, time.Minute)}
 	w.granted(item("a", "op", 90))
@@ -32,18 +32,18 @@ func testRecorded(t *testing.T, w *world) {
 		t.Fatalf("recorded twice: %+v, first %+v", again, d)
 	}
 	must.Equal(t, w.decide(recorded(item("b", "op", 61), 0))[0].Result, driver.Conflict, "the id with other units")
-	w.onTime(item("c", "op", 40), 0, noon+hour) // when a has come back, b still counts
+	w.onTime(item("c", "op", 40), 0, noon+hour) // a has returned, b still counts
 	w.onTime(item("d", "op", 41), 0, d.At+hour)
 	used := w.used(0)
-	for range 2 { // it leaves no trace, so that there is nothing to replay
+	for range 2 { // it leaves no entry, so there is nothing to replay
 		w.granted(recorded(item("old", "op", 5), time.Hour))
 	}
 	w.granted(recorded(item("edge", "op", 5), time.Hour-time.Microsecond))
 	must.Equal(t, w.used(0), used+5, "used")
 }
 
-// A reservation that ended while the store was out of reach ends at that
-// instant, and no earlier than it began.
+// A reservation that ended while the store was out of reach ends at that instant, but not
+// before it began.
 func testFinishedEarlier(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	at := w.granted(lease(item("a", "op", 40), 30*time.Minute)).At
@@ -59,7 +59,7 @@ func testFinishedEarlier(t *testing.T, w *world) {
 	w.onTime(item("d", "op", 90), 0, at+15*minute+hour)
 }
 
-// lost looks and decides with the newest charge that was acknowledged.
+// lost looks and decides with a mark, the newest acknowledged charge.
 func (w *world) lost(newest driver.Mark, want error) {
 	w.t.Helper()
 	_, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: newest})
@@ -68,8 +68,8 @@ func (w *world) lost(newest driver.Mark, want error) {
 	w.wantError(err, want)
 }
 
-// A charge that was acknowledged and is not there is missed as long as it would
-// be held; nothing is decided then.
+// A charge that was acknowledged but is missing is missed as long as it would be kept;
+// until then nothing is decided.
 func testLost(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
 	d := w.granted(item("a", "op", 10))
@@ -77,18 +77,18 @@ func testLost(t *testing.T, w *world) {
 	w.lost(driver.Mark{ID: "b", At: d.At}, driver.ErrLost)
 	w.now = d.At + 2*hour - 1
 	w.lost(driver.Mark{ID: "b", At: d.At}, driver.ErrLost)
-	if used := w.used(0); used != 11 { // one probe, as b was never missed there
+	if used := w.used(0); used != 11 { // the one probe that was decided
 		t.Fatalf("used %d, want 11: nothing is charged while charges are missed", used)
 	}
 	w.now++
 	w.lost(driver.Mark{ID: "b", At: d.At}, nil)
-	// On a ledger that is empty the windows that are asked for tell how long.
+	// On an empty ledger the windows of the request say how long.
 	w.budget = "up/flushed"
 	w.lost(driver.Mark{ID: "b", At: w.now - 2*hour + 1}, driver.ErrLost)
 	w.lost(driver.Mark{ID: "b", At: w.now - 2*hour}, nil)
 }
 
-// recover tells of what was seen.
+// recover reports what a host has seen.
 func (w *world) recover(at int64, newest string, used ...int64) []int64 {
 	w.t.Helper()
 	got := must.Get(driver.Apply(context.Background(), w.store, driver.Recovery{
@@ -104,8 +104,8 @@ func (w *world) wantRecovered(got []int64, want ...int64) {
 	}
 }
 
-// What is missing is recorded as one charge per limit, in that limit alone: what
-// was seen less what survived, at the time it was seen. A later caller raises it.
+// What is missing is recorded as one charge per limit, in that limit alone: what was seen
+// less what survived, at the time it was seen. A later caller may raise it.
 func testRecover(t *testing.T, w *world) {
 	search := rolling("search", 4000, 2*time.Hour, "search.list")
 	calls := limit.Limit{Name: "calls", Limit: 1000, Counts: limit.CountCalls, Window: limit.RollingWindow(2 * time.Hour)}
@@ -134,19 +134,19 @@ func testRecover(t *testing.T, w *world) {
 	if found[limit.RecoveredOperation("day")] != 900 || found["search.list"] != 100 || found[limit.RecoveredOperation("search")] != 250 {
 		t.Fatalf("the ledger shows %v", found)
 	}
-	// It leaves the window like a charge of the instant it was seen at.
+	// It leaves the window like a charge made when it was seen.
 	w.onTime(item("fits", "search.list", 3751), 1, later+2*hour)
 	must.Equal(t, w.used(0), 1007+3751, "used")
 	w.now = later + 24*hour
 	must.Equal(t, w.used(0), 7+3751, "used after a day, want what was charged since")
-	// What is over by now is not recovered, nor what came to an end just then.
+	// What has left its window is not recovered, even if it left at this instant.
 	w.budget, w.limits = "up/short", []limit.Limit{rolling("hour", 100, time.Hour)}
 	for _, at := range []int64{w.now - hour - minute, w.now - hour} {
 		r := driver.Recovery{Budget: w.budget, Now: w.now, Limits: w.limits, Used: []int64{100}, At: at, Mark: driver.Mark{Ledger: "other", Seen: at}}
 		got := must.Get(driver.Apply(context.Background(), w.store, r))(t)
 		must.Equal(t, got.Amounts[0], 0, "what was used")
 	}
-	// A window that comes to the ledger later has what still counts of it recovered.
+	// For a window that is added later, what still counts is recovered.
 	w.granted(item("short", "op", 1))
 	w.limits = append(w.limits, rolling("longer", 100, 3*time.Hour))
 	at := w.now - 2*hour
@@ -172,8 +172,7 @@ func testRecoverBucket(t *testing.T, w *world) {
 	w.onTime(item("b", "op", 1), 0, w.now+second)
 }
 
-// A ledger that was reset is empty, and what was acknowledged before is not
-// missed.
+// A ledger that was reset is empty, and earlier acknowledged charges are not missed.
 func testReset(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 24*time.Hour), rolling("other", 100, 24*time.Hour, "op")}
 	d := w.granted(item("a", "op", 90))

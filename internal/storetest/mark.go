@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// vouch decides on an item and looks, with a mark.
+// vouch decides and looks with a mark.
 func (w *world) vouch(mark driver.Mark, want error) driver.Decisions {
 	w.t.Helper()
 	_, err := w.store.Look(context.Background(), driver.Look{Budget: w.budget, Now: w.now, Limits: w.limits, Mark: mark})
@@ -21,13 +21,13 @@ func (w *world) vouch(mark driver.Mark, want error) driver.Decisions {
 	return d
 }
 
-// tells is the mark that a look tells.
+// tells is the mark that a look returns.
 func (w *world) tells() driver.Mark {
 	w.t.Helper()
 	return w.look().Mark
 }
 
-// reportLoss tells of a loss, and is the mark after it.
+// reportLoss reports a loss and returns the mark after it.
 func (w *world) reportLoss(r driver.Recovery) driver.Mark {
 	w.t.Helper()
 	r.Budget, r.Now, r.Limits, r.At = w.budget, w.now, w.limits, w.now
@@ -38,8 +38,8 @@ func (w *world) reportLoss(r driver.Recovery) driver.Mark {
 	return got.Mark
 }
 
-// A ledger has an id of its own, which every answer tells; one with another id, or
-// with fewer changes, has lost something.
+// A ledger has an id, which every answer contains. A ledger with another id, or with
+// fewer changes, has lost something.
 func testMark(t *testing.T, w *world) {
 	refill := must.Get(limit.NewRefill(1, time.Hour))(t)
 	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour), {Name: "b", Limit: 100, Counts: limit.CountUnits, Window: limit.BucketWindow(refill)}}
@@ -80,7 +80,7 @@ func testMark(t *testing.T, w *world) {
 		}
 		before = after
 	}
-	// A reset keeps the id: what was told before it is not missed, whichever ledger it was of.
+	// A reset keeps the id: earlier marks are not missed, whichever ledger they are from.
 	told := w.tells()
 	must.Get(driver.Apply(context.Background(), w.store, driver.Reset{Budget: w.budget}))(t)
 	if reset := w.vouch(told, nil).Mark; reset.Ledger != told.Ledger || reset.ID != "" {
@@ -89,7 +89,7 @@ func testMark(t *testing.T, w *world) {
 	w.vouch(other, nil)
 	other.Seen = w.now + 1
 	w.vouch(other, driver.ErrLost)
-	// On a ledger that is not there.
+	// On a ledger that does not exist.
 	w.budget = "up/flushed"
 	w.vouch(driver.Mark{Ledger: "other", Seen: w.now - 6*hour - driver.LedgerIdle}, nil)
 	w.budget = "up/flushed-too"
@@ -113,7 +113,7 @@ func testRolledBack(t *testing.T, w *world) {
 	w.vouch(now, nil)
 }
 
-// After a loss hosts that share a store are held back until all have reported, or a
+// After a loss, hosts that share a store are held back until all have reported, or a
 // minute has passed.
 func testRecovering(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour)}
@@ -160,7 +160,7 @@ func testRecovering(t *testing.T, w *world) {
 		Budget: w.budget, Now: w.now, Limits: w.limits, Hosts: 3, Host: "0a", Observe: true,
 		Items: []driver.Item{item("x", "op", 1), item("y", "op", 1), item("z", "op", 1)},
 	})
-	if err != nil { // each charge moves the ledger's time on
+	if err != nil { // each charge advances the ledger's time
 		t.Fatal(err)
 	}
 	for i, want := range []string{driver.ObservedLock, driver.ObservedLock, ""} {
@@ -172,7 +172,7 @@ func testRecovering(t *testing.T, w *world) {
 	free("when the last one comes later", as)
 }
 
-// A ledger tells how many hosts decided on the budget within a day.
+// A ledger counts the hosts that decided on the budget within a day.
 func testHosts(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 6*time.Hour)}
 	decide := func(host string, want int) {
@@ -183,7 +183,7 @@ func testHosts(t *testing.T, w *world) {
 	decide("", 0)
 	decide("0a", 1)
 	w.now += hour - 1
-	decide("0a", 1) // not noted anew
+	decide("0a", 1) // not noted again
 	decide("1b", 2)
 	w.now += driver.HostNoted - hour
 	must.Equal(t, w.look().AtWork, 2, "a look shows … at work")
@@ -192,7 +192,7 @@ func testHosts(t *testing.T, w *world) {
 	decide("0a", 2)
 	w.now += driver.HostNoted
 	decide("", 0)
-	for i := range driver.MaxHosts + 10 { // no more than that are told apart
+	for i := range driver.MaxHosts + 10 { // it distinguishes no more than that
 		decide(fmt.Sprintf("%04x", i), min(i+1, driver.MaxHosts))
 	}
 }

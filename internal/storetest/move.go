@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// exported is the ledger at the world's instant.
+// exported exports the ledger at the world's instant.
 func (w *world) exported() ledgerCopy {
 	w.t.Helper()
 	return must.Get(copyOf(w.store, w.budget, w.now))(w.t)
@@ -25,7 +25,7 @@ func (w *world) importInto(budget, export string, c ledgerCopy, from int64, rows
 	}))(w.t)
 }
 
-// A ledger is moved whole: what it holds, what is open and what is locked.
+// A ledger is moved whole: its entries, open reservations and locks.
 func testMove(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour), rolling("search", 50, time.Minute, "search.list")}
 	labelled := item("a", "search.list", 7)
@@ -66,14 +66,14 @@ func testMove(t *testing.T, w *world) {
 	w.finish(driver.Finish{ID: "open", Units: 2}, driver.Settled, false)
 	must.Equal(t, w.used(0), before.Limits[0].Used-18, "used after the reservation was settled")
 
-	// The source goes on, and is moved once more: only what ended since changes anything.
+	// The source continues and is moved again: only what ended since then changes anything.
 	must.Equal(t, w.importInto("up/moved", "two", settled, 0, settled.rows, true), driver.Imported{Now: w.now, Done: 6, Added: 1, Known: 5}, "another export")
 	must.Equal(t, w.used(0), before.Limits[0].Used-18+3, "used after what was settled at the source")
 	w.budget = source
 	must.Equal(t, w.used(0), before.Limits[0].Used+3, "used at the source")
 }
 
-// Two charges of one id that are not the same both count.
+// Two charges with the same id that differ both count.
 func testMoveConflict(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 30))
@@ -88,7 +88,7 @@ func testMoveConflict(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), 36)
 }
 
-// Merged rows are moved once a file, and are known again where they come from.
+// Merged rows are moved once per file, and are recognised where they come from.
 func testMoveMerged(t *testing.T, w *world) {
 	w.limits = []limit.Limit{coarse("w", 100, 24*time.Hour, time.Minute)}
 	w.granted(item("a", "op", 30))
@@ -107,7 +107,8 @@ func testMoveMerged(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), 41)
 }
 
-// What no longer counts is left behind; a clock that is far behind takes nothing in.
+// Charges that no longer count are not moved; a store whose clock is far behind accepts
+// nothing.
 func testMoveLater(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
 	w.granted(item("a", "op", 30))

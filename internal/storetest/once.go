@@ -10,7 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// I4: the same id again is the first answer, and charges nothing more.
+// I4: the same id again gets the first answer, and charges nothing more.
 func testReplay(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	first := w.granted(item("a", "op", 60))
@@ -52,7 +52,7 @@ func testReplay(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), 63, "used")
 }
 
-// I4: the second of an id in one batch is a replay.
+// I4: an id's second item in one batch is a replay.
 func testReplayInBatch(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	got := w.decide(item("a", "op", 60), item("a", "op", 60), item("a", "op", 1), item("b", "op", 60), item("c", "op", 40))
@@ -63,7 +63,7 @@ func testReplayInBatch(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), 100, "used")
 }
 
-// I4: ids are held for an hour at least, and for the longest window.
+// I4: ids are kept for at least an hour, and for the longest window.
 func testHeld(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("short", 10, time.Minute)}
 	at := w.granted(item("a", "op", 1)).At
@@ -120,8 +120,8 @@ func testFinish(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), 8, "used")
 }
 
-// I4: past its lease a release is expired, and a settle is still recorded, with
-// the lease's end as its finish.
+// I4: after its lease a release is expired, and a settle is still recorded, with the
+// lease's end as its finish.
 func testLease(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
 	start := w.now

@@ -21,14 +21,14 @@ func testConcurrent(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 1000, time.Hour), concurrent("open", 2), concurrent("videos", 1, "videos.*")}
 	w.granted(item("plain", "op", 5))
 	w.granted(lease(item("a", "op", 5), time.Minute))
-	w.granted(lease(item("b", "op", 0), 2*time.Minute)) // of 0 units too
+	w.granted(lease(item("b", "op", 0), 2*time.Minute)) // also with 0 units
 	start := w.now
 	if v := w.look().Limits[1]; v.Used != 2 || v.NextAmount != 1 || v.NextAt != start+1+minute-2+1 && v.NextAt > start+minute+2 {
 		t.Fatalf("view %+v", v)
 	}
 	ends := w.look().Limits[1].NextAt
 	w.refused(lease(item("c", "op", 1), time.Minute), 1, ends)
-	w.granted(item("plain2", "videos.list", 5)) // a plain charge is none
+	w.granted(item("plain2", "videos.list", 5)) // a plain charge is not a reservation
 	w.now = ends - 1
 	w.refused(lease(item("c", "op", 1), time.Minute), 1, ends)
 	w.now = ends
@@ -52,7 +52,7 @@ func testConcurrent(t *testing.T, w *world) {
 	}
 }
 
-// Thousands of open reservations, and a limit that comes when they are there.
+// Thousands of open reservations, and a limit that is added while they are open.
 func testManyOpen(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10*many, time.Hour)}
 	for i := 0; i < many; i += driver.MaxBatch {
@@ -78,7 +78,7 @@ func testManyOpen(t *testing.T, w *world) {
 	must.Equal(t, w.used(1), 0, "open after all leases")
 }
 
-// All kinds on one budget are decided together: all or nothing, and the last
+// Limits of all kinds on one budget are decided together: all or nothing, and the latest
 // instant binds.
 func testMixedKinds(t *testing.T, w *world) {
 	w.limits = []limit.Limit{
@@ -106,13 +106,13 @@ func testMixedKinds(t *testing.T, w *world) {
 	}
 }
 
-// Two configurations on one ledger, turn by turn: each counts what both spend,
-// and a lowered limit is a debt.
+// Two configurations alternate on one ledger: each counts what both spend, and a lowered
+// limit is a debt.
 func testTwoConfigurations(t *testing.T, w *world) {
 	first := []limit.Limit{rolling("w", 100, time.Minute), rolling("search", 50, time.Hour, "search.*")}
 	second := []limit.Limit{rolling("w", 80, 2*time.Minute), coarse("c", 100, time.Hour, time.Minute, "!videos.list"), bucket(t, "b", 100, 1, time.Minute)}
 	w.limits = second
-	w.granted(item("first", "op", 0)) // a bucket that begins later is full
+	w.granted(item("first", "op", 0)) // a bucket that is added later is full
 	for i := range 20 {
 		w.limits = first
 		w.granted(item(fmt.Sprint("a", i), "search.list", 1))
@@ -131,8 +131,8 @@ func testTwoConfigurations(t *testing.T, w *world) {
 	}
 }
 
-// Who spent what: by each label, over all that is held and over a span, more than
-// one step's worth.
+// Spent reports by each label, over everything that is kept and over a span, for more
+// entries than one step processes.
 func testSpent(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 10*many, 3*time.Hour)}
 	w.fill() // on a and b in turn, without labels
@@ -150,7 +150,7 @@ func testSpent(t *testing.T, w *world) {
 		rows := map[string]driver.SpentRow{}
 		for _, row := range view.Rows {
 			if _, twice := rows[row.Name]; twice {
-				t.Fatalf("%q stands there twice", row.Name)
+				t.Fatalf("%q is listed twice", row.Name)
 			}
 			rows[row.Name] = row
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Besides its mark a caller may give charges that others were told of: a decision finds a
-// loss where one is missing, and a look tells which are.
+// Besides its mark a caller may pass charges that others were answered: a decision
+// detects a loss if one is missing, and a look says which are.
 func testOthers(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
 	a := w.granted(item("a", "op", 1))
@@ -43,7 +43,7 @@ func testOthers(t *testing.T, w *world) {
 	}
 	decide(most, nil)
 	look(append(most[1:], lacking), "c")
-	// On a ledger that is not there, as long as the windows that are asked for count it.
+	// On a ledger that does not exist, as long as the windows of the request count it.
 	w.budget = "up/flushed"
 	look([]driver.Mark{lacking, {ID: "old", At: w.now - 2*hour}}, "c")
 }

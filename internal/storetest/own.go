@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// After a split each of two hosts tells of charges that the other never saw: what hosts
-// charged themselves is added up, once each. What each of them saw is not.
+// After a split, each of two hosts reports charges that the other never saw. The charges
+// that hosts made themselves are added up, once each; what each of them saw is not.
 func testRecoverOwn(t *testing.T, w *world) {
 	calls := limit.Limit{Name: "calls", Limit: 1000, Counts: limit.CountCalls, Window: limit.RollingWindow(2 * time.Hour)}
 	w.limits = []limit.Limit{rolling("day", 1000, 24*time.Hour), calls, calendar(t, "pacific", 1000, limit.Day, "America/Los_Angeles")}
@@ -39,6 +39,6 @@ func testRecoverOwn(t *testing.T, w *world) {
 	tell("the first, of less", seen, []int64{150, 4, 150}, []int64{10, 1, 10}, "a-1", 95, 9, 95)
 	later := w.now
 	tell("the first, of a later loss", later, []int64{195, 10, -1}, []int64{20, 2, 500}, "a-2", 115, 11, 95)
-	// All of it leaves the window together, as what was seen last would.
+	// All of it leaves the window together, like what was seen last.
 	w.onTime(item("fits", "op", 900), 0, later+24*hour)
 }

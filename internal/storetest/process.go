@@ -20,7 +20,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Shared is a store that several processes may share, by its address.
+// Shared is a store that several processes may share by its address.
 type Shared struct {
 	// Address makes a fresh, empty store for the test.
 	Address func(t testing.TB) string
@@ -28,11 +28,11 @@ type Shared struct {
 	Open func(ctx context.Context, address string) (Store, error)
 }
 
-// childVariable carries a child's orders.
+// childVariable contains a child's orders.
 const childVariable = "QUOTACTL_STORETEST_CHILD"
 
-// orders are what a child process is to do: charge from some goroutines until
-// the budget is exhausted, and print each id that was acknowledged.
+// orders say what a child process does: charge from several goroutines until the budget
+// is exhausted, and print each id that was acknowledged.
 type orders struct {
 	Address    string
 	Limit      int64
@@ -40,8 +40,8 @@ type orders struct {
 	Goroutines int
 }
 
-// Main runs a package's tests, or, in a process that [Processes] started, the
-// charges it was started for. Call it from TestMain.
+// Main runs a package's tests or, in a process that [Processes] started, that process's
+// charges. Call it from TestMain.
 func Main(m *testing.M, shared Shared) {
 	text, isChild := os.LookupEnv(childVariable)
 	if !isChild {
@@ -63,7 +63,7 @@ func sharedSpec(most int64) budget.Spec {
 	}
 }
 
-// charges is the life of a child.
+// charges is the main function of a child.
 func charges(shared Shared, text string) error {
 	var o orders
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -121,7 +121,7 @@ func start(t *testing.T, o orders) *child {
 	return c
 }
 
-// Processes shows what only several processes on one store can show.
+// Processes checks what only several processes on one store can show.
 func Processes(t *testing.T, shared Shared) {
 	effort.Processes(t)
 	t.Run("I1EightProcesses", func(t *testing.T) { testEightProcesses(t, shared) })
@@ -156,7 +156,7 @@ func testEightProcesses(t *testing.T, shared Shared) {
 	must.Equal(t, sharedUsed(t, shared, address, limit), limit, "the ledger has … units")
 }
 
-// I5: what was acknowledged to a process that was killed with SIGKILL stays.
+// I5: charges that were acknowledged to a process stay when it is killed with SIGKILL.
 func testKilled(t *testing.T, shared Shared) {
 	const limit = 1_000_000
 	address := shared.Address(t)

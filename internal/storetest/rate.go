@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Rate runs do from goroutines for about the given time and tells how many a
-// second were done.
+// Rate calls do from several goroutines for about span and returns the calls per second.
 func Rate(b *testing.B, goroutines int, span time.Duration, do func(context.Context) error) float64 {
 	ctx, cancel := context.WithTimeout(b.Context(), span)
 	defer cancel()

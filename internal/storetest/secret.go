@@ -10,9 +10,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// NoSecret holds stores that cannot serve, each opened with a secret, to I9:
-// whatever fails, the secret stands in no error. Stores that are opened with
-// none have nothing to show.
+// NoSecret checks I9 on stores that cannot serve, each opened with a secret: whatever
+// fails, no error contains the secret. Do not pass stores that are opened without a
+// secret.
 func NoSecret(t *testing.T, secret string, stores map[string]Store) {
 	t.Helper()
 	ctx := context.Background()

@@ -15,18 +15,16 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Soak has goroutines charge, settle and release at random, in batches that
-// come at the same time, on budgets whose windows pass, and holds every answer
-// to a ledger of its own, which knows only the answers: nothing above a limit
-// in any rolling window or period, remaining exact, refusals that charge
-// nothing, ids charged once, totals equal to what was spent by whom, and nothing
-// left when a budget has idled. held is about how many entries a ledger may
-// hold: few where a store sums them all.
+// Soak has goroutines charge, settle and release at random, in concurrent batches, on
+// budgets whose windows pass. It checks every answer against a ledger of its own, which
+// knows only the answers: nothing exceeds a limit in any rolling window or period,
+// remaining is exact, refusals charge nothing, ids are charged once, totals equal what
+// was spent by whom, and nothing is left when a budget has idled. held is about how many
+// entries a ledger may keep: few for a store that sums them all.
 //
-// A step is a charge, a settlement or a look; QUOTACTL_SOAK_STEPS takes more than
-// the few thousand that tests take (make soak: ten million). QUOTACTL_SOAK_SEED
-// repeats a soak's questions; in what order the store
-// comes to those of the same time is its own affair.
+// A step is a charge, a settlement or a look. QUOTACTL_SOAK_STEPS sets more steps than
+// the few thousand that tests take (make soak: ten million). QUOTACTL_SOAK_SEED repeats a
+// soak's requests, but the store may process concurrent requests in any order.
 func Soak(t *testing.T, open Open, held int) {
 	t.Helper()
 	steps, seed := effort.Number(t, "QUOTACTL_SOAK_STEPS", effort.Of[uint64](4_000, 20_000)), effort.Seed(t, "QUOTACTL_SOAK_SEED")
@@ -63,9 +61,8 @@ func Soak(t *testing.T, open Open, held int) {
 	}
 }
 
-// soakLane soaks one budget after the other on a store of its own. Its clock
-// stands while charges are under way, so that what they should be answered is
-// known but for their order.
+// soakLane soaks one budget after the other on a store of its own. Its clock stands still
+// while charges are under way, so that the answers are determined except for their order.
 type soakLane struct {
 	rng    *rand.Rand
 	name   string
@@ -77,15 +74,15 @@ type soakLane struct {
 	now     int64
 	budget  string
 	limits  []limit.Limit
-	lengths []int64 // spans that a step of time may be around
+	lengths []int64 // spans for steps of time, give or take
 	ledger  *soakLedger
-	recent  []driver.Item // charged or refused lately
+	recent  []driver.Item // recently charged or refused
 	open    []string      // reservations, some of them finished
 	lately  []driver.Finish
-	made    int // ids
+	made    int // how many ids were made
 }
 
-// soak takes so many steps.
+// soak takes the given number of steps.
 func (s *soakLane) soak(steps uint64) error {
 	for s.step < steps {
 		s.begin()
@@ -104,7 +101,7 @@ func (s *soakLane) soak(steps uint64) error {
 	return nil
 }
 
-// flight is a batch on its way, and afterwards its answers.
+// flight is a batch under way, and later its answers.
 type flight struct {
 	driver.Batch
 	got  driver.Decisions
@@ -133,10 +130,9 @@ func (s *soakLane) charges() error {
 	return s.explain(flights)
 }
 
-// explain goes through the answers in the order in which the store came to
-// them, which the new charges tell by their instants. Where it took a batch in
-// several steps, what it refused in between may have been decided later than the
-// charge before it.
+// explain checks the answers in the order in which the store decided, which the instants
+// of the new charges show. If the store decided a batch in several steps, a refusal in
+// between may have been decided later than the charge before it.
 func (s *soakLane) explain(flights []*flight) error {
 	for {
 		var first *flight
@@ -167,8 +163,8 @@ func (s *soakLane) explain(flights []*flight) error {
 	}
 }
 
-// unchanging explains answers of a batch up to the next new charge; its error
-// is that of the first that is not right now.
+// unchanging explains the answers of a batch up to the next new charge; its error is that
+// of the first answer that is not right now.
 func (s *soakLane) unchanging(f *flight) error {
 	for ; f.next < len(f.Items); f.next++ {
 		item, d := f.Items[f.next], f.got.Items[f.next]
@@ -210,16 +206,16 @@ func (s *soakLane) finishes() error {
 		if s.rng.IntN(6) == 0 {
 			f.Units = s.rng.Int64N(2 * s.limits[0].Limit) // a debt, now and then
 		}
-		if n := len(s.lately); n > 0 && s.rng.IntN(4) == 0 { // the same once more
+		if n := len(s.lately); n > 0 && s.rng.IntN(4) == 0 { // the same again
 			f = s.lately[s.rng.IntN(n)]
 			f.Now = s.now
 		}
-		if s.rng.IntN(8) == 0 { // most of these are no reservations
+		if s.rng.IntN(8) == 0 { // most of these are not reservations
 			f.ID = s.recent[s.rng.IntN(len(s.recent))].ID
 		}
 		asks[f.ID] = f
 		s.lately = append(s.lately[max(0, len(s.lately)-7):], f)
-		if s.rng.IntN(3) > 0 { // the others are finished once more
+		if s.rng.IntN(3) > 0 { // the others are finished again
 			s.open[i] = s.open[len(s.open)-1]
 			s.open = s.open[:len(s.open)-1]
 		}
@@ -233,7 +229,7 @@ func (s *soakLane) finishes() error {
 			got, err := s.store.Finish(context.Background(), f)
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil { // in any order: the clock stands, and no two are of one id
+			if err == nil { // in any order: the clock stands still, and all ids differ
 				err = s.ledger.finish(f, got)
 			}
 			failures = append(failures, err)
@@ -247,8 +243,7 @@ func (s *soakLane) finishes() error {
 	return errors.Join(failures...)
 }
 
-// look wants the totals to be what the answers add up to, and now and then who
-// spent what.
+// look checks that the totals are the sum of the answers, and sometimes who spent what.
 func (s *soakLane) look() error {
 	s.step++
 	s.counts["looked"]++
@@ -295,8 +290,8 @@ func (s *soakLane) spent(used int64) error {
 	return nil
 }
 
-// idle lets the longest window pass: nothing is left. The clock goes on to where
-// all that is kept of the budget may go.
+// idle lets the longest window pass, after which nothing is left. Then the clock advances
+// until the store may forget the budget.
 func (s *soakLane) idle() error {
 	s.now += 30 * hour
 	if _, err := s.store.Decide(context.Background(), driver.Batch{Budget: s.budget, Now: s.now, Limits: s.limits}); err != nil {

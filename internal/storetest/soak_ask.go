@@ -8,11 +8,11 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// soakProbe is an operation that always fits: the first item of each batch is of
-// it, so that its instant tells when the batch was decided.
+// soakProbe is an operation that always fits. It is the first item of each batch, so that
+// its instant shows when the batch was decided.
 const soakProbe = "probe"
 
-// begin takes a new budget with new limits.
+// begin starts a new budget with new limits.
 func (s *soakLane) begin() {
 	s.budget = "soak/" + s.name + "-" + strconv.FormatUint(s.step, 10)
 	s.recent, s.open, s.lately = nil, nil, nil
@@ -75,9 +75,9 @@ func (s *soakLane) pass() {
 	case s.rng.IntN(50) == 0: // a clock that is set back
 		s.now -= s.rng.Int64N(minute)
 	}
-	// Ids are held as of a calendar's last use, so that those of a day end with
+	// Ids are kept as of a calendar's last use, so that those of a day end with
 	// the first batch that begins after it: batches that cross midnight in several
-	// steps may come to it either way.
+	// steps may keep them or not.
 	if day := 24 * hour; s.ledger.limits[2].period == day && s.now%day > day-second {
 		s.now += second
 	}
@@ -101,7 +101,7 @@ func (s *soakLane) id() string {
 	return s.name + "-" + strconv.Itoa(s.made)
 }
 
-// item is a new charge, or one of those lately asked for, the same or changed.
+// item is a new charge, or a recent one, the same or changed.
 func (s *soakLane) item() driver.Item {
 	if len(s.recent) > 0 && s.rng.IntN(10) == 0 {
 		again := s.recent[s.rng.IntN(len(s.recent))]

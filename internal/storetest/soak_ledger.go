@@ -8,15 +8,15 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// soakLedger is what the answers of a store must add up to: it is told each
-// answer and counts on its own, by the instants that the answers carry. It asks
-// no store and no model, nor the limits' windows for their arithmetic.
+// soakLedger computes what a store's answers must add up to. It receives each answer and
+// counts by itself, by the instants in the answers. It uses no store, no model, and not
+// the arithmetic of the limits' windows.
 type soakLedger struct {
 	limits []*soakLimit
-	last   int64 // last seen
+	last   int64 // the last instant seen
 	newest int64 // the newest entry's time
 	held   map[string]*soakEntry
-	byEnd  soakHeap // of what is held, by score
+	byEnd  soakHeap // the kept entries, by score
 }
 
 // soakLimit is a limit and what it has used.
@@ -43,11 +43,11 @@ type soakEntry struct {
 	state        soakState
 	start, score int64
 	units        int64
-	version      int  // of score and units; what lies in a heap under another one is void
+	version      int  // of score and units; heap elements with another version are void
 	counted      uint // the limits that count it now
 }
 
-// soakEnd is an entry in a heap, and the instant for which it lies there.
+// soakEnd is an element of a heap: an entry and its instant.
 type soakEnd struct {
 	at      int64
 	entry   *soakEntry
@@ -70,7 +70,7 @@ func (h *soakHeap) Pop() any {
 	return last
 }
 
-// until takes off, in order, what ends up to now and is not void.
+// until removes, in order, the elements up to now and reports those that are not void.
 func (h *soakHeap) until(now int64, ended func(*soakEntry)) {
 	for len(*h) > 0 && (*h)[0].at <= now {
 		if end := heap.Pop(h).(soakEnd); end.version == end.entry.version {
@@ -87,7 +87,7 @@ func newSoakLedger(limits []limit.Limit, periods []int64) *soakLedger {
 	return l
 }
 
-// returns is the first instant at which what finished at score counts no more.
+// returns is the first instant at which an entry that finished at score no longer counts.
 func (l *soakLimit) returns(score int64) int64 {
 	switch w := l.Window; {
 	case l.period > 0:
@@ -101,7 +101,7 @@ func (l *soakLimit) returns(score int64) int64 {
 	}
 }
 
-// covers reads the few forms of patterns that soak's limits have.
+// covers matches the few forms of patterns that soak's limits have.
 func (l *soakLimit) covers(operation string) bool {
 	pattern := l.Operations[0]
 	return pattern == operation || pattern[0] == '!' && pattern[1:] != operation
@@ -131,7 +131,7 @@ func (l *soakLimit) bound(i driver.Item) int64 {
 
 func (l *soakLimit) left(used int64) int64 { return max(0, l.Limit.Limit-used) }
 
-// count has the limit count an entry while it should.
+// count makes the limit count an entry while it should.
 func (l *soakLimit) count(e *soakEntry, now int64) {
 	at := l.returns(e.score)
 	if e.state == soakReleased || !l.covers(e.item.Operation) || at <= now || l.Window.Kind == limit.Concurrent && e.state != soakOpen {
@@ -142,7 +142,7 @@ func (l *soakLimit) count(e *soakEntry, now int64) {
 	heap.Push(&l.byReturn, soakEnd{at, e, e.version})
 }
 
-// discount takes an entry off that the limit counts.
+// discount removes a counted entry from the limit.
 func (l *soakLimit) discount(e *soakEntry) {
 	if e.counted&l.bit != 0 {
 		l.used -= l.amount(e.units)
@@ -150,7 +150,7 @@ func (l *soakLimit) discount(e *soakEntry) {
 	}
 }
 
-// advance brings the ledger to an instant: max(clock, last seen).
+// advance moves the ledger to an instant: max(clock, last seen).
 func (l *soakLedger) advance(clock int64) {
 	l.last = max(l.last, clock)
 	for _, limit := range l.limits {
@@ -174,7 +174,7 @@ func (l *soakLedger) advance(clock int64) {
 	})
 }
 
-// keep puts an entry where its score says.
+// keep stores an entry at its score.
 func (l *soakLedger) keep(e *soakEntry) {
 	l.held[e.item.ID] = e
 	heap.Push(&l.byEnd, soakEnd{e.score, e, e.version})
@@ -183,8 +183,7 @@ func (l *soakLedger) keep(e *soakEntry) {
 	}
 }
 
-// tightest is the limit that a granted item's answer tells of, and what it has
-// left.
+// tightest is the limit that the answer to a granted item names, and what it has left.
 func (l *soakLedger) tightest(i driver.Item) (index int, left int64) {
 	index = -1
 	for _, counts := range []limit.Counts{limit.CountUnits, limit.CountCalls} {
@@ -200,7 +199,7 @@ func (l *soakLedger) tightest(i driver.Item) (index int, left int64) {
 	return index, left
 }
 
-// decide is how an item fares now, but for which limit refuses it and until
+// decide is the decision on an item now, except for which limit refuses it and until
 // when.
 func (l *soakLedger) decide(i driver.Item) driver.Decision {
 	if e := l.held[i.ID]; e != nil && !i.DryRun {
@@ -232,9 +231,8 @@ func (l *soakLedger) decide(i driver.Item) driver.Decision {
 	return d
 }
 
-// explains reports, with nil, whether an answer that changed nothing is right
-// now. Of refusals some are held to their instant, which takes a look at all
-// entries.
+// explains returns nil if an answer that changed nothing is right now. It checks the
+// instant of only some refusals, since that examines all entries.
 func (l *soakLedger) explains(i driver.Item, got driver.Decision, instant bool) error {
 	l.advance(l.last)
 	want := l.decide(i)
@@ -278,7 +276,7 @@ func (l *soakLedger) fitsAt(i driver.Item, at int64) bool {
 	return true
 }
 
-// charge takes in a new charge: it must fit, by every limit that covers it.
+// charge adds a new charge: it must fit every limit that covers it.
 func (l *soakLedger) charge(i driver.Item, got driver.Decision) error {
 	l.advance(l.last)
 	want := l.decide(i)
@@ -299,7 +297,7 @@ func (l *soakLedger) charge(i driver.Item, got driver.Decision) error {
 	return nil
 }
 
-// finish takes in what became of a reservation.
+// finish records how a reservation ended.
 func (l *soakLedger) finish(f driver.Finish, got driver.Finished) error {
 	l.advance(l.last)
 	want := driver.Finished{Now: got.Now}
@@ -341,7 +339,7 @@ func (l *soakLedger) change(e *soakEntry, state soakState, units int64) {
 	l.keep(e)
 }
 
-// spent is who spent what of the last span, or of all that is held.
+// spent is who spent what in the last span, or in everything that is kept.
 func (l *soakLedger) spent(by driver.GroupBy, span int64) map[string]driver.SpentRow {
 	rows := map[string]driver.SpentRow{}
 	for _, e := range l.held {
@@ -362,7 +360,7 @@ func (l *soakLedger) spent(by driver.GroupBy, span int64) map[string]driver.Spen
 	return rows
 }
 
-// matches compares what a store says was spent.
+// matches compares a store's report of what was spent.
 func (l *soakLedger) matches(view driver.Spent, by driver.GroupBy, span int64) error {
 	want := l.spent(by, span)
 	for _, row := range view.Rows {

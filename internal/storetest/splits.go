@@ -15,11 +15,11 @@ import (
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
-// Splits walks at random over splits of a store whose two sides are both charged to, by
-// hosts of their own, and heal to the data of one of them; over flushes; and over charges,
-// reservations and restarts of two processes on each of three hosts. Nothing leaves a window
-// meanwhile. Once all hosts have looked, each limit has used exactly what was truly spent:
-// what each host charged and the ledger lacks is added up, and nothing counts twice.
+// Splits walks at random over splits of a store, in which hosts charge to both sides and
+// which heal to the data of one side; over flushes; and over charges, reservations and
+// restarts of two processes on each of three hosts. Nothing leaves a window meanwhile.
+// Once all hosts have looked, each limit has used exactly what was truly spent: charges
+// that a host made and the ledger lacks are added up, and nothing counts twice.
 func Splits(t *testing.T, data Lossy) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
@@ -60,14 +60,14 @@ func Splits(t *testing.T, data Lossy) {
 type splitWalk struct {
 	lossWalk
 	n     int
-	truth [3]int64 // what was spent, by limit
+	truth [3]int64 // what was truly spent, by limit
 }
 
-// some has a few charges made by some of the hosts.
+// some has some of the hosts make a few charges.
 func (s *splitWalk) some(hosts []*lossHost) {
 	for range 1 + s.rng.IntN(8) {
 		h := hosts[s.rng.IntN(len(hosts))]
-		if s.rng.IntN(2) == 0 { // else it has not written down yet what it charged before
+		if s.rng.IntN(2) == 0 { // otherwise it has not yet written down its earlier charges
 			s.clock.Add(second)
 		}
 		s.clock.Add(100_000 + s.rng.Int64N(second/4))
@@ -79,7 +79,7 @@ func (s *splitWalk) some(hosts []*lossHost) {
 	}
 }
 
-// spend charges, or reserves and ends the reservation.
+// spend charges, or makes a reservation and ends it.
 func (s *splitWalk) spend(h *lossHost) {
 	s.n++
 	item := driver.Item{ID: fmt.Sprint("id", s.n), Operation: []string{"list", "search"}[s.rng.IntN(2)], Units: 1 + s.rng.Int64N(12)}
@@ -117,8 +117,8 @@ func (s *splitWalk) spend(h *lossHost) {
 			s.fail("finish: %+v, %v", done, err)
 		}
 	}
-	if reserves { // which has the process write down how it ended
-		for range 2 { // the first time its timer may have come between the second's end and the look
+	if reserves { // so that the process writes down how it ended
+		for range 2 { // the first time its timer may fire between the end of the second and the look
 			s.clock.Add(1_100_000)
 			if _, err := process.Look(context.Background(), driver.Look{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits}); err != nil {
 				s.fail("look: %v", err)
@@ -132,7 +132,7 @@ func (s *splitWalk) spend(h *lossHost) {
 	}
 }
 
-// keep takes a snapshot; restore puts one back.
+// keep takes a snapshot; restore restores one.
 func (s *splitWalk) keep() func() {
 	if s.data.Alone {
 		s.closeAll()
@@ -185,7 +185,8 @@ func (s *splitWalk) rollBack() {
 	s.did("rolled back")
 }
 
-// heal has all processes of all hosts look, and holds what is used to what was spent.
+// heal has all processes of all hosts look, and compares what is used with what was
+// spent.
 func (s *splitWalk) heal() {
 	s.t.Helper()
 	var view driver.View
@@ -199,7 +200,7 @@ func (s *splitWalk) heal() {
 				var err error
 				view, err = process.Look(context.Background(), driver.Look{Budget: lossBudget, Now: s.clock.Load(), Limits: s.limits})
 				s.did("host %s looks: %+v, %v", filepath.Base(h.dir), view.Limits, err)
-				if errors.Is(err, driver.ErrDamaged) && !h.met && round == 0 { // it knows nothing to begin the ledger anew with
+				if errors.Is(err, driver.ErrDamaged) && !h.met && round == 0 { // it knows nothing with which to start the ledger again
 					continue hosts
 				}
 				if err != nil {
@@ -207,11 +208,11 @@ func (s *splitWalk) heal() {
 				}
 				h.met = true
 			}
-			if round == 0 && s.rng.IntN(3) == 0 { // while others have not noticed yet
+			if round == 0 && s.rng.IntN(3) == 0 { // before others have noticed
 				s.spend(h)
 			}
 		}
-		if view.Recovering > 0 && round == 0 { // a host that has charged nothing yet is waited for
+		if view.Recovering > 0 && round == 0 { // it waits for a host that has not charged yet
 			s.clock.Add(driver.RecoveryWait)
 		}
 	}

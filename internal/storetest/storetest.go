@@ -1,5 +1,5 @@
-// Package storetest holds every store to one contract, that of driver.Store.
-// The doc of package driver lists the tests that a store calls, [Run] first.
+// Package storetest tests every store against one contract, that of driver.Store. The doc
+// of package driver lists the tests that a store calls, [Run] first.
 package storetest
 
 import (
@@ -12,17 +12,17 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Store is all that a store is.
+// Store is everything that a store implements.
 type Store interface {
 	driver.Store
 	driver.JobStore
 }
 
-// Open makes a fresh, empty store whose clock is the given one, in µs since the
-// Unix epoch, and closes it when the test ends.
+// Open makes a fresh, empty store with the given clock, in µs since the Unix epoch, and
+// closes it when the test ends.
 type Open func(t testing.TB, clock func() int64) Store
 
-// Run holds a store to the invariants that one process can show.
+// Run checks the invariants that a single process can show.
 func Run(t *testing.T, open Open) {
 	t.Helper()
 	for _, one := range []struct {
@@ -161,7 +161,7 @@ func lease(i driver.Item, d time.Duration) driver.Item {
 	return i
 }
 
-// decide has items decided at the world's instant, which the caller shares.
+// decide decides items at the world's instant, which the caller's clock shares.
 func (w *world) decide(items ...driver.Item) []driver.Decision {
 	w.t.Helper()
 	got := must.Get(w.tryDecide(w.now, items...))(w.t)
@@ -187,7 +187,7 @@ func (w *world) granted(i driver.Item) driver.Decision {
 	return d
 }
 
-// refused asks for one item that must not fit before at.
+// refused asks for one item that must be refused by limit until at.
 func (w *world) refused(i driver.Item, limit int, at int64) {
 	w.t.Helper()
 	d := w.decide(i)[0]
@@ -196,8 +196,8 @@ func (w *world) refused(i driver.Item, limit int, at int64) {
 	}
 }
 
-// onTime asks for an item one microsecond before at, where it must be refused
-// until at, and then at at, where it must be granted.
+// onTime asks for an item one microsecond before at, which must be refused until at, and
+// again at at, which must be granted.
 func (w *world) onTime(i driver.Item, limit int, at int64) {
 	w.t.Helper()
 	w.now = at - 1
@@ -221,7 +221,7 @@ func (w *world) look() driver.View {
 	return view
 }
 
-// finish settles or releases and wants the result.
+// finish settles or releases, and checks the result.
 func (w *world) finish(f driver.Finish, want driver.FinishResult, replayed bool) driver.Finished {
 	w.t.Helper()
 	f.Budget, f.Now = w.budget, w.now

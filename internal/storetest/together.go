@@ -44,8 +44,7 @@ func testGoroutines(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), most, "used")
 }
 
-// testBatch: a batch of the largest size is decided in order; bad items fail
-// alone.
+// testBatch: a batch of the largest size is decided in order; only the bad items fail.
 func testBatch(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	var items []driver.Item
@@ -59,7 +58,7 @@ func testBatch(t *testing.T, w *world) {
 		switch {
 		case i == 5:
 			want = driver.NeverFits
-		case i == 6: // another operation under the id of the fourth
+		case i == 6: // another operation with the fourth item's id
 			want = driver.Conflict
 		case i >= 102:
 			want = driver.Refused
@@ -74,7 +73,7 @@ func testBatch(t *testing.T, w *world) {
 	}
 }
 
-// testDeadline: what is decided past its deadline is not charged.
+// testDeadline: an item decided after its deadline is not charged.
 func testDeadline(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	late, early := item("late", "op", 1), item("early", "op", 1)
@@ -88,7 +87,7 @@ func testDeadline(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), 6, "used")
 }
 
-// testCancelled: a context that has ended is the error, and nothing is charged.
+// testCancelled: if the context has ended, its error is returned and nothing is charged.
 func testCancelled(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, time.Hour)}
 	w.granted(item("a", "op", 1))
@@ -147,7 +146,7 @@ func testLabels(t *testing.T, w *world) {
 	w.refused(item("4", "op", 1), 0, noon+hour)
 }
 
-// testClosed: a closed store says so; closing twice is no error.
+// testClosed: a closed store returns an error; closing it twice is not an error.
 func testClosed(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 3, time.Hour)}
 	w.granted(item("a", "op", 1))

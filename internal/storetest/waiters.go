@@ -17,13 +17,13 @@ import (
 )
 
 // waitersQuota is how many calls a second the waiters of a benchmark share: the ideal
-// time of 5,000 is 9 s.
+// time for 5,000 waiters is 9 s.
 const waitersQuota = 555
 
-// Waiters has many goroutines wait for one budget at once. It reports the time that
-// passes until the last is served beside the ideal one, and per thousand waiters the CPU
-// time of this process and the items that the store decided. With linear work these do
-// not grow with the number of waiters.
+// Waiters has many goroutines wait for one budget at once. It reports the time until the
+// last is served next to the ideal time, and per thousand waiters the CPU time of this
+// process and the items that the store decided. With linear work these do not grow with
+// the number of waiters.
 func Waiters(b *testing.B, open func(b *testing.B) driver.Store) {
 	for _, n := range []int{1250, 2500, 5000} {
 		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
@@ -58,7 +58,7 @@ func waitAll(b *testing.B, metered *budget.Budget, n int) {
 	all.Wait()
 }
 
-// decisionCounter counts the items that a store is asked to decide.
+// decisionCounter counts the items that a store decides.
 type decisionCounter struct {
 	driver.Store
 	items atomic.Int64
@@ -69,7 +69,7 @@ func (s *decisionCounter) Decide(ctx context.Context, batch driver.Batch) (drive
 	return s.Store.Decide(ctx, batch)
 }
 
-// cpuTime is what this process has used so far.
+// cpuTime is the CPU time that this process has used so far.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage

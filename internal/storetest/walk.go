@@ -15,11 +15,11 @@ import (
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
-// Walk takes random steps on the store and on the reference model beside it,
-// and wants every answer to be the same. A step is a charge, one that happened
-// already, a settlement, a release, a look, a lock, a report of drift, an accepted
-// clock, a recovery, a reset or a move to another ledger. It takes that many steps in full, else a few
-// thousand; QUOTACTL_WALK_STEPS sets the number. QUOTACTL_WALK_SEED repeats a walk.
+// Walk takes random steps on the store and on the reference model, and checks that all
+// answers are the same. A step is a charge, a recorded charge, a settlement, a release, a
+// look, a lock, a report of drift, an accepted clock, a recovery, a reset or a move to
+// another ledger. It takes steps steps at full size, otherwise a few thousand;
+// QUOTACTL_WALK_STEPS sets the number. QUOTACTL_WALK_SEED repeats a walk.
 func Walk(t *testing.T, open Open, steps int) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
@@ -55,12 +55,12 @@ type walker struct {
 	now     int64
 	budget  string
 	configs [][]limit.Limit // of two processes that share the budget
-	lengths []int64         // of the rolling windows, for telling time steps
-	coarse  bool            // no window needs more than slots, so that entries merge
+	lengths []int64         // of the rolling windows, for choosing steps of time
+	coarse  bool            // all windows need slots only, so that entries merge
 	ids     []driver.Item
 	seen    []marks
 	ledgers map[string]string // the model's ledgers' ids by the store's
-	changes map[string]int64  // what the store last told of each of its ledgers
+	changes map[string]int64  // the store's last count of changes of each of its ledgers
 }
 
 var walkOperations = []string{"search.list", "videos.list", "channels.list", "videos.rate", "captions.list"}
@@ -77,7 +77,7 @@ func (w *walker) episode(steps int) {
 	}
 	for end := w.step + steps; w.step < end; {
 		w.pass()
-		if w.rng.IntN(80) == 0 { // a process comes with other limits
+		if w.rng.IntN(80) == 0 { // a process gets other limits
 			w.configs[w.rng.IntN(2)] = w.limits()
 			w.counts["limits changed"]++
 		}
@@ -107,7 +107,7 @@ func (w *walker) episode(steps int) {
 	}
 }
 
-// pass lets time pass, now and then backwards.
+// pass lets time pass, sometimes backwards.
 func (w *walker) pass() {
 	length := minute
 	if len(w.lengths) > 0 {
@@ -132,7 +132,7 @@ func (w *walker) pass() {
 	}
 }
 
-// caller is the caller's clock: the store's, but now and then far behind or ahead.
+// caller is the caller's clock: usually the store's, sometimes far behind or ahead.
 func (w *walker) caller() int64 {
 	switch w.rng.IntN(50) {
 	case 0, 1:
@@ -247,7 +247,7 @@ func (w *walker) finish() {
 	}
 	switch {
 	case len(open) > 0 && w.rng.IntN(8) > 0:
-		f.ID = open[max(0, len(open)-1-w.rng.IntN(6))] // a late one: most of the others are forgotten
+		f.ID = open[max(0, len(open)-1-w.rng.IntN(6))] // a recent one: most of the others are forgotten
 	case len(w.ids) > 0:
 		f.ID = w.ids[w.rng.IntN(len(w.ids))].ID
 	}
@@ -269,8 +269,8 @@ func (w *walker) finish() {
 	}[want.Result]]++
 }
 
-// look compares what both have used, after an empty decision has brought both
-// up to the instant.
+// look compares what both have used, after an empty decision has advanced both to the
+// instant.
 func (w *walker) look(limits []limit.Limit) {
 	w.step++
 	batch := driver.Batch{Budget: w.budget, Now: w.now, Limits: limits}
@@ -294,7 +294,7 @@ func (w *walker) acceptClock() {
 	w.counts["clock accepted"]++
 }
 
-// change changes both, wants them to answer alike, and returns the answer.
+// change makes a change on both, checks that both answer alike, and returns the answer.
 func change[A driver.Changed](w *walker, c driver.ChangeTo[A]) A {
 	w.t.Helper()
 	want, wantErr := driver.Apply(context.Background(), w.model, c)
@@ -318,7 +318,7 @@ func (w *walker) same(what string, asked, got any, gotErr error, want any, wantE
 	}
 }
 
-// emptyBoth sees no difference between no items and none.
+// emptyBoth treats nil and an empty list as equal.
 func emptyBoth(got, want any) bool {
 	g, ok := got.(driver.Decisions)
 	if !ok {

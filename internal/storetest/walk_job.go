@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/internal/effort"
 )
 
-// jobWalk is a random walk on what two stores keep of jobs.
+// jobWalk is a random walk on the jobs' data of two stores.
 type jobWalk struct {
 	*testing.T
 	seed         uint64
@@ -21,8 +21,8 @@ type jobWalk struct {
 	names, keys  []string
 }
 
-// testJobWalk takes random steps on documents, values and histories, beside the
-// reference model, and wants every answer to be the same.
+// testJobWalk takes random steps on documents, values and histories, on the store and on
+// the reference model, and checks that all answers are the same.
 func testJobWalk(t *testing.T, world *world) {
 	const steps = 500
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
@@ -51,7 +51,7 @@ func (w *jobWalk) bytes() []byte {
 	return [][]byte{{}, []byte(fmt.Sprint(w.rng.Int64())), []byte("any bytes \x00\xff\n\r\n|")}[w.rng.IntN(3)]
 }
 
-// swap is one of a job, mostly of the version that stands.
+// swap is a random swap of a job, mostly of its current version.
 func (w *jobWalk) swap() driver.JobSwap {
 	s := driver.JobSwap{Job: w.names[w.rng.IntN(2)], Values: map[string][]byte{}, Most: w.rng.IntN(12)}
 	stands, err := w.model.Job(context.Background(), s.Job)
@@ -80,7 +80,7 @@ func (w *jobWalk) swap() driver.JobSwap {
 // instant is one of a few.
 func (w *jobWalk) instant() int64 { return noon + w.rng.Int64N(20)*second }
 
-// same wants both stores to hold the same.
+// same checks that both stores contain the same.
 func (w *jobWalk) same(step int, swap driver.JobSwap) {
 	w.Helper()
 	ctx := context.Background()
@@ -121,5 +121,5 @@ func (w *jobWalk) same(step int, swap driver.JobSwap) {
 	}
 }
 
-// sameBytes tells none from empty.
+// sameBytes compares bytes and distinguishes nil from empty.
 func sameBytes(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }

@@ -39,7 +39,7 @@ func (w *walker) limits() []limit.Limit {
 	return limits
 }
 
-// window is one of any kind.
+// window is a random window of any kind.
 func (w *walker) window() limit.Window {
 	switch n := w.rng.IntN(20); {
 	case n < 3:
@@ -70,7 +70,7 @@ func (w *walker) coarseWindow() limit.Window {
 	}[w.rng.IntN(8)]
 	w.lengths = append(w.lengths, shape[:]...)
 	if w.coarse {
-		w.lengths = append(w.lengths, 20*minute) // most entries lie in windows longer than ids are held
+		w.lengths = append(w.lengths, 20*minute) // most entries are in windows longer than ids are kept
 	}
 	return limit.CoarseWindow(time.Duration(shape[0])*time.Microsecond, time.Duration(shape[1])*time.Microsecond)
 }
@@ -96,7 +96,7 @@ func (w *walker) calendar() limit.Window {
 	window := limit.CalendarWindow(c)
 	if w.rng.IntN(2) == 0 {
 		window.Guard = []int64{1, second, 5 * minute}[w.rng.IntN(3)]
-		if w.rng.IntN(2) == 0 { // on to the next reset, give or take the guard
+		if w.rng.IntN(2) == 0 { // a step to the next reset, give or take the guard
 			_, next := c.Period(w.now)
 			w.now = next + w.rng.Int64N(4*window.Guard) - 2*window.Guard
 		}
@@ -104,7 +104,7 @@ func (w *walker) calendar() limit.Window {
 	return window
 }
 
-// kindOf tells the kinds apart that the walk must come by.
+// kindOf distinguishes the kinds that the walk must include.
 func kindOf(window limit.Window) string {
 	switch {
 	case window.Precision > 0:

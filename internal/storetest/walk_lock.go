@@ -15,12 +15,11 @@ func (w *walker) limitName(limits []limit.Limit) string {
 	return limits[w.rng.IntN(len(limits))].Name
 }
 
-// fence is the name of one of two fences: more, and hardly an item came upon one
-// that stands.
+// fence is the name of one of two fences: with more, hardly an item would meet one.
 func (w *walker) fence() string { return fmt.Sprint("~job/", 1+w.rng.IntN(2)) }
 
-// locks locks, mostly something again that is locked by now, or unlocks it, and
-// puts up a fence or takes one away.
+// locks locks, mostly something that is already locked, or unlocks it, and sets or
+// removes a fence.
 func (w *walker) locks(limits []limit.Limit) {
 	w.lock(w.fence(), w.rng.IntN(8) == 0)
 	name := w.limitName(limits)
@@ -54,7 +53,7 @@ func (w *walker) lock(name string, unlock bool) {
 	}
 }
 
-// report tells both what an upstream counts.
+// report reports to both what an upstream counts.
 func (w *walker) report(limits []limit.Limit) {
 	w.step++
 	l := limits[w.rng.IntN(len(limits))]

@@ -19,18 +19,18 @@ func (w *walker) age() int64 {
 	return w.rng.Int64N(2 * length)
 }
 
-// marks are what the model and the store told at one time.
+// marks are what the model and the store answered at the same time.
 type marks struct{ model, store driver.Mark }
 
-// tell keeps what both told.
+// tell keeps what both answered.
 func (w *walker) tell(model, store driver.Mark) {
 	if model.Ledger != "" {
 		w.seen = append(w.seen, marks{model, store})
 	}
 }
 
-// told is what a caller says that it was told: mostly nothing, else something
-// lately, now and then what never was.
+// told is the mark that a caller passes: usually none, otherwise a recent one, sometimes
+// one that never was.
 func (w *walker) told() marks {
 	if len(w.seen) == 0 || w.rng.IntN(3) > 0 {
 		return marks{}
@@ -44,7 +44,7 @@ func (w *walker) told() marks {
 	case 3:
 		m.model.Changes, m.store.Changes = m.model.Changes+1<<40, m.store.Changes+1<<40
 	}
-	w.counts["nothing lost"]++ // or lost, which is counted when it shows
+	w.counts["nothing lost"]++ // unless it was lost, which is counted once it is noticed
 	return m
 }
 
@@ -53,7 +53,7 @@ func (w *walker) host() string {
 	return []string{"", "0a", "1b", "2c"}[w.rng.IntN(4)]
 }
 
-// recover tells both of a loss, mostly one that there never was.
+// recover reports a loss to both, mostly one that did not happen.
 func (w *walker) recover(limits []limit.Limit) {
 	w.step++
 	r := driver.Recovery{
@@ -93,10 +93,10 @@ func (w *walker) recover(limits []limit.Limit) {
 	}
 }
 
-// named is the store's answer with its ledger's id and changes as the model has
-// them: ids are random, and each store counts changes in its own way. It fails the
-// walk where the store has one ledger for two of the model's, or two for one, and
-// where changes have become fewer.
+// named is the store's answer with its ledger's id and changes translated to the model's:
+// ids are random, and each store counts changes in its own way. It fails the walk if the
+// store has one ledger for two of the model's or two for one, or if changes have
+// decreased.
 func (w *walker) named(got, want any) any {
 	w.t.Helper()
 	switch got := got.(type) {

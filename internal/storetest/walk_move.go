@@ -26,15 +26,15 @@ func (c *ledgerCopy) Row(row driver.Row) error {
 	return nil
 }
 
-// copyOf exports a ledger, its rows in the order of their scores.
+// copyOf exports a ledger, with its rows ordered by score.
 func copyOf(store driver.Store, budget string, now int64) (c ledgerCopy, err error) {
 	err = store.Export(context.Background(), driver.Export{Budget: budget, Now: now}, &c)
 	slices.SortFunc(c.rows, func(a, b driver.Row) int { return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(a.ID, b.ID)) })
 	return c, err
 }
 
-// upto are the rows that finish at an instant or before, at most driver.MaxImport, and
-// those that are left.
+// upto returns the rows that finish at an instant or before, at most driver.MaxImport,
+// and whether they are the last.
 func (c *ledgerCopy) upto(score int64) (rows []driver.Row, last bool) {
 	n := 0
 	for n < len(c.rows) && n < driver.MaxImport && c.rows[n].Score <= score {
@@ -44,8 +44,8 @@ func (c *ledgerCopy) upto(score int64) (rows []driver.Row, last bool) {
 	return rows, len(c.rows) == 0
 }
 
-// move exports the ledger of both and goes on with a budget into which it is imported,
-// a part at a time, with charges in between, and some parts twice.
+// move exports the ledger of both and continues with a budget into which it is imported,
+// part by part, with charges in between, and some parts twice.
 func (w *walker) move(limits []limit.Limit) {
 	w.step++
 	want, wantErr := copyOf(w.model, w.budget, w.now)
@@ -54,10 +54,10 @@ func (w *walker) move(limits []limit.Limit) {
 	w.same("export", w.budget, summary(got), gotErr, summary(want), wantErr)
 	w.same("export the locks", w.budget, locks, nil, want.head.Locks, nil)
 	if len(want.rows) > driver.MaxImport {
-		return // rare: a part may have to end within one score
+		return // rare: a part would have to end within one score
 	}
 	w.budget = fmt.Sprintf("walk/%d.moved", w.step)
-	w.now = max(w.now, want.head.At) // a store whose clock is far behind takes nothing in
+	w.now = max(w.now, want.head.At) // a store whose clock is far behind accepts nothing
 	w.seen, w.ledgers, w.changes = nil, map[string]string{}, map[string]int64{}
 	if w.rng.IntN(3) == 0 {
 		w.decide(limits)
@@ -78,7 +78,7 @@ func (w *walker) move(limits []limit.Limit) {
 		for range 1 + w.rng.IntN(2) {
 			wantDone, wantErr := driver.Apply(context.Background(), w.model, inModel)
 			gotDone, gotErr := driver.Apply(context.Background(), w.store, inStore)
-			// A merged row of the store is several of the model's.
+			// A merged row of the store corresponds to several of the model's.
 			w.same("import", inStore, gotDone.Now, gotErr, wantDone.Now, wantErr)
 			if wantDone.Done != inModel.From+int64(len(wantRows)) || gotDone.Done != inStore.From+int64(len(gotRows)) {
 				w.t.Fatalf("seed %d, step %d: imported up to row %d and %d of %+v", w.seed, w.step, wantDone.Done, gotDone.Done, inStore)
@@ -94,8 +94,8 @@ func (w *walker) move(limits []limit.Limit) {
 	w.look(limits)
 }
 
-// summary is what two exports of one ledger have in common: what of it has an id, and
-// sums of the rest.
+// summary is what two exports of one ledger have in common: the rows with an id, and sums
+// of the others.
 func summary(c ledgerCopy) map[string]driver.Row {
 	all := map[string]driver.Row{}
 	for _, r := range c.rows {
