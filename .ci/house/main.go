@@ -1,5 +1,5 @@
-// Command house draws the packages of this module as rooms on floors, as SVG: each
-// stands above all that it imports, with the first words of its doc.
+// Command house draws the packages of this module as rooms on floors, as SVG. Each
+// package is above all that it imports, with the first words of its doc.
 //
 //	go run ./.ci/house >docs/house.svg
 package main
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// room is a package, as go list tells of it.
+// room is a package, as go list reports it.
 type room struct {
 	ImportPath, Doc string
 	Imports         []string
@@ -81,7 +81,8 @@ func draw(to io.Writer) error {
 	return err
 }
 
-// list is what a program of this module may hold: no test kits, and no tests.
+// list returns the packages that a program of this module may contain: no test kits, and
+// no tests.
 func list() (map[string]*room, error) {
 	command := exec.Command("go", "list", "-json=ImportPath,Doc,Imports,Module", "./...")
 	command.Stderr = os.Stderr
@@ -108,7 +109,7 @@ func list() (map[string]*room, error) {
 	}
 }
 
-// raise puts a room one floor above the highest that it imports.
+// raise puts a room one floor above the highest room that it imports.
 func raise(r *room, rooms map[string]*room) int {
 	for _, path := range r.Imports {
 		if below := rooms[path]; below != nil {
@@ -131,8 +132,7 @@ func saying(r *room) string {
 	return strings.TrimSuffix(text, ".")
 }
 
-// wrap breaks a text into lines of at most so many characters, and cuts it after
-// the last.
+// wrap breaks a text into lines of at most most characters, and cuts it after the last.
 func wrap(text string, most, lines int) []string {
 	list := []string{""}
 	for _, word := range strings.Fields(text) {

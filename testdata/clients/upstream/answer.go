@@ -14,14 +14,14 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Fixture is a response of an API, as its documentation shows it.
+// Fixture is an API's response, as its documentation shows it.
 type Fixture struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// NewFixture reads one of those that the presets are tested with.
+// NewFixture reads one of the responses with which the presets are tested.
 func NewFixture(t testing.TB, name string) Fixture {
 	t.Helper()
 	file := must.Get(os.Open(filepath.Join("..", "..", "..", "internal", "presets", "testdata", name)))(t)
@@ -41,7 +41,7 @@ func NewFixture(t testing.TB, name string) Fixture {
 	return Fixture{resp.StatusCode, resp.Header, body}
 }
 
-// Answer writes it.
+// Answer writes the response.
 func (f Fixture) Answer(w http.ResponseWriter, r *http.Request) {
 	for name, values := range f.Header {
 		w.Header()[name] = values
@@ -58,7 +58,7 @@ func JSON(w http.ResponseWriter, r *http.Request, status int, value any) {
 	write(w, r, status, text)
 }
 
-// write compresses, where the client takes that.
+// write writes a response, compressed if the client accepts that.
 func write(w http.ResponseWriter, r *http.Request, status int, text []byte) {
 	if w.Header().Get("Content-Type") == "" {
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")

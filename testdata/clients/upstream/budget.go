@@ -18,7 +18,7 @@ import (
 	"github.com/quotactl/quotactl/internal/presets"
 )
 
-// Budget is a budget of a preset as it is written out, in memory.
+// Budget is a budget of an unchanged preset, in memory.
 func Budget(t testing.TB, preset, name string) *budget.Budget {
 	t.Helper()
 	text := must.Get(presets.Text(preset))(t)
@@ -33,14 +33,14 @@ func Budget(t testing.TB, preset, name string) *budget.Budget {
 	return b
 }
 
-// Flush waits until what responses say is recorded.
+// Flush waits until everything that responses said is recorded.
 func Flush(t testing.TB, b *budget.Budget) {
 	t.Helper()
 	must.Do(t, b.Flush(t.Context()))
 }
 
-// Ledger is what the ledger of a budget holds, by operation, but for drift. The test
-// fails if a reservation is open.
+// Ledger is what a budget's ledger contains, by operation, without drift. The test fails
+// if a reservation is open.
 func Ledger(t testing.TB, b *budget.Budget) map[string]Row {
 	t.Helper()
 	Flush(t, b)
@@ -57,7 +57,7 @@ func Ledger(t testing.TB, b *budget.Budget) map[string]Row {
 	return rows
 }
 
-// SameAs fails unless the ledger of a budget is what the server counted, to the
+// SameAs fails the test unless a budget's ledger equals what the server counted, to the
 // unit.
 func SameAs(t testing.TB, b *budget.Budget, counted *Tally) {
 	t.Helper()
@@ -66,7 +66,7 @@ func SameAs(t testing.TB, b *budget.Budget, counted *Tally) {
 	}
 }
 
-// Locks are those that stand.
+// Locks are the locks in force.
 func Locks(t testing.TB, b *budget.Budget) []budget.Lock {
 	t.Helper()
 	Flush(t, b)
@@ -74,7 +74,7 @@ func Locks(t testing.TB, b *budget.Budget) []budget.Lock {
 	return status.Locks
 }
 
-// Unlock opens what is locked, as a person would by hand.
+// Unlock removes all locks, as a person would.
 func Unlock(t testing.TB, b *budget.Budget) {
 	t.Helper()
 	for _, lock := range Locks(t, b) {
@@ -84,8 +84,8 @@ func Unlock(t testing.TB, b *budget.Budget) {
 	}
 }
 
-// LockedUntil fails unless exactly one lock stands, on a limit (empty: the whole
-// budget), and ends at an instant.
+// LockedUntil fails the test unless exactly one lock is in force, on a limit (empty: the
+// whole budget), and ends at until.
 func LockedUntil(t testing.TB, b *budget.Budget, limit string, until time.Time) {
 	t.Helper()
 	if locks := Locks(t, b); len(locks) != 1 || locks[0].Limit != limit || !locks[0].Until.Equal(until) {
@@ -93,9 +93,9 @@ func LockedUntil(t testing.TB, b *budget.Budget, limit string, until time.Time) 
 	}
 }
 
-// Observer notes what a transport tells.
+// Observer records what a transport reports.
 type Observer struct {
-	Settles Tally // calls are those that were not released
+	Settles Tally // its calls are those that were not released
 
 	mu       sync.Mutex // guards all below
 	verdicts []budgethttp.Verdict
@@ -112,7 +112,7 @@ func (o *Observer) Charged(budget.Receipt) {
 	o.charged++
 }
 
-// Settled is told the final units.
+// Settled receives the final units.
 func (o *Observer) Settled(r budget.Receipt, units int64) {
 	o.Settles.Add(r.Operation, 1, units)
 	o.mu.Lock()
@@ -120,28 +120,28 @@ func (o *Observer) Settled(r budget.Receipt, units int64) {
 	o.settled++
 }
 
-// Told is told what a refusal meant.
+// Told receives the meaning of a refusal.
 func (o *Observer) Told(v budgethttp.Verdict) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.verdicts = append(o.verdicts, v)
 }
 
-// Drifted is told of drift.
+// Drifted receives drift.
 func (o *Observer) Drifted(d budget.Drift) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.drifts = append(o.drifts, d)
 }
 
-// Unread is told what could not be read.
+// Unread receives what could not be read.
 func (o *Observer) Unread(u budgethttp.Unread) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.unread = append(o.unread, u)
 }
 
-// Verdicts are those since it was last asked.
+// Verdicts are the verdicts since the last call.
 func (o *Observer) Verdicts() []budgethttp.Verdict {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -150,7 +150,7 @@ func (o *Observer) Verdicts() []budgethttp.Verdict {
 	return verdicts
 }
 
-// Drifts are those since it was last asked.
+// Drifts are the drifts since the last call.
 func (o *Observer) Drifts() []budget.Drift {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,7 +159,7 @@ func (o *Observer) Drifts() []budget.Drift {
 	return drifts
 }
 
-// Finished fails unless every charge was settled or released.
+// Finished fails the test unless every charge was settled or released.
 func (o *Observer) Finished(t testing.TB) {
 	t.Helper()
 	o.mu.Lock()

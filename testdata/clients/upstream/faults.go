@@ -6,14 +6,13 @@ import (
 	"sync"
 )
 
-// Faults are thrown in at random. A nil one
-// throws none. It is safe for concurrent use.
+// Faults injects faults at random; a nil one injects none. It is safe for concurrent use.
 type Faults struct {
 	mu     sync.Mutex // guards all below
 	random *rand.Rand
 }
 
-// NewFaults makes those of a test.
+// NewFaults makes a test's faults from a seed.
 func NewFaults(seed uint64) *Faults {
 	return &Faults{random: rand.New(rand.NewPCG(seed, 6))}
 }
@@ -38,5 +37,5 @@ func (f *Faults) IntN(n int) int {
 	return f.random.IntN(n)
 }
 
-// Drop ends the connection in the place of an answer.
+// Drop closes the connection instead of answering.
 func Drop() { panic(http.ErrAbortHandler) }

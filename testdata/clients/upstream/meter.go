@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Meter is an HTTP client that a preset meters, over base, and its budget.
+// Meter makes an HTTP client that is metered by a preset, over o.Base, and its budget.
 func Meter(t testing.TB, preset, name string, base http.RoundTripper, o budgethttp.Options, seen *Observer) (*budget.Budget, *http.Client) {
 	t.Helper()
 	b := Budget(t, preset, name)
@@ -21,8 +21,8 @@ func Meter(t testing.TB, preset, name string, base http.RoundTripper, o budgetht
 	return b, &http.Client{Transport: transport}
 }
 
-// Walk has four goroutines do so many steps each, at random, and is how often the
-// budget refused. What is locked is opened, as by hand, so that it goes on.
+// Walk has four goroutines take so many random steps each, and returns how often the
+// budget refused. After each refusal it removes the locks, so that the walk continues.
 func Walk(t *testing.T, b *budget.Budget, faults *Faults, steps int, isRefusal func(*testing.T, error) bool, do func(ctx context.Context, random *rand.Rand, step int) error) (refusals int) {
 	t.Helper()
 	var all sync.WaitGroup

@@ -10,8 +10,8 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// RefusedHere fails unless the budget refused with ErrLocked, through the client's own
-// errors, and the error shows no secret ("": the client has none).
+// RefusedHere fails the test unless the budget refused with ErrLocked, wrapped in the
+// client's own errors, and the error shows no secret ("": the client has none).
 func RefusedHere(t *testing.T, err error, limit string, until time.Time, secret string) {
 	t.Helper()
 	var refused *budget.RefusedError

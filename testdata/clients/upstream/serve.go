@@ -1,6 +1,6 @@
-// Package upstream is the other end of the tests of clients: a server of the test's
-// own that stands in for an API's hosts, counts what arrives by itself, and throws
-// in faults; and the budget that a preset makes, beside what the server counted.
+// Package upstream is the server side of the tests of clients. The server replaces an
+// API's hosts, counts requests by itself, and injects faults. The package also makes a
+// preset's budget, to compare with what the server counted.
 package upstream
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/quotactl/quotactl/internal/pipetest"
 )
 
-// Network is what lies between a client and the server.
+// Network is the connection between a client and the server.
 type Network string
 
 const (
 	// HTTP1 and HTTP2 are TLS on 127.0.0.1.
 	HTTP1 Network = "HTTP/1.1"
 	HTTP2 Network = "HTTP/2"
-	// Memory is pipes, for fake time.
+	// Memory is pipes in memory, for fake time.
 	Memory Network = "pipes in fake time"
 )
 
-// Serve starts a server, and returns the way to it: each connection goes there,
-// whatever host it is for, so that clients keep the addresses that they are made
-// with. One dial in eight fails where faults are given. All ends with the test.
+// Serve starts a server and returns a transport to it: every connection goes to the
+// server, whatever host it is for, so that clients keep their addresses. With faults, one
+// dial in eight fails. Everything ends with the test.
 func Serve(t testing.TB, network Network, handler http.Handler, faults *Faults) *http.Transport {
 	t.Helper()
 	if network == Memory {
@@ -58,8 +58,7 @@ func Serve(t testing.TB, network Network, handler http.Handler, faults *Faults) 
 	return base
 }
 
-// servePipes is Serve on a network in memory. What goes over it is as private as
-// TLS would have it.
+// servePipes is Serve on a network in memory, which is as private as TLS.
 func servePipes(t testing.TB, handler http.Handler, faults *Faults) *http.Transport {
 	dial := pipetest.Serve(t, handler)
 	base := &http.Transport{DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Row is what one operation came to.
+// Row is the sum of one operation.
 type Row struct{ Calls, Units int64 }
 
 // Tally counts by operation. It is safe for concurrent use; the zero value is
@@ -15,7 +15,7 @@ type Tally struct {
 	rows map[string]Row
 }
 
-// Add counts calls and units of an operation; less than 0 takes them back.
+// Add counts calls and units of an operation; negative numbers subtract.
 func (c *Tally) Add(operation string, calls, units int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *Tally) Add(operation string, calls, units int64) {
 	c.rows[operation] = row
 }
 
-// Rows are the operations that came to something.
+// Rows are the operations with calls or units.
 func (c *Tally) Rows() map[string]Row {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *Tally) Of(operation string) Row {
 	return c.rows[operation]
 }
 
-// Calls is their sum over the operations.
+// Calls is the sum of the calls of all operations.
 func (c *Tally) Calls() (sum int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
