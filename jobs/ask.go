@@ -205,7 +205,7 @@ func AnswerTo(ctx context.Context, in State, j *Job, asked Request) (Answer, err
 }
 
 // ErrUnderWay means that a pass of the job is under way.
-var ErrUnderWay = errors.New("a pass of it is under way")
+var ErrUnderWay = errors.New("a pass of the job is under way")
 
 // Forget removes everything that is kept about a job: its state, history, pause, waiting
 // ticks and requests, and checkpoints. It is for a job that no configuration contains any
@@ -234,7 +234,7 @@ func forget(ctx context.Context, in State, document, name string) error {
 		}
 		for _, c := range s.Active {
 			if c.Until > found[1].Now {
-				return fmt.Errorf("%w, %s, of %s: quotactl cancel %s ends it", ErrUnderWay, placeOf(c.Holder), formatTick(time.UnixMicro(c.Tick)), name)
+				return fmt.Errorf("%w, %s, for tick %s: end it with quotactl cancel %s", ErrUnderWay, placeOf(c.Holder), formatTick(time.UnixMicro(c.Tick)), name)
 			}
 		}
 		swapped, err := in.SwapJob(ctx, driver.JobSwap{Job: document, Version: found[0].Version, Remove: true})

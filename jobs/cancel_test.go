@@ -113,7 +113,7 @@ func TestAJobIsForgotten(t *testing.T) {
 		stop := w.daemon(false)
 		after(time.Hour + 15*time.Second)
 		err := Forget(t.Context(), w.store, "trending")
-		if !errors.Is(err, ErrUnderWay) || !strings.Contains(err.Error(), "quotactl cancel trending ends it") {
+		if !errors.Is(err, ErrUnderWay) || !strings.Contains(err.Error(), "end it with quotactl cancel trending") {
 			t.Errorf("while a pass is under way: %v", err)
 		}
 		must.Equal(t, len(w.state().Active), 1, "state", w.state())

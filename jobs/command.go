@@ -153,7 +153,7 @@ func (r *run) spentBy(ran time.Duration) (units int64, calls int) {
 	defer cancel()
 	spent, err := r.budget.Spent(ctx, budget.ByRun, ran+time.Minute)
 	if err != nil {
-		r.log.Debug("what the command spent is not known", "error", err)
+		r.log.Debug("the units that the command spent are not known", "error", err)
 		return 0, 0
 	}
 	for _, row := range spent.Rows {

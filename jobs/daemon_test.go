@@ -135,7 +135,7 @@ func TestOverlapIsSaid(t *testing.T) {
 		if p.Outcome != Skipped || p.Reason != ReasonOverlap || len(p.Runs) != 0 || w.used() != 0 {
 			t.Errorf("pass %+v", p)
 		}
-		if want := "another pass of the job is under way, in process 4711 on web1, of 1999-12-31T23:00:00Z"; p.Error != want {
+		if want := "another pass of the job is under way, in process 4711 on web1, for tick 1999-12-31T23:00:00Z"; p.Error != want {
 			t.Errorf("error %q, want %q", p.Error, want)
 		}
 		w.logged("pass not started", "job=trending", "outcome=skipped", "reason=overlap", "in process 4711 on web1")

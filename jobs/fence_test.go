@@ -254,6 +254,6 @@ func TestALostPassOfASilentLedger(t *testing.T) {
 		if err != nil || len(records) != 1 || records[0].Outcome != Lost || len(records[0].Runs) != 0 || strings.Contains(records[0].Error, "not shut out") {
 			t.Fatalf("%+v, %v", records, err)
 		}
-		w.logged("level=WARN", "what a lost pass spent", "job=trending")
+		w.logged("level=WARN", "the units that a lost pass spent", "job=trending")
 	})
 }

@@ -84,7 +84,7 @@ func TestACancelledPassIsNotGivenBack(t *testing.T) {
 				t.Fatal(swapped, err)
 			}
 			stop()
-			w.logged("pass cancelled: nothing of it was started", "by=ann@web1")
+			w.logged("pass cancelled: no run was started", "by=ann@web1")
 			if s := w.state(); len(s.Active)+len(s.Waiting)+len(s.Requests) != 0 {
 				t.Errorf("state %+v", s)
 			}

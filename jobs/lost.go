@@ -144,7 +144,7 @@ func (j *Job) spentOf(ctx context.Context, from *budget.Budget, c claim, now tim
 	const skew = time.Minute // the clock of the pass's daemon may have been this far off
 	spent, err := from.Spent(ctx, budget.ByRun, max(0, now.Sub(time.UnixMicro(c.Since)))+skew)
 	if err != nil {
-		log.Warn("what a lost pass spent after its last heartbeat is not known", "error", err)
+		log.Warn("the units that a lost pass spent after its last heartbeat are not known", "error", err)
 		return nil
 	}
 	regions, found := j.Regions, map[string]budget.SpentRow{}

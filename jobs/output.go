@@ -276,7 +276,7 @@ func (o *output) gone() error {
 		if unknown != nil || os.SameFile(found, mine) {
 			return nil
 		}
-		return fmt.Errorf("%s is not the file that the run writes: it or its folder was replaced meanwhile; what was fetched so far is lost", partial)
+		return fmt.Errorf("%s is not the file that the run writes: it or its folder was replaced meanwhile; the pages fetched so far are lost", partial)
 	}
 	if !errors.Is(err, fs.ErrNotExist) { // writing will report it
 		return nil
@@ -292,7 +292,7 @@ func (o *output) gone() error {
 		missing = folder
 	}
 	if missing != "" {
-		return fmt.Errorf("the folder %s was deleted or moved while the run wrote %s: what was fetched so far is lost; the next run makes the folder again", missing, partial)
+		return fmt.Errorf("the folder %s was deleted or moved while the run wrote %s: the pages fetched so far are lost; the next run makes the folder again", missing, partial)
 	}
-	return fmt.Errorf("%s was deleted or moved while the run wrote it: what was fetched so far is lost", partial)
+	return fmt.Errorf("%s was deleted or moved while the run wrote it: the pages fetched so far are lost", partial)
 }

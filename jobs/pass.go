@@ -196,9 +196,9 @@ func (p *pass) giveBack(ctx context.Context, record Record) *Cancel {
 		log.Error("the pass was not started, but its tick could not be given back: it will be taken for dead in about two minutes", "error", err)
 		return nil
 	case by != nil:
-		log.Info("pass cancelled: nothing of it was started", "by", by.By)
+		log.Info("pass cancelled: no run was started", "by", by.By)
 	default:
-		log.Info("pass given back: nothing of it was started")
+		log.Info("pass given back: no run was started")
 	}
 	return by
 }

@@ -123,7 +123,7 @@ type clocks struct {
 // check returns an error if this machine's clock is ahead of the store's.
 func (at clocks) check() error {
 	if ahead := at.wall.UnixMicro() - at.store; ahead > driver.ClockTolerance {
-		return fmt.Errorf("%w: this machine's clock is %s ahead of the store's; set the wrong one right", budget.ErrClock, time.Duration(ahead)*time.Microsecond)
+		return fmt.Errorf("%w: this machine's clock is %s ahead of the store's; correct the wrong one", budget.ErrClock, time.Duration(ahead)*time.Microsecond)
 	}
 	return nil
 }

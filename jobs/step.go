@@ -193,7 +193,7 @@ func (c *claim) lost(at clocks) Record {
 
 // overlapText says which pass is in the way.
 func overlapText(c claim) string {
-	return fmt.Sprintf("another pass of the job is under way, %s, of %s", placeOf(c.Holder), formatTick(time.UnixMicro(c.Tick)))
+	return fmt.Sprintf("another pass of the job is under way, %s, for tick %s", placeOf(c.Holder), formatTick(time.UnixMicro(c.Tick)))
 }
 
 func pausedText(p Pause) string { return "paused by " + p.By + ": " + p.Note }

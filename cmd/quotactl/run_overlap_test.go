@@ -33,7 +33,7 @@ func TestAPassThatDidNotBeginSaysWhy(t *testing.T) {
 		must.Do(t, store.Close())
 		p.start()
 		p.exits(exitDone)
-		why := `another pass of the job is under way, in process 4711 on web1, of 1970-01-01T00:00:00Z`
+		why := `another pass of the job is under way, in process 4711 on web1, for tick 1970-01-01T00:00:00Z`
 		told := strings.ReplaceAll(p.out.String(), "\n  ", " ")
 		if asJSON {
 			var answer struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Facts are what a file says of itself.
+// Facts describe a file.
 type Facts struct {
 	Budget string
 	Export string // names the file: a second import of it adds nothing

@@ -17,20 +17,20 @@ type Result struct {
 	Before int64 // rows that an earlier import of this file had added
 	Added  int64
 	Known  int64 // the ledger had them from elsewhere
-	Gone   int64 // they count nowhere any more
+	Gone   int64 // no limit counts them any more
 }
 
-// patience is how long Import tries again where the store is out of reach, and
-// firstPause how long it waits at first.
+// patience is how long Import retries while the store is out of reach; firstPause is its
+// first wait.
 const (
 	patience   = 30 * time.Second
 	firstPause = 20 * time.Millisecond
 )
 
-// Import adds a file, which Check found whole, to the ledger of its budget, whose limits
-// are given. The ledger notes how far it came: an import that was interrupted is resumed,
-// and a second one of the same file adds nothing. A store that is out of reach is tried
-// for 30 s. Errors are those of [driver.Store] and [Check].
+// Import adds a file, which Check has accepted, to the ledger of its budget, with that
+// budget's limits. The ledger records the progress: an interrupted import is resumed, and
+// a second import of the same file adds nothing. If the store is out of reach, Import
+// retries for 30 s. Errors are those of [driver.Store] and [Check].
 func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit.Limit, now func() time.Time) (Result, error) {
 	f, err := open(r)
 	if err != nil {
@@ -55,7 +55,7 @@ func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit
 		}
 		upto := part.From + int64(len(part.Rows))
 		if done.Done < upto {
-			return result, fmt.Errorf("import into %s: the ledger has %d rows of this file, and the first %d were imported before: it has forgotten them: use reset and import again", part.Budget, done.Done, upto)
+			return result, fmt.Errorf("import into %s: the ledger has %d rows of this file, but the first %d were imported before: it has lost some: use reset and import again", part.Budget, done.Done, upto)
 		}
 		if first {
 			result.Before = done.Done - done.Added - done.Known - done.Gone
@@ -66,7 +66,7 @@ func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit
 	return result, nil
 }
 
-// retry imports a part, again and again where the store is out of reach.
+// retry imports a part, and repeats it while the store is out of reach.
 func retry(ctx context.Context, store driver.Store, part driver.Import, now func() time.Time) (driver.Imported, error) {
 	began, pause := time.Now(), firstPause
 	for {

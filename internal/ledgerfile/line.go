@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// formatVersion is what this program writes and reads.
+// formatVersion is the version that this program writes and reads.
 const formatVersion = 1
 
 // headLine is the first line.
@@ -20,7 +20,7 @@ type headLine struct {
 	Ledger  string     `json:"ledger"`          // empty: there was no ledger
 	At      instant    `json:"at"`              // the store's clock
 	Born    instant    `json:"since"`           // the ledger's first decision
-	Gone    instant    `json:"forgotten_up_to"` // what finished up to then counts no more
+	Gone    instant    `json:"forgotten_up_to"` // charges that finished up to then no longer count
 	Locks   []lockLine `json:"locks,omitempty"`
 }
 
@@ -32,7 +32,7 @@ type lockLine struct {
 	Why   string  `json:"reason,omitempty"`
 }
 
-// rowLine is a row. What is left out is as most charges have it.
+// rowLine is a row. A missing member has its usual value, given beside it.
 type rowLine struct {
 	ID        string          `json:"id"`
 	Operation string          `json:"operation"`
@@ -93,7 +93,7 @@ func (l rowLine) row() driver.Row {
 	return r
 }
 
-// instant is in µs since the Unix epoch, and RFC 3339 in JSON; 0 is null.
+// instant is in µs since the Unix epoch; in JSON it is RFC 3339, or null for 0.
 type instant int64
 
 const instantLayout = "2006-01-02T15:04:05.000000Z"

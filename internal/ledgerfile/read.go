@@ -12,18 +12,18 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// ErrNotExport is returned for a file that no export wrote, or not to its end.
+// ErrNotExport means that a file was not written by an export, or not to its end.
 var ErrNotExport = errors.New("not a whole export")
 
 // maxLine is how long a line may be, in bytes: the first one has a budget's locks.
 const maxLine = 1 << 20
 
-// farthest is how long after the export a row may finish, in µs: a lease, of a charge that
-// a clock ahead by as much was the witness of.
+// farthest is how long after the export a row may finish, in µs: the longest lease, of a charge
+// whose time came from a clock that was ahead by as much.
 const farthest = 2 * int64(driver.MaxLease/time.Microsecond)
 
-// Check reads a file to its end and says what is in it. The error wraps ErrNotExport,
-// and names the line, where the file is not as Export writes one.
+// Check reads a file to its end and returns its description. If the file is not as Export
+// writes it, the error wraps ErrNotExport and names the line.
 func Check(r io.Reader) (Facts, error) {
 	f, err := open(r)
 	for err == nil {
@@ -52,7 +52,7 @@ func open(r io.Reader) (*file, error) {
 	}
 	var head headLine
 	if json.Unmarshal(line, &head) != nil || head.Version == 0 {
-		return nil, f.wrong("it does not begin as one: write it with quotactl export BUDGET")
+		return nil, f.wrong("it does not begin like an export: write it with quotactl export BUDGET")
 	}
 	if head.Version > formatVersion {
 		return nil, f.wrong(fmt.Sprintf("it has version %d, this program reads up to %d: use the quotactl that wrote it, or a newer one", head.Version, formatVersion))
@@ -109,11 +109,11 @@ func (f *file) end(line []byte) error {
 		return f.wrong(err.Error())
 	}
 	if end.Rows != f.facts.Rows {
-		return f.wrong(fmt.Sprintf("it has %d rows, and says %d", f.facts.Rows, end.Rows))
+		return f.wrong(fmt.Sprintf("it has %d rows, but its last line says %d", f.facts.Rows, end.Rows))
 	}
 	if f.lines.Scan() {
 		f.no++
-		return f.wrong("more follows after its end")
+		return f.wrong("there are more lines after its last one")
 	}
 	if err := f.lines.Err(); err != nil {
 		return fmt.Errorf("read the export: %w", err)
@@ -140,7 +140,7 @@ func (f *file) wrong(what string) error {
 	return fmt.Errorf("%w: line %d: %s", ErrNotExport, f.no, what)
 }
 
-// strict reads one JSON object with known members alone.
+// strict parses one JSON object and rejects unknown members.
 func strict(line []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()

@@ -143,7 +143,7 @@ func (g *Group) lastLines() {
 		return
 	case <-time.After(PipeWait):
 	}
-	g.log.Warn("something the command started has left its process group and holds its output; its output is not read any more")
+	g.log.Warn("a process that the command started has left its process group and still holds its output, which is no longer read")
 	g.closePipes()
 	<-g.gone
 }
