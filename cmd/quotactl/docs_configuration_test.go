@@ -14,10 +14,25 @@ import (
 
 var tomlBlock = regexp.MustCompile("(?s)```toml\n(.*?)```")
 
-// Each configuration of the page is right, without a warning.
+// configurationPages are the pages on costs.toml, one after the other. The index links to
+// each.
+func configurationPages(t *testing.T) string {
+	t.Helper()
+	docs := filepath.Join("..", "..", "docs")
+	index := string(must.Get(os.ReadFile(filepath.Join(docs, "configuration.md")))(t))
+	all := index
+	for _, path := range must.Get(filepath.Glob(filepath.Join(docs, "configuration", "*.md")))(t) {
+		if !strings.Contains(index, "(configuration/"+filepath.Base(path)+")") {
+			t.Errorf("docs/configuration.md does not link to %s", path)
+		}
+		all += string(must.Get(os.ReadFile(path))(t))
+	}
+	return all
+}
+
+// Each configuration of the pages is right, without a warning.
 func TestConfigurationPage(t *testing.T) {
-	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md")))(t)
-	blocks := tomlBlock.FindAllStringSubmatch(string(page), -1)
+	blocks := tomlBlock.FindAllStringSubmatch(configurationPages(t), -1)
 	if len(blocks) < 9 {
 		t.Fatalf("%d configurations, want one for each kind of limit", len(blocks))
 	}
@@ -29,10 +44,10 @@ func TestConfigurationPage(t *testing.T) {
 	}
 }
 
-// The page tells of each key that is read. What is read is what check offers in
+// The pages have each key that is read. What is read is what check offers in
 // place of a key that it does not know.
 func TestConfigurationKeys(t *testing.T) {
-	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md")))(t)
+	page := configurationPages(t)
 	stdout, _, _ := runAt(t, time.Unix(0, 0), "check", "-c", writeConfig(t, `zzzzzz = 1
 [store]
 zzzzzz = 1
@@ -63,8 +78,8 @@ zzzzzz = 1
 	tables := []string{"store", "upstream", "job", "units"} // told as headings, or as a cost
 	for _, offer := range offers {
 		for key := range strings.SplitSeq(offer[1], ", ") {
-			if !slices.Contains(tables, key) && !strings.Contains(string(page), "`"+key+"`") {
-				t.Errorf("the page does not tell of %s", key)
+			if !slices.Contains(tables, key) && !strings.Contains(page, "`"+key+"`") {
+				t.Errorf("no page has the key %s", key)
 			}
 		}
 	}

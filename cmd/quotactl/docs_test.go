@@ -26,7 +26,7 @@ func documents(t *testing.T) map[string]string {
 	t.Helper()
 	top := filepath.Join("..", "..")
 	all := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		paths := must.Get(filepath.Glob(filepath.Join(top, filepath.FromSlash(pattern))))(t)
 		for _, path := range paths {
 			text := must.Get(os.ReadFile(path))(t)

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quotactl/quotactl/internal/check"
+	"github.com/quotactl/quotactl/internal/effort"
+	"github.com/quotactl/quotactl/internal/must"
+	"github.com/quotactl/quotactl/internal/redistest"
+)
+
+// blocksOf are the blocks of a page with these words after their fence, in order. Blocks
+// in a list are indented.
+func blocksOf(t *testing.T, page string, info ...string) (texts []string) {
+	t.Helper()
+	text := strings.ReplaceAll(documents(t)[page], "\n   ", "\n")
+	blocks, _ := split(text)
+	for _, b := range blocks {
+		if strings.Join(b.info, " ") == strings.Join(info, " ") {
+			texts = append(texts, b.text)
+		}
+	}
+	if len(texts) == 0 {
+		t.Fatalf("%s has no block of %v", page, info)
+	}
+	return texts
+}
+
+// The commands of docs/cron.md, with the variables that cron gives.
+func TestDocumentedCron(t *testing.T) {
+	effort.Processes(t)
+	w := &docWay{&docJob{t: t, dir: t.TempDir()}, "docs/cron.md"}
+	program := filepath.Dir(must.Get(exec.LookPath("quotactl"))(t))
+	w.env = []string{"HOME=" + w.dir, "PATH=" + program + ":/usr/bin:/bin", "QUOTACTL_CONFIG=" + w.dir + "/costs.toml", "GORACE=atexit_sleep_ms=0", "YOUTUBE_API_KEY=k"}
+	script := "set -e\n"
+	for _, block := range blocksOf(t, w.page, "sh", "cron") {
+		script += "(\n" + block + ")\n"
+	}
+	w.write("cron.sh", script)
+	said := string(w.run(0, "/bin/sh", w.dir+"/cron.sh"))
+	check.Equal(t, strings.Count(said, "the call goes here"), 2, "calls in", said)
+	check.Contains(t, said, "nightly", "the ledger by job")
+	// Two searches are charged; with a floor as large as what is left, no third one is.
+	w.run(75, "quotactl", "charge", "youtube/key1", "search.list", "--floor", "92")
+	w.write("again.sh", "quotactl lock youtube/key1 --for 1h >/dev/null\n"+blocksOf(t, w.page, "sh", "cron")[2])
+	check.Equal(t, string(w.run(0, "/bin/sh", w.dir+"/again.sh")), "", "said when the units are gone")
+}
+
+// The commands of docs/recipes.md.
+func TestDocumentedRecipes(t *testing.T) {
+	effort.Processes(t)
+	server := redistest.Start(t)
+	w := &docWay{&docJob{t: t, dir: t.TempDir()}, "docs/recipes.md"}
+	program := filepath.Dir(must.Get(exec.LookPath("quotactl"))(t))
+	w.env = []string{"HOME=" + w.dir, "PATH=" + program + ":/usr/bin:/bin", "GORACE=atexit_sleep_ms=0", "YOUTUBE_API_KEY=k"}
+	w.run(0, "quotactl", "init", "youtube")
+	for _, name := range []string{"noon", "backup", "move"} {
+		script := strings.Join(blocksOf(t, w.page, "sh", name), "")
+		w.write(name+".sh", "set -e\n"+strings.ReplaceAll(script, "redis://redis.internal:6379/0", server.URL(0)))
+	}
+	check.Contains(t, string(w.run(0, "sh", "noon.sh")), "4000 units")
+	check.Contains(t, string(w.run(0, "sh", "backup.sh")), "youtube/key1     1      0                0      1        0")
+	moved := string(w.run(0, "sh", "move.sh"))
+	check.Contains(t, moved, "youtube/key1     1      1                0      0        0")
+	check.Contains(t, moved, "5500")
+
+	w.write("costs.toml", blocksOf(t, w.page, "toml", "observe")[0])
+	w.write("observe.sh", "rm -rf quotactl.db* .quotactl\n"+blocksOf(t, w.page, "sh", "observe")[0])
+	observed := string(w.run(0, "sh", "observe.sh"))
+	check.Contains(t, observed, "WOULD REFUSE")
+}
