@@ -16,10 +16,9 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// DefaultHeartbeat is how often a pass renews its claim. A claim is valid for four
-// heartbeats. If the process dies, its pass blocks the job until a daemon has found the
-// claim, in its sweep of all jobs every second heartbeat, and has watched it for as long:
-// eight heartbeats in all.
+// DefaultHeartbeat is how often a pass renews its claim. If the process dies, its pass
+// blocks the job for up to eight heartbeats: the claim expires after four, a daemon finds
+// it in its sweep of all jobs within two more, and watches it for another two.
 const DefaultHeartbeat = 15 * time.Second
 
 const (

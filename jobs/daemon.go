@@ -12,8 +12,8 @@ import (
 const DefaultPoll = 2 * time.Second
 
 const (
-	// sweepEvery is the longest time between two readings of the clock, which may be
-	// stepped, and between two sweeps of all jobs, which find what other daemons
+	// sweepEvery is the longest time between two readings of the clock, which may have
+	// been stepped, and between two sweeps of all jobs, which find what other daemons
 	// left behind.
 	sweepEvery = time.Minute
 	// retryPause is the wait before a store that did not answer is asked again.

@@ -12,7 +12,7 @@
 // is run, skipped, missed, or waits): a step on the job's document, which is swapped by
 // its version, so that only one of several daemons succeeds. A pass holds a claim, which
 // it renews. If it stops renewing, a daemon fences it off from its budget and records it
-// as [Lost]. So every tick ends in one [Record].
+// as [Lost]. So every tick ends up in one [Record].
 //
 // Use [Load] to read the job tables of a configuration and [New] to make a [Runner] of
 // them on a [State]. [Runner.Run] is the daemon: it follows the schedules until it is

@@ -56,7 +56,7 @@ type Job struct {
 	// are replaced by the run's; no shell reads them. It runs in the configuration's
 	// folder. Its environment is the daemon's, including the credential's secret if
 	// secret_env names a variable, plus QUOTACTL_CONFIG, _BUDGET, _JOB, _REGION, _RUN,
-	// _TICK and _FENCE.
+	// _TICK and _FENCE, and _STORE, _CHECKPOINT and _URL if they apply.
 	Command []string
 
 	config     string // the configuration's file

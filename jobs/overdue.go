@@ -140,7 +140,7 @@ func (s *state) begun(wall time.Time) (newest int64) {
 	return newest
 }
 
-// shorten keeps the newest ticks to be caught up, at most most. Of the others, those
+// shorten keeps up to most of the ticks to be caught up, the newest. Of the others, those
 // still on time are skipped, since newer ticks of the job take their place; the rest are
 // missed.
 func (s *state) shorten(most int, at clocks, done *stepped) {

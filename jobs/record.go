@@ -20,8 +20,8 @@ const (
 	TimedOut  Outcome = "timed_out"
 	// Drained: stopped by a drain or by a person after it had spent.
 	Drained Outcome = "drained"
-	// Skipped: not started, or stopped before it had spent: others were exhausted, the
-	// daemon drains, or another pass has the tick.
+	// Skipped: not started, or stopped before it had spent, for example because others
+	// were exhausted, the daemon drains, the job is paused, or another pass is under way.
 	Skipped Outcome = "skipped"
 	// Missed: no daemon took the tick in time.
 	Missed Outcome = "missed"
@@ -61,7 +61,7 @@ const (
 	ReasonCancelled   = "cancelled"   // drained, skipped: a person cancelled the pass, or took back its request
 	ReasonInterrupted = "interrupted" // drained, skipped: the daemon was stopped without grace
 	ReasonTimeout     = "timeout"     // timed out: the run's own timeout
-	ReasonStore       = "store"       // failed: the store did not answer, or with an error
+	ReasonStore       = "store"       // failed: the store did not answer, or answered with an error
 	ReasonClock       = "clock"       // failed: the store's clock and this machine's do not agree
 	ReasonNeverFits   = "never_fits"  // failed: a call can never fit
 	ReasonCharge      = "charge"      // failed: the charge itself is wrong
@@ -107,7 +107,7 @@ type Record struct {
 	// Outcome is the most severe outcome of the runs, and Reason is from the same run.
 	Outcome Outcome `json:"outcome"`
 	Reason  string  `json:"reason"`
-	// Started and Ended are by the daemon's clock; zero where no pass began.
+	// Started and Ended are by the daemon's clock; zero if no pass began.
 	Started Instant `json:"started,omitzero"`
 	Ended   Instant `json:"ended,omitzero"`
 	// Host is where it ran: "in process P on HOST".

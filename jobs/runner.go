@@ -22,7 +22,7 @@ type Options struct {
 	State State
 	// Budgets has the budget of every job, by name.
 	Budgets map[string]*budget.Budget
-	// Log takes the log, with the fields job, region, run, budget and operation; nil
+	// Log receives the log, with the fields job, region, run, budget and operation; nil
 	// discards it.
 	Log *slog.Logger
 	// Report is called at the end of each run, instead of Log, for one run at a time.

@@ -132,7 +132,7 @@ func saying(r *room) string {
 	return strings.TrimSuffix(text, ".")
 }
 
-// wrap breaks a text into lines of at most most characters, and cuts it after the last.
+// wrap breaks a text into lines of up to most characters, and cuts it after the last.
 func wrap(text string, most, lines int) []string {
 	list := []string{""}
 	for _, word := range strings.Fields(text) {

@@ -119,9 +119,10 @@ func (g *Group) Stop(grace time.Duration, cut <-chan struct{}) {
 	g.lastLines()
 }
 
-// Release waits until the output of a command that has exited has ended. After
-// [PipeWait], or at once when cut is closed, it kills the processes of the group if one
-// still holds the output; processes that hold no output are left alone.
+// Release waits until the output of a command that has exited has ended. If a process
+// still holds the output after [PipeWait], or when cut is closed, Release kills the whole
+// group. If none does, it kills nothing, and processes of the group that are left keep
+// running.
 func (g *Group) Release(cut <-chan struct{}) {
 	defer g.closePipes()
 	select {
