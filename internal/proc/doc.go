@@ -1,3 +1,3 @@
-// Package proc runs commands, each in a process group of its own, so that the processes
-// it starts end with it. It reads their output line by line.
+// Package proc runs commands: each in a process group of its own, so that the processes
+// it starts end with it, and with its output read line by line.
 package proc

@@ -14,7 +14,8 @@ import (
 
 // Histories has two processes of one host charge to two histories of a ledger, as after a
 // split. The history that survives has changed more often, so that its mark is the
-// newest. The process that knows it must not forget what the other process was answered.
+// newest. The process that knows it must not forget the answers that the other process
+// got.
 func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 	t.Helper()
 	for _, ends := range []bool{false, true} {
@@ -54,7 +55,7 @@ func Histories(t *testing.T, open func(t *testing.T) Lossy) {
 			for range 5 { // within the second, so that it does not know of the 30
 				charge(other, 1)
 			}
-			if err := other.Close(); err != nil { // which writes what it was answered
+			if err := other.Close(); err != nil { // which writes down its answers
 				t.Fatal(err)
 			}
 			if ends {

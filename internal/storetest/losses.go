@@ -34,11 +34,11 @@ type Lossy struct {
 }
 
 // Losses walks at random over losses of a store's data, charges, looks and restarts of
-// two processes on each of hosts hosts. It checks every answer against what the host was
-// answered before: units that it knew to be used are never granted again, and everything
-// granted stays within the limit, or with several hosts within the quota. At full size it
-// takes ten thousand steps; QUOTACTL_WALK_STEPS sets the number, and QUOTACTL_WALK_SEED
-// repeats a walk.
+// two processes on each of hosts hosts. It checks every answer against the answers that
+// the host got before: units that it knew to be used are never granted again, and
+// everything granted stays within the limit, or with several hosts within the quota. At
+// full size it takes ten thousand steps; QUOTACTL_WALK_STEPS sets the number, and
+// QUOTACTL_WALK_SEED repeats a walk.
 func Losses(t *testing.T, data Lossy, hosts int) {
 	t.Helper()
 	seed := effort.Seed(t, "QUOTACTL_WALK_SEED")
@@ -72,7 +72,7 @@ func Losses(t *testing.T, data Lossy, hosts int) {
 	t.Logf("seed %d: %d steps: %v", seed, steps, w.counts)
 }
 
-// fact is what a host was answered about a limit.
+// fact is what a host knows about a limit.
 type fact struct{ used, at int64 }
 
 // lossHost is a host with its processes.
@@ -306,7 +306,7 @@ func (w *lossWalk) look(h *lossHost) {
 	}
 }
 
-// hold checks an answer about a limit against what the host was answered before.
+// hold checks an answer about a limit against what the host knew before.
 func (w *lossWalk) hold(h *lossHost, i int, used, at int64) {
 	w.t.Helper()
 	was, limit := h.known[i], w.limits[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Besides its mark a caller may pass charges that others were answered: a decision
+// Besides its mark a caller may pass charges that other callers were granted: a decision
 // detects a loss if one is missing, and a look says which are.
 func testOthers(t *testing.T, w *world) {
 	w.limits = []limit.Limit{rolling("w", 100, 2*time.Hour)}
