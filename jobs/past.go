@@ -91,8 +91,8 @@ func (r *reader) fill(ctx context.Context) error {
 	return nil
 }
 
-// History reads up to most of a job's records, the newest first, of ticks from since on
-// and before before. A zero time sets no bound.
+// History reads up to most of a job's records, the newest first: those of ticks from
+// since on and earlier than before. A zero time sets no bound.
 func History(ctx context.Context, in State, job string, since, before time.Time, most int) ([]Record, error) {
 	query := driver.JobHistoryQuery{Job: job, Most: most}
 	if !since.IsZero() {

@@ -34,7 +34,7 @@ type Lossy struct {
 }
 
 // Losses walks at random over losses of a store's data, charges, looks and restarts of
-// two processes on each of hosts hosts. It checks every answer against the answers that
+// two processes on each of several hosts. It checks every answer against the answers that
 // the host got before: units that it knew to be used are never granted again, and
 // everything granted stays within the limit, or with several hosts within the quota. At
 // full size it takes ten thousand steps; QUOTACTL_WALK_STEPS sets the number, and
@@ -331,7 +331,7 @@ func (w *lossWalk) least(l limit.Limit, was fact, at int64) int64 {
 	return max(0, still-max(0, then-was.used))
 }
 
-// spent is what was truly spent in a limit, with scores above from and up to to.
+// spent is what was truly spent in a limit at instants after from, up to the instant to.
 func (w *lossWalk) spent(limit limit.Limit, from, to int64) (sum int64) {
 	for _, s := range w.granted {
 		if s.at > from && s.at <= to && (len(limit.Operations) == 0 || s.search) {

@@ -196,8 +196,8 @@ func (w *world) refused(i driver.Item, limit int, at int64) {
 	}
 }
 
-// onTime asks for an item one microsecond before at, which must be refused until at, and
-// again at at, which must be granted.
+// onTime asks for an item one microsecond early, which must be refused until the instant
+// given, and then at that instant, which must be granted.
 func (w *world) onTime(i driver.Item, limit int, at int64) {
 	w.t.Helper()
 	w.now = at - 1

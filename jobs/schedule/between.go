@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Between counts the ticks after after and up to until, inclusive. It returns the first
-// tick and up to most of the newest, the oldest first, all in UTC. If there is no tick,
-// first is the zero time. The time it takes grows with the number of days and with most,
-// not with the number of ticks.
+// Between counts the ticks later than after, up to until and including it. It returns the
+// first tick and up to most of the newest, the oldest first, all in UTC. If there is no
+// tick, first is the zero time. The time it takes grows with the number of days and with
+// most, not with the number of ticks.
 func (s *Schedule) Between(after, until time.Time, most int) (count int, first time.Time, newest []time.Time) {
 	from, to := after.Unix()+1, until.Unix()+1
 	if from >= to {
