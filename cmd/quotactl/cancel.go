@@ -27,15 +27,16 @@ func newCancelCommand(a *app) *cobra.Command {
 	var inSandbox, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cancel JOB",
-		Short: "End the pass of a job that is under way",
-		Long: `End the passes of a job that are under way, on whatever machine, as a stop of
-their daemon would: no further page is asked for, those under way have the job's
+		Short: "End a pass that is under way",
+		Long: `End the passes of a job that are under way, on any machine, in the same way as a
+stop of their daemon: no further page starts, pages under way have the job's
 grace, commands are asked to stop, and what was spent stays spent. A daemon does
-so within seconds; a run --once within 15 seconds. The record says who ended the
-pass; the next tick runs as usual, beginning with the first region that was not
-started. Ticks and requests that wait go on waiting: trigger --cancel takes
-requests back, pause skips ticks. A job that is not in the configuration any
-more may be named.`,
+this within seconds, a run --once within 15 seconds. The record says who ended
+the pass.
+
+The next tick runs as usual and begins with the first region that was not
+started. Waiting ticks and requests stay: trigger --cancel withdraws requests,
+pause skips ticks. A job that is no longer configured can be named.`,
 		Example: `  quotactl cancel trending
   quotactl cancel trending --note "the upstream asks us to stop"`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -50,7 +51,7 @@ more may be named.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&note, "note", "", "`TEXT` that the pass's record tells; no secret")
+	cmd.Flags().StringVar(&note, "note", "", "`TEXT` for the pass's record; no secrets")
 	sandboxFlag(cmd, &inSandbox)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
@@ -78,7 +79,7 @@ func (a *app) cancel(ctx context.Context, store jobs.State, job *jobs.Job, note 
 	for _, pass := range ended {
 		progress, err := answer.ReadRecord(pass.Progress)
 		if err != nil {
-			return fmt.Errorf("job %s: the record of its pass under way: %w", job.Name, err)
+			return fmt.Errorf("job %s: read the record of its pass under way: %w", job.Name, err)
 		}
 		t.below("", activeText(pass, progress))
 	}

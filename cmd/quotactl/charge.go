@@ -23,27 +23,25 @@ const (
 	maxTimeout = time.Minute
 )
 
-const chargeLong = `Charge one call to a budget before it is made. Exit code 0: it was charged, make
-the call. 75: its units do not fit now. 69: the store did not answer; send the
-same --id again to know whether it was charged.
+const chargeLong = `Charge one call before it is made. Exit code 0: it is charged, make the call.
+75: it does not fit now; standard error says when it will. 69: the store did not
+answer; send the same --id again to learn whether it was charged.
 
-With --reserve the units are kept open for a while: settle them with what the
-call cost, hand the upstream's response over (quotactl feedback), or release
-them, all by the charge's id, which --print-id prints alone. With --wait it is
-charged as soon as it fits, or refused at once when that is too late; beside
-open reservations only when it is too late even if they are finished now, as
-they may be. With --dry-run it is only decided and not charged.
+--reserve charges a call whose cost is known only afterwards. Then settle it
+with the actual cost, report the API's response (quotactl feedback), or release
+it, by the id that --print-id prints. --wait waits until the call fits, and is
+refused at once if that takes too long even if all open reservations end now.
+--dry-run only says whether the call fits.
 
-Without --id a new id is made. Only the same call sent again takes the id of
-before: where an id was most likely used for another call, a warning says so.
+Without --id a new id is made. Give an id only to send the same call again: if
+the id was probably used for another call, a warning says so.
 
-What the configuration says of the charge's job (floor, on_store_error,
-max_wait) holds, unless --floor, --on-store-error or --wait says otherwise; 0
-is said too.
+If the charge's job has a floor, on_store_error or max_wait in the
+configuration, they apply unless --floor, --on-store-error or --wait is given,
+also as 0.
 
-Within a command job the labels are those of the run, and the number of its pass
-goes with them: once another daemon has taken the pass for dead, nothing more is
-charged for it (exit code 1).`
+In a command job, the labels are those of the run. When another daemon considers
+its pass dead, nothing more is charged for it (exit code 1).`
 
 // chargeFlags are the flags of charge.
 type chargeFlags struct {
@@ -67,7 +65,7 @@ func (f *chargeFlags) check(changed func(string) bool) error {
 	case p != "" && p != budget.Open && p != budget.Closed:
 		return usage("--on-store-error %q: use open or closed", p)
 	case f.printID && (f.json || f.dryRun):
-		return usage("--print-id goes without --json, which has the id, and without --dry-run, which charges nothing")
+		return usage("--print-id cannot be used with --json, which has the id, or with --dry-run, which charges nothing")
 	case changed("id") && f.call.ID == "":
 		return usage("--id is empty: give 1 to 128 printable ASCII characters, or leave it out for a new one")
 	case changed("reserve") && (f.reserve < time.Second || f.reserve > budget.MaxLease):
@@ -75,7 +73,7 @@ func (f *chargeFlags) check(changed func(string) bool) error {
 	case f.wait < 0:
 		return usage("--wait %s: use 0 or more", f.wait)
 	case f.wait > 0 && f.dryRun:
-		return usage("--wait and --dry-run are both given: what is only looked at needs no wait")
+		return usage("--wait and --dry-run cannot be used together: a dry run does not wait")
 	}
 	return nil
 }
@@ -84,7 +82,7 @@ func newChargeCommand(a *app) *cobra.Command {
 	var f chargeFlags
 	cmd := &cobra.Command{
 		Use:   "charge BUDGET OPERATION",
-		Short: "Charge one call, for a script",
+		Short: "Charge one call before a script makes it",
 		Long:  chargeLong,
 		Example: `  quotactl charge youtube/key1 search.list && ./one-search.sh
   quotactl charge youtube/key1 videos.list --floor 500 --json
@@ -103,26 +101,26 @@ func newChargeCommand(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	f.add(flags)
-	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge: sent twice, it is charged once (else a new one)")
-	spanVar(flags, &f.reserve, "reserve", 0, "keep the units open for `LEASE`, to settle or release")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "charge nothing, tell whether it would fit now")
-	flags.BoolVar(&f.printID, "print-id", false, "print the charge's id and nothing else")
-	flags.BoolVar(&f.json, "json", false, "answer in JSON, a refusal too")
+	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge; the same id again is charged once (else a new one)")
+	spanVar(flags, &f.reserve, "reserve", 0, "reserve the units for `LEASE`, to be settled or released")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "charge nothing; say whether the call fits now")
+	flags.BoolVar(&f.printID, "print-id", false, "print only the charge's id")
+	flags.BoolVar(&f.json, "json", false, "answer in JSON, also when refused")
 	return cmd
 }
 
 // add defines the flags that every command which charges a call has.
 func (f *chargeFlags) add(flags *pflag.FlagSet) {
-	flags.Int64Var(&f.units, "units", 0, "units the call costs, `N` from 0 to 10^15 (else its price)")
-	flags.Int64Var(&f.call.Floor, "floor", 0, "`UNITS` that must remain after the call (else what its job says)")
-	flags.BoolVar(&f.call.UseHeadroom, "use-headroom", false, "let the call spend what is kept back")
-	flags.StringVar(&f.call.Labels.Job, "job", "", "`JOB` that spends, a label")
-	flags.Int64Var(&f.call.Fence, "fence", 0, "`NUMBER` of the daemon's pass that spends, of the job")
-	flags.StringVar(&f.call.Labels.Region, "region", "", "`REGION` that spends, a label")
-	flags.StringVar(&f.call.Labels.Run, "run", "", "`RUN` that spends, a label")
-	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` until it fits (else what its job says)")
-	flags.StringVar(&f.onStoreError, "on-store-error", "", "`POLICY` when the store is out of reach: open or closed (else as configured)")
-	spanVar(flags, &f.timeout, "timeout", 0, "`SPAN` the store has to decide (else the configuration's)")
+	flags.Int64Var(&f.units, "units", 0, "charge `N` units, 0 to 10^15 (else the operation's price)")
+	flags.Int64Var(&f.call.Floor, "floor", 0, "`UNITS` that must remain after the call (else the job's floor)")
+	flags.BoolVar(&f.call.UseHeadroom, "use-headroom", false, "allow the call to spend the headroom")
+	flags.StringVar(&f.call.Labels.Job, "job", "", "label the charge with a `JOB`")
+	flags.Int64Var(&f.call.Fence, "fence", 0, "`NUMBER` of the job's pass, as the daemon gives it")
+	flags.StringVar(&f.call.Labels.Region, "region", "", "label the charge with a `REGION`")
+	flags.StringVar(&f.call.Labels.Run, "run", "", "label the charge with a `RUN`")
+	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` until the call fits (else the job's max_wait)")
+	flags.StringVar(&f.onStoreError, "on-store-error", "", "`POLICY` while the store is out of reach: open or closed (else as configured)")
+	spanVar(flags, &f.timeout, "timeout", 0, "longest `SPAN` for the store's decision (else as configured)")
 }
 
 // complete makes the call of the flags and of the run that the program is called in.
@@ -245,7 +243,7 @@ func (a *app) labelsOfRun(changed func(string) bool, call *budget.Call) error {
 	}
 	var err error
 	if call.Fence, err = strconv.ParseInt(number, 10, 64); err != nil {
-		return usage("the environment's QUOTACTL_FENCE is no number: it is the daemon's, leave it as it is")
+		return usage("QUOTACTL_FENCE in the environment is not a number: the daemon sets it, leave it unchanged")
 	}
 	return nil
 }

@@ -20,11 +20,10 @@ func newCheckCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check the configuration, all errors at once",
-		Long: `Check the configuration and show all of its errors at once, each with its file
-and line. Exit code 2 when there are any; warnings alone are exit code 0. Of lines
-that are not TOML (a missing quote) it shows the first alone, as the rest cannot
-be read.`,
+		Short: "Check the configuration",
+		Long: `Check the configuration and report every error at once, each with its file and
+line. Exit code 2 if there are errors, 0 if there are only warnings. If the file
+is not valid TOML (a missing quote), only the first such line is reported.`,
 		Example: `  quotactl check
   quotactl check -c team/costs.toml --json`,
 		Args: arguments(cobra.NoArgs),
@@ -115,10 +114,7 @@ func (a *app) writeFaults(faults, warnings config.Errors) error {
 		w.Message = "warning: " + w.Message
 		b.WriteString(w.Error() + "\n")
 	}
-	if _, err := fmt.Fprint(a.stdout, b.String()); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return writeText(a.stdout, b.String())
 }
 
 // writeSummary shows what a configuration without errors holds.
@@ -141,14 +137,11 @@ func (a *app) writeSummary(cfg *config.Config, list []*jobs.Job) error {
 	for _, job := range list {
 		ticks.add(job.Name, job.Budget, showTime(job.Next(a.now())), staggerText(job))
 	}
-	out := a.configPath + " is without errors\n\n" + budgets.String()
+	out := a.configPath + " is OK\n\n" + budgets.String()
 	if len(list) > 0 {
 		out += "\n" + ticks.String()
 	}
-	if _, err := fmt.Fprint(a.stdout, out); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return writeText(a.stdout, out)
 }
 
 // staggerText is the span over which the regions of a pass start, and how far

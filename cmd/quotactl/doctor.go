@@ -18,10 +18,10 @@ func newDoctorCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell whether the store holds what it promises",
-		Long: `Connect to the store as the daemon would, and tell of each thing that was looked
-at whether it is ok, may go wrong (warning) or is wrong (error), and what to do.
-Nothing is charged. Exit code 1 when something is wrong.`,
+		Short: "Check the store and its settings",
+		Long: `Connect to the store as the daemon would, and report for each check whether it
+is ok, may go wrong (warning) or is wrong (error), and what to do. Nothing is
+charged. Exit code 1 if something is wrong.`,
 		Example: `  quotactl doctor
   quotactl doctor --json | jq '.checks[] | select(.level != "ok")'`,
 		Args: arguments(cobra.NoArgs),
@@ -130,8 +130,5 @@ func (a *app) writeFindings(answer doctorAnswer) error {
 			text += fmt.Sprintf("  %-7s  -> %s\n", "", f.Advice)
 		}
 	}
-	if _, err := fmt.Fprint(a.stdout, text); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return writeText(a.stdout, text)
 }

@@ -26,28 +26,28 @@ const (
 // the call is charged until the command has started and makes it.
 const startLease = 10 * time.Second
 
-const execLong = `Charge one call, then run the command that makes it. The command takes the place
-of quotactl: it has its process, terminal, input and output, gets each signal
-itself, and its exit code is the exit code. quotactl writes nothing to stdout.
+const execLong = `Charge one call, then run the command that makes it. The command replaces
+quotactl: it has its process, terminal, input, output and signals, and its exit
+code is the exit code. quotactl writes nothing to standard output.
 
-Before the command starts, the exit codes are those of charge: 75 when the units
-do not fit (with --wait: not in time), 69 when the store did not answer, 2 for
-wrong usage. 127 means that the command was not found, 126 that it could not be
-started; then nothing stays charged. A reason on stderr tells these from the
-command's own.
+Until the command starts, the exit codes are those of charge: 75 if the call
+does not fit (with --wait: not in time), 69 if the store did not answer, 2 for
+wrong usage; also 127 if the command was not found and 126 if it could not be
+started, and then nothing is charged. A reason on standard error tells these
+apart from the command's own exit codes.
 
-The charge has an id of its own, never that of another. It counts as under way
-for 10 seconds, or as --reserve says, and as made when that is over. Take a
-lease longer than the command runs where the call may be made late, and for a
-limit on open reservations, which counts the command for as long.
+The charge always has a new id. It counts as open for 10 seconds, or as
+--reserve says, and as made after that. Use a longer lease if the command may
+make its call later, and for a concurrent limit, which counts the command while
+it is open.
 
-Job, region and run, and what their job says, are as with charge.`
+Labels, and what the job's configuration says, work as with charge.`
 
 func newExecCommand(a *app) *cobra.Command {
 	f := chargeFlags{reserve: startLease}
 	cmd := &cobra.Command{
 		Use:   "exec BUDGET OPERATION [flags] -- COMMAND [ARG...]",
-		Short: "Charge one call, then run the command that makes it",
+		Short: "Charge one call and run the command that makes it",
 		Long:  execLong,
 		Example: `  quotactl exec youtube/key1 search.list -- ./one-search.sh cats
   quotactl exec youtube/key1 videos.list --wait 2m -- curl -sS "$url"
@@ -63,7 +63,7 @@ func newExecCommand(a *app) *cobra.Command {
 		},
 	}
 	f.add(cmd.Flags())
-	spanVar(cmd.Flags(), &f.reserve, "reserve", startLease, "the call may be under way for as long as `LEASE`")
+	spanVar(cmd.Flags(), &f.reserve, "reserve", startLease, "the call may take `LEASE`")
 	return cmd
 }
 
@@ -72,11 +72,11 @@ func newExecCommand(a *app) *cobra.Command {
 func execArguments(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash < 0:
-		return usage("there is no -- before the command; write %s", cmd.UseLine())
+		return usage("-- is missing before the command; write %s", cmd.UseLine())
 	case dash != 2:
 		return usage("%s before --, not 2; write %s", plural(dash, "argument"), cmd.UseLine())
 	case len(args) == 2 || args[2] == "":
-		return usage("there is no command behind --; write %s", cmd.UseLine())
+		return usage("the command after -- is missing; write %s", cmd.UseLine())
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []st
 		return b.Release(ctx, receipt.ID)
 	})
 	if released != nil {
-		released = fmt.Errorf("the command was not started, but its units stay charged: %w", released)
+		released = fmt.Errorf("the command was not started, but its units are still charged: %w", released)
 	}
 	return errors.Join(err, released)
 }
@@ -146,5 +146,5 @@ func withoutID(err error) error {
 		return err
 	}
 	refused.ID = ""
-	return fmt.Errorf("%w; the command was not started; should the charge have arrived, its units count", err)
+	return fmt.Errorf("%w; the command was not started; if the charge reached the store, its units count", err)
 }

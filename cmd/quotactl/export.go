@@ -16,9 +16,9 @@ func newExportCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export BUDGET",
 		Short: "Write a budget's whole ledger to standard output",
-		Long: `Write a budget's whole ledger to standard output, as JSON lines: every charge with
-its id, time and labels, open reservations and locks. quotactl import adds the
-file to another store.
+		Long: `Write a budget's whole ledger to standard output, as JSON lines: every charge
+with its id, time and labels, open reservations and locks. quotactl import adds
+the file to another store.
 
 The export changes nothing. Stop what charges the budget first: a charge made
 during the export may be missing from it.`,
@@ -56,10 +56,11 @@ func newImportCommand(a *app) *cobra.Command {
 		Long: `Add a ledger that quotactl export wrote to the ledger of the same budget in this
 store. The file is checked to its end before anything is imported.
 
-A charge that the ledger already has, by its id, is not added again. Importing the
-same file twice adds nothing, and an import that was interrupted is resumed by
-running it again. The budget may be charged meanwhile, but until the import is
-complete its charges do not all count: lock the budget, or stop what charges it.`,
+A charge that the ledger already has, by its id, is not added again. Importing
+the same file twice adds nothing, and an import that was interrupted is resumed
+by running it again. The budget may be charged meanwhile, but until the import
+is complete its charges do not all count: lock the budget, or stop what charges
+it.`,
 		Example: `  quotactl export youtube/key1 > key1.jsonl
   quotactl import key1.jsonl --store redis://redis.internal:6379/0`,
 		Args: arguments(cobra.ExactArgs(1)),

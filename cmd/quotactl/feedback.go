@@ -20,23 +20,22 @@ import (
 	"github.com/quotactl/quotactl/internal/httpfile"
 )
 
-const feedbackLong = `Take in the upstream's response to a call that was charged with --reserve, as the
-refusal and report tables of the configuration tell: lock what it says is spent,
-compare what it says is left, and settle the reservation with what the call cost,
-or release it where the upstream does not count such calls.
+const feedbackLong = `Report an API response to a call that was charged with --reserve. The refusal
+and report tables of the configuration say what it means: quotactl locks what
+the response says is spent, compares what it says is left, and settles the
+reservation with what the call cost, or releases it if the upstream does not
+count it.
 
-What of it cannot be read is said on stderr, and is in the JSON.
+The response is what curl -i writes. Reporting it again, as after exit code 69,
+changes nothing more. Exit code 75: the upstream said that the quota is spent.
+What cannot be read is named on standard error and in the JSON.
 
-The response is what curl -i writes. It may be taken in again, as after exit code
-69; that changes nothing more. Exit code 75: the upstream said that the quota is
-spent.
+If the store no longer has the reservation, a refusal still locks, and a warning
+says that the call's cost is not recorded ("held" is false in the JSON). Any
+other response then fails with exit code 1.
 
-Where the store no longer holds the reservation, a refusal still locks what it says
-is spent, and a warning on stderr says that the cost of the call is not recorded
-("held" is false in the JSON). Any other response then ends with exit code 1.
-
-With --keep the reservation stays open, to be settled afterwards: for the response
-to one of several calls that were reserved at once.`
+--keep leaves the reservation open, to be settled later: for one of several
+calls that were reserved together.`
 
 // feedbackFlags are the flags of feedback.
 type feedbackFlags struct {
@@ -51,7 +50,7 @@ func newFeedbackCommand(a *app) *cobra.Command {
 	var f feedbackFlags
 	cmd := &cobra.Command{
 		Use:   "feedback BUDGET OPERATION",
-		Short: "Believe what the upstream's response says",
+		Short: "Report an API response: settle the reservation, apply locks",
 		Long:  feedbackLong,
 		Example: `  id=$(quotactl charge github/bot rest --reserve 5m --print-id) &&
     curl -i -o answer.http https://api.github.com/user &&
@@ -64,15 +63,15 @@ func newFeedbackCommand(a *app) *cobra.Command {
 				f.call.Units = &f.units
 			}
 			if f.call.ID == "" {
-				return usage("--id is missing: give that of the charge, which was made with --reserve")
+				return usage("--id is missing: give the id of the charge, which was made with --reserve")
 			}
 			return a.feedback(cmd.Context(), args[0], f, cmd.InOrStdin())
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge that was made with --reserve")
-	flags.Int64Var(&f.units, "units", 0, "`N` units it was charged, where that was told (else its price)")
-	flags.StringVar(&f.file, "response", "", "`FILE` with the response (else stdin)")
+	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge, made with --reserve")
+	flags.Int64Var(&f.units, "units", 0, "the `N` units it was charged, if given (else the price)")
+	flags.StringVar(&f.file, "response", "", "read the response from `FILE` (else standard input)")
 	flags.BoolVar(&f.keep, "keep", false, "leave the reservation open")
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	return cmd
@@ -96,11 +95,11 @@ func (a *app) feedback(ctx context.Context, name string, f feedbackFlags, stdin 
 		return err
 	}
 	for _, u := range done.Unread {
-		a.logger().Warn("what the response says could not be read", "budget", name, "operation", u.Operation, "id", f.call.ID,
+		a.logger().Warn("part of the response could not be read", "budget", name, "operation", u.Operation, "id", f.call.ID,
 			"what", string(u.What), "rule", u.Rule, "place", cmp.Or(u.Place, "body"), "why", u.Why)
 	}
 	if !held {
-		a.logger().Warn("the store no longer holds the reservation: what the call cost is not recorded; nothing to do if the store has lost data, else check --id",
+		a.logger().Warn("the store no longer has the reservation, so the cost of the call is not recorded; if the store has not lost data, check --id",
 			"budget", name, "operation", f.call.Operation, "id", f.call.ID)
 	}
 	if f.json {

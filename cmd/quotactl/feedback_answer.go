@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 
 	"github.com/quotactl/quotactl/budget/budgethttp"
 )
@@ -41,8 +40,8 @@ func (a *app) writeBelow(t *table) error {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	if _, err := fmt.Fprintln(a.stdout); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+	if err := writeText(a.stdout, "\n"); err != nil {
+		return err
 	}
 	return t.write(a.stdout)
 }

@@ -21,21 +21,21 @@ func newForgetCommand(a *app) *cobra.Command {
 	var yes, inSandbox, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "forget JOB --yes",
-		Short: "Remove what is kept of a job that is no longer configured",
-		Long: `Remove what the store keeps of a job that is not in the configuration any more:
-its history, its pause, what waits, and where its runs would go on. What it has
-charged stays in the ledger, and its files stay. A job that is configured is not
-forgotten, nor one of which a pass is under way. Make sure that no daemon on the
-store has the job in its configuration: it would begin it anew.`,
+		Short: "Remove the history of a job that is no longer configured",
+		Long: `Remove what the store keeps of a job that is no longer configured: its history,
+pause, requests and checkpoints. What it has charged stays in the ledger, and
+its files stay. A configured job, or one with a pass under way, is not
+forgotten. Make sure that no daemon on the store still has the job in its
+configuration: it would start it again.`,
 		Example: `  quotactl forget trending --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes {
-				return usage("forget %s removes the job's history and all else that is kept of it: say --yes if that is wanted", args[0])
+				return usage("forget %s removes the job's history, pause, requests and checkpoints: confirm with --yes", args[0])
 			}
 			return a.onJobs(cmd.Context(), inSandbox, func(ctx context.Context, cfg *config.Config, list []*jobs.Job, store open.Backend) error {
 				if slices.ContainsFunc(list, func(job *jobs.Job) bool { return job.Name == args[0] }) {
-					return usage("forget %s: %s has this job: take it out there, and in all daemons' configurations, first; quotactl pause keeps it from running", args[0], cfg.File)
+					return usage("forget %s: %s has this job: remove it there and from all daemons' configurations first; quotactl pause stops it from running", args[0], cfg.File)
 				}
 				if _, err := jobsOrKept(ctx, store, list, args); err != nil {
 					return err
@@ -52,7 +52,7 @@ store has the job in its configuration: it would begin it anew.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "it is wanted")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm")
 	sandboxFlag(cmd, &inSandbox)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd

@@ -81,7 +81,7 @@ command = ["true"]
 		{[]string{"pause", "pull", ""}, ":4\n"},
 		{[]string{"resume", "pu"}, "pull\npush\n:4\n"},
 		{[]string{"init", ""}, "github\nopenai\nshopify\nslack\nstrava\nyoutube\nyoutube-2025\n:4\n"},
-		{[]string{"init", "github", ""}, ":4\n"},
+		{[]string{"init", "github", ""}, "openai\nshopify\nslack\nstrava\nyoutube\nyoutube-2025\n:4\n"},
 	} {
 		got, _, code := runAt(t, time.Unix(0, 0), append([]string{cobra.ShellCompNoDescRequestCmd, c.args[0], "-c", path}, c.args[1:]...)...)
 		check.Equal(t, got, c.want, c.args, "completes to")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -40,8 +41,9 @@ The file is the one that --config names. A file that exists is left as it is.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return presets.Names(), cobra.ShellCompDirectiveNoFileComp
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			left := slices.DeleteFunc(presets.Names(), func(name string) bool { return slices.Contains(args, name) })
+			return left, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if list {
@@ -90,10 +92,7 @@ func (a *app) init(names, only []string, toStdout, asJSON bool) error {
 		return usage("init: %w", err)
 	}
 	if toStdout {
-		if _, err := a.stdout.Write(text); err != nil {
-			return fmt.Errorf("write the answer: %w", err)
-		}
-		return nil
+		return writeText(a.stdout, string(text))
 	}
 	if err := writeNew(a.configPath, text); err != nil {
 		return err
@@ -104,17 +103,14 @@ func (a *app) init(names, only []string, toStdout, asJSON bool) error {
 			File    string   `json:"file"`
 		}{names, a.configPath})
 	}
-	if _, err := fmt.Fprintf(a.stdout, "Wrote %s. Its comments say what to fill in; then run quotactl check.\n", a.configPath); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return writeText(a.stdout, fmt.Sprintf("Wrote %s. Its comments say what to fill in; then run quotactl check.\n", a.configPath))
 }
 
 // writeNew writes a file that is not there yet, whole or not at all.
 func writeNew(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return usage("%s is there already: write to another file with --config FILE, or see the preset with --stdout", path)
+		return usage("%s already exists: write to another file with --config FILE, or to standard output with --stdout", path)
 	}
 	if err != nil {
 		return fmt.Errorf("write the configuration: %w", err)

@@ -46,7 +46,7 @@ func activeText(active jobs.ActivePass, progress *jobs.Record) string {
 		}
 	}
 	if active.Silent {
-		text += "; its daemon is not heard of any more"
+		text += "; its daemon stopped renewing its claim"
 	}
 	return text
 }

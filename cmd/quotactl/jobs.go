@@ -21,13 +21,12 @@ func newJobsCommand(a *app) *cobra.Command {
 	var inSandbox, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "jobs [JOB…]",
-		Short: "Show the jobs: what they do, how they went, when they run next",
-		Long: `Show all jobs, or those named, by budget: when each runs next, whether it
-runs, waits or is paused, and how its last pass went, how long ago and for how
-many units. Below stand what is under way and on which host, what waits, who
-paused the job and why, ticks that no daemon has taken, and whether a daemon is
-running: one that follows jobs is heard of twice a minute. All of it is read
-from the store, so it is the same on every machine.`,
+		Short: "Show the jobs: state, last pass, next run",
+		Long: `Show all jobs, or those named, by budget: when each runs next, whether it runs,
+waits or is paused, and how its last pass went. Below: what is under way and on
+which host, what waits, who paused a job and why, ticks that no daemon has
+taken, and whether a daemon is running. Everything is read from the store, so it
+is the same on every machine; a daemon renews its sign of life twice a minute.`,
 		Example: `  quotactl jobs
   quotactl jobs trending --json`,
 		ValidArgsFunction: a.completeJob,
@@ -74,12 +73,9 @@ func writeJobs(w io.Writer, at time.Time, daemons []jobs.Daemon, views []answer.
 		parts = append(parts, wrap("", name)+tables[name].String())
 	}
 	if len(daemons) == 0 && len(views) > 0 {
-		parts = append(parts, wrap("", "no daemon is running on this store: nothing runs until you start one (quotactl run)"))
+		parts = append(parts, wrap("", "No daemon is running on this store. Start one: quotactl run"))
 	}
-	if _, err := io.WriteString(w, strings.Join(parts, "\n")); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return writeText(w, strings.Join(parts, "\n"))
 }
 
 // addJob adds the job to a table of jobs.

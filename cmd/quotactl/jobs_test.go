@@ -78,8 +78,8 @@ twice   1h       2 passes     -                      -  0 * * * * UTC
   process 7 on web1; caught up: nobody took its tick in time
 silent  1h       silent       -                      -  0 * * * * UTC
   the pass of 2026-11-20 11:00:00Z is under way since 2026-11-20 11:00:00Z, in
-  process 8 on web2; asked for by ann@web1: a try; its daemon is not heard of
-  any more
+  process 8 on web2; asked for by ann@web1: a try; its daemon stopped renewing
+  its claim
 paused  12h      paused       -                      -  0 0 * * * UTC
   paused by ann@web1 since 2026-11-20 11:00:00Z: until Friday; its ticks are
   skipped, the next at 2026-11-21 00:00:00Z
@@ -99,15 +99,14 @@ shop/any
 JOB   NEXT IN  STATE  LAST PASS       UNITS  SCHEDULE
 star  1m30s    idle   missed 24h ago      0  @every 90s UTC
 
-no daemon is running on this store: nothing runs until you start one (quotactl
-run)
+No daemon is running on this store. Start one: quotactl run
 `
 	var b strings.Builder
 	must.Do(t, writeJobs(&b, noon, nil, allStates(t)))
 	check.Equal(t, b.String(), want, "jobs")
 	var living strings.Builder
 	must.Do(t, writeJobs(&living, noon, []jobs.Daemon{{Host: "in process 7 on web1", Since: ago(time.Hour)}}, allStates(t)))
-	if strings.Contains(living.String(), "no daemon is running") {
+	if strings.Contains(living.String(), "No daemon is running") {
 		t.Errorf("jobs\n%s", living.String())
 	}
 	for line := range strings.SplitSeq(b.String(), "\n") {

@@ -22,15 +22,15 @@ func newLedgerCommand(a *app) *cobra.Command {
 		Long: `Show what a budget's ledger holds, summed by operation, job, region or run, with
 shares of the total. It reaches back as far as the budget's longest window.
 
-Under drift/LIMIT stands what the upstream counts of a limit and no charge
-explains, under recovered/LIMIT what the store had lost.`,
+drift/LIMIT is what the upstream counts in a limit and no charge explains.
+recovered/LIMIT is what the store had lost.`,
 		Example: `  quotactl ledger youtube/key1
   quotactl ledger youtube/key1 --by region --since 6h --json`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("since") && since < time.Second {
-				return usage("--since %s: use 1s or more, or leave it out for all that the ledger holds", since)
+				return usage("--since %s: use 1s or more, or leave it out for the whole ledger", since)
 			}
 			switch budget.GroupBy(by) {
 			case budget.ByOperation, budget.ByJob, budget.ByRegion, budget.ByRun:
@@ -42,7 +42,7 @@ explains, under recovered/LIMIT what the store had lost.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&by, "by", "operation", "sum by `GROUP`: operation, job, region or run")
-	spanVar(flags, &since, "since", 0, "only the last `SPAN` (else all that the ledger holds)")
+	spanVar(flags, &since, "since", 0, "only the last `SPAN` (else all)")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -83,16 +83,13 @@ func writeLedger(w io.Writer, s budget.Spent) error {
 		add(row.Name, row)
 	}
 	add("total", s.Total)
-	over := "all that the ledger holds"
+	over := "the whole ledger"
 	if !s.From.IsZero() {
 		over = "since " + showTime(s.From)
 	}
 	out := wrap("", s.Budget+", "+over) + t.String()
 	if !s.Since.IsZero() {
-		out += wrap("", "What finished up to "+showTime(s.Since)+" counts nowhere any more and is not in it.")
+		out += wrap("", "Charges up to "+showTime(s.Since)+" no longer count and are not included.")
 	}
-	if _, err := io.WriteString(w, out); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return writeText(w, out)
 }

@@ -30,11 +30,11 @@ func newLockCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lock BUDGET (--until TIME | --for SPAN)",
-		Short: "Refuse all calls of a budget, or of one limit, until an instant",
-		Long: `Refuse all calls of a budget, or all that one of its limits covers, until an
-instant: for everybody that uses the budget, on every machine. It takes the place
-of a lock that stands, such as one that the upstream's answer has made. What is
-under way may still be settled. quotactl status shows it, unlock ends it.`,
+		Short: "Close a budget, or one limit, until an instant",
+		Long: `Refuse all calls of a budget, or all calls that one of its limits covers, until
+an instant, on every machine. It replaces an existing lock, such as one from the
+upstream's response. Open reservations can still be settled. quotactl status
+shows the lock, and unlock ends it.`,
 		Example: `  quotactl lock shop/main --for 2h --why "quota increase pending"
   quotactl lock youtube/key1 --limit search --until 2026-06-11T07:00:00Z`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -43,7 +43,7 @@ under way may still be settled. quotactl status shows it, unlock ends it.`,
 			order := budget.LockOrder{Limit: named, Why: why, ByHand: true}
 			switch changed := cmd.Flags().Changed; {
 			case changed("until") == changed("for"):
-				return usage("give --until TIME or --for SPAN, one of them")
+				return usage("give either --until TIME or --for SPAN")
 			case changed("for") && (span < time.Second || span.Microseconds() > driver.MaxLock):
 				return usage("--for %s: use 1s to %s", span, limit.SpanText(time.Duration(driver.MaxLock)*time.Microsecond))
 			case changed("for"):
@@ -65,10 +65,10 @@ under way may still be settled. quotactl status shows it, unlock ends it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&named, "limit", "", "lock `LIMIT` alone, as status names it (else the whole budget)")
-	flags.StringVar(&until, "until", "", "the lock ends at `TIME`, as 2026-06-11T07:00:00Z")
-	spanVar(flags, &span, "for", 0, "the lock ends after `SPAN`")
-	flags.StringVar(&why, "why", "", "`TEXT` that every refusal tells; no secret")
+	flags.StringVar(&named, "limit", "", "lock only `LIMIT`, as status names it (else the whole budget)")
+	flags.StringVar(&until, "until", "", "lock until `TIME`, as 2026-06-11T07:00:00Z")
+	spanVar(flags, &span, "for", 0, "lock for `SPAN`")
+	flags.StringVar(&why, "why", "", "`TEXT` that every refusal shows; no secrets")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -78,9 +78,9 @@ func newUnlockCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "unlock BUDGET",
-		Short: "End the lock of a budget, or of one limit",
-		Long: `End the lock of a budget, or that of one of its limits. Nothing happens when none
-stands. An upstream that still refuses will have it locked again.`,
+		Short: "Open a locked budget or limit",
+		Long: `End the lock of a budget, or of one of its limits. Without a lock nothing
+happens. If the upstream still refuses, its next response locks again.`,
 		Example: `  quotactl unlock shop/main
   quotactl unlock youtube/key1 --limit search`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -98,7 +98,7 @@ stands. An upstream that still refuses will have it locked again.`,
 			return a.answerLock(err, lockAnswer{Budget: args[0], Limit: answer.Text(limit), Stood: &stood}, did, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&limit, "limit", "", "unlock `LIMIT` alone, as status names it (else the whole budget)")
+	cmd.Flags().StringVar(&limit, "limit", "", "unlock only `LIMIT`, as status names it (else the whole budget)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }

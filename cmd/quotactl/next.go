@@ -30,10 +30,10 @@ func newNextCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next [JOB…]",
 		Short: "Show the upcoming runs",
-		Long: `Show the upcoming runs of all jobs, or of those named, with the offset after its
-tick at which each starts. A job's next pass begins with the region that its last
-one did not come to; later passes are shown as if every pass came to all. The
-ticks of a job that is paused are marked: they are skipped until it is resumed.`,
+		Long: `Show the upcoming runs of all jobs, or of those named, with the offset of each
+run after its tick. The next pass begins with the region that the last one
+missed; later passes are shown as if every pass reached all regions. Ticks of a
+paused job are marked: they are skipped until it is resumed.`,
 		Example: `  quotactl next
   quotactl next trending -n 8 --from 2026-12-01T00:00:00Z --json`,
 		ValidArgsFunction: a.completeJob,
@@ -45,7 +45,7 @@ ticks of a job that is paused are marked: they are skipped until it is resumed.`
 			if from != "" {
 				at, err := time.Parse(time.RFC3339Nano, from)
 				if err != nil {
-					return usage("--from %q is no time: write it as 2026-12-01T00:00:00Z", from)
+					return usage("--from %q is not a time: write it as 2026-12-01T00:00:00Z", from)
 				}
 				start = at
 			}
@@ -55,8 +55,8 @@ ticks of a job that is paused are marked: they are skipped until it is resumed.`
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&n, "number", "n", defaultNext, "how many runs to show, `N` of 1 to 10000")
-	flags.StringVar(&from, "from", "", "show the runs after `TIME`, RFC 3339 (else after now)")
+	flags.IntVarP(&n, "number", "n", defaultNext, "show `N` runs, 1 to 10000")
+	flags.StringVar(&from, "from", "", "show runs after `TIME`, in RFC 3339 (else now)")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 )
 
-// writeJSON writes one value and a line's end. What JSON would escape for the
-// sake of HTML stays readable.
+// writeJSON writes one value and a newline, without escapes for HTML.
 func writeJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
@@ -22,15 +21,23 @@ func writeJSON(w io.Writer, value any) error {
 	return nil
 }
 
-// What stands in JSON, as package answer defines it for all answers.
+// writeText writes an answer for people.
+func writeText(w io.Writer, text string) error {
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// The types of values in JSON, as package answer defines them for all answers.
 type (
 	instant = answer.Instant
 	seconds = answer.Seconds
 	text    = answer.Text
 )
 
-// showTime is a time for people, in UTC. It is rounded up to a second: what
-// comes back at an instant is back at the time shown.
+// showTime is a time for people, in UTC, rounded up to a second: what returns at an
+// instant has returned at the time shown.
 func showTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -24,18 +24,17 @@ func newPauseCommand(a *app) *cobra.Command {
 	var inSandbox, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "pause JOB --note TEXT",
-		Short: "Let a job's ticks pass until it is resumed",
-		Long: `Let a job's ticks pass, on every machine, until it is resumed: each is recorded
-as skipped. The note is for whoever wonders why; quotactl jobs, status and runs
-show it, with who paused the job and when. A pass under way goes on, and what is
-asked for by trigger runs all the same. A job that is paused already takes the
-new note.`,
+		Short: "Pause a job: skip its scheduled runs",
+		Long: `Skip a job's scheduled runs, on every machine, until it is resumed. Each skipped
+tick is recorded. quotactl jobs, status and runs show the note, who paused the
+job, and when. A pass under way continues, and trigger still works. Pausing a
+paused job replaces the note.`,
 		Example:           `  quotactl pause trending --note "its consumer is being moved until Friday"`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(note) == "" {
-				return usage("pause %s: say why, for whoever finds it paused: --note TEXT", args[0])
+				return usage("pause %s: say why with --note TEXT", args[0])
 			}
 			return a.onJob(cmd.Context(), args[0], inSandbox, func(ctx context.Context, store open.Backend, job *jobs.Job) error {
 				set, before, err := jobs.SetPause(ctx, store, job, note)
@@ -46,7 +45,7 @@ new note.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&note, "note", "", "`TEXT` that says why; no secret")
+	cmd.Flags().StringVar(&note, "note", "", "`TEXT` that says why; no secrets")
 	sandboxFlag(cmd, &inSandbox)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
@@ -56,9 +55,9 @@ func newResumeCommand(a *app) *cobra.Command {
 	var inSandbox, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "resume JOB",
-		Short: "Let a paused job go on",
-		Long: `Let a paused job go on with its next tick. Ticks that were skipped meanwhile are
-not caught up; trigger asks for a pass. Nothing happens when it is not paused.`,
+		Short: "Resume a paused job",
+		Long: `Resume a paused job with its next tick. Ticks that were skipped are not made up;
+trigger asks for a pass. A job that is not paused stays as it is.`,
 		Example:           `  quotactl resume trending`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,

@@ -22,17 +22,17 @@ func newResetCommand(a *app) *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reset BUDGET --yes",
-		Short: "Forget what was charged to a budget",
-		Long: `Forget what was charged to a budget: it begins anew, with all of its units, and
-no host misses what was there before. The upstream does not forget: use it when
-the ledger is known to be wrong, as after a test, or when it is damaged and its
-longest window has passed.`,
+		Short: "Forget everything charged to a budget",
+		Long: `Forget everything that was charged to a budget: it starts again with all of its
+units, and no host reports the old charges as lost. The upstream does not
+forget. Use this when the ledger is known to be wrong, as after a test, or when
+it is damaged and its longest window has passed.`,
 		Example:           `  quotactl reset shop/main --yes`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes {
-				return usage("reset %s forgets all that was charged to it: say --yes if that is wanted", args[0])
+				return usage("reset %s forgets everything charged to it: confirm with --yes", args[0])
 			}
 			err := a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *config.Config, store open.Backend) error {
 				_, err := driver.Apply(ctx, store, driver.Reset{Budget: args[0]})
@@ -41,7 +41,7 @@ longest window has passed.`,
 			return a.answerDone(err, resetAnswer{Budget: args[0], Reset: true}, "reset", asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "it is wanted")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd
 }
@@ -58,11 +58,11 @@ func newClockCommand(a *app) *cobra.Command {
 	accept := &cobra.Command{
 		Use:   "accept BUDGET",
 		Short: "Accept the store's clock for a budget",
-		Long: `Accept the store's clock for a budget. A store whose clock stands more than a
-minute past all that the budget has seen, and past the caller's clock, is not
-believed: nothing expires, and calls fail, until its clock is set right or a
-person accepts it here. What is older than a window by that clock is then free
-again, so make sure first that it is right.`,
+		Long: `Accept the store's clock for a budget. If the store's clock is more than a
+minute past everything that the budget has seen and past the caller's clock, it
+is not trusted: nothing expires and calls fail until the clock is corrected or
+accepted here. Charges that are older than a window by that clock then no longer
+count, so make sure first that it is right.`,
 		Example:           `  quotactl clock accept shop/main`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeBudget,

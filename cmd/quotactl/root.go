@@ -30,22 +30,22 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	return a.finish(root.ExecuteContext(ctx))
 }
 
-const rootLong = `quotactl keeps a team inside the quotas of other people's APIs: it decides
-before each call whether units are left, counting exactly in every window and
-across processes and machines.
+const rootLong = `quotactl keeps your jobs within the quotas of the APIs they call. Before each
+call it checks, across all processes and machines, whether the call still fits;
+if not, it says when it will.
 
 Exit codes:
-  0    done (a run drained by SIGTERM or Ctrl-C too)
+  0    done (also a run that SIGTERM or Ctrl-C drained)
   1    failed
-  2    wrong usage, configuration, or a charge that can never fit
-  69   store out of reach
+  2    wrong usage or configuration, or a charge that can never fit
+  69   the store is out of reach
   75   exhausted: the units do not fit now
   130  interrupted`
 
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "quotactl",
-		Short: "Stay inside the quotas of other people's APIs",
+		Short: "Keep jobs within the quotas of the APIs they call",
 		Example: `  quotactl run --once --sandbox
   quotactl status
   quotactl charge youtube/key1 search.list && ./one-search.sh`,
@@ -67,7 +67,7 @@ func newRootCommand(a *app) *cobra.Command {
 	flags.StringVarP(&a.configPath, "config", "c", "", "configuration `FILE` (else QUOTACTL_CONFIG, else costs.toml)")
 	flags.StringVar(&a.storeURL, "store", "", "store `URL` (else QUOTACTL_STORE, else the configuration's)")
 	flags.StringVar(&a.logFormat, "log-format", "text", "write logs in `FORMAT`: text or json")
-	flags.StringVar(&a.logLevel, "log-level", "info", "least `LEVEL` to log: debug, info, warn or error")
+	flags.StringVar(&a.logLevel, "log-level", "info", "lowest `LEVEL` to log: debug, info, warn or error")
 	root.AddCommand(
 		newStatusCommand(a),
 		newChargeCommand(a),
@@ -100,7 +100,7 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
-// newHelpCommand is cobra's own, but for a command that there is not.
+// newHelpCommand is cobra's own, with an error for unknown commands.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",

@@ -32,33 +32,32 @@ func newRunCommand(a *app) *cobra.Command {
 		Example: `  quotactl run
   quotactl run --once --sandbox
   quotactl run --once trending --json`,
-		Long: `Run the jobs on their schedules until SIGTERM or Ctrl-C. Then no further
-page is started, pages under way are finished within the jobs' grace, and the
-exit code is 0; a second signal stops at once, with exit code 130. At a SIGHUP,
-and when its file has changed, the configuration is read again: where it has no
-error it takes the place of the one before (docs/operations.md).
+		Long: `Run the jobs on their schedules until SIGTERM or Ctrl-C. Then no further page
+starts, pages under way finish within the jobs' grace, and the exit code is 0. A
+second signal stops at once, with exit code 130. The configuration is reloaded
+on SIGHUP and when its file changes, unless it has errors (docs/operations.md).
 
-With --once each job, or each of those named, has one pass now. A pass that the
-budget cuts short is exhausted, which is no failure; any failed run makes the
-exit code 1. Such passes replace no scheduled tick.
+--once runs one pass now of each job, or of those named. A pass that runs out of
+units is exhausted, which is not a failure; a failed run makes the exit code 1.
+Such passes replace no scheduled tick.
 
-With --listen the daemon also decides charges for programs in any language, over
-HTTP (docs/http.md); without jobs in the configuration it does that alone. What
-other machines can reach needs a token and a certificate.
+--listen also answers charges of programs in any language, over HTTP
+(docs/http.md); without jobs in the configuration it does only that. An address
+that other machines can reach needs a token and a certificate.
 
-With --sandbox the jobs fetch from a sandbox upstream in this process and need
-no key. Its store (sandbox.db) and request log (sandbox.log) stand beside the
-configuration and are used again the next time.`,
+--sandbox fetches from a fake YouTube in this process; no key is needed. Its
+store (sandbox.db) and request log (sandbox.log) are beside the configuration,
+and are used again the next time.`,
 		RunE: func(cmd *cobra.Command, names []string) (err error) {
 			switch {
 			case len(names) > 0 && !f.once:
-				return usage("jobs are named with --once only: quotactl run --once %s", strings.Join(names, " "))
+				return usage("jobs can be named only with --once: quotactl run --once %s", strings.Join(names, " "))
 			case f.json && !f.once:
-				return usage("--json goes with --once; the daemon's log has --log-format json")
+				return usage("--json needs --once; for the daemon's log use --log-format json")
 			case f.listen.At != "" && f.once:
-				return usage("--listen is the daemon's: leave --once out")
+				return usage("--listen cannot be used with --once")
 			case cmd.Flags().Changed("quota") && !f.sandbox:
-				return usage("--quota is the sandbox's: give --sandbox too")
+				return usage("--quota needs --sandbox")
 			case cmd.Flags().Changed("quota") && f.quota < 1:
 				return usage("--quota %d: give 1 unit or more", f.quota)
 			}
@@ -70,15 +69,15 @@ configuration and are used again the next time.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.once, "once", false, "run one pass of each job, or of those named, and exit")
-	flags.BoolVar(&f.now, "now", false, "start the daemon with a pass of each job")
-	flags.BoolVar(&f.sandbox, "sandbox", false, "fetch from a local sandbox upstream; no key is needed")
+	flags.BoolVar(&f.now, "now", false, "begin with a pass of each job")
+	flags.BoolVar(&f.sandbox, "sandbox", false, "fetch from a built-in fake YouTube; no key is needed")
 	flags.BoolVar(&f.json, "json", false, "with --once: answer in JSON")
-	flags.StringVar(&f.listen.At, "listen", "", "serve decisions, /metrics, /healthz and /readyz at `ADDRESS`: a port of this machine, host:port, or unix:/path")
-	flags.StringVar(&f.listen.TokenEnv, "listen-token-env", "", "ask for the token in this environment `VARIABLE`")
-	flags.StringVar(&f.listen.TokenFile, "listen-token-file", "", "ask for the token in this `FILE`")
+	flags.StringVar(&f.listen.At, "listen", "", "serve charges, /metrics, /healthz and /readyz at `ADDRESS`: a local port, host:port, or unix:/path")
+	flags.StringVar(&f.listen.TokenEnv, "listen-token-env", "", "require the token in this environment `VARIABLE`")
+	flags.StringVar(&f.listen.TokenFile, "listen-token-file", "", "require the token in this `FILE`")
 	flags.StringVar(&f.listen.Cert, "listen-cert", "", "serve TLS with the certificates in this PEM `FILE`")
-	flags.StringVar(&f.listen.Key, "listen-key", "", "key of the certificate, a PEM `FILE`")
-	flags.Int64Var(&f.quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants a Pacific day (default %d)", sandbox.DefaultQuota))
+	flags.StringVar(&f.listen.Key, "listen-key", "", "the certificate's key, a PEM `FILE`")
+	flags.Int64Var(&f.quota, "quota", 0, fmt.Sprintf("`UNITS` that the sandbox grants per Pacific day (default %d)", sandbox.DefaultQuota))
 	return cmd
 }
 
@@ -147,7 +146,7 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, f runFlags) ([]*jobs.
 	case f.endpoint != nil && !f.sandbox:
 		return nil, nil // it serves decisions alone
 	default:
-		return nil, usage("%s has no jobs: write [job.NAME] with a budget, a schedule and a fetch table, or give --listen to serve decisions alone", a.configPath)
+		return nil, usage("%s has no jobs: write [job.NAME] with a budget, a schedule and a fetch table, or give --listen to serve only charges over HTTP", a.configPath)
 	}
 	chosen := list
 	if len(names) > 0 {
@@ -163,7 +162,7 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, f runFlags) ([]*jobs.
 			case job == nil:
 				return nil, usage("unknown job %q: %s has %s", name, a.configPath, strings.Join(known, ", "))
 			case slices.Contains(chosen, job):
-				return nil, usage("job %q is named twice: it has one pass; name it once", name)
+				return nil, usage("job %q is named twice; name it once", name)
 			}
 			chosen = append(chosen, job)
 		}
@@ -181,10 +180,10 @@ func (a *app) chooseJobs(list []*jobs.Job, names []string, f runFlags) ([]*jobs.
 		fetches = append(fetches, job)
 	}
 	for _, name := range commands {
-		a.logger().Warn("command job skipped: a sandbox stands for fetch jobs' upstreams only", "job", name)
+		a.logger().Warn("command job skipped: the sandbox serves only fetch jobs", "job", name)
 	}
 	if len(fetches) == 0 {
-		return nil, usage("no fetch job is left to run in the sandbox")
+		return nil, usage("there is no fetch job to run in the sandbox")
 	}
 	return fetches, nil
 }

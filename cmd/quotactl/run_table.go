@@ -42,8 +42,8 @@ func (p *progress) run(job *jobs.Job, tick time.Time, run jobs.Run) {
 	if run.Error != "" {
 		b.WriteString("      " + run.Error + "\n")
 	}
-	if _, err := io.WriteString(p.out, b.String()); err != nil && p.err == nil {
-		p.err = fmt.Errorf("write the answer: %w", err)
+	if err := writeText(p.out, b.String()); p.err == nil {
+		p.err = err
 	}
 }
 
@@ -60,8 +60,8 @@ func (a *app) summary(ctx context.Context, passes []jobs.Pass, budgets map[strin
 		if part == "" {
 			continue
 		}
-		if _, err := io.WriteString(a.stdout, "\n"+part); err != nil {
-			return fmt.Errorf("write the answer: %w", err)
+		if err := writeText(a.stdout, "\n"+part); err != nil {
+			return err
 		}
 	}
 	return err

@@ -37,9 +37,9 @@ func (f *runsFlags) check(changed func(string) bool) error {
 	case f.n < 1 || f.n > maxNext:
 		return usage("-n %d: use 1 to %d", f.n, maxNext)
 	case changed("since") && f.since < time.Second:
-		return usage("--since %s: use 1s or more, or leave it out for all that is kept", f.since)
+		return usage("--since %s: use 1s or more, or leave it out for the whole history", f.since)
 	case f.errors && changed("outcome"):
-		return usage("--errors stands for the outcomes %s: leave --outcome out", outcomeList(wrong, ","))
+		return usage("--errors already means the outcomes %s: leave --outcome out", outcomeList(wrong, ","))
 	}
 	for _, outcome := range f.outcomes {
 		if !slices.Contains(outcomes, jobs.Outcome(outcome)) {
@@ -71,13 +71,13 @@ func newRunsCommand(a *app) *cobra.Command {
 	var f runsFlags
 	cmd := &cobra.Command{
 		Use:   "runs [JOB…]",
-		Short: "Show what became of runs and ticks, the newest first",
-		Long: `Show the runs of all jobs, or of those named, the newest pass first: those under
-way, then what became of the others for as long as the job's history keeps them.
-A tick that no pass was started for is shown too: skipped, or missed, with how
-many others. A job that is not in the configuration any more may be named.
+		Short: "Show runs and their outcomes, newest first",
+		Long: `Show the runs of all jobs, or of those named, newest pass first: those under
+way, then finished ones, as far back as the job's history reaches. Ticks without
+a pass are shown too, as skipped or missed. A job that is no longer configured
+can be named.
 
-Outcomes: running and waiting (of a pass under way), succeeded, exhausted,
+Outcomes: running and waiting (the pass is under way), succeeded, exhausted,
 failed, timed_out, drained (told to stop after it had spent), skipped, missed,
 lost (its daemon died).`,
 		Example: `  quotactl runs trending
@@ -106,11 +106,11 @@ lost (its daemon died).`,
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&f.n, "number", "n", defaultNext, "show at most `N` runs, 1 to 10000")
-	spanVar(flags, &f.since, "since", 0, "only ticks of the last `SPAN` (else all that are kept)")
-	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only runs of these `OUTCOMES`, separated by commas")
-	flags.BoolVar(&f.errors, "errors", false, "only what went wrong: "+outcomeList(wrong, ", "))
+	spanVar(flags, &f.since, "since", 0, "only ticks of the last `SPAN` (else all)")
+	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only runs with these `OUTCOMES`, separated by commas")
+	flags.BoolVar(&f.errors, "errors", false, "only failures: "+outcomeList(wrong, ", "))
 	flags.StringSliceVar(&f.regions, "region", nil, "only runs of these `REGIONS`, separated by commas")
-	flags.BoolVar(&f.log, "log", false, "with the last lines that each run printed")
+	flags.BoolVar(&f.log, "log", false, "with the last lines of each run's output")
 	sandboxFlag(cmd, &f.sandbox)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	completeFlag(cmd, "outcome", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -70,10 +70,7 @@ func (r *runRow) took() {
 // job it is not said which, and there is room for the pages.
 func writeRuns(w io.Writer, at time.Time, list []runRow, oneJob bool) error {
 	if len(list) == 0 {
-		if _, err := io.WriteString(w, "no such runs are kept\n"); err != nil {
-			return fmt.Errorf("write the answer: %w", err)
-		}
-		return nil
+		return writeText(w, "there are no such runs\n")
 	}
 	heads := []string{"TICK", "JOB", "REGION", "OUTCOME", ">UNITS", ">TOOK"}
 	if oneJob {

@@ -116,7 +116,7 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
 2026-11-20 09:00:00Z  push  -       skipped (paused)         -          -
   paused by ann@web1: until Friday
 `},
-		{"none", runsFlags{regions: []string{"JP"}}, list, "\nno such runs are kept\n"},
+		{"none", runsFlags{regions: []string{"JP"}}, list, "\nthere are no such runs\n"},
 	} {
 		var b strings.Builder
 		must.Do(t, writeRuns(&b, noon, shownRuns(t, test.flags, test.list, state), len(test.list) == 1))

@@ -15,10 +15,10 @@ func newSandboxCommand(a *app) *cobra.Command {
 	var cfg sandbox.Config
 	cmd := &cobra.Command{
 		Use:   "sandbox",
-		Short: "Serve a local upstream that enforces a true quota",
-		Long: `Serve a local upstream that speaks YouTube's paths and errors and enforces a
-true quota, reset at midnight Pacific, until it is interrupted. Its address goes
-to stdout; GET /_sandbox/usage tells what it has counted.`,
+		Short: "Serve a fake YouTube with a true quota",
+		Long: `Serve a fake YouTube on this machine until it is interrupted: its paths, its
+error bodies, and a true quota that resets at midnight Pacific. Its address goes
+to standard output; GET /_sandbox/usage returns its count.`,
 		Example: `  quotactl sandbox --listen 127.0.0.1:8080 --quota 10000`,
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -31,14 +31,14 @@ to stdout; GET /_sandbox/usage tells what it has counted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&listen, "listen", "127.0.0.1:0", "`ADDRESS` to listen on; port 0 is a free one")
-	flags.Int64Var(&cfg.Quota, "quota", sandbox.DefaultQuota, "`UNITS` granted a Pacific day")
-	flags.StringVar(&cfg.LogPath, "log", "", "`FILE` of requests, read again at start (else use is forgotten)")
-	spanVar(flags, &cfg.Latency, "latency", 0, "`SPAN` that each answer takes")
-	spanVar(flags, &cfg.Jitter, "jitter", 0, "most of a random `SPAN` on top of the latency")
-	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "`SHARE` of requests answered 503, 0 to 1")
-	flags.Float64Var(&cfg.DropRate, "drop-rate", 0, "`SHARE` of requests left without an answer, 0 to 1")
-	flags.Uint64Var(&cfg.Seed, "seed", 0, "`SEED` of what fails and is dropped")
+	flags.StringVar(&listen, "listen", "127.0.0.1:0", "listen at `ADDRESS`; port 0 takes a free one")
+	flags.Int64Var(&cfg.Quota, "quota", sandbox.DefaultQuota, "grant `UNITS` a Pacific day")
+	flags.StringVar(&cfg.LogPath, "log", "", "log requests to `FILE`, and read it at the start (else nothing is remembered)")
+	spanVar(flags, &cfg.Latency, "latency", 0, "answer after `SPAN`")
+	spanVar(flags, &cfg.Jitter, "jitter", 0, "add a random time up to `SPAN`")
+	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "answer this `SHARE` of requests with 503, 0 to 1")
+	flags.Float64Var(&cfg.DropRate, "drop-rate", 0, "leave this `SHARE` of requests without an answer, 0 to 1")
+	flags.Uint64Var(&cfg.Seed, "seed", 0, "random `SEED` for failures")
 	return cmd
 }
 

@@ -17,10 +17,10 @@ func newSettleCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "settle BUDGET ID UNITS",
-		Short: "Record what a reserved call cost",
-		Long: `Record the actual cost of a call that was charged with --reserve, also above what
-was reserved. A fraction is rounded up. The same value again is the same settlement;
-another one is a conflict (exit code 1).`,
+		Short: "Record the actual cost of a reserved call",
+		Long: `Record the actual cost of a call that was charged with --reserve. It may be
+above what was reserved, and a fraction is rounded up. Settling again with the
+same cost changes nothing; another cost is a conflict (exit code 1).`,
 		Example: `  id=$(quotactl charge shop/main orders.export --reserve 5m --print-id)
   quotactl settle shop/main "$id" 37`,
 		Args:              arguments(cobra.ExactArgs(3)),
@@ -42,8 +42,8 @@ func newReleaseCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release BUDGET ID",
 		Short: "Give back the units of a reserved call that was never sent",
-		Long: `Give back the units of a call that was charged with --reserve and never sent. Past
-its lease it counts as sent: then it is too late (exit code 1).`,
+		Long: `Give back the units of a call that was charged with --reserve and never sent.
+After its lease the call counts as sent, and releasing it fails (exit code 1).`,
 		Example:           `  quotactl release shop/main 6GWTVXA3CHTQK5ZVCJZJXGV4VT`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: a.completeBudget,

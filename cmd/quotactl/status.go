@@ -20,9 +20,9 @@ func newStatusCommand(a *app) *cobra.Command {
 	var inSandbox, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [BUDGET]",
-		Short: "Show what is left of the budgets, and when more comes back",
-		Long: `Show for each limit what is used and left and when more comes back, and the jobs
-with their last and next pass. Nothing is spent.`,
+		Short: "Show what is left in each budget, and when more returns",
+		Long: `Show what is used and left in each limit, when more returns, and the last and
+next pass of each job. This spends nothing.`,
 		Example: `  quotactl status
   quotactl status youtube/key1 --json`,
 		ValidArgsFunction: a.completeBudget,

@@ -21,10 +21,7 @@ func (o overview) write(w io.Writer) error {
 	if len(o.jobs) > 0 {
 		parts = append(parts, jobTable(o.jobs).String())
 	}
-	if _, err := io.WriteString(w, strings.Join(parts, "\n")); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return writeText(w, strings.Join(parts, "\n"))
 }
 
 // budgetText is a budget's name, its limits, and what is to be said of them.
@@ -39,7 +36,7 @@ func budgetText(b budget.Status) string {
 		out += wrap("  ", lockText(lock))
 	}
 	if !b.Recovering.IsZero() {
-		out += wrap("  ", "recovering until "+showTime(b.Recovering)+": the store has lost data; until all hosts have reported what they know, each may spend its part of the headroom")
+		out += wrap("  ", "recovering until "+showTime(b.Recovering)+": the store has lost data; until all hosts have reported, each may spend only its part of the headroom")
 	}
 	out += limitTable(shown).String()
 	if left := len(b.Limits) - len(shown); left > 0 {

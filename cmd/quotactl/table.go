@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -51,11 +50,7 @@ func (t *table) write(w io.Writer) error {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	_, err := io.WriteString(w, t.String())
-	if err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return writeText(w, t.String())
 }
 
 // String is the table as it is written.

@@ -35,7 +35,7 @@ func (f *triggerFlags) check(changed func(string) bool) error {
 	case changed("wait") && f.wait < time.Second:
 		return usage("--wait %s: use 1s or more, or leave it out", f.wait)
 	case f.cancel && (changed("wait") || changed("region") || changed("note")):
-		return usage("--cancel takes back what was asked for: leave --region, --note and --wait out")
+		return usage("--cancel withdraws requests: leave --region, --note and --wait out")
 	}
 	return nil
 }
@@ -44,19 +44,18 @@ func newTriggerCommand(a *app) *cobra.Command {
 	var f triggerFlags
 	cmd := &cobra.Command{
 		Use:   "trigger JOB",
-		Short: "Ask a daemon for a pass of a job now",
-		Long: `Ask for a pass of a job, of all its regions or of those named, on whatever
-machine a daemon runs. It is begun within seconds, or once the pass under way
-has ended, also when the job is paused; it replaces no tick. Without a daemon
-the request stands until one comes; quotactl run --once runs a pass in this
-process instead.
+		Short: "Start a pass of a job now, on a daemon",
+		Long: `Ask for a pass of a job now, for all regions or those named, on whichever
+machine a daemon runs. It starts within seconds, or after the pass under way,
+even if the job is paused, and replaces no tick. Without a daemon the request
+waits for one; quotactl run --once runs a pass in this process instead.
 
-With --wait the result is shown when the pass has ended, and the exit code is
-that of run --once: 1 when a run failed, 0 when it succeeded or was exhausted; 1
-too when it was cancelled or taken back, or has not ended by then.
+--wait shows the result when the pass has ended. Exit code 0: it succeeded or
+was exhausted. 1: a run failed, the pass was cancelled or withdrawn, or it has
+not ended in time.
 
-With --cancel all requests of the job that no daemon has begun are taken back,
-and recorded as skipped. A pass under way goes on: quotactl cancel ends it.`,
+--cancel withdraws the requests that no daemon has started, and records them as
+skipped. To end a pass under way, use quotactl cancel.`,
 		Example: `  quotactl trigger trending
   quotactl trigger trending --cancel
   quotactl trigger trending --region US,GB --note "they were empty" --wait 10m`,
@@ -75,10 +74,10 @@ and recorded as skipped. A pass under way goes on: quotactl cancel ends it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.regions, "region", nil, "a pass of these `REGIONS`, separated by commas (else of all)")
-	flags.StringVar(&f.note, "note", "", "`TEXT` that the pass's record tells; no secret")
-	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` until the pass has ended")
-	flags.BoolVar(&f.cancel, "cancel", false, "take back what was asked for and has not begun")
+	flags.StringSliceVar(&f.regions, "region", nil, "only these `REGIONS`, separated by commas (else all)")
+	flags.StringVar(&f.note, "note", "", "`TEXT` for the pass's record; no secrets")
+	spanVar(flags, &f.wait, "wait", 0, "wait up to `SPAN` for the end of the pass")
+	flags.BoolVar(&f.cancel, "cancel", false, "withdraw requests that have not started")
 	sandboxFlag(cmd, &f.sandbox)
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")
 	completeFlag(cmd, "region", a.completeRegion)
@@ -109,7 +108,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 	switch {
 	case untold == nil, errors.Is(untold, jobs.ErrUntold):
 	case errors.Is(untold, budget.ErrUnavailable):
-		return fmt.Errorf("%w; it may be asked for all the same: quotactl jobs %s tells", untold, job.Name)
+		return fmt.Errorf("%w; the request may still be stored: see quotactl jobs %s", untold, job.Name)
 	default:
 		return untold
 	}
@@ -174,11 +173,11 @@ func (a *app) awaitPass(ctx context.Context, state jobs.State, job *jobs.Job, as
 		answer, err := jobs.AnswerTo(ctx, state, job, asked)
 		switch {
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("trigger %s: no longer waited for; what was asked for stands: %w", job.Name, context.Cause(ctx))
+			return nil, fmt.Errorf("trigger %s: stopped waiting; the request remains: %w", job.Name, context.Cause(ctx))
 		case err == nil && answer.Record != nil:
 			return answer.Record, nil
 		case err == nil && !answer.Waiting && answer.Active == nil:
-			return nil, fmt.Errorf("trigger %s: the pass is over, and no record of it is kept", job.Name)
+			return nil, fmt.Errorf("trigger %s: the pass has ended, and its record is no longer kept", job.Name)
 		}
 		select {
 		case <-look.C:
@@ -193,21 +192,21 @@ func (a *app) awaitPass(ctx context.Context, state jobs.State, job *jobs.Job, as
 func notOver(job *jobs.Job, wait time.Duration, given jobs.Answer, err error) error {
 	switch {
 	case err != nil:
-		return fmt.Errorf("trigger %s: what was asked for stands; what became of it is not known: %w", job.Name, err)
+		return fmt.Errorf("trigger %s: the request remains; its state is unknown: %w", job.Name, err)
 	case given.Waiting:
-		return fmt.Errorf("trigger %s: no daemon has begun the pass in %s; is one running on this store? What was asked for stands until one begins it", job.Name, limit.SpanText(wait))
+		return fmt.Errorf("trigger %s: no daemon has started the pass within %s; is one running on this store? The request remains until one starts it", job.Name, limit.SpanText(wait))
 	}
 	progress, err := answer.ReadRecord(given.Active.Progress)
 	if err != nil {
-		return fmt.Errorf("trigger %s: the record of the pass under way: %w", job.Name, err)
+		return fmt.Errorf("trigger %s: read the record of the pass under way: %w", job.Name, err)
 	}
-	return fmt.Errorf("trigger %s: not over in %s: %s; quotactl runs %s tells how it goes on", job.Name, limit.SpanText(wait), activeText(*given.Active, progress), job.Name)
+	return fmt.Errorf("trigger %s: not finished within %s: %s; see quotactl runs %s", job.Name, limit.SpanText(wait), activeText(*given.Active, progress), job.Name)
 }
 
 // writePass shows what became of a pass that was waited for.
 func (a *app) writePass(pass jobs.Pass) error {
-	if _, err := fmt.Fprintln(a.stdout); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+	if err := writeText(a.stdout, "\n"); err != nil {
+		return err
 	}
 	return writeRuns(a.stdout, a.now(), runsOf(pass), true)
 }

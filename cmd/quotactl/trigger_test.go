@@ -111,10 +111,10 @@ func TestTriggerWaitsNoLonger(t *testing.T) {
 		want string
 		code int
 	}{
-		"no daemon": {func(*patient) {}, "trigger pull: no daemon has begun the pass in 30s; is one running on this store? What was asked for stands until one begins it", exitFailed},
-		"under way": {func(p *patient) { p.document(underWayText()) }, "trigger pull: not over in 30s: the pass of 2000-01-01 00:00:05Z is under way since 2000-01-01 00:00:05Z, in process 7 on web1: 1/2 runs ended, 3 units; asked for by ", exitFailed},
-		"forgotten": {func(p *patient) { p.document(`{}`) }, "trigger pull: the pass is over, and no record of it is kept", exitFailed},
-		"away":      {func(*patient) {}, "trigger pull: what was asked for stands; what became of it is not known: ", exitUnavailable},
+		"no daemon": {func(*patient) {}, "trigger pull: no daemon has started the pass within 30s; is one running on this store? The request remains until one starts it", exitFailed},
+		"under way": {func(p *patient) { p.document(underWayText()) }, "trigger pull: not finished within 30s: the pass of 2000-01-01 00:00:05Z is under way since 2000-01-01 00:00:05Z, in process 7 on web1: 1/2 runs ended, 3 units; asked for by ", exitFailed},
+		"forgotten": {func(p *patient) { p.document(`{}`) }, "trigger pull: the pass has ended, and its record is no longer kept", exitFailed},
+		"away":      {func(*patient) {}, "trigger pull: the request remains; its state is unknown: ", exitUnavailable},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPatient(t)
@@ -166,7 +166,7 @@ func TestTriggerOfAStoreThatDoesNotAnswer(t *testing.T) {
 	p := newPatient(t)
 	p.store = &goesAway{Backend: p.store, at: time.Now().Add(time.Hour), deaf: true}
 	err := p.trigger(t.Context(), triggerFlags{})
-	if exitCode(err) != exitUnavailable || !strings.HasSuffix(err.Error(), "; it may be asked for all the same: quotactl jobs pull tells") || p.out.Len() > 0 {
+	if exitCode(err) != exitUnavailable || !strings.HasSuffix(err.Error(), "; the request may still be stored: see quotactl jobs pull") || p.out.Len() > 0 {
 		t.Errorf("%v\n%s", err, p.out.String())
 	}
 }
@@ -203,7 +203,7 @@ func TestTriggerIsInterrupted(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, context.Canceled)
 		defer cancel()
 		err := p.trigger(ctx, triggerFlags{wait: time.Hour})
-		if !errors.Is(err, context.Canceled) || exitCode(err) != exitInterrupted || !strings.Contains(err.Error(), "what was asked for stands") {
+		if !errors.Is(err, context.Canceled) || exitCode(err) != exitInterrupted || !strings.Contains(err.Error(), "the request remains") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -221,7 +221,7 @@ func TestTriggerSaysWhatIsInTheWay(t *testing.T) {
 		const want = `JOB   REGIONS  DONE
 pull  all      a pass is asked for
   the pass of 1970-01-01 00:00:01Z is under way since 1970-01-01 00:00:01Z, in
-  process 7 on web1; its daemon is not heard of any more
+  process 7 on web1; its daemon stopped renewing its claim
   paused by ann@web1 since 2000-01-01 00:00:00Z: until Friday; its ticks are
   skipped, the next at 2000-01-01 01:00:00Z
   another request waits before it

@@ -24,10 +24,7 @@ func newVersionCommand(a *app) *cobra.Command {
 			if asJSON {
 				return writeJSON(a.stdout, answer)
 			}
-			if _, err := fmt.Fprintf(a.stdout, "quotactl version %s, %s, %s/%s\n", answer.Version, answer.Go, answer.OS, answer.Arch); err != nil {
-				return fmt.Errorf("write the answer: %w", err)
-			}
-			return nil
+			return writeText(a.stdout, fmt.Sprintf("quotactl version %s, %s, %s/%s\n", answer.Version, answer.Go, answer.OS, answer.Arch))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")

@@ -78,7 +78,7 @@ func (a *app) budget(cfg *config.Config, store driver.Store, name string) (*budg
 // to use.
 func (a *app) useSandbox(cfg *config.Config) error {
 	if a.storeFlag {
-		return usage("--sandbox has a store of its own: leave --store out")
+		return usage("--sandbox uses its own store: leave --store out")
 	}
 	a.sandboxed = true
 	a.storeURL = "sqlite:" + filepath.Join(filepath.Dir(cfg.File), "sandbox.db")

@@ -40,7 +40,7 @@ func LookAtJobs(ctx context.Context, now time.Time, state jobs.State, list []*jo
 		for _, active := range seen[i].Active {
 			record, err := ReadRecord(active.Progress)
 			if err != nil {
-				return nil, fmt.Errorf("job %s: the record of its pass under way: %w", job.Name, err)
+				return nil, fmt.Errorf("job %s: read the record of its pass under way: %w", job.Name, err)
 			}
 			views[i].Progress = append(views[i].Progress, record)
 		}

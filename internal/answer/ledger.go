@@ -7,7 +7,7 @@ type Ledger struct {
 	Budget string  `json:"budget"`
 	By     string  `json:"by"`
 	At     Instant `json:"at"`
-	From   Instant `json:"from"`  // null for all that the ledger holds
+	From   Instant `json:"from"`  // null for the whole ledger
 	Since  Instant `json:"since"` // what finished up to then is forgotten; null when nothing asked for is
 	Rows   []spent `json:"rows"`
 	Total  spent   `json:"total"`
