@@ -312,7 +312,7 @@ func (s *spending) Settled(r budget.Receipt, units int64) {
 }
 
 // Told implements budgethttp.Observer: the transport logs it.
-func (s *spending) Told(budgethttp.Verdict) {}
+func (s *spending) Refused(budgethttp.Verdict) {}
 
 // Drifted implements budgethttp.Observer.
 func (s *spending) Drifted(d budget.Drift) {

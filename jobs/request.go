@@ -59,7 +59,7 @@ func (f *fetchRun) get(ctx context.Context, token string) (*page, *ending) {
 	if response.StatusCode != http.StatusOK {
 		refusal = fmt.Sprintf("page %d: the upstream answered %d %s%s", number, response.StatusCode, http.StatusText(response.StatusCode), f.run.secrets.excerpt(body, err == nil, secret))
 	}
-	if verdict, ok := budgethttp.Told(response); ok && err == nil {
+	if verdict, ok := budgethttp.VerdictOf(response); ok && err == nil {
 		if end := f.upstreamRefuses(number, verdict, refusal); end != nil {
 			return nil, end
 		}

@@ -68,7 +68,7 @@ func TestSlowBodiesOfRefusals(t *testing.T) {
 				if stand := locks(t, b); len(stand) != 1 {
 					t.Errorf("locked: %+v", stand)
 				}
-				if told, ok := budgethttp.Told(resp); !ok || told.Rule != "too-fast" {
+				if told, ok := budgethttp.VerdictOf(resp); !ok || told.Rule != "too-fast" {
 					t.Errorf("told %+v, %v", told, ok)
 				}
 				_ = resp.Body.Close()
@@ -127,7 +127,7 @@ func TestLongBodiesOfRefusals(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"read": {Units: 5}}, Feedback: feedback})
 			client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: answers(403, nil, strings.NewReader(body)), Operation: "read", Observer: o})}
 			resp := fetch(t, client, "http://upstream")
-			if _, told := budgethttp.Told(resp); told != c.before {
+			if _, told := budgethttp.VerdictOf(resp); told != c.before {
 				t.Errorf("before the body: told %v", told)
 			}
 			readAll(t, resp, body)

@@ -152,6 +152,6 @@ func (a *attempt) locked(status int, verdict Verdict, err error) error {
 		log.Warn("the upstream refused a request", "limit", verdict.Limit, "until", verdict.Until)
 	}
 	a.verdict.told.Store(&verdict)
-	a.options.Observer.Told(verdict)
+	a.options.Observer.Refused(verdict)
 	return nil
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// Outcome is what became of a request by what its response says.
+// Outcome is what a response meant for its request.
 type Outcome struct {
-	// Units are what it cost in the end; 0 where Released.
+	// Units is the final cost; 0 if Released.
 	Units    int64
 	Released bool
-	// Refused is what the upstream meant by refusing it; nil: no rule fits.
+	// Refused is what the upstream meant by its refusal; nil: no rule fits.
 	Refused *Verdict
-	// Drifts are what the upstream reports and no charge explains.
+	// Drifts is spending that the upstream reports and no charge explains.
 	Drifts []budget.Drift
-	// Unread is what could not be read of what the response says.
+	// Unread lists values of the response that could not be read.
 	Unread []Unread
 }
 
@@ -31,15 +31,15 @@ type Outcome struct {
 // where it is documented as not counted. It reads the response's body to its end,
 // which has no transfer coding any more, and the encodings that the header tells.
 //
-// Applied twice it does the same once: after an error it may be applied again. The
-// error is the store's or the body's, ErrConflict for a reservation that was finished
-// in another way, ErrExpired for one that is no longer held.
+// Applying a response twice has the effect of once, so it may be applied again after an
+// error. The error is the store's or the body's, ErrConflict for a reservation that was
+// finished in another way, ErrExpired for one that the store no longer has.
 func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response) (Outcome, error) {
 	return apply(ctx, b, charged, resp, false)
 }
 
-// ApplyOpen is Apply for a response to one of the requests that a reservation is for:
-// it leaves that as it is, for the caller to settle.
+// ApplyOpen is Apply for a response to one of several requests of one reservation: it
+// leaves the reservation open, for the caller to settle.
 func ApplyOpen(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response) (Outcome, error) {
 	return apply(ctx, b, charged, resp, true)
 }
@@ -59,10 +59,10 @@ func apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *
 	return done, nil
 }
 
-// ApplyRefusal is Apply for a response to a request whose reservation the store no
-// longer holds: it locks what the response says is spent, and does nothing else. It
-// compares no reports, since nobody knows when the request was charged. Where no
-// refusal rule fits, Refused is nil and nothing was done.
+// ApplyRefusal is Apply for a request whose reservation the store no longer has: it
+// only locks what the response says is spent. It compares no reports, because it is
+// unknown when the request was charged. If no refusal rule fits, Refused is nil and
+// nothing was done.
 func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp *http.Response) (Outcome, error) {
 	rules := feedback.Rules{Refusals: b.Spec().Feedback.Refusals}
 	done, err := takeIn(ctx, b, budget.Receipt{Operation: operation}, resp, rules, nil, func(x actor, h *hearing) error {

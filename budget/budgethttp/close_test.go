@@ -98,7 +98,7 @@ func newAsking(t *testing.T, timeout time.Duration, body string) *asking {
 }
 
 // A body is closed at once, though the store does not answer. What its response says is
-// recorded when the store does, for which Flush and Told wait.
+// recorded when the store does, for which Flush and VerdictOf wait.
 func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = `{"usage":{"total":7},"error":"spent"}`
@@ -117,7 +117,7 @@ func TestCloseDoesNotWaitForTheStore(t *testing.T) {
 		}
 		told := make(chan bool)
 		go func() {
-			verdict, ok := budgethttp.Told(resp)
+			verdict, ok := budgethttp.VerdictOf(resp)
 			told <- ok && verdict.Rule == "spent" && verdict.Until.After(start)
 		}()
 		synctest.Wait()

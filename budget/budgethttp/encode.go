@@ -120,8 +120,8 @@ func micros(text string, unit time.Duration) (int64, error) {
 	return roundUp(n.Mul(n, big.NewRat(unit.Microseconds(), 1))), nil
 }
 
-// RetryAfter is how long a response asks to be left alone, by its Retry-After: a
-// number of seconds or a date; 0 where it does not, or that has passed.
+// RetryAfter is the time that a response asks the client to wait, by its Retry-After: a
+// number of seconds or a date; 0 if there is none, or if it has passed.
 func RetryAfter(header http.Header) time.Duration {
 	until, err := readUntil(feedback.AsRetryAfter, strings.Trim(header.Get("Retry-After"), blanks))
 	switch {

@@ -56,7 +56,7 @@ func Example() {
 			return
 		}
 		_ = resp.Body.Close()
-		if verdict, told := budgethttp.Told(resp); told {
+		if verdict, told := budgethttp.VerdictOf(resp); told {
 			fmt.Println("the upstream says", verdict.Means)
 		}
 		fmt.Printf("%s\n", text)

@@ -99,7 +99,7 @@ func TestRefusalsLock(t *testing.T) {
 				}, budgethttp.Options{Observer: o}, c.said)
 				start := time.Now()
 				resp := fetch(t, client, "http://upstream")
-				if told, ok := budgethttp.Told(resp); ok != (c.said.status != 200) || ok && told.Rule != "rule" {
+				if told, ok := budgethttp.VerdictOf(resp); ok != (c.said.status != 200) || ok && told.Rule != "rule" {
 					t.Errorf("before the body: %+v, %v", told, ok)
 				}
 				readAll(t, resp, c.said.body)
@@ -116,7 +116,7 @@ func TestRefusalsLock(t *testing.T) {
 					_, err := client.Get("http://upstream") //nolint:bodyclose // there is none
 					check.Is(t, err, budget.ErrLocked, "while it is locked")
 				}
-				if told, ok := budgethttp.Told(resp); !ok || told != verdict {
+				if told, ok := budgethttp.VerdictOf(resp); !ok || told != verdict {
 					t.Errorf("told %+v, want %+v", told, verdict)
 				}
 				if len(o.verdicts) != 1 || o.verdicts[0] != verdict {
@@ -146,7 +146,7 @@ func TestARefusalAcrossAResetLocksNothing(t *testing.T) {
 		})
 		client := &http.Client{Transport: meter(t, b, budgethttp.Options{Base: base, Operation: "read"})}
 		resp, _ := get(t, client, "http://upstream") //nolint:bodyclose // get closes it
-		if told, ok := budgethttp.Told(resp); !ok || !told.Until.IsZero() || len(locks(t, b)) != 0 {
+		if told, ok := budgethttp.VerdictOf(resp); !ok || !told.Until.IsZero() || len(locks(t, b)) != 0 {
 			t.Errorf("%+v, locked %+v", told, locks(t, b))
 		}
 	})
@@ -176,7 +176,7 @@ func TestRefusalsDoNotExtendALock(t *testing.T) {
 		go func() {
 			defer close(done)
 			resp, _ := get(t, client, "http://upstream/?late=1") //nolint:bodyclose // get closes it
-			if told, ok := budgethttp.Told(resp); !ok || !told.Until.Equal(start.Add(5*time.Minute)) {
+			if told, ok := budgethttp.VerdictOf(resp); !ok || !told.Until.Equal(start.Add(5*time.Minute)) {
 				t.Errorf("told %+v", told)
 			}
 		}()

@@ -10,26 +10,26 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// Refused is what a caller gets when the budget says no.
+// Refused is what a caller gets when the budget refuses.
 type Refused int
 
 // What a caller may get.
 const (
 	// Fail: RoundTrip returns the [*budget.RefusedError].
 	Fail Refused = iota
-	// Answer429: when the units do not fit now, or a lock stands, a response of
-	// status 429 that the transport makes itself, with Retry-After in whole seconds
-	// and [RefusedHeader], for SDKs that understand only that. Its body is a problem
-	// with, beside, the members retry_after and message, and error with a message.
-	// Other refusals stay errors.
+	// Answer429: if the call does not fit now, or is locked out, the transport makes a
+	// response of status 429 itself, with Retry-After in whole seconds and
+	// [RefusedHeader], for SDKs that understand only that. Its body is a problem with
+	// the additional members retry_after, message, and error with a message. Other
+	// refusals stay errors.
 	Answer429
 	// Wait: the request waits until its units fit, first come first served within
 	// the process; see [budget.Budget.WaitReserve].
 	Wait
 )
 
-// Unmatched is the operation of requests that no pattern matches. Where it has no
-// price in costs.toml, unknown_operation tells what becomes of it.
+// Unmatched is the operation of requests that no pattern matches. If it has no price in
+// costs.toml, unknown_operation applies.
 const Unmatched = "unmatched"
 
 // DefaultLease is the lease where Options name none.
@@ -39,11 +39,11 @@ const DefaultLease = 10 * time.Minute
 // the request was cancelled: a lease ends that much later.
 const grace = time.Second
 
-// Options say how a Transport works. The zero value is a good one.
+// Options say how a Transport works. The zero value is usable.
 type Options struct {
 	// Base sends the requests; nil: http.DefaultTransport.
 	Base http.RoundTripper
-	// Operation, when set, is that of every request: patterns are not asked.
+	// Operation, when set, is that of every request: the patterns are then not used.
 	Operation string
 	// Labels are kept with every charge.
 	Labels budget.Labels
@@ -54,18 +54,18 @@ type Options struct {
 	Floor        int64
 	UseHeadroom  bool
 	OnStoreError budget.Policy
-	// Refused is what a caller gets when the budget says no.
+	// Refused is what a caller gets when the budget refuses.
 	Refused Refused
-	// MaxWait bounds the wait of Wait, what the store takes included: what would be
-	// longer fails at once. 0: the context's deadline alone.
+	// MaxWait is the longest wait of Wait, the store's time included; a call that would
+	// wait longer fails at once. 0: only the context's deadline.
 	MaxWait time.Duration
-	// Lease is how long until the response's header must have come, more than 0, at
+	// Lease is the time within which the response's header must arrive: more than 0, at
 	// most [budget.MaxLease] less a second; 0: DefaultLease. A context's deadline may
 	// be sooner.
 	Lease time.Duration
-	// Log gets what goes wrong without failing a request; nil: nothing is logged.
+	// Log receives problems that fail no request; nil: nothing is logged.
 	Log *slog.Logger
-	// Observer is told what is charged and learnt; nil: none.
+	// Observer hears what is charged and learnt; nil: none.
 	Observer Observer
 }
 
@@ -77,12 +77,12 @@ type Observer interface {
 	// Settled is called once for each of them, with its final units: 0 when it was
 	// released.
 	Settled(r budget.Receipt, units int64)
-	// Told is called when the upstream has refused a request.
-	Told(Verdict)
+	// Refused is called when the upstream has refused a request.
+	Refused(Verdict)
 	// Drifted is called when the upstream reports spend that no charge explains.
 	Drifted(budget.Drift)
-	// Unread is called when something that a response says could not be read, once
-	// for each such thing of a response. The log tells it no more than once a minute.
+	// Unread is called when something that a response says could not be read, once for
+	// each such value of a response. The log has it at most once a minute.
 	Unread(Unread)
 }
 
@@ -93,7 +93,7 @@ func (nobody) Charged(budget.Receipt) {}
 
 func (nobody) Settled(budget.Receipt, int64) {}
 
-func (nobody) Told(Verdict) {}
+func (nobody) Refused(Verdict) {}
 
 func (nobody) Drifted(budget.Drift) {}
 

@@ -74,7 +74,7 @@ func TestRefusedAnswers429(t *testing.T) {
 				resp.Header.Get("Content-Type") != "application/problem+json" || !body.closed || body.read {
 				t.Errorf("%+v: %q, %v", resp, text, err)
 			}
-			if _, told := budgethttp.Told(resp); told {
+			if _, told := budgethttp.VerdictOf(resp); told {
 				t.Error("it is said to be the upstream's")
 			}
 			if method == http.MethodHead {

@@ -40,7 +40,7 @@ func TestTransportsUponTransports(t *testing.T) {
 				case refused == budgethttp.Answer429 && err != nil:
 					t.Error(err)
 				case refused == budgethttp.Answer429:
-					if _, told := budgethttp.Told(resp); told || resp.StatusCode != http.StatusTooManyRequests {
+					if _, told := budgethttp.VerdictOf(resp); told || resp.StatusCode != http.StatusTooManyRequests {
 						t.Errorf("%d, told %v", resp.StatusCode, told)
 					}
 					_ = resp.Body.Close()
@@ -93,10 +93,10 @@ func TestToldOfARequestMadeOfAResponse(t *testing.T) {
 	_ = first.Body.Close()
 	second := do(t, client, first.Request.Clone(first.Request.Context()))
 	_ = second.Body.Close()
-	if _, told := budgethttp.Told(first); !told {
+	if _, told := budgethttp.VerdictOf(first); !told {
 		t.Error("nothing is told of the upstream's refusal")
 	}
-	if v, told := budgethttp.Told(second); told || second.Header.Get(budgethttp.RefusedHeader) == "" {
+	if v, told := budgethttp.VerdictOf(second); told || second.Header.Get(budgethttp.RefusedHeader) == "" {
 		t.Errorf("of the transport's own is told %+v", v)
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Transport meters the requests of any client. It is safe for concurrent use. No
-// goroutine of its own outlives a request, but for what a closed body leaves to be
-// recorded: [budget.Budget.Flush] and Close wait for that. Use New.
+// goroutine of its own outlives a request, except to record the cost of a closed body:
+// [budget.Budget.Flush] and Close wait for that. Use New.
 type Transport struct {
 	budget   *budget.Budget
 	spec     budget.Spec
@@ -30,8 +30,8 @@ type Transport struct {
 	traces atomic.Bool
 }
 
-// New makes a Transport that charges a budget, as the budget's costs and feedback
-// say. The error tells what of them or of the options is wrong.
+// New makes a Transport that charges a budget, as the budget's costs and feedback say.
+// The error says what is wrong with them or with the options.
 func New(b *budget.Budget, o Options) (*Transport, error) {
 	fail := func(err error) (*Transport, error) {
 		return nil, fmt.Errorf("meter requests for %s: %w", b.Name(), err)
@@ -88,7 +88,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// CloseIdleConnections passes on to the base, where that has it.
+// CloseIdleConnections calls the base's, if it has one.
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.options.Base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()

@@ -8,9 +8,9 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// Unread is what costs.toml says stands in a response, and could not be read. The
-// response then tells less than it might: what a call was charged stands, and what a
-// report or a refusal says of the reset is not known.
+// Unread is a value that costs.toml expects in a response and that could not be read.
+// The call then keeps what it was charged, or the reset of a report or refusal stays
+// unknown.
 type Unread struct {
 	Operation string
 	What      UnreadWhat
@@ -19,7 +19,7 @@ type Unread struct {
 	Why       string // it holds nothing of what was received, but for the name of an encoding
 }
 
-// UnreadWhat is what was to be read.
+// UnreadWhat is what could not be read.
 type UnreadWhat string
 
 // What was to be read.

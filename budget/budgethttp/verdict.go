@@ -21,12 +21,12 @@ type Verdict struct {
 	Until time.Time
 }
 
-// Told is what an upstream meant by a response that came through a Transport; false
-// where no refusal rule fits it. What the body of a response below 400 tells is
-// known when that has been read to its end or closed; after Close this waits until the
-// store has the lock, or for its timeout. It is false for the
-// responses that the Transport makes itself; see [RefusedHeader].
-func Told(resp *http.Response) (Verdict, bool) {
+// VerdictOf returns what an upstream meant by a response that came through a Transport;
+// false if no refusal rule fits. For a response below 400, the body decides only once
+// it has been read to its end or closed; after Close this waits until the store has the
+// lock, or for the store's timeout. It is false for the responses that the Transport
+// makes itself; see [RefusedHeader].
+func VerdictOf(resp *http.Response) (Verdict, bool) {
 	if resp == nil || resp.Request == nil {
 		return Verdict{}, false
 	}

@@ -78,7 +78,7 @@ func (o *observer) Settled(r budget.Receipt, units int64) {
 	o.settled[r.Operation] = units
 }
 
-func (o *observer) Told(budgethttp.Verdict) {}
+func (o *observer) Refused(budgethttp.Verdict) {}
 
 func (o *observer) Drifted(d budget.Drift) { o.drifts = append(o.drifts, d) }
 
@@ -96,7 +96,7 @@ func (c *client) ask(t *testing.T, method, url string) (budgethttp.Verdict, bool
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return budgethttp.Told(resp)
+	return budgethttp.VerdictOf(resp)
 }
 
 // locks are those that stand.

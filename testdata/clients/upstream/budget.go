@@ -120,8 +120,8 @@ func (o *Observer) Settled(r budget.Receipt, units int64) {
 	o.settled++
 }
 
-// Told receives the meaning of a refusal.
-func (o *Observer) Told(v budgethttp.Verdict) {
+// Refused receives the meaning of a refusal.
+func (o *Observer) Refused(v budgethttp.Verdict) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.verdicts = append(o.verdicts, v)
