@@ -316,7 +316,7 @@ func (s *spending) Refused(budgethttp.Verdict) {}
 
 // Drifted implements budgethttp.Observer.
 func (s *spending) Drifted(d budget.Drift) {
-	s.run.log.Warn("the upstream counts more than was charged", "limit", d.Limit, "drift", d.Added, "until", d.Until)
+	s.run.log.Warn("the upstream reports more use than was charged", "limit", d.Limit, "drift", d.Added, "until", d.Until)
 }
 
 // Unread implements budgethttp.Observer: the transport logs it.

@@ -29,8 +29,8 @@ grace    = "1m"
 	s.logged(`begun`)
 	shutListener(t, s.Process.Pid)
 	s.exits(exitFailed)
-	s.logged(`level=ERROR msg="listening has ended: the daemon stops`)
-	s.logged(`listening has ended before the daemon: accept tcp .*; start it again`)
+	s.logged(`level=ERROR msg="listening has failed: the daemon stops`)
+	s.logged(`listening failed while the daemon was running: accept tcp .*; start it again`)
 	s.logged(`msg="run ended" .*reason=drained`)
 }
 
@@ -41,7 +41,7 @@ func TestServeUnixEndsEarly(t *testing.T) {
 	for said, end := range map[string]func(s *serving, path string) error{
 		"was shut down": func(s *serving, _ string) error { shutListener(t, s.Process.Pid); return nil },
 		"was removed":   func(_ *serving, path string) error { return os.Remove(path) },
-		"another file has taken the place": func(_ *serving, path string) error {
+		"another file has replaced the socket": func(_ *serving, path string) error {
 			return errors.Join(os.WriteFile(path+".next", []byte("mine"), 0o600), os.Rename(path+".next", path))
 		},
 	} {
@@ -51,8 +51,8 @@ func TestServeUnixEndsEarly(t *testing.T) {
 		s.answers(http.StatusOK, http.MethodGet, "/healthz", "")
 		must.Do(t, end(s, path))
 		s.exits(exitFailed)
-		s.logged(`level=ERROR msg="listening has ended: the daemon stops`)
-		s.logged(`listening has ended before the daemon: .*` + said + `.*; start it again`)
+		s.logged(`level=ERROR msg="listening has failed: the daemon stops`)
+		s.logged(`listening failed while the daemon was running: .*` + said + `.*; start it again`)
 		if text, err := os.ReadFile(path); strings.HasPrefix(said, "another") && string(text) != "mine" {
 			t.Errorf("the other file is %q, %v", text, err)
 		}

@@ -214,7 +214,7 @@ func TestServeUnix(t *testing.T) {
 	second := newServing(t, serveConfig, "run", "--listen", "unix:"+path)
 	second.start()
 	second.exits(exitFailed)
-	second.logged(`another process listens there`)
+	second.logged(`another process already listens there`)
 	first.answers(200, http.MethodPost, "/v1/charge", chargeMain)
 
 	first.signal(syscall.SIGKILL) // what it leaves behind is stale

@@ -140,7 +140,7 @@ func TestTheFirstProcessReapsOrphans(t *testing.T) {
 			}
 		}
 		p.signal(syscall.SIGTERM)
-		p.logged("told to stop")
+		p.logged("stop signal received")
 		p.exits(exitDone)
 		p.logged(`msg="pass ended".* outcome=succeeded`)
 	})
@@ -230,7 +230,7 @@ func TestTheFirstProcessHasOneCtrlC(t *testing.T) {
 			return err == nil && lost == nil && own == group && children(t, p.Process.Pid)[group] != ""
 		})
 		must.Get(master.WriteString("\x03"))(t)
-		p.logged("told to stop")
+		p.logged("stop signal received")
 		close(upstream.open)
 		p.exits(exitDone)
 		p.logged(`outcome=drained reason=stop`)

@@ -69,7 +69,7 @@ func TestADaemonToldToStopFinishesItsPages(t *testing.T) {
 	<-upstream.asked // of both regions
 	<-upstream.asked
 	p.signal(syscall.SIGTERM)
-	p.logged("told to stop")
+	p.logged("stop signal received")
 	close(upstream.open)
 	p.exits(exitDone)
 	if counted := upstream.Usage(); counted.Requests != 2 || counted.Rejected != 0 {

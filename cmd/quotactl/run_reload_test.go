@@ -127,7 +127,7 @@ func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
 	}{
 		"not TOML":                  {[]string{"limit  = 100", "limit  = "}, `costs.toml:[0-9]+: not TOML`},
 		"two faults":                {[]string{`"0 0 1 1 *"`, `"0 0 1 13 *"`, `"shop/spare"`, `"shop/none"`}, `costs.toml:[0-9]+: .*(\n|\\n)costs.toml:[0-9]+: `},
-		"a store":                   {[]string{"quotactl.db", "other.db"}, `costs.toml: \[store\] url has changed: start the daemon anew for that, or set it back`},
+		"a store":                   {[]string{"quotactl.db", "other.db"}, `costs.toml: \[store\] url has changed: restart the daemon to apply it, or set it back`},
 		"a store's timeout":         {[]string{`url = "sqlite:quotactl.db"`, "url = \"sqlite:quotactl.db\"\ntimeout = \"1s\""}, `\[store\] timeout has changed`},
 		"a store that there is not": {[]string{"sqlite:quotactl.db", "ftp://shop"}, `costs.toml:[0-9]+: `},
 		"state_dir":                 {[]string{"[store]", "state_dir = \"elsewhere\"\n[store]"}, `state_dir has changed`},
@@ -138,8 +138,8 @@ func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
 		d.rewrite(reloadConfig, append([]string{`1 2 *`, `2 2 *`}, c.change...)...)
 		d.signal(syscall.SIGHUP)
 		refused++
-		d.logged(fmt.Sprintf(`(?s)(level=ERROR msg="the configuration was not reloaded; the one before stays in force" why=SIGHUP error=.*?){%d}`, refused))
-		if d.said(`(?s)was not reloaded; the one before stays in force" why=SIGHUP error="[^\n]*`+c.want) == 0 {
+		d.logged(fmt.Sprintf(`(?s)(level=ERROR msg="the configuration was not reloaded; the previous one stays in force" why=SIGHUP error=.*?){%d}`, refused))
+		if d.said(`(?s)was not reloaded; the previous one stays in force" why=SIGHUP error="[^\n]*`+c.want) == 0 {
 			text, err := os.ReadFile(d.log)
 			t.Errorf("%s: the error is not %s (%v):\n%s", name, c.want, err, text)
 		}
@@ -173,7 +173,7 @@ func TestReloadByFile(t *testing.T) {
 
 	half := reloadConfig[:strings.Index(reloadConfig, "[job.goes]")] + "[job.goes"
 	must.Do(t, os.WriteFile(filepath.Join(p.Dir, "costs.toml"), []byte(half), 0o600))
-	p.logged(`level=ERROR msg="the configuration was not reloaded; the one before stays in force" why="the file has changed"`)
+	p.logged(`level=ERROR msg="the configuration was not reloaded; the previous one stays in force" why="the file has changed"`)
 	<-time.After(3 * daemon.FilePoll) // it is looked at again, which says nothing
 	p.rewrite(reloadConfig)
 	p.logged(`msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n(.|\n)*msg="the configuration was reloaded" why="the file has changed" jobs_changed=changes\n`)
@@ -196,7 +196,7 @@ func TestAPipeIsNotReloaded(t *testing.T) {
 	}
 	p.logged("msg=job job=goes")
 	p.signal(syscall.SIGHUP)
-	p.logged(`was not reloaded; the one before stays in force" why=SIGHUP error="/dev/stdin is no regular file`)
+	p.logged(`was not reloaded; the previous one stays in force" why=SIGHUP error="/dev/stdin is not a regular file`)
 	p.signal(syscall.SIGTERM)
 	p.exits(exitDone)
 }

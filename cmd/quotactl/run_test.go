@@ -154,7 +154,7 @@ func TestTheFirstSignalDrains(t *testing.T) {
 		p.exits(exitDone)
 		p.logged(`msg=job job=trending budget=youtube/key1 schedule="0 0 1 1 \*" timezone=UTC regions=2 next=20[0-9]+-01-01T00:00:00Z\n`)
 		p.logged(`msg="run ended" job=trending budget=youtube/key1 region=US run=trending/20[0-9]+T[0-9]+Z/US operation=videos.list outcome=succeeded pages=4 units=4 output=data/US/`)
-		p.logged("told to stop")
+		p.logged("stop signal received")
 		if p.out.Len() > 0 {
 			t.Errorf("the daemon wrote to stdout: %s", &p.out)
 		}
@@ -171,7 +171,7 @@ func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 			p := startProgram(t, server.URL, append(args, "--log-level", "debug")...)
 			p.logged("msg=charged")
 			p.signal(syscall.SIGTERM)
-			p.logged("told to stop")
+			p.logged("stop signal received")
 			p.signal(syscall.SIGTERM)
 			p.exits(exitInterrupted)
 			p.logged("(?m)^quotactl: interrupted")

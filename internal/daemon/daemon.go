@@ -199,7 +199,7 @@ func (d *Daemon) drainWith(ctx context.Context, drain, over <-chan struct{}, hel
 		select {
 		case <-drain:
 		case <-over:
-			d.log.Error("listening has ended: the daemon stops, pages under way are finished, no other is started")
+			d.log.Error("listening has failed: the daemon stops; it finishes pages under way and starts no other")
 			d.Stopping()
 		case <-ctx.Done():
 			return

@@ -138,7 +138,7 @@ func TestWhatNeedsARestart(t *testing.T) {
 		"[store] outage_allowance": `outage_allowance = 1`, "[store] password_env": `password_env = "X"`, "[store] password_file": `password_file = "x"`,
 	} {
 		l.write(t, store, store+line+"\n")
-		want := key + " has changed: start the daemon anew for that, or set it back"
+		want := key + " has changed: restart the daemon to apply it, or set it back"
 		if err := l.reloads(t, jobs.Options{}); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}

@@ -50,14 +50,14 @@ const schemeUnix = "unix:"
 func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
 	if f.At == "" {
 		if *f != (Listen{}) {
-			return nil, wrongEndpoint("a token or a certificate is for listening: give --listen too")
+			return nil, wrongEndpoint("a token and a certificate are only for listening: give --listen too")
 		}
 		return nil, nil
 	}
 	e := &Endpoint{}
 	if path, unix := strings.CutPrefix(f.At, schemeUnix); unix {
 		if path == "" {
-			return nil, wrongEndpoint("--listen %q: write a path after it", f.At)
+			return nil, wrongEndpoint("--listen %q: write a path after unix:", f.At)
 		}
 		e.network, e.address = "unix", path
 	} else {
@@ -76,7 +76,7 @@ func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
 		return nil, err
 	}
 	if e.network == "tcp" && !e.loopback && (e.token == "" || e.secure == nil) {
-		return nil, wrongEndpoint("--listen %s: whoever reaches it could spend: give --listen-token-env or --listen-token-file, and --listen-cert and --listen-key; or listen on this machine alone", f.At)
+		return nil, wrongEndpoint("--listen %s: other machines can reach this address and could spend units: give --listen-token-env or --listen-token-file, and --listen-cert and --listen-key; or listen only on this machine", f.At)
 	}
 	return e, nil
 }
@@ -92,7 +92,7 @@ func listenAddress(text string) (string, error) {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		return "", wrongEndpoint("--listen %q: write a port of 0 to 65535, host:port or unix:/path", text)
+		return "", wrongEndpoint("--listen %q: write a port from 0 to 65535, host:port or unix:/path", text)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -112,7 +112,7 @@ func (f *Listen) token(env func(string) (string, bool)) (string, error) {
 	case f.TokenEnv != "":
 		value, ok := env(f.TokenEnv)
 		if !ok {
-			return "", wrongEndpoint("--listen-token-env: the environment has no such variable; set it")
+			return "", wrongEndpoint("--listen-token-env: the environment has no variable of that name; set it")
 		}
 		token = value
 	case f.TokenFile != "":
@@ -138,7 +138,7 @@ func (f *Listen) tls(network string) (*tls.Config, error) {
 	case f.Cert == "" || f.Key == "":
 		return nil, wrongEndpoint("--listen-cert and --listen-key go together: give both")
 	case network == "unix":
-		return nil, wrongEndpoint("--listen-cert: a Unix socket needs none")
+		return nil, wrongEndpoint("--listen-cert: a Unix socket takes no certificate; leave it out")
 	}
 	cert, err := config.ReadSecret(f.Cert)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *Listen) tls(network string) (*tls.Config, error) {
 }
 
 // errNotLoopback is of a name that leads elsewhere than it says.
-var errNotLoopback = errors.New("localhost leads to another machine's address: listen on 127.0.0.1 or [::1]")
+var errNotLoopback = errors.New("localhost resolves to another machine's address: listen on 127.0.0.1 or [::1]")
 
 // open makes the endpoint's socket.
 func (e *Endpoint) open(ctx context.Context) (net.Listener, error) {

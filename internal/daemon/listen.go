@@ -140,7 +140,7 @@ func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Confi
 			_ = server.Close() // what is left had its time
 		}
 		if <-over; !errors.Is(ended, http.ErrServerClosed) {
-			return fmt.Errorf("serve %s: listening has ended before the daemon: %w; start it again", called, ended)
+			return fmt.Errorf("serve %s: listening failed while the daemon was running: %w; start it again", called, ended)
 		}
 		return nil
 	}}
@@ -195,7 +195,7 @@ func (l *listener) scrapes() http.Handler {
 		case underWay <- struct{}{}:
 			defer func() { <-underWay }()
 		default:
-			serve.Refuse(w, "busy", "too many scrapes are under way; come back in a moment")
+			serve.Refuse(w, "busy", "too many scrapes are under way; try again in a moment")
 			return
 		}
 		page.ServeHTTP(w, r)
@@ -221,7 +221,7 @@ func (l *listener) unhealthy() string {
 	default:
 	}
 	if silent := l.metrics.pulse.silent(); silent > 0 {
-		return fmt.Sprintf("the scheduler has not looked at its clock for %s", silent.Round(time.Second))
+		return fmt.Sprintf("the scheduler has not checked its clock for %s", silent.Round(time.Second))
 	}
 	return ""
 }
@@ -231,7 +231,7 @@ func (l *listener) unhealthy() string {
 func (l *listener) unready(ctx context.Context) string {
 	select {
 	case <-l.drain:
-		return "draining: told to stop"
+		return "draining: the daemon is stopping"
 	default:
 	}
 	if _, heardAt, failure := l.metrics.pulse.read(); failure == nil && !heardAt.IsZero() && time.Since(heardAt) < answerFresh {
@@ -241,7 +241,7 @@ func (l *listener) unready(ctx context.Context) string {
 	defer cancel()
 	for _, b := range l.budgets() {
 		if _, err := b.Status(ctx); err != nil {
-			return "the store does not serve: " + answer.Reason(err)
+			return "the store is not usable: " + answer.Reason(err)
 		}
 		return ""
 	}

@@ -31,12 +31,12 @@ func asProblem(plain []byte) (status int, answer []byte) {
 	} else if text, ok := bytes.CutPrefix(plain, plainNoTLS); ok {
 		detail = strings.TrimSpace(string(text))
 	} else if bytes.HasPrefix(plain, plainExpected) {
-		detail = "send no Expect but 100-continue"
+		detail = "send no Expect header other than 100-continue"
 	} else {
 		return 0, nil
 	}
 	if bytes.HasPrefix(plain[at:], []byte("431")) {
-		reason, detail = "header_size", fmt.Sprintf("send a header of %d KiB at most", maxHeader>>10)
+		reason, detail = "header_size", fmt.Sprintf("send a header of at most %d KiB", maxHeader>>10)
 	}
 	status, body := serve.Problem(reason, detail)
 	return status, fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s",

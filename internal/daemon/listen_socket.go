@@ -94,7 +94,7 @@ func (s *unixSocket) unreachable() error {
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("the socket %s was removed", s.path)
 	case err == nil && !os.SameFile(now, s.made):
-		return fmt.Errorf("another file has taken the place of the socket %s", s.path)
+		return fmt.Errorf("another file has replaced the socket %s", s.path)
 	}
 	raw, err := s.SyscallConn()
 	if err != nil {
@@ -134,7 +134,7 @@ func replaceable(ctx context.Context, path string) error {
 	case err != nil:
 		return fmt.Errorf("listen on %s: %w", path, err)
 	case info.Mode()&os.ModeSocket == 0:
-		return wrongEndpoint("--listen unix:%s: there is a file that is no socket: give another path, or remove it", path)
+		return wrongEndpoint("--listen unix:%s: the file there is not a socket: give another path, or remove the file", path)
 	}
 	dialer := net.Dialer{Timeout: socketAnswers}
 	called, err := dialer.DialContext(ctx, "unix", path)
@@ -142,7 +142,7 @@ func replaceable(ctx context.Context, path string) error {
 		_ = called.Close()
 	}
 	if err == nil || !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("listen on %s: another process listens there: stop it, or give another path", path)
+		return fmt.Errorf("listen on %s: another process already listens there: stop it, or give another path", path)
 	}
 	return nil
 }

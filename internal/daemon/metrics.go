@@ -51,14 +51,14 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 		decisions:  counter("decisions_total", "Charges decided by this process, by result.", "budget", "operation", "result", "source"),
 		units:      counter("units_total", "Units charged by this process.", "budget", "operation"),
 		nearMisses: counter("near_misses_total", "Charges granted that left less than 5 % of the limit.", "budget", "limit"),
-		observed:   counter("observed_total", "Charges granted by observe mode alone, by the limit that would have refused.", "budget", "limit"),
-		drift:      counter("drift_units_total", "What upstreams reported to this process as used and no charge explained.", "budget", "limit"),
-		unread:     counter("unread_total", "What upstreams' responses say and this process could not read, by what it was to tell.", "budget", "operation", "what"),
+		observed:   counter("observed_total", "Charges granted only because of observe mode, by the limit that would have refused.", "budget", "limit"),
+		drift:      counter("drift_units_total", "Units that upstreams reported as used to this process and that no charge explains.", "budget", "limit"),
+		unread:     counter("unread_total", "Values in upstreams' responses that this process could not read, by what they should have said.", "budget", "operation", "what"),
 		passes:     counter("passes_total", "Passes ended, by outcome.", "job", "outcome"),
 		missed:     counter("ticks_missed_total", "Ticks that no daemon took in time.", "job"),
 		runs:       counter("runs_total", "Runs ended or not started, by outcome.", "job", "region", "outcome"),
 		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "quotactl", Name: "store_seconds", Help: "How long the store took to answer, by what it was asked.",
+			Namespace: "quotactl", Name: "store_seconds", Help: "How long the store took to answer, by call.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2},
 		}, []string{"call"}),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -66,11 +66,11 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 30, 60, 300, 3600},
 		}, []string{"job"}),
 		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "quotactl", Name: "breaker_open", Help: "1 while the store counts as out of reach, for this process or for all of the host.",
+			Namespace: "quotactl", Name: "breaker_open", Help: "1 while this process, or the whole host, treats the store as out of reach.",
 		}),
 		reloads: counter("config_reloads_total", "Reloads of the configuration, by outcome.", "outcome"),
 		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "quotactl", Name: "config_loaded_timestamp_seconds", Help: "When the configuration in force was loaded, since the Unix epoch.",
+			Namespace: "quotactl", Name: "config_loaded_timestamp_seconds", Help: "When the configuration in force was loaded, in seconds since the Unix epoch.",
 		}),
 	}
 	m.known.Store(&map[string]map[string]bool{})
@@ -81,7 +81,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 		m.reloads.WithLabelValues(outcome)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "quotactl", Name: "build_info", Help: "1; the version is its label.", ConstLabels: prometheus.Labels{"version": version},
+		Namespace: "quotactl", Name: "build_info", Help: "Always 1; the label is the version.", ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
 	m.http.register(m.registry)

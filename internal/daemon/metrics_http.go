@@ -20,10 +20,10 @@ func newHTTPMetrics() *httpMetrics {
 			Namespace: "quotactl", Name: "http_requests_total", Help: "Requests answered, by route and status.",
 		}, []string{"route", "status"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "quotactl", Name: "http_open_connections", Help: "Connections that are open.",
+			Namespace: "quotactl", Name: "http_open_connections", Help: "Open connections.",
 		}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "quotactl", Name: "http_evicted_connections_total", Help: "Idle connections ended because too many were open.",
+			Namespace: "quotactl", Name: "http_evicted_connections_total", Help: "Idle connections closed because too many were open.",
 		}),
 	}
 }

@@ -32,7 +32,7 @@ func newJobCollector(state jobs.State, list func() []*jobs.Job, timeout time.Dur
 	return &jobCollector{
 		state: state, list: list, timeout: timeout,
 		paused:  desc("paused", "1 while the job is paused."),
-		success: desc("last_success_timestamp_seconds", "The end of the last pass of all regions that succeeded, in any daemon, since the Unix epoch."),
+		success: desc("last_success_timestamp_seconds", "When the last successful pass of all regions ended, in any daemon, in seconds since the Unix epoch."),
 	}
 }
 

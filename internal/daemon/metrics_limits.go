@@ -33,12 +33,12 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 	}
 	return &limitCollector{
 		timeout:   timeout,
-		used:      desc("used_units", "What a limit has used, in what it counts."),
+		used:      desc("used_units", "How much of a limit is used, in what it counts (units or calls)."),
 		limit:     desc("limit_units", "What may be spent of a limit: quota less headroom, or the cap itself."),
 		remaining: desc("remaining_units", "What is left of a limit."),
-		recovered: desc("recovered_units", "How much of what a limit has used stands for charges that the store had lost."),
-		drift:     desc("drift_units", "How much of what a limit has used its upstream reported, and no charge explains."),
-		locked:    desc("locked_until_seconds", "The end of the lock that stands on a limit, or on the whole budget where limit is empty, since the Unix epoch."),
+		recovered: desc("recovered_units", "How much of the used amount was recorded after the store had lost data."),
+		drift:     desc("drift_units", "How much of the used amount the upstream reported and no charge explains."),
+		locked:    desc("locked_until_seconds", "When the lock on a limit ends, or on the whole budget if limit is empty, in seconds since the Unix epoch."),
 	}
 }
 

@@ -22,7 +22,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	w.m.pulse.beaten = time.Now().Add(-PulseLives - time.Minute)
-	if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_live", "the scheduler has not looked at its clock for 1m30s") {
+	if code, text := w.get("/healthz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_live", "the scheduler has not checked its clock for 1m30s") {
 		t.Errorf("healthz of a scheduler that stands still: %d %q", code, text)
 	}
 	w.m.Looked()
@@ -30,7 +30,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("healthz once it goes on: %d", code)
 	}
 	close(w.drain)
-	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "draining: told to stop") {
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "draining: the daemon is stopping") {
 		t.Errorf("readyz while draining: %d %q", code, text)
 	}
 	w.m.pulse.beaten = time.Now().Add(-time.Hour)

@@ -28,7 +28,7 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 	s.answered(ctx, err)
 	for i, d := range decisions.Items {
 		if item := batch.Items[i]; err == nil && d.Observed != "" && !item.DryRun {
-			s.log.Warn("would have been refused; it only observes", "budget", batch.Budget, "operation", item.Operation, "units", item.Units,
+			s.log.Warn("would have been refused without observe mode", "budget", batch.Budget, "operation", item.Operation, "units", item.Units,
 				"limit", d.Observed, "job", item.Labels.Job, "region", item.Labels.Region, "run", item.Labels.Run)
 		}
 	}
@@ -49,7 +49,7 @@ func (s meteredStore) Change(ctx context.Context, change driver.Change) (driver.
 		call = "report"
 		if drift, _ := changed.(driver.Drift); err == nil && drift.Added > 0 {
 			s.metrics.drifted(c, drift)
-			s.log.Warn("the upstream counts more than was charged", "budget", c.Budget, "limit", c.Limit, "drift", drift.Added)
+			s.log.Warn("the upstream reports more use than was charged", "budget", c.Budget, "limit", c.Limit, "drift", drift.Added)
 		}
 	default:
 		return changed, err
@@ -80,7 +80,7 @@ func (s meteredStore) timed(call string, began time.Time) {
 }
 
 // errOutOfReach stands for the failure of a call that went on without the store.
-var errOutOfReach = fmt.Errorf("%w: what could be decided was, by this host's allowance", budget.ErrUnavailable)
+var errOutOfReach = fmt.Errorf("%w: this host's allowance decided what it could", budget.ErrUnavailable)
 
 // outOfReach reports whether the store is held for out of reach by a host that
 // goes on without it.

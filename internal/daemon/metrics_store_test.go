@@ -34,7 +34,7 @@ func (away) Look(ctx context.Context, _ driver.Look) (driver.View, error) {
 func TestMetricsOfStoreAway(t *testing.T) {
 	t.Parallel()
 	w := watch(t, away{memstore.New(func() int64 { return 0 })})
-	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store does not serve: unavailable") {
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store is not usable: unavailable") {
 		t.Errorf("readyz: %d %q", code, text)
 	}
 	must.Is(t, w.charge("get", 1), budget.ErrUnavailable)
@@ -98,7 +98,7 @@ func TestMetricsOfAllowance(t *testing.T) {
 		`quotactl_units_total{budget="shop/main",operation="get"} 12`,
 	)
 	charge(budget.Open, budget.ErrUnavailable) // the allowance is spent
-	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store does not serve: unavailable") {
+	if code, text := w.get("/readyz"); code != http.StatusServiceUnavailable || !problemSays(text, "not_ready", "the store is not usable: unavailable") {
 		t.Errorf("readyz: %d %q", code, text)
 	}
 }

@@ -53,7 +53,7 @@ func newNotices(log *slog.Logger, now func() time.Time, tells bool) *notices {
 	var err error
 	// The commands of jobs have no watchdog to answer.
 	if n.watchdog, err = sdnotify.SdWatchdogEnabled(true); err != nil {
-		log.Warn("the environment's watchdog cannot be read; the service manager gets no signs of life", "error", err)
+		log.Warn("the watchdog setting in the environment cannot be read; the service manager gets no watchdog notices", "error", err)
 	}
 	return n
 }
@@ -73,7 +73,7 @@ func (n *notices) reloaded(list []*jobs.Job, err error) {
 	n.mu.Lock()
 	n.trouble = ""
 	if err != nil {
-		n.trouble = "; the configuration has changed, but is not in force: see the log"
+		n.trouble = "; the changed configuration is not in force: see the log"
 	}
 	n.mu.Unlock()
 	status, _ := n.status(list)
@@ -83,7 +83,7 @@ func (n *notices) reloaded(list []*jobs.Job, err error) {
 // stopping: the first signal has come, and the rest takes so long at most. Nothing is
 // told afterwards.
 func (n *notices) stopping(within time.Duration) {
-	n.tell(sdnotify.SdNotifyStopping, extend(within), "STATUS=stopping: pages under way are finished")
+	n.tell(sdnotify.SdNotifyStopping, extend(within), "STATUS=stopping: finishing pages under way")
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stopped = true
@@ -142,7 +142,7 @@ func (n *notices) status(list []*jobs.Job) (text string, until time.Time) {
 	}
 	switch len(list) {
 	case 0:
-		text = "STATUS=no jobs; charges are decided"
+		text = "STATUS=no jobs; deciding charges"
 	case 1:
 		text = "STATUS=1 job"
 	default:
@@ -180,7 +180,7 @@ func (n *notices) tell(states ...string) {
 	}
 	if err := n.send(strings.Join(states, "\n")); err != nil && !n.failed {
 		n.failed = true
-		n.log.Warn("the service manager was not told how the daemon is; this is said once", "error", err)
+		n.log.Warn("the service manager could not be notified; further failures are not logged", "error", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestSignsOfLife(t *testing.T) {
 			"5s READY=1\nSTATUS=1 job; next tick 2000-01-01T00:02:00Z, of pull",
 			"15s WATCHDOG=1", "25s WATCHDOG=1", "35s WATCHDOG=1", "45s WATCHDOG=1", "55s WATCHDOG=1", "1m5s WATCHDOG=1",
 			"2m5s STATUS=1 job; next tick 2000-01-01T00:04:00Z, of pull",
-			"2m15s STOPPING=1\nEXTEND_TIMEOUT_USEC=60000000\nSTATUS=stopping: pages under way are finished",
+			"2m15s STOPPING=1\nEXTEND_TIMEOUT_USEC=60000000\nSTATUS=stopping: finishing pages under way",
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("it was told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -83,7 +83,7 @@ func TestStatusForTheManager(t *testing.T) {
 	var log bytes.Buffer
 	n := &notices{log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now }, send: func(string) error { return nil }}
 	for want, list := range map[string][]*jobs.Job{
-		"STATUS=no jobs; charges are decided":                         nil,
+		"STATUS=no jobs; deciding charges":                            nil,
 		"STATUS=1 job; next tick 2026-03-01T12:00:00Z, of noon":       {job("noon", "0 12 * * *")},
 		"STATUS=2 jobs; next tick 2026-03-01T12:00:00Z, of noon":      {job("later", "0 13 * * *"), job("noon", "0 12 * * *")},
 		"STATUS=2 jobs; next tick 2026-03-01T12:00:00Z, of the first": {job("the first", "0 12 * * *"), job("the second", "0 12 * * *")},
@@ -93,9 +93,9 @@ func TestStatusForTheManager(t *testing.T) {
 		}
 	}
 	n.reloaded(nil, errors.New("bad"))
-	if n.told != "STATUS=no jobs; charges are decided; the configuration has changed, but is not in force: see the log" {
+	if n.told != "STATUS=no jobs; deciding charges; the changed configuration is not in force: see the log" {
 		t.Errorf("after a failed reload it is %q", n.told)
 	}
 	n.reloaded(nil, nil)
-	check.Equal(t, n.told, "STATUS=no jobs; charges are decided", "after a good one it")
+	check.Equal(t, n.told, "STATUS=no jobs; deciding charges", "after a good one it")
 }

@@ -54,7 +54,7 @@ func (d *Daemon) reload(why string, runner *jobs.Runner) {
 	after, err := d.next(before, runner)
 	d.metrics.reloaded(err)
 	if err != nil {
-		d.log.Error("the configuration was not reloaded; the one before stays in force", "why", why, "error", err)
+		d.log.Error("the configuration was not reloaded; the previous one stays in force", "why", why, "error", err)
 		d.notices.reloaded(before.jobs, err)
 		return
 	}
@@ -72,7 +72,7 @@ func (d *Daemon) reload(why string, runner *jobs.Runner) {
 // is.
 func (d *Daemon) next(before *generation, runner *jobs.Runner) (*generation, error) {
 	if !d.file.again() {
-		return nil, fmt.Errorf("%s is no regular file, and can be read but once: start the daemon anew", d.file.path)
+		return nil, fmt.Errorf("%s is not a regular file and can be read only once: restart the daemon", d.file.path)
 	}
 	cfg, list, err := d.Read()
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *Daemon) needsRestart(before, after *config.Config) error {
 		{"state_dir", before.StateDir == after.StateDir},
 	} {
 		if !setting.same {
-			return fmt.Errorf("%s: %s has changed: start the daemon anew for that, or set it back", after.File, setting.key)
+			return fmt.Errorf("%s: %s has changed: restart the daemon to apply it, or set it back", after.File, setting.key)
 		}
 	}
 	return nil

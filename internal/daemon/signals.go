@@ -30,7 +30,7 @@ func Stages(parent context.Context, log *slog.Logger, stopping func()) (ctx cont
 	listener.Go(func() {
 		for _, act := range []func(){
 			func() {
-				log.Info("told to stop: pages under way are finished, no other is started")
+				log.Info("stop signal received: pages under way finish, no other page starts")
 				stopping()
 				close(told)
 			},

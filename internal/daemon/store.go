@@ -78,7 +78,7 @@ func await(ctx context.Context, drain <-chan struct{}, log *slog.Logger, try fun
 			return nil, err
 		}
 		if now := localPort.ReplaceAllString(err.Error(), ""); now != told {
-			log.Error("the store is out of reach; trying again until it is there", "every", storeRetry, "error", err)
+			log.Error("the store is out of reach; retrying until it answers", "every", storeRetry, "error", err)
 			told = now
 		}
 		timer := time.NewTimer(storeRetry)

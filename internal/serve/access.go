@@ -29,13 +29,13 @@ func newAccess(o Options) access {
 // person's, and "same-origin" a page's of this very address.
 func fromPage(r *http.Request) (detail string) {
 	if len(r.Header["Origin"]) > 0 {
-		return "a request with an Origin comes from a web page: those are not served"
+		return "the request has an Origin header, so it comes from a web page: web pages are not served"
 	}
 	switch site := r.Header.Get("Sec-Fetch-Site"); site {
 	case "", "none", "same-origin":
 		return ""
 	default:
-		return "a request with Sec-Fetch-Site: " + cut(site, maxShown) + " comes from a web page of another site: those are not served"
+		return "the request has Sec-Fetch-Site: " + cut(site, maxShown) + ", so it comes from a web page of another site: web pages are not served"
 	}
 }
 
@@ -50,9 +50,9 @@ func (a access) refuses(r *http.Request) (reason, detail string) {
 	case page != "":
 		return "not_local", page
 	case a.loopback && !loopbackName(r.Host):
-		return "not_local", "the Host is none of this machine's own names: ask localhost, 127.0.0.1 or [::1]"
+		return "not_local", "the Host header does not name this machine: use localhost, 127.0.0.1 or [::1]"
 	case a.token != nil && !a.authorized(r):
-		return "no_token", "send the token of this daemon as Authorization: Bearer TOKEN"
+		return "no_token", "send this daemon's token as Authorization: Bearer TOKEN"
 	}
 	return "", ""
 }

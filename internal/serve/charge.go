@@ -38,7 +38,7 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 		case taken:
 			defer s.waiting.giveBack()
 		case q.waits:
-			refuse(w, problem{reason: "busy", detail: "too many requests wait for units; come back in a moment, or leave wait_seconds out"})
+			refuse(w, problem{reason: "busy", detail: "too many requests are waiting for units; try again in a moment, or leave out wait_seconds"})
 			return
 		default: // its job would have it wait, and it may come back
 			q.wait = 0

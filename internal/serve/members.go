@@ -21,12 +21,12 @@ type object struct {
 func openObject(body []byte) (object, error) {
 	if !json.Valid(body) {
 		var any json.RawMessage
-		return object{}, fmt.Errorf("the body is no JSON: %w", json.Unmarshal(body, &any))
+		return object{}, fmt.Errorf("the body is not JSON: %w", json.Unmarshal(body, &any))
 	}
 	o := object{body}
 	o.blank()
 	if o.rest[0] != '{' {
-		return object{}, fmt.Errorf("the body is no JSON object: write {\"budget\": …}")
+		return object{}, fmt.Errorf("the body is not a JSON object: write {\"budget\": …}")
 	}
 	o.rest = o.rest[1:]
 	return o, nil
@@ -120,7 +120,7 @@ func plain(quoted []byte) []byte {
 
 func textOf(value []byte, to *string) string {
 	if value[0] != '"' {
-		return "write a text, in quotes"
+		return "write a string, in quotes"
 	}
 	if *to = string(plain(value)); *to == "" {
 		return "it is empty"

@@ -107,7 +107,7 @@ func (q *request) read(body []byte, takes members) error {
 		}
 	}
 	if q.wait > 0 && q.asked.DryRun {
-		q.fault("wait_seconds", "what is only looked at with dry_run needs no wait: leave one of them out")
+		q.fault("wait_seconds", "a dry_run never waits: leave out wait_seconds or dry_run")
 	}
 	return nil
 }

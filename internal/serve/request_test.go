@@ -38,9 +38,9 @@ func TestFaults(t *testing.T) {
 		check.Contains(t, said[pointer], detail, pointer)
 	}
 	for body, detail := range map[string]string{
-		``: "no JSON", `{"budget":`: "no JSON", `[]`: "no JSON object", `"shop/main"`: "no JSON object", `null`: "no JSON object", `{} {}`: "no JSON",
+		``: "not JSON", `{"budget":`: "not JSON", `[]`: "not a JSON object", `"shop/main"`: "not a JSON object", `null`: "not a JSON object", `{} {}`: "not JSON",
 		`{"budget":"shop/main","operation":"get","Operation":"get"}`:                          "no such member",
-		`{"budget":"shop/main","operation":"get","wait_seconds":1,"dry_run":true}`:            "leave one of them out",
+		`{"budget":"shop/main","operation":"get","wait_seconds":1,"dry_run":true}`:            "leave out wait_seconds or dry_run",
 		`{"budget":"shop/main","operation":"get","units":` + fmt.Sprint(math.MaxInt64) + `0}`: "whole number",
 		`{"budget":["shop/main"],"operation":{"get":","}}`:                                    "in quotes",
 		`{` + strings.Repeat(`"x":1,`, 5000) + `"y":2}`:                                       "and 49",

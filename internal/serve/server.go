@@ -116,7 +116,7 @@ var routes = map[string]route{
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.underWay.take() {
-		refuse(w, problem{reason: "busy", detail: "too many requests are under way; come back in a moment"})
+		refuse(w, problem{reason: "busy", detail: "too many requests are under way; try again in a moment"})
 		return
 	}
 	defer s.underWay.giveBack()
@@ -128,13 +128,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fields += len(values)
 	}
 	if fields > MaxHeaderFields {
-		refuse(w, problem{reason: "header_count", detail: "send 64 header fields at most"})
+		refuse(w, problem{reason: "header_count", detail: "send at most 64 header fields"})
 		return
 	}
 	to, known := routes[r.URL.Path]
 	switch {
 	case !known:
-		refuse(w, problem{reason: "no_path", detail: "there are /v1/charge, /v1/settle, /v1/release, /v1/status and /v1/openapi.json; and of a daemon /metrics, /healthz and /readyz"})
+		refuse(w, problem{reason: "no_path", detail: "the paths are /v1/charge, /v1/settle, /v1/release, /v1/status and /v1/openapi.json; a daemon also has /metrics, /healthz and /readyz"})
 	case r.Method != to.method && (r.Method != http.MethodHead || to.method != http.MethodGet):
 		methods := to.method
 		if methods == http.MethodGet {
@@ -223,9 +223,9 @@ func (b *buffer) readBody(w http.ResponseWriter, r *http.Request, takes members,
 		switch {
 		case errors.As(err, &large):
 			w.Header()["Connection"] = []string{"close"} // the rest is not waited for
-			refuse(w, problem{reason: "body_size", detail: "send 64 KiB at most"})
+			refuse(w, problem{reason: "body_size", detail: "send at most 64 KiB"})
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			refuse(w, problem{reason: "body_time", detail: "send the body at once"})
+			refuse(w, problem{reason: "body_time", detail: "send the whole body without a pause"})
 		default:
 			refuse(w, problem{reason: "invalid", detail: "the body could not be read: " + err.Error()})
 		}

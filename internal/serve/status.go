@@ -48,7 +48,7 @@ func (s *Server) named(r *http.Request) (names []string, wrong string) {
 		return nil, err.Error()
 	}
 	if names = query; len(names) > MaxNamed {
-		return nil, fmt.Sprintf("%d budgets are named: name %d at most", len(names), MaxNamed)
+		return nil, fmt.Sprintf("the query names %d budgets: name at most %d", len(names), MaxNamed)
 	}
 	if len(names) == 0 {
 		for name := range s.budgets.kept {
@@ -67,7 +67,7 @@ func parseQuery(r *http.Request) ([]string, error) {
 	}
 	for name := range query {
 		if name != "budget" {
-			return nil, fmt.Errorf("the query has %q: it takes budget alone, as often as wanted", cut(name, maxShown))
+			return nil, fmt.Errorf("the query has %q: it takes only budget, which may be repeated", cut(name, maxShown))
 		}
 	}
 	var names []string
