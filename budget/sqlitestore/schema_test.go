@@ -41,8 +41,8 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	b.granted(item("a", 1))
 	b.close()
 	execute(t, b.path, "PRAGMA user_version = 7")
-	openFails(t, b.path, driver.ErrStoreConfig, "version 7", "up to 5", "newer quotactl")
-	execute(t, b.path, "PRAGMA user_version = 5")
+	openFails(t, b.path, driver.ErrStoreConfig, "version 7", "up to 6", "newer quotactl")
+	execute(t, b.path, "PRAGMA user_version = 6")
 	b.open()
 	must.Equal(t, b.used(), 1, "used: the refusal changed the file")
 }
@@ -63,13 +63,14 @@ func TestNewerSchemaMeanwhile(t *testing.T) {
 			t.Errorf("%s: %v, want ErrStoreConfig that names the version", what, err)
 		}
 	}
-	execute(t, b.path, "PRAGMA user_version = 5")
+	execute(t, b.path, "PRAGMA user_version = 6")
 	b.granted(item("b", 1))
 	check.Equal(t, b.used(), 3, "used: something was written meanwhile")
 }
 
 // A file of an older schema is taken over, with what it holds.
 func TestOpenMigrates(t *testing.T) {
+	toFifth := []string{"ALTER TABLE budget DROP COLUMN imports", "PRAGMA user_version = 5"}
 	toFourth := []string{
 		"ALTER TABLE budget DROP COLUMN id", "ALTER TABLE budget DROP COLUMN newest_id", "ALTER TABLE budget DROP COLUMN loss", "ALTER TABLE budget DROP COLUMN reset_at", "ALTER TABLE budget DROP COLUMN changes",
 		"ALTER TABLE budget DROP COLUMN hosts", "PRAGMA user_version = 4",
@@ -97,8 +98,8 @@ func TestOpenMigrates(t *testing.T) {
 		"CREATE INDEX entry_walk ON entry(b, lane, score, units)", "PRAGMA user_version = 1",
 	}
 	for what, changes := range map[string][]string{
-		"the first": slices.Concat(toFourth, toThird, toSecond, toFirst), "the second": slices.Concat(toFourth, toThird, toSecond),
-		"the third": slices.Concat(toFourth, toThird), "the fourth": toFourth,
+		"the first": slices.Concat(toFifth, toFourth, toThird, toSecond, toFirst), "the second": slices.Concat(toFifth, toFourth, toThird, toSecond),
+		"the third": slices.Concat(toFifth, toFourth, toThird), "the fourth": slices.Concat(toFifth, toFourth), "the fifth": toFifth,
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, rolling(10, hour))
@@ -116,7 +117,7 @@ func TestOpenMigrates(t *testing.T) {
 			must.Equal(t, must.Get(b.store.Job(t.Context(), "j"))(t).Version, 0, "a job of an older schema:, want no document")
 			b.swap(driver.JobSwap{Job: "j", Text: []byte("{}"), Values: map[string][]byte{"x": []byte("1")}, Records: []driver.JobRecord{{At: noon, ID: "r"}}})
 			b.close()
-			check.Equal(t, query[int](t, b.path, "PRAGMA user_version"), 5, "version after that")
+			check.Equal(t, query[int](t, b.path, "PRAGMA user_version"), 6, "version after that")
 			b.open() // and once more, as it is
 			check.Equal(t, b.used(), 10, "used when it is opened again")
 			b.refused(item("c", 1), noon+2*hour)
