@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -49,6 +52,24 @@ func TestDocumentedCron(t *testing.T) {
 	check.Equal(t, string(w.run(0, "/bin/sh", w.dir+"/again.sh")), "", "said when the units are gone")
 }
 
+// By the configuration of docs/cron.md nothing is written beside costs.toml, where the
+// scripts' user may not be able to write.
+func TestDocumentedCronState(t *testing.T) {
+	effort.Processes(t)
+	w := &docWay{&docJob{t: t, dir: t.TempDir()}, "docs/cron.md"}
+	w.env = append(os.Environ(), "YOUTUBE_API_KEY=k")
+	w.run(0, "quotactl", "init", "youtube", "--only", "search.list,videos.list")
+	written := string(must.Get(os.ReadFile(filepath.Join(w.dir, "costs.toml")))(t))
+	state := t.TempDir()
+	table := strings.ReplaceAll(blocksOf(t, w.page, "toml", "state")[0], "/var/lib/quotactl", state)
+	w.write("costs.toml", regexp.MustCompile(`^\[store\]\nurl .*\n`).ReplaceAllLiteralString(written, table))
+	w.run(0, "quotactl", "charge", "youtube/key1", "videos.list")
+	files := must.Get(os.ReadDir(w.dir))(t)
+	check.Equal(t, len(files), 1, "files beside the configuration, and it")
+	check.NoError(t, check.Err(os.Stat(filepath.Join(state, "outage"))), "the state directory")
+	check.NoError(t, check.Err(os.Stat(filepath.Join(state, "quotactl.db"))), "the store")
+}
+
 // The commands of docs/recipes.md.
 func TestDocumentedRecipes(t *testing.T) {
 	effort.Processes(t)
@@ -71,4 +92,27 @@ func TestDocumentedRecipes(t *testing.T) {
 	w.write("observe.sh", "rm -rf quotactl.db* .quotactl\n"+blocksOf(t, w.page, "sh", "observe")[0])
 	observed := string(w.run(0, "sh", "observe.sh"))
 	check.Contains(t, observed, "WOULD REFUSE")
+}
+
+// A copy of the SQLite file by the commands of docs/recipes.md, put back after another
+// charge: the copy lacks that charge, and the host knows of it.
+func TestDocumentedRestore(t *testing.T) {
+	effort.Processes(t)
+	if _, err := exec.LookPath("sqlite3"); err != nil {
+		t.Skip("docs/recipes.md uses the program sqlite3: ", err)
+	}
+	w := &docWay{&docJob{t: t, dir: t.TempDir()}, "docs/recipes.md"}
+	w.env = append(os.Environ(), "YOUTUBE_API_KEY=k")
+	w.run(0, "quotactl", "init", "youtube")
+	for _, name := range []string{"noon", "copy", "searches", "restore"} {
+		w.write(name+".sh", "set -e\n"+strings.Join(blocksOf(t, w.page, "sh", name), ""))
+		w.run(0, "sh", name+".sh")
+	}
+	for _, copied := range []string{"sqlite:copy.db", "sqlite:copy2.db", "sqlite:quotactl.db"} {
+		var ledger struct{ Total struct{ Units int64 } }
+		must.Do(t, json.Unmarshal(w.run(0, "quotactl", "ledger", "youtube/key1", "--store", copied, "--json"), &ledger))
+		check.Equal(t, ledger.Total.Units, 4000, "units in", copied)
+	}
+	used := regexp.MustCompile(`(?m)^(pool|search) .* (4000|40) `)
+	check.Equal(t, len(used.FindAllString(string(w.run(0, "quotactl", "status", "youtube/key1")), -1)), 2, "limits that have what was spent, after the restore")
 }
