@@ -123,3 +123,28 @@ func testMoveLater(t *testing.T, w *world) {
 	w.budget = "up/none"
 	check.Equal(t, w.exported().head.Ledger, "", "the ledger of a budget that has none")
 }
+
+// A bucket counts what was imported as if it began then.
+func testMoveBucket(t *testing.T, w *world) {
+	w.limits = []limit.Limit{bucket(t, "b", 10, 1, time.Second)}
+	w.granted(item("a", "op", 10))
+	w.now += 4 * second
+	copied := w.exported()
+	w.budget = "up/moved"
+	w.granted(item("b", "op", 1))
+	must.Equal(t, w.importInto(w.budget, "one", copied, 0, copied.rows, true).Added, 1)
+	w.refused(item("c", "op", 5), 0, copied.rows[0].Score+5*second+second)
+}
+
+// A row of the past that would be merged keeps its units and loses its id.
+func testMoveIntoMerged(t *testing.T, w *world) {
+	w.limits = []limit.Limit{coarse("w", 100, 24*time.Hour, time.Minute)}
+	w.granted(item("a", "op", 30))
+	copied := w.exported()
+	w.now += 2 * hour
+	w.budget = "up/moved"
+	w.granted(item("b", "op", 1))
+	must.Equal(t, w.importInto(w.budget, "one", copied, 0, copied.rows, true).Added, 1)
+	must.Equal(t, w.granted(item("a", "op", 30)).Replayed, false, "a charge with the id that was merged is a replay")
+	must.Equal(t, w.used(0), 61)
+}

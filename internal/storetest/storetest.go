@@ -103,6 +103,8 @@ func Run(t *testing.T, open Open) {
 		{"MoveConflict", testMoveConflict},
 		{"MoveMerged", testMoveMerged},
 		{"MoveLater", testMoveLater},
+		{"MoveBucket", testMoveBucket},
+		{"MoveIntoMerged", testMoveIntoMerged},
 		{"JobDocument", testJobDocument},
 		{"JobClock", testJobClock},
 		{"JobValues", testJobValues},
