@@ -10,16 +10,16 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Asked is a charge as it was asked for.
+// Asked is a charge as the caller asked for it.
 type Asked struct {
 	Call budget.Call
-	// Lease of more than 0 makes it a reservation.
+	// Lease above 0 makes it a reservation.
 	Lease time.Duration
-	// DryRun: it is decided and not charged.
+	// DryRun: decide, but charge nothing.
 	DryRun bool
 }
 
-// Charge tells what became of a charge.
+// Charge is the answer to a charge: granted or refused, and why.
 type Charge struct {
 	Budget    string
 	Operation string
@@ -27,29 +27,30 @@ type Charge struct {
 	Units     *int64 // nil when the operation has no price
 	Allowed   bool
 	Replayed  bool
-	// Warning says that a replay is most likely of another call; see [budget.Receipt].
+	// Warning says that a replay is probably another call; see [budget.Receipt].
 	Warning string
-	// Charged is nil when nobody knows: the same id, sent again, tells.
+	// Charged is nil when unknown: sending the same id again finds out.
 	Charged    *bool
 	Remaining  *int64 // of the limit; nil when no limit decided
 	Limit      string
 	Reason     string // empty when it was charged
 	RetryAfter time.Duration
-	RetryAt    time.Time // zero when no wait helps or none is known
-	At         time.Time // the store's clock, where it is known
+	RetryAt    time.Time // zero when waiting does not help or the wait is unknown
+	At         time.Time // on the store's clock; zero when unknown
 	Source     string    // empty when nobody decided
-	// Observed is what would have refused the call, but for observe mode; empty:
+	// Observed is what would have refused the call without observe mode; empty:
 	// nothing.
 	Observed string
 	Why      string // a lock's reason
-	Floor    int64  // what had to remain of the limit that refuses; 0: nothing
+	Floor    int64  // what had to remain of the limit that refused; 0: nothing
 	DryRun   bool
-	// Lease and LeaseUntil are those of a reservation; a replay keeps its first.
+	// Lease and LeaseUntil are set for a new reservation, not for a replay, which keeps
+	// its first lease.
 	Lease      time.Duration
 	LeaseUntil time.Time
 }
 
-// NewCharge makes the answer of a receipt, or of why there is none.
+// NewCharge makes the answer from a receipt, or from the error of a refused call.
 func NewCharge(spec *budget.Spec, asked Asked, r budget.Receipt, err error) Charge {
 	answer := Charge{Budget: spec.Name, Operation: asked.Call.Operation, ID: asked.Call.ID, DryRun: asked.DryRun}
 	if err == nil {
@@ -87,7 +88,7 @@ func (a Charge) MarshalJSON() ([]byte, error) {
 	return append(a.AppendMembers([]byte{'{'}), '}'), nil
 }
 
-// AppendMembers appends the members of the JSON object: the one place that
+// AppendMembers appends the members of the JSON object. It is the only place that
 // names them.
 func (a *Charge) AppendMembers(b []byte) []byte {
 	b = AppendText(append(b, `"budget":`...), a.Budget)
@@ -134,7 +135,7 @@ func (a *Charge) AppendMembers(b []byte) []byte {
 	return b
 }
 
-// price is what a call costs, nil when its operation has no price.
+// price is what a call costs; nil when its operation has no price.
 func price(spec *budget.Spec, call budget.Call) *int64 {
 	cost, known := spec.Costs[call.Operation]
 	switch {
@@ -149,13 +150,13 @@ func price(spec *budget.Spec, call budget.Call) *int64 {
 	return nil
 }
 
-// charged is false for a call that was not charged, and nil where that is not
-// known.
+// charged is false for a call that was certainly not charged, nil when that is
+// unknown.
 func charged(asked Asked, err error) *bool {
 	var refused *budget.RefusedError
 	no := false
 	switch {
-	case asked.DryRun, errors.Is(err, budget.ErrConflict): // the id is another call's
+	case asked.DryRun, errors.Is(err, budget.ErrConflict): // the id belongs to another call
 		return &no
 	case errors.As(err, &refused):
 		if refused.NotCharged {
@@ -167,7 +168,7 @@ func charged(asked Asked, err error) *bool {
 	return nil
 }
 
-// Reason is one word for why a call was not charged.
+// Reason is the one word that says why a call was not charged.
 func Reason(err error) string {
 	for _, known := range []struct {
 		err  error

@@ -1,6 +1,6 @@
-// Package answer has the answers of quotactl as JSON, one type for each, whoever
-// gives it: the command line with --json, or the daemon over HTTP.
+// Package answer defines the JSON answers of quotactl, one type for each. The command
+// line with --json and the daemon over HTTP give the same ones.
 //
-// Members may be added; those that are there keep their name and meaning. What is not
-// applicable is null.
+// New members may be added; existing ones keep their name and meaning. null means not
+// applicable.
 package answer

@@ -11,11 +11,11 @@ type Feedback struct {
 	Operation string   `json:"operation"`
 	ID        string   `json:"id"`
 	Status    int      `json:"status"`
-	Held      bool     `json:"held"`  // the store still held the reservation; else the cost is not recorded
-	Units     int64    `json:"units"` // what the call cost; 0 where kept, or no longer held
+	Held      bool     `json:"held"`  // the store still held the reservation; if not, the cost is not recorded
+	Units     int64    `json:"units"` // what the call cost; 0 if kept or no longer held
 	Kept      bool     `json:"kept,omitempty"`
 	Released  bool     `json:"released"`
-	Refused   *verdict `json:"refused"` // null where no refusal fits
+	Refused   *verdict `json:"refused"` // null if no refusal rule matches
 	Drift     []drift  `json:"drift"`
 	Unread    []unread `json:"unread"` // what could not be read
 }
@@ -23,7 +23,7 @@ type Feedback struct {
 type verdict struct {
 	Rule  string  `json:"rule"`
 	Means string  `json:"means"`
-	Limit Text    `json:"limit"` // null: the whole budget, or nothing
+	Limit Text    `json:"limit"` // null: the whole budget is locked, or nothing is
 	Until Instant `json:"locked_until"`
 }
 
@@ -36,7 +36,7 @@ type drift struct {
 
 type unread struct {
 	What  string `json:"what"`
-	Rule  Text   `json:"rule"`  // null: it is no rule's
+	Rule  Text   `json:"rule"`  // null: it belongs to no rule
 	Place Text   `json:"place"` // null: the body
 	Why   string `json:"why"`
 }

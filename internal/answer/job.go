@@ -11,18 +11,18 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// Job is what is known of a job at an instant.
+// Job is the state of a job at an instant.
 type Job struct {
 	*jobs.Job
 	jobs.Overview
-	NextTick time.Time    // its next tick; zero: none comes
-	LastPass *jobs.Record // Last, read; nil before the first pass
-	// Progress are the records so far of the passes under way; nil for one that has
-	// told none yet.
+	NextTick time.Time    // zero: no tick follows
+	LastPass *jobs.Record // Last, decoded; nil before the first pass
+	// Progress holds the record so far of each pass under way; nil for a pass that has
+	// not reported yet.
 	Progress []*jobs.Record
 }
 
-// LookAtJobs reads what is known of jobs at an instant, in their order.
+// LookAtJobs reads the state of jobs at an instant, in the order of the list.
 func LookAtJobs(ctx context.Context, now time.Time, state jobs.State, list []*jobs.Job) ([]Job, error) {
 	seen, err := jobs.Look(ctx, state, list)
 	if err != nil {
@@ -48,7 +48,7 @@ func LookAtJobs(ctx context.Context, now time.Time, state jobs.State, list []*jo
 	return views, nil
 }
 
-// ReadRecord reads a record as it was kept; nil where there is none.
+// ReadRecord decodes a stored record; nil if text is nil.
 func ReadRecord(text json.RawMessage) (*jobs.Record, error) {
 	if text == nil {
 		return nil, nil
@@ -60,7 +60,8 @@ func ReadRecord(text json.RawMessage) (*jobs.Record, error) {
 	return record, nil
 }
 
-// State is what the job does, in a word or two: of several, the first that counts.
+// State says in a word or two what the job is doing. If several apply, the first of the
+// switch wins.
 func (v Job) State() string {
 	waits := func(kind jobs.Kind) bool {
 		return slices.ContainsFunc(v.Waiting, func(w jobs.WaitingTick) bool { return w.Kind == kind })
@@ -82,8 +83,8 @@ func (v Job) State() string {
 	return "idle"
 }
 
-// Ended is how many runs of a pass under way have ended, of how many; empty where
-// that is not known yet.
+// Ended says how many runs of a pass under way have ended, as "2/8"; empty while that is
+// unknown.
 func Ended(progress *jobs.Record) string {
 	if progress == nil || len(progress.Runs) == 0 {
 		return ""
@@ -97,13 +98,13 @@ func Ended(progress *jobs.Record) string {
 	return fmt.Sprintf("%d/%d", n, len(progress.Runs))
 }
 
-// The outcomes that a run under way has for people.
+// The outcomes shown to people for a run that has not ended.
 const (
 	Running jobs.Outcome = "running"
 	Waiting jobs.Outcome = "waiting" // in a pass under way, not started yet
 )
 
-// UnderWay are the passes under way with their records so far, the newest first.
+// UnderWay lists the passes under way with their records so far, newest first.
 func UnderWay(views []Job) []jobs.Pass {
 	var list []jobs.Pass
 	for _, v := range views {

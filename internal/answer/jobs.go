@@ -11,7 +11,7 @@ import (
 type Jobs struct {
 	At      Instant       `json:"at"`
 	Store   string        `json:"store"`
-	Daemons []jobs.Daemon `json:"daemons"` // those that live
+	Daemons []jobs.Daemon `json:"daemons"` // the live ones
 	Jobs    []jobState    `json:"jobs"`
 }
 
@@ -20,19 +20,19 @@ type jobState struct {
 	Budget   string  `json:"budget"`
 	Schedule string  `json:"schedule"`
 	Timezone string  `json:"timezone"`
-	Next     Instant `json:"next"` // the next tick, which is skipped while the job is paused; null: none comes
+	Next     Instant `json:"next"` // the next tick, skipped if the job is still paused; null: no tick follows
 	jobNow
 	Waiting     []jobs.WaitingTick `json:"waiting"`
 	Requests    []jobs.Request     `json:"requests"`
 	Last        json.RawMessage    `json:"last"`         // null before the first pass
 	LastSuccess Instant            `json:"last_success"` // null before the first
-	Followed    Text               `json:"followed"`     // the schedule by which daemons have followed it; null: none has
-	Untaken     Instant            `json:"untaken"`      // a tick that no daemon has taken; null: none is known
+	Followed    Text               `json:"followed"`     // the schedule that daemons have used for the job so far; null: no daemon has seen it
+	Untaken     Instant            `json:"untaken"`      // a tick that no daemon has taken; null: no such tick is known
 }
 
-// jobNow is what is under way of a job.
+// jobNow is what a job is doing now.
 type jobNow struct {
-	Paused *jobs.Pause       `json:"paused"` // null: it is not
+	Paused *jobs.Pause       `json:"paused"` // null: not paused
 	Active []jobs.ActivePass `json:"active"`
 }
 

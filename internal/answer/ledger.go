@@ -8,7 +8,7 @@ type Ledger struct {
 	By     string  `json:"by"`
 	At     Instant `json:"at"`
 	From   Instant `json:"from"`  // null for the whole ledger
-	Since  Instant `json:"since"` // what finished up to then is forgotten; null when nothing asked for is
+	Since  Instant `json:"since"` // the ledger has forgotten what finished up to then; null: it has everything asked for
 	Rows   []spent `json:"rows"`
 	Total  spent   `json:"total"`
 }
@@ -18,7 +18,7 @@ type spent struct {
 	Units int64   `json:"units"`
 	Calls int64   `json:"calls"`
 	Open  int64   `json:"open"`
-	// Observed is how many of Calls would have been refused, but for observe mode.
+	// Observed is how many of Calls would have been refused without observe mode.
 	Observed int64   `json:"observed"`
 	Share    float64 `json:"share"` // of all units, or of all calls when no units were spent
 }
@@ -36,7 +36,7 @@ func newSpent(name *string, row, total budget.SpentRow) spent {
 	return spent{name, row.Units, row.Calls, row.Open, row.Observed, Share(row, total)}
 }
 
-// Share is a row's part of the total, 0 to 1.
+// Share is a row's part of the total, from 0 to 1.
 func Share(row, total budget.SpentRow) float64 {
 	switch {
 	case total.Units > 0:

@@ -23,7 +23,7 @@ type jobSummary struct {
 	jobNow
 }
 
-// NewOverview makes the answer of what was seen at an instant; store is redacted.
+// NewOverview makes the answer of status at an instant. The caller has redacted store.
 func NewOverview(at time.Time, store string, budgets []budget.Status, jobs []Job) Overview {
 	answer := Overview{At: Instant(at), Store: store, Budgets: []Budget{}, Jobs: []jobSummary{}}
 	for _, b := range budgets {

@@ -7,50 +7,50 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Status is the JSON answer of status.
+// Status is the JSON answer of GET /v1/status.
 type Status struct {
-	At      Instant  `json:"at"` // the store's clock; null where there is no budget
+	At      Instant  `json:"at"` // on the store's clock; null when there is no budget
 	Budgets []Budget `json:"budgets"`
 }
 
-// Budget is a budget in the JSON answer of status.
+// Budget is one budget in the answer of status.
 type Budget struct {
 	Budget string `json:"budget"`
-	// Remaining is null when no limit that counts units covers every operation.
+	// Remaining is null when no enforced limit that counts units covers every operation.
 	Remaining   *int64   `json:"remaining"`
 	LockedUntil *Instant `json:"locked_until"`
 	LockedSince *Instant `json:"locked_since,omitempty"`
 	LockedWhy   string   `json:"locked_why,omitempty"`
-	// RecoveringUntil is until when a loss of the store's data leaves hosts no more
-	// than their own part; it is left out when none does.
+	// RecoveringUntil: until then, after the store lost data, each host may spend only
+	// its own part of the headroom. Otherwise left out.
 	RecoveringUntil *Instant `json:"recovering_until,omitempty"`
 	Limits          []Limit  `json:"limits"`
 }
 
-// Limit is one of its limits.
+// Limit is one limit of a budget.
 type Limit struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// Quota and Headroom are null for a cap of our own.
+	// Quota and Headroom are null for a cap of the user's own.
 	Quota     *int64 `json:"quota"`
 	Headroom  *int64 `json:"headroom"`
 	Limit     int64  `json:"limit"`
 	Used      int64  `json:"used"`
 	Remaining int64  `json:"remaining"`
 	Over      int64  `json:"over"`
-	// Recovered is what of Used was recorded after the store had lost data.
+	// Recovered is the part of Used that was recorded after the store had lost data.
 	Recovered int64 `json:"recovered"`
-	// Drift is what of Used the upstream reported and no charge explains.
+	// Drift is the part of Used that the upstream reported and no charge explains.
 	Drift  int64  `json:"drift"`
 	Counts string `json:"counts"`
-	// Mode is observe where the limit refuses nothing, else enforce.
+	// Mode is observe if the limit refuses nothing, else enforce.
 	Mode string `json:"mode"`
-	// Since is null when all of the window is known.
+	// Since is when the ledger's knowledge of the window begins; null: it knows all of it.
 	Since Instant `json:"since"`
-	// Operations are the patterns covered; none covers all.
+	// Operations are the patterns of covered operations; empty: all operations.
 	Operations []string `json:"operations"`
-	// Window is the window's length, for a calendar that of its current period;
-	// null for a bucket and for open reservations.
+	// Window is the length of the window, of a calendar's current period; null for a
+	// token bucket and for open reservations.
 	Window      *Seconds    `json:"window_seconds"`
 	Precision   *Seconds    `json:"precision_seconds,omitempty"`
 	Guard       *Seconds    `json:"guard_seconds,omitempty"`
@@ -63,13 +63,13 @@ type Limit struct {
 	NextReturn  *NextReturn `json:"next_return"` // null when nothing is used
 }
 
-// NextReturn is when something comes back, and how much.
+// NextReturn is the next time that something comes back, and how much.
 type NextReturn struct {
 	At    Instant `json:"at"`
 	Units int64   `json:"units"` // in what the limit counts
 }
 
-// NewBudget puts a status into JSON.
+// NewBudget makes the answer for one budget.
 func NewBudget(status budget.Status) Budget {
 	out := Budget{Budget: status.Budget, Remaining: status.Remaining, Limits: []Limit{}}
 	if lock, locked := status.LockOf(""); locked {
@@ -119,7 +119,7 @@ func newLimit(l budget.LimitStatus, at time.Time) Limit {
 	return out
 }
 
-// span is a span of µs, nil for none.
+// span converts µs; nil for 0.
 func span(us int64) *Seconds {
 	if us == 0 {
 		return nil
@@ -128,7 +128,7 @@ func span(us int64) *Seconds {
 	return &s
 }
 
-// WindowLength is the length of the window at an instant.
+// WindowLength is the length of a window, of a calendar's period at that instant.
 func WindowLength(w limit.Window, at time.Time) time.Duration {
 	if w.Calendar == nil {
 		return time.Duration(w.Length) * time.Microsecond

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// InstantFormat is how an instant, in UTC, stands in JSON: RFC 3339 with
+// InstantFormat is the layout of an instant in JSON: RFC 3339 in UTC with
 // microseconds.
 const InstantFormat = "2006-01-02T15:04:05.000000Z"
 
-// Instant is a time in JSON: RFC 3339 UTC with microseconds, null for none.
+// Instant is a time in JSON: RFC 3339 in UTC with microseconds, null when zero.
 type Instant time.Time
 
 // MarshalJSON implements json.Marshaler.
@@ -18,8 +18,8 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	return appendInstant(nil, time.Time(i)), nil
 }
 
-// Seconds is a span in JSON: a decimal number of seconds, to the microsecond,
-// with a fraction only where there is one.
+// Seconds is a duration in JSON: a decimal number of seconds, exact to the
+// microsecond, without a fraction if it is whole.
 type Seconds time.Duration
 
 // MarshalJSON implements json.Marshaler.
@@ -35,8 +35,8 @@ func (t Text) MarshalJSON() ([]byte, error) {
 	return appendTextOrNull(nil, string(t)), nil
 }
 
-// The JSON of an answer that is asked for thousands of times a second is
-// appended to a buffer, value by value.
+// Charges are answered thousands of times a second, so their JSON is appended to a
+// buffer, value by value.
 
 func appendInstant(b []byte, t time.Time) []byte {
 	if t.IsZero() {
@@ -47,8 +47,8 @@ func appendInstant(b []byte, t time.Time) []byte {
 	return append(b, '"')
 }
 
-// The digits are made of integers, as a float would lose the last ones of a long
-// span.
+// appendSeconds uses integers only: a float would lose the last digits of a long
+// duration.
 func appendSeconds(b []byte, d time.Duration) []byte {
 	us := d.Microseconds()
 	if us < 0 {
@@ -72,11 +72,12 @@ func appendTextOrNull(b []byte, s string) []byte {
 	return AppendText(b, s)
 }
 
-// AppendText appends a string: names as they are, all else by encoding/json.
+// AppendText appends a JSON string. Plain ASCII is copied; anything else goes through
+// encoding/json.
 func AppendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string has no fault
+			quoted, _ := json.Marshal(s) // marshalling a string cannot fail
 			return append(b, quoted...)
 		}
 	}
