@@ -26,7 +26,7 @@ type Config struct {
 	StateDir  string
 	Store     Store
 	Upstreams []Upstream
-	// Jobs are the [job.NAME] tables in the order of the file, not looked into.
+	// Jobs are the [job.NAME] tables in the order of the file, unread.
 	Jobs []Node
 
 	jobSays   map[string]map[string]budget.JobSays // by upstream and job
@@ -55,7 +55,7 @@ type Store struct {
 	PasswordFile    string
 }
 
-// DefaultStoreURL is the store where a configuration names none.
+// DefaultStoreURL is the store of a configuration that names none.
 const DefaultStoreURL = "sqlite:quotactl.db"
 
 // Upstream is an [upstream.NAME] table.
@@ -82,8 +82,8 @@ type Credential struct {
 	SecretFile string
 }
 
-// Parse reads a file and finds every fault in it; [Config.Err] has them.
-// The error is for a file that cannot be read or is not TOML ([Errors]).
+// Parse reads a file and finds every error in it; [Config.Err] has them. The error is
+// for a file that cannot be read or is not TOML ([Errors]).
 func Parse(path string) (*Config, error) {
 	root, err := parseDocument(path)
 	if err != nil {
@@ -92,7 +92,7 @@ func Parse(path string) (*Config, error) {
 	return readConfig(path, root), nil
 }
 
-// Load reads a file that must be without faults; of its job tables it reads what
+// Load reads a file that must have no errors; of its job tables it reads what
 // [budget.JobSays] has. The error is [Errors], all of them.
 func Load(path string) (*Config, error) {
 	c, err := Parse(path)
@@ -105,8 +105,7 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// Err is all faults found so far, as [Errors] in the order of their
-// lines, or nil.
+// Err is all errors found so far, as [Errors] in the order of their lines, or nil.
 func (c *Config) Err() error {
 	if len(c.doc.errors) == 0 {
 		return nil
@@ -114,16 +113,15 @@ func (c *Config) Err() error {
 	return sorted(c.doc.errors)
 }
 
-// StoreFault notes what a store says against its URL, at the line of [store]
-// url. A file without that line has no such fault, and one whose fault is
-// noted already gets no second.
+// StoreFault notes a store's objection to its URL, at the line of [store] url. A file
+// without that line has no such error, and a second one is not noted.
 func (c *Config) StoreFault(err error) {
 	if c.storeURL.Exists() {
 		c.storeURL.Fail("%s", strings.TrimPrefix(err.Error(), budget.ErrStoreConfig.Error()+": "))
 	}
 }
 
-// Warnings are what is legal but odd, in the order of their lines.
+// Warnings lists what is legal but odd, in the order of the lines.
 func (c *Config) Warnings() Errors {
 	var list Errors
 	for _, w := range c.doc.warnings[:min(maxFaults, len(c.doc.warnings))] {
@@ -171,8 +169,8 @@ func (c *Config) Budgets() []string {
 // AnyCredential is the label of a credential table that admits any label.
 const AnyCredential = "*"
 
-// Find is the upstream and credential of a budget, also one that a credential
-// table "*" admits; ErrUnknownBudget names those there are.
+// Find is the upstream and credential of a budget, also one that a credential table "*"
+// admits; ErrUnknownBudget lists the existing ones.
 func (c *Config) Find(name string) (Upstream, Credential, error) {
 	var names []string
 	for _, u := range c.Upstreams {

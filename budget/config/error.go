@@ -2,7 +2,7 @@ package config
 
 import "strconv"
 
-// Error is one fault of a configuration file.
+// Error is one error in a configuration file.
 type Error struct {
 	File    string
 	Line    int // 1 or more; 0 when the file as a whole is meant
@@ -17,7 +17,7 @@ func (e Error) Error() string {
 	return e.File + ":" + strconv.Itoa(e.Line) + ": " + e.Message
 }
 
-// Errors are all faults of a configuration, in the order of their lines.
+// Errors are all errors of a configuration, in the order of their lines.
 type Errors []Error
 
 // Error is one fault a line.

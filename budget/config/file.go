@@ -16,9 +16,9 @@ const (
 	maxSecretFile = 64 << 10
 )
 
-// ReadFile reads the text of a configuration: a regular file, or a link to one,
-// of at most 16 MiB. It does not wait for a named pipe's writer, and reads no device.
-// A pipe that the caller has opened is read under its name, /dev/stdin or /dev/fd/N.
+// ReadFile reads the text of a configuration: a regular file, or a link to one, of at
+// most 16 MiB. It does not wait for the writer of a named pipe, and reads no device. A
+// pipe that the caller has opened can be read under its name, /dev/stdin or /dev/fd/N.
 func ReadFile(path string) ([]byte, error) {
 	text, err := readRegular(path, maxConfigFile)
 	var fault *fs.PathError

@@ -18,9 +18,9 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// Node is a value of a configuration file that knows its place. Its readers
-// put what is wrong into the file's list of errors, with the line and what to
-// write instead, and then answer false, so that all errors are found at once.
+// Node is a value of a configuration file that knows its place. Its readers add what is
+// wrong to the file's list of errors, with the line and what to write instead, and then
+// return false, so that all errors are found at once.
 type Node struct {
 	doc   *document
 	key   string
@@ -166,8 +166,8 @@ func (n Node) children() []Node {
 // Key is the last part of the node's key.
 func (n Node) Key() string { return n.key }
 
-// Line is where the key stands, 1 or more; for a table that is only implied by a
-// longer key, where its first child does.
+// Line is the line of the key, 1 or more; for a table that is only implied by a longer
+// key, that of its first child.
 func (n Node) Line() int {
 	switch {
 	case n.place == "":
@@ -209,8 +209,8 @@ func (n Node) Warn(format string, args ...any) {
 	n.doc.warnings = append(n.doc.warnings, warning{n, fmt.Sprintf(format, args...)})
 }
 
-// List is the children of a table in the order of the file; an error when the
-// node is no table.
+// List is the children of a table in the order of the file; an error if the node is not
+// a table.
 func (n Node) List() []Node {
 	if !n.Exists() {
 		return nil

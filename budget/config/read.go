@@ -37,8 +37,8 @@ func readConfig(path string, root Node) *Config {
 // storeSchemes are the stores a URL may name.
 var storeSchemes = []string{"sqlite:", "redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://", "redis+ring://"}
 
-// CheckStoreURL tells whether a URL names a store; package open knows the rest
-// of its form. The error is what is wrong with it, and does not hold it.
+// CheckStoreURL reports whether a URL names a store; package open checks the rest of
+// its form. The error says what is wrong and does not contain the URL.
 func CheckStoreURL(url string) error {
 	switch {
 	case !slices.ContainsFunc(storeSchemes, func(scheme string) bool { return strings.HasPrefix(url, scheme) }):
@@ -143,7 +143,7 @@ func missing(node Node) bool {
 const maxParallel = 1000
 
 // OpenIsClosed says why on_store_error = "open" is the same as "closed" for an
-// upstream, or nothing where it is not.
+// upstream, or is empty if it is not.
 func (c *Config) OpenIsClosed(u Upstream) string {
 	if c.Store.OutageAllowance == 0 {
 		return "on_store_error = \"open\" without [store] outage_allowance is the same as \"closed\""

@@ -28,8 +28,8 @@ func (c *Config) noteSecret(of string, atEnv Node, env string, atFile Node, file
 // SecretPlaces is how many secrets the configuration names a place for.
 func (c *Config) SecretPlaces() int { return len(c.secrets) }
 
-// MissingSecrets tells of each secret that is not where the configuration says, at
-// its line; env is os.LookupEnv. It keeps and shows none.
+// MissingSecrets lists, by line, each secret that is not where the configuration says;
+// env is os.LookupEnv. It neither keeps nor shows secrets.
 func (c *Config) MissingSecrets(env func(name string) (string, bool)) Errors {
 	var list Errors
 	for _, place := range c.secrets {

@@ -113,8 +113,8 @@ func groups(digits string) string {
 }
 
 // FailUnquotedDots notes each operation below the node that was written without quotes,
-// such as search.list = 1, which TOML reads as a table search with a key list. What is
-// known may stand in the node itself.
+// such as search.list = 1, which TOML reads as a table search with a key list. The
+// known keys may be in the node itself.
 func (n Node) FailUnquotedDots(known ...string) bool {
 	found := false
 	for _, child := range n.children() {

@@ -9,9 +9,9 @@ var (
 	capitals     = regexp.MustCompile(`^[A-Z_][0-9A-Z_]*$`)
 )
 
-// VariableText is the name of an environment's variable as a message may show
-// it. One with small letters is not shown: it may be a secret that was written
-// where its variable's name belongs, and many keys look like names.
+// VariableText is the name of an environment variable as a message may show it. A name
+// with lower-case letters is not shown: it may be a secret that was written in the
+// variable's place, because many keys look like names.
 func VariableText(name string) string {
 	if capitals.MatchString(name) {
 		return name

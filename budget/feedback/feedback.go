@@ -8,8 +8,8 @@ type Rules struct {
 	// Free are the statuses of responses that the upstream documents as not
 	// counted: their charges are released.
 	Free []int
-	// Refusals are looked at in order; the first that fits a response tells what
-	// it means.
+	// Refusals are tried in order; the first that fits a response decides what it
+	// means.
 	Refusals []Refusal
 	// Reports are all read, each for its limit.
 	Reports []Report
@@ -22,27 +22,27 @@ type Meaning string
 const (
 	// Exhausted: the quota is spent. The budget, or the limit named, is locked.
 	Exhausted Meaning = "exhausted"
-	// Throttled: too much at once. It is locked too, for the short while that the
-	// response states or the rule says.
+	// Throttled: too much at once. It is locked too, for the short time that the
+	// response or the rule says.
 	Throttled Meaning = "throttled"
-	// Overloaded: the upstream's own trouble. Nothing is locked.
+	// Overloaded: the upstream has trouble of its own. Nothing is locked.
 	Overloaded Meaning = "overloaded"
 )
 
-// Condition tells a response from others. All that is given must hold.
+// Condition selects responses. Everything that is given must hold.
 type Condition struct {
 	// Operations are names, "prefix.*" and "!name", as in a limit; empty: all.
 	Operations []string
 	// Status are the statuses; empty: any.
 	Status []int
-	// Header holds by name the values of which the response's header must have
-	// one, letter case aside; "*" stands for any value.
+	// Header maps a header's name to values of which it must have one, ignoring case;
+	// "*" is any value.
 	Header map[string][]string
-	// JSON holds by path the values of which the body must have one there, as
-	// texts; "*" stands for any value but null. A path is names and numbers joined by
-	// dots, where "#" is every element of an array.
+	// JSON maps a path in the body to values, as strings, of which it must have one;
+	// "*" is any value but null. A path is names and numbers joined by dots, where "#"
+	// is every element of an array.
 	JSON map[string][]string
-	// Text: the body holds one of these, letter case aside; empty: not looked at.
+	// Text: the body contains one of these, ignoring case; empty: any body.
 	Text []string
 }
 
@@ -51,16 +51,16 @@ type Refusal struct {
 	Name string
 	Condition
 	Means Meaning
-	// Limit is the limit that it is about, that of the operation where there is one
-	// for each; empty: the whole budget.
+	// Limit is the limit concerned, that of the operation if there is one for each;
+	// empty: the whole budget.
 	Limit string
-	// Reset are the places where the response says when to come back, in the
-	// order in which they are looked at.
+	// Reset lists the places where the response says when to retry, in the order in
+	// which they are tried.
 	Reset []Source
-	// Free: what is refused so is documented as not counted, and is released.
+	// Free: the upstream documents that it does not count such calls, so they are
+	// released.
 	Free bool
-	// Lock is for how long is locked where no reset is stated, and none can be
-	// computed.
+	// Lock is how long to lock if the response names no reset and none can be computed.
 	Lock time.Duration
 }
 
@@ -77,7 +77,7 @@ type Report struct {
 	Reset *Source
 }
 
-// Encoding is how a value stands in a response.
+// Encoding is how a response writes a value.
 type Encoding string
 
 // The encodings. Those of instants and spans are never guessed.
@@ -97,7 +97,7 @@ const (
 	AsRateLimit Encoding = "ratelimit"
 )
 
-// Source is where a value stands in a response: in a header or in the body.
+// Source is the place of a value in a response: in a header or in the body.
 type Source struct {
 	Header string
 	JSON   string // a path, as in Condition

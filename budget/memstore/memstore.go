@@ -1,8 +1,7 @@
-// Package memstore is the reference model of a store: a plain slice of entries,
-// summed by definition on every call. It serves tests and jobs of one process
-// that need no memory beyond it; [New] makes one. A decision takes time in
-// proportion to the entries held, so it is no store for large ledgers: use
-// sqlitestore.
+// Package memstore is the reference model of a store: a plain slice of entries, summed
+// by definition on every call. Use it for tests, and for a single process that need not
+// remember anything after it ends; [New] makes one. A decision takes time in proportion
+// to the entries, so use sqlitestore for large ledgers.
 package memstore
 
 import (
@@ -29,8 +28,8 @@ type Store struct {
 }
 
 // New makes an empty store whose clock answers in µs since the Unix epoch; nil is
-// time.Now, which is fake within testing/synctest. A clock of your own must go on: on
-// one that stands still no units come back, and a wait for them does not end.
+// time.Now, which is fake within testing/synctest. A clock of your own must advance:
+// otherwise no units return, and a wait for them never ends.
 func New(clock func() int64) *Store {
 	if clock == nil {
 		clock = func() int64 { return time.Now().UnixMicro() }

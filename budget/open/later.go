@@ -23,9 +23,9 @@ type later struct {
 	closed bool
 }
 
-// StoreOrLater opens a store; one that is out of reach is opened by the first call
-// that finds it there. A call that comes right after the opening failed is told so,
-// rather than made to wait as long again.
+// StoreOrLater opens a store. If it is out of reach, the first call that reaches it
+// opens it. A call right after a failed opening gets that error, rather than wait as
+// long again.
 func StoreOrLater(ctx context.Context, url string, settings config.Store) (Backend, error) {
 	open := func(ctx context.Context) (Backend, error) { return Store(ctx, url, settings) }
 	store, err := open(ctx)

@@ -9,10 +9,10 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Decide implements driver.Store. What the host has still to record comes before
-// the store decides anything else. While the store is out of reach, items whose
-// policy is open are decided by the allowance; the others are Unreached, or of
-// unknown outcome when the store had been asked.
+// Decide implements driver.Store. What the host still has to record comes before any
+// other decision of the store. While the store is out of reach, items whose policy is
+// open are decided from the allowance; the others are Unreached, or of unknown outcome
+// if the store had been asked.
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	var decided driver.Decisions
 	asked, err := s.reach(ctx, batch.Budget, func(ctx context.Context) (err error) {

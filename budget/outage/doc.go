@@ -3,7 +3,7 @@
 //
 //   - asks a store that does not answer no more than once an interval, over all
 //     processes of the host (the breaker);
-//   - decides calls whose policy is open by the host's allowance, in windows as
+//   - decides calls whose policy is open from the host's allowance, in windows as
 //     exact as the store's, and writes each down before it is granted;
 //   - records what was written down, once, with its id and its age, before the
 //     host's next decision by the store;
@@ -17,8 +17,8 @@
 //	breaker          there while the store is out of reach; probe.N beside it
 //	breakers/BUDGET/ the same, where each budget's server may go away on its own
 //	allowance.db     what the host spent meanwhile, a ledger like the store's
-//	journal/BUDGET/  what is still to be recorded, a file each
-//	aside/BUDGET/    what the store would not record: for a person to look at
+//	journal/BUDGET/  charges still to be recorded, one file each
+//	aside/BUDGET/    what the store refused to record, for a person to check
 //	memory/BUDGET    what the store last said of a budget
-//	host             the directory's id, by which a ledger tells hosts apart
+//	host             the directory's id, by which a ledger knows the host
 package outage

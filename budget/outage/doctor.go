@@ -13,8 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Diagnose tells what the host holds of an outage, and what the store says of
-// itself. The store is asked whatever the breaker says.
+// Diagnose reports what the host still has of an outage, and what the store reports of
+// itself. It asks the store whatever the breaker says.
 func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	var list []driver.Finding
 	if inner, ok := s.inner.(interface {

@@ -10,9 +10,9 @@ import (
 
 func wallClock() int64 { return time.Now().UnixMicro() }
 
-// Finish implements driver.Store. While the store is out of reach, or something
-// that happened then is still to be recorded, it is written down and recorded
-// later, whatever the policy: it is no new spending.
+// Finish implements driver.Store. While the store is out of reach, or charges from such
+// a time are still to be recorded, the finish is written down and recorded later,
+// whatever the policy: it is not new spending.
 func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	var done driver.Finished
 	err := errPending

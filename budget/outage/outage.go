@@ -22,8 +22,8 @@ const DefaultInterval = 500 * time.Millisecond
 
 // Options say what a host may do on its own.
 type Options struct {
-	// Dir is the host's directory, made with mode 0700 when it is needed. Without
-	// one nothing is remembered, and calls are never open.
+	// Dir is the host's directory, made with mode 0700 when it is needed. Without it,
+	// nothing is remembered and no call is granted while the store is out of reach.
 	Dir string
 	// Allowance is what the host may spend per budget while the store is out of
 	// reach, in units; 0: nothing.
@@ -32,15 +32,15 @@ type Options struct {
 	Hosts int64
 	// Timeout is the store's own, which bounds one of its calls.
 	Timeout time.Duration
-	// PerBudget: budgets stand on servers that go away on their own, so each has
-	// a breaker of its own.
+	// PerBudget: budgets are on servers that fail one by one, so each budget has its
+	// own breaker.
 	PerBudget bool
 	// Interval is how often the store is probed while it is out of reach;
 	// DefaultInterval when 0.
 	Interval time.Duration
 	// Clocks stand for the machine's, for tests in fake time; nil: its own.
 	Clocks *sqlitestore.Clocks
-	// Log hears of outages, recoveries and losses; nil: nobody.
+	// Log receives outages, recoveries and losses; nil: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -105,8 +105,8 @@ func (s *Store) Close() error {
 	return errors.Join(append(errs, s.inner.Close())...)
 }
 
-// OutOfReach reports whether the host holds the store for out of reach, and
-// since when by the wall clock.
+// OutOfReach reports whether the host considers the store out of reach, and since when
+// by the wall clock.
 func (s *Store) OutOfReach() (since time.Time, out bool) {
 	for _, b := range s.allBreakers() {
 		if state, open := b.read(); open {
@@ -199,8 +199,8 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 }
 
 // DefaultDir is the name of the directory beside a configuration in which a host keeps
-// its files. The configuration's folder is not made again when it is gone: that would
-// hide that it is.
+// its files. A configuration's folder that no longer exists is not created again: that
+// would hide the problem.
 const DefaultDir = ".quotactl"
 
 // makeDir makes a directory of the host's own.

@@ -112,7 +112,8 @@ func (t target) client(timeout time.Duration) (client, *follower) {
 	return redis.NewClient(t.options(timeout, network, t.addresses[0])), nil
 }
 
-// Sharded reports whether budgets stand on servers that go away on their own.
+// Sharded reports whether budgets are on several servers, each of which can fail by
+// itself.
 func (s *Store) Sharded() bool {
 	switch s.client.(type) {
 	case *redis.ClusterClient, *redis.Ring:

@@ -16,7 +16,7 @@ import (
 // LeastCommands are the commands a user needs, on the keys of the prefix.
 const LeastCommands = "evalsha eval select time exists del hget hmget hset hdel hlen hscan zadd zrem zcard zcount zrange zrangebyscore zremrangebyrank pexpireat"
 
-// LeastClusterCommands are those that a user of a cluster needs besides.
+// LeastClusterCommands are further commands that a user of a cluster needs.
 const LeastClusterCommands = "cluster|slots cluster|shards readonly command"
 
 // tried are the major versions of servers that all tests were run on.
@@ -25,9 +25,9 @@ var tried = map[string][]string{"Redis": {"7", "8"}, "Valkey": {"8"}}
 // probes is how many empty scripts the latency is taken of.
 const probes = 20
 
-// Diagnose connects as any call would and tells what of the servers may keep the
-// store from holding what it promises. It spends nothing, and what it writes it
-// removes. It stops at the first fault that the rest depends on.
+// Diagnose connects as any call would and reports what may keep the servers from
+// holding the store's promises. It spends nothing and removes what it writes. It stops
+// at the first fault that the rest depends on.
 func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	var list []driver.Finding
 	add := func(check string, level driver.Severity, advice, says string, args ...any) {

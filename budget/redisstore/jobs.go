@@ -130,8 +130,8 @@ func (s *Store) JobValue(ctx context.Context, job, key string) ([]byte, error) {
 // recordsOfARun is how many records one script run reads.
 const recordsOfARun = 1000
 
-// JobHistory implements driver.JobStore: a page in each run of a script, so that of
-// what changes meanwhile some may be in it and some not.
+// JobHistory implements driver.JobStore: one page per script run, so that changes
+// meanwhile may be in it or not.
 func (s *Store) JobHistory(ctx context.Context, q driver.JobHistoryQuery) ([]driver.JobRecord, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {

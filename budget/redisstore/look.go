@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Look implements driver.Store. It brings the totals up to now as a decision
-// on nothing would.
+// Look implements driver.Store. It brings the totals up to now, as a decision without
+// items would.
 func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {

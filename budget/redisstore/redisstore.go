@@ -1,10 +1,9 @@
-// Package redisstore keeps ledgers in Redis or Valkey, for many machines.
-// [Open] takes a URL; each decision on a batch is one run of a script, so that
-// it is atomic, and all keys of a budget lie under one hash tag, so that it is
-// whole on one shard.
+// Package redisstore keeps ledgers in Redis or Valkey, for many machines. [Open] takes
+// a URL; each decision on a batch is one atomic script run, and all keys of a budget
+// have one hash tag, so that they are on one shard.
 //
-// The server's clock decides. Retries are the store's own, with the same ids,
-// and end with the call's deadline; the client library's are off.
+// The server's clock decides. The store retries by itself, with the same ids, until the
+// call's deadline; the client library's retries are off.
 package redisstore
 
 import (
@@ -20,19 +19,19 @@ import (
 	"github.com/quotactl/quotactl/lua"
 )
 
-// DefaultTimeout bounds one call where neither Options nor the context do.
+// DefaultTimeout bounds one call, unless Options or the context does.
 const DefaultTimeout = 250 * time.Millisecond
 
-// DefaultPrefix opens the keys where Options name none.
+// DefaultPrefix is the first part of all keys, unless Options has another.
 const DefaultPrefix = "quotactl"
 
-// Options are what a URL does not say. The zero value is the default.
+// Options are settings that a URL does not have. The zero value means the defaults.
 type Options struct {
-	// Prefix opens every key.
+	// Prefix is the first part of every key.
 	Prefix string
 	// Timeout bounds one call; connecting has 1 s of its own.
 	Timeout time.Duration
-	// Password is used where the URL has none.
+	// Password is used if the URL has none.
 	Password string
 }
 
@@ -100,8 +99,8 @@ func open(url string, o Options, clock string) (*Store, error) {
 	}, nil
 }
 
-// Ping tells whether scripts run on the server, by a read-only one: PING itself
-// may be denied. Errors as in driver.Store.
+// Ping reports whether scripts run on the server. It runs a read-only script, because
+// the command PING may be denied. Errors as in driver.Store.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {

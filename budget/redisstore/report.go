@@ -12,8 +12,8 @@ import (
 // report is a driver.Report on its way through as many script runs as it needs.
 type report struct{ driver.Report }
 
-// report takes in an upstream's report. It brings the totals up to now as a decision on
-// nothing would.
+// report takes in an upstream's report. It brings the totals up to now, as a decision
+// without items would.
 func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	run := s.newBatch(ctx, driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, time.Now())
 	run.mode, run.report = reporting, &report{r}

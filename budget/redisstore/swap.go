@@ -17,10 +17,10 @@ const (
 	swapDamaged
 )
 
-// SwapJob implements driver.JobStore. It has an id of its own, by which an attempt
-// after a lost answer finds that it is done; what comes after its time is refused.
-// Where more is to be forgotten than one script run removes it goes on in further
-// ones; what there is no time for then goes with the next records.
+// SwapJob implements driver.JobStore. Each swap has an id, by which a retry after a
+// lost answer finds that it is done; a late attempt is refused. If more records are to
+// be removed than one script run does, further runs continue; what is left then goes
+// with the next records.
 func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {

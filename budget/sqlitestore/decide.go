@@ -13,9 +13,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Decide implements driver.Store. Where more has expired than one transaction
-// takes, or a refusal's walk is longer, it goes on in further ones: what was
-// decided stands, and other processes get in between.
+// Decide implements driver.Store. If more has expired than one transaction handles, or
+// a refusal's walk is longer, further transactions continue: what was decided remains,
+// and other processes can work in between.
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()

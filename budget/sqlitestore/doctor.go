@@ -15,8 +15,8 @@ import (
 // in bytes.
 const scarce = 100 << 20
 
-// Diagnose tells what of the file and its place may keep the store from holding
-// what it promises. Opening it has refused what cannot serve at all.
+// Diagnose reports what may keep the file, or its place, from holding the store's
+// promises. Open has already refused what cannot work at all.
 func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	list := []driver.Finding{{Check: "file", Level: driver.OK, Says: s.path + " is on a file system of this machine, and is synced at each charge: what was acknowledged survives a loss of power"}}
 	began := time.Now()

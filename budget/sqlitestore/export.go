@@ -24,7 +24,7 @@ var rowStates = [...]driver.RowState{
 type errWriter struct{ error }
 
 // Export implements driver.Store. It reads one state of the ledger, however long that
-// takes, waits for no writer and delays none.
+// takes, and neither waits for writers nor delays them.
 func (s *Store) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
 	err := s.readAlone(ctx, func(c *conn) error { return s.export(ctx, c, export, to) })
 	if written, ok := err.(errWriter); ok { //nolint:errorlint // wrapped by nobody

@@ -76,9 +76,9 @@ func (s *Store) jobClock(c *conn) (now int64, a anchor, err error) {
 	return now, a, err
 }
 
-// SwapJob implements driver.JobStore. Where more is to be forgotten than one
-// transaction removes it goes on in further ones; what there is no time for then
-// goes with the next records.
+// SwapJob implements driver.JobStore. If more records are to be removed than one
+// transaction does, further ones continue; what is left then goes with the next
+// records.
 func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Spent implements driver.Store. It reads one state of the ledger, however long
-// that takes, writes nothing, waits for no writer and delays none.
+// Spent implements driver.Store. It reads one state of the ledger, however long that
+// takes. It writes nothing, and neither waits for writers nor delays them.
 func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, error) {
 	var view driver.Spent
 	err := s.readAlone(ctx, func(c *conn) (err error) {

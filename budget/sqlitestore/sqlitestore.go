@@ -1,15 +1,14 @@
-// Package sqlitestore keeps ledgers and the jobs' documents in one SQLite file that
-// the processes of one machine share. It needs no server: [Open] makes the file
-// when it is not there, and what was acknowledged survives the death of any
-// process.
+// Package sqlitestore keeps ledgers and the jobs' documents in one SQLite file that the
+// processes of one machine share. It needs no server: [Open] creates the file if it is
+// missing, and acknowledged charges survive the death of any process.
 //
-// Fetch jobs need none of its verbs: they charge through package budget.
-// Beyond [driver.Store] it is a [driver.JobStore], which package jobs uses.
+// Fetch jobs do not call it: they charge through package budget. Besides [driver.Store]
+// it is a [driver.JobStore], which package jobs uses.
 //
-// Beside the file lie SQLite's own PATH-wal and PATH-shm, and PATH.lock and
-// PATH.next, by which the processes take turns. While a process uses the file,
-// nothing but SQLite may open, copy or remove it and the first two. All are made
-// readable and writable by their owner alone, whatever the umask.
+// Beside the file are SQLite's PATH-wal and PATH-shm, and PATH.lock and PATH.next, by
+// which the processes take turns. While a process uses the file, nothing but SQLite may
+// open, copy or remove it and the first two. Only the owner can read and write them,
+// whatever the umask.
 package sqlitestore
 
 import (
@@ -77,10 +76,10 @@ var (
 	_ driver.JobStore = (*Store)(nil)
 )
 
-// Open opens the file at path, or makes it. The directory must exist, on a
-// file system of this machine. Errors: ErrStoreConfig when the file cannot
-// serve (another program's, a newer quotactl's, not writable, on a network),
-// ErrUnavailable when it did not answer in time, and the context's error.
+// Open opens the file at path, or creates it. The directory must exist, on a file
+// system of this machine. Errors: ErrStoreConfig when the file cannot serve (another
+// program's, a newer quotactl's, not writable, on a network), ErrUnavailable when it
+// did not answer in time, and the context's error.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	clocks, err := machineClocks(o.Clocks)
 	if err != nil {
