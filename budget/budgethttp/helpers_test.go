@@ -90,7 +90,9 @@ func (o *observer) Settled(r budget.Receipt, units int64) {
 	})
 }
 
-func (o *observer) Refused(v budgethttp.Verdict) { o.note(func() { o.verdicts = append(o.verdicts, v) }) }
+func (o *observer) Refused(v budgethttp.Verdict) {
+	o.note(func() { o.verdicts = append(o.verdicts, v) })
+}
 
 func (o *observer) Drifted(d budget.Drift) { o.note(func() { o.drifts = append(o.drifts, d) }) }
 
