@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// access says who may ask.
+// access decides which requests are allowed in.
 type access struct {
-	token    *[sha256.Size]byte // nil: none is needed
+	token    *[sha256.Size]byte // nil: no token is needed
 	loopback bool
 }
 
@@ -23,10 +23,10 @@ func newAccess(o Options) access {
 	return a
 }
 
-// fromPage says why a request is refused that a web page in somebody's browser had
-// sent, or "". Browsers put an Origin on those that a page's program makes, but for
-// some GETs; and Sec-Fetch-Site on all, those of an image or a link too: "none" is a
-// person's, and "same-origin" a page's of this very address.
+// fromPage says why a request from a web page is refused; "" if it is not from one.
+// Browsers send Origin with the requests of a page's scripts, except some GETs. They send
+// Sec-Fetch-Site with every request, images and links included: "none" means that the
+// user made it, "same-origin" that a page of this same address did.
 func fromPage(r *http.Request) (detail string) {
 	if len(r.Header["Origin"]) > 0 {
 		return "the request has an Origin header, so it comes from a web page: web pages are not served"
@@ -41,9 +41,9 @@ func fromPage(r *http.Request) (detail string) {
 
 // refuses says why a request is refused: a reason and its detail, or "".
 //
-// On loopback the danger is a web page in somebody's browser: it can have
-// requests sent to this machine, also by a name of its own that leads here. Such
-// requests say that they are a page's, or carry that name.
+// On loopback the danger is a web page in a browser of this machine. The page can make
+// the browser send requests here, also through a host name of its own that resolves to
+// this machine. Headers show that a page sent them, or Host has the foreign name.
 func (a access) refuses(r *http.Request) (reason, detail string) {
 	page := fromPage(r)
 	switch {
@@ -57,7 +57,8 @@ func (a access) refuses(r *http.Request) (reason, detail string) {
 	return "", ""
 }
 
-// authorized compares sums, which are of one length, in constant time.
+// authorized reports whether a request has the token. It compares hashes, which have the
+// same length, in constant time.
 func (a access) authorized(r *http.Request) bool {
 	sent := r.Header["Authorization"]
 	if len(sent) != 1 {
@@ -73,7 +74,7 @@ func (a access) authorized(r *http.Request) bool {
 
 // loopbackName reports whether a Host names this machine itself.
 func loopbackName(host string) bool {
-	switch host { // what most clients send
+	switch host { // most clients send one of these
 	case "127.0.0.1", "localhost", "[::1]":
 		return true
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// budgetCache holds an opened budget for each name, so that all requests for one share
-// it. Those of the configuration stay; of those that a credential "*" admits, the
-// ones used last are kept.
+// budgetCache holds one opened budget for each name, shared by all its requests. It keeps
+// all budgets of the configuration, and the most recently used of those that a credential
+// "*" admits.
 type budgetCache struct {
 	open func(name string) (*budget.Budget, error)
 	kept map[string]*opened // never changed
 
 	mu   sync.Mutex                      // guards all below
-	used map[string]*opened              // by requests under way, beside those kept
-	idle *simplelru.LRU[string, *opened] // that no request uses
+	used map[string]*opened              // not in kept, in use by requests under way
+	idle *simplelru.LRU[string, *opened] // not in kept, in use by no request
 }
 
-// opened is a budget and what is made of it once.
+// opened is a budget with values that are derived from it once.
 type opened struct {
 	*budget.Budget
 	spec     budget.Spec
@@ -36,7 +36,7 @@ func newOpened(b *budget.Budget) *opened {
 }
 
 func newBudgetCache(o Options) *budgetCache {
-	idle, _ := simplelru.NewLRU[string, *opened](max(1, o.MaxOpen), nil) // fails below 1
+	idle, _ := simplelru.NewLRU[string, *opened](max(1, o.MaxOpen), nil) // it fails only below 1
 	s := &budgetCache{open: o.Open, kept: map[string]*opened{}, used: map[string]*opened{}, idle: idle}
 	for _, b := range o.Budgets {
 		s.kept[b.Name()] = newOpened(b)
@@ -44,7 +44,7 @@ func newBudgetCache(o Options) *budgetCache {
 	return s
 }
 
-// take is the budget of a name, to be given back. The error is that of Open.
+// take returns the budget of a name; the caller gives it back. The error is that of Open.
 func (s *budgetCache) take(name string) (*opened, error) {
 	if o := s.kept[name]; o != nil {
 		return o, nil
@@ -68,8 +68,8 @@ func (s *budgetCache) take(name string) (*opened, error) {
 	return o, nil
 }
 
-// giveBack ends a use; what is used least goes when there are too many. Those in
-// use are as many as the requests under way at most.
+// giveBack ends one use. If too many budgets are idle, the least recently used is
+// dropped. Those in use are never more than the requests under way.
 func (s *budgetCache) giveBack(o *opened) {
 	name := o.spec.Name
 	if s.kept[name] == o {

@@ -27,7 +27,7 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.budgets.giveBack(b)
 	if q.asked.Call.ID == "" {
-		q.asked.Call.ID, q.asked.Call.NewID = rand.Text(), true // known to the answer, whatever becomes of the charge
+		q.asked.Call.ID, q.asked.Call.NewID = rand.Text(), true // so that every answer, even an error, has the id
 	}
 	if !q.waits && !q.asked.DryRun {
 		longest, _ := b.spec.MaxWait(q.asked.Call.Labels)
@@ -40,7 +40,7 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 		case q.waits:
 			refuse(w, problem{reason: "busy", detail: "too many requests are waiting for units; try again in a moment, or leave out wait_seconds"})
 			return
-		default: // its job would have it wait, and it may come back
+		default: // only its job makes it wait: decide at once instead
 			q.wait = 0
 		}
 	}
@@ -55,10 +55,10 @@ func (s *Server) charge(w http.ResponseWriter, r *http.Request) {
 	setRateLimit(header, &b.policies, &answer)
 	header["Content-Type"] = jsonMedia
 	buffer.bytes = append(answer.AppendMembers(append(buffer.bytes[:0], '{')), '}', '\n')
-	_, _ = w.Write(buffer.bytes) // whoever asked has gone
+	_, _ = w.Write(buffer.bytes) // an error means that the client has left
 }
 
-// decide does what the request asks.
+// decide decides a charge, waiting for units if the request or its job says so.
 func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budget.Receipt, error) {
 	switch {
 	case q.asked.DryRun:
@@ -68,7 +68,7 @@ func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budg
 	}
 	patience, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if q.waits || q.wait == MaxWait { // else Wait does as the job says
+	if q.waits || q.wait == MaxWait { // otherwise Wait applies the job's max_wait itself
 		var end context.CancelFunc
 		patience, end = context.WithTimeout(patience, q.wait)
 		defer end()
@@ -77,13 +77,13 @@ func (s *Server) decide(ctx context.Context, b *budget.Budget, q *request) (budg
 	receipt, err := charge(patience, &q.asked, b.Wait, b.WaitReserve)
 	var refused *budget.RefusedError
 	if err != nil && !errors.As(err, &refused) && patience.Err() != nil && ctx.Err() == nil {
-		// The end of the wait came while the store decided: the same id tells.
+		// The wait ended while the store was deciding: ask again with the same id.
 		return charge(ctx, &q.asked, b.Charge, b.Reserve)
 	}
 	return receipt, err
 }
 
-// logRefusal says what did not fit, or else was not granted, for whom, and when it will fit.
+// logRefusal logs a charge that was not granted: for whom, why, and when it will fit.
 func (s *Server) logRefusal(what string, asked *answer.Asked, given answer.Charge) {
 	labels := asked.Call.Labels
 	fields := []slog.Attr{
@@ -109,7 +109,7 @@ func (s *Server) logRefusal(what string, asked *answer.Asked, given answer.Charg
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, what, fields...)
 }
 
-// charge charges or reserves, in one of the two ways.
+// charge calls plainly for a charge without a lease, reserving for one with a lease.
 func charge(ctx context.Context, asked *answer.Asked, plainly func(context.Context, budget.Call) (budget.Receipt, error),
 	reserving func(context.Context, budget.Call, time.Duration) (*budget.Reservation, error),
 ) (budget.Receipt, error) {
@@ -123,7 +123,7 @@ func charge(ctx context.Context, asked *answer.Asked, plainly func(context.Conte
 	return reserved.Receipt, nil
 }
 
-// notCharged answers why not.
+// notCharged answers, and logs, why a call was not charged.
 func (s *Server) notCharged(w http.ResponseWriter, b *opened, q *request, answer answer.Charge, err error) {
 	var refused *budget.RefusedError
 	if !errors.As(err, &refused) && (errors.Is(err, budget.ErrInvalid) || errors.Is(err, budget.ErrTooManyUnits)) {
@@ -132,7 +132,7 @@ func (s *Server) notCharged(w http.ResponseWriter, b *opened, q *request, answer
 		return
 	}
 	if !q.asked.DryRun {
-		what := "not granted" // the id stands for another call, the client is gone, or the like
+		what := "not granted" // the id belongs to another call, the client left, or the like
 		if errors.Is(err, budget.ErrExhausted) || errors.Is(err, budget.ErrNeverFits) || errors.Is(err, budget.ErrUnavailable) {
 			what = "refused"
 		}

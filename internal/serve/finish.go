@@ -23,7 +23,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// finish reads a body and does what it asks.
+// finish reads a body, and settles or releases.
 func (s *Server) finish(w http.ResponseWriter, r *http.Request, takes members, do func(*opened, *request) (answer.Finish, error)) {
 	buffer := takeBuffer()
 	defer buffer.giveBack()
@@ -50,8 +50,8 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, takes members, d
 	writeJSON(w, answer)
 }
 
-// writeJSON answers with a value.
+// writeJSON answers with a value as JSON.
 func writeJSON(w http.ResponseWriter, value any) {
 	w.Header()["Content-Type"] = jsonMedia
-	_ = json.NewEncoder(w).Encode(value) // whoever asked has gone
+	_ = json.NewEncoder(w).Encode(value) // an error means that the client has left
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// object goes through the members of one JSON object, in their order. Its bytes
-// are known to be valid JSON, so that only their ends are looked for.
+// object iterates over the members of one JSON object, in their order. Its bytes are
+// valid JSON, so it only has to find where each value ends.
 type object struct {
 	rest []byte
 }
 
-// openObject is the object that a body holds; the error says what else it is.
+// openObject returns the object in a body, or an error that says what the body is
+// instead.
 func openObject(body []byte) (object, error) {
 	if !json.Valid(body) {
 		var any json.RawMessage
@@ -32,8 +33,8 @@ func openObject(body []byte) (object, error) {
 	return o, nil
 }
 
-// next is the next member: its name without its quotes, and its value. False at
-// the end.
+// next returns the next member: its name without quotes, and its raw value. more is false
+// at the end.
 func (o *object) next() (name, value []byte, more bool) {
 	o.blank()
 	if o.rest[0] == ',' {
@@ -103,7 +104,7 @@ func valueEnd(b []byte) int {
 	return len(b)
 }
 
-// plain is what a string in JSON says, without its quotes.
+// plain decodes a JSON string.
 func plain(quoted []byte) []byte {
 	for _, c := range quoted {
 		if c == '\\' || c >= 0x80 {
@@ -115,8 +116,8 @@ func plain(quoted []byte) []byte {
 	return quoted[1 : len(quoted)-1]
 }
 
-// The readers of values. Each returns what is wrong with it, if anything; null is
-// a member left out, which next's caller sees to.
+// The functions below read one value each and return what is wrong with it, or "". They
+// never get null: request.read skips it.
 
 func textOf(value []byte, to *string) string {
 	if value[0] != '"' {
@@ -149,7 +150,7 @@ func wholeOf(value []byte, to *int64) string {
 	return ""
 }
 
-// costOf reads what a call has cost; a fraction is rounded up.
+// costOf reads what a call has cost, and rounds a fraction up.
 func costOf(value []byte, to *int64) string {
 	if strings.IndexByte("-0123456789", value[0]) < 0 {
 		return "write a number, without quotes"
@@ -162,7 +163,7 @@ func costOf(value []byte, to *int64) string {
 	return ""
 }
 
-// spanOf reads a span in seconds, from least to most.
+// spanOf reads a duration in seconds, from least to most.
 func spanOf(value []byte, least, most time.Duration, to *time.Duration) string {
 	seconds, err := strconv.ParseFloat(string(value), 64)
 	if err != nil || strings.IndexByte("-0123456789", value[0]) < 0 || seconds < least.Seconds() || seconds > most.Seconds() {

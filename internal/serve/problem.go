@@ -12,24 +12,23 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 )
 
-// quotaExceeded is the problem type that the draft on RateLimit fields defines
-// for what does not fit.
+// quotaExceeded is the problem type that the draft on RateLimit fields defines for a
+// request that does not fit.
 const (
 	quotaExceeded      = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	quotaExceededTitle = "Request cannot be satisfied as assigned quota has been exceeded"
 )
 
-// ProblemPage documents the other problem types: each is a heading of it.
+// ProblemPage documents the other problem types: each is one of its headings.
 const ProblemPage = "https://github.com/quotactl/quotactl/blob/main/docs/http.md#"
 
-// kind is a problem as its reason has it.
+// kind is the status and title of a problem.
 type kind struct {
 	status int
 	title  string
 }
 
-// kinds are the problems, by the word for each: the reason of a charge that was
-// refused, and of whatever else went wrong.
+// kinds maps each reason, of a refused charge or any other problem, to its kind.
 var kinds = map[string]kind{
 	"exhausted":         {http.StatusTooManyRequests, quotaExceededTitle},
 	"locked":            {http.StatusTooManyRequests, "The upstream, or a person, has locked the quota"},
@@ -60,24 +59,23 @@ var kinds = map[string]kind{
 	"body_time":    {http.StatusRequestTimeout, "The body did not arrive in time"},
 	"header_count": {http.StatusRequestHeaderFieldsTooLarge, "Too many header fields"},
 
-	// What stands beside the decisions answers by these too.
+	// Only the daemon's other handlers and its listener use these.
 	"malformed":   {http.StatusBadRequest, "The request is not valid HTTP"},
 	"header_size": {http.StatusRequestHeaderFieldsTooLarge, "The header is too large"},
 	"not_live":    {http.StatusServiceUnavailable, "The scheduler is not responding"},
 	"not_ready":   {http.StatusServiceUnavailable, "The daemon is not ready"},
 }
 
-// problem is the body of an answer that is no success, RFC 9457.
+// problem is the body of every answer other than 200 (RFC 9457).
 type problem struct {
 	reason string
 	detail string
-	// Of a charge: what became of it, and what limits it.
-	charge *answer.Charge
+	charge *answer.Charge // nil if the problem is not about a charge
 	faults []fault
 }
 
-// MarshalJSON implements json.Marshaler: the members of a problem, then those of
-// the charge.
+// MarshalJSON implements json.Marshaler. The members of the problem come first, then
+// those of the charge.
 func (p problem) MarshalJSON() ([]byte, error) {
 	k := kinds[p.reason]
 	b := answer.AppendText([]byte(`{"type":`), problemType(p.reason))
@@ -115,31 +113,31 @@ var (
 	bearer       = []string{`Bearer realm="quotactl"`}
 )
 
-// maxProblem is how much is said of a problem, in bytes: errors tell what was
-// asked for, and the configuration's names.
+// maxProblem bounds a problem's detail in bytes: errors quote the request and the
+// configuration's names.
 const maxProblem = 2000
 
-// Refuse answers with a problem, for what stands beside the decisions: reason is one
-// of the words of docs/http.md.
+// Refuse answers with a problem, for the daemon's other handlers. reason is one of the
+// words in docs/http.md.
 func Refuse(w http.ResponseWriter, reason, detail string) {
 	refuse(w, problem{reason: reason, detail: detail})
 }
 
-// Problem is the status and the body of such an answer, for where there is no
-// http.ResponseWriter; ProblemMedia is its media type.
+// Problem returns the status and the body that Refuse would write, for use without an
+// http.ResponseWriter. The media type is ProblemMedia.
 func Problem(reason, detail string) (status int, body []byte) {
 	p := problem{reason: reason, detail: cut(detail, maxProblem)}
-	body, _ = p.MarshalJSON() // it has no list, which alone could fail
+	body, _ = p.MarshalJSON() // only a list of faults could fail, and it has none
 	return kinds[reason].status, append(body, '\n')
 }
 
-// WrongMethod answers 405 to a request for what takes other methods.
+// WrongMethod answers 405; methods lists those that the path takes.
 func WrongMethod(w http.ResponseWriter, methods string) {
 	w.Header()["Allow"] = []string{methods}
 	Refuse(w, "method", "use "+methods)
 }
 
-// MethodsToRead are those of what is only read.
+// MethodsToRead are the methods of read-only paths.
 const MethodsToRead = http.MethodGet + ", " + http.MethodHead
 
 // refuse answers with a problem.
@@ -162,20 +160,20 @@ func refuse(w http.ResponseWriter, p problem) {
 		header["Retry-After"] = []string{"1"}
 	}
 	w.WriteHeader(kinds[p.reason].status)
-	_, _ = w.Write(append(body, '\n')) // whoever asked has gone
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has left
 }
 
-// wholeSeconds is a wait in whole seconds, rounded up, at least 1.
+// wholeSeconds rounds a wait up to whole seconds, at least 1.
 func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64((d+time.Second-1)/time.Second))
 }
 
-// failed answers with what an error of a budget says.
+// failed answers with a budget's error.
 func failed(w http.ResponseWriter, err error) {
 	refuse(w, problem{reason: answer.Reason(late(err)), detail: err.Error()})
 }
 
-// late makes a deadline that ran out the store's fault.
+// late turns a missed deadline into ErrUnavailable: the store was too slow.
 func late(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && answer.Reason(err) == "failed" {
 		return budget.ErrUnavailable

@@ -16,35 +16,36 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 )
 
-// The RateLimit and RateLimit-Policy fields of draft-ietf-httpapi-ratelimit-headers:
-// structured fields (RFC 9651), both lists of items named by limits. They stand
-// in answers to charges, for a service to pass on to its own visitors. Quotas are
-// in what the limit counts; the draft has no unit for units.
+// The RateLimit and RateLimit-Policy fields of draft-ietf-httpapi-ratelimit-headers are
+// structured fields (RFC 9651): lists of items, each named after a limit. Answers to
+// charges have them, so that a service can pass them on to its own visitors. Quotas are
+// in what the limit counts; the draft has no name for units.
 
-// maxField is the largest integer of a structured field.
+// maxField is the largest integer that a structured field can have.
 const maxField int64 = 999_999_999_999_999
 
-// The fields' names as net/http has them.
+// The fields' names in the spelling of net/http.
 const (
 	fieldRateLimit = "Ratelimit"
 	fieldPolicy    = "Ratelimit-Policy"
 )
 
-// setRateLimit sets the fields of an answer, as far as a limit decided it.
+// setRateLimit sets the fields of an answer: RateLimit only if a limit or a lock decided
+// it.
 func setRateLimit(header http.Header, policies *policies, a *answer.Charge) {
 	if field := policies.field(a.Operation, a.At); field != nil {
 		header[fieldPolicy] = field
 	}
 	switch {
-	case a.Reason == "locked", a.Reason == "recovering": // whatever is left of it
+	case a.Reason == "locked", a.Reason == "recovering": // 0, even if the limit has units left
 		header[fieldRateLimit] = []string{rateLimit(cmp.Or(a.Limit, driver.ObservedLock), 0, a)}
 	case a.Limit != "" && a.Remaining != nil:
 		header[fieldRateLimit] = []string{rateLimit(a.Limit, *a.Remaining, a)}
 	}
 }
 
-// rateLimit is the limit that bound a decision, with what it has left; after a
-// refusal with the time until the same call fits. A limit's name needs no escape.
+// rateLimit formats the limit that decided and what it has left; after a refusal also the
+// seconds until the same call fits. A limit's name needs no escaping.
 func rateLimit(limit string, remaining int64, a *answer.Charge) string {
 	var space [96]byte
 	b := append(space[:0], '"')
@@ -56,19 +57,19 @@ func rateLimit(limit string, remaining int64, a *answer.Charge) string {
 	return string(b)
 }
 
-// policies are the RateLimit-Policy fields of a budget's operations.
+// policies caches the RateLimit-Policy fields of a budget's operations.
 type policies struct {
 	spec  *budget.Spec
 	known sync.Map // of policy by priced operation
 }
 
-// policy is a field and the instant until which it holds.
+// policy is a field and the instant until which it is valid; zero: always.
 type policy struct {
 	field []string // nil: no limit covers the operation
 	until time.Time
 }
 
-// field is what limits an operation as of an instant; nil when nothing does.
+// field returns the field of an operation at an instant; nil when no limit covers it.
 func (p *policies) field(operation string, at time.Time) []string {
 	if at.IsZero() {
 		at = time.Now()
@@ -79,17 +80,17 @@ func (p *policies) field(operation string, at time.Time) []string {
 		}
 	}
 	made, err := makePolicy(p.spec.Limits, operation, at)
-	if err != nil { // names and numbers that structured fields have no place for
+	if err != nil { // a structured field cannot hold a name or number
 		return nil
 	}
-	if _, priced := p.spec.Costs[operation]; priced { // the others have no end
+	if _, priced := p.spec.Costs[operation]; priced { // unpriced names are unbounded
 		p.known.Store(operation, made)
 	}
 	return made.field
 }
 
-// makePolicy lists the limits that cover an operation. Calendars have the length
-// of the period at that instant.
+// makePolicy lists the limits that cover an operation. A calendar's window is the length
+// of its period at that instant.
 func makePolicy(limits []limit.Limit, operation string, at time.Time) (policy, error) {
 	var made policy
 	var list httpsfv.List

@@ -12,25 +12,25 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// The bounds of what requests may ask for.
+// The bounds of a request.
 const (
 	// MaxBody is the size of a request's body in bytes.
 	MaxBody = 64 << 10
 	// MaxWait bounds wait_seconds.
 	MaxWait = time.Minute
-	// minLease is the least that is of any use.
+	// minLease is the shortest useful lease.
 	minLease = time.Second
-	// maxFaults is how many faults an answer names; the others are counted.
+	// maxFaults is how many faults an answer names; it only counts the others.
 	maxFaults = 20
-	// maxShown is how much of a wrong name is shown, and maxDetail of what is said
-	// of it, in bytes.
+	// maxShown bounds how much of a wrong name an answer shows, and maxDetail what it
+	// says about it, in bytes.
 	maxShown  = 64
 	maxDetail = 400
 )
 
-// fault is what is wrong with one member of a request, as RFC 9457 shows them.
+// fault is one mistake in a request's body, in the form of RFC 9457.
 type fault struct {
-	Pointer string `json:"pointer"` // to the member, an RFC 6901 fragment
+	Pointer string `json:"pointer"` // to the member, as an RFC 6901 fragment
 	Detail  string `json:"detail"`
 }
 
@@ -39,17 +39,17 @@ type request struct {
 	budget string
 	asked  answer.Asked
 	wait   time.Duration
-	waits  bool  // wait was given, 0 too; else the job says it
-	units  int64 // asked.Call.Units points here where they were given
+	waits  bool  // the request gave wait_seconds, even if 0; else the job's max_wait applies
+	units  int64 // asked.Call.Units points here if the request gave units
 
-	settles bool // the units are what a call has cost
+	settles bool // units are what a call has cost
 
-	given  uint // members that were given, by their place among members
+	given  uint // bit set of the members given, by their place among members
 	faults []fault
-	more   int // faults beyond those
+	more   int // how many faults are not in faults
 }
 
-// The members that each path takes; the first ones are required.
+// The members that each path takes; the first members.required of them are required.
 var (
 	chargeMembers = members{required: 2, names: []string{
 		"budget", "operation", "units", "id", "floor", "use_headroom", "job", "region", "run", "fence",
@@ -74,8 +74,8 @@ func (m members) place(name []byte) int {
 	return -1
 }
 
-// read takes a body apart. The error is for one that is no JSON object; what is
-// wrong with its members is in faults.
+// read parses a body. It returns an error if the body is not a JSON object; mistakes in
+// its members go into faults.
 func (q *request) read(body []byte, takes members) error {
 	q.settles = takes.settles
 	o, err := openObject(body)
@@ -90,7 +90,7 @@ func (q *request) read(body []byte, takes members) error {
 			q.unknown(string(name), takes)
 		case seen&(1<<place) != 0:
 			q.fault(string(name), "it is given twice")
-		case value[0] == 'n': // null: left out
+		case value[0] == 'n': // null counts as left out
 		default:
 			q.given |= 1 << place
 			if wrong := q.set(string(name), value); wrong != "" {
@@ -112,7 +112,7 @@ func (q *request) read(body []byte, takes members) error {
 	return nil
 }
 
-// set reads one member. It returns what is wrong with its value.
+// set reads one member. It returns what is wrong with its value, or "".
 func (q *request) set(name string, value []byte) string {
 	call := &q.asked.Call
 	switch name {
@@ -131,7 +131,7 @@ func (q *request) set(name string, value []byte) string {
 	case "floor":
 		wrong := wholeOf(value, &call.Floor)
 		if wrong == "" && call.Floor == 0 {
-			call.Floor = budget.NoFloor // whatever the job says
+			call.Floor = budget.NoFloor // 0 overrides the job's floor
 		}
 		return wrong
 	case "use_headroom":
@@ -157,16 +157,16 @@ func (q *request) set(name string, value []byte) string {
 	return "there is no such member"
 }
 
-// unknown notes a member that there is not.
+// unknown notes an unknown member.
 func (q *request) unknown(name string, takes members) {
 	meant := ""
-	if len(q.faults) < maxFaults { // of those that are only counted nobody asks
+	if len(q.faults) < maxFaults { // the others are only counted
 		meant = suggest.DidYouMean(cut(name, maxShown), slices.Clone(takes.names))
 	}
 	q.fault(name, "there is no such member"+meant)
 }
 
-// fault notes what is wrong with a member.
+// fault notes a mistake in a member.
 func (q *request) fault(name, detail string) {
 	if len(q.faults) == maxFaults {
 		q.more++
@@ -176,19 +176,19 @@ func (q *request) fault(name, detail string) {
 	q.faults = append(q.faults, fault{"#/" + pointer, cut(detail, maxDetail)})
 }
 
-// judge notes what is wrong with the values themselves, member by member: what
-// [budget.Call.Validate] says of each alone.
+// judge checks each member's value alone with [budget.Call.Validate] and notes what is
+// wrong.
 func (q *request) judge() {
 	call := q.asked.Call
 	q.judgeCall("id", budget.Call{ID: call.ID})
-	if call.Operation != "" { // a missing one is noted
+	if call.Operation != "" { // read has noted a missing one
 		q.judgeCall("operation", budget.Call{Operation: call.Operation})
 	}
 	q.judgeCall("job", budget.Call{Labels: budget.Labels{Job: call.Labels.Job}})
 	q.judgeCall("region", budget.Call{Labels: budget.Labels{Region: call.Labels.Region}})
 	q.judgeCall("run", budget.Call{Labels: budget.Labels{Run: call.Labels.Run}})
 	fenced := budget.Call{Fence: call.Fence}
-	if call.Labels.Job != "" { // what is wrong with it is noted
+	if call.Labels.Job != "" { // its own mistakes are noted above
 		fenced.Labels.Job = "any"
 	}
 	q.judgeCall("fence", fenced)
@@ -197,7 +197,7 @@ func (q *request) judge() {
 	q.judgeCall("floor", budget.Call{Floor: call.Floor})
 }
 
-// judgeCall notes what is wrong with a call that has one member alone.
+// judgeCall notes what is wrong with a call that has only the named member.
 func (q *request) judgeCall(name string, alone budget.Call) {
 	if alone.Operation == "" {
 		alone.Operation = "any"
@@ -207,7 +207,7 @@ func (q *request) judgeCall(name string, alone budget.Call) {
 	}
 }
 
-// withoutSentinel is what an error says beyond its sentinel.
+// withoutSentinel is an error's text without its sentinel's.
 func withoutSentinel(err error) string {
 	text := err.Error()
 	for _, sentinel := range []error{budget.ErrInvalid, budget.ErrTooManyUnits} {
@@ -218,7 +218,7 @@ func withoutSentinel(err error) string {
 	return text
 }
 
-// detail is all faults in a line.
+// detail lists all faults in one line.
 func (q *request) detail() string {
 	parts := make([]string, 0, len(q.faults)+1)
 	for _, f := range q.faults {
@@ -230,7 +230,7 @@ func (q *request) detail() string {
 	return strings.Join(parts, "; ")
 }
 
-// cut is the beginning of a text that somebody else chose.
+// cut shortens a text that a client chose.
 func cut(text string, most int) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "…"

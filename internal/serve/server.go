@@ -16,7 +16,7 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// What bounds a Server where its Options do not.
+// The default bounds of a Server.
 const (
 	DefaultUnderWay = 1024
 	DefaultWaiting  = 512
@@ -25,26 +25,26 @@ const (
 	MaxHeaderFields = 64
 )
 
-// Options say what a Server serves.
+// Options configure a Server.
 type Options struct {
-	// Budgets are open already and stay so: those of the configuration.
+	// Budgets are the budgets of the configuration. They are open and stay open.
 	Budgets []*budget.Budget
-	// Open opens another budget by its name, on the same store; the error is
-	// budget.ErrUnknownBudget where no credential "*" admits it. It must not
-	// block: it is called under a lock.
+	// Open opens another budget by its name, on the same store. It returns
+	// budget.ErrUnknownBudget if no credential "*" admits the name. It must not
+	// block: the Server calls it under a lock.
 	Open func(name string) (*budget.Budget, error)
-	// Token, where set, must come with each request, as Authorization: Bearer.
+	// Token, if set, is required in each request, as Authorization: Bearer.
 	Token string
-	// Loopback: it listens on a loopback address, and must not be used by web
-	// pages in a browser of this machine.
+	// Loopback: the listener has a loopback address. Requests whose Host does not name
+	// this machine are then refused, because a web page can send them.
 	Loopback bool
-	// UnderWay is how many requests may be under way, and Waiting how many of
+	// UnderWay is how many requests may be under way at once, and Waiting how many of
 	// them may wait for units; 0: the defaults.
 	UnderWay, Waiting int64
-	// Log gets a line for each charge that is refused; nil: nothing is logged.
+	// Log gets a line for each refused charge; nil: no log.
 	Log *slog.Logger
-	// MaxOpen is how many budgets of credentials "*" are kept open while no
-	// request uses them; 0: DefaultOpen.
+	// MaxOpen is how many budgets of credentials "*" stay open while no request uses
+	// them; 0: DefaultOpen.
 	MaxOpen int
 }
 
@@ -78,11 +78,11 @@ func orElse[N int | int64](n, other N) N {
 	return n
 }
 
-// Stop ends the waits for units, each with its refusal, so that all requests
-// under way end soon. Others are served on.
+// Stop ends all waits for units, each with its refusal, so that the requests under way
+// end soon. The Server still serves further requests.
 func (s *Server) Stop() { s.stop() }
 
-// slots bound how many do something at once.
+// slots bounds how many requests do something at once.
 type slots struct {
 	most  int64
 	taken atomic.Int64
@@ -104,7 +104,7 @@ type route struct {
 	serve  func(*Server, http.ResponseWriter, *http.Request)
 }
 
-// routes are all paths.
+// routes maps each path to its route.
 var routes = map[string]route{
 	"/v1/charge":       {http.MethodPost, (*Server).charge},
 	"/v1/settle":       {http.MethodPost, (*Server).settle},
@@ -146,7 +146,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// KeepPagesOut serves what everybody may ask for, but for web pages.
+// KeepPagesOut serves everybody except web pages.
 func KeepPagesOut(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if detail := fromPage(r); detail != "" {
@@ -157,8 +157,8 @@ func KeepPagesOut(next http.Handler) http.Handler {
 	})
 }
 
-// Guard serves what stands beside the decisions to those who may ask for them:
-// with the token where there is one, and not to web pages.
+// Guard protects another handler as the Server's own paths are: it requires the token,
+// if one is set, and refuses web pages.
 func (s *Server) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.keepsOut(w, r) {
@@ -167,7 +167,7 @@ func (s *Server) Guard(next http.Handler) http.Handler {
 	})
 }
 
-// keepsOut refuses who may not ask. True: the answer was given.
+// keepsOut refuses a request that is not allowed in. It returns true if it has answered.
 func (s *Server) keepsOut(w http.ResponseWriter, r *http.Request) bool {
 	reason, detail := s.access.refuses(r)
 	if reason == "" {
@@ -186,10 +186,10 @@ var description []byte
 // describe serves the OpenAPI description.
 func (s *Server) describe(w http.ResponseWriter, _ *http.Request) {
 	w.Header()["Content-Type"] = jsonMedia
-	_, _ = w.Write(description) // whoever asked has gone
+	_, _ = w.Write(description) // an error means that the client has left
 }
 
-// buffers hold bodies as they are read and answers as they are written.
+// buffers holds buffers for reading bodies and writing answers.
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 type buffer struct{ bytes []byte }
@@ -198,8 +198,8 @@ func takeBuffer() *buffer { return buffers.Get().(*buffer) }
 
 func (b *buffer) giveBack() { buffers.Put(b) }
 
-// isJSON reports whether a Content-Type says so. A request without one may come from
-// a web page, which needs nobody's leave for it.
+// isJSON reports whether a Content-Type is application/json. It is required because a
+// browser lets a web page send a request without one to any site.
 func isJSON(media []string) bool {
 	if len(media) != 1 {
 		return false
@@ -211,8 +211,8 @@ func isJSON(media []string) bool {
 	return err == nil && kind == jsonMedia[0]
 }
 
-// readBody reads a request's body into the buffer and what it asks. False: the
-// answer was given.
+// readBody reads a request's body into the buffer and parses it into q. It returns false
+// if it has answered.
 func (b *buffer) readBody(w http.ResponseWriter, r *http.Request, takes members, q *request) bool {
 	if !isJSON(r.Header["Content-Type"]) {
 		refuse(w, problem{reason: "media_type", detail: "send the body with Content-Type: application/json"})
@@ -222,7 +222,7 @@ func (b *buffer) readBody(w http.ResponseWriter, r *http.Request, takes members,
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
-			w.Header()["Connection"] = []string{"close"} // the rest is not waited for
+			w.Header()["Connection"] = []string{"close"} // do not wait for the rest
 			refuse(w, problem{reason: "body_size", detail: "send at most 64 KiB"})
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			refuse(w, problem{reason: "body_time", detail: "send the whole body without a pause"})
@@ -243,7 +243,7 @@ func (b *buffer) readBody(w http.ResponseWriter, r *http.Request, takes members,
 	return true
 }
 
-// read fills the buffer with all that there is.
+// read replaces the buffer's bytes with all that from has.
 func (b *buffer) read(from io.Reader) error {
 	if cap(b.bytes) == 0 {
 		b.bytes = make([]byte, 0, 1024)
@@ -264,19 +264,19 @@ func (b *buffer) read(from io.Reader) error {
 	}
 }
 
-// patient makes sure that the listener's timeouts leave a request the time that
-// it may take from now on.
+// patient extends the listener's timeouts for a request that may take this long from
+// now on.
 func patient(w http.ResponseWriter, takes time.Duration) {
 	if takes < shortest {
 		return
 	}
 	end := time.Now().Add(takes + slack)
 	to := http.NewResponseController(w)
-	_ = to.SetReadDeadline(end)  // where there is no connection, none ends it
-	_ = to.SetWriteDeadline(end) // as above
+	_ = to.SetReadDeadline(end)  // an error means that there is no connection to time out
+	_ = to.SetWriteDeadline(end) // likewise
 }
 
-// A listener leaves each request shortest, at least; slack is for writing the
+// Every listener gives a request at least shortest; slack is the time to write the
 // answer.
 const (
 	shortest = 5 * time.Second

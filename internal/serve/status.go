@@ -11,10 +11,10 @@ import (
 	"github.com/quotactl/quotactl/internal/answer"
 )
 
-// MaxNamed is how many budgets a request may name.
+// MaxNamed is how many budgets a status request may name.
 const MaxNamed = 100
 
-// statusTime bounds a look at all budgets.
+// statusTime bounds the time to read all budgets of one request.
 const statusTime = 20 * time.Second
 
 // status serves GET /v1/status.
@@ -40,8 +40,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer)
 }
 
-// named lists the budgets that a request names, or all of the configuration; or
-// says what is wrong with it.
+// named lists the budgets that a request names, or else all of the configuration; or it
+// says what is wrong with the query.
 func (s *Server) named(r *http.Request) (names []string, wrong string) {
 	query, err := parseQuery(r)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) named(r *http.Request) (names []string, wrong string) {
 	return names, ""
 }
 
-// parseQuery reads the budgets of the query, each once.
+// parseQuery lists the budgets of the query without duplicates.
 func parseQuery(r *http.Request) ([]string, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -79,7 +79,7 @@ func parseQuery(r *http.Request) ([]string, error) {
 	return names, nil
 }
 
-// look reads one budget.
+// look reads the status of one budget.
 func (s *Server) look(ctx context.Context, name string) (answer.Budget, answer.Instant, error) {
 	b, err := s.budgets.take(name)
 	if err != nil {
