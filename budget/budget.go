@@ -12,9 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Budget spends the units of one credential at one upstream. It is safe for
-// concurrent use; charges of its goroutines that come at once are decided
-// together in one step of the store.
+// Budget spends the units of one credential at one upstream. It is safe for concurrent
+// use; charges that arrive together are decided in one step of the store.
 //
 // Which verb to use:
 //
@@ -32,7 +31,7 @@ import (
 //
 // A refusal is a [*RefusedError]. A call that is wrong in itself is ErrInvalid or
 // ErrTooManyUnits, and an id that was used for another call ErrConflict. After
-// ErrFenced another daemon has taken the pass over: stop. When the context ends, the
+// ErrFenced another daemon has taken over the pass: stop. If the context ends, the
 // error wraps the context's.
 type Budget struct {
 	spec    Spec
@@ -55,14 +54,14 @@ func WithClosers(closers ...io.Closer) Option {
 	return func(b *Budget) { b.closers = append(b.closers, closers...) }
 }
 
-// WithNow gives the caller's clock, for tests; time.Now otherwise. It is only
-// a witness: the store's clock decides.
+// WithNow sets the caller's clock, for tests; the default is time.Now. It is only a
+// witness: the store's clock decides.
 func WithNow(now func() time.Time) Option {
 	return func(b *Budget) { b.now = now }
 }
 
-// New opens a budget on a store, which outage.New has wrapped where charges must survive
-// its absence and its losses. The error says what of the spec is wrong.
+// New opens a budget on a store. Wrap the store with outage.New if charges must survive
+// its outages and losses. The error says what is wrong with the spec.
 func New(store driver.Store, spec Spec, options ...Option) (*Budget, error) {
 	if !driver.ValidBudget(spec.Name) {
 		return nil, fmt.Errorf("open budget %q: %w: a budget is named upstream/credential", spec.Name, ErrInvalid)
@@ -98,9 +97,9 @@ func (b *Budget) Name() string { return b.spec.Name }
 // Spec is what the budget was opened with.
 func (b *Budget) Spec() Spec { return b.spec }
 
-// Close waits until it is recorded what the bodies of responses cost that were closed
-// before, for up to the spec's timeout: what is left then counts as charged. It closes
-// what the Budget owns. Charges under way may fail.
+// Close waits, for up to the spec's timeout, until the cost of responses whose bodies
+// were closed is recorded; what is left then counts as charged. It closes what the
+// Budget owns. Charges under way may fail.
 func (b *Budget) Close() error {
 	var errs []error
 	if left := b.laters.close(b.spec.Timeout); left > 0 {
@@ -113,10 +112,10 @@ func (b *Budget) Close() error {
 	return errors.Join(errs...)
 }
 
-// Charge takes the call's units or refuses with a [*RefusedError]; it waits for
-// the store only, at most the spec's timeout. When the context ends or the
-// store does not answer while the charge is under way, whether it was recorded
-// is unknown: send the same id again.
+// Charge takes the call's units or refuses with a [*RefusedError]; it waits for the
+// store only, at most the spec's timeout. If the context ends, or the store does not
+// answer, while the charge is under way, it is unknown whether it was recorded: send
+// the same id again.
 func (b *Budget) Charge(ctx context.Context, call Call) (Receipt, error) {
 	return b.observing(b.charge(ctx, call, 0))
 }

@@ -17,27 +17,27 @@ type Call struct {
 	Operation string
 	// Units override the price when set; 0 to MaxUnits.
 	Units *int64
-	// ID makes the charge unique: the same id again is charged once. One is
-	// made when empty. 1 to 128 printable ASCII characters without spaces.
+	// ID makes the charge unique: the same id again is charged once. If empty, an id is
+	// made. 1 to 128 printable ASCII characters without spaces.
 	ID string
-	// NewID: the ID was made for this call and was never sent before, as one that is
-	// made for it; so what is not sent now is known not to be charged.
+	// NewID: the ID was made for this call and never sent before, so that a call that
+	// is not sent is known not to be charged.
 	NewID bool
 	// Labels are kept with the charge.
 	Labels Labels
-	// Fence is the number of the pass that the call is made for, as the daemon
-	// hands it out; 0 for none. With it goes the label Job. Once another daemon has
-	// taken the pass for dead, such calls are ErrFenced.
+	// Fence is the number of the pass that the call is made for, as the daemon assigns
+	// it; 0 for none. It needs the label Job. Once another daemon considers the pass
+	// dead, such calls are ErrFenced.
 	Fence int64
-	// Floor is how many units must remain after this call in every limit that
-	// counts units: less important calls leave some to the others. 0: as many as the
-	// job of the labels says, else none. NoFloor: none, whatever the job says.
+	// Floor is how many units must remain after this call in every limit that counts
+	// units, so that less important calls leave units for others. 0: the floor of the
+	// labels' job, else none. NoFloor: none, whatever the job says.
 	Floor int64
-	// UseHeadroom lets the call spend what is kept back: the bound is the quota.
+	// UseHeadroom lets the call spend the headroom: the bound is the quota.
 	UseHeadroom bool
 	// OnStoreError is the call's own policy; empty asks the configuration: the
-	// operation, the job of the labels, the upstream. Open grants nothing where the
-	// store is not wrapped by package outage, which has the host's allowance.
+	// operation, the job of the labels, the upstream. Open grants nothing unless
+	// package outage wraps the store, because it has the host's allowance.
 	OnStoreError Policy
 }
 
@@ -59,8 +59,8 @@ func (c *Call) fillID() {
 	}
 }
 
-// NoFloor is the Floor of a call that leaves nothing to others, although its job
-// says that it should.
+// NoFloor is the Floor of a call that leaves nothing for others, although its job says
+// so.
 const NoFloor int64 = math.MinInt64
 
 // Receipt says that a call was charged.
@@ -79,15 +79,14 @@ type Receipt struct {
 	// Replayed: the id was charged before; this is that first answer, and
 	// nothing more was charged.
 	Replayed bool
-	// Ended is how a replayed reservation has ended: what was released counts nowhere.
+	// Ended is how a replayed reservation has ended; a released one counts nowhere.
 	Ended driver.Ended
-	// Warning says in words why a replay is most likely no second try of one call, but
-	// another call with a used id, which nobody counts: its reservation has ended, or
-	// it was charged with other labels. Empty: nothing is wrong.
+	// Warning says why a replay is probably not a retry but another call with a used
+	// id, which then is not counted: its reservation has ended, or it was charged with
+	// other labels. Empty: nothing is wrong.
 	Warning string
-	// Observed: it would have been refused, but for observe mode; by the limit of
-	// this name, by ObservedLock, or for the reason that a word tells. Empty: it
-	// would not, or it is a replay.
+	// Observed says what would have refused the call without observe mode: the name of
+	// a limit, ObservedLock, or a reason in a word. Empty: nothing, or it is a replay.
 	Observed string
 	// Source is SourceStore, SourceAllowance or SourceNone.
 	Source string
@@ -122,17 +121,16 @@ func (s *seen) length() int {
 const (
 	// SourceStore: the store.
 	SourceStore = "store"
-	// SourceAllowance: the host, out of its allowance, while the store was out of
-	// reach. At is then the host's time, and Limit and Remaining are those of the
-	// allowance. The store records the charge when it is back.
+	// SourceAllowance: the host, from its allowance, while the store was out of reach.
+	// At is then the host's time, and Limit and Remaining are those of the allowance.
+	// The store records the charge once it answers again.
 	SourceAllowance = "allowance"
 	// SourceNone: nobody, in observe mode: it could not be counted.
 	SourceNone = "none"
 )
 
-// Validate checks what no configuration is needed for; a lease in µs of more
-// than 0 makes the call a reservation. The error wraps ErrInvalid or
-// ErrTooManyUnits.
+// Validate checks what needs no configuration; a lease in µs of more than 0 makes the
+// call a reservation. The error wraps ErrInvalid or ErrTooManyUnits.
 func (c Call) Validate(lease int64) error {
 	item := driver.Item{Operation: c.Operation, ID: cmp.Or(c.ID, "-"), Labels: c.Labels, Lease: lease}
 	if c.Units != nil {

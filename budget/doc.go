@@ -46,10 +46,10 @@
 //
 // # The packages beside it
 //
-// Package limit has the limits and windows of a [Spec] written by hand. A store opened
-// by hand goes into outage.New before it goes into [New]: that keeps on the host what it
-// takes to decide while the store is out of reach, and to notice that a store has lost
-// its data; without it no call is ever open, and a store that begins anew is believed.
-// [New] and outage.New are what open.Budget does. Package config reads costs.toml, driver
-// is the contract of a store, jobs/client is for programs that run under the daemon.
+// Package limit has the limits and windows of a [Spec] written by hand. Wrap a store
+// that you open yourself with outage.New before [New]: it keeps on the host what is
+// needed to decide while the store is out of reach, and to notice that the store has
+// lost data. Without it no call fails open, and a store that starts empty is trusted.
+// open.Budget does both. Package config reads costs.toml, driver is the contract of a
+// store, and jobs/client is for programs that run under the daemon.
 package budget

@@ -9,45 +9,43 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// UpstreamReport is what an upstream says of a limit of its own, in what that limit
+// UpstreamReport is what an upstream says about one of its limits, in what the limit
 // counts: what remains, or what is used.
 type UpstreamReport struct {
 	// Limit is the name of the limit, which has a quota.
 	Limit string
-	// Operation is that of the request, for a limit that is one for each.
+	// Operation is the request's, for a limit with per = "operation".
 	Operation string
-	// Remaining is held against the limit's quota; or Used as it is.
+	// Remaining is compared with the limit's quota; Used is taken as it is.
 	Remaining *int64
 	Used      *int64
-	// Reset is when what is used comes back; zero: with the limit's window.
+	// Reset is when what is used returns; zero: with the limit's window.
 	Reset Until
-	// Receipt is that of the request's reservation or charge: the upstream looked
-	// no earlier. Zero: it looked just now.
+	// Receipt is that of the request's reservation or charge: the upstream counted no
+	// earlier. Zero: it counted just now.
 	Receipt Receipt
-	// Released: that reservation was released before, and the upstream does not
-	// count the request either.
+	// Released: that reservation was released, and the upstream does not count the
+	// request either.
 	Released bool
 }
 
-// Drift is what an upstream's report showed of a limit that no charge explains.
+// Drift is spending in a limit that an upstream reported and no charge explains.
 type Drift struct {
 	Limit string
-	// Added is what was recorded now; 0 when our count explains the report, or the
-	// report is too old to tell.
+	// Added is what was recorded now; 0 if the ledger explains the report, or the
+	// report is too old.
 	Added int64
 	// Total is all drift that counts in the limit now; of a bucket, Added.
 	Total int64
-	// Until is when it comes back; zero when there is none, and for a bucket, which
-	// drains.
+	// Until is when it returns; zero if there is none, and for a bucket, which drains.
 	Until time.Time
 }
 
-// Report takes in what an upstream says of a limit. What it counts as used above
-// our own count, open reservations included, is recorded as drift in that limit
-// alone, until the reset that it tells: so that remaining falls to what was
-// reported, and never rises. Reports of a period that is over, or past their
-// reset, do nothing. ErrInvalid for a limit that there is not, or without a
-// quota.
+// Report records what an upstream says about a limit. Use above the ledger's own count,
+// open reservations included, is recorded as drift in that limit alone, until the
+// reported reset. So remaining falls to what was reported and never rises. Reports of a
+// past period, or past their reset, do nothing. The error is ErrInvalid for an unknown
+// limit or one without a quota.
 func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	fail := func(err error) (Drift, error) {
 		return Drift{}, fmt.Errorf("report on %s: %w", b.lockName(r.Limit), err)

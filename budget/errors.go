@@ -13,17 +13,16 @@ import (
 var (
 	// ErrExhausted: the units do not fit now; RetryAfter says when they will.
 	ErrExhausted = errors.New("exhausted")
-	// ErrLocked: the budget or the limit is closed until RetryAt, because the
-	// upstream or a person said so. It is an ErrExhausted too.
+	// ErrLocked: the budget or the limit is closed until RetryAt, by an upstream's
+	// response or by a person. It is an ErrExhausted too.
 	ErrLocked = fmt.Errorf("locked: %w", ErrExhausted)
-	// ErrRecovering: the store has lost data, and until RetryAt, or until all hosts
-	// have reported what they know, this host may spend no more than its own part. It
-	// is an ErrExhausted too.
+	// ErrRecovering: the store has lost data. Until RetryAt, or until all hosts have
+	// reported, this host may spend only its own part. It is an ErrExhausted too.
 	ErrRecovering = fmt.Errorf("recovering: %w", ErrExhausted)
-	// ErrFenced: the call is made for a pass that another daemon has taken for
-	// dead. No wait helps.
+	// ErrFenced: the call is for a pass that another daemon considers dead. Waiting
+	// does not help.
 	ErrFenced = errors.New("fenced off")
-	// ErrNeverFits: units plus floor stand above a limit, so that no wait helps.
+	// ErrNeverFits: units plus floor exceed a limit. Waiting does not help.
 	ErrNeverFits = errors.New("can never fit")
 	// ErrUnknownOperation: the operation has no price and the upstream's
 	// unknown_operation is "refuse".
@@ -31,53 +30,53 @@ var (
 	// ErrConflict: the id was used for something else, or the reservation is
 	// already finished in another way.
 	ErrConflict = errors.New("conflict")
-	// ErrExpired: the reservation's lease is over, or its id is no longer held.
+	// ErrExpired: the reservation's lease has ended, or its id is no longer kept.
 	ErrExpired = errors.New("expired")
 	// ErrUnknownBudget: no such upstream or credential in the configuration.
 	ErrUnknownBudget = errors.New("unknown budget")
 )
 
-// RefusedError says that a call may not be made, and why. NotCharged tells whether it
-// is known that it was not charged. Err is one of the sentinels above,
-// so errors.Is(err, ErrExhausted) works.
+// RefusedError says that a call may not be made, and why. NotCharged says whether it is
+// known that nothing was charged. Err is one of the sentinels above, so errors.Is(err,
+// ErrExhausted) works.
 type RefusedError struct {
 	Budget    string
 	Operation string // empty: Room looked for what is no single operation
-	// ID is the call's, made for it where it had none: after ErrUnavailable the
-	// same id, sent again, is charged once.
+	// ID is the call's, or the one made for it: after ErrUnavailable, the same id sent
+	// again is charged once.
 	ID    string
 	Units int64
-	// Limit is the name of the limit that binds: of those that refuse, the one
-	// that will fit last. Empty when no limit decided.
+	// Limit is the name of the limit that binds: of those that refuse, the one that
+	// fits last. Empty if no limit decided.
 	Limit string
 	// Remaining is what that limit has left, in what it counts, 0 or more.
 	Remaining int64
-	// Floor is how many units of that limit had to remain, 0 for none; FloorJob the
-	// job that says so, empty where the call did.
+	// Floor is how many units of that limit had to remain, 0 for none. FloorJob is the
+	// job that says so; empty if the call did.
 	Floor    int64
 	FloorJob string
-	// RetryAfter is sufficient and minimal: the same call fits then if nothing
-	// else happens, and one microsecond earlier it does not. 0 when no wait
-	// helps or none is known.
+	// RetryAfter is sufficient and minimal: the same call fits then if nothing else
+	// happens, and one microsecond earlier it does not. 0 if waiting does not help, or
+	// if it is unknown.
 	RetryAfter time.Duration
-	// RetryAt is that instant on the store's clock; zero when there is none.
+	// RetryAt is that instant on the store's clock; zero if there is none.
 	RetryAt time.Time
 	// Why is a lock's reason, with ErrLocked.
 	Why string
-	// Source is who decided, SourceStore or SourceAllowance; empty when nobody did.
+	// Source is who decided, SourceStore or SourceAllowance; empty if nobody did.
 	Source string
-	// NotCharged: nothing is charged under the ID. False where that is not known: a
-	// store that was asked did not answer, or one that was not asked may hold an ID
-	// that the caller gave.
+	// NotCharged: nothing is charged under the ID. False if that is unknown: the store
+	// was asked and did not answer, or it was not asked and may have the ID that the
+	// caller gave.
 	NotCharged bool
 	// OnStoreError is the policy that was asked for when Err is ErrUnavailable.
 	OnStoreError Policy
 	Err          error
-	// Cause is what the store or the context said, if anything.
+	// Cause is the error of the store or the context, if any.
 	Cause error
 }
 
-// Error tells what was asked, what bound it, and when to come back.
+// Error says what was asked, which limit refused, and when to retry.
 func (e *RefusedError) Error() string {
 	asked := "charge " + e.Budget + " " + e.Operation
 	switch {

@@ -9,20 +9,19 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// FenceFor is how long a fence stands: longer than anything that it shuts out
-// can last.
+// FenceFor is how long a fence lasts: longer than anything that it shuts out.
 const FenceFor = 8 * 24 * time.Hour
 
-// Fence shuts out a pass of a job that is taken for dead: from now on no call
-// that carries its number, as Call.Fence, and its job as a label is charged any
-// more, wherever it comes from; the error is then ErrFenced. What such calls cost
-// that were charged before may still be settled. The number is 1 or more.
+// Fence shuts out a pass of a job that is considered dead: from now on, no call with
+// its number as Call.Fence and its job as a label is charged, wherever it comes from;
+// the error is ErrFenced. Reservations made before can still be settled. The number is
+// 1 or more.
 func (b *Budget) Fence(ctx context.Context, job string, number int64) error {
 	return b.FenceIn(ctx, b.spec.Name, job, number)
 }
 
-// FenceIn is Fence for a pass that spends another budget of the same store, as
-// "upstream/credential": nothing need be configured of that here.
+// FenceIn is Fence for a pass that spends another budget of the same store, named
+// "upstream/credential". That budget need not be configured here.
 func (b *Budget) FenceIn(ctx context.Context, name, job string, number int64) error {
 	if !driver.ValidBudget(name) || !driver.ValidName(job) || number < 1 {
 		return fmt.Errorf("fence job %q off from %q: %w: number %d", job, name, ErrInvalid, number)

@@ -8,19 +8,19 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// JobSays is what a job's table says of every charge that carries the job's label,
-// whoever makes it. What a call says itself comes first.
+// JobSays is what a job's table says about every charge with the job's label, whoever
+// makes it. What the call says comes first.
 type JobSays struct {
-	// Floor is how many units each call leaves; 0: none.
+	// Floor is how many units each call leaves for others; 0: none.
 	Floor int64
-	// OnStoreError is empty where the job leaves it to the upstream.
+	// OnStoreError is empty if the upstream decides.
 	OnStoreError Policy
-	// MaxWait bounds a wait for units; nil: the job says nothing.
+	// MaxWait is the longest wait for units; nil: the job does not say.
 	MaxWait *time.Duration
 }
 
-// ForJob is the same budget where a job says something else of its charges than the
-// configuration that the budget was opened with. It owns nothing to close.
+// ForJob is the same budget with other settings for a job's charges than the
+// configuration has. It owns nothing to close.
 func (b *Budget) ForJob(name string, says JobSays) *Budget {
 	job := *b
 	job.spec.Jobs = maps.Clone(b.spec.Jobs)
@@ -56,8 +56,8 @@ func (s *Spec) policy(c Call) Policy {
 	return cmp.Or(c.OnStoreError, s.Costs[c.Operation].OnStoreError, s.Jobs[c.Labels.Job].OnStoreError, s.OnStoreError, Closed)
 }
 
-// MaxWait is how long a call waits for its units at most, as its job says; false
-// where that says nothing.
+// MaxWait is the longest wait of a call for units, as its job says; false if the job
+// does not say.
 func (s *Spec) MaxWait(labels Labels) (longest time.Duration, said bool) {
 	if wait := s.Jobs[labels.Job].MaxWait; wait != nil {
 		return *wait, true

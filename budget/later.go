@@ -33,16 +33,16 @@ type later struct {
 	done chan struct{}
 }
 
-// Later does work at the store that its caller does not wait for, as soon as may be: it
-// bounds its own time, and ends early with its context. The channel is closed when it is
-// done; [Budget.Flush] and [Budget.Close] wait for it. False: too much is waiting already,
-// and this is not done.
+// Later runs work at the store that its caller does not wait for, as soon as possible.
+// The work bounds its own time, and ends early with its context. The channel is closed
+// when it is done; [Budget.Flush] and [Budget.Close] wait for it. False: too much is
+// waiting already, and the work is not done.
 func (b *Budget) Later(do func(context.Context)) (done <-chan struct{}, ok bool) {
 	return b.laters.add(do)
 }
 
-// Flush waits until all is recorded that was left to be done when it was called: what
-// the bodies of responses cost that were closed by then. The error is the context's.
+// Flush waits until the cost of all responses whose bodies are closed by now is
+// recorded. The error is the context's.
 func (b *Budget) Flush(ctx context.Context) error {
 	if left := b.laters.wait(ctx.Done()); left > 0 {
 		return fmt.Errorf("flush %s: %w: of %d responses it is not recorded yet what they cost", b.spec.Name, context.Cause(ctx), left)

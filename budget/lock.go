@@ -29,21 +29,22 @@ const maxWhy = 200
 // are shorter.
 const LeastLockCap = time.Hour
 
-// LockOrder says what to lock, and until when.
+// LockOrder says what to lock and until when.
 type LockOrder struct {
-	// Limit is a limit's name, as Status tells it; empty: the whole budget.
+	// Limit is a limit's name, as in Status; empty: the whole budget.
 	Limit string
-	// Operation is that of the request, for a limit that is one for each: the lock
-	// is then that operation's. Not needed where Limit names it already.
+	// Operation is the request's, for a limit with per = "operation": only that
+	// operation is locked. Not needed if Limit names it already.
 	Operation string
 	// Until is an instant, or a span from the store's now.
 	Until Until
-	// Why is told with every refusal: 200 bytes of printable text are kept. It
-	// must hold no secret.
+	// Why is shown with every refusal; 200 bytes of printable text are kept. It must
+	// not contain secrets.
 	Why string
-	// ByHand: a person's. It takes the place of a lock that stands; else one that
-	// stands is left as it is, and the lock ends with the longest window that it is
-	// about, or LeastLockCap where that is longer: an upstream may say anything.
+	// ByHand: a person locks. The lock then replaces an existing one. Otherwise an
+	// existing lock stays as it is, and the lock ends with the longest window
+	// concerned, or after LeastLockCap if that is longer, because an upstream may say
+	// anything.
 	ByHand bool
 }
 
@@ -57,9 +58,9 @@ type Lock struct {
 	Stood bool
 }
 
-// Lock closes the budget, or one limit of it, for everybody that uses it. Until
-// then calls are refused with ErrLocked, which is an ErrExhausted too. ErrInvalid
-// for a limit that there is not, and an end that is none.
+// Lock closes the budget, or one of its limits, for everybody, until an instant. Calls
+// are then refused with ErrLocked, which is an ErrExhausted too. The error is
+// ErrInvalid for an unknown limit or a missing end.
 func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	order.Limit = b.limitFor(order.Limit, order.Operation)
 	fail := func(err error) (Lock, error) { return Lock{}, fmt.Errorf("lock %s: %w", b.lockName(order.Limit), err) }
@@ -91,7 +92,7 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	return Lock{Limit: order.Limit, Until: time.UnixMicro(done.Until).UTC(), Since: time.UnixMicro(done.Since).UTC(), Why: done.Why, Stood: done.Stood}, nil
 }
 
-// Unlock opens what Lock has closed; false when nothing was.
+// Unlock opens what Lock has closed; false if nothing was.
 func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 	if err := b.checkLimitName(limit); err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
@@ -106,8 +107,8 @@ func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 	return done.Stood, nil
 }
 
-// NextReset is the first reset after an instant of the limit named, where it is a
-// calendar; false where none can be computed.
+// NextReset is the first reset of the named limit after an instant, if it is a
+// calendar; false if none can be computed.
 func (b *Budget) NextReset(named string, after time.Time) (time.Time, bool) {
 	l, known := b.limitNamed(named)
 	if !known || l.Window.Kind != limit.CalendarKind {

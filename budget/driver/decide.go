@@ -137,8 +137,9 @@ type Decisions struct {
 	// Now is the earlier clock, not raised to last seen: RetryAt − Now is the wait.
 	Now   int64
 	Items []Decision
-	// Used is what each limit had used after the last item, and Seen the instant (µs)
-	// of that. Both are zero where not all items were decided.
+	// Used is what each limit had used after the last item, in the order of
+	// Batch.Limits, and Seen the instant (µs) of that. Used is nil and Seen 0 if an
+	// item was not decided, because the call's time ran out.
 	Seen int64
 	Used []int64
 	// Mark is the ledger's after the last item: give it with the next batch.

@@ -7,10 +7,10 @@
 // be, with an example for each rule. Package memstore implements the rules by their
 // definition: where it and the contract differ, the contract holds.
 //
-// To wrap a store, embed it and override what you need. The six rare changes of a
-// ledger ([Recovery], [Report], [Lock], [Unlock], [Reset], [AcceptClock]) all go through
-// [Store.Change], so that a wrapper forwards one method; callers use [Apply], which
-// returns each change's own answer.
+// To wrap a store, embed it and override what you need. The seven rare changes of a
+// ledger ([Recovery], [Report], [Lock], [Unlock], [Reset], [AcceptClock], [Import]) all
+// go through [Store.Change], so that a wrapper forwards one method; callers use
+// [Apply], which returns each change's own answer.
 //
 // Units. Instants and spans are int64 microseconds (µs): instants since the Unix
 // epoch, on the store's clock unless a field says otherwise; Now is always the caller's
