@@ -20,48 +20,47 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// Options is what a Daemon works with. Endpoint may be nil, Version empty.
+// Options configure a Daemon. Endpoint may be nil, Version empty.
 type Options struct {
-	// File is the path of the configuration; when it changes it is read again.
+	// File is the path of the configuration. The daemon reloads it when it changes.
 	File string
-	// Read reads the configuration and the jobs to run. The error has all faults at
-	// once.
+	// Read reads the configuration and the jobs to run. Its error lists all mistakes.
 	Read     func() (*config.Config, []*jobs.Job, error)
 	Log      *slog.Logger
 	Env      func(name string) (string, bool) // os.LookupEnv
 	Now      func() time.Time
 	Version  string    // for the metrics
 	Endpoint *Endpoint // where it listens; nil: nowhere
-	// Once: it is no daemon, but one pass of each job; no service manager is notified.
+	// Once: run one pass of each job, then end. The service manager is not notified.
 	Once bool
-	// StartNow begins the daemon with a pass of each job.
+	// StartNow: run a pass of each job at the start.
 	StartNow bool
-	// Sandbox: a sandbox stands for the upstreams, with a store of its own.
+	// Sandbox: a sandbox with a store of its own replaces the upstreams.
 	Sandbox bool
 }
 
-// Daemon is what run goes by: Read and OpenStore, then Begin, then Run. A reload puts
-// another generation in force; the store, the metrics and the listener stay.
+// Daemon runs the jobs and serves charges. A reload puts another generation in force; the
+// store, the metrics and the listener stay.
 type Daemon struct {
 	o       Options
 	log     *slog.Logger
 	notices *notices
 	file    *watchedFile
 
-	storeURL string        // instead of the configuration's; empty: that
+	storeURL string        // replaces the configuration's; empty: use that
 	timeout  time.Duration // the store's
 	store    *meteredStore
 	metrics  *metrics
-	servers  *servers // nil: nothing is listened on
+	servers  *servers // nil: the daemon does not listen
 
 	current atomic.Pointer[generation]
 	stop    atomic.Int64 // how long a stop may take, a time.Duration: the longest of all generations
 
 	mu    sync.Mutex     // guards named
-	named *config.Config // the places of all secrets of all generations
+	named *config.Config // where the secrets of all generations are
 }
 
-// generation is a configuration in force, with what was opened by it.
+// generation is a loaded configuration with its jobs and opened budgets.
 type generation struct {
 	config  *config.Config
 	jobs    []*jobs.Job
@@ -80,12 +79,12 @@ func New(o Options) *Daemon {
 
 // Read reads the configuration and its jobs. The error is that of [Options.Read].
 func (d *Daemon) Read() (*config.Config, []*jobs.Job, error) {
-	d.file.mark() // what is written from now on is another
+	d.file.mark() // whatever is written from now on is a change
 	return d.o.Read()
 }
 
-// Begin puts the first generation in force on an opened store; storeURL is the
-// store's where that is another than the configuration's, else empty.
+// Begin puts the first generation in force on an opened store. storeURL is empty unless
+// the store is another than the configuration's.
 func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend, storeURL string) error {
 	d.storeURL = storeURL
 	d.timeout = open.Timeout(d.storeAt(cfg), cfg.Store)
@@ -101,8 +100,8 @@ func (d *Daemon) Begin(cfg *config.Config, list []*jobs.Job, store open.Backend,
 	return nil
 }
 
-// open opens the budgets of the jobs, and all others of the configuration where
-// decisions on them are served. It asks the store for nothing.
+// open opens the budgets of the jobs, and if the daemon serves charges all others of the
+// configuration too. It does not ask the store anything.
 func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error) {
 	var names []string
 	if d.servers != nil {
@@ -124,8 +123,8 @@ func (d *Daemon) open(cfg *config.Config, list []*jobs.Job) (*generation, error)
 	return g, nil
 }
 
-// takeOver puts a generation in force. What is under way goes on with the budgets
-// that it has.
+// takeOver puts a generation in force. Passes and requests under way keep the budgets
+// that they have.
 func (d *Daemon) takeOver(g *generation) {
 	grace := time.Duration(0)
 	for _, job := range g.jobs {
@@ -140,8 +139,8 @@ func (d *Daemon) takeOver(g *generation) {
 	}
 }
 
-// decisions serves the budgets that are open, and those that a credential "*"
-// admits.
+// decisions makes the server for the budgets that are open and those that a credential
+// "*" admits.
 func (d *Daemon) decisions(g *generation) *serve.Server {
 	connections := int64(openAtOnce())
 	return serve.New(serve.Options{
@@ -154,9 +153,9 @@ func (d *Daemon) decisions(g *generation) *serve.Server {
 	})
 }
 
-// Run is the daemon, until drain is closed and what is under way has ended, or until
-// ctx ends. Each signal of hangups is a reload. An error of what it listens on may be
-// an [*EndpointError].
+// Run runs until drain is closed and everything under way has ended, or until ctx ends.
+// Each signal on hangups causes a reload. If listening fails, the error may be an
+// [*EndpointError].
 func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan os.Signal, options jobs.Options) (err error) {
 	options.Observe = d.metrics
 	d.metrics.follow(newJobCollector(options.State, d.jobs, d.timeout))
@@ -191,8 +190,8 @@ func (d *Daemon) Run(ctx context.Context, drain <-chan struct{}, hangups <-chan 
 	return runner.Run(ctx, drain, d.o.StartNow)
 }
 
-// drainWith is closed with drain, and when nothing is listened on any more: a daemon
-// that cannot be reached drains, so that its supervisor restarts it.
+// drainWith returns a channel that is closed when drain is, or when listening fails: a
+// daemon that cannot be reached drains, so that its supervisor restarts it.
 func (d *Daemon) drainWith(ctx context.Context, drain, over <-chan struct{}, helpers *sync.WaitGroup) <-chan struct{} {
 	ending := make(chan struct{})
 	helpers.Go(func() {
@@ -209,17 +208,17 @@ func (d *Daemon) drainWith(ctx context.Context, drain, over <-chan struct{}, hel
 	return ending
 }
 
-// jobs are those in force.
+// jobs returns the jobs in force.
 func (d *Daemon) jobs() []*jobs.Job { return d.current.Load().jobs }
 
-// Stopping tells the service manager that the daemon was told to stop, and how long
-// that may take. Any goroutine may call it, before a generation is in force too.
+// Stopping notifies the service manager that the daemon is stopping and how long that may
+// take. Any goroutine may call it, even before a generation is in force.
 func (d *Daemon) Stopping() { d.notices.stopping(d.stopTakes()) }
 
-// Budgets are those in force, by name.
+// Budgets returns the budgets in force, by name.
 func (d *Daemon) Budgets() map[string]*budget.Budget { return d.current.Load().budgets }
 
-// storeAt is the URL of the store that a configuration is used with.
+// storeAt is the URL of the store to use with a configuration.
 func (d *Daemon) storeAt(cfg *config.Config) string { return cmp.Or(d.storeURL, cfg.Store.URL) }
 
 // stopTakes is how long a stop may take.
@@ -227,17 +226,17 @@ func (d *Daemon) stopTakes() time.Duration {
 	return max(time.Duration(d.stop.Load()), StopTakes(0, 0))
 }
 
-// storeCloses is how long a store may take to be closed, beside its timeout.
+// storeCloses is how long closing a store may take, in addition to its timeout.
 const storeCloses = 5 * time.Second
 
-// StopTakes is how long a stop may take at most: passes under way have their grace
-// and are recorded, requests under way are answered, and the store is closed.
+// StopTakes is the longest that a stop may take: passes under way use their grace and are
+// recorded, requests under way are answered, and the store is closed.
 func StopTakes(grace, storeTimeout time.Duration) time.Duration {
 	return grace + jobs.EndTakes + lastRequest + storeTimeout + storeCloses + storeTimeout
 }
 
-// remember notes where a configuration's secrets are. Those of an earlier one may
-// still be in the environment of commands.
+// remember adds the places of a configuration's secrets. It keeps the earlier ones:
+// commands may still have those secrets in their environment.
 func (d *Daemon) remember(cfg *config.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -255,8 +254,8 @@ func (d *Daemon) remember(cfg *config.Config) {
 	d.named = &config.Config{Store: cfg.Store, Upstreams: []config.Upstream{all}}
 }
 
-// Secrets are those that can be read now and that no command's output may hold. It is
-// for [jobs.Options].
+// Secrets returns the secrets that can be read now. No command's output may contain one.
+// It is for [jobs.Options].
 func (d *Daemon) Secrets() []string {
 	d.mu.Lock()
 	named := d.named

@@ -10,8 +10,8 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// differences are the fields of a log line that says by name what is new, gone and
-// changed between two generations; none where nothing is.
+// differences returns the log fields that name what was added, removed and changed
+// between two generations; empty if nothing was.
 func differences(before, after *generation) []any {
 	named := func(list []*jobs.Job) map[string]*jobs.Job {
 		byName := map[string]*jobs.Job{}
@@ -26,7 +26,7 @@ func differences(before, after *generation) []any {
 	})...)
 }
 
-// changed compares what stands by name in two maps.
+// changed compares two maps by name.
 func changed[T any](what string, before, after map[string]T, same func(a, b T) bool) (fields []any) {
 	for _, c := range []struct {
 		how  string
@@ -45,12 +45,12 @@ func changed[T any](what string, before, after map[string]T, same func(a, b T) b
 	return fields
 }
 
-// sameSpec reports whether two readings of a budget say the same.
+// sameSpec reports whether two readings of a budget mean the same.
 func sameSpec(a, b budget.Spec) bool {
-	// A calendar holds its zone as it was read, which is not the same twice; its key
-	// says all that counts.
+	// A calendar holds its zone as loaded, and two loads of one zone differ. Compare its
+	// key, which has all that matters.
 	keys := func(s *budget.Spec) (keys []string) {
-		s.Jobs = nil // the jobs are compared for themselves
+		s.Jobs = nil // differences compares the jobs separately
 		s.Limits = slices.Clone(s.Limits)
 		for i := range s.Limits {
 			keys = append(keys, s.Limits[i].Window.Key())

@@ -13,10 +13,10 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// Listen says where the daemon listens, and for whom. It stands in no
-// configuration: who may spend is for whoever starts the daemon.
+// Listen says where the daemon listens and who may ask. It comes from flags, not from the
+// configuration: whoever starts the daemon decides who may spend.
 type Listen struct {
-	At                  string // a port of this machine, host:port or unix:/path; empty: nowhere
+	At                  string // a port on this machine, host:port or unix:/path; empty: nowhere
 	TokenEnv, TokenFile string // where the token is
 	Cert, Key           string // PEM files
 }
@@ -25,12 +25,12 @@ type Listen struct {
 type Endpoint struct {
 	network  string // tcp or unix
 	address  string
-	loopback bool // tcp on this machine alone
+	loopback bool // tcp, reachable only from this machine
 	token    string
 	secure   *tls.Config // nil: no TLS
 }
 
-// EndpointError is what is wrong with where the daemon is to listen, or for whom.
+// EndpointError says what is wrong with a [Listen].
 type EndpointError struct{ err error }
 
 func (e *EndpointError) Error() string { return e.err.Error() }
@@ -42,11 +42,12 @@ func wrongEndpoint(format string, args ...any) error {
 	return &EndpointError{fmt.Errorf(format, args...)}
 }
 
-// schemeUnix opens the address of a Unix socket.
+// schemeUnix is the prefix of a Unix socket's address.
 const schemeUnix = "unix:"
 
-// Endpoint reads what is named; nil where nothing is. What others than this machine
-// can reach needs a token and TLS. The error is an [*EndpointError].
+// Endpoint checks the flags, and reads the token and the certificate; nil if the daemon
+// is not to listen. An address that other machines can reach needs a token and TLS. The
+// error is an [*EndpointError].
 func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
 	if f.At == "" {
 		if *f != (Listen{}) {
@@ -65,7 +66,7 @@ func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
 		if err != nil {
 			return nil, err
 		}
-		host, _, _ := net.SplitHostPort(address) // it is joined
+		host, _, _ := net.SplitHostPort(address) // listenAddress has joined it
 		e.network, e.address, e.loopback = "tcp", address, serve.IsLoopback(host)
 	}
 	var err error
@@ -81,7 +82,7 @@ func (f *Listen) Endpoint(env func(string) (string, bool)) (*Endpoint, error) {
 	return e, nil
 }
 
-// listenAddress completes an address: without a host it is this machine's alone.
+// listenAddress completes an address; without a host it becomes 127.0.0.1.
 func listenAddress(text string) (string, error) {
 	address := text
 	if !strings.Contains(text, ":") {
@@ -100,10 +101,10 @@ func listenAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// tokenPattern is what a header can carry and nobody guesses.
+// tokenPattern admits tokens that fit in a header and are too long to guess.
 var tokenPattern = regexp.MustCompile(`^[!-~]{16,512}$`)
 
-// token reads the token, which no message shows.
+// token reads the token. No message shows it.
 func (f *Listen) token(env func(string) (string, bool)) (string, error) {
 	var token string
 	switch {
@@ -155,7 +156,7 @@ func (f *Listen) tls(network string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}, nil
 }
 
-// errNotLoopback is of a name that leads elsewhere than it says.
+// errNotLoopback reports that localhost does not resolve to this machine.
 var errNotLoopback = errors.New("localhost resolves to another machine's address: listen on 127.0.0.1 or [::1]")
 
 // open makes the endpoint's socket.
@@ -171,7 +172,7 @@ func (e *Endpoint) open(ctx context.Context) (net.Listener, error) {
 	return socket, nil
 }
 
-// called is how the endpoint is called, once its socket is open.
+// called is the endpoint's address for clients, once its socket is open.
 func (e *Endpoint) called(socket net.Listener) (string, error) {
 	if e.network == "unix" {
 		return schemeUnix + e.address, nil

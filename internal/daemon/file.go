@@ -9,25 +9,24 @@ import (
 	"github.com/quotactl/quotactl/budget/config"
 )
 
-// watchedFile notices that a file has become another: it was written, another was
-// put in its place, or what a link on the way leads to was. It is looked at by
-// one goroutine.
+// watchedFile notices that a file has changed: somebody wrote to it, replaced it, or
+// changed a symbolic link on its path. Only one goroutine may use it.
 type watchedFile struct {
 	path string
-	// seen is the file as it was when it was read, and sum what it held; moved is how
-	// it was at the last look, if that was another.
+	// seen is the file's state when it was last read, and sum the hash of its content
+	// then. moved is its state at the last poll, if that differed from seen.
 	seen, moved fileState
 	sum         []byte // nil: it could not be read
 }
 
-// fileState is how a file looks from outside.
+// fileState is what stat says of a file.
 type fileState struct {
-	info  fs.FileInfo // nil: there is none
-	fault string      // why not
+	info  fs.FileInfo // nil: stat failed
+	fault string      // why
 }
 
-// same compares device and inode, size and time. A link that leads elsewhere leads
-// to another inode.
+// same compares device and inode, size and time. A changed symbolic link leads to
+// another inode.
 func (s fileState) same(other fileState) bool {
 	if s.info == nil || other.info == nil {
 		return s.info == nil && other.info == nil && s.fault == other.fault
@@ -35,7 +34,7 @@ func (s fileState) same(other fileState) bool {
 	return os.SameFile(s.info, other.info) && s.info.Size() == other.info.Size() && s.info.ModTime().Equal(other.info.ModTime())
 }
 
-// look is how the file is now.
+// look returns the file's present state.
 func (f *watchedFile) look() fileState {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -44,16 +43,16 @@ func (f *watchedFile) look() fileState {
 	return fileState{info: info}
 }
 
-// mark takes the file as it is for read. To be called before it is read: what is
-// written meanwhile is then noticed.
+// mark notes the present file as read. Call it before reading, so that a write during the
+// read is noticed.
 func (f *watchedFile) mark() {
 	f.seen, f.moved = f.look(), fileState{}
 	f.sum = f.content()
 }
 
-// changed reports whether the file holds something else than when it was marked, and
-// marks it. One that is being written or replaced is let come to rest: only what two
-// looks find the same counts. So a file is reported once as it is, or as missing.
+// changed reports whether the file's content differs from when it was marked, and marks
+// it. It waits until a write or replacement is complete: two polls must find the same
+// state. So each new content is reported once, and so is a missing file.
 func (f *watchedFile) changed() bool {
 	now := f.look()
 	switch {
@@ -72,10 +71,10 @@ func (f *watchedFile) changed() bool {
 	return f.sum == nil || !bytes.Equal(f.sum, before)
 }
 
-// again reports whether the file can be read more than once: a pipe cannot.
+// again reports whether the file can be read more than once; a pipe cannot.
 func (f *watchedFile) again() bool { return f.seen.info == nil || f.seen.info.Mode().IsRegular() }
 
-// content is a sum of what the file holds; nil when it cannot be read, or but once.
+// content is a hash of the file's content; nil if the file cannot be read, or only once.
 func (f *watchedFile) content() []byte {
 	if !f.again() {
 		return nil

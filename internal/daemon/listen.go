@@ -21,22 +21,22 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// PulseLives is for how long the daemon counts as alive after its scheduler looked at
-// its clock, which it does every two seconds.
+// PulseLives is how long the daemon counts as alive after its scheduler checked its clock,
+// which it does every two seconds.
 const PulseLives = 30 * time.Second
 
 const (
-	answerFresh = 10 * time.Second // a store that answered so lately is not asked again
-	lastRequest = 2 * time.Second  // what a request under way has left at the end, beside the store's time
+	answerFresh = 10 * time.Second // a store that answered within this time is not asked again
+	lastRequest = 2 * time.Second  // how long a request under way has at the end, plus the store's timeout
 )
 
-// pulse is what is known of the daemon's and the store's life.
+// pulse records when the scheduler and the store last gave a sign of life.
 type pulse struct {
-	first chan struct{} // closed when the scheduler first looks at its clock
+	first chan struct{} // closed when the scheduler first checks its clock
 
 	mu              sync.Mutex // guards all below
 	beaten, heardAt time.Time
-	failure         error // of the last call on the store
+	failure         error // of the last call to the store
 }
 
 func (p *pulse) beat() {
@@ -48,8 +48,8 @@ func (p *pulse) beat() {
 	p.beaten = time.Now()
 }
 
-// silent is how long the scheduler has not looked at its clock, where that is too
-// long; else 0.
+// silent is how long ago the scheduler checked its clock, if that is longer than
+// PulseLives; else 0.
 func (p *pulse) silent() time.Duration {
 	beaten, _, _ := p.read()
 	if since := time.Since(beaten); !beaten.IsZero() && since > PulseLives {
@@ -70,18 +70,18 @@ func (p *pulse) read() (beaten, heardAt time.Time, failure error) {
 	return p.beaten, p.heardAt, p.failure
 }
 
-// listener serves /metrics, /healthz and /readyz, and the decisions.
+// listener serves /metrics, /healthz, /readyz and the decisions.
 type listener struct {
 	metrics *metrics
 	budgets func() map[string]*budget.Budget // those in force
 	drain   <-chan struct{}
 	timeout time.Duration // the store's
 	servers *servers
-	// connections is how many may be open at once; 0: openAtOnce.
+	// connections is how many connections may be open at once; 0: openAtOnce.
 	connections int
 }
 
-// The bounds of what a connection may send and take.
+// The bounds of a connection.
 const (
 	maxHeader   = 16 << 10
 	headerSlack = 4 << 10 // what the HTTP server reads beyond its own bound
@@ -91,16 +91,17 @@ const (
 	idleTime    = time.Minute
 )
 
-// listening is what serves until it is stopped.
+// listening is a server that runs until it is stopped.
 type listening struct {
-	called string // the address
-	// over is closed when nothing is served any more, though nobody has stopped it.
+	called string // its address for clients
+	// over is closed when the server has ended, even if nobody stopped it.
 	over <-chan struct{}
-	// stop ends what is under way. The error says why it was over before.
+	// stop answers the requests under way and ends the server. The error says why the
+	// server had ended before.
 	stop func() error
 }
 
-// serve listens.
+// serve opens the endpoint and serves on it.
 func (l *listener) serve(ctx context.Context, e *Endpoint, log *slog.Logger) (*listening, error) {
 	socket, err := e.open(ctx)
 	if err != nil {
@@ -123,7 +124,7 @@ func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Confi
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	over := make(chan struct{})
-	var ended error // read when over is closed
+	var ended error // read only after over is closed
 	go func() {
 		defer close(over)
 		if secure != nil {
@@ -137,7 +138,7 @@ func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Confi
 		ctx, cancel := context.WithTimeout(context.Background(), lastRequest+l.timeout)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
-			_ = server.Close() // what is left had its time
+			_ = server.Close() // the remaining requests have used up their time
 		}
 		if <-over; !errors.Is(ended, http.ErrServerClosed) {
 			return fmt.Errorf("serve %s: listening failed while the daemon was running: %w; start it again", called, ended)
@@ -146,23 +147,22 @@ func (l *listener) serveOn(socket net.Listener, called string, secure *tls.Confi
 	}}
 }
 
-// garbage is how much a serving daemon lets pile up before it is collected, in
-// percent of what lives. That is a few MB, and requests by the thousands leave as
-// much behind many times a second: each collection saved is worth more than the
-// 20 MB.
+// garbage is the GOGC of a serving daemon, in percent of the live heap. The live heap is a
+// few MB, and thousands of requests leave as much garbage many times a second. Fewer
+// collections are worth the additional 20 MB.
 const garbage = 400
 
-// collectSeldom sets that, unless the environment's GOGC says otherwise.
+// collectSeldom sets GOGC to garbage, unless the environment sets GOGC.
 func collectSeldom(env func(string) (string, bool)) {
 	if _, set := env("GOGC"); !set {
 		debug.SetGCPercent(garbage)
 	}
 }
 
-// noSniff keeps browsers from taking an answer for another kind of document.
+// noSniff keeps browsers from guessing another type for an answer.
 var noSniff = []string{"nosniff"}
 
-// handler guards all that tells of budgets or asks the store; /healthz does neither.
+// handler guards every path that shows budgets or asks the store; /healthz does neither.
 func (l *listener) handler() http.Handler {
 	pages := map[string]http.Handler{
 		"/metrics": l.servers.guard(l.scrapes()),
@@ -183,10 +183,10 @@ func (l *listener) handler() http.Handler {
 	}))
 }
 
-// mostScrapes is how many may be under way.
+// mostScrapes is how many scrapes may be under way at once.
 const mostScrapes = 4
 
-// scrapes serves the metrics. One that cannot be collected is left out.
+// scrapes serves the metrics. A metric that cannot be collected is left out.
 func (l *listener) scrapes() http.Handler {
 	underWay := make(chan struct{}, mostScrapes)
 	page := promhttp.HandlerFor(l.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
@@ -202,21 +202,20 @@ func (l *listener) scrapes() http.Handler {
 	})
 }
 
-// tell is 200 and ok, or 503 and why not.
+// tell answers 200 and ok, or 503 and why not.
 func tell(w http.ResponseWriter, reason, why string) {
 	if why != "" {
 		serve.Refuse(w, reason, why)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "ok\n") // whoever asked has gone
+	_, _ = io.WriteString(w, "ok\n") // an error means that the client has left
 }
 
-// unhealthy says why the process should be started anew; nothing when it lives, or
-// finishes what is under way.
+// unhealthy says why the process should be restarted; "" when it is alive or draining.
 func (l *listener) unhealthy() string {
 	select {
-	case <-l.drain: // no clock is looked at any more
+	case <-l.drain: // the scheduler no longer checks its clock
 		return ""
 	default:
 	}
@@ -226,8 +225,8 @@ func (l *listener) unhealthy() string {
 	return ""
 }
 
-// unready says why no pass would go well now. The store is asked unless it has
-// just answered.
+// unready says why the daemon is not ready; "" when it is. It asks the store unless the
+// store has just answered.
 func (l *listener) unready(ctx context.Context) string {
 	select {
 	case <-l.drain:

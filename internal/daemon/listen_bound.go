@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// mostConnections is how many connections the daemon holds open at once: more
-// than requests may be under way, so that one too many is still told so.
+// mostConnections is how many connections the daemon holds open at once. It is more than
+// the requests that may be under way, so that a request too many still gets its answer.
 const mostConnections = 2048
 
-// openAtOnce is how many connections may be open: no more than half of the files
-// that the process may have, which the store and the jobs need too.
+// openAtOnce is how many connections may be open: at most half of the files that the
+// process may open, because the store and the jobs need files too.
 func openAtOnce() int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur/2 > mostConnections {
@@ -26,10 +26,10 @@ func openAtOnce() int {
 	return int(files.Cur / 2)
 }
 
-// boundListener bounds the connections that are open at once and keeps nobody out:
-// for one too many it ends the one that was idle for longest. All are idle but those
-// with a decision under way: those that wait for another request, that have sent
-// none, or a part of one.
+// boundListener bounds how many connections are open at once without turning anybody
+// away: if one more arrives, it closes the connection that was idle for longest. A
+// connection is idle unless a decision is under way on it: it waits for its next request,
+// or has sent none yet, or only part of one.
 type boundListener struct {
 	net.Listener
 	most    int
@@ -37,7 +37,7 @@ type boundListener struct {
 
 	mu   sync.Mutex // guards all below, and what each connection says
 	open int
-	idle list.List // of *boundConn, the one that was idle for longest in front
+	idle list.List // of *boundConn; the one idle for longest is in front
 }
 
 func boundConnections(l net.Listener, most int, m *httpMetrics) *boundListener {
@@ -53,12 +53,12 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	c := &boundConn{Conn: conn, bound: l}
 	if longest := l.admit(c); longest != nil {
 		l.metrics.evicted.Inc()
-		_ = longest.Close() // its end is what matters
+		_ = longest.Close() // closed either way
 	}
 	return c, nil
 }
 
-// admit counts a connection. It returns the one that is to end for it.
+// admit counts a connection. It returns the connection to close in its place, or nil.
 func (l *boundListener) admit(c *boundConn) (longest *boundConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,18 +73,18 @@ func (l *boundListener) admit(c *boundConn) (longest *boundConn) {
 	return longest
 }
 
-// boundConn is one of the connections.
+// boundConn is one connection of a boundListener.
 type boundConn struct {
 	net.Conn
 	bound *boundListener
 
 	// The listener's lock guards all below.
-	place    *list.Element // among the idle; nil: it is not
-	deciding int           // requests; HTTP/2 has several
+	place    *list.Element // in the idle list; nil: it is not idle
+	deciding int           // decisions under way; HTTP/2 can have several
 	ended    bool
 }
 
-// stand moves an idle connection to the back of the idle list.
+// stand puts an idle connection at the back of the idle list, and takes any other out.
 func (c *boundConn) stand() {
 	if c.place != nil {
 		c.bound.idle.Remove(c.place)
@@ -95,7 +95,7 @@ func (c *boundConn) stand() {
 	}
 }
 
-// leave counts a connection no more.
+// leave stops counting a connection.
 func (c *boundConn) leave() {
 	if c.ended {
 		return
@@ -106,8 +106,8 @@ func (c *boundConn) leave() {
 	c.bound.metrics.connections.Dec()
 }
 
-// decide notes that a decision begins (1) or is over (-1), or that a request has come
-// (0). It is false where the connection has ended.
+// decide notes that a decision begins (1) or is over (-1), or that a request has arrived
+// (0). It returns false if the connection has ended.
 func (c *boundConn) decide(more int) bool {
 	c.bound.mu.Lock()
 	defer c.bound.mu.Unlock()
@@ -136,8 +136,8 @@ func (c *boundConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// CloseWrite ends what is sent: net/http does that so that an answer to a request
-// that was not read whole arrives before the connection is reset.
+// CloseWrite closes the sending side. net/http calls it so that the answer to a request
+// that it did not read completely arrives before the connection is reset.
 func (c *boundConn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -156,17 +156,18 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// connectionOf is the connection of a request; nil where it came otherwise.
+// connectionOf returns the connection of a request; nil if it did not come through a
+// boundListener.
 func connectionOf(r *http.Request) *boundConn {
 	conn, _ := r.Context().Value(connectionKey{}).(*boundConn)
 	return conn
 }
 
-// errEnded is of a request whose connection ended as it came in whole.
+// errEnded reports that a connection was closed just as its request was complete.
 var errEnded = errors.New("the connection was ended to make room for another")
 
-// keepDeciding serves decisions, and keeps their connections from being ended once a
-// request has come in whole.
+// keepDeciding serves decisions. Once a request has arrived completely, its connection is
+// not closed for another.
 func keepDeciding(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := connectionOf(r)
@@ -191,7 +192,8 @@ type incoming struct {
 	kept bool
 }
 
-// Read implements io.Reader. Nothing is decided for a connection that has ended.
+// Read implements io.Reader. At the end of the body it fails if the connection has ended,
+// so that nothing is decided for it.
 func (i *incoming) Read(p []byte) (int, error) {
 	n, err := i.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) && !i.whole() {
@@ -200,7 +202,7 @@ func (i *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole notes that the request has come in; false: its connection has ended.
+// whole notes that the request is complete. It returns false if the connection has ended.
 func (i *incoming) whole() bool {
 	if i.kept {
 		return true

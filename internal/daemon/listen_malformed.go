@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// What net/http answers by itself when a request is so wrong that no handler gets it
-// begins with plainStatus and has plainHeader, or is one of the other two.
+// When a request is so malformed that no handler gets it, net/http answers by itself. That
+// answer begins with plainStatus and has plainHeader, or begins with one of the other two.
 var (
 	plainStatus   = []byte("HTTP/1.")
 	plainHeader   = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
@@ -18,8 +18,8 @@ var (
 	plainExpected = []byte("HTTP/1.1 417 ")
 )
 
-// asProblem is such an answer as the problem that all others are; nil where it is none.
-// Over TLS it is not seen.
+// asProblem turns such an answer into a problem like all others; answer is nil for any
+// other text. Over TLS the text is encrypted, so nothing is recognised.
 func asProblem(plain []byte) (status int, answer []byte) {
 	const at = len("HTTP/1.1 ") // of the status
 	if len(plain) <= at || plain[at] != '4' && plain[at] != '5' || !bytes.HasPrefix(plain, plainStatus) {

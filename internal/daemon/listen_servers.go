@@ -19,13 +19,14 @@ type servers struct {
 	before []replaced
 }
 
-// replaced is a server that has none but the requests that it had.
+// replaced is a server of an earlier configuration. It gets no new requests.
 type replaced struct {
 	server *serve.Server
 	at     time.Time
 }
 
-// swap puts another server in force.
+// swap puts another server in force. Earlier ones are forgotten once no wait on them can
+// still be under way.
 func (s *servers) swap(next *serve.Server) {
 	was := s.now.Swap(next)
 	s.mu.Lock()
@@ -46,7 +47,7 @@ func (s *servers) stop() {
 	}
 }
 
-// guard serves what stands beside the decisions to those who may ask for them.
+// guard protects another handler as the decisions are; see [serve.Server.Guard].
 func (s *servers) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.now.Load().Guard(next).ServeHTTP(w, r)

@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// socketAnswers is how long whoever listens on a socket has to take a call.
+	// socketAnswers is how long a process that listens on a socket has to accept.
 	socketAnswers = time.Second
 	// socketLook is how often the daemon checks that callers still reach its socket.
 	socketLook = 2 * time.Second
 )
 
-// unixSocket is a listener on a Unix socket that this user alone can reach. It ends
-// when no caller can reach it any more.
+// unixSocket is a listener on a Unix socket that only this user can reach. It closes itself
+// when callers can no longer reach it.
 type unixSocket struct {
 	*net.UnixListener
 	path string
-	made os.FileInfo // what is removed at the end, unless another took its place
+	made os.FileInfo // Close removes this file, unless another has replaced it
 
 	once   sync.Once
 	closed chan struct{}
-	lost   chan error // why it ended by itself
+	lost   chan error // why watch closed the listener
 }
 
-// listenUnix makes the socket with mode 0600. One that is there is replaced when
-// nobody answers on it.
+// listenUnix makes the socket with mode 0600. It replaces an existing socket if no process
+// listens on it.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := replaceable(ctx, path); err != nil {
 		return nil, err
 	}
-	// It is made where nobody else can reach it, so that there is no moment at
-	// which another user may call, and then put in its place.
+	// Make the socket in a private directory and then move it into place. So there is no
+	// moment at which another user could connect.
 	private, err := os.MkdirTemp(filepath.Dir(path), ".quotactl-")
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	defer func() { _ = os.RemoveAll(private) }() // it is empty then
+	defer func() { _ = os.RemoveAll(private) }() // empty once the socket has moved
 	hidden := filepath.Join(private, "s")
 	var config net.ListenConfig
 	socket, err := config.Listen(ctx, "unix", hidden)
@@ -53,7 +53,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	s := &unixSocket{UnixListener: socket.(*net.UnixListener), path: path, closed: make(chan struct{}), lost: make(chan error, 1)}
-	s.SetUnlinkOnClose(false) // it is not where it was made
+	s.SetUnlinkOnClose(false) // the socket will have moved
 	err = os.Chmod(hidden, 0o600)
 	if err == nil {
 		s.made, err = os.Lstat(hidden)
@@ -68,7 +68,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return s, nil
 }
 
-// watch closes the listener once no caller can reach it: no accept would report that.
+// watch closes the listener once no caller can reach it. Accept would not report that.
 func (s *unixSocket) watch() {
 	look := time.NewTicker(socketLook)
 	defer look.Stop()
@@ -80,14 +80,14 @@ func (s *unixSocket) watch() {
 		}
 		if err := s.unreachable(); err != nil {
 			s.lost <- err
-			_ = s.UnixListener.Close() // it ends Accept
+			_ = s.UnixListener.Close() // ends Accept
 			return
 		}
 	}
 }
 
-// unreachable says why no caller reaches the socket; nil while one does, or where
-// that cannot be found out.
+// unreachable says why callers cannot reach the socket; nil if they can, or if that cannot
+// be found out.
 func (s *unixSocket) unreachable() error {
 	now, err := os.Lstat(s.path)
 	switch {
@@ -125,7 +125,8 @@ func (s *unixSocket) Accept() (net.Conn, error) {
 	return nil, err
 }
 
-// replaceable says why what stands at the path must stay.
+// replaceable says why an existing file at the path must stay; nil if it may be replaced
+// or does not exist.
 func replaceable(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
