@@ -18,12 +18,12 @@ import (
 // nearMiss is the share of a limit that is left when a grant is a near miss.
 const nearMiss = 0.05
 
-// otherOperation stands for all operations that have no price, so that the
-// labels stay bounded.
+// otherOperation is the label of all operations without a price, so that the number of
+// labels stays bounded.
 const otherOperation = "other"
 
-// metrics are what the daemon counts. It observes the jobs and, through
-// meteredStore, the store. All labels are names of the configuration.
+// metrics counts what the daemon does. It observes the jobs and, through meteredStore,
+// the store. All labels are names from the configuration.
 type metrics struct {
 	registry *prometheus.Registry
 	known    atomic.Pointer[map[string]map[string]bool] // the priced operations, by budget
@@ -36,12 +36,12 @@ type metrics struct {
 	reloads                      *prometheus.CounterVec
 	limits                       *limitCollector
 	http                         *httpMetrics
-	jobs                         *jobCollector // nil: one pass, or it is not known yet
+	jobs                         *jobCollector // nil until Run
 
 	pulse pulse
 }
 
-// newMetrics makes the metrics of the budgets of a configuration.
+// newMetrics makes the metrics for the budgets of a configuration.
 func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, version string) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "quotactl", Name: name, Help: help}, labels)
@@ -77,7 +77,7 @@ func newMetrics(budgets map[string]*budget.Budget, timeout time.Duration, versio
 	m.admit(budgets, nil)
 	m.take(budgets)
 	m.loaded.SetToCurrentTime()
-	for _, outcome := range []string{"succeeded", "failed"} { // an alert on the first that failed needs the 0 before it
+	for _, outcome := range []string{"succeeded", "failed"} { // an alert sees the first failure only as an increase from 0
 		m.reloads.WithLabelValues(outcome)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -107,7 +107,7 @@ func (m *metrics) operation(budget, operation string) string {
 	return otherOperation
 }
 
-// limit is the label of a limit: an unpriced operation's own counts as other.
+// limit is the label of a limit. The limit of an unpriced operation counts as other.
 func (m *metrics) limit(budget, limit string) string {
 	if _, operation, own := strings.Cut(limit, ":"); own && !(*m.known.Load())[budget][operation] {
 		return otherOperation
@@ -115,7 +115,7 @@ func (m *metrics) limit(budget, limit string) string {
 	return limit
 }
 
-// drifted counts what a report has shown.
+// drifted counts the drift that a report has added.
 func (m *metrics) drifted(r driver.Report, d driver.Drift) {
 	if name := m.budget(r.Budget); d.Added > 0 {
 		m.drift.WithLabelValues(name, m.limit(name, r.Limit)).Add(float64(d.Added))
@@ -129,14 +129,13 @@ var results = map[driver.Result]string{
 	driver.Fenced: "fenced", driver.OutcomeUnknown: unavailable, driver.Unreached: unavailable,
 }
 
-// unavailable is the result of a charge that nobody decided, and nobody is its
-// source.
+// The result and the source of a charge that nobody decided.
 const (
 	unavailable = "unavailable"
 	sourceNone  = "none"
 )
 
-// sourceOf is the label of who decided.
+// sourceOf is the label of a decision's source.
 func sourceOf(d driver.Decision) string {
 	switch {
 	case d.Allowance:
@@ -147,12 +146,11 @@ func sourceOf(d driver.Decision) string {
 	return budget.SourceStore
 }
 
-// decided counts a batch's decisions; all of it is unavailable when the store
-// failed.
+// decided counts the decisions of a batch; if the store failed, all are unavailable.
 func (m *metrics) decided(batch driver.Batch, decisions driver.Decisions, err error) {
 	name := m.budget(batch.Budget)
 	for i, item := range batch.Items {
-		if item.DryRun { // a look at what a run needs
+		if item.DryRun { // nothing is charged
 			continue
 		}
 		operation := m.operation(name, item.Operation)
@@ -178,7 +176,7 @@ func (m *metrics) decided(batch driver.Batch, decisions driver.Decisions, err er
 			continue
 		}
 		m.units.WithLabelValues(name, operation).Add(float64(d.Units))
-		if d.Limit < 0 || d.Allowance { // what is left of an allowance is no near miss
+		if d.Limit < 0 || d.Allowance { // an allowance that is nearly used up is no near miss
 			continue
 		}
 		if limit := batch.Limits[d.Limit]; float64(d.Remaining) < nearMiss*float64(limit.Limit) {

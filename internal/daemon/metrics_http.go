@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// httpMetrics are what the listener counts.
+// httpMetrics counts what the listener does.
 type httpMetrics struct {
 	requests    *prometheus.CounterVec
 	connections prometheus.Gauge
@@ -32,7 +32,7 @@ func (m *httpMetrics) register(r *prometheus.Registry) {
 	r.MustRegister(m.requests, m.connections, m.evicted)
 }
 
-// otherRoute is the label of all paths that there are not.
+// otherRoute is the label of all unknown paths.
 const otherRoute = "other"
 
 // routeOf is the label of a path.
@@ -49,8 +49,8 @@ func (m *httpMetrics) answered(route string, status int) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }
 
-// counted counts the requests of a handler, and has each keep its connection from
-// being the one that was idle for longest.
+// counted counts the requests of a handler. Each request makes its connection the most
+// recently active one.
 func (m *httpMetrics) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn := connectionOf(r); conn != nil {
@@ -74,5 +74,5 @@ func (w *notedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets an http.ResponseController at the connection.
+// Unwrap lets an http.ResponseController reach the connection.
 func (w *notedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -10,9 +10,9 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// jobCollector reads what is known of the jobs when it is asked for, so that every
-// daemon tells the same, also after its start. What cannot be read within the store's
-// timeout is left out.
+// jobCollector reads the state of the jobs from the store at each scrape, so that every
+// daemon reports the same, even just after its start. It leaves out what it cannot read
+// within the store's timeout.
 type jobCollector struct {
 	state   jobs.State
 	list    func() []*jobs.Job
@@ -36,13 +36,13 @@ func newJobCollector(state jobs.State, list func() []*jobs.Job, timeout time.Dur
 	}
 }
 
-// follow has a scrape tell of the jobs.
+// follow adds the jobs to the metrics.
 func (m *metrics) follow(c *jobCollector) {
 	m.jobs = c
 	m.registry.MustRegister(c)
 }
 
-// again has the next scrape read the jobs: they are others.
+// again makes the next scrape read the jobs again, after a reload.
 func (c *jobCollector) again() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *jobCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// read looks at all jobs, or not at all when that was just done.
+// read returns the state of all jobs, at most readAgain old.
 func (c *jobCollector) read() map[string]jobs.Overview {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *jobCollector) read() map[string]jobs.Overview {
 	list := c.list()
 	views, err := jobs.Look(ctx, c.state, list)
 	c.seen, c.at = map[string]jobs.Overview{}, time.Now()
-	if err != nil { // breaker_open and store_seconds tell
+	if err != nil { // breaker_open and store_seconds show it
 		return nil
 	}
 	for i, job := range list {

@@ -10,12 +10,12 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// readAgain is how long what was read of the store is shown again, so that
+// readAgain is how long a scrape reuses what an earlier one read from the store, so that
 // scrapes do not keep the store busy.
 const readAgain = 5 * time.Second
 
-// limitCollector reads the limits' use when it is asked for. What cannot be read
-// within the store's timeout is left out.
+// limitCollector reads the use of the limits from the store at each scrape. It leaves out
+// what it cannot read within the store's timeout.
 type limitCollector struct {
 	timeout                           time.Duration
 	used, limit, remaining, recovered *prometheus.Desc
@@ -24,7 +24,7 @@ type limitCollector struct {
 	mu      sync.Mutex // guards all below
 	budgets map[string]*budget.Budget
 	seen    []budget.Status
-	at      time.Time // zero: they were not looked at
+	at      time.Time // when seen was read; zero: never
 }
 
 func newLimitCollector(timeout time.Duration) *limitCollector {
@@ -42,7 +42,7 @@ func newLimitCollector(timeout time.Duration) *limitCollector {
 	}
 }
 
-// follow has the collector read these budgets from now on.
+// follow makes the collector read these budgets from now on.
 func (c *limitCollector) follow(budgets map[string]*budget.Budget) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// read looks at all budgets at once, or not at all when that was just done.
+// read returns the status of all budgets, at most readAgain old. It reads them all at once.
 func (c *limitCollector) read() []budget.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *limitCollector) read() []budget.Status {
 	for _, b := range c.budgets {
 		go func() {
 			status, err := b.Status(ctx)
-			if err != nil { // breaker_open and store_seconds tell
+			if err != nil { // breaker_open and store_seconds show it
 				answers <- nil
 				return
 			}

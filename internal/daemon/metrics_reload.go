@@ -11,9 +11,9 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// admit makes the priced operations of budgets known, by which they are labelled, and
-// those of upstreams: the budgets that a credential "*" admits share one label. What was
-// known before stays so: a pass that began before a reload may still charge it.
+// admit makes the priced operations of budgets and upstreams known as labels. All budgets
+// that a credential "*" admits share one label. Labels known before stay: a pass that
+// began before a reload may still charge them.
 func (m *metrics) admit(budgets map[string]*budget.Budget, upstreams []config.Upstream) {
 	known := maps.Clone(*m.known.Load())
 	add := func(name string, costs map[string]budget.Cost) {
@@ -33,7 +33,7 @@ func (m *metrics) admit(budgets map[string]*budget.Budget, upstreams []config.Up
 	m.known.Store(&known)
 }
 
-// take has a scrape read these budgets, and the jobs in force, from now on.
+// take makes scrapes read these budgets, and the jobs in force, from now on.
 func (m *metrics) take(budgets map[string]*budget.Budget) {
 	m.limits.follow(budgets)
 	if m.jobs != nil {
@@ -41,8 +41,8 @@ func (m *metrics) take(budgets map[string]*budget.Budget) {
 	}
 }
 
-// expect shows a 0 of what alerts hear of: an increase to the first needs the 0 before
-// it.
+// expect starts the counters that alerts use at 0: an alert sees the first event only as
+// an increase from 0.
 func (m *metrics) expect(list []*jobs.Job) {
 	for _, job := range list {
 		m.passes.WithLabelValues(job.Name, string(jobs.Exhausted))
@@ -79,8 +79,7 @@ func (m *metrics) forget(before, after *generation) {
 	}
 }
 
-// reloaded counts a reload, or the start's own loading, and notes when the
-// configuration in force was loaded.
+// reloaded counts a reload, and notes when the configuration in force was loaded.
 func (m *metrics) reloaded(err error) {
 	if err != nil {
 		m.reloads.WithLabelValues("failed").Inc()

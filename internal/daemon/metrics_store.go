@@ -12,8 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget/open"
 )
 
-// meteredStore is a store whose answers are counted. What observe mode alone let
-// through, and what upstreams report that no charge explains, is logged too.
+// meteredStore counts the answers of a store. It also logs locks, drift, and the charges
+// that only observe mode let through.
 type meteredStore struct {
 	open.Backend
 	metrics *metrics
@@ -35,8 +35,8 @@ func (s meteredStore) Decide(ctx context.Context, batch driver.Batch) (driver.De
 	return decisions, err
 }
 
-// Change implements driver.Store. Locks and reports are counted; the rest is people's
-// doing, and a host's when it makes a loss good.
+// Change implements driver.Store. It counts locks and reports. The other changes are made
+// by people, or by a host that records a loss.
 func (s meteredStore) Change(ctx context.Context, change driver.Change) (driver.Changed, error) {
 	began, call := time.Now(), "lock"
 	changed, err := s.Backend.Change(ctx, change)
@@ -79,11 +79,11 @@ func (s meteredStore) timed(call string, began time.Time) {
 	s.metrics.store.WithLabelValues(call).Observe(time.Since(began).Seconds())
 }
 
-// errOutOfReach stands for the failure of a call that went on without the store.
+// errOutOfReach is the error of a call that this host decided without the store.
 var errOutOfReach = fmt.Errorf("%w: this host's allowance decided what it could", budget.ErrUnavailable)
 
-// outOfReach reports whether the store is held for out of reach by a host that
-// goes on without it.
+// outOfReach reports whether this host treats the store as out of reach and decides
+// without it.
 func (s meteredStore) outOfReach() bool {
 	host, ok := s.Backend.(interface{ OutOfReach() (time.Time, bool) })
 	if !ok {
@@ -93,8 +93,8 @@ func (s meteredStore) outOfReach() bool {
 	return out
 }
 
-// answered notes whether the store is within reach. A caller that went away
-// tells nothing of the store.
+// answered notes whether the store is within reach. A call that its caller cancelled says
+// nothing about the store.
 func (s meteredStore) answered(ctx context.Context, err error) {
 	if err == nil && s.outOfReach() {
 		err = errOutOfReach

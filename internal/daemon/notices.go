@@ -14,34 +14,36 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// startHope is how long a start may go on without a word: each try of a store that
-// is out of reach asks for as much again.
+// startHope is the time that the daemon asks the service manager for while the store is
+// out of reach. Each attempt to open the store asks again.
 const startHope = 3 * time.Minute
 
-// The status is looked at once a minute, and after each tick, but not all the time.
+// The status is updated every statusEvery and at each tick, but not more often than every
+// statusLeast.
 const (
 	statusEvery = time.Minute
 	statusLeast = 10 * time.Second
 )
 
-// notices tells the service manager that started the daemon how it is, by the
-// protocol of systemd. Where there is none, nothing is told.
+// notices reports the daemon's state to the service manager that started it, by the
+// protocol of systemd. Without a service manager it does nothing.
 type notices struct {
 	send func(state string) error
 	log  *slog.Logger
 	now  func() time.Time
-	// watchdog is how long the manager waits for a sign of life before it starts
-	// the daemon anew; 0: it does not.
+	// watchdog is how long the manager waits for a watchdog notice before it restarts the
+	// daemon; 0: no watchdog.
 	watchdog time.Duration
 
 	mu      sync.Mutex // guards all below
-	told    string     // the status, as it was last told
-	trouble string     // what stands in the status after a failed reload
-	failed  bool       // a notice was not sent, which is said once
-	stopped bool       // nothing is told any more
+	told    string     // the status sent last
+	trouble string     // added to the status after a failed reload
+	failed  bool       // a notice could not be sent; it is logged once
+	stopped bool       // no more notices are sent
 }
 
-// newNotices reads from the environment whom to tell. One pass tells nobody.
+// newNotices finds the service manager in the environment. With tells false, as for
+// --once, nothing is ever sent.
 func newNotices(log *slog.Logger, now func() time.Time, tells bool) *notices {
 	if !tells {
 		return &notices{log: log, now: now, send: func(string) error { return nil }}
@@ -51,24 +53,25 @@ func newNotices(log *slog.Logger, now func() time.Time, tells bool) *notices {
 		return err
 	}}
 	var err error
-	// The commands of jobs have no watchdog to answer.
+	// true removes the variables: the commands of jobs must not answer the watchdog.
 	if n.watchdog, err = sdnotify.SdWatchdogEnabled(true); err != nil {
 		log.Warn("the watchdog setting in the environment cannot be read; the service manager gets no watchdog notices", "error", err)
 	}
 	return n
 }
 
-// waiting: the store is out of reach, and the start takes longer.
+// waiting reports that the store is out of reach and the start takes longer.
 func (n *notices) waiting() {
 	n.tell(extend(startHope), "STATUS=waiting for the store, which is out of reach")
 }
 
-// reloading: a configuration is being read.
+// reloading reports that a configuration is being read.
 func (n *notices) reloading() {
 	n.tell(sdnotify.SdNotifyReloading, strings.TrimSpace(sdnotify.SdNotifyMonotonicUsec()))
 }
 
-// reloaded: it was, or was not, and these jobs are followed.
+// reloaded reports the end of a reload. list has the jobs now in force; err says why the
+// reload failed.
 func (n *notices) reloaded(list []*jobs.Job, err error) {
 	n.mu.Lock()
 	n.trouble = ""
@@ -80,8 +83,8 @@ func (n *notices) reloaded(list []*jobs.Job, err error) {
 	n.tell(sdnotify.SdNotifyReady, status)
 }
 
-// stopping: the first signal has come, and the rest takes so long at most. Nothing is
-// told afterwards.
+// stopping reports that the daemon is stopping and takes at most within. It is the last
+// notice.
 func (n *notices) stopping(within time.Duration) {
 	n.tell(sdnotify.SdNotifyStopping, extend(within), "STATUS=stopping: finishing pages under way")
 	n.mu.Lock()
@@ -89,9 +92,9 @@ func (n *notices) stopping(within time.Duration) {
 	n.stopped = true
 }
 
-// watch tells that the daemon is ready once its scheduler looks at its clock, then
-// which tick is next and, as long as the scheduler goes on looking, that it lives;
-// until drain is closed or ctx ends.
+// watch reports that the daemon is ready once its scheduler checks its clock. Then it
+// reports the next tick, and answers the watchdog as long as the scheduler keeps checking.
+// It returns when drain is closed or ctx ends.
 func (n *notices) watch(ctx context.Context, drain <-chan struct{}, p *pulse, list func() []*jobs.Job) {
 	select {
 	case <-p.first:
@@ -131,8 +134,8 @@ func (n *notices) watch(ctx context.Context, drain <-chan struct{}, p *pulse, li
 	}
 }
 
-// status is what people read in systemctl status, and until when it holds; the zero
-// time where no tick comes.
+// status is the line that systemctl status shows, and until when it is right; the zero
+// time if no tick follows.
 func (n *notices) status(list []*jobs.Job) (text string, until time.Time) {
 	now, name := n.now(), ""
 	for _, j := range list {
@@ -156,14 +159,14 @@ func (n *notices) status(list []*jobs.Job) (text string, until time.Time) {
 	return text + n.trouble, until
 }
 
-// news reports whether a status is another than was told last.
+// news reports whether a status differs from the one sent last.
 func (n *notices) news(status string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.told != status
 }
 
-// tell sends states as one notice; none when there are none.
+// tell sends states as one notice, if there are any.
 func (n *notices) tell(states ...string) {
 	if len(states) == 0 {
 		return
@@ -184,7 +187,7 @@ func (n *notices) tell(states ...string) {
 	}
 }
 
-// extend asks for more time before the manager takes a start or a stop for hung.
+// extend asks the manager for more time before it considers a start or a stop hung.
 func extend(by time.Duration) string {
 	return "EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(by.Microseconds(), 10)
 }

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AsFirstProcess does what a container's first process must do, where this is
-// one, and tells the exit code once the program itself, its child, has ended.
+// AsFirstProcess does the work of a container's first process, if this process is one. It
+// starts the program itself as a child, and returns the exit code once that has ended.
 //
-// Whoever loses its parent becomes the first process's child, and stays a zombie
-// until that reaps it. The program cannot do so itself: a wait for any child would
-// take the ends of the commands that it waits for by name.
+// A process that loses its parent becomes a child of the first process, and stays a zombie
+// until the first process reaps it. The program cannot do that itself: waiting for any
+// child would also collect the commands that it waits for one by one.
 func AsFirstProcess() (code int, first bool) {
 	if os.Getpid() != 1 {
 		return 0, false
@@ -28,22 +28,21 @@ func AsFirstProcess() (code int, first bool) {
 	return Supervise(path, os.Args, os.Stderr), true
 }
 
-// handedOn are the signals that people and supervisors send. Those of the
-// terminal's job control and those of faults are not among them.
+// handedOn are the signals that people and supervisors send. It leaves out those of the
+// terminal's job control and those of faults.
 var handedOn = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT, syscall.SIGWINCH,
 }
 
-// Supervise starts a program as a child, hands signals on to it and reaps
-// every child there is until that one has ended. The exit code is the program's,
-// or 128 and the number of the signal that ended it. Nothing else in this process
-// may start or wait for a child.
+// Supervise starts a program as a child, passes signals on to it, and reaps every child
+// until the program has ended. The exit code is the program's, or 128 plus the number of
+// the signal that ended it. Nothing else in this process may start or wait for a child.
 func Supervise(path string, args []string, stderr io.Writer) (code int) {
 	signals := make(chan os.Signal, 2*len(handedOn))
-	signal.Notify(signals, handedOn...) // before the start: none is lost
-	// In a group of its own: a terminal's Ctrl-C goes to the group that is in
-	// its foreground, and would else come twice, handed on from here too.
+	signal.Notify(signals, handedOn...) // before the start, so that no signal is lost
+	// Start it in a process group of its own. A terminal sends Ctrl-C to its foreground
+	// group; in one group the program would get it twice, once from here.
 	program, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
@@ -53,7 +52,7 @@ func Supervise(path string, args []string, stderr io.Writer) (code int) {
 	giveTerminal(program)
 	go func() {
 		for s := range signals {
-			// Not reaped yet or gone for good, as then this process ends too.
+			// The program's id is still right: once it is reaped, this process ends too.
 			_ = syscall.Kill(program, s.(syscall.Signal))
 		}
 	}()
@@ -73,17 +72,17 @@ func Supervise(path string, args []string, stderr io.Writer) (code int) {
 	}
 }
 
-// giveTerminal puts the program's group into the foreground of the terminal where
-// this process is in it now: a Ctrl-C then reaches the program, and only once.
+// giveTerminal puts the program's group into the foreground of the terminal, if this
+// process is there now. A Ctrl-C then reaches the program, and only once.
 func giveTerminal(program int) {
 	group, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)
 	if err == nil && group == unix.Getpgrp() {
-		// Without it the Ctrl-C comes here and is handed on.
+		// If this fails, the Ctrl-C arrives here and is passed on.
 		_ = unix.IoctlSetPointerInt(unix.Stdin, unix.TIOCSPGRP, program)
 	}
 }
 
-// cannotStart says why there is no program and returns the exit code.
+// cannotStart prints why the program did not start, and returns the exit code.
 func cannotStart(stderr io.Writer, err error) int {
 	_, _ = fmt.Fprintf(stderr, "quotactl: start the program from process 1: %v; is /proc mounted, and may this file be run?\n", err)
 	return 1

@@ -2,5 +2,5 @@
 
 package daemon
 
-// AsFirstProcess is for Linux, where containers are.
+// AsFirstProcess does nothing: containers run on Linux.
 func AsFirstProcess() (code int, first bool) { return 0, false }

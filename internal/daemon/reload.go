@@ -10,10 +10,10 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// FilePoll is how often the daemon checks whether the configuration's file has changed.
+// FilePoll is the interval at which the daemon checks the configuration's file for changes.
 const FilePoll = 2 * time.Second
 
-// What a reload was asked by.
+// What caused a reload, for the log.
 const (
 	bySignal = "SIGHUP"
 	byFile   = "the file has changed"
@@ -22,7 +22,7 @@ const (
 // follow reloads the configuration when a signal asks for it, and when its file has
 // changed, until drain is closed or ctx ends.
 func (d *Daemon) follow(ctx context.Context, drain <-chan struct{}, hangups <-chan os.Signal, runner *jobs.Runner) {
-	select { // a daemon that is ready reloads, and not one that is still starting
+	select { // no reload before the daemon is ready
 	case <-d.metrics.pulse.first:
 	case <-drain:
 		return
@@ -47,7 +47,7 @@ func (d *Daemon) follow(ctx context.Context, drain <-chan struct{}, hangups <-ch
 	}
 }
 
-// reload puts the configuration as it is now in force, or leaves all as it was.
+// reload puts the present configuration in force, or changes nothing.
 func (d *Daemon) reload(why string, runner *jobs.Runner) {
 	d.notices.reloading()
 	before := d.current.Load()
@@ -68,8 +68,8 @@ func (d *Daemon) reload(why string, runner *jobs.Runner) {
 	d.notices.reloaded(after.jobs, nil)
 }
 
-// next reads the next generation and puts it in force. After an error the one before
-// is.
+// next reads the next generation and puts it in force. After an error the previous one
+// stays in force.
 func (d *Daemon) next(before *generation, runner *jobs.Runner) (*generation, error) {
 	if !d.file.again() {
 		return nil, fmt.Errorf("%s is not a regular file and can be read only once: restart the daemon", d.file.path)
@@ -85,7 +85,7 @@ func (d *Daemon) next(before *generation, runner *jobs.Runner) (*generation, err
 	if err != nil {
 		return nil, err
 	}
-	// Of which the first pass may begin at once.
+	// Before the reload of the runner: its first pass may begin at once.
 	d.metrics.admit(after.budgets, cfg.Upstreams)
 	d.remember(cfg)
 	if err := runner.Reload(list, after.budgets); err != nil {
@@ -95,9 +95,9 @@ func (d *Daemon) next(before *generation, runner *jobs.Runner) (*generation, err
 	return after, nil
 }
 
-// needsRestart names the settings that have changed and that hold from start to end.
+// needsRestart names a setting that has changed and takes effect only at a start.
 func (d *Daemon) needsRestart(before, after *config.Config) error {
-	if d.o.Sandbox { // whose store is its own
+	if d.o.Sandbox { // a sandbox has its own store
 		return nil
 	}
 	was, is := before.Store, after.Store

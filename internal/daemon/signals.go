@@ -10,19 +10,20 @@ import (
 	"syscall"
 )
 
-// ErrInterrupted is why a context ends at the second signal.
+// ErrInterrupted is the cause of a context that the second signal has ended.
 var ErrInterrupted = errors.New("interrupted: the second signal stops at once")
 
-// Stages listens for SIGTERM and Ctrl-C: the first calls stopping and closes drain,
-// the second ends the context. done stops listening and is to be called at the end.
-// From now on a stdout or stderr that nobody reads is an error of writing, not the
-// end of the process: Ctrl-C stops the reader of a pipe first, and pages are
-// still under way.
+// Stages handles SIGTERM and Ctrl-C: the first signal calls stopping and closes drain, the
+// second ends the context. Call done at the end; it stops the handling.
+//
+// From now on, writing to a stdout or stderr that nobody reads returns an error and does
+// not end the process: Ctrl-C ends the reader of a pipe first, while pages are still under
+// way.
 func Stages(parent context.Context, log *slog.Logger, stopping func()) (ctx context.Context, drain <-chan struct{}, done func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// Caught and dropped rather than ignored, which programs started from here
-	// would inherit; and to the end, since the last words may go to that pipe.
+	// Catch and drop SIGPIPE rather than ignore it, because child processes would inherit
+	// that. Keep it caught to the end, since the last output may go to that pipe.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(parent)
 	told := make(chan struct{})
@@ -53,12 +54,13 @@ func Stages(parent context.Context, log *slog.Logger, stopping func()) (ctx cont
 	}
 }
 
-// Hangups are the signals that ask for a reload. They end the process no more, which
-// is all that they come to where there is nothing to be reloaded: a pass that was
-// started from a terminal outlives it.
+// Hangups returns the signals that ask for a reload (SIGHUP). From now on SIGHUP no longer
+// ends the process. That is its only effect when reloads is false: a pass started from a
+// terminal then outlives the terminal.
 func Hangups(reloads bool) <-chan os.Signal {
 	asked := make(chan os.Signal, 1)
-	// What nohup has ignored stays so for a pass and its commands; a daemon hears of it.
+	// If nohup has set SIGHUP to be ignored, a pass and its commands keep ignoring it. A
+	// daemon catches it all the same.
 	if reloads || !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(asked, syscall.SIGHUP)
 	}

@@ -14,13 +14,12 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// storeRetry is how long the daemon waits before it tries a store again that
-// is out of reach.
+// storeRetry is how long the daemon waits before it retries a store that is out of reach.
 const storeRetry = 5 * time.Second
 
-// OpenStore opens the store of the jobs and makes sure that it serves them; connect
-// opens it. The daemon waits for one that is out of reach; nil without an error means
-// that it was told to stop meanwhile.
+// OpenStore opens the store with connect and makes sure that it answers for the jobs. If
+// the store is out of reach, OpenStore retries, except with Once. A nil store without an
+// error means that drain was closed meanwhile.
 func (d *Daemon) OpenStore(ctx context.Context, drain <-chan struct{}, cfg *config.Config, list []*jobs.Job, connect func(context.Context) (open.Backend, error)) (open.Backend, error) {
 	try := func(ctx context.Context) (open.Backend, error) {
 		store, err := connect(ctx)
@@ -41,9 +40,9 @@ func (d *Daemon) OpenStore(ctx context.Context, drain <-chan struct{}, cfg *conf
 	return await(ctx, drain, d.log, try)
 }
 
-// serves reads the jobs' state from a store: opening alone asks a server for nothing.
+// serves reads the jobs' state from a store: opening alone does not ask the server.
 func (d *Daemon) serves(ctx context.Context, store open.Backend, cfg *config.Config, list []*jobs.Job) error {
-	if len(list) == 0 { // decisions alone: what is out of reach fails as its policy says
+	if len(list) == 0 { // only charges: while the store is out of reach, on_store_error applies
 		name := append(cfg.Budgets(), "any/any")[0]
 		if _, err := store.Look(ctx, driver.Look{Budget: name, Now: d.o.Now().UnixMicro()}); err != nil && !errors.Is(err, budget.ErrUnavailable) {
 			return err
@@ -57,11 +56,11 @@ func (d *Daemon) serves(ctx context.Context, store open.Backend, cfg *config.Con
 	return nil
 }
 
-// localPort is the end of a connection that is another each time.
+// localPort matches the local end of a connection, which differs each time.
 var localPort = regexp.MustCompile(`\S+->`)
 
-// await tries until the store serves, or says that it never will. What keeps it
-// away is logged when it changes.
+// await tries until the store answers, or fails with an error other than ErrUnavailable.
+// It logs the reason when that changes.
 func await(ctx context.Context, drain <-chan struct{}, log *slog.Logger, try func(context.Context) (open.Backend, error)) (open.Backend, error) {
 	told := ""
 	for {
