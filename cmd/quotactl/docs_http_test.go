@@ -106,7 +106,7 @@ func TestDocumentedHTTPLosesAnswers(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		status, body := http.StatusOK, `{"allowed": true, "remaining": 1}`
-		if charge.Operation == "geocod" {
+		if charge.Operation == "videos.lis" {
 			status, body = http.StatusUnprocessableEntity, `{"detail": "unknown"}`
 		}
 		ids := append(asked[charge.Operation], charge.ID)
@@ -129,11 +129,11 @@ func TestDocumentedHTTPLosesAnswers(t *testing.T) {
 	must.Do(t, os.WriteFile(program, []byte(text), 0o600))
 	cmd := exec.CommandContext(t.Context(), "python3", program)
 	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "http_proxy=")
-	const want = "geocode charged, 1 left\nroute charged, 1 left\ngeocode charged, 1 left\nunknown\n"
+	const want = "videos.list charged, 1 left\nsearch.list charged, 1 left\nvideos.list charged, 1 left\nunknown\n"
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != want {
 		t.Errorf("it said\n%s\n%v, want\n%s", out, err, want)
 	}
-	for operation, calls := range map[string][]int{"geocode": {3, 1}, "route": {1}, "geocod": {2}} {
+	for operation, calls := range map[string][]int{"videos.list": {3, 1}, "search.list": {1}, "videos.lis": {2}} {
 		ids, next := asked[operation], 0
 		for _, tries := range calls {
 			if len(ids) < next+tries || len(slices.Compact(slices.Clone(ids[next:next+tries]))) != 1 {

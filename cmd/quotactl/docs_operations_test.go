@@ -26,7 +26,7 @@ func TestDocumentedReload(t *testing.T) {
 	p := newProgram(t, "https://upstream.invalid", "run")
 	p.rewrite(docBlock(t, blocks, "toml", "costs.toml"))
 	p.start()
-	p.logged("msg=job job=orders")
+	p.logged("msg=job job=nightly")
 	for _, name := range []string{"change", "fault"} {
 		job := &docJob{t: t, dir: p.Dir, env: append(os.Environ(), "PID="+strconv.Itoa(p.Process.Pid))}
 		job.write(name+".sh", docBlock(t, blocks, "sh", name))
