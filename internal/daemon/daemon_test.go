@@ -42,8 +42,7 @@ schedule = "0 0 1 3 *"
 command  = ["true"]
 `
 
-// living is a daemon's configuration in force, with livingConfig in which words are
-// replaced, on a store in memory.
+// living is a daemon on a store in memory, with livingConfig in which words are replaced.
 func living(t *testing.T, env func(string) (string, bool), replace ...string) *Daemon {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "costs.toml")
@@ -70,7 +69,7 @@ func (d *Daemon) write(t *testing.T, replace ...string) {
 	must.Do(t, os.WriteFile(d.o.File, []byte(strings.NewReplacer(replace...).Replace(livingConfig)), 0o600))
 }
 
-// reloads has a runner of no jobs take over what is written.
+// reloads reloads the written configuration into a runner without jobs.
 func (d *Daemon) reloads(t *testing.T, options jobs.Options) error {
 	t.Helper()
 	options.State, options.Budgets = d.store, d.current.Load().budgets
@@ -79,8 +78,8 @@ func (d *Daemon) reloads(t *testing.T, options jobs.Options) error {
 	return err
 }
 
-// Secrets of every configuration that was in force are taken out of what commands
-// print: a pass may still be of an earlier one.
+// Secrets has those of every configuration that was in force: a pass may still use an
+// earlier one.
 func TestSecretsOfEarlierConfigurations(t *testing.T) {
 	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
 	l := New(Options{Env: func(name string) (string, bool) { value, ok := known[name]; return value, ok }, Once: true})
@@ -90,8 +89,8 @@ func TestSecretsOfEarlierConfigurations(t *testing.T) {
 	check.Equal(t, fmt.Sprint(l.Secrets()), "[old-secret new-secret]")
 }
 
-// The secrets of a configuration are known before its first pass may begin: a runner
-// that refuses the reload begins none.
+// The secrets of a configuration are known before its first pass may begin. If the runner
+// refuses the reload, no pass begins.
 func TestSecretsOfTheNextConfiguration(t *testing.T) {
 	known := map[string]string{"OLD_KEY": "old-secret", "NEW_KEY": "new-secret"}
 	with := func(key string) []string {
@@ -105,7 +104,7 @@ func TestSecretsOfTheNextConfiguration(t *testing.T) {
 	check.Equal(t, fmt.Sprint(l.Secrets()), "[old-secret new-secret]")
 }
 
-// The token of the daemon's own address is a secret too: its commands may have it.
+// The daemon's own token is a secret too: its commands may have it in their environment.
 func TestTheTokenIsASecret(t *testing.T) {
 	l := New(Options{Env: nothing, Once: true, Endpoint: &Endpoint{token: "the-token"}})
 	l.remember(&config.Config{})
@@ -114,8 +113,8 @@ func TestTheTokenIsASecret(t *testing.T) {
 	}
 }
 
-// A stop is given the time of the longest grace there was: a pass that began before a
-// reload has it still.
+// A stop may take as long as the longest grace of any generation: a pass that began before
+// a reload still has that grace.
 func TestAStopLastsAsLongAsTheLongestGrace(t *testing.T) {
 	l := living(t, nothing, "[job.stays]", "[job.stays]\ngrace = \"10m\"")
 	long := l.stopTakes()
@@ -129,7 +128,7 @@ func TestAStopLastsAsLongAsTheLongestGrace(t *testing.T) {
 	}
 }
 
-// Each setting that holds from start to end is refused by its name when it changes.
+// A reload refuses each change of a setting that needs a restart, and names it.
 func TestWhatNeedsARestart(t *testing.T) {
 	const store = "[store]\n"
 	l := living(t, nothing)

@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// Two readings of one budget are the same, also of a calendar's zone; each of its
-// parts counts.
+// Two readings of one budget are equal, even with a calendar's zone. A difference in any
+// part counts.
 func TestSameSpec(t *testing.T) {
 	spec := func(zone string, change func(*budget.Spec)) budget.Spec {
 		calendar := must.Get(limit.NewCalendar(limit.Day, zone, 0))(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// The flags are refused before anything is listened on.
+// Wrong flags are refused before the daemon listens.
 func TestListenFlags(t *testing.T) {
 	const guarded = "a-token-that-nobody-guesses"
 	dir := t.TempDir()
@@ -23,7 +23,7 @@ func TestListenFlags(t *testing.T) {
 	for path, text := range map[string]string{token: guarded + "\n", short: "too-short\n"} {
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	pipe := filepath.Join(dir, "pipe") // whose writer never comes
+	pipe := filepath.Join(dir, "pipe") // nobody writes to it
 	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	env := func(name string) (string, bool) { return guarded, name == "TOKEN" }
 	secure := Listen{Cert: cert, Key: key, TokenFile: token}

@@ -10,7 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// fileWorld is a file that is watched, and what happens to it.
+// fileWorld is a watched file, with ways to change it.
 type fileWorld struct {
 	t    *testing.T
 	dir  string
@@ -26,7 +26,7 @@ func newFileWorld(t *testing.T, text string) *fileWorld {
 	return w
 }
 
-// write writes into the file that is there.
+// write writes into the existing file.
 func (w *fileWorld) write(name, text string) {
 	w.t.Helper()
 	must.Do(w.t, os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600))
@@ -37,15 +37,15 @@ func (w *fileWorld) rename(from, to string) {
 	must.Do(w.t, os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
 }
 
-// link makes a link, or has it lead elsewhere in one step.
+// link makes a symbolic link, or changes its target in one step.
 func (w *fileWorld) link(to, name string) {
 	w.t.Helper()
 	must.Do(w.t, os.Symlink(to, filepath.Join(w.dir, name+".new")))
 	w.rename(name+".new", name)
 }
 
-// looks looks at the file so often and fails unless it is reported changed at these
-// looks, counted from 1.
+// looks polls the file so often, and fails unless exactly these polls, counted from 1,
+// report a change.
 func (w *fileWorld) looks(what string, often int, changed ...int) {
 	w.t.Helper()
 	for look := 1; look <= often; look++ {
@@ -57,7 +57,7 @@ func (w *fileWorld) looks(what string, often int, changed ...int) {
 	}
 }
 
-// A change is reported once, when it is seen to rest.
+// A change is reported once, when two polls find the same state.
 func TestWatchedFile(t *testing.T) {
 	w := newFileWorld(t, "one")
 	w.looks("nothing", 3)
@@ -84,7 +84,7 @@ func TestWatchedFile(t *testing.T) {
 	w.looks("the same that was gone", 4, 2)
 }
 
-// What grows is let come to its end.
+// A file that grows is reported only when it is complete.
 func TestWatchedFileWhileItIsWritten(t *testing.T) {
 	w := newFileWorld(t, "one")
 	for _, text := range []string{"t", "tw", "two"} {
@@ -98,8 +98,8 @@ func TestWatchedFileWhileItIsWritten(t *testing.T) {
 	w.looks("the rest", 4, 2)
 }
 
-// Kubernetes has costs.toml lead to ..data/costs.toml, and ..data to a folder, of
-// which it makes another for each change.
+// In Kubernetes costs.toml is a link to ..data/costs.toml, and ..data a link to a folder.
+// Each change makes a new folder.
 func TestWatchedFileOfKubernetes(t *testing.T) {
 	w := &fileWorld{t: t, dir: t.TempDir()}
 	folder := func(name, text string) {

@@ -18,7 +18,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// pipes is a listener on which each call has an end of a pipe.
+// pipes is a listener whose connections are pipes.
 type pipes struct {
 	calls chan net.Conn
 	over  chan struct{}
@@ -28,7 +28,7 @@ func newPipes(calls int) *pipes {
 	return &pipes{calls: make(chan net.Conn, calls), over: make(chan struct{})}
 }
 
-// call has the listener accept, and is the other end.
+// call makes the listener accept a pipe, and returns the other end.
 func (p *pipes) call() net.Conn {
 	there, here := net.Pipe()
 	p.calls <- here
@@ -48,8 +48,8 @@ func (p *pipes) Close() error { close(p.over); return nil }
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// For one too many the one that was idle for longest ends, and no other: what has a
-// decision under way stays, and each counts once.
+// A connection too many closes the one that was idle for longest, and no other.
+// Connections with a decision under way stay, and each counts once.
 func TestBoundConnections(t *testing.T) {
 	below := newPipes(10)
 	l := boundConnections(below, 3, newHTTPMetrics())
@@ -92,7 +92,7 @@ func TestBoundConnections(t *testing.T) {
 
 const heldBound = 8
 
-// held are kinds of connections that others may hold.
+// held has the kinds of connections that others may hold open.
 var held = map[string]func(t *testing.T, conn net.Conn){
 	"nothing sent":  func(*testing.T, net.Conn) {},
 	"half a header": func(t *testing.T, conn net.Conn) { write(t, conn, "POST /v1/charge HTTP/1.1\r\nHost: local") },
@@ -112,14 +112,14 @@ func write(t *testing.T, conn net.Conn, text string) {
 	must.Get(io.WriteString(conn, text))(t)
 }
 
-// ask is the status of a page.
+// ask returns the status of a page.
 func ask(t *testing.T, conn net.Conn, path string) int {
 	t.Helper()
 	write(t, conn, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	return status(t, conn)
 }
 
-// status is that of the answer on a connection; 0 where it has ended.
+// status is the status of the answer on a connection; 0 if the connection has ended.
 func status(t *testing.T, conn net.Conn) int {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -131,8 +131,8 @@ func status(t *testing.T, conn net.Conn) int {
 	return resp.StatusCode
 }
 
-// Whatever connections others hold, health is answered at once; and charges that wait
-// keep theirs.
+// Whatever connections others hold open, health is answered at once, and waiting charges
+// keep their connections.
 func TestHeldConnections(t *testing.T) {
 	for kind, hold := range held {
 		t.Run(kind, func(t *testing.T) {
@@ -172,8 +172,8 @@ func TestHeldConnections(t *testing.T) {
 	}
 }
 
-// The same with sockets: who is one too many is answered, and the one that was idle
-// for longest is told so by the end of its connection.
+// The same with sockets: a connection too many is answered, and the one that was idle for
+// longest is closed.
 func TestServeBounded(t *testing.T) {
 	w := watch(t, nil)
 	w.l.connections = 2

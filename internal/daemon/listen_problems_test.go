@@ -14,7 +14,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// problems are requests that get no success, as they are sent.
+// problems are raw requests that cause a problem.
 var problems = []struct {
 	name, request string
 	status        int
@@ -44,7 +44,7 @@ var problems = []struct {
 	{"a header that is too large", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n", 431, "header_size", ""},
 }
 
-// Every answer that is no success is a problem, whoever gives it.
+// Every answer other than 200 is a problem, whoever gives it.
 func TestEveryProblem(t *testing.T) {
 	w := watch(t, nil)
 	under := must.Get(w.l.serve(t.Context(), &Endpoint{network: "tcp", address: "127.0.0.1:0", loopback: true}, slog.New(slog.DiscardHandler)))(t)
@@ -65,7 +65,7 @@ func TestEveryProblem(t *testing.T) {
 	check.NoError(t, under.stop())
 }
 
-// reply is an answer that was read.
+// reply is a parsed answer.
 type reply struct {
 	status int
 	header http.Header
@@ -86,7 +86,7 @@ func exchange(t *testing.T, address, text string) reply {
 	return reply{resp.StatusCode, resp.Header, body}
 }
 
-// isProblem holds an answer to what each problem has.
+// isProblem checks what every problem must have.
 func isProblem(t *testing.T, got reply, status int, reason string) {
 	t.Helper()
 	var p struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// succeeded has a scrape tell of two jobs: one that has succeeded, at the instant that
-// is returned, and one that is paused. again has it read anew.
+// succeeded makes scrapes show two jobs: one has succeeded at the returned instant, the
+// other is paused. again makes the next scrape read them again.
 func (w *watched) succeeded() (at time.Time, again func()) {
 	w.t.Helper()
 	at = time.UnixMicro(1_780_000_000_123_456)
@@ -30,8 +30,8 @@ func (w *watched) succeeded() (at time.Time, again func()) {
 	return at, func() { c.at = time.Time{} }
 }
 
-// An alert on how often something came of a job hears of the first time too: its series
-// begin at 0. One hears of passes without room, one of a job that has no success to grow old.
+// The series that alerts count begin at 0, so that an alert sees the first event too. One
+// alert reports passes without enough units, one a job that has never succeeded.
 func TestAlertsHearOfTheFirstTime(t *testing.T) {
 	w := watch(t, nil)
 	w.m.expect([]*jobs.Job{{Name: "pull", Regions: []string{"US"}}})
@@ -57,7 +57,7 @@ func TestAlertsHearOfTheFirstTime(t *testing.T) {
 	}
 }
 
-// What is scraped of the jobs is what the store says, whoever ran them.
+// The metrics of jobs come from the store, whichever daemon ran the jobs.
 func TestMetricsOfJobs(t *testing.T) {
 	w := watch(t, nil)
 	at, again := w.succeeded()

@@ -53,7 +53,7 @@ func TestListenAddress(t *testing.T) {
 	}
 }
 
-// It listens until it is stopped, and then no more.
+// The server listens until it is stopped.
 func TestServe(t *testing.T) {
 	w := watch(t, nil)
 	var log strings.Builder

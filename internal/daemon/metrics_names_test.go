@@ -27,8 +27,8 @@ var (
 	ownCharges = regexp.MustCompile(`quotactl_(decisions|units|near_misses|observed|drift_units)_total`)
 )
 
-// The dashboard and the alerts ask for metrics and labels that there are, and the
-// page on metrics tells all of them.
+// The dashboard and the alerts use only metrics and labels that exist, and docs/metrics.md
+// has all of them.
 func TestMetricNames(t *testing.T) {
 	w := watch(t, nil)
 	for _, err := range []error{w.charge("get", 97), w.charge("get", 1)} {
@@ -134,9 +134,9 @@ func alertExprs(t *testing.T) (list []string) {
 	return list
 }
 
-// What a person must hear of is heard of whoever charges: the condition asks the
-// ledger, beside what the daemon itself decides. While the store is away there is no
-// ledger; the breaker is the host's.
+// Alerts fire whichever process charges: their conditions use the ledger as well as the
+// daemon's own decisions. While the store is out of reach there is no ledger, but the
+// breaker is the whole host's.
 func TestAlertsHearOfEveryProcess(t *testing.T) {
 	for _, expr := range alertExprs(t) {
 		alone := ownCharges.MatchString(expr) && !strings.Contains(expr, "quotactl_limit_")

@@ -17,7 +17,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// away is a store that does not answer.
+// away is a store that never answers.
 type away struct{ *memstore.Store }
 
 func (away) Decide(ctx context.Context, _ driver.Batch) (driver.Decisions, error) {
@@ -30,7 +30,7 @@ func (away) Look(ctx context.Context, _ driver.Look) (driver.View, error) {
 	return driver.View{}, fmt.Errorf("%w: %w", budget.ErrUnavailable, ctx.Err())
 }
 
-// A store that hangs does not hang a scrape, and is told of.
+// A store that hangs does not hang a scrape, and the metrics show it.
 func TestMetricsOfStoreAway(t *testing.T) {
 	t.Parallel()
 	w := watch(t, away{memstore.New(func() int64 { return 0 })})
@@ -64,14 +64,14 @@ func (b *broken) Look(ctx context.Context, look driver.Look) (driver.View, error
 	return b.Backend.Look(ctx, look)
 }
 
-// host is a store with the host's side of its outages, as open.Host makes it.
+// host is a store with the host's handling of outages, as open.Host makes it.
 type host struct {
 	*outage.Store
 	driver.JobStore
 }
 
-// What the allowance decides is told apart, and so is that the store is away
-// although calls go on.
+// The metrics distinguish what the allowance decides, and show that the store is out of
+// reach although calls are still granted.
 func TestMetricsOfAllowance(t *testing.T) {
 	store := &broken{Backend: memstore.New(func() int64 { return time.Now().UnixMicro() })}
 	hosted := host{outage.New(store, outage.Options{Dir: t.TempDir(), Allowance: 10, Timeout: time.Second, Interval: time.Hour}), store}

@@ -62,7 +62,7 @@ func (w *watched) charge(operation string, units int64) error {
 	return err
 }
 
-// get asks the listener.
+// get sends a GET to the listener.
 func (w *watched) get(path string) (int, string) {
 	w.t.Helper()
 	recorder := httptest.NewRecorder()

@@ -10,8 +10,8 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// truth has an upstream report more than was charged on a budget of its own, a call
-// observed, and it locked.
+// truth has an upstream report more than was charged, on a budget of its own. It also makes
+// a call that only observe mode grants, and locks the limit.
 func (w *watched) truth() budget.Lock {
 	w.t.Helper()
 	b := must.Get(budget.New(w.metered, budget.Spec{

@@ -18,7 +18,7 @@ import (
 	"github.com/quotactl/quotactl/jobs/schedule"
 )
 
-// The daemon's commands find no watchdog that they would have to answer.
+// The daemon's commands find no watchdog variables, so they do not answer it.
 func TestTheWatchdogIsTheDaemonsAlone(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "20000000")
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
@@ -30,8 +30,8 @@ func TestTheWatchdogIsTheDaemonsAlone(t *testing.T) {
 	}
 }
 
-// Signs of life come at half of the manager's time as long as the scheduler looks at
-// its clock, and no longer; the status follows the ticks.
+// Watchdog notices are sent at half of the manager's time, but only while the scheduler
+// checks its clock; the status follows the ticks.
 func TestSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule := must.Get(schedule.Parse("*/2 * * * *", "UTC"))(t)
@@ -73,7 +73,7 @@ func TestSignsOfLife(t *testing.T) {
 	})
 }
 
-// The status says what people look for.
+// The status shows jobs, the next tick and a failed reload.
 func TestStatusForTheManager(t *testing.T) {
 	now := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
 	job := func(name, spec string) *jobs.Job {

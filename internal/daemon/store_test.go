@@ -17,17 +17,17 @@ import (
 	"github.com/quotactl/quotactl/internal/check"
 )
 
-// awaiting is a store that comes into reach at its nth try.
+// awaiting is a store that fails some tries before it answers.
 type awaiting struct {
-	tries []error // what keeps it away, try by try; then it serves
+	tries []error // the errors of the first tries; then it answers
 	log   bytes.Buffer
 	asked int
 }
 
 var errNotYet = fmt.Errorf("%w: connection refused", budget.ErrUnavailable)
 
-// The daemon asks every five seconds, and says what keeps the store away when
-// that changes: not each time, and not for the port it asks from.
+// The daemon retries every five seconds. It logs the error only when that changes; another
+// local port is no change.
 func TestTheDaemonAwaitsItsStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timeout := func(port int) error {

@@ -39,7 +39,7 @@ func TestToken(t *testing.T) {
 	w.do(r).is(401)
 }
 
-// What a web page could send is refused on loopback, by whatever name.
+// Loopback refuses every request that a web page could send, whatever its Host.
 func TestWebPages(t *testing.T) {
 	w := newWorld(t, serve.Options{Loopback: true})
 	for host, status := range map[string]int{
@@ -76,7 +76,7 @@ func TestWebPages(t *testing.T) {
 	w.do(r).is(200)
 }
 
-// What stands beside the decisions is guarded as they are.
+// Guard protects other handlers like the server's own paths.
 func TestGuard(t *testing.T) {
 	s := serve.New(serve.Options{Token: token, Loopback: true})
 	guarded := s.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))

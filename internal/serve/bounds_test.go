@@ -35,7 +35,7 @@ func TestUnknownPath(t *testing.T) {
 	w.post("/v1/status", "").has("Allow", "GET, HEAD")
 }
 
-// A body of just the size is read, one byte more is not.
+// The server reads a body of exactly MaxBody, and refuses one byte more.
 func TestBodySize(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	w.post("/v1/charge", chargeGet+strings.Repeat(" ", serve.MaxBody-len(chargeGet))).is(200)
@@ -57,8 +57,8 @@ func TestHeaderCount(t *testing.T) {
 	w.do(r).is(431)
 }
 
-// While as many requests are under way as may be, others are told to come back;
-// none is lost, and then there is room again.
+// While the most requests are under way, others are busy. None is lost, and afterwards
+// there is room again.
 func TestUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{UnderWay: 3})
@@ -83,8 +83,8 @@ func TestUnderWay(t *testing.T) {
 	})
 }
 
-// Of the budgets that a credential "*" admits the ones used last are kept, and
-// those in use, so that each name has one.
+// Of the budgets that a credential "*" admits, the cache keeps the most recently used ones
+// and all in use, so that each name has only one.
 func TestBudgetsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened []string
@@ -123,8 +123,8 @@ func TestBudgetsKept(t *testing.T) {
 	})
 }
 
-// A wait outlives the timeouts of the listener, and a decision as slow as its
-// store may be.
+// A wait outlives the timeouts of the listener, and so does a decision that takes the whole
+// timeout of the store.
 func TestPatience(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	w.spec.Limits = []limit.Limit{{Name: "l", Limit: 1, Counts: limit.CountUnits, Window: limit.RollingWindow(700 * time.Millisecond)}}
@@ -142,7 +142,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A body that does not come is given up when the listener says so.
+// The server stops waiting for a body when the listener's deadline passes.
 func TestSlowBody(t *testing.T) {
 	server := httptest.NewUnstartedServer(newWorld(t, serve.Options{}))
 	server.Config.ReadTimeout = 50 * time.Millisecond
@@ -158,8 +158,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// What many clients are answered at once adds up to what is charged: of equal ids
-// one each.
+// The answers to many clients at once add up to what is charged; equal ids count once.
 func TestTogether(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	w.spec.Limits = []limit.Limit{{Name: "l", Limit: 600, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}

@@ -44,7 +44,7 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// spent is what the ledger of shop/main holds.
+// spent is what the ledger of shop/main contains.
 func (w *world) spent(by budget.GroupBy) map[string]int64 {
 	w.t.Helper()
 	view := must.Get(w.store.Spent(w.t.Context(), driver.SpentQuery{Budget: "shop/main", Now: time.Now().UnixMicro(), By: by}))(w.t)
@@ -71,8 +71,8 @@ func TestChargeFenced(t *testing.T) {
 	check.Equal(t, w.spent(budget.ByOperation)["get"], 4, "units are spent")
 }
 
-// What does not fit is refused with the wait until it does, in whole seconds
-// rounded up, and charges nothing.
+// A call that does not fit is refused and charges nothing. Retry-After is the wait until
+// it fits, rounded up to whole seconds.
 func TestChargeRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{})
@@ -93,7 +93,7 @@ func TestChargeRefused(t *testing.T) {
 	})
 }
 
-// A dry run tells what a charge would get, and charges nothing.
+// A dry run answers as a charge would, and charges nothing.
 func TestDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{})
@@ -136,8 +136,8 @@ func TestReservation(t *testing.T) {
 	})
 }
 
-// A wait is charged when the units are there, refused at once when that is too
-// late, and ended by Stop and by a caller that goes away.
+// A waiting call is charged when it fits, and refused at once if that is too late. Stop
+// ends the wait, and so does a client that leaves.
 func TestChargeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{Waiting: 2})
@@ -187,8 +187,8 @@ func TestChargeWaits(t *testing.T) {
 	})
 }
 
-// A request waits as its job says, a minute at most; where too many wait, and when it says
-// so itself, it does not.
+// A request waits as long as its job's max_wait, at most a minute. It does not wait if too
+// many others do, or if it says wait_seconds 0 itself.
 func TestChargeWaitsAsItsJobSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{Waiting: 1})
@@ -214,7 +214,7 @@ func TestChargeWaitsAsItsJobSays(t *testing.T) {
 	})
 }
 
-// An id that was most likely used for another call is warned of.
+// The answer warns if an id was probably used for another call.
 func TestChargeWarns(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	const asked = `{"budget":"shop/main","operation":"get","id":"x","lease_seconds":60,"job":"pull"}`
@@ -236,7 +236,7 @@ func TestChargeWarns(t *testing.T) {
 	again(strings.Replace(asked, `"x"`, `"y"`, 1), false, "nothing counts under it")
 }
 
-// Who was answered nothing certain is told so.
+// If the outcome is unknown, the answer says so.
 func TestChargeUnknown(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	for _, c := range []struct {
@@ -265,7 +265,7 @@ func TestChargeUnknown(t *testing.T) {
 	}
 }
 
-// A caller that goes away ends its decision.
+// A client that leaves ends its decision.
 func TestChargeInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{})
@@ -302,7 +302,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// A wait that is ended while the store decides is decided all the same, once.
+// A wait that ends while the store is deciding still gets a decision, and only one.
 func TestStopWhileDeciding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, serve.Options{})

@@ -21,7 +21,7 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// description is the OpenAPI file as it is served.
+// description is the served OpenAPI file.
 type description struct {
 	root  map[string]any
 	paths map[string]any
@@ -49,7 +49,7 @@ func (d description) at(node any) map[string]any {
 	return d.at(at)
 }
 
-// response is what is described of an answer.
+// response is the description of one answer.
 func (d description) response(method, path string, status int) map[string]any {
 	operation, ok := d.paths[path].(map[string]any)[strings.ToLower(method)].(map[string]any)
 	if !ok {
@@ -62,13 +62,13 @@ func (d description) response(method, path string, status int) map[string]any {
 	return d.at(response)
 }
 
-// seen is a status that a path was seen to answer with.
+// seen is a status with which a path has answered.
 type seen struct {
 	method, path string
 	status       int
 }
 
-// asking is a request and what it is answered with.
+// asking is a request and the expected answer.
 type asking struct {
 	method, path, body string
 	status             int
@@ -84,7 +84,7 @@ const (
 	releaseOpen = `{"budget":"shop/main","id":"open"}`
 )
 
-// posts are a good body of each path.
+// posts has a valid body for each path.
 var posts = map[string]string{"/v1/charge": chargeGet, "/v1/settle": settleOpen, "/v1/release": releaseOpen}
 
 // brokenBody fails when it is read.
@@ -94,7 +94,7 @@ func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
 
 func (brokenBody) Close() error { return nil }
 
-// askings are requests for each status of each path.
+// askings has requests that cause each status of each path.
 func askings() (list []asking) {
 	add := func(method, path, body string, status int, reason string, rig func(*rigged)) {
 		list = append(list, asking{method: method, path: path, body: body, status: status, reason: reason, rig: rig})
@@ -184,8 +184,8 @@ func decides(d driver.Decision, err error) func(*rigged) {
 	}
 }
 
-// Each status of each path is answered, as it is described: and nothing is
-// described that is not answered.
+// Each path answers with each status that is described for it, as described, and with no
+// other.
 func TestDescription(t *testing.T) {
 	d := readDescription(t)
 	answered := map[seen]bool{}
@@ -243,7 +243,7 @@ func (d description) schema(name string) map[string]any {
 	return d.at(map[string]any{"$ref": "#/components/schemas/" + name})
 }
 
-// holds holds an answer to its description.
+// holds checks an answer against its description.
 func (d description) holds(t *testing.T, what string, response map[string]any, got answer) {
 	t.Helper()
 	if response == nil {
@@ -275,7 +275,7 @@ func (d description) holds(t *testing.T, what string, response map[string]any, g
 	}
 }
 
-// The members that the paths take are those that are described, and their bounds.
+// The description has the members that the paths take, with their bounds.
 func TestDescribedMembers(t *testing.T) {
 	d := readDescription(t)
 	values := map[string]string{
@@ -319,7 +319,7 @@ func TestDescribedMembers(t *testing.T) {
 	}
 }
 
-// needed are the members that one goes with alone.
+// needed has the other members that a member requires.
 func needed(schema map[string]any, member string) (list []string) {
 	all, _ := schema["dependentRequired"].(map[string]any)
 	others, _ := all[member].([]any)
@@ -337,7 +337,7 @@ func text(body map[string]json.RawMessage) string {
 	return string(out)
 }
 
-// taken holds a member to its schema, with values within and beyond it.
+// taken checks a member against its schema, with values within and beyond its bounds.
 func (d description) taken(t *testing.T, path string, schema any, body map[string]json.RawMessage, member string) {
 	t.Helper()
 	probes := []string{

@@ -10,8 +10,8 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// Each charge that is refused is a line of the log, with what it was for and when it
-// will fit. What was charged, only looked at, or asked for in a wrong way is none.
+// Each refused charge is a line of the log, with what it was for and when it will fit.
+// Granted charges, dry runs and invalid requests are not logged.
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

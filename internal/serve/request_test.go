@@ -13,7 +13,7 @@ import (
 	"github.com/quotactl/quotactl/internal/serve"
 )
 
-// Every fault of a body is named, with the member that has it.
+// The answer names every mistake in a body, with its member.
 func TestFaults(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	got := w.post("/v1/charge", `{"operation":"no such!","units":1e3,"id":"a b","floor":-1,"use_headroom":"yes","job":"","region":"a/b","run":" ","fence":-1,
@@ -53,7 +53,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Escapes, blanks and other writings mean what they mean in JSON.
+// Escapes, blanks and other spellings mean what they mean in JSON.
 func TestWritings(t *testing.T) {
 	w := newWorld(t, serve.Options{})
 	w.post("/v1/charge", " \t{\r\n\"bud\\u0067et\" : \"shop\\/main\" ,\"operation\":\"g\\u0065t\", \"id\":\"a\\\"}\\\\,\" }\n").is(200, "id", `a"}\,`)
@@ -62,9 +62,8 @@ func TestWritings(t *testing.T) {
 	w.post("/v1/charge", "{\"budget\":\"shop/main\",\"operation\":\"get\",\"id\":\"\xff\"}").is(400)
 }
 
-// FuzzRequest holds the reader of bodies to encoding/json: what it takes is one
-// object of known members, each once, and the answer tells the same values. No
-// body brings it down.
+// FuzzRequest compares the reader of bodies with encoding/json: it accepts only one object
+// of known members, each once, and reads the same values. No body makes it panic.
 func FuzzRequest(f *testing.F) {
 	for _, a := range askings() {
 		f.Add(a.path, a.body)

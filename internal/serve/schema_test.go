@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fits tells where a value is not as a schema has it: of JSON Schema what the file
-// uses, and an error for all else.
+// fits says where a value violates a schema. It knows the part of JSON Schema that the file
+// uses, and returns an error for the rest.
 func (d description) fits(schema, value any, where string) error {
 	s := d.at(schema)
 	for keyword := range s {

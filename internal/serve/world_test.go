@@ -128,7 +128,7 @@ func (w *world) get(path string) answer {
 	return w.do(w.request(http.MethodGet, path, ""))
 }
 
-// is holds an answer to a status and to members of its body.
+// is checks the status and members of the body of an answer.
 func (a answer) is(status int, members ...any) {
 	a.t.Helper()
 	must.Equal(a.t, a.status, status, "status", a.text)
@@ -141,7 +141,7 @@ func (a answer) is(status int, members ...any) {
 	}
 }
 
-// has holds it to header fields.
+// has checks header fields of an answer.
 func (a answer) has(fields ...string) {
 	a.t.Helper()
 	for i := 0; i < len(fields); i += 2 {
@@ -149,5 +149,5 @@ func (a answer) has(fields ...string) {
 	}
 }
 
-// sleep lets the fake time of a bubble pass.
+// sleep advances the fake time of a bubble.
 func sleep(d time.Duration) { <-time.After(d) }
