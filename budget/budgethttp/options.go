@@ -10,83 +10,83 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// Refused is what a caller gets when the budget refuses.
+// Refused says what a Transport does when the budget refuses a request.
 type Refused int
 
-// What a caller may get.
+// The ways to handle a refusal.
 const (
-	// Fail: RoundTrip returns the [*budget.RefusedError].
+	// Fail returns the [*budget.RefusedError] from RoundTrip.
 	Fail Refused = iota
-	// Answer429: if the call does not fit now, or is locked out, the transport makes a
-	// response of status 429 itself, with Retry-After in whole seconds and
-	// [RefusedHeader], for SDKs that understand only that. Its body is a problem with
-	// the additional members retry_after, message, and error with a message. Other
-	// refusals stay errors.
+	// Answer429 is for SDKs that understand only a 429 response. If the call does not
+	// fit now, or a lock is in force, the transport itself makes a response with status
+	// 429, Retry-After in whole seconds, and [RefusedHeader]. Its body is a problem
+	// document (application/problem+json) with the extra members retry_after, message,
+	// and error, which holds a message. Other refusals remain errors.
 	Answer429
-	// Wait: the request waits until its units fit, first come first served within
+	// Wait makes the request wait until its units fit, first come first served within
 	// the process; see [budget.Budget.WaitReserve].
 	Wait
 )
 
-// Unmatched is the operation of requests that no pattern matches. If it has no price in
+// Unmatched is the operation of requests that match no pattern. If it has no price in
 // costs.toml, unknown_operation applies.
 const Unmatched = "unmatched"
 
-// DefaultLease is the lease where Options name none.
+// DefaultLease is the lease when Options.Lease is 0.
 const DefaultLease = 10 * time.Minute
 
-// grace is how long what was sent may still be on its way to the upstream after
-// the request was cancelled: a lease ends that much later.
+// grace is how long a sent request may still be on its way to the upstream after it was
+// cancelled. The store's lease ends that much later than Options.Lease.
 const grace = time.Second
 
-// Options say how a Transport works. The zero value is usable.
+// Options configure a Transport. The zero value is usable.
 type Options struct {
-	// Base sends the requests; nil: http.DefaultTransport.
+	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
-	// Operation, when set, is that of every request: the patterns are then not used.
+	// Operation, if set, is the operation of every request; the patterns are not used.
 	Operation string
 	// Labels are kept with every charge.
 	Labels budget.Labels
-	// Fence is the number of the daemon's pass that the requests are made for, as in
-	// [budget.Call]; with it goes Labels.Job. 0: none.
+	// Fence is the number of the daemon's pass that makes the requests, as in
+	// [budget.Call]; it needs Labels.Job. 0 means no pass.
 	Fence int64
 	// Floor, UseHeadroom and OnStoreError are as in [budget.Call].
 	Floor        int64
 	UseHeadroom  bool
 	OnStoreError budget.Policy
-	// Refused is what a caller gets when the budget refuses.
+	// Refused says what happens when the budget refuses a request.
 	Refused Refused
-	// MaxWait is the longest wait of Wait, the store's time included; a call that would
-	// wait longer fails at once. 0: only the context's deadline.
+	// MaxWait bounds how long Wait waits, including the time the store takes. A call that
+	// would wait longer fails at once. 0 means that only the context's deadline bounds it.
 	MaxWait time.Duration
 	// Lease is the time within which the response's header must arrive: more than 0, at
-	// most [budget.MaxLease] less a second; 0: DefaultLease. A context's deadline may
-	// be sooner.
+	// most [budget.MaxLease] less a second. 0 means DefaultLease. The context's deadline
+	// may end the request sooner.
 	Lease time.Duration
-	// Log receives problems that fail no request; nil: nothing is logged.
+	// Log receives problems that do not fail a request; nil means that nothing is logged.
 	Log *slog.Logger
-	// Observer hears what is charged and learnt; nil: none.
+	// Observer receives events of the Transport; nil means no observer.
 	Observer Observer
 }
 
-// Observer is told what a Transport does. Its methods are called synchronously, after a
-// body's Close in the background, and concurrently by concurrent requests.
+// Observer receives the events of a Transport. The Transport calls its methods
+// synchronously; after a body's Close it calls them in the background. Concurrent
+// requests call them concurrently.
 type Observer interface {
 	// Charged is called after each charge, before the request is sent.
 	Charged(budget.Receipt)
-	// Settled is called once for each of them, with its final units: 0 when it was
-	// released.
+	// Settled is called once for each charge, with its final units: 0 if it was released.
 	Settled(r budget.Receipt, units int64)
 	// Refused is called when the upstream has refused a request.
 	Refused(Verdict)
 	// Drifted is called when the upstream reports spend that no charge explains.
 	Drifted(budget.Drift)
-	// Unread is called when something that a response says could not be read, once for
-	// each such value of a response. The log has it at most once a minute.
+	// Unread is called once for each value of a response that could not be read. The log
+	// reports the same value at most once a minute.
 	Unread(Unread)
 }
 
-// nobody is the Observer of Options that name none.
+// nobody is the Observer if Options has none.
 type nobody struct{}
 
 func (nobody) Charged(budget.Receipt) {}
@@ -99,7 +99,7 @@ func (nobody) Drifted(budget.Drift) {}
 
 func (nobody) Unread(Unread) {}
 
-// complete fills in what is not set, and finds what is wrong.
+// complete sets the defaults and validates the options.
 func (o *Options) complete(b *budget.Budget) error {
 	if o.Base == nil {
 		o.Base = http.DefaultTransport

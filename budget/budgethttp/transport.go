@@ -11,27 +11,28 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// Transport meters the requests of any client. It is safe for concurrent use. No
-// goroutine of its own outlives a request, except to record the cost of a closed body:
-// [budget.Budget.Flush] and Close wait for that. Use New.
+// Transport meters the requests of a client. Make one with [New]. It is safe for
+// concurrent use. Its goroutines end with their request, except one that records the
+// cost of a closed body: [budget.Budget.Flush] and Close wait for that one.
 type Transport struct {
 	budget   *budget.Budget
 	spec     budget.Spec
 	options  Options
 	routes   *routes
 	reader   *reader
-	sessions *lru.Cache[session, struct{}] // that are charged, the last mostSessions used
+	sessions *lru.Cache[session, struct{}] // the mostSessions charged sessions used last
 	sayings  sayings
 	pace     pace
-	// freeByBody: a body may tell that its request was not counted.
+	// freeByBody is true if a rule can recognise by the body that the upstream did not
+	// count the request.
 	freeByBody bool
-	// traces: the base has reported a connection, so that a request of which it
-	// reports none was answered without one.
+	// traces is true once the base has reported a connection. From then on, a request
+	// without a reported connection was answered without one.
 	traces atomic.Bool
 }
 
-// New makes a Transport that charges a budget, as the budget's costs and feedback say.
-// The error says what is wrong with them or with the options.
+// New makes a Transport that charges the budget by its costs and feedback rules. It
+// fails if those or the options are invalid.
 func New(b *budget.Budget, o Options) (*Transport, error) {
 	fail := func(err error) (*Transport, error) {
 		return nil, fmt.Errorf("meter requests for %s: %w", b.Name(), err)
@@ -56,11 +57,11 @@ func New(b *budget.Budget, o Options) (*Transport, error) {
 	return t, nil
 }
 
-// RoundTrip charges the request and sends it. The request is not changed. When the
-// budget says no, Options.Refused tells what comes; the error is then a
-// [*budget.RefusedError], and the request's body is closed. Where many are refused,
-// further refusals are held back, for a second at most and not past the request's
-// deadline, so that a client that asks again and again burns no core.
+// RoundTrip charges the request and sends it. It does not change the request. If the
+// budget refuses, RoundTrip closes the request's body and does what Options.Refused says;
+// an error is then a [*budget.RefusedError]. If many requests are refused, RoundTrip
+// delays further refusals, by at most a second and not past the request's deadline, so
+// that a client that retries in a loop does not burn a core.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for waited := time.Duration(0); ; {
 		asked := time.Now()
@@ -88,14 +89,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// CloseIdleConnections calls the base's, if it has one.
+// CloseIdleConnections calls the base's CloseIdleConnections, if it has one.
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.options.Base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
 
-// operation is the request's.
+// operation returns the request's operation.
 func (t *Transport) operation(req *http.Request) string {
 	if t.options.Operation != "" {
 		return t.options.Operation

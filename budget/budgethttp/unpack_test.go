@@ -320,7 +320,7 @@ func TestLongEncodedDocuments(t *testing.T) {
 	body = packed(t, "gzip", body) // whose bound goes by what was received
 	b, o := askPacked(t, answers(200, map[string]string{"Content-Encoding": "br, gzip"}, strings.NewReader(body)), body, feedback.Rules{})
 	want(t, b, 50, 1, 0)
-	if len(o.unread) != 1 || o.unread[0].Why != "a document of the body is longer than 1 MiB" {
+	if len(o.unread) != 1 || o.unread[0].Why != "a document in the body is longer than 1 MiB" {
 		t.Errorf("unread %+v, want that the document is too long, before that it expands", o.unread)
 	}
 }

@@ -8,38 +8,37 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// Unread is a value that costs.toml expects in a response and that could not be read.
-// The call then keeps what it was charged, or the reset of a report or refusal stays
-// unknown.
+// Unread is a value that costs.toml expects in a response but that could not be read. The
+// call then stays charged as it was, or the reset of a report or refusal stays unknown.
 type Unread struct {
 	Operation string
 	What      UnreadWhat
-	Rule      string // of the report or the refusal; else empty
-	Place     string // where it stands: "header x-cost", "json usage.total"; empty: the body
-	Why       string // it holds nothing of what was received, but for the name of an encoding
+	Rule      string // name of the report or refusal rule; empty for other values
+	Place     string // "header x-cost", "json usage.total"; empty means the body
+	Why       string // quotes nothing from the response except the name of an encoding
 }
 
-// UnreadWhat is what could not be read.
+// UnreadWhat is the kind of value that could not be read.
 type UnreadWhat string
 
-// What was to be read.
+// The kinds of values.
 const (
-	UnreadActual   UnreadWhat = "actual"   // what the call cost
-	UnreadReport   UnreadWhat = "report"   // what remains or is used, or when that comes back
-	UnreadRefusal  UnreadWhat = "refusal"  // whether it is one, or when to come back after it
-	UnreadBody     UnreadWhat = "body"     // a body that rules look at, which is damaged
-	UnreadEncoding UnreadWhat = "encoding" // a body that rules look at, in an encoding that is not known
+	UnreadActual   UnreadWhat = "actual"   // the units that the call cost
+	UnreadReport   UnreadWhat = "report"   // the units left or used, or their reset
+	UnreadRefusal  UnreadWhat = "refusal"  // whether the response is a refusal, or when to retry
+	UnreadBody     UnreadWhat = "body"     // a damaged body that rules need
+	UnreadEncoding UnreadWhat = "encoding" // a body that rules need, in an unknown encoding
 )
 
-// Why a body, or a document of it, could not be read.
+// Why a body, or a document in it, could not be read.
 const (
-	whyTooLong = "a document of the body is longer than 1 MiB"
-	whyCut     = "a document of the body is cut, or no JSON"
-	whyNoJSON  = "the body is no JSON object or array"
-	whyBroken  = "the body has broken off"
+	whyTooLong = "a document in the body is longer than 1 MiB"
+	whyCut     = "a document in the body is truncated, or not JSON"
+	whyNoJSON  = "the body is not a JSON object or array"
+	whyBroken  = "reading the body failed before its end"
 )
 
-// placeOf is where a value stands, in words.
+// placeOf names the place of a value.
 func placeOf(s *feedback.Source) string {
 	if s.Header != "" {
 		return "header " + s.Header
@@ -47,10 +46,10 @@ func placeOf(s *feedback.Source) string {
 	return "json " + s.JSON
 }
 
-// unreads are what of one response could not be read, each once.
+// unreads are the values of one response that could not be read, each once.
 type unreads []Unread
 
-// add notes one; it is true the first time.
+// add adds one, and reports whether it was new.
 func (u *unreads) add(one Unread) bool {
 	for _, known := range *u {
 		if known == one {
@@ -61,11 +60,10 @@ func (u *unreads) add(one Unread) bool {
 	return true
 }
 
-// sayAgain is how often a log says at most that the same could not be read.
+// sayAgain is the minimum interval between two log lines about the same Unread.
 const sayAgain = time.Minute
 
-// sayings remember what of what could not be read was logged. They are safe for
-// concurrent use.
+// sayings remember when each Unread was logged. They are safe for concurrent use.
 type sayings struct {
 	mu   sync.Mutex // guards all below
 	said map[Unread]*saying
@@ -73,11 +71,11 @@ type sayings struct {
 
 type saying struct {
 	at    time.Time
-	since int // how many came since
+	since int // how many were not logged since
 }
 
-// again reports whether one is to be logged, and how many were not since the last
-// that was. An encoding is said once for each operation.
+// again reports whether to log one, and how many were not logged since the last log
+// line. An unknown encoding is logged once for each operation.
 func (s *sayings) again(one Unread) (since int, say bool) {
 	if one.What == UnreadEncoding {
 		one.Why = "" // the upstream chooses it
@@ -101,8 +99,7 @@ func (s *sayings) again(one Unread) (since int, say bool) {
 	return since, true
 }
 
-// unread tells what could not be read of a response, the first time that it is found
-// there.
+// unread reports values of this response that could not be read, each once.
 func (a *attempt) unread(found ...Unread) {
 	for _, one := range found {
 		one.Operation = a.operation
@@ -121,6 +118,6 @@ func (a *attempt) unread(found ...Unread) {
 		if since > 0 {
 			log = log.With("not_logged_since", since)
 		}
-		log.Warn("what a response says could not be read")
+		log.Warn("a value in a response could not be read")
 	}
 }

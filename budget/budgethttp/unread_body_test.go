@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	noJSON  = "the body is no JSON object or array"
+	noJSON  = "the body is not a JSON object or array"
 	noEnd   = "the last event is cut: it has no empty line after it"
-	noLine  = "a document of the body is cut, or no JSON"
-	tooLong = "a document of the body is longer than 1 MiB"
+	noLine  = "a document in the body is truncated, or not JSON"
+	tooLong = "a document in the body is longer than 1 MiB"
 )
 
 // whatCame are the kinds and reasons of what could not be read.
@@ -206,7 +206,7 @@ func TestRefusalsThatBreakOff(t *testing.T) {
 	resp := fetch(t, client, "http://upstream")
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
-	if got := whatCame(o.unread); !reflect.DeepEqual(got, []string{"body: the body has broken off"}) {
+	if got := whatCame(o.unread); !reflect.DeepEqual(got, []string{"body: reading the body failed before its end"}) {
 		t.Errorf("unread %q", got)
 	}
 }

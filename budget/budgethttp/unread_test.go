@@ -48,18 +48,18 @@ func TestUnreadCosts(t *testing.T) {
 		"absurd, with an error":      {400, nil, strings.NewReader(`{"usage":{"total":1e16}}`), inBody("it is more than 10^15")},
 		"another place tells":        {200, nil, strings.NewReader(`{"usage":{"total":"?"},"response":{"usage":{"total":1}}}`), inBody("it is no number")},
 		"the header tells":           {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`{"usage":{"total":"?"}}`), inBody("it is no number")},
-		"the header tells, a page":   {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`<html>`), body("the body is no JSON object or array")},
+		"the header tells, a page":   {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`<html>`), body("the body is not a JSON object or array")},
 		"the header tells, no more":  {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`{}`), nil},
 		"the header does not":        {200, map[string]string{"X-Cost": "?"}, strings.NewReader(`{}`), []budgethttp.Unread{inHeader}},
 		"neither":                    {200, map[string]string{"X-Cost": ""}, strings.NewReader(`{"usage":{"total":"?"}}`), append(inBody("it is no number"), inHeader)},
-		"a page":                     {200, nil, strings.NewReader(`<html>`), body("the body is no JSON object or array")},
+		"a page":                     {200, nil, strings.NewReader(`<html>`), body("the body is not a JSON object or array")},
 		"an error's page":            {502, nil, strings.NewReader(`<html>`), nil},
-		"too long":                   {200, nil, strings.NewReader(`{"usage":{"total":1},"x":"` + long + `"}`), body("a document of the body is longer than 1 MiB")},
+		"too long":                   {200, nil, strings.NewReader(`{"usage":{"total":1},"x":"` + long + `"}`), body("a document in the body is longer than 1 MiB")},
 		"an event":                   {200, stream, strings.NewReader("data: {\"usage\":{\"total\":[{}]}}\n\ndata: {\"usage\":{\"total\":[{}]}}\n\ndata: [DONE]\n\n"), inBody("it is neither a number nor a text")},
 		"a later event tells":        {200, stream, strings.NewReader("data: {\"usage\":{\"total\":\"?\"}}\n\ndata: {\"usage\":{\"total\":2}}\n\n"), nil},
 		"events that say nothing":    {200, stream, strings.NewReader("data: {\"usage\":null}\n\ndata: [DONE]\n\n"), nil},
-		"an event that is too long":  {200, stream, strings.NewReader("data: {\"usage\":{\"total\":1},\"x\":\"" + long + "\"}\n\n"), body("a document of the body is longer than 1 MiB")},
-		"a body that has broken off": {200, nil, io.MultiReader(strings.NewReader(`{"usage":`), iotest.ErrReader(io.ErrUnexpectedEOF)), body("the body has broken off")},
+		"an event that is too long":  {200, stream, strings.NewReader("data: {\"usage\":{\"total\":1},\"x\":\"" + long + "\"}\n\n"), body("a document in the body is longer than 1 MiB")},
+		"a body that has broken off": {200, nil, io.MultiReader(strings.NewReader(`{"usage":`), iotest.ErrReader(io.ErrUnexpectedEOF)), body("reading the body failed before its end")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, budget.Spec{Costs: map[string]budget.Cost{"ask": usageCost}})
@@ -120,7 +120,7 @@ func TestUnreadReports(t *testing.T) {
 		}},
 		"below nothing": {nil, `{"used":-1}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "json used", Why: "it is negative"}}},
 		"too long": {nil, `{"used":1,"x":"` + strings.Repeat("x", 2<<20) + `"}`, []budgethttp.Unread{
-			{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Why: "a document of the body is longer than 1 MiB"},
+			{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Why: "a document in the body is longer than 1 MiB"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,23 +9,24 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// Verdict is what an upstream meant by refusing a request.
+// Verdict says why an upstream refused a request.
 type Verdict struct {
 	// Rule is the name of the refusal rule in costs.toml.
 	Rule      string
 	Means     feedback.Meaning
 	Operation string
-	// Limit is what was locked, as in Status; empty: the whole budget, or nothing.
+	// Limit is the locked limit, named as in Status. Empty means the whole budget, or that
+	// nothing was locked.
 	Limit string
-	// Until is the end of the lock; zero: nothing was locked.
+	// Until is the end of the lock; zero means that nothing was locked.
 	Until time.Time
 }
 
-// VerdictOf returns what an upstream meant by a response that came through a Transport;
-// false if no refusal rule fits. For a response below 400, the body decides only once
-// it has been read to its end or closed; after Close this waits until the store has the
-// lock, or for the store's timeout. It is false for the responses that the Transport
-// makes itself; see [RefusedHeader].
+// VerdictOf returns the Verdict on a response that came through a Transport, and false if
+// no refusal rule matches. Below status 400, a rule that needs the body decides only once
+// the body has been read to its end or closed; after Close, VerdictOf waits until the
+// store has the lock, at most the store's timeout. It returns false for responses that
+// the Transport makes itself; see [RefusedHeader].
 func VerdictOf(resp *http.Response) (Verdict, bool) {
 	if resp == nil || resp.Request == nil {
 		return Verdict{}, false
@@ -44,18 +45,18 @@ func VerdictOf(resp *http.Response) (Verdict, bool) {
 	return *told, true
 }
 
-// verdict is the place of a response's Verdict. It travels in the context of the
-// response's request, since clients wrap the body.
+// verdict holds a response's Verdict. It travels in the context of the response's
+// request, because clients wrap the body.
 type verdict struct {
 	told  atomic.Pointer[Verdict]
-	await atomic.Pointer[func()] // waits until it is told, for the store's timeout at most; nil: it is
+	await atomic.Pointer[func()] // waits until told is set, at most the store's timeout; nil: no wait needed
 }
 
 type verdictKey struct{}
 
-// attach makes the request that a response is told to be for: the caller's own, or
-// another that the base names, with the verdict. The context that was sent ends with
-// the body, and is kept from callers who go on with it.
+// attach returns the request to put into resp.Request, with the verdict in its context:
+// the caller's own request, or another one that the base names. The context that was sent
+// ends with the body, so callers that reuse the request must not get it.
 func (v *verdict) attach(named, sent, own *http.Request) *http.Request {
 	if named == nil || named == sent {
 		named = own

@@ -124,7 +124,7 @@ func TestDocumentedResponses(t *testing.T) {
 		},
 		{
 			file: "shopify-too-costly.http", preset: "shopify", budget: "shopify/hats", method: "POST", url: "https://your-shop.myshopify.com/admin/api/2026-10/graphql.json", at: june,
-			settled: 100, unread: "the body is no JSON object or array", // as it is documented, with line breaks in a text
+			settled: 100, unread: "the body is not a JSON object or array", // as it is documented, with line breaks in a text
 		},
 		{
 			file: "shopify-rest.http", preset: "shopify", budget: "shopify/hats", method: "GET", url: "https://your-shop.myshopify.com/admin/api/2026-10/products.json", at: june,
