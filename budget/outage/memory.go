@@ -72,10 +72,11 @@ type remembered struct {
 	asked    map[string]bool
 	reserved map[string]reserved
 
-	saved int64 // µs by the wall clock
-	read  int64 // likewise
-	dirty bool
-	timer *time.Timer // writes what was put off; nil when nothing was
+	saved  int64 // µs by the wall clock
+	warned bool  // that it could not be written
+	read   int64 // likewise
+	dirty  bool
+	timer  *time.Timer // writes what was put off; nil when nothing was
 }
 
 // facts are what the store last said of a limit, or of the whole budget.
@@ -259,6 +260,7 @@ func (m *memory) saveLater(name string, r *remembered) {
 	}
 	if err := m.save(name, r); err != nil {
 		m.warn(name, err)
+		r.warned = true
 	}
 }
 
@@ -365,28 +367,31 @@ func (m *memory) save(name string, r *remembered) error {
 		_, err = makeDir(m.dir, "memory")
 	}
 	if err == nil {
-		err = writeFile(m.file(name), data, false)
+		if err = writeFile(m.file(name), data, false); err != nil {
+			err = fmt.Errorf("%w; make the host's directory writable, or name another with state_dir", err)
+		}
 	}
 	r.saved, r.file = m.wall(), r.Mark
 	if err != nil {
-		return fmt.Errorf("write down what the store said of %s: %w; make the host's directory writable, or name another with state_dir", name, err)
+		return fmt.Errorf("write down what the store said of %s: %w", name, err)
 	}
 	r.dirty = len(r.fresh) > 0
 	return nil
 }
 
-// close writes all that is not written yet.
-func (m *memory) close() error {
+// close writes everything that is not written yet. What cannot be written is warned of
+// and is no error: what was charged is charged.
+func (m *memory) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	var errs []error
 	for name, r := range m.budgets {
 		if r.timer != nil {
 			r.timer.Stop()
 		}
 		r.dirty = r.dirty || len(r.Doubts) > 0 || len(r.Untold) > 0 // which is written now only
-		errs = append(errs, m.save(name, r))
+		if err := m.save(name, r); err != nil && !r.warned {
+			m.warn(name, err)
+		}
 	}
-	return errors.Join(errs...)
 }

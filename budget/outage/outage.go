@@ -98,7 +98,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.probes.Wait()
-	errs := []error{s.memory.close()}
+	s.memory.close()
+	var errs []error
 	if local != nil {
 		errs = append(errs, local.Close())
 	}
