@@ -78,7 +78,8 @@ type Import struct {
 	Head   LedgerHead
 	From   int64 // how many rows of the export come before Rows
 	Rows   []Row
-	// Last: no more rows follow. The buckets then begin anew from the entries.
+	// Last: no more rows follow. The buckets then begin anew from the entries. It comes with
+	// at least one row, unless the export has no rows.
 	Last bool
 }
 
@@ -153,6 +154,18 @@ func ParseImports(text string) (Imports, error) {
 const MaxExports = 16
 
 func (c Import) Doing() string { return "import into " + c.Budget }
+
+// Validate checks how many rows there are. The error wraps ErrInvalid.
+func (c Import) Validate() error {
+	switch {
+	case len(c.Rows) > MaxImport:
+		return fmt.Errorf("%w: %d rows: use at most %d", ErrInvalid, len(c.Rows), MaxImport)
+	case c.Last && c.From > 0 && len(c.Rows) == 0:
+		return fmt.Errorf("%w: the last part of an import is empty: mark the part before it as the last", ErrInvalid)
+	}
+	return nil
+}
+
 func (Import) answer(Imported) {}
 func (Imported) changed()      {}
 

@@ -46,6 +46,9 @@ func (e *entry) export(ledger string) driver.Row {
 
 // importRows takes in rows of an exported ledger.
 func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.Imported, err error) {
+	if err := c.Validate(); err != nil {
+		return answer, fmt.Errorf("memory store: %w", err)
+	}
 	_, when, err := s.enter(ctx, c.Budget, c.Now)
 	if err == nil && c.Head.At > when.later+driver.ClockTolerance {
 		err = fmt.Errorf("memory store: %w: the export is of %d µs, the clock shows %d", driver.ErrClock, c.Head.At, when.later)
@@ -64,7 +67,8 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	}
 	answer.Now = when.clock
 	noted := false
-	if answer.Done, noted = l.imports.Rows(c.Export); answer.Done < c.From {
+	answer.Done, noted = l.imports.Rows(c.Export)
+	if answer.Done < c.From || noted && answer.Done >= c.From+int64(len(c.Rows)) {
 		return answer, nil
 	}
 	for i, row := range c.Rows {

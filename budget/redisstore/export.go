@@ -141,6 +141,9 @@ func readRow(id, packed string, operations []string) (r driver.Row, ok bool) {
 
 // importRows takes in rows of an exported ledger.
 func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.Imported, err error) {
+	if err := c.Validate(); err != nil {
+		return answer, err
+	}
 	run := s.newBatch(ctx, driver.Batch{Budget: c.Budget, Now: c.Now, Limits: c.Limits}, time.Now())
 	run.mode, run.rows = importing, &c
 	for settling := false; ; {

@@ -23,7 +23,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	say := func(advice string, kind error) error {
 		return fmt.Errorf("sqlite store %s: %s: %w: %w; %s", s.path, what, kind, err, advice)
 	}
-	for _, known := range []error{driver.ErrUnavailable, driver.ErrStoreConfig, driver.ErrClock, driver.ErrDamaged, driver.ErrLost, driver.ErrClosed} {
+	for _, known := range []error{driver.ErrInvalid, driver.ErrUnavailable, driver.ErrStoreConfig, driver.ErrClock, driver.ErrDamaged, driver.ErrLost, driver.ErrClosed} {
 		if errors.Is(err, known) {
 			return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, err)
 		}

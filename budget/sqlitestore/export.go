@@ -87,6 +87,9 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 
 // importRows takes in rows of an exported ledger.
 func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.Imported, err error) {
+	if err := c.Validate(); err != nil {
+		return answer, err
+	}
 	d := &decider{s: s, batch: driver.Batch{Budget: c.Budget, Now: c.Now, Limits: c.Limits}, head: c.Head, walks: map[int]*walk{}}
 	return answer, d.repeat(ctx, func(conn *conn) error { return d.importRows(conn, c, &answer) })
 }

@@ -98,9 +98,6 @@ func TestDocumentedRecipes(t *testing.T) {
 // charge: the copy lacks that charge, and the host knows of it.
 func TestDocumentedRestore(t *testing.T) {
 	effort.Processes(t)
-	if _, err := exec.LookPath("sqlite3"); err != nil {
-		t.Skip("docs/recipes.md uses the program sqlite3: ", err)
-	}
 	w := &docWay{&docJob{t: t, dir: t.TempDir()}, "docs/recipes.md"}
 	w.env = append(os.Environ(), "YOUTUBE_API_KEY=k")
 	w.run(0, "quotactl", "init", "youtube")

@@ -139,10 +139,10 @@ func TestAManagerThatDoesNotListen(t *testing.T) {
 	p := newProgram(t, "https://upstream.invalid", "run")
 	p.Env = append(p.Env, "NOTIFY_SOCKET="+filepath.Join(p.Dir, "none"), "WATCHDOG_USEC=20000")
 	p.start()
-	p.logged("the service manager was not told")
+	p.logged("the service manager could not be notified")
 	p.signal(syscall.SIGTERM)
 	p.exits(exitDone)
-	if text, err := os.ReadFile(p.log); err != nil || strings.Count(string(text), "was not told") != 1 {
+	if text, err := os.ReadFile(p.log); err != nil || strings.Count(string(text), "could not be notified") != 1 {
 		t.Errorf("it is not said once: %v\n%s", err, text)
 	}
 }

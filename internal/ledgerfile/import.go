@@ -38,24 +38,24 @@ func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit
 	}
 	result := Result{Facts: f.facts}
 	part := driver.Import{Budget: f.facts.Budget, Limits: limits, Export: f.facts.Export, Head: f.facts.Head}
+	row, err := f.next()
 	for first := true; !part.Last; first = false {
 		part.Rows = part.Rows[:0]
-		for len(part.Rows) < driver.MaxImport && !part.Last {
-			row, err := f.next()
-			if part.Last = errors.Is(err, io.EOF); err != nil && !part.Last {
-				return result, err
-			} else if err == nil {
-				part.Rows = append(part.Rows, row)
-			}
+		for err == nil && len(part.Rows) < driver.MaxImport {
+			part.Rows = append(part.Rows, row)
+			row, err = f.next() // one ahead: the last part must not be empty
 		}
-		done, err := retry(ctx, store, part, now)
-		result.Rows = f.facts.Rows
-		if err != nil {
+		if part.Last = errors.Is(err, io.EOF); err != nil && !part.Last {
 			return result, err
 		}
+		done, failed := retry(ctx, store, part, now)
 		upto := part.From + int64(len(part.Rows))
+		result.Rows = upto
+		if failed != nil {
+			return result, failed
+		}
 		if done.Done < upto {
-			return result, fmt.Errorf("import into %s: the ledger has %d rows of this file, but the first %d were imported before: it has lost some: use reset and import again", part.Budget, done.Done, upto)
+			return result, fmt.Errorf("import into %s: the ledger has recorded %d rows of this file, but %d were imported before: it no longer knows this file; export again, and import the new file", part.Budget, done.Done, part.From)
 		}
 		if first {
 			result.Before = done.Done - done.Added - done.Known - done.Gone

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
 	"github.com/quotactl/quotactl/budget/memstore"
+	"github.com/quotactl/quotactl/budget/sqlitestore"
 	"github.com/quotactl/quotactl/internal/check"
 	"github.com/quotactl/quotactl/internal/ledgerfile"
 	"github.com/quotactl/quotactl/internal/must"
@@ -19,8 +21,8 @@ import (
 
 const budget = "up/key1"
 
-// limits are the test's: 100,000 units an hour.
-var limits = []limit.Limit{{Name: "w", Limit: 100_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
+// limits are the test's: 1,000,000 units an hour.
+var limits = []limit.Limit{{Name: "w", Limit: 1_000_000, Counts: limit.CountUnits, Window: limit.RollingWindow(time.Hour)}}
 
 // fill charges so many calls, of which the first is a reservation.
 func fill(t testing.TB, store driver.Store, calls int) {
@@ -110,6 +112,23 @@ func TestImportResumes(t *testing.T) {
 	check.Equal(t, got.Before, 2*driver.MaxImport, "imported before")
 	check.Equal(t, got.Added, calls-2*driver.MaxImport, "added")
 	check.Equal(t, used(t, to), calls, "used")
+}
+
+// The buckets begin anew with the last part of an import, also where the rows fill the
+// parts exactly.
+func TestImportFillsBuckets(t *testing.T) {
+	bucket := []limit.Limit{{Name: "b", Limit: 100_000, Counts: limit.CountCalls, Window: limit.BucketWindow(must.Get(limit.NewRefill(1, time.Hour))(t))}}
+	for _, calls := range []int{1, driver.MaxImport - 1, driver.MaxImport, driver.MaxImport + 1, 2 * driver.MaxImport} {
+		from := memstore.New(nil)
+		fill(t, from, calls)
+		to := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlitestore.Options{}))(t)
+		look := driver.Look{Budget: budget, Now: time.Now().UnixMicro(), Limits: bucket}
+		must.Get(to.Decide(t.Context(), driver.Batch{Budget: budget, Now: look.Now, Limits: bucket, Items: []driver.Item{{ID: "own", Operation: "op"}}}))(t)
+		must.Get(ledgerfile.Import(t.Context(), to, bytes.NewReader(export(t, from)), bucket, time.Now))(t)
+		status := must.Get(to.Look(t.Context(), look))(t)
+		check.Equal(t, status.Limits[0].Used > int64(calls), true, "used after", calls, "calls:", status.Limits[0].Used)
+		must.Do(t, to.Close())
+	}
 }
 
 // A file that was cut off anywhere, or changed, is refused before anything is imported.

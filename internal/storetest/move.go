@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -52,6 +53,12 @@ func testMove(t *testing.T, w *world) {
 	must.Equal(t, w.importInto("up/moved", "one", copied, 3, copied.rows[3:], true), driver.Imported{Now: w.now, Done: 2}, "rows are missing in between")
 	must.Equal(t, w.importInto("up/moved", "one", copied, 0, copied.rows[:2], false), driver.Imported{Now: w.now, Done: 2}, "the same again")
 	must.Equal(t, w.importInto("up/moved", "one", copied, 1, copied.rows[1:], true), driver.Imported{Now: w.now, Done: 6, Added: 4}, "one of them again")
+	for _, wrong := range []driver.Import{{From: 6, Last: true}, {Rows: make([]driver.Row, driver.MaxImport+1)}} {
+		wrong.Budget, wrong.Now, wrong.Limits, wrong.Export, wrong.Head = "up/moved", w.now, w.limits, "one", copied.head
+		_, err := driver.Apply(context.Background(), w.store, wrong)
+		check.Is(t, err, driver.ErrInvalid)
+		check.Equal(t, errors.Is(err, driver.ErrUnavailable), false, "the store is out of reach:", err)
+	}
 	w.budget = "up/moved"
 	after := w.look()
 	must.Equal(t, len(after.Limits), len(before.Limits))

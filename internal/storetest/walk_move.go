@@ -71,7 +71,11 @@ func (w *walker) move(limits []limit.Limit) {
 	from := [2]int64{}
 	for _, upto := range append(parts, 1<<60) {
 		wantRows, last := want.upto(upto)
-		gotRows, _ := got.upto(upto)
+		gotRows, lastGot := got.upto(upto)
+		w.same("last part", upto, lastGot, nil, last, nil)
+		if last && len(wantRows) == 0 && from[0] > 0 {
+			break // the part before was the last
+		}
 		inModel := driver.Import{Budget: w.budget, Now: w.now, Limits: limits, Export: "one", Head: want.head, From: from[0], Rows: wantRows, Last: last}
 		inStore := inModel
 		inStore.Head, inStore.From, inStore.Rows = got.head, from[1], gotRows
@@ -87,6 +91,7 @@ func (w *walker) move(limits []limit.Limit) {
 		from[0], from[1] = from[0]+int64(len(wantRows)), from[1]+int64(len(gotRows))
 		if w.rng.IntN(3) == 0 {
 			w.pass()
+			w.now = max(w.now, want.head.At)
 			w.decide(limits)
 		}
 	}
