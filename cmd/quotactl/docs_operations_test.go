@@ -58,7 +58,7 @@ func TestDocumentedStop(t *testing.T) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	if looks := fmt.Sprintf("within the last %.0f seconds. It looks every %.0f seconds", daemon.PulseLives.Seconds(), jobs.DefaultPoll.Seconds()); !strings.Contains(page, looks) {
+	if looks := fmt.Sprintf("within the last %.0f seconds. It reads it every %.0f seconds", daemon.PulseLives.Seconds(), jobs.DefaultPoll.Seconds()); !strings.Contains(page, looks) {
 		t.Errorf("the page does not say %q", looks)
 	}
 	// Nothing is listened on before the store serves: a probe of life alone would end
