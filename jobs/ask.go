@@ -164,9 +164,9 @@ func asker() string {
 // text says who asked for a pass, and why.
 func (r Request) text() string {
 	if r.Note == "" {
-		return "asked for by " + r.By
+		return "requested by " + r.By
 	}
-	return "asked for by " + r.By + ": " + r.Note
+	return "requested by " + r.By + ": " + r.Note
 }
 
 // Answer says what happened to a request for a pass.

@@ -58,7 +58,7 @@ func TestAPassThatIsAskedForRuns(t *testing.T) {
 		if answer.Waiting || answer.Record != nil || answer.Active == nil || answer.Active.Kind != Triggered || answer.Active.Silent {
 			t.Fatalf("after a poll: %+v", answer)
 		}
-		if want := "asked for by " + asked.By + ": the feed of Monday"; answer.Active.Note != want {
+		if want := "requested by " + asked.By + ": the feed of Monday"; answer.Active.Note != want {
 			t.Errorf("its note is %q, want %q", answer.Active.Note, want)
 		}
 		after(10 * time.Minute)

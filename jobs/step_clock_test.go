@@ -152,7 +152,7 @@ func TestRequests(t *testing.T) {
 	b.to("16:30:00")
 	b.look("")
 	b.end()
-	if got := b.look("16:30 trigger"); got.request() != "x" || got.note() != "asked for by ann@web1" {
+	if got := b.look("16:30 trigger"); got.request() != "x" || got.note() != "requested by ann@web1" {
 		t.Errorf("claimed %+v", got)
 	}
 	b.end()

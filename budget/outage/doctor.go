@@ -54,14 +54,14 @@ func (s *Store) breakerFinding() driver.Finding {
 		}
 	}
 	if state.Cause == "" {
-		return driver.Finding{Check: "breaker", Level: driver.OK, Says: "shut: calls ask the store"}
+		return driver.Finding{Check: "breaker", Level: driver.OK, Says: "closed (normal): calls ask the store"}
 	}
 	return driver.Finding{Check: "breaker", Level: driver.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "mend the store; it is probed until it is there"}
 }
 
 // left tells how many records lie in one of the host's folders.
 func (s *Store) left(folder string, level driver.Severity, advice string) driver.Finding {
-	f := driver.Finding{Check: folder, Level: driver.OK, Says: "no record of an outage lies there"}
+	f := driver.Finding{Check: folder, Level: driver.OK, Says: "no records of an outage are left"}
 	files, err := filepath.Glob(filepath.Join(s.o.Dir, folder, "*", "*"))
 	byBudget := map[string]int{}
 	for _, path := range files {

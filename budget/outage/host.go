@@ -90,7 +90,7 @@ func (s *Store) crowded(name string, atWork int) {
 	if !s.memory.crowd(name, atWork, s.o.Hosts) {
 		return
 	}
-	s.log.Warn("more state directories are at work on this budget than [store] hosts says: after an outage or a loss of the store's data more may be spent than the quota; "+
+	s.log.Warn("more state directories are in use on this budget than [store] hosts says: after an outage or a loss of the store's data more may be spent than the quota; "+
 		"set hosts to how many there are, or give the processes of one machine one state_dir", "budget", name, "at_work", atWork, "hosts", s.o.Hosts)
 }
 
@@ -117,9 +117,9 @@ func (m *memory) crowd(name string, atWork int, hosts int64) bool {
 
 // hosts tells on which budgets more hosts were at work than configured.
 func (s *Store) hosts() driver.Finding {
-	f := driver.Finding{Check: "hosts", Level: driver.OK, Says: "no more state directories are at work than [store] hosts says"}
+	f := driver.Finding{Check: "hosts", Level: driver.OK, Says: "no more state directories are in use than [store] hosts says"}
 	if s.o.Dir == "" {
-		f.Level, f.Says, f.Advice = driver.Warning, "how many state directories are at work is not known: this host has none", "name one with state_dir"
+		f.Level, f.Says, f.Advice = driver.Warning, "the number of state directories in use is not known: this host has none", "name one with state_dir"
 		return f
 	}
 	files, err := filepath.Glob(filepath.Join(s.o.Dir, "memory", "*"))
@@ -134,7 +134,7 @@ func (s *Store) hosts() driver.Finding {
 		}
 	}
 	if err == nil && len(crowded) > 0 {
-		f.Level, f.Says = driver.Warning, fmt.Sprintf("more state directories are at work than the %d that [store] hosts says: %s", s.o.Hosts, strings.Join(crowded, ", "))
+		f.Level, f.Says = driver.Warning, fmt.Sprintf("more state directories are in use than the %d that [store] hosts says: %s", s.o.Hosts, strings.Join(crowded, ", "))
 		f.Advice = "set hosts to how many there are, or give the processes of one machine one state_dir: else more may be spent than the quota after an outage or a loss"
 	}
 	return f

@@ -248,7 +248,7 @@ func TestUncountedHost(t *testing.T) {
 	}
 	r.spend(second, 5)
 	r.spend(first, 5)
-	if n := strings.Count(r.log.String(), "more state directories are at work on this budget than [store] hosts says"); n != 2 {
+	if n := strings.Count(r.log.String(), "more state directories are in use on this budget than [store] hosts says"); n != 2 {
 		t.Fatalf("it was said %d times, want once by each host:\n%s", n, r.log.String())
 	}
 	atomic.AddInt64(&r.now, driver.HostNoted)

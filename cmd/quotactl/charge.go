@@ -37,8 +37,8 @@ Without --id a new id is made. Give an id only to send the same call again: if
 the id was probably used for another call, a warning says so.
 
 If the charge's job has a floor, on_store_error or max_wait in the
-configuration, they apply unless --floor, --on-store-error or --wait is given,
-also as 0.
+configuration, they apply unless --floor, --on-store-error or --wait is given; a
+value of 0 counts as given.
 
 In a command job, the labels are those of the run. When another daemon considers
 its pass dead, nothing more is charged for it (exit code 1).`

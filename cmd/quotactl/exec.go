@@ -41,7 +41,7 @@ The charge always has a new id. It counts as open for 10 seconds, or as
 make its call later, and for a concurrent limit, which counts the command while
 it is open.
 
-Labels, and what the job's configuration says, work as with charge.`
+Labels and the keys of the job's configuration work as with charge.`
 
 func newExecCommand(a *app) *cobra.Command {
 	f := chargeFlags{reserve: startLease}

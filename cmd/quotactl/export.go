@@ -52,7 +52,7 @@ func newImportCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Add an exported ledger to this store's",
+		Short: "Add an exported ledger to this store",
 		Long: `Add a ledger that quotactl export wrote to the ledger of the same budget in this
 store. The file is checked to its end before anything is imported.
 

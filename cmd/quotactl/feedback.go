@@ -70,7 +70,7 @@ func newFeedbackCommand(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.call.ID, "id", "", "`ID` of the charge, made with --reserve")
-	flags.Int64Var(&f.units, "units", 0, "the `N` units it was charged, if given (else the price)")
+	flags.Int64Var(&f.units, "units", 0, "the units `N` that charge was given (else the price)")
 	flags.StringVar(&f.file, "response", "", "read the response from `FILE` (else standard input)")
 	flags.BoolVar(&f.keep, "keep", false, "leave the reservation open")
 	flags.BoolVar(&f.json, "json", false, "answer in JSON")

@@ -26,7 +26,7 @@ func newForgetCommand(a *app) *cobra.Command {
 pause, requests and checkpoints. What it has charged stays in the ledger, and
 its files stay. A configured job, or one with a pass under way, is not
 forgotten. Make sure that no daemon on the store still has the job in its
-configuration: it would start it again.`,
+configuration: that daemon would run the job again.`,
 		Example: `  quotactl forget trending --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

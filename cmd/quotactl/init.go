@@ -54,7 +54,7 @@ The file is the one that --config names. A file that exists is left as it is.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&list, "list", false, "list the presets")
-	flags.StringSliceVar(&only, "only", nil, "keep these `OPERATIONS` alone: names or prefix.*, by comma")
+	flags.StringSliceVar(&only, "only", nil, "keep only these `OPERATIONS`: names or prefix.*, separated by commas")
 	flags.BoolVar(&toStdout, "stdout", false, "write to standard output")
 	flags.BoolVar(&asJSON, "json", false, "answer in JSON")
 	return cmd

@@ -120,7 +120,7 @@ func requestText(r jobs.Request) string {
 	if len(r.Regions) > 0 {
 		text += " of " + strings.Join(r.Regions, ", ")
 	}
-	text += fmt.Sprintf(" was asked for by %s at %s", r.By, showTime(r.At.Time))
+	text += fmt.Sprintf(" was requested by %s at %s", r.By, showTime(r.At.Time))
 	if r.Note != "" {
 		text += " (" + r.Note + ")"
 	}

@@ -23,10 +23,11 @@ func newJobsCommand(a *app) *cobra.Command {
 		Use:   "jobs [JOB…]",
 		Short: "Show the jobs: state, last pass, next run",
 		Long: `Show all jobs, or those named, by budget: when each runs next, whether it runs,
-waits or is paused, and how its last pass went. Below: what is under way and on
-which host, what waits, who paused a job and why, ticks that no daemon has
-taken, and whether a daemon is running. Everything is read from the store, so it
-is the same on every machine; a daemon renews its sign of life twice a minute.`,
+waits or is paused, and how its last pass went. The lines below say what is
+under way and on which host, what waits, who paused a job and why, which ticks
+no daemon has taken, and whether a daemon is running. Everything is read from
+the store, so it is the same on every machine; a daemon renews its sign of life
+twice a minute.`,
 		Example: `  quotactl jobs
   quotactl jobs trending --json`,
 		ValidArgsFunction: a.completeJob,

@@ -47,7 +47,7 @@ func allStates(t *testing.T) []answer.Job {
 	twice.Active = []jobs.ActivePass{runs.Active[0], runs.Active[0]}
 	twice.Progress = []*jobs.Record{nil, nil}
 	silent := viewed(t, "silent", "shop/main", "0 * * * *", "UTC")
-	silent.Active = []jobs.ActivePass{{Tick: ago(time.Hour), Kind: jobs.Triggered, Since: ago(time.Hour), Host: "in process 8 on web2", Silent: true, Note: "asked for by ann@web1: a try"}}
+	silent.Active = []jobs.ActivePass{{Tick: ago(time.Hour), Kind: jobs.Triggered, Since: ago(time.Hour), Host: "in process 8 on web2", Silent: true, Note: "requested by ann@web1: a try"}}
 	silent.Progress = []*jobs.Record{nil}
 	paused := viewed(t, "paused", "shop/main", "0 0 * * *", "UTC")
 	paused.Pause = &jobs.Pause{Note: "until Friday", By: "ann@web1", At: ago(time.Hour)}
@@ -78,14 +78,14 @@ twice   1h       2 passes     -                      -  0 * * * * UTC
   process 7 on web1; caught up: nobody took its tick in time
 silent  1h       silent       -                      -  0 * * * * UTC
   the pass of 2026-11-20 11:00:00Z is under way since 2026-11-20 11:00:00Z, in
-  process 8 on web2; asked for by ann@web1: a try; its daemon stopped renewing
+  process 8 on web2; requested by ann@web1: a try; its daemon stopped renewing
   its claim
 paused  12h      paused       -                      -  0 0 * * * UTC
   paused by ann@web1 since 2026-11-20 11:00:00Z: until Friday; its ticks are
   skipped, the next at 2026-11-21 00:00:00Z
-  a pass of US, DE was asked for by bob@web2 at 2026-11-20 11:59:00Z (a try) and
+  a pass of US, DE was requested by bob@web2 at 2026-11-20 11:59:00Z (a try) and
   waits
-  a pass was asked for by bob@web2 at 2026-11-20 11:59:00Z and waits
+  a pass was requested by bob@web2 at 2026-11-20 11:59:00Z and waits
 late    1h       waiting      -                      -  0 * * * * UTC
   the tick of 2026-11-20 10:00:00Z waits
   2 ticks, from 2026-11-20 07:00:00Z on, wait to be caught up
@@ -163,7 +163,7 @@ func TestJobsJSON(t *testing.T) {
           "host": "in process 8 on web2",
           "silent": true,
           "request": "ABC",
-          "note": "asked for by ann@web1: a try",
+          "note": "requested by ann@web1: a try",
           "progress": null
         }
       ],
@@ -199,7 +199,7 @@ func TestJobsJSON(t *testing.T) {
 	paused.Pause = &jobs.Pause{Note: "until Friday", By: "ann@web1", At: ago(time.Hour)}
 	paused.Active = []jobs.ActivePass{{
 		Tick: ago(time.Hour), Kind: jobs.Triggered, Since: ago(time.Hour), Host: "in process 8 on web2", Silent: true,
-		Request: "ABC", Note: "asked for by ann@web1: a try",
+		Request: "ABC", Note: "requested by ann@web1: a try",
 	}}
 	paused.Waiting = []jobs.WaitingTick{{Tick: ago(5 * time.Hour), Kind: jobs.CaughtUp}}
 	paused.Requests = []jobs.Request{{ID: "DEF", By: "bob@web2", At: ago(time.Minute), Note: "a try", Regions: []string{"US"}}}

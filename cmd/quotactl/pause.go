@@ -56,8 +56,8 @@ func newResumeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume JOB",
 		Short: "Resume a paused job",
-		Long: `Resume a paused job with its next tick. Ticks that were skipped are not made up;
-trigger asks for a pass. A job that is not paused stays as it is.`,
+		Long: `Resume a paused job with its next tick. Skipped ticks are not made up; use
+quotactl trigger to start a pass. A job that is not paused stays as it is.`,
 		Example:           `  quotactl resume trending`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeOneJob,
@@ -86,7 +86,7 @@ func (a *app) answerPause(answer pauseAnswer, untold error, asJSON bool) error {
 	case answer.Paused == nil && answer.Before == nil:
 		t.add(answer.Job, "it was not paused")
 	case answer.Paused == nil:
-		t.add(answer.Job, "goes on")
+		t.add(answer.Job, "resumed")
 		t.below("", "it was "+pauseText(*answer.Before))
 	case answer.Before == nil:
 		t.add(answer.Job, "paused")

@@ -78,7 +78,7 @@ a pass are shown too, as skipped or missed. A job that is no longer configured
 can be named.
 
 Outcomes: running and waiting (the pass is under way), succeeded, exhausted,
-failed, timed_out, drained (told to stop after it had spent), skipped, missed,
+failed, timed_out, drained (stopped after it had spent), skipped, missed,
 lost (its daemon died).`,
 		Example: `  quotactl runs trending
   quotactl runs --errors --since 24h --log

@@ -51,7 +51,7 @@ func pastOf(t *testing.T) (state jobs.State, list []*jobs.Job) {
 		jobs.Record{Tick: ago(12 * time.Hour), Kind: jobs.Scheduled, Outcome: jobs.Drained, Reason: jobs.ReasonStop, Runs: []jobs.Run{
 			{Region: "US", Outcome: jobs.Drained, Reason: jobs.ReasonStop, Started: ago(12 * time.Hour), Ended: ago(12*time.Hour - time.Second), Units: 2, Pages: 2},
 		}},
-		jobs.Record{Tick: ago(2 * time.Hour), Kind: jobs.Triggered, Outcome: jobs.Succeeded, Request: "ABC", Note: "asked for by ann@web1: a try", Runs: []jobs.Run{
+		jobs.Record{Tick: ago(2 * time.Hour), Kind: jobs.Triggered, Outcome: jobs.Succeeded, Request: "ABC", Note: "requested by ann@web1: a try", Runs: []jobs.Run{
 			{Region: "US", Outcome: jobs.Succeeded, Started: ago(2 * time.Hour), Ended: ago(2*time.Hour - 300*time.Millisecond), Units: 4, Pages: 4},
 		}},
 		jobs.Record{Tick: ago(9 * time.Hour), Until: &until, Ticks: 12, Kind: jobs.Scheduled, Outcome: jobs.Missed, Reason: jobs.ReasonDown, Runs: []jobs.Run{}},
@@ -96,7 +96,7 @@ TICK                  REGION  OUTCOME              UNITS  PAGES   TOOK
 2026-11-20 11:00:00Z  DE      exhausted (limit)        3      3   1.5s
 2026-11-20 11:00:00Z  FR      skipped (exhausted)      -      -      -
 2026-11-20 10:00:00Z  US      succeeded                4      4  300ms
-  asked for by ann@web1: a try
+  requested by ann@web1: a try
 2026-11-20 03:00:00Z  -       missed (down)            -      -      -
   12 ticks, until 2026-11-20 07:00:00Z
 2026-11-20 00:00:00Z  US      drained (stop)           2      2     1s
@@ -112,7 +112,7 @@ TICK                  JOB   REGION  OUTCOME              UNITS       TOOK
   caught up: nobody took its tick in time
   the daemon that ran it stopped renewing its claim
 2026-11-20 10:00:00Z  pull  US      succeeded                4      300ms
-  asked for by ann@web1: a try
+  requested by ann@web1: a try
 2026-11-20 09:00:00Z  push  -       skipped (paused)         -          -
   paused by ann@web1: until Friday
 `},

@@ -45,10 +45,10 @@ func newTriggerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trigger JOB",
 		Short: "Start a pass of a job now, on a daemon",
-		Long: `Ask for a pass of a job now, for all regions or those named, on whichever
-machine a daemon runs. It starts within seconds, or after the pass under way,
-even if the job is paused, and replaces no tick. Without a daemon the request
-waits for one; quotactl run --once runs a pass in this process instead.
+		Long: `Request a pass of a job now, for all regions or those named. A daemon on any
+machine runs it. It starts within seconds, or after the pass under way, even if
+the job is paused, and replaces no tick. Without a daemon the request waits for
+one; quotactl run --once runs a pass in this process instead.
 
 --wait shows the result when the pass has ended. Exit code 0: it succeeded or
 was exhausted. 1: a run failed, the pass was cancelled or withdrawn, or it has
@@ -140,7 +140,7 @@ func (a *app) trigger(ctx context.Context, store open.Backend, job *jobs.Job, f 
 // askedTable says what was asked for, and what the job was doing before.
 func askedTable(before answer.Job, asked jobs.Request, daemons []jobs.Daemon, untold error) *table {
 	t := newTable("JOB", "REGIONS", "DONE")
-	t.add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is asked for")
+	t.add(before.Name, cmp.Or(strings.Join(asked.Regions, ", "), "all"), "a pass is requested")
 	for _, note := range nowNotes(before) {
 		t.below("", note)
 	}

@@ -96,7 +96,7 @@ func TestTriggerWaits(t *testing.T) {
 			if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+waitLook {
 				t.Errorf("%s: it was waited for %s", outcome, took)
 			}
-			want := "JOB   REGIONS  DONE\npull  US       a pass is asked for\n  no daemon has looked at it on this store yet\n  no daemon is running on this store: the pass waits until you start one\n  (quotactl run)\n\nTICK "
+			want := "JOB   REGIONS  DONE\npull  US       a pass is requested\n  no daemon has looked at it on this store yet\n  no daemon is running on this store: the pass waits until you start one\n  (quotactl run)\n\nTICK "
 			if !strings.HasPrefix(p.out.String(), want) || !strings.Contains(p.out.String(), fmt.Sprintf("US      %s ", outcome)) || !strings.Contains(p.out.String(), ": a try\n") {
 				t.Errorf("%s:\n%s", outcome, p.out.String())
 			}
@@ -112,7 +112,7 @@ func TestTriggerWaitsNoLonger(t *testing.T) {
 		code int
 	}{
 		"no daemon": {func(*patient) {}, "trigger pull: no daemon has started the pass within 30s; is one running on this store? The request remains until one starts it", exitFailed},
-		"under way": {func(p *patient) { p.document(underWayText()) }, "trigger pull: not finished within 30s: the pass of 2000-01-01 00:00:05Z is under way since 2000-01-01 00:00:05Z, in process 7 on web1: 1/2 runs ended, 3 units; asked for by ", exitFailed},
+		"under way": {func(p *patient) { p.document(underWayText()) }, "trigger pull: not finished within 30s: the pass of 2000-01-01 00:00:05Z is under way since 2000-01-01 00:00:05Z, in process 7 on web1: 1/2 runs ended, 3 units; requested by ", exitFailed},
 		"forgotten": {func(p *patient) { p.document(`{}`) }, "trigger pull: the pass has ended, and its record is no longer kept", exitFailed},
 		"away":      {func(*patient) {}, "trigger pull: the request remains; its state is unknown: ", exitUnavailable},
 	} {
@@ -161,7 +161,7 @@ func (g *goesAway) Jobs(ctx context.Context, names []string) ([]driver.JobDocume
 	return g.Backend.Jobs(ctx, names)
 }
 
-// Whether a pass is asked for may not be known.
+// Whether a pass is requested may not be known.
 func TestTriggerOfAStoreThatDoesNotAnswer(t *testing.T) {
 	p := newPatient(t)
 	p.store = &goesAway{Backend: p.store, at: time.Now().Add(time.Hour), deaf: true}
@@ -187,7 +187,7 @@ func TestTriggerUntold(t *testing.T) {
 	p := newPatient(t)
 	p.store = mute{p.store}
 	check.NoError(t, p.trigger(t.Context(), triggerFlags{}))
-	if words := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(words, "a pass is asked for") || !strings.Contains(words, "the daemons could not be notified at once") || !strings.Contains(words, "comes by it within a minute") {
+	if words := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(words, "a pass is requested") || !strings.Contains(words, "the daemons could not be notified at once") || !strings.Contains(words, "comes by it within a minute") {
 		t.Errorf("it said\n%s", p.out.String())
 	}
 	views, err := jobs.Look(t.Context(), p.store, []*jobs.Job{p.job})
@@ -219,7 +219,7 @@ func TestTriggerSaysWhatIsInTheWay(t *testing.T) {
 			since.Add(-3*time.Hour).UnixMicro()))
 		must.Do(t, p.trigger(t.Context(), triggerFlags{}))
 		const want = `JOB   REGIONS  DONE
-pull  all      a pass is asked for
+pull  all      a pass is requested
   the pass of 1970-01-01 00:00:01Z is under way since 1970-01-01 00:00:01Z, in
   process 7 on web1; its daemon stopped renewing its claim
   paused by ann@web1 since 2000-01-01 00:00:00Z: until Friday; its ticks are
