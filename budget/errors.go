@@ -115,9 +115,9 @@ func (e *RefusedError) Error() string {
 		}
 	case errors.Is(e.Err, ErrNeverFits):
 		if e.Floor > 0 {
-			said += fmt.Sprintf(": units and the %d that must remain (%s) stand above limit %s; raise the limit, lower the floor or ask for fewer units", e.Floor, e.floorText(), e.Limit)
+			said += fmt.Sprintf(": units and the %d that must remain (%s) exceed limit %s; raise the limit, lower the floor or ask for fewer units", e.Floor, e.floorText(), e.Limit)
 		} else {
-			said += ": the units stand above limit " + e.Limit + "; raise the limit or ask for fewer units"
+			said += ": the units exceed limit " + e.Limit + "; raise the limit or ask for fewer units"
 		}
 	case errors.Is(e.Err, ErrUnavailable):
 		said, cause = join(said, cause), ""

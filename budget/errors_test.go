@@ -36,7 +36,7 @@ func TestRefusedErrorText(t *testing.T) {
 		},
 		{
 			budget.RefusedError{Units: 0, Err: budget.ErrNeverFits, Limit: "daily"},
-			"charge u/k op (0 units): can never fit: the units stand above limit daily; raise the limit or ask for fewer units",
+			"charge u/k op (0 units): can never fit: the units exceed limit daily; raise the limit or ask for fewer units",
 		},
 		{
 			budget.RefusedError{Err: budget.ErrUnknownOperation, Cause: errors.New("price it")},

@@ -198,7 +198,7 @@ func TestJobSays(t *testing.T) {
 		{name: "floor", limit: day, job: "floor = 60", most: 11, granted: 4, says: "limit all has 60 left, and 60 must remain (the floor of job pull)", json: `"floor":60`},
 		{name: "floor, more asked", limit: day, job: "floor = 60", asked: floor(85), most: 11, granted: 1, says: "limit all has 90 left, and 85 must remain (the call's floor)", json: `"floor":85`},
 		{name: "floor, 0 asked", limit: day, job: "floor = 60", asked: floor(0), most: 11, granted: 10, says: "limit all has 0 left;", saysNot: "remain"},
-		{name: "floor that never fits", limit: day, job: "floor = 90\nneeds = { get = 1 }", asked: floor(91), most: 11, says: "units and the 91 that must remain (the call's floor) stand above limit all", json: `"floor":91`},
+		{name: "floor that never fits", limit: day, job: "floor = 90\nneeds = { get = 1 }", asked: floor(91), most: 11, says: "units and the 91 that must remain (the call's floor) exceed limit all", json: `"floor":91`},
 
 		{name: "open", store: away, limit: part, job: `on_store_error = "open"`, most: 3, granted: 1, says: "allowance"},
 		{name: "open, closed asked", store: away, limit: part, job: `on_store_error = "open"`, asked: policy(budget.Closed), most: 3, says: "its policy is closed"},
