@@ -12,10 +12,10 @@ import (
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
-// localTimeout bounds a decision by the allowance. It is this machine's disk.
+// localTimeout bounds a decision by the allowance, which is on this machine's disk.
 const localTimeout = sqlitestore.DefaultTimeout
 
-// allowance opens the ledger of what the host spends on its own.
+// allowance opens the ledger of what the host spends of its allowance, once.
 func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,9 +33,9 @@ func (s *Store) allowance(ctx context.Context) (*sqlitestore.Store, error) {
 	return s.local, err
 }
 
-// part is the limit as the host may spend of it while the store is out of reach.
-// Of a bucket that several hosts fill it is nothing: each part would refill at the
-// whole bucket's rate, which the others use too.
+// part is a limit reduced to what this host may spend while the store is out of
+// reach. For a bucket that several hosts share it is 0: each host's part would
+// refill at the whole bucket's rate.
 func (s *Store) part(l limit.Limit) limit.Limit {
 	share := s.o.Allowance
 	switch {
@@ -50,7 +50,8 @@ func (s *Store) part(l limit.Limit) limit.Limit {
 	return l
 }
 
-// withoutStore decides the open items that have no decision by the allowance.
+// withoutStore decides by the allowance the items with policy open that have no
+// decision yet.
 func (s *Store) withoutStore(ctx context.Context, batch driver.Batch, decided driver.Decisions) (driver.Decisions, error) {
 	if s.o.Dir == "" || s.o.Allowance == 0 {
 		for i, item := range batch.Items {
@@ -86,7 +87,7 @@ func (s *Store) withoutStore(ctx context.Context, batch driver.Batch, decided dr
 	if len(places) == 0 {
 		return decided, nil
 	}
-	// The store's time is over by now; this is the host's own.
+	// The store may have used up the caller's deadline. The allowance has its own.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), localTimeout)
 	defer cancel()
 	answers, err := s.spend(ctx, local)
@@ -112,13 +113,13 @@ func (s *Store) withoutStore(ctx context.Context, batch driver.Batch, decided dr
 	return decided, nil
 }
 
-// detached keeps an error of the host's own ledger from being taken for one of
-// the store's.
+// detached keeps the text of an error but not its chain, so that errors.Is does not
+// take an error of the host's own ledger for one of the store's.
 func detached(err error) error { return errors.New(err.Error()) }
 
-// exhausted is the limit that the store last said is exhausted or locked for the
-// longest, of those that an item is checked against, or −1 where that is the
-// whole budget; for how many µs, and how.
+// exhausted returns the limit that, by the store's last answers, stays exhausted or
+// locked the longest, among those that an item is checked against. limit is −1 for
+// a lock on the whole budget. wait is in µs, 0 when nothing refuses the item.
 func (s *Store) exhausted(batch driver.Batch, item driver.Item) (limit int, wait int64, how facts) {
 	limit = -1
 	if !batch.Observe {
@@ -135,7 +136,7 @@ func (s *Store) exhausted(batch driver.Batch, item driver.Item) (limit int, wait
 	return limit, wait, how
 }
 
-// nothing names a limit that leaves nothing to spend, where one does.
+// nothing names a limit that leaves the item nothing to spend, or returns "".
 func (s *Store) nothing(limits []limit.Limit, item driver.Item) string {
 	for _, l := range limits {
 		if item.CheckedBy(l) && l.Limit <= 0 && !l.Observe {
@@ -145,7 +146,7 @@ func (s *Store) nothing(limits []limit.Limit, item driver.Item) string {
 	return ""
 }
 
-// longest is the longest window that counts an operation, in µs.
+// longest returns the length of the longest window that counts an operation, in µs.
 func longest(limits []limit.Limit, operation string) (held int64) {
 	for _, l := range limits {
 		if l.Covers(operation) {
@@ -155,7 +156,8 @@ func longest(limits []limit.Limit, operation string) (held int64) {
 	return held
 }
 
-// spend decides by the allowance and writes down what is granted before it is.
+// spend decides by the allowance. It writes each charge to the journal before it
+// returns the grant.
 func (s *Store) spend(ctx context.Context, batch driver.Batch) ([]driver.Decision, error) {
 	ledger, err := s.allowance(ctx)
 	if err != nil {
@@ -180,8 +182,8 @@ func (s *Store) spend(ctx context.Context, batch driver.Batch) ([]driver.Decisio
 		if before, err := s.journal.find(r); d.Replayed && err == nil && before != nil {
 			continue
 		}
-		// A replay without a record: it is recorded already, and is so once more to
-		// no effect; or its process ended before it was written down.
+		// A replay has no record if the store has the charge already, and then recording
+		// it again changes nothing; or if the process ended before it wrote the record.
 		if err := s.journal.write(r); err != nil {
 			decided.Items[i] = driver.Decision{Result: driver.Unreached, Limit: -1, Err: fmt.Errorf("write it down before it is granted: %w", err)}
 		}

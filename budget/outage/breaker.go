@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// breaker keeps the processes of a host from asking a store that does not
-// answer. It is open while its file is there. Time is cut into slots of the
-// interval by the boot clock, and who makes the file of a slot may probe in it:
-// one a host and interval, whatever becomes of the prober.
+// breaker keeps the processes of a host from asking a store that does not answer.
+// It is open while its file exists. The boot clock is divided into slots of one
+// interval. The process that creates a slot's file may probe in that slot, so a
+// host probes at most once an interval, even if the prober dies.
 type breaker struct {
 	dir      string
-	ownDir   bool // the directory is this breaker's alone, and goes when it is shut
+	ownDir   bool // the directory is this breaker's alone: closing the breaker removes it
 	interval time.Duration
 	boot     func() (string, int64, error)
 
-	mu     sync.Mutex // guards all below
-	alone  *outageState
-	tried  int64 // the last slot this process asked for
-	probed int64 // the last slot it got, where there is no directory
+	mu     sync.Mutex   // guards all below
+	alone  *outageState // the state when there is no file to hold it
+	tried  int64        // the last slot this process tried to claim
+	probed int64        // the last slot it claimed while alone is set
 }
 
-// outageState is what the breaker's file says.
+// outageState is the content of the breaker's file.
 type outageState struct {
 	Boot  string    `json:"boot"`
-	Slot  int64     `json:"slot"`  // in which the store was last found away
-	Since time.Time `json:"since"` // for people
+	Slot  int64     `json:"slot"`  // the last slot in which the store failed to answer
+	Since time.Time `json:"since"` // by the wall clock, for people
 	Cause string    `json:"cause"`
 }
 
@@ -41,8 +41,8 @@ type allowed int
 
 const (
 	ask         allowed = iota // ask the store
-	keepAway                   // do not
-	probeBeside                // do not, but have it probed
+	keepAway                   // do not ask
+	probeBeside                // do not ask, but start a probe
 )
 
 func (b *breaker) file() string { return filepath.Join(b.dir, "breaker") }
@@ -51,15 +51,15 @@ func (b *breaker) slotFile(slot int64) string {
 	return filepath.Join(b.dir, "probe."+strconv.FormatInt(slot, 10))
 }
 
-// read is the state, and whether the breaker is open.
+// read returns the state, and whether the breaker is open.
 func (b *breaker) read() (outageState, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state()
 }
 
-// state is as read; b.mu is held. A file that cannot be read, or is of an earlier
-// boot, keeps nobody away.
+// state is read with b.mu held. A file that cannot be read or is from an earlier
+// boot does not open the breaker.
 func (b *breaker) state() (outageState, bool) {
 	if b.alone != nil {
 		return *b.alone, true
@@ -78,18 +78,17 @@ func (b *breaker) state() (outageState, bool) {
 	return state, true
 }
 
-// slot is the slot that it is now.
+// slot returns the current slot and boot.
 func (b *breaker) slot() (slot int64, boot string) {
 	id, since, err := b.boot()
-	if err != nil { // as good as any: each call then asks for a slot of its own
+	if err != nil { // no boot clock: slots by the wall clock do
 		return time.Now().UnixMicro() / b.interval.Microseconds(), ""
 	}
 	return since / b.interval.Microseconds(), id
 }
 
-// allow tells what a call may do. Where nobody probed in the last interval, the
-// call itself is the probe: calls that come so rarely have no one else to wait
-// for.
+// allow returns what a call may do. If no process probed in the last interval, the
+// call itself is the probe: calls are then so rare that nothing else would probe.
 func (b *breaker) allow() allowed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,8 +111,8 @@ func (b *breaker) allow() allowed {
 	return probeBeside
 }
 
-// claim takes a slot: whether it is this process's, and the last one that was
-// taken before.
+// claim tries to take a slot. It returns the last slot taken before, and whether
+// this process got the slot.
 func (b *breaker) claim(slot int64) (last int64, mine bool) {
 	if b.alone != nil {
 		last, b.probed = b.probed, slot
@@ -121,11 +120,11 @@ func (b *breaker) claim(slot int64) (last int64, mine bool) {
 	}
 	f, err := os.OpenFile(b.slotFile(slot), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		// Taken, or the breaker was shut meanwhile; a directory that became
-		// unwritable must not keep the store away for ever.
+		// The slot is taken, or the breaker was closed meanwhile. A directory that
+		// became unwritable must not keep the breaker open for ever.
 		return 0, !errors.Is(err, fs.ErrExist)
 	}
-	_ = f.Close() // it is empty
+	_ = f.Close() // nothing was written to it
 	old, _ := filepath.Glob(filepath.Join(b.dir, "probe.*"))
 	for _, path := range old {
 		n, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(path), "probe."), 10, 64)
@@ -133,13 +132,13 @@ func (b *breaker) claim(slot int64) (last int64, mine bool) {
 			continue
 		}
 		last = max(last, n)
-		_ = os.Remove(path) // another prober may have been quicker
+		_ = os.Remove(path) // another prober may have removed it
 	}
 	return last, true
 }
 
-// open opens the breaker, or notes that the store is still away; false when it
-// was open.
+// open opens the breaker, or notes that the store still does not answer. It
+// returns false if the breaker was open already.
 func (b *breaker) open(cause error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,13 +156,13 @@ func (b *breaker) open(cause error) bool {
 		err = b.write(data)
 	}
 	if err != nil || b.dir == "" {
-		b.alone = &state // of this process alone
+		b.alone = &state // only this process knows
 	}
 	return !was
 }
 
-// shut shuts the breaker; false when it was shut. It costs one look where there
-// is nothing to shut.
+// shut closes the breaker. It returns false if the breaker was closed already; that
+// costs one system call.
 func (b *breaker) shut() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,8 +177,8 @@ func (b *breaker) shut() bool {
 	return true
 }
 
-// writeTries is how often the file is written where others take the directory
-// away, which they do once for each time that one is shut.
+// writeTries bounds how often write retries because another process removed the
+// directory. A process removes it once for each breaker it closes.
 const writeTries = 10
 
 // write writes the file.
@@ -195,19 +194,19 @@ func (b *breaker) write(data []byte) (err error) {
 	return err
 }
 
-// tidy takes away what a shut breaker leaves.
+// tidy removes the slot files of a closed breaker, and its directory if it has one.
 func (b *breaker) tidy() {
 	old, _ := filepath.Glob(filepath.Join(b.dir, "probe.*"))
 	for _, path := range old {
 		_ = os.Remove(path)
 	}
 	if b.ownDir {
-		_ = os.Remove(b.dir) // unless something else lies there: it was opened anew, say
+		_ = os.Remove(b.dir) // fails if it is not empty: another process opened the breaker again
 	}
 }
 
-// idle reports whether the breaker is not in use, and knows nothing but what lies
-// in its directory.
+// idle reports whether the breaker is unused now and has no state outside its
+// directory.
 func (b *breaker) idle() bool {
 	if !b.mu.TryLock() {
 		return false
@@ -216,9 +215,9 @@ func (b *breaker) idle() bool {
 	return b.alone == nil
 }
 
-// abandoned reports whether the breaker is shut, or nobody has probed for it in
-// abandonedAfter: it is shut then. When another process opens it at that very
-// moment, its budget asks the store once more.
+// abandoned reports whether the breaker is closed. It closes a breaker that no
+// process has probed for abandonedAfter. If another process opens it at that moment,
+// the budget asks the store once more.
 func (b *breaker) abandoned() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +227,7 @@ func (b *breaker) abandoned() bool {
 	}
 	b.alone = nil
 	if b.ownDir {
-		_ = os.Remove(b.file()) // of an earlier boot, or none
+		_ = os.Remove(b.file()) // it is old, from an earlier boot, or absent
 		b.tidy()
 	}
 	return true

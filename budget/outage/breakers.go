@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// breakersFolder holds the folders of the budgets' own breakers, which are there
-// while one is open.
+// breakersFolder holds a folder for each budget whose own breaker is open.
 const breakersFolder = "breakers"
 
-// maxBreakers is how many breakers a process keeps: the budgets of a credential
-// "*" have no end. What one that was let go knew lies in the directory.
+// maxBreakers bounds the breakers that a process keeps: a credential "*" has any
+// number of budgets. A dropped breaker's state is in the directory.
 const maxBreakers = 4096
 
-// abandonedAfter is for how long nobody has probed for a breaker that counts no
-// more: the visitors of a credential "*" need not come back.
+// abandonedAfter is how long a breaker stays open without a probe: a budget of a
+// credential "*" may never be used again.
 const abandonedAfter = time.Hour
 
-// breaker is that of a budget's server.
+// breaker returns the breaker of a budget's server.
 func (s *Store) breaker(name string) *breaker {
 	if !s.o.PerBudget {
 		name = ""
@@ -43,11 +42,11 @@ func (s *Store) newBreaker(name string) *breaker {
 	return b
 }
 
-// makeRoom lets go of breakers that know nothing of their own, else of any: the
-// budget of such a one asks the store once more. s.mu is held.
+// makeRoom drops idle breakers, and if that is not enough, any: a budget whose open
+// breaker is dropped asks the store once more. s.mu is held.
 func (s *Store) makeRoom() {
 	for _, inUse := range []bool{false, true} {
-		for name, b := range s.breakers { // whichever comes first
+		for name, b := range s.breakers {
 			if len(s.breakers) < maxBreakers {
 				return
 			}
@@ -58,8 +57,8 @@ func (s *Store) makeRoom() {
 	}
 }
 
-// allBreakers are those that may be open, in this process or another of the
-// host. Abandoned ones are shut.
+// allBreakers returns the breakers that may be open, in this process or another one
+// of the host. It closes abandoned ones.
 func (s *Store) allBreakers() []*breaker {
 	if !s.o.PerBudget {
 		return []*breaker{s.breaker("")}
@@ -74,7 +73,7 @@ func (s *Store) allBreakers() []*breaker {
 			name := budgetName(filepath.Base(folder))
 			b := known[name]
 			if b == nil {
-				b = s.newBreaker(name) // it is not used again, and not kept
+				b = s.newBreaker(name) // for this list only
 			}
 			delete(known, name)
 			list = append(list, b)

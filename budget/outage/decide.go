@@ -9,10 +9,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Decide implements driver.Store. What the host still has to record comes before any
-// other decision of the store. While the store is out of reach, items whose policy is
-// open are decided from the allowance; the others are Unreached, or of unknown outcome
-// if the store had been asked.
+// Decide implements driver.Store. Before the store decides, it records the host's
+// journal. While the store is out of reach, the allowance decides items whose policy is
+// open. The others are Unreached, or OutcomeUnknown if the store had been asked.
 func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	var decided driver.Decisions
 	asked, err := s.reach(ctx, batch.Budget, func(ctx context.Context) (err error) {
@@ -49,12 +48,13 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	return s.withoutStore(ctx, batch, decided)
 }
 
-// forgetful tells that the memory could not be written.
+// forgetful logs that the memory could not be written.
 func (s *Store) forgetful(budget string, err error) {
 	s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", budget, "error", err)
 }
 
-// decide asks the store, and remembers what it says; what it has lost is recorded first.
+// decide asks the store and remembers its answer. It first records what the store has
+// lost.
 func (s *Store) decide(ctx context.Context, batch driver.Batch) (decided driver.Decisions, err error) {
 	batch.Host, batch.Hosts = s.host(), s.o.Hosts
 	err = s.vouching(ctx, batch.Budget, batch.Now, batch.Limits, func(mark driver.Mark, others []driver.Mark) error {
@@ -70,13 +70,13 @@ func (s *Store) decide(ctx context.Context, batch driver.Batch) (decided driver.
 	return decided, err
 }
 
-// maxLosses is how many losses one call notices and recovers from.
+// maxLosses bounds how many losses one call notices and recovers from.
 const maxLosses = 3
 
-// vouching asks the store with what the host was last told of the ledger, and asks
-// again when what the store has lost is recorded. A loss that another call or process
-// of the host has recovered meanwhile does not count as one that this call notices: its
-// next try carries the new ledger's mark, until the context ends.
+// vouching asks the store with the last mark that the host has of the ledger. If the
+// store has lost something, vouching records it and asks again. A loss that another call
+// or process of the host has recovered meanwhile does not count toward maxLosses: the
+// next try carries the new ledger's mark, and only the context bounds these tries.
 func (s *Store) vouching(ctx context.Context, name string, now int64, limits []limit.Limit, ask func(mark driver.Mark, others []driver.Mark) error) error {
 	for losses := 0; ; {
 		if err := s.recover(ctx, name, now, limits); err != nil {
@@ -99,8 +99,8 @@ func (s *Store) vouching(ctx context.Context, name string, now int64, limits []l
 	}
 }
 
-// unknown has the items decided by the allowance that the store failed on in the
-// midst of the batch.
+// unknown has the allowance decide the items for which the store failed in the middle
+// of the batch.
 func (s *Store) unknown(ctx context.Context, batch driver.Batch, decided driver.Decisions) (driver.Decisions, error) {
 	for i, d := range decided.Items {
 		if d.Result == driver.OutcomeUnknown && batch.Items[i].OnStoreError == driver.Open && unreached(ctx, d.Err) {
@@ -110,10 +110,10 @@ func (s *Store) unknown(ctx context.Context, batch driver.Batch, decided driver.
 	return decided, nil
 }
 
-// recover has what is missing of the limits recorded, where something is.
+// recover has the store record what it has lost of the limits, if anything.
 func (s *Store) recover(ctx context.Context, name string, now int64, limits []limit.Limit) error {
 	s.memory.freshen(name)
-	for range maxLosses { // what is recorded may show that more is missing
+	for range maxLosses { // recording may show that more is missing
 		list := s.memory.lost(name, limits)
 		if len(list) == 0 {
 			break
@@ -123,7 +123,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []li
 			return unlocked
 		}
 		own, err := s.lacks(ctx, name, now, limits)
-		if errors.Is(err, driver.ErrDamaged) { // which it is not any more then
+		if errors.Is(err, driver.ErrDamaged) { // a recovery begins a damaged ledger anew
 			if err = s.recoverOne(ctx, list[0], now); err == nil {
 				own, err = s.lacks(ctx, name, now, limits)
 			}
@@ -134,8 +134,8 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []li
 		for more := true; more; {
 			for i, recovery := range list {
 				s.tell(&recovery, own)
-				// With the last one the host has reported all it knows, unless it knows of limits
-				// that are not at hand.
+				// With the last recovery the host has reported all it knows, unless it knows of
+				// limits outside this call.
 				if i == len(list)-1 && s.memory.charges(name) && !s.memory.owesMore(name, limits) {
 					recovery.Host = s.host()
 				}
@@ -143,15 +143,15 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []li
 					return err
 				}
 			}
-			// Another process may have written down meanwhile what it charged, without knowing
-			// of the loss: it will not report that.
+			// Meanwhile another process that does not know of the loss may have written down
+			// its charges. It will not report them, so this call does.
 			before := own
 			if own, err = s.lacks(ctx, name, now, limits); err != nil {
 				return fmt.Errorf("record what the store has lost: %w", err)
 			}
 			more = exceeds(own, before, limits)
 		}
-		if unlocked != nil { // a damaged ledger takes locks once it is begun anew
+		if unlocked != nil { // a damaged ledger accepts locks only once it is begun anew
 			if err := s.relock(ctx, name, now); err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ func (s *Store) recover(ctx context.Context, name string, now int64, limits []li
 	return nil
 }
 
-// recoverOne has one sight recorded.
+// recoverOne has the store record one recovery, and remembers that it did.
 func (s *Store) recoverOne(ctx context.Context, recovery driver.Recovery, now int64) error {
 	recovery.Now, recovery.Hosts = now, s.o.Hosts
 	recovered, err := driver.Apply(ctx, s.inner, recovery)

@@ -13,8 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Diagnose reports what the host still has of an outage, and what the store reports of
-// itself. It asks the store whatever the breaker says.
+// Diagnose returns the store's own findings and the host's: its directory, the breaker,
+// and records of an outage. It asks the store even while the breaker is open.
 func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	var list []driver.Finding
 	if inner, ok := s.inner.(interface {
@@ -26,7 +26,7 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 		s.left("aside", driver.Fault, "look at the files and their .why in "+filepath.Join(s.o.Dir, "aside")+", record them by hand if need be, and remove them"), s.hosts())
 }
 
-// directory tells whether the host can remember anything.
+// directory checks that the host can write its directory.
 func (s *Store) directory() driver.Finding {
 	f := driver.Finding{Check: "state", Level: driver.OK, Says: s.o.Dir + " keeps what this host remembers"}
 	if s.o.Dir == "" {
@@ -59,7 +59,7 @@ func (s *Store) breakerFinding() driver.Finding {
 	return driver.Finding{Check: "breaker", Level: driver.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "mend the store; it is probed until it is there"}
 }
 
-// left tells how many records lie in one of the host's folders.
+// left counts the records in one of the host's folders.
 func (s *Store) left(folder string, level driver.Severity, advice string) driver.Finding {
 	f := driver.Finding{Check: folder, Level: driver.OK, Says: "no records of an outage are left"}
 	files, err := filepath.Glob(filepath.Join(s.o.Dir, folder, "*", "*"))

@@ -7,24 +7,24 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// A call carries one mark, the newest that the host's processes and calls were told. Two
-// of them may have been told of one ledger's two histories, as a split or a snapshot
-// leaves them: the mark of the one that did not stay may never be the newest again, and
-// its charges would not be missed. So a mark is in doubt from when another takes its
-// place, unless the answer that brought the other was to a call that carried it. The next
-// call carries what is in doubt too.
+// A call carries one mark: the newest that the store gave to any call or process of the
+// host. After a split or a restored snapshot a ledger may have had two histories, and two
+// calls may hold a mark of each. If the mark of the history that was dropped never becomes
+// the newest, nobody would notice that its charges are missing. So a mark that another one
+// replaces is in doubt, unless the answer with the new mark was to a call that carried the
+// old one. The next call carries the marks in doubt too.
 
-// doubt is a mark, and what each limit had used as of it, by its name.
+// doubt is a mark, and what each limit, by name, had used as of it.
 type doubt struct {
 	Mark  driver.Mark      `json:"mark"`
 	Used  map[string]int64 `json:"used,omitempty"`
-	asked bool             // by a call under way
+	asked bool             // a call under way carries it
 }
 
-// maxDoubts is how many there are of a budget at most; more are not noted.
+// maxDoubts bounds a budget's doubts; further ones are dropped.
 const maxDoubts = 64
 
-// doubt notes a mark that another is newer than.
+// doubt notes a mark that a newer one replaced.
 func (r *remembered) doubt(mark driver.Mark, used map[string]int64) {
 	same := func(d doubt) bool { return d.Mark.ID == mark.ID }
 	if mark.ID == "" || mark.ID == r.Mark.ID || mark.Ledger != r.Mark.Ledger || slices.ContainsFunc(r.Doubts, same) {
@@ -36,7 +36,8 @@ func (r *remembered) doubt(mark driver.Mark, used map[string]int64) {
 	}
 }
 
-// ask is what is in doubt of the mark's ledger and no call under way carries.
+// ask returns the doubts on the current mark's ledger that no call under way carries, and
+// marks them as carried.
 func (r *remembered) ask() (marks []driver.Mark) {
 	for i, d := range r.Doubts {
 		if d.Mark.Ledger == r.Mark.Ledger && !d.asked {
@@ -47,7 +48,8 @@ func (r *remembered) ask() (marks []driver.Mark) {
 	return marks
 }
 
-// answered notes whether the ledger was found to hold what a call carried.
+// answered ends a call that carried marks. Marks that the ledger holds are no longer in
+// doubt; otherwise another call may carry them.
 func (r *remembered) answered(marks []driver.Mark, held bool) {
 	if len(marks) == 0 {
 		return
@@ -58,7 +60,8 @@ func (r *remembered) answered(marks []driver.Mark, held bool) {
 	}
 }
 
-// unanswered notes that a call did not tell whether the ledger holds what it carried.
+// unanswered notes that a call which carried marks did not learn whether the ledger holds
+// them.
 func (m *memory) unanswered(name string, marks []driver.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,8 +79,8 @@ func (r *remembered) used() map[string]int64 {
 	return list
 }
 
-// inDoubt is the most that a limit had used on a ledger as of what is in doubt: what was
-// told last may be of the history that lacks some.
+// inDoubt returns the most that a limit had used on a ledger as of a mark in doubt: the
+// last answer may be from a history that lacks some charges.
 func (r *remembered) inDoubt(ledger, limit string) (used int64) {
 	for _, d := range r.Doubts {
 		if d.Mark.Ledger == ledger {
@@ -87,7 +90,8 @@ func (r *remembered) inDoubt(ledger, limit string) (used int64) {
 	return used
 }
 
-// leave is what a process writes that goes on: what is in doubt it asks itself.
+// leave is what a process writes down. Only one that ends writes its doubts: until then
+// it checks them itself.
 func (r *remembered) leave(ends bool) remembered {
 	written := *r
 	if !ends {
@@ -96,7 +100,7 @@ func (r *remembered) leave(ends bool) remembered {
 	return written
 }
 
-// takeOver adds what a process has left that ended.
+// takeOver adds what a process that ended has left.
 func (r *remembered) takeOver(other *remembered) {
 	for _, d := range other.Doubts {
 		r.doubt(d.Mark, d.Used)

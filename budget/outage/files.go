@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// fileName is a budget's name as a file's: no name holds a plus.
+// fileName turns a budget's name into a file's. No budget name contains a plus.
 func fileName(budget string) string { return strings.ReplaceAll(budget, "/", "+") }
 
 // budgetName undoes fileName.
 func budgetName(file string) string { return strings.ReplaceAll(file, "+", "/") }
 
-// writeFile writes a file whole or not at all, for this user alone. A durable one
-// survives a loss of power once it is written.
+// writeFile writes a file as a whole or not at all, readable by this user alone. A
+// durable file survives a power failure once writeFile has returned.
 func writeFile(path string, data []byte, durable bool) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // 0600
 	if err != nil {
@@ -37,7 +37,7 @@ func writeFile(path string, data []byte, durable bool) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes what was named in a directory durable.
+// syncDir makes the names in a directory durable.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 
 func wallClock() int64 { return time.Now().UnixMicro() }
 
-// Finish implements driver.Store. While the store is out of reach, or charges from such
-// a time are still to be recorded, the finish is written down and recorded later,
-// whatever the policy: it is not new spending.
+// Finish implements driver.Store. While the store is out of reach, or charges from an
+// outage are not recorded yet, it writes the finish down, to be recorded later. The
+// policy does not matter: a finish is not new spending.
 func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, error) {
 	var done driver.Finished
 	err := errPending
@@ -34,8 +34,8 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	return kept, nil
 }
 
-// errPending: what happened before is still to be recorded, which takes the
-// budget's limits to do. A decision or a look has them.
+// errPending: earlier charges must be recorded first. That takes the budget's limits,
+// which a decision or a look has and a finish has not.
 var errPending = fmt.Errorf("%w until now: what the host spent is still to be recorded", driver.ErrUnavailable)
 
 // keepFinish writes down the end of a reservation.
@@ -63,8 +63,8 @@ func (s *Store) keepFinish(ctx context.Context, f driver.Finish) (driver.Finishe
 		done.Result = driver.FinishConflict
 		return done, nil
 	}
-	// Where the allowance granted it, the allowance ends it too, and knows whether
-	// it can be ended so.
+	// If the allowance granted the reservation, its ledger ends it too, and knows whether
+	// this finish is valid.
 	ctx, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()
 	granted, err := s.journal.find(&record{Budget: f.Budget, ID: f.ID, Charge: &chargeRecord{}})
@@ -109,7 +109,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	return view, nil
 }
 
-// look asks the store, and remembers what it shows; what it has lost is recorded first.
+// look asks the store and remembers its answer. It first records what the store has lost.
 func (s *Store) look(ctx context.Context, look driver.Look) (view driver.View, err error) {
 	look.Hosts = s.o.Hosts
 	err = s.vouching(ctx, look.Budget, look.Now, look.Limits, func(mark driver.Mark, others []driver.Mark) error {
@@ -125,7 +125,7 @@ func (s *Store) look(ctx context.Context, look driver.Look) (view driver.View, e
 	return view, err
 }
 
-// lookWith asks the store; a charge that is missing of any of the marks is a loss.
+// lookWith asks the store. It returns ErrLost if the charge of any mark is missing.
 func (s *Store) lookWith(ctx context.Context, look driver.Look) (driver.View, error) {
 	view, err := s.inner.Look(ctx, look)
 	if err == nil && len(view.Missing) > 0 {

@@ -15,19 +15,19 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// hostFile names the directory to the stores.
+// hostFile is the file that holds the host's id.
 const hostFile = "host"
 
-// hostBytes is how long a host's id is; in hexadecimal, twice that.
+// hostBytes is the length of a host's id; its hexadecimal form is twice as long.
 const hostBytes = 8
 
 var isHost = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*hostBytes))
 
-// hostRetried is how often it is tried at most to read or write the id.
+// hostRetried is the least time between two attempts to read or write the id.
 const hostRetried = time.Minute
 
-// host is the id of the host's directory, made at random with its first use; empty
-// where there is none, or it cannot be written.
+// host returns the id of the host's directory, which its first use creates at random. It
+// returns "" if there is no directory, or the id cannot be read or written.
 func (s *Store) host() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,8 +44,8 @@ func (s *Store) host() string {
 	return id
 }
 
-// hostOf reads the id that lies in a directory, or leaves one there. Of several
-// processes that do so at once the first one's stays.
+// hostOf reads the id in a directory, or creates it. If several processes create it at
+// once, the first one's stays.
 func hostOf(parent string) (string, error) {
 	dir, err := makeDir(parent)
 	if err != nil {
@@ -56,7 +56,7 @@ func hostOf(parent string) (string, error) {
 		return id, err
 	}
 	id := make([]byte, hostBytes)
-	_, _ = rand.Read(id) // never fails
+	_, _ = rand.Read(id) // never fails, by its contract
 	temporary := path + "." + hex.EncodeToString(id)
 	if err := writeFile(temporary, []byte(hex.EncodeToString(id)+"\n"), true); err != nil {
 		return "", fmt.Errorf("name the host's directory: %w", err)
@@ -80,12 +80,11 @@ func readHost(path string) (string, error) {
 	return id, nil
 }
 
-// crowdSaid is how often it is said at most that more hosts are at work than
-// configured, over the host's processes.
+// crowdSaid is the least time between two warnings that more hosts are at work than
+// configured, across the host's processes.
 const crowdSaid = time.Hour
 
-// crowded notes how many hosts are at work on a budget, and says where they are
-// too many.
+// crowded notes how many hosts are at work on a budget, and warns if they are too many.
 func (s *Store) crowded(name string, atWork int) {
 	if !s.memory.crowd(name, atWork, s.o.Hosts) {
 		return
@@ -94,8 +93,8 @@ func (s *Store) crowded(name string, atWork int) {
 		"set hosts to how many there are, or give the processes of one machine one state_dir", "budget", name, "at_work", atWork, "hosts", s.o.Hosts)
 }
 
-// crowd notes how many hosts are at work, and reports whether it is time to say that
-// there are more than configured.
+// crowd notes how many hosts are at work, and reports whether to warn now that there are
+// more than configured.
 func (m *memory) crowd(name string, atWork int, hosts int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,7 +114,7 @@ func (m *memory) crowd(name string, atWork int, hosts int64) bool {
 	return true
 }
 
-// hosts tells on which budgets more hosts were at work than configured.
+// hosts finds the budgets on which more hosts were at work than configured.
 func (s *Store) hosts() driver.Finding {
 	f := driver.Finding{Check: "hosts", Level: driver.OK, Says: "no more state directories are in use than [store] hosts says"}
 	if s.o.Dir == "" {

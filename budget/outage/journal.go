@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// journal is what is still to be recorded: a file a record, durable before what
-// it says is granted, and removed once the store has it. Its processes need no
-// lock: who records one a second time is told that it is there.
+// journal holds the records yet to be made in the store, one file each. A charge's
+// file is durable before the charge is granted, and is removed once the store has it.
+// Processes need no lock: a second recording of the same id changes nothing.
 type journal struct{ dir string }
 
 func (j *journal) folder(budget string) string {
@@ -25,7 +25,7 @@ func (j *journal) asideFolder(budget string) string {
 	return filepath.Join(j.dir, "aside", fileName(budget))
 }
 
-// write adds a record. The same one again is the same file.
+// write adds a record. Writing it again replaces the same file.
 func (j *journal) write(r *record) error {
 	r.Version = recordVersion
 	data, err := json.Marshal(r)
@@ -44,7 +44,7 @@ func (j *journal) write(r *record) error {
 	}
 }
 
-// find reads the record that a file of this name holds; nil when there is none.
+// find reads the record with the same name as r; nil if there is none.
 func (j *journal) find(r *record) (*record, error) {
 	data, err := os.ReadFile(filepath.Join(j.folder(r.Budget), r.name()))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,8 +56,7 @@ func (j *journal) find(r *record) (*record, error) {
 	return parseRecord(data)
 }
 
-// pending reports whether there is something to record: the folder is there as
-// long as there is.
+// pending reports whether the budget may have records: the folder exists while it has any.
 func (j *journal) pending(budget string) bool {
 	if j.dir == "" {
 		return false
@@ -72,12 +71,12 @@ type entry struct {
 	path string
 }
 
-// abandoned is how old a file is that its writer, which was killed, left behind.
+// abandoned is the age from which a temporary file counts as left by a killed process.
 const abandoned = time.Minute
 
-// list reads the records of a budget, charges before finishes: the charge of a
-// finish listed here is listed too, or recorded. What is no record, or cannot be
-// read, is set aside, and told; the error says what could not even be set aside.
+// list reads the records of a budget, charges before finishes. The charge of a listed
+// finish is listed too, or recorded already. list sets aside files that cannot be read or
+// hold no record, and calls told for each; err lists those that it could not set aside.
 func (j *journal) list(budget string, told func(path string, why error)) (list []entry, err error) {
 	files, err := os.ReadDir(j.folder(budget))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,14 +85,15 @@ func (j *journal) list(budget string, told func(path string, why error)) (list [
 	if err != nil {
 		return nil, fmt.Errorf("read the host's journal: %w; make it this user's", err)
 	}
-	// The folder was read at once: a finish that is in it was written after its charge.
+	// Extensions sort charges first. A finish is written after its charge, so a listing
+	// with the finish has the charge.
 	slices.SortFunc(files, func(a, b fs.DirEntry) int { return strings.Compare(filepath.Ext(a.Name()), filepath.Ext(b.Name())) })
 	var errs []error
 	for _, file := range files {
 		path := filepath.Join(j.folder(budget), file.Name())
-		if strings.HasPrefix(file.Name(), ".") { // on its way
+		if strings.HasPrefix(file.Name(), ".") { // being written
 			if info, err := file.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
-				_ = os.Remove(path) // it was never granted
+				_ = os.Remove(path) // what it records was never granted
 			}
 			continue
 		}
@@ -118,7 +118,7 @@ func (j *journal) list(budget string, told func(path string, why error)) (list [
 	return list, errors.Join(errs...)
 }
 
-// remove takes out a record that the store has.
+// remove deletes a record that the store has.
 func (j *journal) remove(e entry) error {
 	if err := os.Remove(e.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("take what is recorded out of the host's journal: %w; make it writable for this user", err)
@@ -126,10 +126,11 @@ func (j *journal) remove(e entry) error {
 	return nil
 }
 
-// tidy removes a budget's folder when it is empty.
+// tidy removes a budget's folder if it is empty.
 func (j *journal) tidy(budget string) { _ = os.Remove(j.folder(budget)) }
 
-// setAside keeps what cannot be recorded, with the reason beside it.
+// setAside moves a file that cannot be recorded to the aside folder, with the reason
+// beside it.
 func (j *journal) setAside(budget, path string, why error) error {
 	folder, err := makeDir(j.asideFolder(budget))
 	if err != nil {

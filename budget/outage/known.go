@@ -8,16 +8,15 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// sight is what a limit had used when a store told of it.
+// sight is what a limit had used by one answer of the store.
 type sight struct {
 	Used int64 `json:"used"`
-	At   int64 `json:"at"` // µs on the store's clock, no earlier than what is used
-	// Changes is how many the ledger had made then; 0 where an older version wrote it.
+	At   int64 `json:"at"` // µs on the store's clock, no earlier than any charge in Used
+	// Changes is the ledger's count of changes then; 0 if an older version wrote it.
 	Changes int64 `json:"changes,omitempty"`
 }
 
-// after reports whether it was told of a ledger after another sight of the same, or
-// is the same.
+// after reports whether a sight is no older than another one of the same ledger.
 func (s sight) after(other sight) bool {
 	if s.Changes != other.Changes {
 		return s.Changes > other.Changes
@@ -27,12 +26,13 @@ func (s sight) after(other sight) bool {
 
 // usage is what is known of one limit.
 type usage struct {
-	sight // on the mark's ledger; zero: not told yet
+	sight // on the mark's ledger; zero: no answer yet
 	// Ledger is the id of that ledger.
 	Ledger string `json:"ledger,omitempty"`
-	// Owed is what other ledgers had told last, by their ids: it is to be recovered.
+	// Owed is the last sight of each lost ledger that is not recovered yet, by the
+	// ledger's id.
 	Owed map[string]sight `json:"owed,omitempty"`
-	// Done is of what sight of each lost ledger this was done, by its id.
+	// Done is the At of the sight up to which each lost ledger was recovered, by its id.
 	Done map[string]int64 `json:"recovered,omitempty"`
 }
 
@@ -44,8 +44,9 @@ func (r *remembered) live(ledger string) bool {
 	return ledger != "" && !slices.Contains(r.Gone, ledger)
 }
 
-// owe notes what is to be recovered, unless it was: by a process that had not heard of
-// what another has yet to tell it is done again.
+// owe notes a sight to be recovered, unless it was recovered already. untold: this process
+// has charges on the ledger that the process which recovered it did not know, so it is
+// recovered again.
 func (u *usage) owe(ledger string, seen sight, untold bool) {
 	if seen == (sight{}) || u.Done[ledger] >= seen.At && !untold || u.Owed[ledger].At >= seen.At {
 		return
@@ -64,8 +65,8 @@ func (u *usage) done(ledger string, at int64) {
 	u.Done[ledger] = max(at, u.Done[ledger])
 }
 
-// named is the id of a ledger that had none when it was seen: the mark's, which was
-// found to hold what was charged then.
+// named replaces unnamed by the id of the mark's ledger, unless the unnamed ledger was
+// lost: the mark's ledger was found to hold what was charged then.
 func (r *remembered) named(ledger string) string {
 	if ledger == unnamed && r.live(unnamed) {
 		return r.Mark.Ledger
@@ -73,8 +74,8 @@ func (r *remembered) named(ledger string) string {
 	return ledger
 }
 
-// sort has what each limit had used on a ledger that is not the mark's, or has lost
-// something, recovered.
+// sort moves to Owed what each limit had used on a ledger that is not the mark's or has
+// lost something.
 func (r *remembered) sort() {
 	for name, u := range r.Limits {
 		u.Ledger = r.named(u.Ledger)
@@ -87,7 +88,7 @@ func (r *remembered) sort() {
 			u.sight, u.Ledger = sight{}, ""
 		}
 		for ledger := range u.Done {
-			if r.live(ledger) { // lost so long ago that it is forgotten
+			if r.live(ledger) { // Gone has dropped it, as one of the oldest
 				delete(u.Done, ledger)
 			}
 		}
@@ -95,12 +96,12 @@ func (r *remembered) sort() {
 	}
 }
 
-// learn takes in the mark of an answer, which marks its call carried, and what limits had
-// used as of it. Answers may come in another order than the store gave them: of each limit
-// the latest holds, and what a ledger told before it was lost is to be recovered.
+// learn takes in an answer: its mark, the marks that its call carried, and what each limit
+// had used as of it. Answers may arrive in another order than the store gave them: the
+// latest one of each limit counts, and the usage of a lost ledger goes to Owed.
 func (r *remembered) learn(mark driver.Mark, carried []driver.Mark, limits []limit.Limit, used func(i int) (amount int64, told bool)) {
 	before := r.Mark
-	r.answered(carried, mark.Ledger != "") // else it was not looked for
+	r.answered(carried, mark.Ledger != "") // without a ledger the store did not check the marks
 	r.tell(mark)
 	if mark.Ledger == "" {
 		return
@@ -123,14 +124,14 @@ func (r *remembered) learn(mark driver.Mark, carried []driver.Mark, limits []lim
 	}
 	for i, l := range limits {
 		amount, told := used(i)
-		seen := sight{amount, max(mark.Seen, mark.At), mark.Changes} // a charge may be later than the clock that frees
+		seen := sight{amount, max(mark.Seen, mark.At), mark.Changes} // a charge may be later than the clock by which units become free
 		u := r.Limits[l.Name]
 		switch {
 		case !told:
 		case lost:
 			if owed, ok := u.Owed[mark.Ledger]; ok && !seen.after(owed) {
 				continue
-			} else if ok { // it may have been rolled back in between
+			} else if ok { // the ledger may have been rolled back in between
 				seen.Used = max(seen.Used, owed.Used)
 			}
 			u.owe(mark.Ledger, seen, false)
@@ -142,7 +143,7 @@ func (r *remembered) learn(mark driver.Mark, carried []driver.Mark, limits []lim
 	}
 }
 
-// tell takes in what an answer of the store said of the ledger.
+// tell takes in the mark of an answer.
 func (r *remembered) tell(mark driver.Mark) {
 	next := r.Mark
 	switch {
@@ -150,7 +151,7 @@ func (r *remembered) tell(mark driver.Mark) {
 	case r.live(mark.Ledger):
 		next = r.newer(r.Mark, mark)
 	case r.live(r.Mark.Ledger) && mark.Seen > r.Mark.Seen:
-		next = mark // restored, so long after it was lost that the store did not see it: it is to be recovered
+		next = mark // a restored ledger, lost so long ago that the store did not notice: to be recovered
 	}
 	if next != r.Mark {
 		r.Mark, r.dirty = next, true
@@ -158,13 +159,13 @@ func (r *remembered) tell(mark driver.Mark) {
 	}
 }
 
-// newer is the one of two marks that the next call is to carry.
+// newer returns the one of two marks that the next call carries.
 func (r *remembered) newer(a, b driver.Mark) driver.Mark {
 	liveA, liveB := r.live(a.Ledger), r.live(b.Ledger)
 	switch {
 	case a.Ledger == b.Ledger && a.Changes != b.Changes:
-		// Whichever came last: a ledger that was rolled back while a call was under way
-		// answers that one with fewer, and the next call is to find that out.
+		// More changes win, even over a later answer: if the ledger was rolled back during a
+		// call, that call's answer has fewer, and the next call must find out.
 		if a.Changes > b.Changes {
 			return a
 		}
@@ -180,7 +181,7 @@ func (r *remembered) newer(a, b driver.Mark) driver.Mark {
 	return b
 }
 
-// merge takes over what another process of the host knows.
+// merge takes in what another process of the host knows.
 func (r *remembered) merge(other *remembered) {
 	for _, id := range other.Gone {
 		r.lose(id)
@@ -190,7 +191,7 @@ func (r *remembered) merge(other *remembered) {
 	r.sort()
 	r.takeOver(other)
 	r.doubt(before, used)
-	if other.Mark != r.file { // else it is known already
+	if other.Mark != r.file { // else this process has seen it already
 		r.doubt(other.Mark, other.used())
 		r.file = other.Mark
 	}
@@ -247,8 +248,8 @@ func (r *remembered) lose(id string) {
 	r.Gone, r.dirty = gone[max(0, len(gone)-driver.MaxGone):], true
 }
 
-// mark is what the store is to be asked with, and others are more of the same ledger; an
-// answer, or unanswered, tells what became of them.
+// mark returns the mark that the next call carries, and the doubts on the same ledger. The
+// caller must pass others to learn (with the answer) or to unanswered.
 func (m *memory) mark(name string) (mark driver.Mark, others []driver.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -257,13 +258,13 @@ func (m *memory) mark(name string) (mark driver.Mark, others []driver.Mark) {
 	switch {
 	case mark.Ledger == unnamed:
 		mark.Ledger = ""
-	case !r.live(mark.Ledger): // it is not recovered yet
+	case !r.live(mark.Ledger): // a loss that is not recovered yet
 		return driver.Mark{}, nil
 	}
 	return mark, r.ask()
 }
 
-// owesMore reports whether anything is to be recovered of other limits than those.
+// owesMore reports whether anything is owed on limits other than the given ones.
 func (m *memory) owesMore(name string, limits []limit.Limit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,14 +276,14 @@ func (m *memory) owesMore(name string, limits []limit.Limit) bool {
 	return false
 }
 
-// standing is a lock that a host was told of: for how many µs more, until when by the
-// store's clock (0: an older version did not note it), and why.
+// standing is a lock that the host knows.
 type standing struct {
-	wait, until int64
-	why         string
+	wait  int64 // µs it still lasts
+	until int64 // its end on the store's clock, µs; 0: an older version did not note it
+	why   string
 }
 
-// locks are those that stand, by the limit's name; empty: the whole budget.
+// locks returns the locks that last still, by the limit's name; "" is the whole budget.
 func (m *memory) locks(name string) map[string]standing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -303,9 +304,9 @@ func (m *memory) charges(name string) bool {
 	return m.of(name).Charges
 }
 
-// miss notes that the ledger has lost something of what it was asked with. noticed is
-// false where another call or process of the host has recovered it already; recoverable
-// is false where this host was told nothing that it could have recovered.
+// miss notes that the ledger lacks a mark that a call carried. noticed is false if another
+// call or process of the host has recovered the loss already. recoverable is false if this
+// host knows nothing that could be recovered.
 func (m *memory) miss(name string, asked driver.Mark) (noticed, recoverable bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -324,9 +325,9 @@ func (m *memory) miss(name string, asked driver.Mark) (noticed, recoverable bool
 	return true, true
 }
 
-// lost lists the recoveries that are still to be made: one for each ledger and
-// instant at which some of the limits were seen, the oldest first, or where none was, one that
-// tells of the loss alone.
+// lost lists the recoveries to be made, the oldest first: one for each ledger and instant
+// at which some of the limits were seen. If there are none and the mark's ledger is lost,
+// it returns one that only reports the loss.
 func (m *memory) lost(name string, limits []limit.Limit) (list []driver.Recovery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -356,7 +357,7 @@ func (m *memory) lost(name string, limits []limit.Limit) (list []driver.Recovery
 	return list
 }
 
-// recovered notes that a recovery was made, and what the store said of the ledger.
+// recovered notes that a recovery was made, and the store's new mark.
 func (m *memory) recovered(recovery driver.Recovery, mark driver.Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -377,7 +378,7 @@ func (m *memory) recovered(recovery driver.Recovery, mark driver.Mark) error {
 		delete(r.Untold, ledger)
 	}
 	r.tell(mark)
-	for i, l := range recovery.Limits { // until the store tells more, that much it holds
+	for i, l := range recovery.Limits { // the ledger now holds at least that much
 		u := r.Limits[l.Name]
 		if recovery.Used[i] >= 0 && (u.Ledger == "" || recovery.Used[i] > u.Used) && mark.Ledger == r.Mark.Ledger {
 			u.sight, u.Ledger = sight{recovery.Used[i], min(max(recovery.At, u.At), mark.Seen), mark.Changes}, mark.Ledger
@@ -386,6 +387,6 @@ func (m *memory) recovered(recovery driver.Recovery, mark driver.Mark) error {
 	}
 	r.dirty = true
 	err := m.save(recovery.Budget, r)
-	r.saved = 0 // what the store tells next is written at once: the other processes need it now
+	r.saved = 0 // write the next answer at once: the other processes need it
 	return err
 }

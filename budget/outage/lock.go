@@ -27,14 +27,12 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 	return s.inner.Change(ctx, change)
 }
 
-// lock locks a budget. While the store is out of reach the host's own
-// processes keep to the lock; nobody else hears of it, until the upstream refuses
-// again. A lock by hand, or a fence, fails then: it is meant for everybody, and no
-// upstream tells it again.
+// lock locks a budget. While the store is out of reach, only this host's processes
+// obey the lock; other hosts learn of it when the upstream refuses them too. A lock by
+// hand, or a fence, fails then: it is meant for every host, and no upstream repeats it.
 //
-// A fence is not remembered here. Items behind it are the store's to refuse: while
-// that is out of reach the allowance decides them as any others, whoever may have
-// been shut out meanwhile.
+// The host does not remember fences. Only the store refuses items behind one: while the
+// store is out of reach the allowance decides them like any others, whoever is fenced.
 func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) {
 	var locked driver.Locked
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
@@ -51,8 +49,9 @@ func (s *Store) lock(ctx context.Context, r driver.Lock) (driver.Locked, error) 
 	return locked, err
 }
 
-// see looks at what a change has made of the ledger: its answer does not tell, and a
-// loss of the change is noticed by that alone. Where it fails, the next call tells.
+// see looks at the ledger after a change, to learn its mark, which the answer to a change
+// does not have. Without the mark nobody would notice that the change was lost. If the look
+// fails, the next call's answer has the mark.
 func (s *Store) see(ctx context.Context, name string, limits []limit.Limit) {
 	mark, others := s.memory.mark(name)
 	look := driver.Look{Budget: name, Now: s.wall(), Limits: limits, Mark: mark, Others: others, Hosts: s.o.Hosts}
@@ -67,7 +66,7 @@ func (s *Store) see(ctx context.Context, name string, limits []limit.Limit) {
 	}
 }
 
-// lockAlone locks for this host, by its clock.
+// lockAlone locks for this host only, by its clock.
 func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 	until := r.Until
 	if until == 0 {
@@ -86,8 +85,8 @@ func (s *Store) lockAlone(r driver.Lock) (driver.Locked, error) {
 	return driver.Locked{Now: r.Now, Until: until, Since: r.Now, Why: r.Why}, nil
 }
 
-// relock has the locks stand again that the store has lost, as far as this host was
-// told of them.
+// relock repeats in the store the locks that this host knows, since the store may have lost
+// them.
 func (s *Store) relock(ctx context.Context, name string, now int64) error {
 	for limit, lock := range s.memory.locks(name) {
 		r := driver.Lock{Budget: name, Limit: limit, Now: now, Until: lock.until, Most: driver.MaxLock, Why: lock.why}
@@ -101,8 +100,8 @@ func (s *Store) relock(ctx context.Context, name string, now int64) error {
 	return nil
 }
 
-// remember keeps a lock that is no fence, as memory.locked does; an empty limit stands
-// for the whole budget.
+// remember notes a lock as memory.locked does, unless it is a fence. An empty limit is the
+// whole budget.
 func (s *Store) remember(name, limit string, now, end int64, why string) {
 	if driver.IsFence(limit) {
 		return
@@ -124,8 +123,8 @@ func (s *Store) unlock(ctx context.Context, r driver.Unlock) (driver.Unlocked, e
 	return unlocked, err
 }
 
-// report takes in what an upstream says. What the host has still to record, and what the
-// store has lost, comes before: it explains what the upstream counts.
+// report passes on what an upstream reports. It first records the host's journal and what
+// the store has lost: these charges explain what the upstream counts.
 func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	var drifted driver.Drift
 	_, err := s.reach(ctx, r.Budget, func(ctx context.Context) (err error) {
@@ -144,7 +143,7 @@ func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, erro
 	return drifted, err
 }
 
-// Export implements driver.Store. It asks the store itself.
+// Export implements driver.Store. It asks the store even while the breaker is open.
 func (s *Store) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
 	return s.inner.Export(ctx, export, to)
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// saveEvery is how often what is remembered of a budget is written at most.
+// saveEvery is the least time between two routine writes of what a process remembers of a
+// budget.
 const saveEvery = time.Second
 
-// memory is what the store last said of each budget. A process keeps its own and
-// writes it down at most once a second; what lies in the directory is the newest
-// of all the host's processes.
+// memory is the store's last answers on each budget. Each process keeps its own and
+// writes it down at most once in saveEvery, merged with what the others wrote.
 type memory struct {
 	dir  string
 	boot func() (string, int64, error)
 	wall func() int64                   // µs
-	warn func(budget string, err error) // hears of what could not be written later
+	warn func(budget string, err error) // called if a write fails that has no caller to return to
 
 	mu      sync.Mutex // guards all below
 	budgets map[string]*remembered
@@ -31,60 +31,60 @@ type memory struct {
 	closed  bool
 }
 
-// remembered is what is known of one budget.
+// remembered is what the host knows of one budget.
 type remembered struct {
-	// Mark is what the store last told of the ledger.
-	Mark driver.Mark `json:"newest"` // as older versions call it
-	// Gone are the ids of ledgers that are known to have lost something, the newest
-	// last, at most driver.MaxGone.
+	// Mark is the newest mark of the ledger.
+	Mark driver.Mark `json:"newest"` // the name that older versions use
+	// Gone are the ids of ledgers that have lost something, the newest last, at most
+	// driver.MaxGone.
 	Gone []string `json:"gone,omitempty"`
-	// Limits are what each limit had used.
+	// Limits is what each limit had used.
 	Limits map[string]usage `json:"limits"`
-	// Facts is what the store last said of a limit on its own: that it is
-	// exhausted or locked, and until when, or that it is not. The empty name
-	// stands for the whole budget.
+	// Facts is whether each limit, by its name, is exhausted or locked, and until when,
+	// by the store's last answer. The empty name is the whole budget.
 	Facts map[string]facts `json:"told,omitempty"`
-	// Charges: the host has charged to the budget itself. One that only ever looked
-	// knows no charge that others do not.
+	// Charges: the host has charged to the budget itself. A host that only looks knows
+	// no charge that others do not know.
 	Charges bool `json:"charges,omitempty"`
-	// AtWork is how many hosts were at work when the store last told, and AtWorkAt when
-	// that was, µs by the wall clock.
+	// AtWork is how many hosts were at work by the store's last answer, AtWorkAt the
+	// time of that answer, µs by the wall clock.
 	AtWork   int   `json:"at_work,omitempty"`
 	AtWorkAt int64 `json:"at_work_at,omitempty"`
-	// Crowd is when it was last said that more hosts are at work than configured,
-	// µs by the wall clock.
+	// Crowd is the time of the last warning that more hosts are at work than
+	// configured, µs by the wall clock.
 	Crowd int64 `json:"crowd,omitempty"`
 
-	// Held is the longest window that counts any of what the host charged itself, in µs.
+	// Held is the length of the longest window that counts any of the host's own charges,
+	// in µs.
 	Held int64 `json:"held,omitempty"`
 
-	// Doubts are in doubt, and Untold are the lost ledgers that this process charged to and
-	// has not reported on: what another process of the host recovered before lacks those
-	// charges. Both are written by a process that ends alone, for the next one.
+	// Doubts are the marks in doubt. Untold are the lost ledgers that this process charged
+	// to and has not reported on: if another process of the host recovered one, it did not
+	// know these charges. Only a process that ends writes these two, for the next one.
 	Doubts []doubt         `json:"doubts,omitempty"`
 	Untold map[string]bool `json:"untold,omitempty"`
-	file   driver.Mark     // what the directory had when it was last read or written
+	file   driver.Mark     // the mark in the directory when it was last read or written
 	by     string          // names this process in its stretches
 
-	fresh []stretch // what this process charged and has not written to the host's own charges
-	// asked tells of the host's charges, by their ids, whether the store was found to lack
-	// them; until that is written.
+	fresh []stretch // this process's charges that are not in the file of the host's own charges yet
+	// asked is whether the store was found to lack each of the host's charges, by id, until
+	// that is written.
 	asked    map[string]bool
 	reserved map[string]reserved
 
-	saved  int64 // µs by the wall clock
-	warned bool  // that it could not be written
-	read   int64 // likewise
+	saved  int64 // when it was last written, µs by the wall clock
+	warned bool  // a failed write has been warned of
+	read   int64 // when the directory was last read, µs by the wall clock
 	dirty  bool
-	timer  *time.Timer // writes what was put off; nil when nothing was
+	timer  *time.Timer // for a write that was put off, else nil
 }
 
-// facts are what the store last said of a limit, or of the whole budget.
+// facts is the last known state of a limit or of the whole budget.
 type facts struct {
 	Boot  string `json:"boot"`
 	At    int64  `json:"at"`    // µs since that boot
-	Until int64  `json:"until"` // µs since that boot; 0 when it is not exhausted
-	// Locked: it is so by a lock, for the reason Why, until End by the store's clock
+	Until int64  `json:"until"` // µs since that boot; 0: neither exhausted nor locked
+	// Locked: a lock closes it, for the reason Why, until End by the store's clock
 	// (µs; 0: an older version did not note it).
 	Locked bool   `json:"locked,omitempty"`
 	End    int64  `json:"end,omitempty"`
@@ -95,7 +95,7 @@ func (m *memory) file(budget string) string {
 	return filepath.Join(m.dir, "memory", fileName(budget))
 }
 
-// of is what is remembered of a budget; m.mu is held.
+// of returns what the process remembers of a budget, loading it if needed; m.mu is held.
 func (m *memory) of(name string) *remembered {
 	r := m.budgets[name]
 	if r == nil {
@@ -110,13 +110,13 @@ func (m *memory) of(name string) *remembered {
 	return r
 }
 
-// maxRemembered is how many budgets a process remembers: those of a credential
-// "*" have no end. One that was let go is read from the directory again.
+// maxRemembered bounds the budgets that a process remembers: a credential "*" has any
+// number of them. A dropped one is read from the directory again.
 const maxRemembered = 4096
 
-// makeRoom lets go of budgets whose file has all of them; m.mu is held.
+// makeRoom drops budgets that have nothing left to write; m.mu is held.
 func (m *memory) makeRoom() {
-	for name, r := range m.budgets { // whichever comes first
+	for name, r := range m.budgets {
 		if len(m.budgets) < maxRemembered {
 			return
 		}
@@ -126,7 +126,7 @@ func (m *memory) makeRoom() {
 	}
 }
 
-// load is what lies in the directory; nothing when that cannot be read.
+// load reads a budget's file; an unreadable one counts as empty.
 func (m *memory) load(name string) *remembered {
 	r := remembered{}
 	if m.dir != "" {
@@ -150,7 +150,7 @@ func (m *memory) load(name string) *remembered {
 	return &r
 }
 
-// saw takes in what the store decided, asked with a batch.
+// saw takes in the store's answer to a batch.
 func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +165,7 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 			if !d.Items[i].Replayed && m.dir != "" {
 				r.charged(d.Mark.Ledger, batch.Limits, item, d.Items[i])
 			}
-			if item.Recorded || d.Items[i].Replayed { // no limit was asked, nor a lock
+			if item.Recorded || d.Items[i].Replayed { // the store checked neither limits nor locks
 				continue
 			}
 			for _, l := range batch.Limits {
@@ -190,7 +190,7 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 	}
 	r.expire(d.Mark.Seen)
 	r.learn(d.Mark, append(batch.Others, batch.Mark), batch.Limits, func(i int) (int64, bool) {
-		if i >= len(d.Used) { // not all items came to be decided
+		if i >= len(d.Used) { // the store did not decide all items
 			return 0, false
 		}
 		return d.Used[i], true
@@ -198,7 +198,7 @@ func (m *memory) saw(batch driver.Batch, d driver.Decisions) error {
 	return m.saveSoon(batch.Budget, r)
 }
 
-// looked takes in what the store showed, asked with a look.
+// looked takes in the store's answer to a look.
 func (m *memory) looked(look driver.Look, view driver.View) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,8 +209,8 @@ func (m *memory) looked(look driver.Look, view driver.View) error {
 	return m.saveSoon(look.Budget, r)
 }
 
-// lookedAtLocks takes in which locks stand: those that were told before and stand no
-// more were ended by somebody. m.mu is held.
+// lookedAtLocks takes in the locks of a look: a known lock that it does not show was
+// ended by somebody. m.mu is held.
 func (m *memory) lookedAtLocks(r *remembered, view driver.View) {
 	stands := map[string]bool{}
 	for _, lock := range view.Locks {
@@ -229,8 +229,8 @@ func (m *memory) lookedAtLocks(r *remembered, view driver.View) {
 	}
 }
 
-// saveSoon writes what is remembered of a budget, at most once in saveEvery; m.mu
-// is held.
+// saveSoon writes what the process remembers of a budget, now or, if it wrote less than
+// saveEvery ago, later; m.mu is held.
 func (m *memory) saveSoon(name string, r *remembered) error {
 	ago := time.Duration(m.wall()-r.saved) * time.Microsecond
 	wait := saveEvery - ago
@@ -243,14 +243,14 @@ func (m *memory) saveSoon(name string, r *remembered) error {
 	return nil
 }
 
-// writesNext has what the store tells next of a budget written at once.
+// writesNext has the store's next answer on a budget written at once.
 func (m *memory) writesNext(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.of(name).saved = 0
 }
 
-// saveLater writes what was put off.
+// saveLater makes a write that was put off.
 func (m *memory) saveLater(name string, r *remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -264,7 +264,8 @@ func (m *memory) saveLater(name string, r *remembered) {
 	}
 }
 
-// note notes that a limit is exhausted or locked for a time in µs, or no longer.
+// note notes that a limit is exhausted or locked for a time in µs; with wait 0, that it is
+// neither.
 func (m *memory) note(r *remembered, limit string, t facts, wait int64) {
 	id, now, err := m.boot()
 	if err != nil {
@@ -277,8 +278,8 @@ func (m *memory) note(r *remembered, limit string, t facts, wait int64) {
 	r.Facts[limit], r.dirty = t, true
 }
 
-// locked notes a lock from one instant to another by the store's clock, or with an end
-// of 0 that there is none, and writes it down at once, for the host's other processes.
+// locked notes a lock from now to end by the store's clock, or with end 0 that the lock was
+// removed. It writes that down at once, for the host's other processes.
 func (m *memory) locked(name, limit string, now, end int64, why string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -294,14 +295,14 @@ func (m *memory) locked(name, limit string, now, end int64, why string) error {
 	return m.save(name, r)
 }
 
-// refresh takes over what the host's other processes have been told.
+// refresh takes in what the host's other processes have learned.
 func (m *memory) refresh(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reread(name, m.of(name))
 }
 
-// freshen does so at most once in saveEvery, as they write.
+// freshen is refresh at most once in saveEvery, which is how often the others write.
 func (m *memory) freshen(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -311,14 +312,14 @@ func (m *memory) freshen(name string) {
 	}
 }
 
-// reread merges what lies in the directory; m.mu is held.
+// reread merges what the directory has; m.mu is held.
 func (m *memory) reread(name string, r *remembered) {
 	r.merge(m.load(name))
 	r.read = m.wall()
 }
 
-// refusedFor is for how many more µs a limit is exhausted or locked, as the store
-// last said, and how; 0 when it is not known to be.
+// refusedFor returns for how many more µs a limit is exhausted or locked, by the store's
+// last answer, and the facts; 0 if it is not known to be either.
 func (m *memory) refusedFor(name, limit string) (int64, facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -352,8 +353,8 @@ func (m *memory) forget(name string) error {
 	return nil
 }
 
-// save writes what is remembered of a budget; m.mu is held. What another process
-// wrote and is newer stays.
+// save merges what another process wrote, and writes what the process remembers of a
+// budget, unless nothing changed; m.mu is held.
 func (m *memory) save(name string, r *remembered) error {
 	if !r.dirty || m.dir == "" {
 		return nil
@@ -379,8 +380,8 @@ func (m *memory) save(name string, r *remembered) error {
 	return nil
 }
 
-// close writes everything that is not written yet. What cannot be written is warned of
-// and is no error: what was charged is charged.
+// close writes everything that is not written yet. A failed write is warned of and is not
+// an error: the charges themselves are in the store.
 func (m *memory) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -389,7 +390,7 @@ func (m *memory) close() {
 		if r.timer != nil {
 			r.timer.Stop()
 		}
-		r.dirty = r.dirty || len(r.Doubts) > 0 || len(r.Untold) > 0 // which is written now only
+		r.dirty = r.dirty || len(r.Doubts) > 0 || len(r.Untold) > 0 // only the last write has these
 		if err := m.save(name, r); err != nil && !r.warned {
 			m.warn(name, err)
 		}

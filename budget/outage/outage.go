@@ -58,8 +58,8 @@ type Store struct {
 	mu        sync.Mutex // guards all below
 	breakers  map[string]*breaker
 	local     *sqlitestore.Store
-	hostID    string // of the directory, once it was read
-	hostTried int64  // when that was tried last, µs by the wall clock; 0: never
+	hostID    string // the directory's id, once it was read
+	hostTried int64  // when host last tried to read it, µs by the wall clock; 0: never
 	closed    bool
 	probes    sync.WaitGroup
 }
@@ -82,7 +82,7 @@ func New(inner driver.Store, o Options) *Store {
 	return s
 }
 
-// bootClock reads the clock that nobody can set.
+// bootClock reads the boot clock, which nobody can set.
 func (s *Store) bootClock() (id string, since int64, err error) { return s.boot() }
 
 // Close waits for a probe under way, writes down what is remembered, and closes
@@ -117,8 +117,8 @@ func (s *Store) OutOfReach() (since time.Time, out bool) {
 	return time.Time{}, false
 }
 
-// unreached reports whether an error says that the store did not answer, and
-// not that the caller went away.
+// unreached reports whether an error means that the store did not answer, rather than that
+// the caller gave up.
 func unreached(ctx context.Context, err error) bool {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), impatient(ctx):
@@ -127,15 +127,14 @@ func unreached(ctx context.Context, err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// impatient reports whether the caller's own context has ended: one that ends a
-// decision for the store's sake says so by its cause.
+// impatient reports whether the caller's own context has ended. A context that ended
+// because the store took too long has ErrUnavailable as its cause.
 func impatient(ctx context.Context) bool {
 	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), driver.ErrUnavailable)
 }
 
-// reach asks the store, unless the breaker keeps it from that, and tells the
-// breaker what came of it. asked is false when the store was not asked: the error
-// is ErrUnavailable then.
+// reach asks the store unless the breaker forbids it, and passes the outcome to the
+// breaker. If asked is false, the store was not asked and the error is ErrUnavailable.
 func (s *Store) reach(ctx context.Context, name string, ask func(context.Context) error) (asked bool, err error) {
 	switch probe := s.breaker(name).allow(); probe {
 	case keepAway:
@@ -153,7 +152,7 @@ func (s *Store) reach(ctx context.Context, name string, ask func(context.Context
 	return true, err
 }
 
-// away is why the store is not asked; nil where another process has found it there
+// away returns why the store is not asked; nil if another process has closed the breaker
 // since.
 func (s *Store) away(name string) error {
 	state, open := s.breaker(name).read()
@@ -163,8 +162,8 @@ func (s *Store) away(name string) error {
 	return fmt.Errorf("%w since %s, and asked once in %s until it is there: %s", driver.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
 }
 
-// answered tells the breaker whether the store answered. A call that had less
-// time than the store is given shows nothing when it ran out.
+// answered opens or closes the breaker by the outcome of a call. A call whose context
+// ended before half the store's timeout shows nothing.
 func (s *Store) answered(ctx context.Context, name string, err error, took time.Duration) {
 	switch {
 	case unreached(ctx, err) && (ctx.Err() == nil || took >= s.o.Timeout/2):
@@ -178,8 +177,8 @@ func (s *Store) answered(ctx context.Context, name string, err error, took time.
 	}
 }
 
-// probeBeside probes the store in a goroutine of its own, so that no caller
-// waits for it. False when the store is being closed.
+// probeBeside probes the store in a goroutine, so that no caller waits for the probe. It
+// returns false if the Store is closed.
 func (s *Store) probeBeside(ctx context.Context, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +203,7 @@ func (s *Store) probeBeside(ctx context.Context, name string) bool {
 // would hide the problem.
 const DefaultDir = ".quotactl"
 
-// makeDir makes a directory of the host's own.
+// makeDir creates a directory for the host's files.
 func makeDir(path ...string) (string, error) {
 	dir := filepath.Join(path...)
 	if at := strings.LastIndex(dir, string(filepath.Separator)+DefaultDir+string(filepath.Separator)); at > 0 {

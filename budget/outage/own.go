@@ -11,32 +11,32 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// stretch is what the host charged itself from one of its charges to another.
+// stretch is one charge of the host, or the sum of several neighbouring ones.
 type stretch struct {
-	ID   string `json:"id"`   // of the last one
-	From int64  `json:"from"` // when the first one was made, µs on the store's clock
-	At   int64  `json:"at"`   // when the last one was
-	// Amounts are what they come to, by the limit's name, in what that counts.
+	ID   string `json:"id"`   // the last charge's id
+	From int64  `json:"from"` // the first charge's time, µs on the store's clock
+	At   int64  `json:"at"`   // the last charge's time, likewise
+	// Amounts are the sums by the limit's name, in what the limit counts: units or calls.
 	Amounts map[string]int64 `json:"amounts"`
-	// Ledger is the id of the one that they were charged to, By names the process that
-	// charged them; empty: several did.
+	// Ledger is the id of the ledger that was charged. By names the process that charged;
+	// empty: several did.
 	Ledger string `json:"ledger,omitempty"`
 	By     string `json:"by,omitempty"`
-	// Lacked: the ledger did not hold them when the host last asked.
+	// Lacked: the ledger did not hold the charges when the host last asked.
 	Lacked bool `json:"lacked,omitempty"`
-	joined bool // it is none of those that are kept apart
+	joined bool // thin may join it with others: it is not kept apart
 }
 
-// reserved is a reservation of this process that it has not seen the end of.
+// reserved is an open reservation of this process.
 type reserved struct {
-	ledger  string // that it was charged to
+	ledger  string // the ledger that was charged
 	until   int64  // its lease's end, µs on the store's clock
 	units   int64
 	inUnits []string // the limits that count its units
 	inCalls []string // the limits that count it as a call
 }
 
-// amounts are what it comes to in each limit.
+// amounts returns what the reservation counts in each limit if it comes to so many units.
 func (r reserved) amounts(units int64) map[string]int64 {
 	list := map[string]int64{}
 	for _, name := range r.inUnits {
@@ -48,11 +48,12 @@ func (r reserved) amounts(units int64) map[string]int64 {
 	return list
 }
 
-// maxReserved is how many reservations a process knows of each budget at most.
+// maxReserved bounds the open reservations that a process tracks for each budget. Further
+// ones count at once, as reserved.
 const maxReserved = 4096
 
-// charged takes in what the host charged itself. A reservation counts once it has
-// ended: what it came to is not known before.
+// charged takes in a charge of this host. A reservation counts when it ends: its units are
+// not known before.
 func (r *remembered) charged(ledger string, limits []limit.Limit, item driver.Item, d driver.Decision) {
 	one := reserved{ledger: ledger, until: d.At + item.Lease, units: d.Units}
 	for _, l := range limits {
@@ -78,7 +79,7 @@ func (r *remembered) charged(ledger string, limits []limit.Limit, item driver.It
 	r.spent(ledger, item.ID, d.At, one.amounts(d.Units))
 }
 
-// spent notes a charge that has its amount, to be written down.
+// spent notes a charge with its final amounts, to be written down.
 func (r *remembered) spent(ledger, id string, at int64, amounts map[string]int64) {
 	r.fresh, r.dirty = append(r.fresh, stretch{ID: id, From: at, At: at, Amounts: amounts, Ledger: ledger, By: r.by}), true
 	if n := len(r.fresh); n >= maxFresh && n%maxFresh == 0 {
@@ -86,11 +87,11 @@ func (r *remembered) spent(ledger, id string, at int64, amounts map[string]int64
 	}
 }
 
-// maxFresh is of how many charges apart a process knows between two writes.
+// maxFresh is the number of charges after which a process thins those it has yet to write.
 const maxFresh = 256
 
-// ended takes in that a reservation was settled, or its lease is over. One that
-// another process made is not known here.
+// ended takes in that a reservation was settled or released, or that its lease is over. It
+// ignores reservations of other processes.
 func (m *memory) ended(name string, f driver.Finish, done driver.Finished) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +103,7 @@ func (m *memory) ended(name string, f driver.Finish, done driver.Finished) {
 	switch done.Result {
 	case driver.Settled:
 		r.spent(one.ledger, f.ID, done.At, one.amounts(f.Units))
-	case driver.FinishExpired: // it stays as reserved
+	case driver.FinishExpired: // its units stay as reserved
 		r.spent(one.ledger, f.ID, one.until, one.amounts(one.units))
 	case driver.Released:
 	default:
@@ -114,8 +115,8 @@ func (m *memory) ended(name string, f driver.Finish, done driver.Finished) {
 	}
 }
 
-// expire takes in the reservations whose lease was over at an instant: their units
-// stay as reserved.
+// expire takes in the reservations whose lease was over at now: their units stay as
+// reserved.
 func (r *remembered) expire(now int64) {
 	for id, one := range r.reserved {
 		if one.until <= now {
@@ -125,26 +126,27 @@ func (r *remembered) expire(now int64) {
 	}
 }
 
-// keptApart is how many of the newest charges are kept apart, to each of the keptLedgers
-// charged to last: of what a loss takes they are the newest, or were.
+// thin keeps the newest keptApart charges separate, for each of the keptLedgers ledgers
+// that were charged last: a loss takes the newest charges first.
 const (
 	keptApart   = 64
 	keptLedgers = 8
 )
 
-// finestStretch is how long a stretch of others may be however new it is, in µs.
-const finestStretch = int64(time.Second / time.Microsecond)
+// A joined stretch may be as long as its age divided by stretchAge, and always
+// finestStretch, in µs.
+const (
+	finestStretch = int64(time.Second / time.Microsecond)
+	stretchAge    = 16
+)
 
-// stretchAge is by how much the age of a stretch is more than its length at least.
-const stretchAge = 16
-
-// settled is the age in µs up to which charges of several processes are not joined: one
-// may have charged what a loss took and another, after it, what it did not. By then a
-// process that charges has found out.
+// settled is the age in µs from which charges of different processes may be joined. Before
+// it, one process may have made charges that a loss took, and another, after the loss,
+// charges that the ledger holds. By then each process that charges has noticed the loss.
 const settled = int64(2 * saveEvery / time.Microsecond)
 
-// thin joins neighbours where they are short beside their age, and forgets those that
-// no window counts any more. So there are few, and the newest are exact.
+// thin joins neighbouring stretches that are short compared with their age, and drops those
+// that no window counts any more. Few stretches remain, and the newest are exact.
 func thin(list []stretch, held int64) []stretch {
 	if len(list) == 0 {
 		return nil
@@ -181,7 +183,7 @@ func (s stretch) joins(older stretch, newest int64) bool {
 		(s.By == older.By || age >= settled)
 }
 
-// join is both.
+// join returns the sum of both.
 func (s stretch) join(older stretch) stretch {
 	sum := maps.Clone(s.Amounts)
 	for name, amount := range older.Amounts {
@@ -194,12 +196,12 @@ func (s stretch) join(older stretch) stretch {
 	return s
 }
 
-// own are the stretches of the host's own charges: what is reserved counts as it is.
+// own returns the host's own charges, and this process's open reservations as reserved.
 func (m *memory) own(name string) []stretch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(name)
-	// Processes that notice a loss together each report what the others had written.
+	// When several processes notice a loss at once, each reports what the others wrote.
 	if err := m.saveOwn(name, r, true); err != nil {
 		m.warn(name, err)
 	}
@@ -210,8 +212,9 @@ func (m *memory) own(name string) []stretch {
 	return list
 }
 
-// used is what each limit has used on the ledger that is there now, as far as the host
-// knows: another process may have seen more used before the loss, and recorded that.
+// used returns what each limit has used on the current ledger, as far as the host knows.
+// That may be more than this process saw before a loss: another process may have seen more,
+// and recorded it.
 func (m *memory) used(name string) map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,8 +225,8 @@ func (m *memory) used(name string) map[string]int64 {
 	return list
 }
 
-// lacks are those of the host's own charges that the store does not hold: a split or a
-// snapshot takes away the newest, a flush all.
+// lacks returns the host's own charges that the store does not hold: a split or a restored
+// snapshot loses the newest, a flush all.
 func (s *Store) lacks(ctx context.Context, name string, now int64, limits []limit.Limit) (list []stretch, err error) {
 	if s.host() == "" {
 		return nil, nil
@@ -262,7 +265,7 @@ func (m *memory) asked(name string, own, lacking []stretch) {
 	}
 }
 
-// charged is what stretches come to after an instant, in what a limit counts.
+// charged sums what a limit counts of the stretches after an instant.
 func charged(list []stretch, limit string, after int64) (sum int64) {
 	for _, one := range list {
 		if one.At > after {
@@ -272,14 +275,15 @@ func charged(list []stretch, limit string, after int64) (sum int64) {
 	return sum
 }
 
-// exceeds reports whether stretches come to more of some limit than others.
+// exceeds reports whether list sums to more than others in any of the limits.
 func exceeds(list, others []stretch, limits []limit.Limit) bool {
 	return slices.ContainsFunc(limits, func(l limit.Limit) bool { return charged(list, l.Name, 0) > charged(others, l.Name, 0) })
 }
 
-// tell adds to a recovery what the host charged itself and the ledger lacks. It has seen
-// that: more than it has seen used there was another reset, or a window's end within a
-// stretch. All of a host's processes tell all of it, under the host's id.
+// tell adds to a recovery the host's own charges that the ledger lacks. They are capped at
+// the most that the host has seen used: they exceed it only if a reset came between, or a
+// window ended within a stretch. Each process of a host reports all of them, under the
+// host's id.
 func (s *Store) tell(r *driver.Recovery, lacking []stretch) {
 	if len(lacking) == 0 {
 		return

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// ownFile holds the host's own charges, a stretch of them in each line, as JSON. Processes
-// append to it, and now and then write it anew with what thin leaves; under the lock alone,
-// unlike what any process may write that looked.
+// ownFile is the file of the host's own charges: one stretch a line, as JSON. Processes
+// append to it, and now and then rewrite it with what thin leaves. They write it only under
+// the lock, unlike the file in memory/, which any process may write that looked.
 func (m *memory) ownFile(budget string) string { return filepath.Join(m.dir, "own", fileName(budget)) }
 
-// maxAppended is up to which size, in bytes, the file is appended to.
+// maxAppended is the size in bytes from which the file is rewritten instead of appended to.
 const maxAppended = 128 << 10
 
-// loadOwn is what lies in the file; what cannot be read is left out, such as a line that a
-// process died in.
+// loadOwn reads the file. It skips lines that it cannot read, such as one that a process
+// died while writing.
 func (m *memory) loadOwn(name string) (list []stretch) {
-	data, _ := os.ReadFile(m.ownFile(name)) // which may not be there yet
+	data, _ := os.ReadFile(m.ownFile(name)) // the file may not exist yet
 	for line := range bytes.Lines(data) {
 		var one stretch
 		if json.Unmarshal(line, &one) == nil {
@@ -31,10 +31,10 @@ func (m *memory) loadOwn(name string) (list []stretch) {
 	return list
 }
 
-// saveOwn takes over what lies in the directory, and adds what this process charged
-// unless another one is writing, which it waits for a little where it is patient: then
-// it keeps that for the next time. Under the lock, so that who has recovered a loss
-// finds here what those that did not know of it had charged.
+// saveOwn merges what the directory has, and adds this process's charges to the file. If
+// another process is writing, it keeps them for the next time; a patient caller first
+// waits for ownPatience. It merges under the lock, so that a process that has recovered a
+// loss finds here what processes that did not know of the loss had charged.
 func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 	unlock, ok := func() {}, false
 	news := len(r.fresh) > 0 || len(r.asked) > 0
@@ -60,15 +60,15 @@ func (m *memory) saveOwn(name string, r *remembered, patient bool) error {
 	return nil
 }
 
-// appendOwn adds what this process charged to the file, unless that is to be written anew:
-// it is not there, is too large, cannot be appended to, or lines in it have changed. What
-// is added begins a line of its own, since the last one may have been cut.
+// appendOwn appends this process's charges to the file. It returns false if the file must
+// be rewritten: it does not exist, is too large, cannot be appended to, or lines in it have
+// changed. It begins a new line first, since the last one may be cut off.
 func (m *memory) appendOwn(name string, r *remembered) (added bool) {
 	file, err := os.OpenFile(m.ownFile(name), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = file.Close() }() // what was written can be read already
+	defer func() { _ = file.Close() }() // other processes can read what was written
 	info, err := file.Stat()
 	if err != nil || info.Size() >= maxAppended || len(r.asked) > 0 {
 		return false
@@ -83,7 +83,8 @@ func (m *memory) appendOwn(name string, r *remembered) (added bool) {
 	return err == nil
 }
 
-// rewriteOwn writes the file anew, with what this process charged and has found out.
+// rewriteOwn rewrites the file with this process's charges, and with which charges the
+// store lacks.
 func (m *memory) rewriteOwn(name string, r *remembered) error {
 	own := slices.Concat(m.loadOwn(name), r.fresh)
 	for i, one := range own {
@@ -98,7 +99,7 @@ func (m *memory) rewriteOwn(name string, r *remembered) error {
 	return writeFile(m.ownFile(name), text, false)
 }
 
-// lines are stretches as the file holds them.
+// lines encodes stretches for the file.
 func lines(list []stretch) ([]byte, error) {
 	var text bytes.Buffer
 	for encoder := json.NewEncoder(&text); len(list) > 0; list = list[1:] {
@@ -109,13 +110,12 @@ func lines(list []stretch) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// ownPatience is for how long a process waits for others that write where it must not
-// put off its own write.
+// ownPatience is how long a patient lockFile waits for another process's write.
 const ownPatience = 100 * time.Millisecond
 
-// lockFile keeps the host's other processes from writing what it remembers, until
-// unlock: what they add to the host's own charges must not be lost. It does not wait
-// for long, as a process that has it may be stopped.
+// lockFile keeps the host's other processes from writing ownFile until unlock, so that a
+// rewrite loses none of their charges. It does not wait for long: the process that holds
+// the lock may be stopped.
 func (m *memory) lockFile(patient bool) (unlock func(), ok bool) {
 	if _, err := makeDir(m.dir); err != nil {
 		return nil, false

@@ -9,13 +9,13 @@ import (
 	"github.com/quotactl/quotactl/budget/sqlitestore"
 )
 
-// partLease is how long the host's own ledger waits to hear whether the store took
-// what the host's part has room for, in µs.
+// partLease is how long the host's own ledger keeps units reserved while the store decides,
+// in µs.
 const partLease = int64(time.Minute / time.Microsecond)
 
-// withinPart has the items decided again that a loss holds back, as far as the
-// host's part has room for them: what all hosts may spend of their own together
-// lies within the headroom, whatever another host has yet to report.
+// withinPart has the store decide again the items that a loss holds back, if the host's
+// part has room for them. The parts of all hosts together fit in the headroom, whatever
+// another host has yet to report.
 func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driver.Decisions) driver.Decisions {
 	var places []int
 	for i, d := range decided.Items {
@@ -35,7 +35,7 @@ func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driv
 	for _, i := range places {
 		item := batch.Items[i]
 		item.Deadline, item.Floor, item.UseHeadroom, item.Fence = time.Time{}, 0, false, ""
-		item.ID, item.Lease = rand.Text(), partLease // its own may stand there already, and be released
+		item.ID, item.Lease = rand.Text(), partLease // the item's own id may be in that ledger already, released
 		local.Items, again.Items = append(local.Items, item), append(again.Items, batch.Items[i])
 	}
 	ledger, err := s.allowance(ctx)
@@ -58,14 +58,14 @@ func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driv
 	if again.Items = fits; len(fits) == 0 {
 		return decided
 	}
-	s.memory.writesNext(batch.Budget) // not only what the refusals told
+	s.memory.writesNext(batch.Budget) // the refusals' answer must not delay this one's write
 	answers, err := s.decide(ctx, again)
 	if err != nil {
 		s.log.Warn("what the host's own part has room for cannot be charged", "budget", batch.Budget, "error", err)
 	}
 	for j, i := range kept {
 		if err != nil {
-			if unreached(ctx, err) || ctx.Err() != nil { // it stays spent here, as it may be there
+			if unreached(ctx, err) || ctx.Err() != nil { // it stays spent in the part: the store may have charged it
 				decided.Items[i] = driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: err}
 			}
 			continue
@@ -81,7 +81,7 @@ func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driv
 	return decided
 }
 
-// closePart settles or releases what the host's part was asked for.
+// closePart settles or releases what was reserved in the host's part.
 func (s *Store) closePart(ctx context.Context, ledger *sqlitestore.Store, batch driver.Batch, item driver.Item, spent bool) {
 	if item.DryRun {
 		return

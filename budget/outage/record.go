@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// recordVersion is that of the journal's records.
+// recordVersion is the version of the journal's records.
 const recordVersion = 1
 
 // record is one thing that happened while the store was out of reach: a charge,
@@ -21,7 +21,7 @@ type record struct {
 	Version int           `json:"v"`
 	Budget  string        `json:"budget"`
 	ID      string        `json:"id"`
-	Boot    string        `json:"boot"` // of which the instant is
+	Boot    string        `json:"boot"` // the boot that At counts from
 	At      int64         `json:"at"`   // µs since that boot
 	Charge  *chargeRecord `json:"charge,omitempty"`
 	Finish  *finishRecord `json:"finish,omitempty"`
@@ -31,7 +31,7 @@ type chargeRecord struct {
 	Operation string `json:"operation"`
 	Units     int64  `json:"units"`
 	Lease     int64  `json:"lease,omitempty"` // µs
-	Held      int64  `json:"held,omitempty"`  // µs: the longest window that counts it
+	Held      int64  `json:"held,omitempty"`  // µs: the length of the longest window that counts it
 	Job       string `json:"job,omitempty"`
 	Region    string `json:"region,omitempty"`
 	Run       string `json:"run,omitempty"`
@@ -42,7 +42,7 @@ type finishRecord struct {
 	Units   int64 `json:"units"`
 }
 
-// item is a charge as the store records it.
+// item is the charge as an item for the store to record.
 func (r *record) item(age int64) driver.Item {
 	c := r.Charge
 	return driver.Item{
@@ -51,8 +51,8 @@ func (r *record) item(age int64) driver.Item {
 	}
 }
 
-// age is how long ago it happened in µs. Of another boot the time since this one
-// is sure to be no more than that.
+// age is how long ago the record was made, in µs. For a record of an earlier boot it is
+// the time since this boot, which is no more than the true age.
 func (r *record) age(boot string, now int64) int64 {
 	if r.Boot != boot {
 		return max(0, now)
@@ -60,7 +60,7 @@ func (r *record) age(boot string, now int64) int64 {
 	return max(0, now-r.At)
 }
 
-// name is that of its file: an id may hold what no file's name may.
+// name is the name of its file: a hash, as an id may contain what a file name may not.
 func (r *record) name() string {
 	sum := sha256.Sum256([]byte(r.ID))
 	name := hex.EncodeToString(sum[:16])
@@ -87,7 +87,7 @@ func parseRecord(data []byte) (*record, error) {
 	return r, r.check()
 }
 
-// check finds what no record of this program has.
+// check returns an error for a record that this program cannot have written.
 func (r *record) check() error {
 	if (r.Charge == nil) == (r.Finish == nil) {
 		return errors.New("it is not one of a charge and a finish")

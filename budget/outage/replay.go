@@ -12,9 +12,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// replay has the store record what the host did on its own. An error means that
-// the store failed on the way; what is recorded by then is out of the journal.
-// complete tells of which operations the limits at hand are all that the budget has.
+// replay has the store record the host's journal. On an error, the records made so far
+// are out of the journal. complete reports whether limits are all the limits that the
+// budget has for an operation.
 func (s *Store) replay(ctx context.Context, name string, limits []limit.Limit, complete func(operation string) bool) error {
 	if !s.journal.pending(name) {
 		return nil
@@ -36,7 +36,7 @@ func (s *Store) replay(ctx context.Context, name string, limits []limit.Limit, c
 		switch {
 		case age < driver.MinHeld/2, held >= e.Charge.Held, age >= e.Charge.Held:
 			charges = append(charges, e)
-		case !complete(e.Charge.Operation): // until a decision carries the limits that make the store hold it
+		case !complete(e.Charge.Operation): // wait for a decision whose limits make the store hold it
 		case age < held:
 			charges = append(charges, e)
 		default:
@@ -63,18 +63,19 @@ func (s *Store) replay(ctx context.Context, name string, limits []limit.Limit, c
 	return blocked
 }
 
-// span is a time in µs as a person reads it.
+// span turns a time in µs into one for people, rounded to seconds.
 func span(us int64) time.Duration { return (time.Duration(us) * time.Microsecond).Round(time.Second) }
 
-// asksFor tells that the limits of a batch are complete for the operations of its items.
+// asksFor is replay's complete for a batch: its limits are complete for the operations of
+// its items.
 func asksFor(items []driver.Item) func(string) bool {
 	return func(operation string) bool {
 		return slices.ContainsFunc(items, func(i driver.Item) bool { return i.Operation == operation })
 	}
 }
 
-// shows tells that those of a look are complete, but where limits stand for one operation
-// each: a look has them of the operations with a price alone.
+// shows is replay's complete for a look: its limits are complete, unless some are for one
+// operation each. A look has those only for operations with a price.
 func shows(limits []limit.Limit) func(string) bool {
 	alone := func(operation string) bool {
 		return slices.ContainsFunc(limits, func(l limit.Limit) bool { return strings.HasSuffix(l.Name, ":"+operation) })
@@ -83,10 +84,10 @@ func shows(limits []limit.Limit) func(string) bool {
 	return func(operation string) bool { return len(limits) > 0 && !some || alone(operation) }
 }
 
-// showsNothing tells that limits at hand may be some of the budget's.
+// showsNothing is replay's complete for limits that may be only some of the budget's.
 func showsNothing(string) bool { return false }
 
-// recordCharges has charges recorded.
+// recordCharges has the store record charges, and removes them from the journal.
 func (s *Store) recordCharges(ctx context.Context, name string, limits []limit.Limit, list []entry) error {
 	boot, now, err := s.boot()
 	if err != nil {
@@ -123,7 +124,8 @@ func (s *Store) recordCharges(ctx context.Context, name string, limits []limit.L
 	return nil
 }
 
-// recordFinish has the end of a reservation recorded.
+// recordFinish has the store record the end of a reservation, and removes it from the
+// journal.
 func (s *Store) recordFinish(ctx context.Context, name string, e entry) error {
 	boot, now, err := s.boot()
 	if err != nil {
@@ -149,7 +151,7 @@ func (s *Store) recordFinish(ctx context.Context, name string, e entry) error {
 	return fmt.Errorf("%w: the store came to what the host has to record past its deadline", driver.ErrUnavailable)
 }
 
-// aside keeps a record that the store would not take.
+// aside sets aside a record that the store refused.
 func (s *Store) aside(name string, e entry, why string) error {
 	s.log.Error("what the host spent cannot be recorded and is set aside", "budget", name, "id", e.ID, "reason", why, "file", e.path)
 	return s.journal.setAside(name, e.path, errors.New(why))
