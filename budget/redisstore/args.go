@@ -7,94 +7,93 @@ import (
 )
 
 // The arguments of the scripts. The first ARGV of a script is one of these structs as
-// JSON; lua/args.lua makes a table with the same names of it, where a field that was
-// left out is nil. No list is nil here, since JSON's null is no list there, and no
-// number is above 2^53, up to which Lua is exact. Times are in µs, instants since the
-// Unix epoch.
+// JSON. lua/args.lua turns it into a table with the same names; an omitted field is nil.
+// No list may be nil here, since JSON's null is not a list in Lua, and no number may
+// exceed 2^53, up to which Lua is exact. Times are in µs, instants since the Unix epoch.
 
-// arguments are the struct, and then texts that the server keeps byte for byte, as
-// JSON holds nothing but UTF-8.
+// arguments returns the struct as JSON, followed by texts that the server keeps byte for
+// byte: JSON can only hold UTF-8.
 func arguments(named any, texts ...any) []any {
 	packed, _ := json.Marshal(named) // of integers, booleans and strings
 	return append([]any{packed}, texts...)
 }
 
-// ledgerArgs are what every script on a ledger takes.
+// ledgerArgs are the arguments of every script on a ledger.
 type ledgerArgs struct {
-	Sig string `json:"sig"` // of the operations, as the caller knows them
+	Sig string `json:"sig"` // the signature of the operations that the caller knows
 	Now int64  `json:"now"` // the caller's clock
 }
 
-// finishArgs are what finish.lua takes.
+// finishArgs are the arguments of finish.lua.
 type finishArgs struct {
 	ledgerArgs
 	ID       string `json:"id"`
-	Release  bool   `json:"release,omitempty"` // else it is settled
+	Release  bool   `json:"release,omitempty"` // else settle
 	Units    int64  `json:"units"`
 	Deadline int64  `json:"deadline"` // on the server's clock
-	Age      int64  `json:"age"`      // it ended that long ago
+	Age      int64  `json:"age"`      // the reservation ended this long ago
 }
 
-// lockArgs are what lock.lua takes; the reason is a text after them.
+// lockArgs are the arguments of lock.lua; the reason follows as a text.
 type lockArgs struct {
 	ledgerArgs
-	Name   string `json:"name"` // of the limit, or * for the budget
+	Name   string `json:"name"` // the limit's name, or * for the budget
 	Unlock bool   `json:"unlock,omitempty"`
 	Till   int64  `json:"till"`            // 0: After counts
 	After  int64  `json:"after"`           // past the later clock
 	Most   int64  `json:"most"`            // past the later clock
-	Force  bool   `json:"force,omitempty"` // takes the place of a lock that stands
+	Force  bool   `json:"force,omitempty"` // replaces an existing lock
 }
 
-// spentArgs are what spent.lua takes.
+// spentArgs are the arguments of spent.lua.
 type spentArgs struct {
 	ledgerArgs
-	Steps int            `json:"steps"` // entries that one run may go through
-	Span  int64          `json:"span"`  // 0: all that is held
+	Steps int            `json:"steps"` // entries that one run may read
+	Span  int64          `json:"span"`  // 0: everything the ledger holds
 	By    driver.GroupBy `json:"by"`
-	Came  string         `json:"came"` // how far an earlier page came, or empty
+	Came  string         `json:"came"` // where the page before ended, or empty
 }
 
-// historyArgs are what job_history.lua takes, as Redis takes scores and places.
+// historyArgs are the arguments of job_history.lua, in Redis's syntax for ranges of scores.
 type historyArgs struct {
 	From string `json:"from"`
-	To   string `json:"to"`          // "(" and what it is below, or "+inf"
-	Over int    `json:"over,string"` // so many of the first are passed over
+	To   string `json:"to"`          // "(" and an exclusive bound, an inclusive bound, or "+inf"
+	Over int    `json:"over,string"` // how many records to skip
 	Most int    `json:"most,string"`
 }
 
-// swapArgs are what job_swap.lua takes; the texts after them are the new document,
-// or an empty one, key and value of each value that is set, key of each that is
-// removed, and instant, id and text of each record.
+// swapArgs are the arguments of job_swap.lua. These texts follow: the new document or an
+// empty text, key and value of each value to set, the key of each value to remove, and
+// instant, id and text of each record.
 type swapArgs struct {
-	Version  int64  `json:"version,string"` // that was read
-	ID       string `json:"id"`             // of this swap, as long as all ids
+	Version  int64  `json:"version,string"` // the version that was read
+	ID       string `json:"id"`             // this swap's id; all ids have the same length
 	Deadline int64  `json:"deadline"`       // on the server's clock
 	Put      bool   `json:"put,omitempty"`  // there is a new document
 	Remove   bool   `json:"remove,omitempty"`
-	Sets     int    `json:"sets"` // how many there are of each
+	Sets     int    `json:"sets"` // Sets, Removes and Records: how many there are of each
 	Removes  int    `json:"removes"`
 	Records  int    `json:"records"`
-	Before   int64  `json:"before,string"` // records of earlier instants are forgotten
-	Most     int    `json:"most"`          // so many records are kept; 0: all
+	Before   int64  `json:"before,string"` // forget records of earlier instants
+	Most     int    `json:"most"`          // how many records to keep; 0: all
 }
 
-// chargeArgs are what charge.lua takes.
+// chargeArgs are the arguments of charge.lua.
 type chargeArgs struct {
 	ledgerArgs
 	Mode      purpose `json:"mode"`
-	Steps     int     `json:"steps"`             // entries that one run may go through
-	Observe   bool    `json:"observe,omitempty"` // locks of the budget refuse nothing
-	Candidate string  `json:"candidate"`         // the id of a ledger that is begun
-	// What the caller was told: the ledger's id or empty, its changes, and when; and
-	// charges, the newest first, whose id is empty where there is none.
+	Steps     int     `json:"steps"`             // entries that one run may read
+	Observe   bool    `json:"observe,omitempty"` // locks on the whole budget refuse nothing
+	Candidate string  `json:"candidate"`         // the id for a new ledger
+	// The caller's mark: the ledger's id or empty, its changes, and when it was seen; then
+	// the mark's charge and those of further marks. The id is empty if there is no charge.
 	Ledger  string       `json:"ledger"`
 	Changes int64        `json:"changes"`
 	Seen    int64        `json:"seen"`
 	Told    []toldArgs   `json:"told"`
-	Host    string       `json:"host"`  // the caller's, or empty
-	Hosts   int64        `json:"hosts"` // that share the store; 1: no loss holds the items back
-	Gone    string       `json:"gone"`  // ledgers' ids by comma, known to have lost something
+	Host    string       `json:"host"`  // the caller's host, or empty
+	Hosts   int64        `json:"hosts"` // how many share the store; 1: a loss holds no items back
+	Gone    string       `json:"gone"`  // ids of ledgers that have lost something, joined by commas
 	Add     []string     `json:"add"`   // operations to register
 	Windows []windowArgs `json:"windows"`
 	Meters  []meterArgs  `json:"meters"`
@@ -103,7 +102,7 @@ type chargeArgs struct {
 	Import  *importArgs  `json:"import,omitempty"`
 }
 
-// importArgs are a driver.Import. Most is how many exports are noted.
+// importArgs are a driver.Import. Most is how many exports the ledger remembers.
 type importArgs struct {
 	Export string    `json:"export"`
 	Ledger string    `json:"ledger"`
@@ -129,7 +128,7 @@ type lockRow struct {
 type rowArgs struct {
 	ID       string `json:"id"`
 	Op       int    `json:"op"`
-	State    string `json:"state"` // as entries have it
+	State    string `json:"state"` // the letter that entries use
 	Asked    int64  `json:"asked"`
 	Units    int64  `json:"units"`
 	Calls    int64  `json:"calls"`
@@ -140,13 +139,13 @@ type rowArgs struct {
 	Pseudo   bool   `json:"pseudo,omitempty"`
 }
 
-// exportArgs are what export.lua takes.
+// exportArgs are the arguments of export.lua.
 type exportArgs struct {
 	Cursor string `json:"cursor"` // 0: the first page
-	Count  int    `json:"count"`  // how many entries a page has, roughly
+	Count  int    `json:"count"`  // roughly how many entries to read
 }
 
-// toldArgs are a charge that the caller was told of.
+// toldArgs are a charge that an earlier answer showed the caller.
 type toldArgs struct {
 	ID string `json:"id"`
 	At int64  `json:"at"`
@@ -159,8 +158,8 @@ type windowArgs struct {
 	*periods
 }
 
-// periods are a calendar's around an instant: they begin at P0, P1 and P2, and up
-// to the cuts nothing counts in the first two.
+// periods are three periods of a calendar around an instant. They begin at P0, P1 and P2.
+// In the first two, entries up to C0 and C1 do not count.
 type periods struct {
 	P0 int64 `json:"p0"`
 	P1 int64 `json:"p1"`
@@ -172,43 +171,43 @@ type periods struct {
 // meterArgs are a bucket.
 type meterArgs struct {
 	Key      string `json:"key"`
-	Patterns string `json:"patterns"` // of operations by comma, or -
+	Patterns string `json:"patterns"` // of operations, joined by commas, or -
 	Longest  int64  `json:"longest"`
-	Fill     int64  `json:"fill"` // how full it may be
+	Fill     int64  `json:"fill"` // the bucket's size
 }
 
-// limitArgs are a limit, and what a run that decides nothing is to do with it: sumArgs,
-// recoverArgs, reportArgs or nil.
+// limitArgs are a limit. Task is sumArgs, recoverArgs or reportArgs in a run for that
+// purpose, else nil.
 type limitArgs struct {
-	Window  int    `json:"window,omitempty"` // its place in the batch, from 1
-	Bucket  int    `json:"bucket,omitempty"` // its meter's, where it has no window
-	Calls   bool   `json:"calls,omitempty"`  // counts calls, else units
+	Window  int    `json:"window,omitempty"` // its window's place in Windows, from 1
+	Bucket  int    `json:"bucket,omitempty"` // for a bucket, its place in Meters, from 1
+	Calls   bool   `json:"calls,omitempty"`  // it counts calls, else units
 	Observe bool   `json:"observe,omitempty"`
-	Covered []int  `json:"covered"` // the operations' numbers, in order
+	Covered []int  `json:"covered"` // the numbers of the operations it counts, in order
 	Name    string `json:"name"`
 	Task    any    `json:"task,omitempty"`
 }
 
-// sumArgs ask a look for the sum of scores above From and not above To.
+// sumArgs ask a look for the sum of entries with scores above From and up to To.
 type sumArgs struct {
 	From int64  `json:"from"`
 	To   int64  `json:"to"`
-	Came string `json:"came"` // how far an earlier run came, "score:sum", or empty
+	Came string `json:"came"` // where the run before ended, "score:sum", or empty
 }
 
-// recoverArgs are what the caller saw of a limit before data was lost.
+// recoverArgs are what the caller saw of a limit before the loss.
 type recoverArgs struct {
-	From int64  `json:"from"` // when it was seen
+	From int64  `json:"from"` // when the caller saw it
 	Seen int64  `json:"seen"` // what was used then; below 0: not seen
-	Came string `json:"came"` // how far an earlier run came, or empty
+	Came string `json:"came"` // where the run before ended, or empty
 	Op   int    `json:"op"`   // the pseudo-operation's number
 	Full int64  `json:"full"` // a bucket's limit
 	ID   string `json:"id"`   // of the charge that records it
-	Own  int64  `json:"own"`  // what the caller's host charged itself of it
-	Mine string `json:"mine"` // the id of the charge for that
+	Own  int64  `json:"own"`  // the part of it that the caller's host charged itself
+	Mine string `json:"mine"` // the id of the charge that records Own
 }
 
-// reportArgs are what an upstream reported of a limit, as in driver.Report.
+// reportArgs are an upstream's report on a limit, as in driver.Report.
 type reportArgs struct {
 	At      int64  `json:"at"`
 	Counted int64  `json:"counted"`
@@ -228,11 +227,11 @@ type itemArgs struct {
 	Op       int     `json:"op"`
 	Units    int64   `json:"units"`
 	Lease    int64   `json:"lease"`
-	Dry      bool    `json:"dry,omitempty"`      // decided, and not charged
+	Dry      bool    `json:"dry,omitempty"`      // decide, and do not charge
 	Deadline int64   `json:"deadline"`           // on the server's clock
-	Age      *int64  `json:"age,omitempty"`      // it happened that long ago already
-	Fence    string  `json:"fence,omitempty"`    // the lock that keeps it from being charged
+	Age      *int64  `json:"age,omitempty"`      // record it: it happened this long ago
+	Fence    string  `json:"fence,omitempty"`    // the lock that would refuse it
 	Labels   string  `json:"labels"`             // job|region|run
-	Progress string  `json:"progress,omitempty"` // of a walk in an earlier run
-	Bounds   []int64 `json:"bounds"`             // one a limit, or unbound
+	Progress string  `json:"progress,omitempty"` // where a walk in the run before ended
+	Bounds   []int64 `json:"bounds"`             // for each limit its bound, or unbound
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/lua"
 )
 
-// The statuses that charge.lua and finish.lua answer with.
+// The statuses in the replies of scripts on a ledger, as charge.lua lists them.
 const (
 	statusDone = iota
 	statusAgain
@@ -23,18 +23,18 @@ const (
 	statusLost
 )
 
-// answer is a script's reply, taken apart: status, clock, and the rest.
+// answer is a script's reply: status, clock, and the rest.
 type answer struct {
 	status int64
 	now    int64
 	rest   []any
-	unsure bool // an earlier attempt, not answered, may have been applied
-	unrun  bool // beside an error: no attempt can have been run
+	unsure bool // an earlier attempt got no answer and may have been applied
+	unrun  bool // with an error: no attempt can have run
 }
 
-// ask runs a script on a ledger. Where the script only wants to be asked again
-// with more knowledge, the answer has its status and the knowledge is kept;
-// what ends the call is an error. The arguments are made as [Store.attempts] says.
+// ask runs a script on a ledger. If the script must run again with more knowledge, ask
+// keeps the knowledge and the answer has the script's status. A status that ends the call
+// becomes an error. See [Store.attempts] for args.
 func (s *Store) ask(ctx context.Context, doing, name string, sc lua.Script, keys []string, args func(until time.Time) []any) (answer, error) {
 	cmd, unsure := s.attempts(ctx, sc, keys, args)
 	reply, err := cmd.Slice()
@@ -46,7 +46,7 @@ func (s *Store) ask(ctx context.Context, doing, name string, sc lua.Script, keys
 	return a, err
 }
 
-// read takes a reply apart; ask tells what becomes of it.
+// read checks and splits a reply, and turns statuses into errors, as ask says.
 func (s *Store) read(doing, name string, reply []any) (answer, error) {
 	if len(reply) < 2 || !replyHead(reply[:2]) {
 		return answer{}, s.strange(doing+" "+name, reply)
@@ -72,13 +72,12 @@ func (s *Store) read(doing, name string, reply []any) (answer, error) {
 	return a, nil
 }
 
-// clockError says what the server's clock shows, in µs.
+// clockError reports a jump of the server's clock, which shows an instant in µs.
 func clockError(doing string, shows int64) error {
 	return fmt.Errorf("%s in Redis: %w: it shows %s", doing, driver.ErrClock, time.UnixMicro(shows).UTC().Format(time.RFC3339))
 }
 
-// number reads an integer that a script sent, as a number or as text; 0 where
-// there is none.
+// number reads an integer that a script sent, as a number or as text; 0 for anything else.
 func number(v any) int64 {
 	switch v := v.(type) {
 	case int64:
@@ -90,7 +89,7 @@ func number(v any) int64 {
 	return 0
 }
 
-// numberAt is the number at a place of a list; 0 where it is shorter.
+// numberAt is the number at a place of a list; 0 if the list is shorter.
 func numberAt(list []any, i int) int64 {
 	if i >= len(list) {
 		return 0
@@ -115,7 +114,7 @@ func list(v []any, i int) []any {
 	return inner
 }
 
-// lists are the lists within a list.
+// lists are the lists within the list at a place of a list.
 func lists(v []any, i int) [][]any {
 	if i >= len(v) {
 		return nil
@@ -128,7 +127,7 @@ func lists(v []any, i int) [][]any {
 	return inner
 }
 
-// labelText is how an entry keeps its labels.
+// labelText is the form in which an entry keeps its labels.
 func labelText(l driver.Labels) string {
 	return strings.Join([]string{l.Job, l.Region, l.Run}, "|")
 }

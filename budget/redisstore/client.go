@@ -9,30 +9,31 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// The options of the client that matter, each set on purpose.
+// Options of the client library.
 const (
-	// Retries are the store's: the library would send a charge again with no
-	// regard to its deadline.
+	// The store retries itself: the library would send a charge again after its
+	// deadline.
 	noRetries = -1
-	// A refused connection is known at once; trying again is the store's.
+	// The store learns of a refused connection at once, and retries itself.
 	oneDial = 1
-	// Connecting may be slower than a decision, over TLS or a name service.
+	// Connecting may take longer than a decision, because of TLS or a name lookup.
 	dialTimeout = time.Second
-	// Charges of one budget go together, so few connections carry many calls.
+	// Charges of one budget go together, so a few connections carry many calls.
 	poolSize = 20
-	// A connection that idled longer than most middleboxes keep it is dropped.
+	// Most middleboxes keep an idle connection at least this long.
 	idleTime = 4 * time.Minute
-	// RESP2 has no push messages, which nothing here wants.
+	// RESP2 has no push messages; the store needs none.
 	protocol = 2
-	// Every call's context ends within the store's timeout, and ends its waits
-	// (ContextTimeoutEnabled): that end is what scripts are told, so that nothing
-	// is charged past it. The library's own timeouts must come later.
+	// Every call's context ends within the store's timeout, and ends the library's waits
+	// (ContextTimeoutEnabled). Scripts get that end as their deadline, so they charge
+	// nothing past it. The library's own timeouts must end later, by this much.
 	slack = time.Second
-	// Redirections follow a moved slot or a new master; they send nothing twice.
+	// The library follows redirections to a moved slot or a new master; these send
+	// nothing twice.
 	maxRedirects = 3
-	// A sentinel is asked by one look at a time; one that hangs by two or three.
+	// One look at a time asks a sentinel; if it hangs, two or three looks do.
 	sentinelPool = 4
-	// What is sent together needs no connections of its own.
+	// Pipelines use the ordinary connections.
 	noPipelines = -1
 )
 
@@ -42,7 +43,7 @@ type client interface {
 	Close() error
 }
 
-// options are those for one server.
+// options are the library's options for one server.
 func (t target) options(timeout time.Duration, network, address string) *redis.Options {
 	return &redis.Options{
 		Network: network, Addr: address, Username: t.username, Password: t.password, DB: t.db,
@@ -53,7 +54,7 @@ func (t target) options(timeout time.Duration, network, address string) *redis.O
 	}
 }
 
-// secure is how connections are encrypted; nil where they are not.
+// secure is the TLS configuration; nil without TLS.
 func (t target) secure() *tls.Config {
 	if !t.tls {
 		return nil
@@ -61,13 +62,13 @@ func (t target) secure() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12}
 }
 
-// quietly wants no notices of maintenance.
+// quietly disables notices of maintenance.
 func quietly() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// client makes the client that the mode asks for, and what finds its servers where
-// they may change places; nil where they may not.
+// client makes the client for the mode. If a replica can become the master in that mode,
+// it also returns a follower, else nil.
 func (t target) client(timeout time.Duration) (client, *follower) {
 	switch t.mode {
 	case sentinel:
@@ -96,8 +97,8 @@ func (t target) client(timeout time.Duration) (client, *follower) {
 		}
 		return redis.NewRing(&redis.RingOptions{
 			Addrs: shards, Username: t.username, Password: t.password, DB: t.db,
-			// A shard that is down stays in the ring, or its keys would move to
-			// another one and find a fresh budget there.
+			// A shard that is down stays in the ring. Otherwise its keys would move to
+			// another shard and find an unspent budget there.
 			HeartbeatFn: func(context.Context, *redis.Client) bool { return true },
 			Protocol:    protocol, MaxRetries: noRetries, DialerRetries: oneDial, DialTimeout: dialTimeout,
 			ReadTimeout: timeout + slack, WriteTimeout: timeout + slack, ContextTimeoutEnabled: true,

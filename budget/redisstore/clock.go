@@ -8,23 +8,23 @@ import (
 	"github.com/quotactl/quotactl/lua"
 )
 
-// offset tells how far a server's clock stands ahead of the local one, in µs.
-// An answer's clock was read before the answer came, so what it shows is never
-// too much; the most of the last few seconds is the best of them. It is kept
-// for each budget and job, since they lie on shards whose clocks differ.
+// offset is how far a server's clock is ahead of the local one, in µs. The server reads
+// its clock before the answer arrives, so a measured offset is never too large, and the
+// largest of the last few seconds is the best. The store keeps one for each budget and
+// job, since they are on shards whose clocks differ.
 type offset struct {
 	known         bool
 	best, earlier int64
 	since         time.Time
 }
 
-// offsetSpan is after how long what an answer showed is forgotten, once or
-// twice over: the clocks may be set.
+// offsetSpan bounds how long a measured offset counts: it is dropped after one to two
+// spans, because somebody may set the clocks.
 const offsetSpan = 5 * time.Second
 
-// learn takes in a server's clock as an answer told it, which took at most
-// slowest to come. One that shows less than any delay explains is another
-// server's, or was set.
+// learn takes in a server's clock from an answer that took at most slowest to arrive. If
+// the offset is smaller than any delay explains, the clock was set or is another server's,
+// and learn starts over.
 func (o *offset) learn(at int64, now time.Time, slowest time.Duration) {
 	seen := at - now.UnixMicro()
 	switch age := now.Sub(o.since); {
@@ -46,8 +46,7 @@ func (s *Store) learnAt(name string, at int64) {
 	s.clock(name).learn(at, time.Now(), s.timeout)
 }
 
-// learnAnew takes an answer's clock for the only one known: it contradicted
-// what was.
+// learnAnew replaces what is known of a clock by an answer that contradicts it.
 func (s *Store) learnAnew(name string, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +55,7 @@ func (s *Store) learnAnew(name string, at int64) {
 	o.learn(at, time.Now(), s.timeout)
 }
 
-// clockOffset is the best known offset of a budget's server, and whether one is
-// known.
+// clockOffset returns the best offset of a budget's server, and whether one is known.
 func (s *Store) clockOffset(name string) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,11 +63,10 @@ func (s *Store) clockOffset(name string) (int64, bool) {
 	return o.value(), o.known
 }
 
-// clock is what is known of the clock of a budget's or a job's server. s.mu is
-// held.
+// clock returns the offset of a budget's or a job's server; s.mu is held.
 func (s *Store) clock(name string) *offset { return remembered(s.clocks, name, maxClocks) }
 
-// needClock asks for the clock of a budget's server when no answer has told it.
+// needClock asks for the clock of a budget's server unless an answer has shown it.
 func (s *Store) needClock(ctx context.Context, name string) error {
 	if _, known := s.clockOffset(name); known {
 		return nil
@@ -81,7 +78,7 @@ func (s *Store) needClock(ctx context.Context, name string) error {
 	return err
 }
 
-// runForClock runs a script that answers with the clock.
+// runForClock runs a script whose reply is the clock.
 func (s *Store) runForClock(ctx context.Context, sc lua.Script, doing string, keys []string) (int64, error) {
 	reply, err := s.run(ctx, sc, keys).Result()
 	if err != nil {
@@ -93,8 +90,8 @@ func (s *Store) runForClock(ctx context.Context, sc lua.Script, doing string, ke
 	return number(reply), nil
 }
 
-// earlierClock is the clock that waits are told by, not clamped, as moment in the
-// scripts has it.
+// earlierClock is the clock from which callers compute waits. It follows the same rule as
+// moment in the scripts, without the clamp to the last instant seen.
 func earlierClock(server, caller int64) int64 {
 	if server-caller > driver.ClockTolerance {
 		return server
@@ -102,9 +99,9 @@ func earlierClock(server, caller int64) int64 {
 	return min(server, caller)
 }
 
-// giveUp is the local instant at which a call is given up: the earlier of its
-// own deadline, on the caller's clock that showed callerNow at the local instant
-// began, and the context's, which [Store.begin] has set.
+// giveUp is the local instant at which to give up a call: the earlier of the context's
+// deadline, which [Store.begin] has set, and the call's own. That one is by the caller's
+// clock, which showed callerNow at the local instant began.
 func giveUp(ctx context.Context, deadline time.Time, callerNow int64, began time.Time) time.Time {
 	until, _ := ctx.Deadline()
 	if deadline.IsZero() {
@@ -120,12 +117,11 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// serverTimes puts local instants on the clock of a budget's server, at least 1:
-// scripts refuse past them, so that a call that was given up is not charged
-// later. All that goes into one script run takes one of it: other calls learn the
-// clock meanwhile, and of a batch by two ideas of it items would seem late, and be
-// charged after those behind them. Where the clock was forgotten it is 1: the
-// refusal tells the clock.
+// serverTimes returns a function that converts local instants to the clock of a budget's
+// server, at least 1. Scripts refuse to charge past these instants, so a call that was given
+// up is not charged later. One script run must use one such function: other calls may learn
+// a new offset meanwhile, and with two offsets an item could seem late and be charged after
+// those behind it. If the clock is not known the result is 1: the refusal shows the clock.
 func (s *Store) serverTimes(name string) func(at time.Time) int64 {
 	offset, known := s.clockOffset(name)
 	return func(at time.Time) int64 {

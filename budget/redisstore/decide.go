@@ -11,35 +11,35 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// What charge.lua answers on an item beyond the results of a decision.
+// charge.lua's answers on an item, beyond the results of a decision.
 const (
-	resultAgain   = 100 // not come to its end; the item goes with its progress into the next run
-	resultDamaged = 101 // the totals say more than there are entries
+	resultAgain   = 100 // unfinished: the next run takes the item and its progress
+	resultDamaged = 101 // the totals exceed the entries
 )
 
-// batch is a driver.Batch on its way through as many script runs as it needs.
+// batch is a driver.Batch during as many script runs as it needs.
 type batch struct {
 	store *Store
 	driver.Batch
-	until    []time.Time // when each item is given up, by the local clock
+	until    []time.Time // when to give up each item, by the local clock
 	around   int64       // the instant for which calendar periods are sent
 	open     []int       // items without a decision yet
 	progress []string
-	unsure   bool // an attempt for what is open, not answered, may have been applied
-	unrun    bool // no attempt of the last run, which failed, can have been run
+	unsure   bool // an attempt for the open items got no answer and may have been applied
+	unrun    bool // the last run failed, and no attempt of it can have run
 	decided  driver.Decisions
 
 	mode   purpose
 	status int64 // of the last run
-	sums   []sum // what a look wants summed, by limit
+	sums   []sum // a look's sums, one for each limit
 	lost   *recovery
 	report *report
 	rows   *driver.Import
-	locks  string // as the ledger has them, for a look
+	locks  string // for a look, as the ledger keeps them
 	born   int64  // when the ledger began
-	seen   int64  // the instant decided at, the clamped clock
+	seen   int64  // the instant of the decision: the clamped clock
 	looks  [][]any
-	lacks  []any // of a look: which of the Others, from 1
+	lacks  []any // for a look: which of Others are missing, from 1
 	told   ledgerTold
 }
 
@@ -69,7 +69,7 @@ func (s *Store) Decide(ctx context.Context, b driver.Batch) (driver.Decisions, e
 			return driver.Decisions{}, err
 		case len(run.open) == len(b.Items) && errors.Is(ctx.Err(), context.Canceled):
 			return driver.Decisions{}, ctx.Err()
-		case err != nil: // what was decided stands
+		case err != nil: // the items decided before keep their decisions
 			return run.rest(driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: err}), nil
 		}
 		return run.rest(run.outOfTime(driver.Interrupted)), nil
@@ -92,8 +92,8 @@ func (s *Store) newBatch(ctx context.Context, b driver.Batch, began time.Time) *
 	return run
 }
 
-// outOfTime is the answer for an item that the time did not suffice for, which
-// is a promise that nothing was charged only where every attempt was answered.
+// outOfTime is the decision for an item that ran out of time: result, which promises that
+// nothing was charged, or OutcomeUnknown if an attempt got no answer.
 func (b *batch) outOfTime(result driver.Result) driver.Decision {
 	if b.unsure {
 		return driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: lostAnswer(b.doing() + " " + b.Budget)}
@@ -101,7 +101,7 @@ func (b *batch) outOfTime(result driver.Result) driver.Decision {
 	return driver.Decision{Result: result, Limit: -1}
 }
 
-// rest answers the items that the time did not suffice for.
+// rest gives every open item the same decision.
 func (b *batch) rest(answer driver.Decision) driver.Decisions {
 	for _, i := range b.open {
 		b.decided.Items[i] = answer
@@ -109,7 +109,7 @@ func (b *batch) rest(answer driver.Decision) driver.Decisions {
 	return b.decided
 }
 
-// step runs the script once on what is open. True when all is decided.
+// step runs the script once on the open items. It returns true when all are decided.
 func (b *batch) step(ctx context.Context) (bool, error) {
 	had := b.store.registry(b.Budget)
 	r, added := had.with(b.openItems())
@@ -139,7 +139,7 @@ func (b *batch) step(ctx context.Context) (bool, error) {
 	return done, err
 }
 
-// read takes in what a run of the script answered. True when all is decided.
+// read takes in a run's answer. It returns true when all items are decided.
 func (b *batch) read(a answer) (bool, error) {
 	b.decided.Now, b.status, b.unsure = earlierClock(a.now, b.Now), a.status, b.unsure || a.unsure
 	switch a.status {
@@ -178,7 +178,7 @@ func (b *batch) read(a answer) (bool, error) {
 	return len(open) == 0 && (b.mode != deciding || b.decided.Used != nil), nil
 }
 
-// doing is what errors say was being done.
+// doing names the call in errors.
 func (b *batch) doing() string {
 	switch b.mode {
 	case looking:
@@ -193,7 +193,7 @@ func (b *batch) doing() string {
 	return "charge"
 }
 
-// take reads one item's answer. False when it must be asked again.
+// take reads one item's answer. It returns false if the item must be asked again.
 func (b *batch) take(i int, answer []any, now int64) bool {
 	result := numberAt(answer, 0)
 	switch {
@@ -201,7 +201,7 @@ func (b *batch) take(i int, answer []any, now int64) bool {
 		b.progress[i] = text(answer, 5)
 		return false
 	case driver.Result(result) == driver.Late && time.Now().Before(b.until[i]):
-		// Late for its attempt alone, or by an old idea of the server's clock.
+		// It is late for this attempt only, or by an outdated offset of the server's clock.
 		b.store.learnAnew(b.Budget, now)
 		return false
 	case driver.Result(result) == driver.Late:
@@ -212,7 +212,7 @@ func (b *batch) take(i int, answer []any, now int64) bool {
 	return true
 }
 
-// decision puts a script's answer into the caller's terms.
+// decision converts a script's answer to a driver.Decision.
 func (b *batch) decision(item driver.Item, result driver.Result, answer []any) driver.Decision {
 	d := driver.Decision{Result: result, Limit: -1}
 	used := func(i int) int64 { return numberAt(answer, 6+2*i) }
@@ -225,7 +225,7 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 			d.Ended, d.First, _ = readReplayed(text(answer, 5))
 		}
 	case driver.Fenced:
-		d.Unsure = b.unsure // whether the id is held was not looked at
+		d.Unsure = b.unsure // the script did not check whether the ledger has the id
 	case driver.NeverFits:
 		d.Limit = int(numberAt(answer, 4)) - 1
 		if d.Limit >= 0 && d.Limit < len(b.Limits) {
@@ -246,8 +246,8 @@ func (b *batch) decision(item driver.Item, result driver.Result, answer []any) d
 	return d
 }
 
-// returnsAt is when a limit fits an item that it refused: found is the score that
-// must return for it, or of a bucket the part and the time of its level.
+// returnsAt is when an item fits a limit that refused it. found is the score that must
+// leave the window, or for a bucket the part and the time of its level.
 func returnsAt(item driver.Item, l limit.Limit, used int64, found string) int64 {
 	if l.Window.Kind != limit.Bucket {
 		return l.Window.Returns(number(found))
@@ -265,11 +265,11 @@ func (b *batch) openItems() []driver.Item {
 	return items
 }
 
-// args are the arguments of charge.lua: had is what the ledger is thought to know, r
-// that with the operations that are added. None is charged past the attempt's end.
+// args are the arguments of charge.lua. had is the registry that the ledger should have,
+// r is had with added. The script charges nothing past the attempt's end.
 func (b *batch) args(had, r registry, added []string, attempt time.Time) []any {
 	mode := b.mode
-	if b.seen > 0 && mode == deciding { // the first run told the time of all
+	if b.seen > 0 && mode == deciding { // all runs of a batch decide at the first run's time
 		mode = goingOn
 	}
 	args := chargeArgs{

@@ -19,10 +19,10 @@ const LeastCommands = "evalsha eval select time exists del hget hmget hset hdel 
 // LeastClusterCommands are further commands that a user of a cluster needs.
 const LeastClusterCommands = "cluster|slots cluster|shards readonly command"
 
-// tried are the major versions of servers that all tests were run on.
+// tried are the major versions of servers that the tests run on.
 var tried = map[string][]string{"Redis": {"7", "8"}, "Valkey": {"8"}}
 
-// probes is how many empty scripts the latency is taken of.
+// probes is how many empty scripts measure the latency.
 const probes = 20
 
 // Diagnose connects as any call would and reports what may keep the servers from
@@ -45,7 +45,7 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	clock, latency := clockFinding(tried.clock-time.Now().UnixMicro()), s.latency(ctx)
 	servers := s.servers(ctx)
 	if tried.lacksReplicas() && !slices.ContainsFunc(servers, tellsRefusal) {
-		// A replica came back between the two questions.
+		// A replica came back between the trial and the look at the servers.
 		if tried, err = s.tryCommands(ctx); err != nil {
 			return s.unreached(ctx, err)
 		}
@@ -54,8 +54,8 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 	return append(append(list, clock, latency), servers...)
 }
 
-// unreached is what there is to say when the server that was asked does not serve:
-// of several, which ones do.
+// unreached returns the findings when the store does not answer; with several servers,
+// also which of them do.
 func (s *Store) unreached(ctx context.Context, err error) []driver.Finding {
 	f := driver.Finding{Check: "connection", Level: driver.Fault, Says: err.Error(), Advice: "make sure that the server runs, and that this machine reaches it as this user"}
 	switch c := s.client.(type) {
@@ -72,17 +72,17 @@ func (s *Store) unreached(ctx context.Context, err error) []driver.Finding {
 	return []driver.Finding{f}
 }
 
-// trial is what came of trying every command.
+// trial is the outcome of trying every command.
 type trial struct {
-	denied  []string // commands, with a plus before each, as ACL rules have it
-	refused string   // why the server takes no writes, from anybody; empty where it does
+	denied  []string // commands, each with a plus in front, as in ACL rules
+	refused string   // why the server refuses writes from any user; empty if it accepts them
 	clock   int64    // the server's
 }
 
-// refusals are the codes with which a server refuses a write whoever the user is.
+// refusals are the error codes with which a server refuses writes from any user.
 var refusals = []string{"NOREPLICAS", "READONLY", "MISCONF", "OOM"}
 
-// lacksReplicas reports whether writes are refused as too few replicas keep up.
+// lacksReplicas reports whether the master refuses writes because too few replicas keep up.
 func (t trial) lacksReplicas() bool { return strings.HasPrefix(t.refused, "NOREPLICAS") }
 
 // tryCommands runs every command once.
@@ -109,8 +109,8 @@ func (s *Store) tryCommands(ctx context.Context) (t trial, err error) {
 	return t, nil
 }
 
-// permissionFindings are what came of trying the commands. A master whose replicas
-// do not keep up has been reported already where it told so itself.
+// permissionFindings reports a trial. told: another finding reports already that too few
+// replicas keep up.
 func (s *Store) permissionFindings(t trial, told bool) []driver.Finding {
 	f := driver.Finding{Check: "permissions", Level: driver.OK, Says: "every command that is needed may be run"}
 	switch {
@@ -133,7 +133,7 @@ func (s *Store) permissionFindings(t trial, told bool) []driver.Finding {
 	return []driver.Finding{f, refused}
 }
 
-// clockFinding is what a difference in µs between the clocks means.
+// clockFinding judges a difference in µs between the clocks.
 func clockFinding(ahead int64) driver.Finding {
 	f := driver.Finding{Check: "clock", Level: driver.OK, Says: fmt.Sprintf("the server's clock less this machine's is %s", (time.Duration(ahead) * time.Microsecond).Round(10*time.Microsecond))}
 	switch {
@@ -145,7 +145,7 @@ func clockFinding(ahead int64) driver.Finding {
 	return f
 }
 
-// latency takes the time of empty scripts.
+// latency measures empty scripts.
 func (s *Store) latency(ctx context.Context) driver.Finding {
 	var took []time.Duration
 	for range probes {

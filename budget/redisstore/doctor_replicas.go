@@ -11,15 +11,16 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// mostLag is how far the replicas of a master may fall behind while it writes, at
-// most, in seconds: what Redis takes where nothing is set.
+// mostLag is the longest lag, in seconds, that doctor accepts for min-replicas-max-lag. It
+// is Redis's default.
 const mostLag = 10
 
-// startReplica is what to do about a master whose replicas do not keep up.
+// startReplica is the advice for a master whose replicas do not keep up.
 const startReplica = "start the replica that is down, or add one: every charge is refused until enough keep up"
 
-// guard is what keeps a master that was cut off from spending: its settings
-// min-replicas-to-write and min-replicas-max-lag, empty where they may not be asked.
+// guard is the two settings that keep a master that was cut off from spending:
+// min-replicas-to-write and min-replicas-max-lag. They are empty if the user may not read
+// them.
 type guard struct{ least, lag string }
 
 func guardOf(ctx context.Context, c *redis.Client) guard {
@@ -29,11 +30,11 @@ func guardOf(ctx context.Context, c *redis.Client) guard {
 // tellsRefusal reports whether a finding says that a master refuses writes.
 func tellsRefusal(f driver.Finding) bool { return f.Check == "replicas" && f.Level == driver.Fault }
 
-// replicaFinding is what a master tells of its replicas.
+// replicaFinding reports a master's replicas and its guard.
 func replicaFinding(addr string, field map[string]string, g guard, at place) driver.Finding {
 	replicas := field["connected_slaves"]
 	f := driver.Finding{Check: "replicas", Level: driver.OK}
-	good, err := strconv.Atoi(field["min_slaves_good_slaves"]) // told where both settings are above 0
+	good, err := strconv.Atoi(field["min_slaves_good_slaves"]) // present if both settings are above 0
 	least, _ := strconv.Atoi(g.least)
 	switch {
 	case err == nil && good < least:
@@ -54,8 +55,8 @@ func replicaFinding(addr string, field map[string]string, g guard, at place) dri
 	return f
 }
 
-// promotedFinding is what a replica would do as the master, with as many replicas
-// as its own has now: the settings are not replicated.
+// promotedFinding reports the guard that a replica would have as the master, with as many
+// replicas as its master has now. Redis does not replicate the settings.
 func promotedFinding(addr string, replicas int, g guard, at place) driver.Finding {
 	f := driver.Finding{Check: "replicas", Says: fmt.Sprintf("%s, once it is the master, writes when %s of its replicas keep up within %s s", addr, g.least, g.lag)}
 	if f.Level, f.Advice = g.judge(replicas, at); g.least == "" || g.lag == "" {
@@ -64,7 +65,7 @@ func promotedFinding(addr string, replicas int, g guard, at place) driver.Findin
 	return f
 }
 
-// judge tells what the settings of a server with so many replicas lead to.
+// judge returns the level and the advice for the guard of a server with so many replicas.
 func (g guard) judge(replicas int, at place) (driver.Severity, string) {
 	most := lagBefore(at.replaced)
 	behind, _ := strconv.Atoi(g.lag)
@@ -82,11 +83,11 @@ func (g guard) judge(replicas int, at place) (driver.Severity, string) {
 	return driver.OK, ""
 }
 
-// unguarded is what happens without the settings.
+// unguarded says what happens without the settings.
 const unguarded = "without them a master that was cut off and the one that took its place both spend what is left, and a failover may lose the newest charges"
 
-// lagBefore is the longest lag, in whole seconds, with which a master that is cut
-// off stops writing before it is replaced; it looks once a second.
+// lagBefore is the longest lag, in whole seconds, with which a master that is cut off stops
+// writing before it is replaced. The master checks its replicas once a second.
 func lagBefore(replaced time.Duration) int {
 	if replaced == 0 {
 		return mostLag

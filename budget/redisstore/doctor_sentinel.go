@@ -12,8 +12,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// findings are what the sentinels tell of themselves, and after which time they
-// replace a master that is away; 0 where none tells.
+// findings reports the sentinels, and after which time they replace a master that does not
+// answer; 0 if no sentinel says.
 func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list []driver.Finding) {
 	words := s.words(ctx)
 	masters := map[string][]string{}
@@ -46,7 +46,7 @@ func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list 
 	return replaced, list
 }
 
-// enoughSentinels can lose one and still agree.
+// enoughSentinels is the least number that can lose one and still have a majority.
 const enoughSentinels = 3
 
 func sentinelFinding(address string, w word) driver.Finding {
@@ -66,7 +66,7 @@ func sentinelFinding(address string, w word) driver.Finding {
 	return f
 }
 
-// words asks all sentinels that are known, those of them too that the others name.
+// words asks all sentinels, including those that only other sentinels name.
 func (s *sentinels) words(ctx context.Context) map[string]word {
 	select {
 	case <-s.follow.look(lookPause): // finds the others

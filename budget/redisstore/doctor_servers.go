@@ -16,13 +16,13 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// asSomebody is how what a user may not see is seen.
+// asSomebody is the advice for a setting that the user may not read.
 const asSomebody = "run doctor once as a user with +info and +config|get, or look at the provider's settings"
 
-// ofReplica is what to do about a replica that does not answer.
+// ofReplica is the advice for a replica that does not answer.
 const ofReplica = "make sure that it runs, and that hosts reach it at this address: it may become the master"
 
-// servers looks at each server that may hold a ledger.
+// servers reports each server that may hold a ledger.
 func (s *Store) servers(ctx context.Context) []driver.Finding {
 	var list []driver.Finding
 	look := func(at place) func(ctx context.Context, c *redis.Client) error {
@@ -56,13 +56,13 @@ func (s *Store) servers(ctx context.Context) []driver.Finding {
 	return list
 }
 
-// place is what a server is part of.
+// place is the setup that a server is part of.
 type place struct {
 	mode     mode
-	replaced time.Duration // after which a master that is away is replaced; 0: not known
+	replaced time.Duration // how long until a master that does not answer is replaced; 0: not known
 }
 
-// inTurn lets the library's concurrent visits happen one at a time.
+// inTurn makes the library's concurrent visits one at a time.
 func inTurn(ctx context.Context, each func(context.Context, func(context.Context, *redis.Client) error) error, visit func(context.Context, *redis.Client) error) error {
 	turn := make(chan struct{}, 1)
 	return each(ctx, func(ctx context.Context, c *redis.Client) error {
@@ -72,8 +72,7 @@ func inTurn(ctx context.Context, each func(context.Context, func(context.Context
 	})
 }
 
-// masterFindings are what a server tells of itself, and its replicas of themselves,
-// which take its place.
+// masterFindings reports a server and its replicas, any of which may become the master.
 func (s *Store) masterFindings(ctx context.Context, c *redis.Client, at place) []driver.Finding {
 	addr := c.Options().Addr
 	field, f := infoOf(ctx, c, addr, driver.Fault, deadAdvice(at.mode))
@@ -103,7 +102,7 @@ func (s *Store) masterFindings(ctx context.Context, c *redis.Client, at place) [
 	return list
 }
 
-// deadAdvice is what to do about a server that does not answer.
+// deadAdvice is the advice for a server that does not answer.
 func deadAdvice(m mode) string {
 	if m == ring {
 		return "start it again with its data, and leave it in the URL: its budgets are out of reach until it is back, and without it they would begin anew on other shards; those of the others are served"
@@ -111,8 +110,8 @@ func deadAdvice(m mode) string {
 	return "start it again, or have one of its replicas promoted: its budgets are out of reach until then"
 }
 
-// infoOf asks a server for INFO; or why it does not tell, with the level and the
-// advice for one that does not answer.
+// infoOf asks a server for INFO. It returns a finding if the server refuses, or, with the
+// given level and advice, if it does not answer.
 func infoOf(ctx context.Context, c *redis.Client, addr string, away driver.Severity, advice string) (map[string]string, *driver.Finding) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout+slack)
 	defer cancel()
@@ -136,7 +135,7 @@ func infoOf(ctx context.Context, c *redis.Client, addr string, away driver.Sever
 	}
 }
 
-// configOf is a setting of a server; empty where it may not be asked.
+// configOf is a setting of a server; empty if the user may not read it.
 func configOf(ctx context.Context, c *redis.Client, key string) string {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout+slack)
 	defer cancel()
@@ -147,7 +146,7 @@ func configOf(ctx context.Context, c *redis.Client, key string) string {
 	return values[key]
 }
 
-// dataFindings are what every server is asked that holds a ledger, or may.
+// dataFindings reports the version, persistence and eviction of a master or replica.
 func dataFindings(ctx context.Context, c *redis.Client, addr string, field map[string]string) []driver.Finding {
 	return []driver.Finding{versionFinding(addr, field), persistenceFinding(addr, field, configOf(ctx, c, "appendfsync")), evictionFinding(addr, field)}
 }
@@ -169,7 +168,7 @@ func replicasOf(field map[string]string) []string {
 	}
 }
 
-// fields reads what INFO answers.
+// fields parses the reply to INFO.
 func fields(info string) map[string]string {
 	field := map[string]string{}
 	for line := range strings.Lines(info) {
@@ -180,7 +179,7 @@ func fields(info string) map[string]string {
 	return field
 }
 
-// triedText lists the versions that were tried.
+// triedText lists the versions in tried.
 func triedText() string {
 	var list []string
 	for _, kind := range slices.Sorted(maps.Keys(tried)) {

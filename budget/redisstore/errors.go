@@ -12,7 +12,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// fault says what a failed command means for the caller.
+// fault turns a failed command's error into one for the caller, with advice.
 func (s *Store) fault(doing string, err error) error {
 	wrap := func(sentinel error, advice string) error {
 		return fmt.Errorf("%s in Redis: %w: %s: %w", doing, sentinel, advice, err)
@@ -34,13 +34,13 @@ func (s *Store) fault(doing string, err error) error {
 		{"CROSSSLOT", "a proxy or cluster keeps a budget's keys apart; connect with redis+cluster://"},
 		{"MOVED", "the server is part of a cluster; connect with redis+cluster://"},
 	} {
-		// Within a script the code may stand inside the script's error.
+		// The error of a script may contain the code of a command in it.
 		if hasCode(err, known.code) || isAnswer(err) && strings.Contains(err.Error(), known.code+" ") {
 			return wrap(driver.ErrStoreConfig, known.advice)
 		}
 	}
 	switch {
-	case isAnswer(err) && strings.Contains(err.Error(), "unauthenticated"): // to a call that is longer than NOAUTH is for
+	case isAnswer(err) && strings.Contains(err.Error(), "unauthenticated"): // the server's answer to a long call, instead of NOAUTH
 		return wrap(driver.ErrStoreConfig, "give the password, by password_env or password_file")
 	case isAnswer(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), "No permission") || strings.Contains(err.Error(), "permissions to")):
 		return wrap(driver.ErrStoreConfig, "the user lacks a permission; grant it the commands and keys that docs/redis.md lists")
@@ -55,8 +55,7 @@ func (s *Store) fault(doing string, err error) error {
 	return fmt.Errorf("%s in Redis: %w: %w", doing, driver.ErrUnavailable, err)
 }
 
-// wrongServer says what a server is that the URL does not name rightly; nothing
-// when the error tells no such thing.
+// wrongServer returns advice if an error shows that the URL does not fit the server, else "".
 func wrongServer(err error) string {
 	var certificate *tls.CertificateVerificationError
 	text := err.Error()
@@ -71,31 +70,31 @@ func wrongServer(err error) string {
 	return ""
 }
 
-// lostAnswer says that an attempt may have been applied, and that the time did
-// not suffice to learn it.
+// lostAnswer says that an attempt may have been applied, and that no time was left to find
+// out.
 func lostAnswer(doing string) error {
 	return fmt.Errorf("%s in Redis: %w: an answer was lost, and the time was over before another came; send the same id again to know the outcome", doing, driver.ErrUnavailable)
 }
 
-// notCharged is an error of a decision that has charged nothing, in the same words.
+// notCharged wraps the error of a decision that has charged nothing, and keeps its text.
 type notCharged struct{ error }
 
 // Unwrap lets errors.Is see budget.ErrNotCharged beside the error.
 func (e notCharged) Unwrap() []error { return []error{e.error, driver.ErrNotCharged} }
 
-// isAnswer reports whether the server said it, not the network.
+// isAnswer reports whether an error is the server's answer, not a network fault.
 func isAnswer(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer)
 }
 
-// damaged says what a ledger's parts disagree on.
+// damaged reports a ledger whose parts disagree; what says how.
 func (s *Store) damaged(name, what string) error {
 	return fmt.Errorf("ledger of %s in Redis: %w: %s; keys were evicted or deleted: set maxmemory-policy noeviction, and restore the keys %s, or delete them all once the longest window has passed",
 		name, driver.ErrDamaged, what, s.key(name, "*"))
 }
 
-// newer says that a ledger is of a later format.
+// newer reports a ledger of a later format.
 func (s *Store) newer(name, version string) error {
 	return fmt.Errorf("ledger of %s in Redis: %w: it has format %s, this version knows 1: use a newer quotactl, or another prefix",
 		name, driver.ErrStoreConfig, version)

@@ -11,10 +11,10 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// exportPage is how many entries one run of export.lua reads, roughly.
+// exportPage is roughly how many entries one run of export.lua reads.
 const exportPage = 1000
 
-// The states of entries, by their letter.
+// rowStates are the states of entries, by their letter.
 var rowStates = map[string]driver.RowState{
 	"p": driver.RowPlain, "o": driver.RowOpen, "s": driver.RowSettled, "r": driver.RowReleased, "m": driver.RowMerged,
 }
@@ -53,14 +53,14 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 	return nil
 }
 
-// ledgerPage is what a run of export.lua read.
+// ledgerPage is the result of one run of export.lua.
 type ledgerPage struct {
 	head driver.LedgerHead
 	rows []driver.Row
 	next string
 }
 
-// exportPage reads a page.
+// exportPage reads one page of a ledger.
 func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor string) (page ledgerPage, err error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -103,13 +103,13 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 	return page, nil
 }
 
-// isPage holds a reply of export.lua.
+// isPage checks the form of a reply of export.lua.
 func isPage(reply []any) bool {
 	return tuple(count, isText, isText, count, count, count, isNames, isLocks, isText, listOf(isText))(any(reply)) && len(list(reply, 9))%2 == 0
 }
 
 // readRow reads an entry as ledger.lua packs it:
-// 1|op|asked|units|state|start|score|job|region|run, with |o where it was observed.
+// 1|op|asked|units|state|start|score|job|region|run, and |o if it was observed.
 func readRow(id, packed string, operations []string) (r driver.Row, ok bool) {
 	f := strings.Split(packed, "|")
 	if len(f) < 10 || len(f) > 11 || f[0] != "1" {
@@ -126,7 +126,7 @@ func readRow(id, packed string, operations []string) (r driver.Row, ok bool) {
 			continue
 		}
 		given := f[2+i]
-		if given == "" && i > 0 { // as asked, or as the start
+		if given == "" && i > 0 { // units default to asked, score to start
 			given = map[int]string{1: f[2], 4: f[5]}[i]
 		}
 		if *field, ok = whole(given); !ok || *field < 0 {
@@ -139,7 +139,7 @@ func readRow(id, packed string, operations []string) (r driver.Row, ok bool) {
 	return r, true
 }
 
-// importRows takes in rows of an exported ledger.
+// importRows adds rows of an exported ledger.
 func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.Imported, err error) {
 	if err := c.Validate(); err != nil {
 		return answer, err
@@ -159,7 +159,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 			if !c.Last {
 				return answer, nil
 			}
-			// Once more, for the merging and the buckets that the last rows have left to do.
+			// Run once more for the merging and the buckets that the last rows left unfinished.
 			c.From, c.Rows, settling = answer.Done, nil, true
 		case ctx.Err() != nil:
 			return driver.Imported{}, fmt.Errorf("import into %s in Redis: %w: out of time; import again: it goes on from there", c.Budget, driver.ErrUnavailable)
@@ -167,7 +167,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	}
 }
 
-// importRegistry is what the ledger knows with the operations of rows, and what is added.
+// importRegistry returns had with the operations of rows, and the operations added.
 func importRegistry(had registry, rows []driver.Row) (registry, []string) {
 	operations := make([]string, len(rows))
 	for i, row := range rows {

@@ -36,7 +36,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 		result := driver.FinishResult(numberAt(a.rest, 0))
 		switch late := a.status == statusDone && result == driver.FinishLate; {
 		case late && time.Now().Before(until):
-			s.learnAnew(f.Budget, a.now) // late for its attempt, or by an old idea of the clock
+			s.learnAnew(f.Budget, a.now) // late for this attempt only, or by an outdated offset
 		case late && unsure:
 			return driver.Finished{}, lostAnswer("finish a reservation of " + f.Budget)
 		case a.status == statusDone:

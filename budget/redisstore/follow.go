@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// lookTime ends a look at where the servers are.
+	// lookTime bounds a look, which finds out where the servers are.
 	lookTime = 2 * time.Second
-	// lookPause is the least time between two looks of calls that fail.
+	// lookPause is the least time between two looks that failing calls start.
 	lookPause = 100 * time.Millisecond
-	// firstRound is how long the first node that a look asks may take; those after
-	// it have twice as long each time, so that a link of any length is served.
+	// firstRound is the timeout of a look's first round. Each further round has twice as
+	// long, so that slow links work too.
 	firstRound = 25 * time.Millisecond
 )
 
-// follower finds out where the servers are, for calls that fail: a master may have
-// been replaced. Calls share a look, and it goes on when they have given up, for
-// the calls that come after them. Without calls it does nothing.
+// follower finds out where the servers are when calls fail: a master may have been
+// replaced. Concurrent calls share one look. It continues after they give up, for later
+// calls. Without calls the follower does nothing.
 type follower struct {
-	find func(ctx context.Context) // asks, and leads later calls to what it finds
-	// often is how often calls have it look while nothing fails; 0: never.
+	find func(ctx context.Context) // asks the servers, and directs later calls to the master
+	// often is the interval of looks while calls succeed; 0: none.
 	often time.Duration
 
 	ctx    context.Context // ends with the store, not with the call that began a look
 	cancel context.CancelFunc
 	looks  sync.WaitGroup
-	// trouble is set from a failure to the next answer.
+	// trouble is true from a failure to the next answer.
 	trouble atomic.Bool
 
 	mu    sync.Mutex // guards all below
@@ -43,8 +43,8 @@ func newFollower(often time.Duration, find func(ctx context.Context)) *follower 
 	return f
 }
 
-// look begins a look, unless one is under way or began less than the pause ago, or
-// the store is closed. The channel is closed when the last one has ended.
+// look begins a look, unless one is under way, one began less than pause ago, or the store
+// is closed. The channel is closed when the latest look has ended.
 func (f *follower) look(pause time.Duration) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +67,8 @@ func (f *follower) look(pause time.Duration) <-chan struct{} {
 	return ended
 }
 
-// begins is told of each call. While something fails, a call looks first: its first
-// attempt may have all the time that it has.
+// begins must be called at the beginning of each call. After a failure a call waits for a
+// look first, since its first attempt may take all of its time.
 func (f *follower) begins(ctx context.Context) {
 	switch {
 	case f == nil:
@@ -79,16 +79,16 @@ func (f *follower) begins(ctx context.Context) {
 	}
 }
 
-// answered is told that a server serves.
+// answered must be called when a server has answered.
 func (f *follower) answered() {
 	if f != nil && f.trouble.Load() {
 		f.trouble.Store(false)
 	}
 }
 
-// failed is told that an attempt failed in a way that a replaced master explains.
-// It waits for a look, at most half of the time that the call has left, so that
-// the next attempt has the other half. False where there is nothing to look for.
+// failed must be called when an attempt failed as it would if the master was replaced. It
+// waits for a look, but at most half of the call's remaining time, so that the next
+// attempt has the other half. It returns false for a nil follower.
 func (f *follower) failed(ctx context.Context) bool {
 	if f == nil {
 		return false
@@ -105,7 +105,7 @@ func (f *follower) failed(ctx context.Context) bool {
 	return true
 }
 
-// stop ends looks; none begins after it.
+// stop ends looks and prevents further ones.
 func (f *follower) stop() {
 	if f != nil {
 		f.mu.Lock()
@@ -114,7 +114,7 @@ func (f *follower) stop() {
 	}
 }
 
-// wait returns when no look is under way.
+// wait waits until no look is under way.
 func (f *follower) wait() {
 	if f != nil {
 		f.looks.Wait()

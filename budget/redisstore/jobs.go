@@ -10,8 +10,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// jobScope is how a job stands among budgets, in keys and in what is known of
-// servers' clocks.
+// jobScope is a job's name where budgets have theirs: in keys and in Store.clocks.
 func jobScope(job string) string { return "job:" + job }
 
 // jobKeys are some of the keys of a job.
@@ -144,8 +143,8 @@ func (s *Store) JobHistory(ctx context.Context, q driver.JobHistoryQuery) ([]dri
 	}
 	var (
 		found []driver.JobRecord
-		last  int64 // the instant at which the next page begins
-		over  int   // how many of that instant came before
+		last  int64 // the instant of the last record read
+		over  int   // how many records of that instant were read
 	)
 	for len(found) < q.Most {
 		most := min(q.Most-len(found), recordsOfARun)
@@ -177,11 +176,11 @@ func (s *Store) JobHistory(ctx context.Context, q driver.JobHistoryQuery) ([]dri
 	return found, nil
 }
 
-// isOlder reports whether a record stands below another: one that was read already
-// does not, where others came before it meanwhile.
+// isOlder reports whether record a comes after b in a history, which is newest first. It is
+// false for a record that a page repeats because others were added above it meanwhile.
 func isOlder(a, b driver.JobRecord) bool { return a.At < b.At || a.At == b.At && a.ID < b.ID }
 
-// damagedJob says that a history's parts do not agree.
+// damagedJob reports a history whose parts disagree.
 func (s *Store) damagedJob(job string) error {
 	keys := s.jobKeys(job, "h", "r")
 	return fmt.Errorf("history of job %s in Redis: %w: it does not hold a text for each record; keys were evicted or deleted: set maxmemory-policy noeviction, and restore the keys %s, or delete both to begin the history anew",

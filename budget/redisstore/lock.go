@@ -11,10 +11,10 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// wholeBudget stands for a budget among the names of its limits, in scripts.
+// wholeBudget is the scripts' name for the whole budget, where limits have theirs.
 const wholeBudget = "*"
 
-// lockName is how scripts name what is locked.
+// lockName is the scripts' name for a limit, or for the whole budget.
 func lockName(limit string) string {
 	if limit == "" {
 		return wholeBudget
@@ -38,7 +38,7 @@ func (s *Store) unlock(ctx context.Context, u driver.Unlock) (driver.Unlocked, e
 	return driver.Unlocked{Stood: err == nil && numberAt(a.rest, 3) == 1}, err
 }
 
-// relock runs lock.lua; all of args but the operations is known.
+// relock runs lock.lua until it has decided. It sets args.Sig.
 func (s *Store) relock(ctx context.Context, doing, name string, args lockArgs, why string) (answer, error) {
 	for {
 		r := s.registry(name)
@@ -62,7 +62,7 @@ func (s *Store) relock(ctx context.Context, doing, name string, args lockArgs, w
 // oneLine keeps a reason from ending its line.
 func oneLine(why string) string { return strings.ReplaceAll(why, "\n", " ") }
 
-// isLocks is what m keeps of locks.
+// isLocks checks the form of the locks that m keeps.
 func isLocks(v any) bool {
 	all, ok := v.(string)
 	for line := range strings.SplitSeq(all, "\n") {
@@ -85,7 +85,7 @@ func readLock(line string) (driver.LockView, bool) {
 	return view, true
 }
 
-// standing are the locks that stand at an instant.
+// standing returns the locks in effect at an instant.
 func standing(locks string, now int64) (views []driver.LockView) {
 	for line := range strings.SplitSeq(locks, "\n") {
 		if view, ok := readLock(line); ok && view.Until > now {
@@ -98,16 +98,16 @@ func standing(locks string, now int64) (views []driver.LockView) {
 
 // binding is a lock, or a loss, that refused an item.
 type binding struct {
-	limit int // −1: the whole budget; −2: a loss holds all of it back
+	limit int // −1: the whole budget; aLoss: a loss
 	until int64
 	why   string
 }
 
-// aLoss is the place of a loss among bindings.
+// aLoss is a binding's limit if a loss holds the budget's charges back.
 const aLoss = -2
 
-// readBinding reads lines "place until why", with 0 for the budget and -1 for a
-// loss.
+// readBinding reads lines "place until why". Place is a limit's from 1, 0 for the budget,
+// -1 for a loss.
 func readBinding(lines string, limits int) (list []binding, ok bool) {
 	if lines == "" {
 		return nil, true
@@ -123,8 +123,8 @@ func readBinding(lines string, limits int) (list []binding, ok bool) {
 	return list, true
 }
 
-// bindLocks makes a refusal that of the lock that ends last, where it ends no
-// earlier than the limits fit.
+// bindLocks attributes a refusal to the lock that ends last, unless the limits refuse the
+// item for longer.
 func (b *batch) bindLocks(d *driver.Decision, lines string, used func(i int) int64) {
 	list, _ := readBinding(lines, len(b.Limits)) // checked with the reply
 	for _, lock := range list {
@@ -142,8 +142,8 @@ func (b *batch) bindLocks(d *driver.Decision, lines string, used func(i int) int
 	}
 }
 
-// observed is the name of the limit at a place, from 1; one past the last stands
-// for a lock of the budget.
+// observed names the limit at a place from 1; one past the last is a lock on the budget, 0
+// is "".
 func (b *batch) observed(place int) string {
 	switch {
 	case place == 0:

@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Look implements driver.Store. It brings the totals up to now, as a decision without
-// items would.
+// Look implements driver.Store. It brings the totals up to date, like a decision without
+// items.
 func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -33,17 +33,17 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	}
 }
 
-// sum asks for what of a limit has a score above from and not above to, in as
-// many script runs as that takes.
+// sum adds up a limit's entries with scores above from and up to to, in as many script
+// runs as that takes.
 type sum struct {
-	least    int64 // the score that comes back first; 0: not known yet
+	least    int64 // the score that leaves the window first; 0: not known yet
 	from, to int64
-	came     string // how far an earlier run came
+	came     string // where the run before ended
 	done     bool
 	value    int64 // once it is done
 }
 
-// args ask the script for what is still to be summed; nil: nothing.
+// args are the script's arguments for the rest of the sum; nil if there is nothing to sum.
 func (s sum) args() any {
 	if s.least == 0 || s.done {
 		return nil
@@ -54,8 +54,8 @@ func (s sum) args() any {
 // toTheEnd is above every score.
 const toTheEnd int64 = 1 << 53
 
-// summed reports whether the script was told what to sum and came to the end of
-// it; where not, the next run goes on.
+// summed takes in the sums of a run, and reports whether all are complete. If not, the next
+// run continues.
 func (b *batch) summed() bool {
 	done := true
 	for i, seen := range b.looks {
@@ -64,10 +64,10 @@ func (b *batch) summed() bool {
 		if least == 0 || l.Window.Kind == limit.Bucket {
 			continue
 		}
-		if least != s.least { // not asked yet, or something has come back since
+		if least != s.least { // not asked yet, or entries have left the window since
 			at := l.Window.Returns(least)
 			*s = sum{least: least, from: -1, to: l.Window.Cut(at)}
-			if l.Window.Kind == limit.CalendarKind { // what lies beyond is less
+			if l.Window.Kind == limit.CalendarKind { // the rest, above the cut, has fewer entries
 				s.from, s.to = s.to, toTheEnd
 			}
 			done = false
@@ -82,7 +82,7 @@ func (b *batch) summed() bool {
 	return done
 }
 
-// view puts the script's looks into the caller's terms.
+// view converts the script's looks to a driver.View.
 func (b *batch) view() driver.View {
 	view := driver.View{Now: b.decided.Now, Limits: make([]driver.LimitView, len(b.Limits)), Locks: standing(b.locks, b.seen), Mark: b.told.mark, AtWork: b.told.atWork, Recovering: b.told.until}
 	for i := range b.lacks {

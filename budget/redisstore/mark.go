@@ -6,15 +6,15 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// ledgerTold is what charge.lua tells of a ledger as a whole.
+// ledgerTold is what charge.lua reports of a ledger as a whole.
 type ledgerTold struct {
 	mark   driver.Mark
-	atWork int   // hosts
-	until  int64 // a loss holds charges back up to here; 0: none does
+	atWork int   // how many hosts are at work
+	until  int64 // a loss holds charges back until then; 0: it does not
 }
 
-// isTold is the form of it: the ledger's id, its changes, the newest charge's id,
-// its time, hosts and instants in turn, and until when a loss holds charges back.
+// isTold checks its form: the ledger's id, its changes, the newest charge's id and time,
+// hosts and instants alternating, and until when a loss holds charges back.
 var isTold = tuple(isText, count, isText, count, isHosts, count)
 
 func isHosts(v any) bool {
@@ -26,9 +26,9 @@ func isHosts(v any) bool {
 	return ok && len(f)%2 == 0
 }
 
-// readTold reads it, as of an instant.
+// readTold reads a ledgerTold as of an instant.
 func readTold(list []any, at int64) (t ledgerTold) {
-	if len(list) == 0 { // not told with this answer
+	if len(list) == 0 { // this answer has none
 		return t
 	}
 	t.mark = driver.Mark{Ledger: text(list, 0), Changes: numberAt(list, 1), ID: text(list, 2), At: numberAt(list, 3), Seen: at}
@@ -42,7 +42,8 @@ func readTold(list []any, at int64) (t ledgerTold) {
 	return t
 }
 
-// holding is how many hosts share the store, for the items that a loss holds back.
+// holding is the number of hosts that the script takes into account after a loss: 1, so
+// that the loss holds nothing back, if the host spends within its part.
 func (b *batch) holding() int64 {
 	if b.WithinPart {
 		return 1
@@ -50,7 +51,7 @@ func (b *batch) holding() int64 {
 	return max(b.Hosts, 1)
 }
 
-// gone are the ids of ledgers that are known to have lost something.
+// gone are the ids of the ledgers that the caller knows to have lost something.
 func (b *batch) gone() string {
 	if b.lost == nil {
 		return ""

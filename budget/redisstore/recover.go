@@ -11,24 +11,23 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// purpose is what a run of charge.lua is for, as it takes it.
+// purpose is the mode of a run of charge.lua.
 type purpose string
 
 const (
 	deciding      purpose = ""
 	looking       purpose = "look"
 	recovering    purpose = "recover"
-	beginningAnew purpose = "begin anew" // recovering a ledger that is damaged
-	goingOn       purpose = "go on"      // deciding what a run has left of a batch
+	beginningAnew purpose = "begin anew" // recovering a damaged ledger
+	goingOn       purpose = "go on"      // deciding the rest of a batch
 	reporting     purpose = "report"     // taking in an upstream's report
-	importing     purpose = "import"     // taking in rows of an exported ledger
+	importing     purpose = "import"     // adding rows of an exported ledger
 )
 
-// recovery is a driver.Recovery on its way through as many script runs as it
-// needs.
+// recovery is a driver.Recovery during as many script runs as it needs.
 type recovery struct {
 	driver.Recovery
-	came []string // how far each limit's sum came
+	came []string // where each limit's sum ended in the run before
 }
 
 func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
@@ -38,7 +37,7 @@ func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovere
 	for {
 		done, err := run.step(ctx)
 		if run.mode == beginningAnew && err == nil && run.status != statusPeriods {
-			// Begun anew, whatever is still to be recorded; or another caller did it.
+			// The ledger is begun anew, by this run or by another caller. The recovery continues.
 			answer.Anew, run.mode = answer.Anew || run.status != statusRegistry, recovering
 		}
 		switch {
@@ -62,9 +61,8 @@ func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovere
 	}
 }
 
-// registry is what the ledger is thought to know, that with the limits'
-// pseudo-operations, and what is added. A ledger that is begun anew knows
-// nothing.
+// registry returns the registry that the ledger should have, the same with the limits'
+// pseudo-operations, and the operations added. A ledger that is begun anew has none.
 func (r *recovery) registry(had registry, limits []limit.Limit, m purpose) (registry, registry, []string) {
 	var names []string
 	if m == beginningAnew {
@@ -79,14 +77,14 @@ func (r *recovery) registry(had registry, limits []limit.Limit, m purpose) (regi
 	return had, with, added
 }
 
-// args are those of one limit.
+// args are the arguments for one limit.
 func (r *recovery) args(i int, l limit.Limit, known registry) any {
 	own, id := r.OwnOf(i)
 	return recoverArgs{r.At, r.Used[i], r.came[i], known.number(limit.RecoveredOperation(l.Name)), l.Limit, limit.RecoveredID(l.Name), own, id}
 }
 
-// keys are those of the ledger; to recover, all that there may be: what is left of
-// one that was evicted in part is to be found.
+// keys are the ledger's keys. A recovery takes all keys that the ledger may have, to find
+// what is left of one that was partly evicted.
 func (b *batch) keys(r registry) []string {
 	if b.mode != beginningAnew && b.mode != recovering {
 		return b.store.keys(b.Budget, r)
@@ -94,8 +92,8 @@ func (b *batch) keys(r registry) []string {
 	return b.store.allKeys(b.Budget, len(r.names))
 }
 
-// allKeys are the keys of a ledger with as many operations as it may have, and
-// so many more.
+// allKeys are the keys of a ledger with the most operations that it may have, and more
+// beyond these.
 func (s *Store) allKeys(name string, more int) []string {
 	all := registry{names: make([]string, driver.MaxOperations+more)}
 	for i := range all.names {
@@ -104,7 +102,7 @@ func (s *Store) allKeys(name string, more int) []string {
 	return s.keys(name, all)
 }
 
-// maxLimits bounds the pseudo-operations that a ledger is cleared of.
+// maxLimits bounds the pseudo-operations whose keys a reset deletes.
 const maxLimits = 256
 
 func (s *Store) reset(ctx context.Context, name string) error {

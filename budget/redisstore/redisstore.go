@@ -38,14 +38,14 @@ type Options struct {
 // Store is a driver.Store and a driver.JobStore on Redis. Use Open.
 type Store struct {
 	client  client
-	follow  *follower                           // nil where servers do not change places
-	options func(address string) *redis.Options // of a server beside those of the URL
+	follow  *follower                           // nil if no replica can become the master
+	options func(address string) *redis.Options // for a server that the URL does not name
 	prefix  string
 	timeout time.Duration
 	cluster bool
 	scripts lua.Scripts
-	// testClock, when set, is sent as every script's last argument to a clock
-	// snippet that reads it; see export_test.go.
+	// testClock, if set, is every script's last argument, for a clock snippet that reads
+	// it; see export_test.go.
 	testClock func() int64
 	maxSteps  int
 	pace      pace
@@ -56,7 +56,7 @@ type Store struct {
 	closed  bool
 }
 
-// maxSteps is how many entries one script run may go through.
+// maxSteps is how many entries one script run may read.
 const maxSteps = 2000
 
 // Open makes a store from a URL, of one of these forms:
@@ -73,8 +73,8 @@ func Open(_ context.Context, url string, o Options) (*Store, error) {
 	return open(url, o, lua.Clock())
 }
 
-// quiet keeps the client library from printing to stderr what it also returns.
-// Its logger is one for all of a process, so it is set once.
+// quiet keeps the client library from printing to stderr what it also returns. The
+// library's logger is global, so it is set once.
 var quiet = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) })
 
 func open(url string, o Options, clock string) (*Store, error) {
@@ -154,14 +154,14 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.follow.stop()
-	defer s.follow.wait() // a look ends when its connections are closed
+	defer s.follow.wait() // closing the connections ends a look
 	if err := s.client.Close(); err != nil {
 		return fmt.Errorf("close the Redis store: %w", err)
 	}
 	return nil
 }
 
-// begin bounds a call by the store's timeout, unless the store is closed or the
+// begin bounds a call by the store's timeout. It fails if the store is closed or the
 // context has ended.
 func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	s.mu.Lock()

@@ -11,9 +11,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// registry is the names of a ledger's operations in the order of their numbers
-// (from 1). It is not changed once it is made, so that one script run sends keys
-// and arguments that belong together.
+// registry is the names of a ledger's operations in the order of their numbers (from 1).
+// It is immutable, so that the keys and arguments of a script run match.
 type registry struct {
 	names []string
 	sig   string // the SHA-1 of the names joined by commas; empty for none
@@ -27,7 +26,7 @@ func newRegistry(names []string) registry {
 	return registry{names: names, sig: hex.EncodeToString(sum[:])}
 }
 
-// registry is what was last seen of a ledger's operations.
+// registry returns a ledger's operations as last seen.
 func (s *Store) registry(name string) registry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,18 +36,18 @@ func (s *Store) registry(name string) registry {
 	return registry{}
 }
 
-// How many ledgers and clocks a store remembers; what was forgotten of one costs
-// its next call another run of a script.
+// How many ledgers and clocks a store remembers. A forgotten one costs its next call
+// another script run.
 const (
 	maxLedgers = 1 << 12
 	maxClocks  = 1 << 16
 )
 
-// remembered is what is kept under a name, in a map of at most so many.
+// remembered returns the value under a name, or a new one, in a map of at most most.
 func remembered[V any](all map[string]*V, name string, most int) *V {
 	one := all[name]
 	if one == nil {
-		for other := range all { // whichever comes first
+		for other := range all {
 			if len(all) < most {
 				break
 			}
@@ -60,7 +59,7 @@ func remembered[V any](all map[string]*V, name string, most int) *V {
 	return one
 }
 
-// remember notes the operations as a script told or registered them.
+// remember notes a ledger's operations.
 func (s *Store) remember(name string, r registry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +73,8 @@ func splitNames(list string) []string {
 	return strings.Split(list, ",")
 }
 
-// with is the registry with the operations of items, and those that are new.
-// Operations beyond those told apart become OtherOperation.
+// with returns the registry with the operations of items, and the new ones. Beyond the
+// maximum, operations become OtherOperation.
 func (r registry) with(items []driver.Item) (registry, []string) {
 	operations := make([]string, len(items))
 	for i, item := range items {
@@ -84,8 +83,7 @@ func (r registry) with(items []driver.Item) (registry, []string) {
 	return r.withNames(operations)
 }
 
-// withNames is the registry with operations, and those that are new. What was
-// recovered of a limit is always told apart.
+// withNames is with for operations. Pseudo-operations never become OtherOperation.
 func (r registry) withNames(operations []string) (registry, []string) {
 	names := slices.Clone(r.names)
 	for _, operation := range operations {
@@ -102,7 +100,7 @@ func (r registry) withNames(operations []string) (registry, []string) {
 	return newRegistry(names), names[len(r.names):]
 }
 
-// told is how many operations of the budget's own are among the names.
+// told counts the names that are not pseudo-operations.
 func told(names []string) int {
 	n := len(names)
 	for _, name := range names {
@@ -113,8 +111,7 @@ func told(names []string) int {
 	return n
 }
 
-// number is an operation's number; one beyond those told apart has the number
-// of OtherOperation.
+// number is an operation's number. An operation without one has OtherOperation's.
 func (r registry) number(operation string) int {
 	if i := slices.Index(r.names, operation); i >= 0 {
 		return i + 1
@@ -122,9 +119,8 @@ func (r registry) number(operation string) int {
 	return slices.Index(r.names, driver.OtherOperation) + 1
 }
 
-// covered are the numbers of the operations a limit counts, in order: once
-// operations are counted under OtherOperation, in every limit that may cover
-// one of them.
+// covered are the numbers of the operations that a limit counts, in order. If the registry
+// is full, OtherOperation counts in every limit that may cover an operation in it.
 func (r registry) covered(limit limit.Limit) []int {
 	list := []int{}
 	for i, name := range r.names {

@@ -13,17 +13,17 @@ func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	return c
 }
 
-// reload has a client of [newCluster] ask a node who serves which slots. The client
-// chooses the nodes, and may begin with one that does not answer; so it is asked again
-// soon, unless no node was late: they would say the same at once.
+// reload has a client of [newCluster] ask a node which node serves which slots. The client
+// chooses the nodes, and may begin with one that does not answer. So reload asks again
+// soon, unless no node was late: they would all answer the same again.
 func reload(ctx context.Context, c *redis.ClusterClient) {
 	for round := firstRound; ctx.Err() == nil; round *= 2 {
 		asked, cancel := context.WithTimeout(ctx, round)
 		var h heard
-		// Its visits begin with a reload.
+		// ForEachMaster begins with a reload.
 		_ = c.ForEachMaster(context.WithValue(asked, heardKey{}, &h), func(context.Context, *redis.Client) error { return nil })
 		if !h.told && h.late {
-			<-asked.Done() // a connection's timeout may come long before it
+			<-asked.Done() // the client may have returned long before
 		}
 		cancel()
 		if h.told || !h.late {
@@ -32,16 +32,16 @@ func reload(ctx context.Context, c *redis.ClusterClient) {
 	}
 }
 
-// heard is what nodes said to one reload; the client does not tell.
+// heard is the outcome of one reload, which the client does not return.
 type heard struct {
-	told bool // one told who serves which slots
-	late bool // one was reached, or being reached, and did not answer in time
+	told bool // a node answered
+	late bool // a node did not answer, or connect, in time
 }
 
 // heardKey is the context's key of a [*heard].
 type heardKey struct{}
 
-// reloadHook notes what nodes said in the [heard] of a context.
+// reloadHook notes nodes' answers in the [heard] of a context.
 type reloadHook struct{}
 
 func (reloadHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -55,7 +55,7 @@ func (reloadHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		err := next(ctx, cmd)
 		if h, _ := ctx.Value(heardKey{}).(*heard); h != nil && cmd.Name() == "cluster" {
 			h.told = h.told || err == nil
-			// A node that could not be reached lately is not tried anew: known at once.
+			// The client does not dial a node again that it could not reach lately.
 			h.late = h.late || timedOut(err) && !notConnected(err)
 		}
 		return err

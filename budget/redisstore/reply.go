@@ -9,12 +9,11 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// What a server answers is held against what the scripts of this version answer
-// before any of it counts: a proxy, another program's script under the same name
-// or a damaged ledger may send anything, and a number that is not there must not
-// be read as 0, which stands for done.
+// The store checks the form of every reply before it uses it. A proxy, another program's
+// script under the same name or a damaged ledger may send anything, and a missing number
+// must not be read as 0, which means done.
 
-// form tells whether a value is one that a script sends in its place.
+// form reports whether a value has the form that a script sends.
 type form func(v any) bool
 
 // maxWhole is the largest integer that scripts count exactly.
@@ -38,13 +37,13 @@ func integer(v any) bool {
 	return ok
 }
 
-// count is an amount or an instant.
+// count is an amount or an instant: an integer from 0.
 func count(v any) bool {
 	n, ok := whole(v)
 	return ok && n >= 0
 }
 
-// within is an integer of a range.
+// within is an integer in a range.
 func within(least, most int64) form {
 	return func(v any) bool {
 		n, ok := whole(v)
@@ -60,19 +59,19 @@ func isText(v any) bool {
 	return ok
 }
 
-// maxNames bounds the operations of a ledger that a server may tell.
+// maxNames bounds the operations of a ledger in a reply.
 const maxNames = 1 << 12
 
-// isNames is operations by comma.
+// isNames is operations joined by commas.
 func isNames(v any) bool {
 	names, ok := v.(string)
 	return ok && strings.Count(names, ",") < maxNames
 }
 
-// textOrNone is a text, or nothing where none is kept.
+// textOrNone is a text or nil.
 func textOrNone(v any) bool { return v == nil || isText(v) }
 
-// tuple is a list of just these.
+// tuple is a list of exactly these.
 func tuple(forms ...form) form {
 	return func(v any) bool {
 		list, ok := v.([]any)
@@ -99,8 +98,8 @@ func listOf(f form) form {
 	}
 }
 
-// The forms of the replies that are the same for all calls, after status and
-// clock where they have these.
+// The forms of replies that do not depend on the call, after status and clock if the
+// reply has these.
 var (
 	replyHead   = tuple(within(statusDone, statusLost), count)
 	formOfRest  = map[int64]form{statusAgain: tuple(), statusRegistry: tuple(isNames), statusPeriods: tuple(count), statusClock: tuple(), statusDamaged: tuple(isText), statusNewer: tuple(isText), statusLost: tuple()}
@@ -115,8 +114,8 @@ var (
 	isRecord    = tuple(integer, isText, textOrNone)
 )
 
-// spentRest is the form of spent.lua's reply; names are operations' numbers up
-// to so many, or any text where there are none.
+// spentRest is the form of spent.lua's reply. Names are numbers up to operations, or any
+// text if operations is negative.
 func spentRest(operations int) form {
 	name := form(isText)
 	if operations >= 0 {
@@ -125,8 +124,8 @@ func spentRest(operations int) form {
 	return tuple(count, listOf(tuple(name, count, count, count, count)), isText)
 }
 
-// isDocuments holds what is told of so many jobs' documents: a clock, and of each
-// the version and the text, which one that was never put has not.
+// isDocuments checks the reply on so many jobs' documents: a clock, and for each job the
+// version and the text. A document that was never put has version 0 and no text.
 func isDocuments(reply []any, jobs int) bool {
 	if len(reply) != 1+2*jobs || !count(reply[0]) {
 		return false
@@ -140,10 +139,10 @@ func isDocuments(reply []any, jobs int) bool {
 	return true
 }
 
-// isRecords holds a page of a history of so many records at most.
+// isRecords checks a page of a history with at most so many records.
 func isRecords(reply []any, most int) bool { return len(reply) <= most && listOf(isRecord)(any(reply)) }
 
-// isAnswered reports whether charge.lua answered what the batch asks.
+// isAnswered checks charge.lua's reply to the batch.
 func (b *batch) isAnswered(rest []any) bool {
 	if !tuple(listOf(listOf(anything)), count, count, listOf(listOf(anything)), listOf(count), isLocks, isTold, listOf(within(1, int64(len(b.Others)))))(any(rest)) {
 		return false
@@ -165,7 +164,7 @@ func (b *batch) isAnswered(rest []any) bool {
 		return len(looks) == 0
 	case b.mode == importing:
 		return tuple(importedOf)(any(looks))
-	case b.mode == looking && len(looks) == 0: // there is no ledger
+	case b.mode == looking && len(looks) == 0: // the budget has no ledger
 		return true
 	case len(looks) != len(b.Limits):
 		return false
@@ -180,7 +179,7 @@ func (b *batch) isAnswered(rest []any) bool {
 
 func anything(any) bool { return true }
 
-// isLook holds what a look or a recovery tells of a limit.
+// isLook checks the reply on one limit to a look, a recovery or a report.
 func (b *batch) isLook(w limit.Window, seen any) bool {
 	switch {
 	case b.mode == reporting:
@@ -193,14 +192,14 @@ func (b *batch) isLook(w limit.Window, seen any) bool {
 	return lookedInto(seen) && isPart(w, list([]any{seen}, 0)[1])
 }
 
-// isPart holds a part of a bucket's level.
+// isPart checks the part of a bucket's level.
 func isPart(w limit.Window, v any) bool {
 	_, period := w.Refill.Rate()
 	return within(0, period-1)(v)
 }
 
-// isDecision holds the answer on one item: what grants must grant what was
-// asked, and what refuses tell until when.
+// isDecision checks the answer on one item. A grant must be for the units asked, and a
+// refusal must say until when.
 func (b *batch) isDecision(item driver.Item, answer []any) bool {
 	limits := int64(len(b.Limits))
 	const head = 6
@@ -244,8 +243,8 @@ func (b *batch) isDecision(item driver.Item, answer []any) bool {
 	return false
 }
 
-// readReplayed reads what is told of a charge that is replayed: its state and, after
-// it, its labels with the marks that an entry has.
+// readReplayed reads the answer on a replayed charge: a letter for its state, then its
+// labels with the entry's marks.
 func readReplayed(told string) (ended driver.Ended, first driver.Labels, ok bool) {
 	if told == "" {
 		return "", first, false
@@ -258,7 +257,7 @@ func readReplayed(told string) (ended driver.Ended, first driver.Labels, ok bool
 	return ended, driver.Labels{Job: labels[0], Region: labels[1], Run: labels[2]}, true
 }
 
-// isScore holds what must return for an item that a limit refused.
+// isScore checks the score that must leave a window for an item that its limit refused.
 func isScore(w limit.Window, found string) bool {
 	if w.Kind != limit.Bucket {
 		return count(found)
@@ -267,15 +266,15 @@ func isScore(w limit.Window, found string) bool {
 	return ok && isPart(w, part) && count(at)
 }
 
-// strange says that a script answered as no script of this version does.
+// strange reports a reply that no script of this version sends.
 func (s *Store) strange(doing string, reply any) error {
 	return fmt.Errorf("%s in Redis: %w: a script answered %s; is there a proxy that changes answers?", doing, driver.ErrStoreConfig, shown(reply))
 }
 
-// maxShown is how many characters of a strange reply are told.
+// maxShown is how many characters of a strange reply the error shows.
 const maxShown = 200
 
-// shown is a reply's beginning, on one line.
+// shown is the beginning of a reply, on one line.
 func shown(reply any) string {
 	text := []rune(strconv.Quote(fmt.Sprint(reply)))
 	if len(text) > maxShown {

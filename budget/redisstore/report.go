@@ -9,11 +9,11 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// report is a driver.Report on its way through as many script runs as it needs.
+// report is a driver.Report during as many script runs as it needs.
 type report struct{ driver.Report }
 
-// report takes in an upstream's report. It brings the totals up to now, as a decision
-// without items would.
+// report takes in an upstream's report. It brings the totals up to date, like a decision
+// without items.
 func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, error) {
 	run := s.newBatch(ctx, driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, time.Now())
 	run.mode, run.report = reporting, &report{r}
@@ -30,7 +30,7 @@ func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, erro
 	}
 }
 
-// drifted puts the script's answer into the caller's terms.
+// drifted converts the script's answer to a driver.Drift.
 func (b *batch) drifted() driver.Drift {
 	answer := driver.Drift{Now: b.decided.Now}
 	for i, limit := range b.Limits {
@@ -45,8 +45,7 @@ func (b *batch) drifted() driver.Drift {
 	return answer
 }
 
-// registry is what the ledger knows with the limit's pseudo-operation, and what is
-// added.
+// registry returns had with the limit's pseudo-operation, and the operations added.
 func (r *report) registry(had registry, limits []limit.Limit) (registry, []string) {
 	for _, l := range limits {
 		if l.Name == r.Limit && l.Window.Kind != limit.Bucket && l.Window.Kind != limit.Concurrent {
@@ -56,7 +55,7 @@ func (r *report) registry(had registry, limits []limit.Limit) (registry, []strin
 	return had, nil
 }
 
-// args are those of one limit; nil where the report is on another.
+// args are the arguments for one limit; nil if the report is on another.
 func (r *report) args(l limit.Limit, known registry) any {
 	if l.Name != r.Limit {
 		return nil

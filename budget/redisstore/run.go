@@ -18,14 +18,14 @@ import (
 	"github.com/quotactl/quotactl/lua"
 )
 
-// sentOnce is a command that no loop of the client library sends a second time,
-// the cluster's included.
+// sentOnce is a command that the client library never sends a second time; the cluster
+// client does not either.
 type sentOnce struct{ *redis.Cmd }
 
-// NoRetry tells the library so.
+// NoRetry is what the library checks.
 func (sentOnce) NoRetry() bool { return true }
 
-// A retry waits from firstWait, doubled each time, up to lastWait.
+// Retries wait firstWait, then twice as long each time, up to lastWait.
 const (
 	firstWait = time.Millisecond
 	lastWait  = 50 * time.Millisecond
@@ -37,21 +37,20 @@ func (s *Store) run(ctx context.Context, sc lua.Script, keys []string, args ...a
 	return cmd
 }
 
-// attempts runs a script, sent again on another connection within the context's
-// deadline when no answer came in this attempt's share of the time, or the fault
-// is one that passes. That is safe for every script: charges and swaps carry ids,
-// and the others say the same when they are said twice.
+// attempts runs a script. Within the context's deadline it sends the script again, on
+// another connection, if an attempt gets no answer in its share of the time or fails with
+// a fault that passes. That is safe for every script: charges and swaps carry ids, and the
+// others have the same effect when they run twice.
 //
-// The arguments are made for each attempt from the instant at which it is given
-// up. A script that decides refuses past it, so that nothing of an attempt
-// happens once the next is under way: that one's answer is the truth of both.
+// args is called for each attempt with the instant at which that attempt is given up. A
+// script that decides refuses past this instant, so an attempt has no effect once the next
+// one is under way, and the answer to the next one holds for both.
 //
-// Where servers may change places, an attempt that failed has it looked where they
-// are before the next one; a connection that cannot be made, and a master that was
-// cut off from its replicas, then count as faults that pass, once.
+// With a follower, a failed attempt waits for a look at where the servers are. Then a
+// connection that cannot be made, and a master that was cut off from its replicas, count
+// as faults that pass, once.
 //
-// Unsure tells that an attempt without an answer went before the one that
-// answered, and may have been applied.
+// unsure is true if an earlier attempt got no answer and may have been applied.
 func (s *Store) attempts(ctx context.Context, sc lua.Script, keys []string, args func(until time.Time) []any) (cmd *redis.Cmd, unsure bool) {
 	end, _ := ctx.Deadline() // Store.begin has set it
 	whole := time.Until(end)
@@ -119,7 +118,7 @@ func (s *Store) send(ctx context.Context, verb, text string, keys []string, args
 	cmd := redis.NewCmd(ctx, append(all, args...)...)
 	cmd.SetFirstKeyPos(3)
 	defer func() {
-		// The library takes the lengths in a reply on trust.
+		// The library panics on wrong lengths in a reply.
 		if problem := recover(); problem != nil {
 			cmd.SetErr(fmt.Errorf("read the reply: %v", problem))
 		}
@@ -130,10 +129,10 @@ func (s *Store) send(ctx context.Context, verb, text string, keys []string, args
 	return cmd
 }
 
-// passes reports whether a fault may be gone in a moment: an answer that did not
-// come, a connection that the server or a middlebox had closed, a failover, a
-// resharding. A connection that cannot be made is not among them: a refused one
-// costs nothing to know, and connecting has a time of its own.
+// passes reports whether a fault may pass within moments: a missing answer, a connection
+// that the server or a middlebox had closed, a failover, a resharding. A connection that
+// cannot be made is not such a fault: a refusal is immediate, and connecting has its own
+// timeout.
 func (s *Store) passes(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, redis.ErrClosed), errors.Is(err, context.Canceled), notConnected(err):
@@ -145,21 +144,21 @@ func (s *Store) passes(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errReplaced)
 }
 
-// What servers answer while they fail over or slots move.
+// passing are the error codes of servers during a failover or while slots move.
 var passing = []string{"LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"}
 
-// What reaches the store of a cluster when slots move faster than the client
-// library follows.
+// moving are the error codes that reach the store if a cluster's slots move faster than
+// the client library follows.
 var moving = []string{"MOVED", "ASK"}
 
-// mayBeApplied reports whether a command that failed so may have been run.
+// mayBeApplied reports whether a command that failed with err may have run.
 func mayBeApplied(err error) bool { return err != nil && !isAnswer(err) && !notConnected(err) }
 
-// What servers answer that run nothing of a script. A script may have written before
-// it is refused anything else.
+// runNothing are the error codes of a server that ran nothing of a script. With any other
+// error, the script may have written before.
 var runNothing = slices.Concat([]string{"NOREPLICAS", "NOAUTH", "WRONGPASS"}, passing, moving)
 
-// notRun reports whether a command that failed so cannot have been run.
+// notRun reports whether a command that failed with err cannot have run.
 func notRun(err error) bool { return notConnected(err) || hasAnyCode(err, runNothing) }
 
 func notConnected(err error) bool {
@@ -167,8 +166,8 @@ func notConnected(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, errNoMaster)
 }
 
-// timedOut reports that the time of an attempt ran out: the library's own
-// timeouts come later.
+// timedOut reports whether the time of an attempt ran out. The library's own timeouts end
+// later.
 func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout)
 }

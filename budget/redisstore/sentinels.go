@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	// sentinelsOften is how often the sentinels are asked while calls are made. A
-	// master that was replaced behind a broken network accepts charges for up to ten
-	// seconds after the network is whole again, so that no call fails.
+	// sentinelsOften is the interval at which calls ask the sentinels. Failures alone
+	// would not do: a master that was replaced behind a broken network still accepts
+	// charges for up to ten seconds after the network is repaired.
 	sentinelsOften = 500 * time.Millisecond
-	// Once one sentinel has answered, a look waits so long for the others; and calls
-	// that know no master yet wait so long before they believe those that answered.
+	// hearing is how long a look waits for other sentinels after the first answer.
+	// firstHearing is the same while no master is known: then the answers count.
 	hearing, firstHearing = 500 * time.Millisecond, 50 * time.Millisecond
 	// After a failover the sentinels that did not lead it name the old master, of an
-	// earlier epoch, until they are told (every two seconds). Who names one for longer
-	// was set up anew.
+	// earlier epoch, until they learn of the new one (every two seconds). Sentinels that
+	// name an earlier epoch for longer than setUpAnew were set up anew.
 	setUpAnew = 10 * time.Second
 )
 
 var (
 	// errNoMaster is why a call could not be sent: no sentinel named a master.
 	errNoMaster = errors.New("no sentinel names the master")
-	// errUnknownMaster is what a sentinel says of a name that it does not know.
+	// errUnknownMaster is a sentinel's answer to a name that it does not know.
 	errUnknownMaster = errors.New("the sentinel knows no master of this name")
 	// errReplaced ends a call to a master that was replaced meanwhile.
 	errReplaced = errors.New("the master was replaced during the call")
 )
 
-// sentinels is the client of the master that the sentinels name. All of them are
-// asked, and the highest configuration epoch is right, as it is among themselves:
-// one that was cut off from the others knows an older one.
+// sentinels is the client of the master that the sentinels name. It asks all of them and
+// follows the highest configuration epoch, as they do themselves: a sentinel that was cut
+// off from the others has an older one.
 type sentinels struct {
 	follow  *follower
 	name    string
@@ -49,13 +49,13 @@ type sentinels struct {
 	quiet   func(address string) *redis.Options // of sentinels
 
 	mu      sync.Mutex               // guards all below
-	clients map[string]*redis.Client // of the sentinels, by address; nil where none is open
-	master  *redis.Client            // nil until one is known
-	epoch   int64                    // in which it became the master
+	clients map[string]*redis.Client // of the sentinels, by address; nil: not open
+	master  *redis.Client            // nil until a master is known
+	epoch   int64                    // the epoch in which it became the master
 	ready   chan struct{}            // closed when a master is known
-	err     error                    // of the last look, when it found none
+	err     error                    // why the last look found no master
 	closed  bool
-	older   time.Time // since when most name an earlier epoch; zero: they do not
+	older   time.Time // since when most sentinels name an earlier epoch; zero: they do not
 }
 
 func newSentinels(name string, seeds []string, options, quiet func(address string) *redis.Options) *sentinels {
@@ -81,7 +81,7 @@ func (s *sentinels) Process(ctx context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// known is the client of the master; nil, and why, where none is known.
+// known returns the master's client, or nil and why no master is known.
 func (s *sentinels) known() (*redis.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *sentinels) known() (*redis.Client, error) {
 	return s.master, s.err
 }
 
-// current is the client of the master, which the first calls wait for.
+// current returns the master's client. Until a master is known, it waits for a look.
 func (s *sentinels) current(ctx context.Context) (*redis.Client, error) {
 	master, err := s.known()
 	if master != nil || errors.Is(err, redis.ErrClosed) {
@@ -127,18 +127,18 @@ func (s *sentinels) Close() error {
 	return errors.Join(list...)
 }
 
-// word is what one sentinel says.
+// word is one sentinel's answer.
 type word struct {
 	from   string
 	master string
 	epoch  int64
-	state  map[string]string // all that it says of the master
-	others []string          // sentinels that it knows
+	state  map[string]string // its fields for the master
+	others []string          // the addresses of the sentinels that it knows
 	err    error
 }
 
-// find asks all sentinels, and leads calls to the master that they name. What one
-// of them says later than the look lasts counts too.
+// find asks all sentinels, and directs calls to the master that they name. An answer that
+// arrives after the look has ended counts too.
 func (s *sentinels) find(ctx context.Context) {
 	asked := s.asked()
 	words := make(chan word, len(asked))
@@ -182,7 +182,7 @@ func (s *sentinels) find(ctx context.Context) {
 	s.noteEnd(heard, errors.Join(faults...))
 }
 
-// asked are the clients of the sentinels that are to be asked.
+// asked returns the clients of all known sentinels, and opens those that are not open.
 func (s *sentinels) asked() map[string]*redis.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +198,8 @@ func (s *sentinels) asked() map[string]*redis.Client {
 	return maps.Clone(s.clients)
 }
 
-// drop closes the client of a sentinel that did not answer. One that has failed to
-// connect a few times waits before it tries again.
+// drop closes the client of a sentinel that did not answer: a client that has failed to
+// connect a few times would wait before it tries again.
 func (s *sentinels) drop(address string, client *redis.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +209,8 @@ func (s *sentinels) drop(address string, client *redis.Client) {
 	}
 }
 
-// askOne asks one sentinel. The epoch is asked before the address, which is then of
-// that epoch or of a later one.
+// askOne asks one sentinel. It asks for the epoch before the address, so that the address
+// is of that epoch or a later one.
 func (s *sentinels) askOne(ctx context.Context, address string, client *redis.Client) word {
 	pipe := client.Pipeline()
 	state := redis.NewMapStringStringCmd(ctx, "sentinel", "master", s.name)
@@ -232,7 +232,7 @@ func (s *sentinels) askOne(ctx context.Context, address string, client *redis.Cl
 	}
 	w := word{from: address, state: state.Val(), master: net.JoinHostPort(at.Val()[0], at.Val()[1])}
 	w.epoch, _ = strconv.ParseInt(w.state["config-epoch"], 10, 64)
-	for _, other := range others.Val() { // none where that may not be asked
+	for _, other := range others.Val() { // empty if the user may not ask
 		if other["ip"] != "" && other["port"] != "" {
 			w.others = append(w.others, net.JoinHostPort(other["ip"], other["port"]))
 		}
@@ -240,9 +240,9 @@ func (s *sentinels) askOne(ctx context.Context, address string, client *redis.Cl
 	return w
 }
 
-// believe leads calls to the master of the highest epoch. An earlier epoch than
-// the one that is known counts only when most of the sentinels say so, which were
-// then set up anew.
+// believe directs calls to the master of the highest epoch in the answers. An earlier epoch
+// than the known one counts only if most of the sentinels name it for setUpAnew: they were
+// set up anew.
 func (s *sentinels) believe(heard []word, most bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,11 +271,10 @@ func (s *sentinels) believe(heard []word, most bool) {
 		close(s.ready)
 		return
 	}
-	_ = old.Close() // ends the calls that are under way, which are sent again
+	_ = old.Close() // ends the calls under way, which are then sent again
 }
 
-// noteEnd keeps what a look found besides the master: the sentinels that there
-// are, and why no master is known.
+// noteEnd notes which sentinels a look found, and why no master is known.
 func (s *sentinels) noteEnd(heard []word, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +302,7 @@ func (s *sentinels) noteEnd(heard []word, err error) {
 	s.know(known)
 }
 
-// know has sentinels asked from now on; s.mu is held.
+// know adds sentinels to ask; s.mu is held.
 func (s *sentinels) know(addresses []string) {
 	for _, address := range addresses {
 		if _, known := s.clients[address]; !known {

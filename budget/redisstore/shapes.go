@@ -6,11 +6,11 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// shape sets limits, and the windows and meters that they have, each once; calendars
-// as they are around an instant.
+// shape sets the limits, and their windows and meters, each once. Calendars get their
+// periods around an instant.
 func (a *chargeArgs) shape(limits []limit.Limit, around int64) {
 	a.Windows, a.Meters, a.Limits = []windowArgs{}, []meterArgs{}, make([]limitArgs, len(limits))
-	seen := map[string]limitArgs{} // with their places
+	seen := map[string]limitArgs{} // windows and meters by key, with their places
 	for i, l := range limits {
 		w := l.Window
 		key := w.Key()

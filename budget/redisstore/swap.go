@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// What job_swap.lua answers.
+// The results of job_swap.lua.
 const (
 	swapOther = iota // the document has another version
 	swapDone
@@ -32,14 +32,14 @@ func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) 
 	}
 	args, texts := argsOf(swap)
 	done, more, err := s.swapJob(ctx, swap, args, texts)
-	for more && ctx.Err() == nil { // it stands, whatever becomes of old records
+	for more && ctx.Err() == nil { // the swap is done, even if old records remain
 		_, more, _ = s.swapJob(ctx, swap, args, texts)
 	}
 	return done, err
 }
 
-// swapJob runs job_swap.lua until it has decided; more tells that there are further
-// records to be forgotten.
+// swapJob runs job_swap.lua until it has decided. more: there are further records to
+// forget.
 func (s *Store) swapJob(ctx context.Context, swap driver.JobSwap, args swapArgs, texts []any) (done, more bool, err error) {
 	scope, doing, unsure := jobScope(swap.Job), "swap the document of job "+swap.Job, false
 	for {
@@ -69,14 +69,14 @@ func (s *Store) swapJob(ctx context.Context, swap driver.JobSwap, args swapArgs,
 		case swapDamaged:
 			return false, false, s.damagedJob(swap.Job)
 		}
-		s.learnAnew(scope, at) // late for its attempt, or by an old idea of the clock
+		s.learnAnew(scope, at) // late for this attempt only, or by an outdated offset
 		if ctx.Err() != nil {
 			return false, false, fmt.Errorf("%s in Redis: %w: out of time", doing, driver.ErrUnavailable)
 		}
 	}
 }
 
-// argsOf are the arguments of a swap with an id of its own, but for the deadline.
+// argsOf are the arguments of a swap with a new id, except the deadline.
 func argsOf(swap driver.JobSwap) (args swapArgs, texts []any) {
 	args = swapArgs{Version: swap.Version, ID: rand.Text(), Remove: swap.Remove}
 	if swap.Remove {

@@ -10,8 +10,8 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// mode is how servers stand together. It is always said, never guessed: two
-// addresses would silently mean a cluster.
+// mode is how several servers work together. The URL's scheme always states it: guessed,
+// two addresses would silently mean a cluster.
 type mode int
 
 const (
@@ -31,15 +31,15 @@ type target struct {
 	db                 int
 }
 
-// Check tells whether [Open] would take a URL. The error wraps
+// Check reports whether [Open] accepts a URL. The error wraps
 // budget.ErrStoreConfig and never holds a password.
 func Check(url string) error {
 	_, err := parseURL(url)
 	return err
 }
 
-// parseURL reads a URL. Its authority may list several hosts, which net/url
-// does not take, so that part is split by hand.
+// parseURL reads a URL. Its authority may list several hosts, which net/url does not
+// accept, so parseURL splits that part itself.
 func parseURL(raw string) (target, error) {
 	fail := func(format string, args ...any) (target, error) {
 		return target{}, fmt.Errorf("%w: store URL: %s", driver.ErrStoreConfig, fmt.Sprintf(format, args...))
@@ -126,7 +126,7 @@ func parseURL(raw string) (target, error) {
 	return t, nil
 }
 
-// hostPort completes a host by the usual port.
+// hostPort adds the default port to a host without one.
 func hostPort(host, port string) (string, error) {
 	u, err := url.Parse("redis://" + host)
 	if err != nil || u.Hostname() == "" || u.User != nil {
