@@ -10,12 +10,12 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// audits is how often sums are taken again when they differ: others charge
-// meanwhile.
+// audits is how many times Audit compares before it reports a difference, since others
+// may charge between its two reads.
 const audits = 5
 
-// Audit holds the running totals of the budget's rolling limits against the sum
-// of the ledger's entries, and tells the first that differs.
+// Audit compares the running totals of the budget's rolling limits with the sums of
+// the ledger's entries, and reports the first that differs.
 func (b *Budget) Audit(ctx context.Context) driver.Finding {
 	f := driver.Finding{Check: "totals of " + b.spec.Name, Level: driver.OK}
 	for range audits {
@@ -25,15 +25,15 @@ func (b *Budget) Audit(ctx context.Context) driver.Finding {
 			f.Level, f.Says = driver.Fault, err.Error()
 			return f
 		case wrong == "":
-			f.Level, f.Says, f.Advice = driver.OK, fmt.Sprintf("each of the %d running totals is the sum of its charges", checked), ""
+			f.Level, f.Says, f.Advice = driver.OK, fmt.Sprintf("every running total equals the sum of its charges (checked: %d)", checked), ""
 			return f
 		}
-		f.Level, f.Says, f.Advice = driver.Fault, wrong, "tell its makers, and forget the ledger once its longest window has passed: quotactl reset "+b.spec.Name+" --yes"
+		f.Level, f.Says, f.Advice = driver.Fault, wrong, "report it as a bug; once the longest window has passed, forget the ledger: quotactl reset "+b.spec.Name+" --yes"
 	}
 	return f
 }
 
-// audit is one try.
+// audit compares once; wrong is the first difference, if any.
 func (b *Budget) audit(ctx context.Context) (checked int, wrong string, err error) {
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
 	bounded, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
@@ -44,9 +44,9 @@ func (b *Budget) audit(ctx context.Context) (checked int, wrong string, err erro
 	}
 	for i, l := range limits {
 		if l.Window.Kind != limit.Rolling || l.Window.Precision > 0 {
-			continue // a slot, a period and a meter are no span of time
+			continue // Spent sums an exact trailing span only
 		}
-		// However long that takes: it is no decision, and delays none.
+		// No timeout: this is not a decision, and delays none.
 		spent, err := b.store.Spent(ctx, driver.SpentQuery{Budget: b.spec.Name, Now: b.now().UnixMicro(), Span: l.Window.Length, By: ByOperation})
 		if err != nil {
 			return 0, "", fmt.Errorf("audit %s: %w", b.spec.Name, err)
@@ -62,7 +62,7 @@ func (b *Budget) audit(ctx context.Context) (checked int, wrong string, err erro
 			}
 		}
 		if checked++; sum != view.Limits[i].Used {
-			return checked, fmt.Sprintf("limit %s has a total of %d, its charges sum up to %d", l.Name, view.Limits[i].Used, sum), nil
+			return checked, fmt.Sprintf("limit %s has a running total of %d, but its charges add up to %d", l.Name, view.Limits[i].Used, sum), nil
 		}
 	}
 	return checked, "", nil

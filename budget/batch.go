@@ -12,9 +12,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// batcher decides the charges of a process together: a charge that finds the
-// store idle goes at once; those that come while a step is under way go
-// together in the next one. Nothing waits for company.
+// batcher decides the charges of a process in batches. A charge that finds the store
+// idle is sent at once; charges that arrive while a batch is under way form the next
+// one. No charge waits for a batch to fill.
 type batcher struct {
 	decide func(context.Context, []driver.Item) (driver.Decisions, []limit.Limit, error)
 
@@ -27,15 +27,15 @@ type batcher struct {
 type pending struct {
 	item    driver.Item
 	until   time.Time // when the caller gives up, by time.Now
-	taken   bool      // under way; guarded by batcher.mu
-	group   *pending  // the first of those that are decided in the same step; nil: it goes alone
+	taken   bool      // sent to the store; guarded by batcher.mu
+	group   *pending  // the first charge of its group, which is decided in one step; nil: no group
 	done    chan struct{}
 	decided decided
 	err     error
 }
 
-// decided is a decision with the store's clock and the name of the limit that
-// it tells of.
+// decided is a decision, with the store's clock and the name of the limit that the
+// decision names.
 type decided struct {
 	driver.Decision
 	storeNow int64
@@ -43,16 +43,15 @@ type decided struct {
 	seen     *seen
 }
 
-// answerTime is how long past its timeout a call waits for an answer that is on
-// its way: what a host decides on its own comes after the store's time.
+// answerTime is how long past its timeout a call still waits for the answer, because a
+// host decides from its own allowance only after the store has timed out.
 const answerTime = 40 * time.Millisecond
 
-// errStoreGone is what is left of a decision whose goroutine ended under it.
-var errStoreGone = errors.New("the store's decision never came back")
+// errStoreGone is the result if the store ended the goroutine that made the decision.
+var errStoreGone = errors.New("the store ended without a decision")
 
-// do decides one item within timeout. A caller that gives up before the item is
-// under way keeps it from being sent (ErrNotCharged); afterwards the outcome is
-// unknown.
+// do decides one item within timeout. If the caller gives up before the item is sent,
+// it is never sent (ErrNotCharged); after that the outcome is unknown.
 func (b *batcher) do(ctx context.Context, item driver.Item, timeout time.Duration) (decided, error) {
 	if err := ctx.Err(); err != nil {
 		return decided{}, fmt.Errorf("%w: %w", ErrNotCharged, err)
@@ -62,7 +61,7 @@ func (b *batcher) do(ctx context.Context, item driver.Item, timeout time.Duratio
 	if !b.flying {
 		b.flying, p.taken = true, true
 		b.mu.Unlock()
-		defer b.handOver() // whatever becomes of the store
+		defer b.handOver() // even if the store panics
 		b.fly(ctx, []*pending{p})
 		return p.decided, p.err
 	}
@@ -75,8 +74,8 @@ func newPending(item driver.Item, timeout time.Duration) *pending {
 	return &pending{item: item, until: time.Now().Add(timeout), done: make(chan struct{}), err: errStoreGone}
 }
 
-// join sends up to MaxBatch charges to be decided in one step, in their order. Each
-// caller then awaits its own.
+// join queues up to MaxBatch charges that are to be decided in one step, in their
+// order. Each caller then awaits its own.
 func (b *batcher) join(group []*pending) {
 	for _, p := range group {
 		p.group = group[0]
@@ -106,8 +105,8 @@ func (b *batcher) await(ctx context.Context, p *pending) (decided, error) {
 	return b.giveUp(p, end)
 }
 
-// giveUp takes p off the queue; one that is under way may just have been
-// decided.
+// giveUp takes p off the queue. If p was sent, it may have been decided just now: giveUp
+// then returns the decision.
 func (b *batcher) giveUp(p *pending, end error) (decided, error) {
 	b.mu.Lock()
 	taken := p.taken
@@ -126,19 +125,18 @@ func (b *batcher) giveUp(p *pending, end error) (decided, error) {
 	return decided{}, end
 }
 
-// handOver goes on with what has queued up, in a goroutine of its own, or
-// leaves the batcher idle.
+// handOver starts a goroutine for the queued charges, or marks the batcher idle.
 func (b *batcher) handOver() {
 	if batch := b.next(); len(batch) > 0 {
 		go b.flyOn(batch)
 	}
 }
 
-// flyOn decides batch after batch until none is queued: one goroutine, whose
-// stack has grown already, for as long as charges come.
+// flyOn decides batch after batch until the queue is empty. It stays in one goroutine
+// because that goroutine's stack has grown already.
 func (b *batcher) flyOn(batch []*pending) {
 	defer func() {
-		if len(batch) > 0 { // the store ended the goroutine: the others go on
+		if len(batch) > 0 { // the store ended this goroutine: another takes the rest
 			b.handOver()
 		}
 	}()
@@ -147,7 +145,8 @@ func (b *batcher) flyOn(batch []*pending) {
 	}
 }
 
-// flyAlone has a batch decided that nobody's context bounds.
+// flyAlone decides a batch independently of its callers' contexts, until the latest of
+// their timeouts.
 func (b *batcher) flyAlone(batch []*pending) {
 	last := slices.MaxFunc(batch, func(p, q *pending) int { return p.until.Compare(q.until) })
 	ctx, cancel := context.WithDeadlineCause(context.Background(), last.until, errTimeout)
@@ -155,8 +154,8 @@ func (b *batcher) flyAlone(batch []*pending) {
 	b.fly(ctx, batch)
 }
 
-// next takes up to MaxBatch from the queue, groups as a whole; none leaves the batcher
-// idle.
+// next takes up to MaxBatch charges from the queue and does not split a group. If the
+// queue is empty, it marks the batcher idle.
 func (b *batcher) next() []*pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,8 +175,8 @@ func (b *batcher) next() []*pending {
 	return batch
 }
 
-// fly has one batch decided and tells each caller, also when its goroutine ends
-// on the way.
+// fly decides one batch and reports to each caller, even if the store ends the
+// goroutine.
 func (b *batcher) fly(ctx context.Context, batch []*pending) {
 	defer func() {
 		for _, p := range batch {

@@ -42,7 +42,7 @@ type Budget struct {
 	closers []io.Closer
 	now     func() time.Time
 
-	perOperation bool // some limit is one for each operation
+	perOperation bool // at least one limit has per = "operation"
 }
 
 // Option changes how a Budget works.
@@ -98,12 +98,12 @@ func (b *Budget) Name() string { return b.spec.Name }
 func (b *Budget) Spec() Spec { return b.spec }
 
 // Close waits, for up to the spec's timeout, until the cost of responses whose bodies
-// were closed is recorded; what is left then counts as charged. It closes what the
+// were closed is recorded; the responses left then count as charged. It closes what the
 // Budget owns. Charges under way may fail.
 func (b *Budget) Close() error {
 	var errs []error
 	if left := b.laters.close(b.spec.Timeout); left > 0 {
-		errs = append(errs, fmt.Errorf("close %s: %w: of %d responses it was not recorded what they cost; they count as charged", b.spec.Name, ErrUnavailable, left))
+		errs = append(errs, fmt.Errorf("close %s: %w: the cost of %d responses was not recorded; they count as charged", b.spec.Name, ErrUnavailable, left))
 	}
 	for _, c := range b.closers {
 		errs = append(errs, c.Close())
@@ -137,7 +137,7 @@ func (b *Budget) charge(ctx context.Context, call Call, lease int64) (Receipt, e
 	return b.answer(ctx, call, units, done, err)
 }
 
-// item is what the store decides of a call, but for the deadline.
+// item is the call as the store decides it, without the deadline.
 func (b *Budget) item(call Call, units, lease int64) driver.Item {
 	floor, _ := b.spec.floor(call)
 	return driver.Item{
@@ -146,7 +146,7 @@ func (b *Budget) item(call Call, units, lease int64) driver.Item {
 	}
 }
 
-// answer is what the caller gets of a decision, or of the error in its place.
+// answer turns a decision, or the error instead of one, into the caller's result.
 func (b *Budget) answer(ctx context.Context, call Call, units int64, done decided, err error) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, b.storeError(ctx, call, units, err)
@@ -154,8 +154,7 @@ func (b *Budget) answer(ctx context.Context, call Call, units int64, done decide
 	return b.receipt(call, units, done)
 }
 
-// check finds what is wrong with a call before the store is asked, and its
-// price.
+// check validates a call before the store is asked, and returns its price.
 func (b *Budget) check(call Call) (units int64, err error) {
 	if err := call.Validate(0); err != nil {
 		return 0, fmt.Errorf("charge %s: %w", b.spec.Name, err)
@@ -191,7 +190,8 @@ func (b *Budget) covers(operation string) bool {
 	return false
 }
 
-// covering lists the limits that cover an operation, as they stand for it.
+// covering lists the limits that cover an operation, each narrowed to that operation if
+// it has per = "operation".
 func (b *Budget) covering(operation string) []limit.Limit {
 	var list []limit.Limit
 	for _, l := range b.spec.Limits {
@@ -202,8 +202,8 @@ func (b *Budget) covering(operation string) []limit.Limit {
 	return list
 }
 
-// limits are those of the whole budget, and those of one operation each for the
-// given ones, in the order of the spec.
+// limits lists the budget's limits in the order of the spec. A limit with
+// per = "operation" becomes one limit for each given operation that it covers.
 func (b *Budget) limits(operations []string) []limit.Limit {
 	var list []limit.Limit
 	for _, l := range b.spec.Limits {
@@ -220,7 +220,7 @@ func (b *Budget) limits(operations []string) []limit.Limit {
 	return list
 }
 
-// ask asks the store, bounded by the budget's timeout.
+// ask sends a question to the store, bounded by the budget's timeout.
 func ask[Q, A any](ctx context.Context, b *Budget, do func(context.Context, Q) (A, error), question Q) (A, error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
@@ -231,7 +231,7 @@ func ask[Q, A any](ctx context.Context, b *Budget, do func(context.Context, Q) (
 	return answer, err
 }
 
-// apply makes a change in the store, bounded likewise.
+// apply makes a change in the store, with the same bound.
 func apply[A driver.Changed](ctx context.Context, b *Budget, change driver.ChangeTo[A]) (A, error) {
 	do := func(ctx context.Context, change driver.ChangeTo[A]) (A, error) {
 		return driver.Apply(ctx, b.store, change)
@@ -239,8 +239,8 @@ func apply[A driver.Changed](ctx context.Context, b *Budget, change driver.Chang
 	return ask(ctx, b, do, change)
 }
 
-// decideBatch asks the store, bounded by its timeout, and tells by which limits
-// it was decided.
+// decideBatch has the store decide, bounded by the budget's timeout. It also returns
+// the limits that the decisions refer to.
 func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.Decisions, []limit.Limit, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.spec.Timeout, errTimeout)
 	defer cancel()
@@ -258,7 +258,7 @@ func (b *Budget) decideBatch(ctx context.Context, items []driver.Item) (driver.D
 	return decisions, limits, err
 }
 
-// receipt turns a decision into what the caller sees.
+// receipt turns a decision into a receipt or an error.
 func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) {
 	d, named := done.Decision, done.limit
 	switch d.Result {
@@ -294,45 +294,45 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		refused.NotCharged = call.NewID && !d.Unsure
 		return Receipt{}, refused
 	case driver.Conflict:
-		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q stands for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
+		return Receipt{}, fmt.Errorf("charge %s %s: %w: id %q was used for another call; use a new id", b.spec.Name, call.Operation, ErrConflict, call.ID)
 	case driver.Overflow:
-		refused := b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would pass %d units", limit.MaxUnits))
+		refused := b.refuse(call, units, ErrTooManyUnits, fmt.Errorf("the ledger's sum would exceed %d units", limit.MaxUnits))
 		refused.NotCharged = true
 		return Receipt{}, refused
 	case driver.OutcomeUnknown:
 		if sentinel := notServing(d.Err); sentinel != nil {
 			return Receipt{}, b.refuse(call, units, sentinel, trimSentinel(d.Err, sentinel))
 		}
-		return Receipt{}, b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed on the way: %w", d.Err))
+		return Receipt{}, b.refuse(call, units, ErrUnavailable, fmt.Errorf("the store failed during the decision: %w", d.Err))
 	case driver.Unreached:
 		refused := b.refuse(call, units, ErrUnavailable, d.Err)
 		refused.NotCharged = call.NewID
 		return Receipt{}, refused
 	case driver.Late, driver.Interrupted:
-		refused := b.refuse(call, units, ErrUnavailable, errors.New("the store came to it past the deadline; nothing was charged by then"))
+		refused := b.refuse(call, units, ErrUnavailable, errors.New("the store got to it after the deadline; this attempt charged nothing"))
 		refused.NotCharged = call.NewID
 		return Receipt{}, refused
 	}
-	return Receipt{}, fmt.Errorf("charge %s %s: the store answered result %d, which is unknown; are both of one version?", b.spec.Name, call.Operation, d.Result)
+	return Receipt{}, fmt.Errorf("charge %s %s: the store answered with unknown result %d; do all programs run the same version?", b.spec.Name, call.Operation, d.Result)
 }
 
-// errTimeout ends a decision that took longer than the store is given: unlike a
-// context of the caller's, it says that the store is out of reach.
+// errTimeout is the cause when a decision exceeds the budget's own timeout. Unlike the
+// end of the caller's context, it means that the store is out of reach.
 var errTimeout = fmt.Errorf("%w: it did not answer in time", ErrUnavailable)
 
-// replayWarning tells what is odd about a replay.
+// replayWarning is Receipt.Warning: why a replay is probably not a retry.
 func replayWarning(call Call, d driver.Decision) string {
 	if !d.Replayed {
 		return ""
 	}
-	const advice = "nothing is charged for this call; take a new id for each call"
+	const advice = "nothing is charged for this call; use a new id for each call"
 	switch d.Ended {
 	case driver.EndedSettled:
-		return fmt.Sprintf("id %q was charged before, and is settled: %s", call.ID, advice)
+		return fmt.Sprintf("id %q was charged before and is settled: %s", call.ID, advice)
 	case driver.EndedReleased:
-		return fmt.Sprintf("id %q was charged before, and is released, so that nothing counts under it: %s", call.ID, advice)
+		return fmt.Sprintf("id %q was charged before and was released, so nothing counts under it: %s", call.ID, advice)
 	case driver.EndedLease:
-		return fmt.Sprintf("id %q was charged before, and its lease is over: %s", call.ID, advice)
+		return fmt.Sprintf("id %q was charged before and its lease has ended: %s", call.ID, advice)
 	}
 	if d.First != call.Labels {
 		return fmt.Sprintf("id %q was charged before with other labels (%s): %s", call.ID, labelsText(d.First), advice)
@@ -340,7 +340,7 @@ func replayWarning(call Call, d driver.Decision) string {
 	return ""
 }
 
-// source is who made a decision.
+// source reports who made a decision.
 func source(d driver.Decision) string {
 	if d.Allowance {
 		return SourceAllowance
@@ -348,7 +348,7 @@ func source(d driver.Decision) string {
 	return SourceStore
 }
 
-// refuse makes a refusal that no limit decided.
+// refuse makes a refusal without a limit; the caller adds the rest.
 func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError {
 	return &RefusedError{
 		Budget: b.spec.Name, Operation: call.Operation, ID: call.ID, Units: units,
@@ -356,7 +356,7 @@ func (b *Budget) refuse(call Call, units int64, err, cause error) *RefusedError 
 	}
 }
 
-// storeError turns what the store or the context said into a refusal.
+// storeError turns an error of the store or the context into a refusal.
 func (b *Budget) storeError(ctx context.Context, call Call, units int64, err error) error {
 	if sentinel := notServing(err); sentinel != nil {
 		return b.refuse(call, units, sentinel, trimSentinel(err, sentinel))
@@ -364,18 +364,18 @@ func (b *Budget) storeError(ctx context.Context, call Call, units int64, err err
 	switch {
 	case errors.Is(err, ErrNotCharged) && ctx.Err() != nil && call.NewID:
 		return fmt.Errorf("charge %s %s: %w; nothing was charged", b.spec.Name, call.Operation, context.Cause(ctx))
-	case ctx.Err() != nil && call.Operation == "": // a look
-		return fmt.Errorf("look at what %s has left: %w", b.spec.Name, context.Cause(ctx))
+	case ctx.Err() != nil && call.Operation == "": // Room
+		return fmt.Errorf("check what %s has left: %w", b.spec.Name, context.Cause(ctx))
 	case ctx.Err() != nil:
-		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send it again to know", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
+		return fmt.Errorf("charge %s %s: %w; whether id %q was charged is unknown, send the same id again to find out", b.spec.Name, call.Operation, context.Cause(ctx), call.ID)
 	}
 	refused := b.refuse(call, units, ErrUnavailable, trimSentinel(err, ErrUnavailable))
 	refused.NotCharged = call.NewID && errors.Is(err, ErrNotCharged)
 	return refused
 }
 
-// notServing is the sentinel of a store that answered and would not serve; nil
-// for one that did not answer.
+// notServing returns the sentinel if the store answered but would not serve; nil if it
+// did not answer.
 func notServing(err error) error {
 	for _, sentinel := range []error{ErrClock, ErrDamaged, ErrLost, ErrStoreConfig, ErrClosed} {
 		if errors.Is(err, sentinel) {
@@ -385,8 +385,8 @@ func notServing(err error) error {
 	return nil
 }
 
-// outOfReach makes a store that did not answer within the spec's timeout
-// ErrUnavailable, while the caller's own context still stands.
+// outOfReach adds ErrUnavailable if the store did not answer in time and the caller's
+// own context has not ended.
 func outOfReach(caller context.Context, err error) error {
 	if caller.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -394,7 +394,7 @@ func outOfReach(caller context.Context, err error) error {
 	return err
 }
 
-// trimSentinel keeps a cause from saying its sentinel a second time.
+// trimSentinel drops a cause that only repeats its sentinel.
 func trimSentinel(err, sentinel error) error {
 	if err.Error() == sentinel.Error() {
 		return nil

@@ -240,7 +240,7 @@ func TestRoom(t *testing.T) {
 		must.Do(t, b.Room(ctx, budget.Needs{"": 50}, 0))
 		if err := b.Room(ctx, budget.Needs{"": 50}, 1); !errors.As(err, &refused) || !errors.Is(err, budget.ErrExhausted) || refused.Limit != "minute" || refused.RetryAfter != 59*time.Second {
 			t.Fatalf("fifty units and a floor: %v", err)
-		} else if !strings.HasPrefix(err.Error(), "look whether "+b.Name()+" has 50 units left: exhausted: limit minute has 50 left") {
+		} else if !strings.HasPrefix(err.Error(), "check whether "+b.Name()+" has 50 units left: exhausted: limit minute has 50 left") {
 			t.Errorf("it says %q", err)
 		}
 		narrow := videoSpec(150)

@@ -20,14 +20,14 @@ type Call struct {
 	// ID makes the charge unique: the same id again is charged once. If empty, an id is
 	// made. 1 to 128 printable ASCII characters without spaces.
 	ID string
-	// NewID: the ID was made for this call and never sent before, so that a call that
-	// is not sent is known not to be charged.
+	// NewID: the ID was made for this call and never sent before. If the call is not
+	// sent, it is then known that nothing was charged.
 	NewID bool
 	// Labels are kept with the charge.
 	Labels Labels
 	// Fence is the number of the pass that the call is made for, as the daemon assigns
 	// it; 0 for none. It needs the label Job. Once another daemon considers the pass
-	// dead, such calls are ErrFenced.
+	// dead, these calls fail with ErrFenced.
 	Fence int64
 	// Floor is how many units must remain after this call in every limit that counts
 	// units, so that less important calls leave units for others. 0: the floor of the
@@ -41,7 +41,7 @@ type Call struct {
 	OnStoreError Policy
 }
 
-// labelsText is the labels in words.
+// labelsText formats labels for messages.
 func labelsText(l Labels) string {
 	var words []string
 	for _, label := range []struct{ name, text string }{{"job", l.Job}, {"region", l.Region}, {"run", l.Run}} {
@@ -52,15 +52,15 @@ func labelsText(l Labels) string {
 	return cmp.Or(strings.Join(words, ", "), "none")
 }
 
-// fillID makes an id where the call has none.
+// fillID makes an id if the call has none.
 func (c *Call) fillID() {
 	if c.ID == "" {
 		c.ID, c.NewID = newID(), true
 	}
 }
 
-// NoFloor is the Floor of a call that leaves nothing for others, although its job says
-// so.
+// NoFloor is the Floor of a call that need not leave any units, even if its job has a
+// floor.
 const NoFloor int64 = math.MinInt64
 
 // Receipt says that a call was charged.
@@ -71,19 +71,19 @@ type Receipt struct {
 	Units     int64
 	// At is when the charge was taken, on the store's clock.
 	At time.Time
-	// Limit is the covering limit with the least left afterwards, and
-	// Remaining what it has left, in what it counts. Limits that count units
-	// come before limits that count calls.
+	// Limit is the covering limit with the least left afterwards, and Remaining is how
+	// much, in units or calls as it counts. Limits that count units come before limits
+	// that count calls.
 	Limit     string
 	Remaining int64
-	// Replayed: the id was charged before; this is that first answer, and
-	// nothing more was charged.
+	// Replayed: the id was charged before. This is the first answer again; nothing more
+	// was charged.
 	Replayed bool
 	// Ended is how a replayed reservation has ended; a released one counts nowhere.
 	Ended driver.Ended
 	// Warning says why a replay is probably not a retry but another call with a used
-	// id, which then is not counted: its reservation has ended, or it was charged with
-	// other labels. Empty: nothing is wrong.
+	// id, which is not counted: the reservation has ended, or it was charged with other
+	// labels. Empty: nothing is wrong.
 	Warning string
 	// Observed says what would have refused the call without observe mode: the name of
 	// a limit, ObservedLock, or a reason in a word. Empty: nothing, or it is a replay.
@@ -91,16 +91,16 @@ type Receipt struct {
 	// Source is SourceStore, SourceAllowance or SourceNone.
 	Source string
 
-	seen *seen // with what was decided; nil where it is not known
+	seen *seen // what the limits had used after the decision; nil: unknown
 }
 
-// seen is what limits had used.
+// seen is what the limits had used at one decision.
 type seen struct {
 	limits []limit.Limit
 	used   []int64
 }
 
-// of is what the limit of a name had used; 0 when that is not known.
+// of returns what the limit with this name had used; 0 if that is unknown.
 func (s *seen) of(limit string) int64 {
 	for i := range s.length() {
 		if s.limits[i].Name == limit {

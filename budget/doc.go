@@ -33,7 +33,7 @@
 // [errors.Is]:
 //
 //	switch {
-//	case errors.Is(err, budget.ErrExhausted): // come back at RetryAt
+//	case errors.Is(err, budget.ErrExhausted): // retry at RetryAt
 //	case errors.Is(err, budget.ErrUnavailable): // the store is out of reach
 //	}
 //
@@ -47,9 +47,9 @@
 // # The packages beside it
 //
 // Package limit has the limits and windows of a [Spec] written by hand. Wrap a store
-// that you open yourself with outage.New before [New]: it keeps on the host what is
-// needed to decide while the store is out of reach, and to notice that the store has
-// lost data. Without it no call fails open, and a store that starts empty is trusted.
+// that you open yourself with outage.New before [New]: it keeps state on the host, to
+// decide while the store is out of reach and to notice that the store has lost data.
+// Without it no call fails open, and a store that starts empty is trusted.
 // open.Budget does both. Package config reads costs.toml, driver is the contract of a
 // store, and jobs/client is for programs that run under the daemon.
 package budget

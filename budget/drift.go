@@ -19,10 +19,10 @@ type UpstreamReport struct {
 	// Remaining is compared with the limit's quota; Used is taken as it is.
 	Remaining *int64
 	Used      *int64
-	// Reset is when what is used returns; zero: with the limit's window.
+	// Reset is when the used amount returns; zero: with the limit's window.
 	Reset Until
-	// Receipt is that of the request's reservation or charge: the upstream counted no
-	// earlier. Zero: it counted just now.
+	// Receipt is the receipt of the request's reservation or charge; the upstream did
+	// not count the request earlier. Zero: it counted just now.
 	Receipt Receipt
 	// Released: that reservation was released, and the upstream does not count the
 	// request either.
@@ -37,7 +37,8 @@ type Drift struct {
 	Added int64
 	// Total is all drift that counts in the limit now; of a bucket, Added.
 	Total int64
-	// Until is when it returns; zero if there is none, and for a bucket, which drains.
+	// Until is when the drift returns; zero if Total is 0, and for a bucket, which
+	// drains.
 	Until time.Time
 }
 
@@ -61,7 +62,7 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	}
 	switch {
 	case (r.Remaining == nil) == (r.Used == nil):
-		return fail(fmt.Errorf("%w: give what remains or what is used", ErrInvalid))
+		return fail(fmt.Errorf("%w: give either what remains or what is used", ErrInvalid))
 	case r.Used != nil:
 		report.Used = *r.Used
 	default:
@@ -69,7 +70,7 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	}
 	report.Used = min(max(report.Used, 0), mostReported(l))
 	report.Seen = r.Receipt.seen.of(l.Name)
-	if r.Released { // it was seen with the request in it
+	if r.Released { // the store's count still included the request
 		report.Seen = max(0, report.Seen-l.Amount(r.Receipt.Units))
 	}
 	switch {
@@ -96,9 +97,10 @@ func (b *Budget) Report(ctx context.Context, r UpstreamReport) (Drift, error) {
 	return drift, nil
 }
 
-// mostReported is the most that an upstream is believed to have counted: a bucket
-// filled without bound would not drain in a lifetime, and sums must not pass MaxUnits,
-// which would refuse what other limits of the same window cover.
+// mostReported caps what an upstream may report as used: twice the quota for a bucket,
+// 1000 times otherwise, and at most MaxUnits. A bucket filled without bound would not
+// drain in a lifetime. A sum above MaxUnits would refuse calls that other limits of the
+// same window cover.
 func mostReported(l limit.Limit) int64 {
 	times := int64(1000)
 	if l.Window.Kind == limit.Bucket {
@@ -107,12 +109,11 @@ func mostReported(l limit.Limit) int64 {
 	return min(l.Quota, limit.MaxUnits/times) * times
 }
 
-// resetOf is the reset that an upstream tells, in µs, by the limit's own calendar:
-// what lies less than ClockTolerance past one of its resets is that reset, told by a
-// clock that is behind. Else what was counted until then would count for all of the
-// period that follows.
+// resetOf corrects a reported reset, in µs, by the limit's calendar: if it is less than
+// ClockTolerance after a reset of the calendar, it is that reset, from a clock that is
+// off. Otherwise the drift would count in the whole next period.
 func resetOf(w limit.Window, reset, now int64) int64 {
-	if w.Kind != limit.CalendarKind || reset < now-driver.MaxLock || reset > now+driver.MaxLock { // which is no calendar's
+	if w.Kind != limit.CalendarKind || reset < now-driver.MaxLock || reset > now+driver.MaxLock { // no calendar's reset is that far away
 		return reset
 	}
 	if start, _ := w.Calendar.Period(reset); reset-start < driver.ClockTolerance {
@@ -121,7 +122,7 @@ func resetOf(w limit.Window, reset, now int64) int64 {
 	return reset
 }
 
-// reported is the limit that a report is about.
+// reported returns the limit that a report is about, or why it cannot be reported on.
 func (b *Budget) reported(r UpstreamReport) (limit.Limit, error) {
 	for _, l := range b.spec.Limits {
 		if l.Name != r.Limit {
@@ -129,11 +130,11 @@ func (b *Budget) reported(r UpstreamReport) (limit.Limit, error) {
 		}
 		switch {
 		case l.Quota == 0:
-			return l, fmt.Errorf("%w: it has no quota to hold the report against", ErrInvalid)
+			return l, fmt.Errorf("%w: it has no quota to compare the report with", ErrInvalid)
 		case l.Window.Kind == limit.Concurrent:
-			return l, fmt.Errorf("%w: it counts open reservations, which the upstream does not tell", ErrInvalid)
+			return l, fmt.Errorf("%w: it counts open reservations, which an upstream does not report", ErrInvalid)
 		case l.PerOperation && (!driver.ValidName(r.Operation) || !l.Covers(r.Operation)):
-			return l, fmt.Errorf("%w: it is one for each operation, and %q is none of them", ErrInvalid, r.Operation)
+			return l, fmt.Errorf("%w: it counts each operation on its own, and %q is not one of its operations", ErrInvalid, r.Operation)
 		}
 		return l.For(r.Operation), nil
 	}

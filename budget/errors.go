@@ -41,7 +41,7 @@ var (
 // ErrExhausted) works.
 type RefusedError struct {
 	Budget    string
-	Operation string // empty: Room looked for what is no single operation
+	Operation string // empty: Room asked about more than one call of one operation
 	// ID is the call's, or the one made for it: after ErrUnavailable, the same id sent
 	// again is charged once.
 	ID    string
@@ -80,11 +80,11 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	asked := "charge " + e.Budget + " " + e.Operation
 	switch {
-	case errors.Is(e.Err, ErrUnknownOperation): // which has no price to tell
+	case errors.Is(e.Err, ErrUnknownOperation): // it has no price to show
 	case e.Operation == "" && e.Units == 0:
-		asked = "look at what " + e.Budget + " has left"
+		asked = "check what " + e.Budget + " has left"
 	case e.Operation == "":
-		asked = "look whether " + e.Budget + " has " + countUnits(e.Units) + " left"
+		asked = "check whether " + e.Budget + " has " + countUnits(e.Units) + " left"
 	default:
 		asked += " (" + countUnits(e.Units) + ")"
 	}
@@ -103,7 +103,7 @@ func (e *RefusedError) Error() string {
 			said += " (" + e.Why + ")"
 		}
 	case errors.Is(e.Err, ErrRecovering):
-		said = fmt.Sprintf("recovering: the store has lost data, and not all hosts have reported what they know; until then this host's part of the headroom is all it may spend; fits in %s at the latest, at %s",
+		said = fmt.Sprintf("recovering: the store has lost data and not all hosts have reported what they know; until they have, this host may spend only its part of the headroom; fits in %s at the latest, at %s",
 			e.RetryAfter, e.RetryAt.UTC().Format(timeFormat))
 	case errors.Is(e.Err, ErrExhausted):
 		said += fmt.Sprintf(": limit %s has %d left", e.Limit, e.Remaining)
@@ -126,10 +126,10 @@ func (e *RefusedError) Error() string {
 			if errors.Is(e.Cause, ErrNotCharged) {
 				what = "an earlier call with id"
 			}
-			said += fmt.Sprintf("; whether %s %q is charged is not known: send the same id again to know", what, e.ID)
+			said += fmt.Sprintf("; whether %s %q is charged is unknown: send the same id again to find out", what, e.ID)
 		}
 		if e.OnStoreError != Open {
-			said += "; refused, as its policy is closed"
+			said += "; refused because its policy is closed"
 		}
 	case errors.Is(e.Err, ErrClock):
 		said, cause = join(said, cause), ""
@@ -141,7 +141,7 @@ func (e *RefusedError) Error() string {
 	return asked + ": " + join(said, cause)
 }
 
-// floorText tells whose floor it is.
+// floorText says whose floor it is.
 func (e *RefusedError) floorText() string {
 	if e.FloorJob != "" {
 		return "the floor of job " + e.FloorJob
@@ -149,8 +149,7 @@ func (e *RefusedError) floorText() string {
 	return "the call's floor"
 }
 
-// join is what was said and its cause, or the cause alone where that says it
-// too.
+// join appends the cause, or returns the cause alone if it contains the message already.
 func join(said, cause string) string {
 	switch {
 	case cause == "":
@@ -161,7 +160,7 @@ func join(said, cause string) string {
 	return said + ": " + cause
 }
 
-// countUnits is a number of units in words.
+// countUnits formats a number of units: "1 unit", "2 units".
 func countUnits(n int64) string {
 	if n == 1 {
 		return "1 unit"

@@ -20,11 +20,11 @@ func TestRefusedErrorText(t *testing.T) {
 	}{
 		{
 			budget.RefusedError{Operation: "-", Units: 1, Err: budget.ErrExhausted, Limit: "daily", RetryAfter: time.Hour, RetryAt: at},
-			"look whether u/k has 1 unit left: exhausted: limit daily has 0 left; fits in 1h0m0s, at 2026-03-01T12:00:00.000000Z",
+			"check whether u/k has 1 unit left: exhausted: limit daily has 0 left; fits in 1h0m0s, at 2026-03-01T12:00:00.000000Z",
 		},
 		{
 			budget.RefusedError{Operation: "-", Err: budget.ErrLocked, Limit: "daily", RetryAfter: time.Hour, RetryAt: at},
-			"look at what u/k has left: limit daily is locked for 1h0m0s, until 2026-03-01T12:00:00.000000Z",
+			"check what u/k has left: limit daily is locked for 1h0m0s, until 2026-03-01T12:00:00.000000Z",
 		},
 		{
 			budget.RefusedError{Units: 1, Err: budget.ErrExhausted, Limit: "daily", Remaining: 0, RetryAfter: time.Hour, RetryAt: at},
@@ -48,11 +48,11 @@ func TestRefusedErrorText(t *testing.T) {
 		},
 		{
 			budget.RefusedError{Units: 1, Err: budget.ErrUnavailable, OnStoreError: budget.Closed, Cause: errors.New("i/o timeout")},
-			"charge u/k op (1 unit): store out of reach: i/o timeout; refused, as its policy is closed",
+			"charge u/k op (1 unit): store out of reach: i/o timeout; refused because its policy is closed",
 		},
 		{
 			budget.RefusedError{Units: 1, Err: budget.ErrUnavailable},
-			"charge u/k op (1 unit): store out of reach; refused, as its policy is closed",
+			"charge u/k op (1 unit): store out of reach; refused because its policy is closed",
 		},
 		{
 			budget.RefusedError{Units: 1, Err: budget.ErrClock, Cause: fmt.Errorf("decide in Redis: %w", budget.ErrClock)},

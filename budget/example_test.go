@@ -77,7 +77,7 @@ func ExampleBudget_Reserve() {
 	// settled; 213 units left
 }
 
-// Wait fails at once when the deadline comes before the units.
+// Wait fails at once when the deadline comes before the units are free.
 func ExampleBudget_Wait() {
 	b := example()
 	if _, err := b.Charge(context.Background(), budget.Call{Operation: "search.list", ID: "first"}); err != nil {

@@ -144,7 +144,7 @@ func TestNotChargedIsKnown(t *testing.T) {
 				t.Errorf("%+v, %v, id %q: %+v, want it known: %t", c.decision, c.err, id, refused, want)
 				continue
 			}
-			says := fmt.Sprintf("whether id %q is charged is not known", refused.ID)
+			says := fmt.Sprintf("whether id %q is charged is unknown", refused.ID)
 			if errors.Is(c.err, budget.ErrNotCharged) {
 				says = strings.Replace(says, "id", "an earlier call with id", 1)
 			}

@@ -9,13 +9,13 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// FenceFor is how long a fence lasts: longer than anything that it shuts out.
+// FenceFor is how long a fence lasts: longer than any pass that it shuts out.
 const FenceFor = 8 * 24 * time.Hour
 
-// Fence shuts out a pass of a job that is considered dead: from now on, no call with
-// its number as Call.Fence and its job as a label is charged, wherever it comes from;
-// the error is ErrFenced. Reservations made before can still be settled. The number is
-// 1 or more.
+// Fence shuts out a pass of a job that is considered dead: from now on, calls with its
+// number as Call.Fence and its job as a label are refused with ErrFenced, whichever
+// process or machine sends them. Reservations made before can still be settled. The
+// number is 1 or more.
 func (b *Budget) Fence(ctx context.Context, job string, number int64) error {
 	return b.FenceIn(ctx, b.spec.Name, job, number)
 }
@@ -36,5 +36,5 @@ func (b *Budget) FenceIn(ctx context.Context, name, job string, number int64) er
 	return nil
 }
 
-// errFence says what a fence is when a charge comes upon it.
-var errFence = errors.New("its pass was taken for dead, and its tick is accounted for; stop, and let the next pass go on")
+// errFence is the cause that a fenced call gets.
+var errFence = errors.New("its pass was taken for dead, and its tick is accounted for; stop, and let the next pass continue")

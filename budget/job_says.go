@@ -8,19 +8,19 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// JobSays is what a job's table says about every charge with the job's label, whoever
-// makes it. What the call says comes first.
+// JobSays holds the settings of a job's table that apply to every charge with the job's
+// label, whichever program makes it. A call's own settings come first.
 type JobSays struct {
 	// Floor is how many units each call leaves for others; 0: none.
 	Floor int64
 	// OnStoreError is empty if the upstream decides.
 	OnStoreError Policy
-	// MaxWait is the longest wait for units; nil: the job does not say.
+	// MaxWait is the longest wait for units; nil: the job sets none.
 	MaxWait *time.Duration
 }
 
-// ForJob is the same budget with other settings for a job's charges than the
-// configuration has. It owns nothing to close.
+// ForJob returns the same budget with other settings for one job's charges. Closing it
+// closes nothing that b owns.
 func (b *Budget) ForJob(name string, says JobSays) *Budget {
 	job := *b
 	job.spec.Jobs = maps.Clone(b.spec.Jobs)
@@ -32,8 +32,8 @@ func (b *Budget) ForJob(name string, says JobSays) *Budget {
 	return &job
 }
 
-// floor is how many units a call leaves, and the job that says so: the call's own
-// where it has one.
+// floor returns how many units must remain after a call, and the job that says so;
+// the job is empty if the call's own floor counts.
 func (s *Spec) floor(c Call) (units int64, job string) {
 	switch says := s.Jobs[c.Labels.Job]; {
 	case c.Floor == NoFloor:
@@ -44,20 +44,22 @@ func (s *Spec) floor(c Call) (units int64, job string) {
 	return c.Floor, ""
 }
 
-// nameFloor tells in a refusal by a limit which floor the limit was held to.
+// nameFloor notes in a refusal by limit l which floor applied. Limits that count calls
+// have none.
 func (b *Budget) nameFloor(refused *RefusedError, call Call, l limit.Limit) {
 	if l.Counts != limit.CountCalls {
 		refused.Floor, refused.FloorJob = b.spec.floor(call)
 	}
 }
 
-// policy is the first that is set: call, operation, job, upstream, closed.
+// policy is the first that is set of: the call's, the operation's, the job's, the
+// upstream's, Closed.
 func (s *Spec) policy(c Call) Policy {
 	return cmp.Or(c.OnStoreError, s.Costs[c.Operation].OnStoreError, s.Jobs[c.Labels.Job].OnStoreError, s.OnStoreError, Closed)
 }
 
-// MaxWait is the longest wait of a call for units, as its job says; false if the job
-// does not say.
+// MaxWait is the longest wait of a call for units, as its job sets it; false if the job
+// sets none.
 func (s *Spec) MaxWait(labels Labels) (longest time.Duration, said bool) {
 	if wait := s.Jobs[labels.Job].MaxWait; wait != nil {
 		return *wait, true

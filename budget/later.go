@@ -9,34 +9,33 @@ import (
 	"time"
 )
 
-// The most pieces of work that are kept for later, and that are done at a time.
+// How many tasks may be unfinished at once, and how many of them may run at once.
 const (
 	mostLater   = 4096
 	mostAtATime = 16
 )
 
-// laters does work that nobody waits for at first. No goroutine outlives what is to be
-// done.
+// laters runs tasks in the background. Its goroutines end with their tasks.
 type laters struct {
 	mu      sync.Mutex // guards all below
 	tasks   map[*later]struct{}
-	queue   []*later // those that are not under way
+	queue   []*later // tasks that have not started
 	running int
-	ctx     context.Context // of those that come; nil: none came since the last were given up
+	ctx     context.Context // for new tasks; nil: no task was added yet, or close has ended it
 	giveUp  context.CancelCauseFunc
 }
 
-// later is one piece of work.
+// later is one task.
 type later struct {
 	do   func(context.Context)
 	ctx  context.Context
 	done chan struct{}
 }
 
-// Later runs work at the store that its caller does not wait for, as soon as possible.
-// The work bounds its own time, and ends early with its context. The channel is closed
-// when it is done; [Budget.Flush] and [Budget.Close] wait for it. False: too much is
-// waiting already, and the work is not done.
+// Later runs do in the background as soon as possible. It must bound its own time, and
+// end early when its context ends. The channel is closed when it is done;
+// [Budget.Flush] and [Budget.Close] wait for it. False: too many tasks are waiting
+// already, and do is not run.
 func (b *Budget) Later(do func(context.Context)) (done <-chan struct{}, ok bool) {
 	return b.laters.add(do)
 }
@@ -45,7 +44,7 @@ func (b *Budget) Later(do func(context.Context)) (done <-chan struct{}, ok bool)
 // recorded. The error is the context's.
 func (b *Budget) Flush(ctx context.Context) error {
 	if left := b.laters.wait(ctx.Done()); left > 0 {
-		return fmt.Errorf("flush %s: %w: of %d responses it is not recorded yet what they cost", b.spec.Name, context.Cause(ctx), left)
+		return fmt.Errorf("flush %s: %w: the cost of %d responses is not recorded yet", b.spec.Name, context.Cause(ctx), left)
 	}
 	return nil
 }
@@ -69,7 +68,7 @@ func (l *laters) add(do func(context.Context)) (<-chan struct{}, bool) {
 	return task.done, true
 }
 
-// start begins with the next piece, if one more may be under way. l.mu is held.
+// start starts the next task, if one more may run. l.mu is held.
 func (l *laters) start() {
 	if len(l.queue) == 0 || l.running == mostAtATime {
 		return
@@ -81,7 +80,7 @@ func (l *laters) start() {
 }
 
 func (l *laters) run(task *later) {
-	defer func() { // also where the work ended its goroutine
+	defer func() { // even if the task ended its goroutine
 		close(task.done)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -92,7 +91,8 @@ func (l *laters) run(task *later) {
 	task.do(task.ctx)
 }
 
-// wait waits for what has come so far, until the end that is given. It is how much is left.
+// wait waits for the tasks added so far, until end is closed. It returns how many are
+// unfinished.
 func (l *laters) wait(end <-chan struct{}) (left int) {
 	l.mu.Lock()
 	tasks := slices.Collect(maps.Keys(l.tasks))
@@ -121,8 +121,8 @@ func (t *later) isDone() bool {
 	}
 }
 
-// close waits for a while for what has come so far, and then has it give up, for which
-// it waits as long again. It is how much was given up.
+// close waits up to patience for the tasks added so far. Then it cancels the rest, waits
+// for them as long again, and returns how many there were.
 func (l *laters) close(patience time.Duration) (left int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

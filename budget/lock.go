@@ -12,21 +12,21 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// Until is an instant: told as such, or as a span from now where At is zero. The
-// zero value is none.
+// Until is an instant: At, or After from now if At is zero. The zero value means no
+// instant.
 type Until struct {
 	At    time.Time
 	After time.Duration
 }
 
-// IsZero reports whether it tells none.
+// IsZero reports whether u is no instant.
 func (u Until) IsZero() bool { return u.At.IsZero() && u.After == 0 }
 
 // maxWhy is how much of a lock's reason is kept, in bytes.
 const maxWhy = 200
 
-// LeastLockCap is the cap of a lock by feedback where the windows it is about
-// are shorter.
+// LeastLockCap is the longest lock that an upstream's response can set where all windows
+// concerned are shorter.
 const LeastLockCap = time.Hour
 
 // LockOrder says what to lock and until when.
@@ -42,19 +42,19 @@ type LockOrder struct {
 	// not contain secrets.
 	Why string
 	// ByHand: a person locks. The lock then replaces an existing one. Otherwise an
-	// existing lock stays as it is, and the lock ends with the longest window
-	// concerned, or after LeastLockCap if that is longer, because an upstream may say
-	// anything.
+	// existing lock stays as it is, and the new lock lasts at most as long as the longest
+	// window concerned, or LeastLockCap if that is longer, because a response may name
+	// any reset.
 	ByHand bool
 }
 
-// Lock is a lock that stands.
+// Lock is a lock that holds.
 type Lock struct {
 	Limit string // empty: the whole budget
 	Until time.Time
 	Since time.Time
 	Why   string
-	// Stood: it stood before, and was left as it is.
+	// Stood: it existed before and was left as it is.
 	Stood bool
 }
 
@@ -92,7 +92,7 @@ func (b *Budget) Lock(ctx context.Context, order LockOrder) (Lock, error) {
 	return Lock{Limit: order.Limit, Until: time.UnixMicro(done.Until).UTC(), Since: time.UnixMicro(done.Since).UTC(), Why: done.Why, Stood: done.Stood}, nil
 }
 
-// Unlock opens what Lock has closed; false if nothing was.
+// Unlock ends a lock; false if there was no lock.
 func (b *Budget) Unlock(ctx context.Context, limit string) (bool, error) {
 	if err := b.checkLimitName(limit); err != nil {
 		return false, fmt.Errorf("unlock %s: %w", b.lockName(limit), err)
@@ -118,8 +118,8 @@ func (b *Budget) NextReset(named string, after time.Time) (time.Time, bool) {
 	return time.UnixMicro(next).UTC(), true
 }
 
-// limitNamed is a limit as it is told by name: "name", or "name:operation" of one
-// that is one for each operation.
+// limitNamed finds a limit by "name", or by "name:operation" if it has
+// per = "operation".
 func (b *Budget) limitNamed(name string) (limit.Limit, bool) {
 	for _, l := range b.spec.Limits {
 		if !l.PerOperation {
@@ -135,7 +135,8 @@ func (b *Budget) limitNamed(name string) (limit.Limit, bool) {
 	return limit.Limit{}, false
 }
 
-// limitFor is the name of a limit as it stands for an operation.
+// limitFor is the name of a limit for an operation: "name:operation" if it has
+// per = "operation".
 func (b *Budget) limitFor(name, operation string) string {
 	for _, l := range b.spec.Limits {
 		if l.Name == name && l.PerOperation && operation != "" {
@@ -145,7 +146,7 @@ func (b *Budget) limitFor(name, operation string) string {
 	return name
 }
 
-// checkLimitName refuses the name of a limit that there is not.
+// checkLimitName refuses the name of an unknown limit; an empty name is the budget.
 func (b *Budget) checkLimitName(name string) error {
 	if name == "" {
 		return nil
@@ -164,7 +165,7 @@ func (b *Budget) checkLimitName(name string) error {
 	return fmt.Errorf("%w: no limit %q: %s has %s%s", ErrInvalid, name, b.spec.Name, strings.Join(names, ", "), suggest.DidYouMean(name, slices.Clone(names)))
 }
 
-// lockName is what is locked, for messages.
+// lockName names the budget or one of its limits in messages.
 func (b *Budget) lockName(limit string) string {
 	if limit == "" {
 		return b.spec.Name
@@ -172,8 +173,8 @@ func (b *Budget) lockName(limit string) string {
 	return b.spec.Name + " limit " + limit
 }
 
-// lockCap is the longest that feedback may lock, in µs: the longest window it is
-// about.
+// lockCap is the longest lock that feedback may set, in µs: the longest window
+// concerned, at least LeastLockCap.
 func (b *Budget) lockCap(name string) int64 {
 	most := LeastLockCap.Microseconds()
 	for _, l := range b.spec.Limits {
@@ -184,7 +185,7 @@ func (b *Budget) lockCap(name string) int64 {
 	return min(most, driver.MaxLock)
 }
 
-// printable is a text on one line, and not too long a one.
+// printable cuts text to maxWhy bytes and replaces all that is not printable ASCII.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

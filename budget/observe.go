@@ -16,9 +16,9 @@ func ModeText(observe bool) string {
 	return ModeEnforce
 }
 
-// observing makes a refusal a receipt of what nobody counted, where the upstream
-// is in observe mode: such a mode must not stop what it watches. A pass that is taken
-// for dead is stopped all the same: another does its work.
+// observing turns a refusal into a receipt with SourceNone if the upstream is in observe
+// mode, because that mode must not stop calls. ErrFenced stays an error: another pass
+// does the work.
 func (b *Budget) observing(receipt Receipt, err error) (Receipt, error) {
 	var refused *RefusedError
 	if err == nil || !b.spec.Observe || !errors.As(err, &refused) || errors.Is(err, ErrFenced) {
@@ -30,7 +30,7 @@ func (b *Budget) observing(receipt Receipt, err error) (Receipt, error) {
 	}, nil
 }
 
-// word tells a refusal in one word or two.
+// word names a refusal's reason in one or two words.
 func (e *RefusedError) word() string {
 	if e.Limit != "" {
 		return e.Limit

@@ -13,14 +13,14 @@ type Cost struct {
 	OnStoreError Policy // empty: the upstream's
 	// Match are the patterns of its requests; see [feedback.Route].
 	Match []string
-	// Once: requests that carry this value are part of an upload or a session,
-	// which is charged once, whatever the operation of its requests. Nil: every request is charged.
+	// Once: requests that carry this value belong to an upload or a session, which is
+	// charged once, whatever the operation of its requests. Nil: every request is charged.
 	Once *feedback.Key
-	// Actual are the places where a response may say what it cost, in the order in
-	// which they are looked at. None: it cost Units.
+	// Actual lists where a response may say what it cost, in the order in which the
+	// places are read. If no place has a value, the call cost Units.
 	Actual []feedback.Source
-	// NotModified is what a call cost that was answered with 304, where no place tells;
-	// nil: as any other.
+	// NotModified is the cost of a call that was answered with 304, if no place in Actual
+	// has a value; nil: Units.
 	NotModified *int64
 }
 
@@ -31,29 +31,29 @@ type Unknown struct {
 	Units   int64
 }
 
-// Spec is all a Budget needs to know, as resolved from a configuration by
-// [config.Config.Spec] or written by hand.
+// Spec is all that a Budget is made from. [config.Config.Spec] resolves it from a
+// configuration; you can also write it by hand.
 type Spec struct {
 	// Name is upstream/credential.
 	Name    string
 	Limits  []limit.Limit
 	Costs   map[string]Cost
 	Unknown Unknown
-	// OnStoreError is the upstream's policy; the first that is set counts: call,
-	// operation, job, upstream, closed.
+	// OnStoreError is the upstream's policy. The first that is set counts: the call's,
+	// the operation's, the job's, the upstream's, Closed.
 	OnStoreError Policy
-	// Jobs are what jobs say of the charges that carry their labels, by name. It is
-	// shared, and never changed.
+	// Jobs are the jobs' settings for charges with their label, by the job's name. The
+	// map is shared and never changed.
 	Jobs map[string]JobSays
 	// Timeout bounds one decision of the store; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Observe: nothing is refused; what would have been is marked.
+	// Observe: nothing is refused; charges that would have been refused are marked.
 	Observe bool
-	// Feedback is what responses say about the quota.
+	// Feedback says how to read what responses say about the quota.
 	Feedback feedback.Rules
 }
 
-// DefaultTimeout bounds a decision where a Spec sets none.
+// DefaultTimeout bounds a decision if a Spec sets no timeout.
 const DefaultTimeout = 2 * time.Second
 
 // price is what the call costs.

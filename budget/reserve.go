@@ -15,12 +15,12 @@ import (
 // settled or released, or its lease ends.
 type Reservation struct {
 	Receipt
-	// Lease is what was asked for, from Receipt.At; a replay keeps that of the
-	// first answer.
+	// Lease is the requested lease. It counts from Receipt.At; the store keeps a replay's
+	// first lease.
 	Lease time.Duration
-	// Asked is when the store was asked for it, on this process's clock with its
-	// monotonic reading, a wait before that not counted: whatever is over by Asked
-	// and Lease is within the lease. Not so for a replay.
+	// Asked is when the store was asked, after any wait, on this process's clock with its
+	// monotonic reading. What ends before Asked + Lease ends within the lease, except
+	// for a replay.
 	Asked  time.Time
 	budget *Budget
 }
@@ -35,14 +35,14 @@ func (b *Budget) Reserve(ctx context.Context, call Call, lease time.Duration) (*
 	})
 }
 
-// reserve checks the lease and has the call charged; charge tells too when it
+// reserve checks the lease and charges the call with charge, which also returns when it
 // asked the store.
 func (b *Budget) reserve(ctx context.Context, call Call, lease time.Duration, charge func(context.Context, Call, int64) (Receipt, time.Time, error)) (*Reservation, error) {
 	if lease < time.Microsecond || lease > MaxLease {
 		return nil, fmt.Errorf("reserve %s %s: %w: a lease of %s: use 1µs to %s", b.spec.Name, call.Operation, ErrInvalid, lease, MaxLease)
 	}
 	receipt, asked, err := charge(ctx, call, lease.Microseconds())
-	if asked.IsZero() { // nobody was
+	if asked.IsZero() { // the store was not asked
 		asked = time.Now()
 	}
 	receipt, err = b.observing(receipt, err)
@@ -52,11 +52,11 @@ func (b *Budget) reserve(ctx context.Context, call Call, lease time.Duration, ch
 	return &Reservation{Receipt: receipt, Lease: lease, Asked: asked, budget: b}, nil
 }
 
-// Settle records what the call cost, 0 to MaxUnits, also above what was
-// reserved. The same value again is the same settlement; another value, or a
-// settle after a release, is ErrConflict. Past the lease's end it is still
-// recorded; ErrExpired means that the id is no longer held. What nobody counted,
-// as observe mode may have it, has nothing to settle.
+// Settle records what the call cost: 0 to MaxUnits, which may be more than was
+// reserved. The same value again is the same settlement; another value, or a settle
+// after a release, is ErrConflict. Settle still records after the lease's end;
+// ErrExpired means that the store no longer keeps the id. With SourceNone (observe
+// mode) it does nothing.
 func (r *Reservation) Settle(ctx context.Context, units int64) error {
 	if r.Source == SourceNone {
 		return nil
@@ -64,8 +64,8 @@ func (r *Reservation) Settle(ctx context.Context, units int64) error {
 	return r.budget.Settle(ctx, r.ID, units)
 }
 
-// Release gives the units back because the call was never sent. ErrExpired when
-// the lease is over, ErrConflict when it was settled.
+// Release gives the units back because the call was never sent. It is ErrExpired after
+// the lease's end, and ErrConflict after a settlement.
 func (r *Reservation) Release(ctx context.Context) error {
 	if r.Source == SourceNone {
 		return nil
@@ -112,13 +112,13 @@ func (b *Budget) finish(ctx context.Context, verb string, f driver.Finish) error
 	case driver.FinishConflict:
 		return fail(ErrConflict, "it is a plain charge, or was finished in another way before")
 	case driver.FinishExpired:
-		return fail(ErrExpired, "its lease is over, or the id is not held any more")
+		return fail(ErrExpired, "its lease has ended, or the store no longer keeps the id")
 	case driver.FinishOverflow:
-		return fail(ErrTooManyUnits, fmt.Sprintf("the ledger's sum would pass %d", limit.MaxUnits))
+		return fail(ErrTooManyUnits, fmt.Sprintf("the ledger's sum would exceed %d", limit.MaxUnits))
 	case driver.FinishLate:
-		return fail(ErrUnavailable, "the store came to it past the deadline; nothing was recorded, try again")
+		return fail(ErrUnavailable, "the store got to it after the deadline; nothing was recorded, try again")
 	}
-	return fail(errors.New("unknown answer"), fmt.Sprintf("the store said %d; are both of one version?", done.Result))
+	return fail(errors.New("unknown answer"), fmt.Sprintf("the store answered with result %d; do all programs run the same version?", done.Result))
 }
 
 func newID() string { return rand.Text() }

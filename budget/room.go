@@ -9,12 +9,12 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Needs says how many calls of which operations are about to be made. The
-// empty operation stands for one unit a call, held against the limits that
-// count units and cover every operation.
+// Needs says how many calls of each operation are about to be made. The empty operation
+// means one unit a call; it is checked only against limits that count units and cover
+// every operation.
 type Needs map[string]int64
 
-// single is the operation, where one call of one is all that is needed.
+// single returns the operation if the need is one call of one operation.
 func (n Needs) single() (operation string, ok bool) {
 	for operation, calls := range n {
 		return operation, len(n) == 1 && calls == 1 && operation != ""
@@ -22,10 +22,10 @@ func (n Needs) single() (operation string, ok bool) {
 	return "", false
 }
 
-// Room looks, without spending, whether all that is needed would fit now and
-// leave the floor. Nil means yes; else a [*RefusedError] whose RetryAt is when it
-// fits, for one call of one operation; else when something next returns to the
-// limit that binds: the first instant at which looking again is worth while.
+// Room checks, without spending, whether all needs would fit now and leave the floor.
+// Nil means yes. Otherwise the error is a [*RefusedError]. For one call of one operation
+// its RetryAt is when the call fits; for more it is when something next returns to the
+// limit that binds, so an earlier check is useless.
 func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
 	if operation, one := needs.single(); one {
 		_, err := b.Would(ctx, Call{Operation: operation, Floor: floor}, 0)
@@ -35,7 +35,7 @@ func (b *Budget) Room(ctx context.Context, needs Needs, floor int64) error {
 	return err
 }
 
-// room looks at what several calls would get.
+// room is Room for several calls.
 func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 	status, err := b.Status(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 		return refused
 	}
 	for _, l := range status.Limits {
-		if l.Observe || l.Window.Kind == limit.Concurrent { // a plain charge is never open
+		if l.Observe || l.Window.Kind == limit.Concurrent { // plain charges do not count in it
 			continue
 		}
 		amount, last, err := b.needed(l.Limit, needs)
@@ -82,8 +82,8 @@ func (b *Budget) room(ctx context.Context, needs Needs, floor int64) error {
 	return nil
 }
 
-// lockedOut is the refusal by the lock that ends last, of those that bear on what
-// is needed; nil when none does.
+// lockedOut is the refusal by the lock that ends last, of those that apply to the needs;
+// nil if no lock applies.
 func (b *Budget) lockedOut(status Status, needs Needs) *RefusedError {
 	var refused *RefusedError
 	for _, lock := range status.Locks {
@@ -102,8 +102,8 @@ func (b *Budget) lockedOut(status Status, needs Needs) *RefusedError {
 	return refused
 }
 
-// needed is what a limit would count for all the needs, and one operation of
-// them to name.
+// needed is what a limit would count for all needs, and one of the operations that it
+// counts, to name in the refusal.
 func (b *Budget) needed(l limit.Limit, needs Needs) (amount int64, operation string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
 		calls := needs[name]

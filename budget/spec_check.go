@@ -7,8 +7,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// validate finds what a spec written by hand may have wrong; one read from a
-// configuration has it right.
+// validate finds the first error of a spec. A spec from a configuration has none.
 func (s *Spec) validate() error {
 	if len(s.Limits) == 0 {
 		return errors.New("it has no limits")
@@ -27,7 +26,7 @@ func (s *Spec) validate() error {
 	names := map[string]bool{}
 	for _, l := range s.Limits {
 		if l.Name == "" || names[l.Name] {
-			return fmt.Errorf("limit %q: each needs a name of its own", l.Name)
+			return fmt.Errorf("limit %q: every limit needs its own name", l.Name)
 		}
 		names[l.Name] = true
 		if err := l.Validate(); err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Spent is who spent what of a budget, as far back as its ledger reaches.
+// Spent says who spent how much of a budget, as far back as its ledger reaches.
 type Spent struct {
 	Budget string
 	By     GroupBy
 	// At is the store's clock.
 	At time.Time
-	// From is the start of what was asked for; zero for all that is held.
+	// From is the start of the requested span; zero: all that the ledger holds.
 	From time.Time
-	// Since is set when the ledger has forgotten some of that: what finished
-	// up to then is not in it.
+	// Since is set if the ledger has forgotten a part of the span: charges that finished
+	// up to Since are missing.
 	Since time.Time
 	// Rows are ordered by units, the greatest first, then by name.
 	Rows []SpentRow
@@ -27,8 +27,8 @@ type Spent struct {
 	Total SpentRow
 }
 
-// Spent sums what the budget's ledger holds of the last span, or all of it for
-// a span of 0, by operation, job, region or run. It spends nothing.
+// Spent sums what the budget's ledger holds of the last span, or all of it if span is 0,
+// by operation, job, region or run. It spends nothing.
 func (b *Budget) Spent(ctx context.Context, by GroupBy, span time.Duration) (Spent, error) {
 	if !slices.Contains([]GroupBy{ByOperation, ByJob, ByRegion, ByRun}, by) || span < 0 || span > 0 && span < time.Microsecond {
 		return Spent{}, fmt.Errorf("ledger of %s: %w: by %q over %s: group by operation, job, region or run, over 0 or 1µs and more", b.spec.Name, ErrInvalid, by, span)

@@ -16,20 +16,20 @@ type Status struct {
 	Budget string
 	// At is the store's clock.
 	At time.Time
-	// Remaining is the least over the limits that count units, cover every operation
-	// and do not only observe; nil when there is none such.
+	// Remaining is the least that any limit has left which counts units, covers every
+	// operation and is not in observe mode; nil if the budget has no such limit.
 	Remaining *int64
 	Limits    []LimitStatus
-	// Locks are those that stand, in the order of their limits' names; the one of
-	// the whole budget, of an empty name, is the first.
+	// Locks are the locks that hold, in the order of their limits' names; the lock of the
+	// whole budget, with an empty name, comes first.
 	Locks []Lock
-	// Recovering is until when a loss of the store's data leaves hosts no more than
-	// their own part; zero: none does.
+	// Recovering is set after a loss of the store's data: until then a host may spend
+	// only its own part. Zero: no loss holds charges back.
 	Recovering time.Time
 }
 
-// LockOf is the lock on a limit, or on the whole budget for an empty name, and
-// whether one stands.
+// LockOf returns the lock on a limit, or on the whole budget for an empty name; false
+// if there is none.
 func (s Status) LockOf(limit string) (Lock, bool) {
 	for _, l := range s.Locks {
 		if l.Limit == limit {
@@ -44,22 +44,22 @@ type LimitStatus struct {
 	limit.Limit
 	Used      int64
 	Remaining int64 // 0 or more
-	// Over is the debt: what was recorded above the limit, 0 or more.
+	// Over is the debt: how much more than the limit is used, 0 or more.
 	Over int64
-	// Recovered is how much of Used was recorded after the store had lost data.
+	// Recovered is how much of Used was recorded to make up for data that the store lost.
 	Recovered int64
 	// Drift is how much of Used the upstream reported and no charge explains.
 	Drift int64
-	// Since is set when the ledger does not know all of the window: from when
-	// on it does.
+	// Since is set if the ledger does not know the whole window: it knows it from Since
+	// on.
 	Since time.Time
-	// NextReturn is the first instant at which something comes back, and
-	// NextAmount how much; zero when nothing is used.
+	// NextReturn is the first instant at which a part of Used returns, and NextAmount is
+	// how much; both are zero if nothing is used.
 	NextReturn time.Time
 	NextAmount int64
 }
 
-// Status looks at what is left without spending.
+// Status reports what is left, without spending.
 func (b *Budget) Status(ctx context.Context) (Status, error) {
 	limits := b.limits(slices.Sorted(maps.Keys(b.spec.Costs)))
 	view, err := ask(ctx, b, b.store.Look, driver.Look{Budget: b.spec.Name, Now: b.now().UnixMicro(), Limits: limits})

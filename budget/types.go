@@ -2,16 +2,15 @@ package budget
 
 import "github.com/quotactl/quotactl/budget/driver"
 
-// Labels say who spent the units. What a job of the configuration says of its
-// charges ([JobSays]) holds for those with its label; else labels change no
-// decision.
+// Labels say who spent the units. A job's settings ([JobSays]) apply to charges with its
+// label; otherwise labels change no decision.
 type Labels = driver.Labels
 
 // Policy says what a call gets when the store is out of reach.
 type Policy = driver.Policy
 
-// The policies of on_store_error. The empty Policy asks the next one in turn:
-// call, operation, job, upstream, closed.
+// The policies of on_store_error. An empty Policy means the next one of: the call's, the
+// operation's, the job's, the upstream's, Closed.
 const (
 	Closed = driver.Closed
 	Open   = driver.Open
@@ -20,7 +19,7 @@ const (
 // MaxLease is the longest a reservation may stay open.
 const MaxLease = driver.MaxLease
 
-// GroupBy names what [Budget.Spent] tells apart.
+// GroupBy names what [Budget.Spent] groups by.
 type GroupBy = driver.GroupBy
 
 // What spent units may be grouped by.
@@ -34,8 +33,7 @@ const (
 // SpentRow is what one group spent.
 type SpentRow = driver.SpentRow
 
-// What a store may say, to test with errors.Is; package driver says what each
-// means.
+// The errors of a store, to test with errors.Is. Package driver says what each means.
 var (
 	ErrUnavailable  = driver.ErrUnavailable
 	ErrInvalid      = driver.ErrInvalid

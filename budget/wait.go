@@ -12,40 +12,42 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// waitJitter is the most a waiter sleeps past the instant its call fits, so
-// that the processes waiting for one window do not all come in the same moment. It is no
-// more than a waitPart of a limit's window, since what is not taken in time may be lost.
+// A waiter sleeps a random span past the instant its call fits, so that the processes
+// that wait for one window do not all ask at the same moment. The span is at most
+// waitJitter, and at most 1/waitPart of the limit's window, because units not taken in
+// time may be lost.
 const (
 	waitJitter = 10 * time.Millisecond
 	waitPart   = 16
 )
 
-// waitLook is how often a waiter looks whether its call fits sooner than it was
-// told: another process has finished a reservation before its lease's end, or a
-// person has ended a lock. What this process does wakes it.
+// waitLook is how often a waiter asks again whether its call fits earlier than the last
+// answer said: another process may have finished a reservation before its lease's end,
+// or a person may have ended a lock. Changes by this process wake it at once.
 const waitLook = 10 * time.Second
 
-// Wait charges the call as soon as its units fit. Waiters of one process are
-// served first in, first out: no call overtakes one that waits for a limit they
-// share, but one that waits for a limit of its own holds nobody else up. Wait
-// fails at once, with a [*RefusedError] that also is context.DeadlineExceeded,
-// when the context's deadline comes before the units can fit, whatever is open being
-// finished now ([Budget.Soonest]), and with the plain
-// refusal when no wait helps. Where the context has no deadline, the wait lasts as long
-// as the max_wait of the labels' job says, if it does.
+// Wait charges the call as soon as its units fit. Waiters of one process are served
+// first in, first out: no call overtakes one that waits for a limit they share; a call
+// that waits for a limit of its own holds up no other.
+//
+// Wait fails at once if the context's deadline comes before the units can fit, even if
+// all open reservations were finished now ([Budget.Soonest]); the error is a
+// [*RefusedError] that also is context.DeadlineExceeded. If no wait helps, it fails at
+// once with the plain refusal. Without a deadline in the context, the max_wait of the
+// labels' job bounds the wait, if it is set.
 func (b *Budget) Wait(ctx context.Context, call Call) (Receipt, error) {
 	receipt, _, err := b.wait(ctx, call, 0)
 	return b.observing(receipt, err)
 }
 
-// WaitReserve reserves as soon as the call's units fit, as Wait charges. It is
-// how to wait for a limit on open reservations.
+// WaitReserve waits like Wait, and reserves instead of charging. Use it to wait for a
+// limit on open reservations.
 func (b *Budget) WaitReserve(ctx context.Context, call Call, lease time.Duration) (*Reservation, error) {
 	return b.reserve(ctx, call, lease, b.wait)
 }
 
-// wait charges a call, or reserves it for a lease in µs, and tells when it asked
-// the store that time.
+// wait charges a call, or reserves it for a lease in µs. asked is when it asked the
+// store for the last answer.
 func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Receipt, asked time.Time, err error) {
 	call.fillID() // one id for all tries: at most one of them is charged
 	units, err := b.check(call)
@@ -62,7 +64,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	}
 	patience, cancel := b.patience(ctx, call)
 	defer cancel()
-	if patience.Err() != nil && ctx.Err() == nil { // the job says not to wait
+	if patience.Err() != nil && ctx.Err() == nil { // max_wait is 0: do not wait
 		asked = time.Now()
 		receipt, err = b.charge(ctx, call, lease)
 		return receipt, asked, err
@@ -101,7 +103,7 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 			continue
 		}
 		look := min(refused.RetryAfter+jitter, waitLook)
-		if errors.Is(refused, ErrRecovering) { // what ends it wakes nobody here
+		if errors.Is(refused, ErrRecovering) { // its end wakes no waiter
 			look = min(look, soonest+jitter)
 		}
 		if err := sleepUntil(patience, look, turn.sooner, min(again, refused.RetryAfter)); err != nil {
@@ -112,9 +114,9 @@ func (b *Budget) wait(ctx context.Context, call Call, lease int64) (receipt Rece
 	}
 }
 
-// jitter is how long a waiter sleeps past the instant its call fits, and how long it waits
-// after something was finished in this process. A place among the open ones is taken at
-// once: only the first in line asks for it.
+// jitter is how long a waiter sleeps past the instant its call fits (late), and how long
+// it waits after this process finished something (again). again is 0 for a limit on open
+// reservations, because only the first in line asks for a free place.
 func (b *Budget) jitter(refused *RefusedError) (late, again time.Duration) {
 	most := waitJitter
 	l, known := b.limitNamed(refused.Limit)
@@ -128,7 +130,8 @@ func (b *Budget) jitter(refused *RefusedError) (late, again time.Duration) {
 	return late, late
 }
 
-// askTogether has the calls of several waiters decided in one step, in their order.
+// askTogether queues the calls of several waiters to be decided in one step, in their
+// order.
 func (b *Budget) askTogether(group []*place) []*pending {
 	list := make([]*pending, len(group))
 	for i, p := range group {
@@ -152,8 +155,8 @@ func limitNames(limits []limit.Limit) []string {
 	return names
 }
 
-// patience is the context that bounds a call's wait for units; what the store takes is
-// bounded by the caller's.
+// patience is the context that bounds a call's wait for units. The caller's context
+// bounds the store's decision.
 func (b *Budget) patience(ctx context.Context, call Call) (context.Context, context.CancelFunc) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		if longest, said := b.spec.MaxWait(call.Labels); said {
@@ -163,13 +166,13 @@ func (b *Budget) patience(ctx context.Context, call Call) (context.Context, cont
 	return ctx, func() {}
 }
 
-// recoveryLook is how often it is looked at least whether a loss still holds charges
-// back.
+// recoveryLook is the longest interval at which a waiter asks whether a loss still holds
+// charges back.
 const recoveryLook = 2 * time.Second
 
-// Soonest is the least wait after which a refused call may fit: RetryAfter, or less
-// where that is the end of a lease, since what is open may be finished before, or where
-// hosts have still to report on a loss.
+// Soonest is the shortest wait after which a refused call may fit: RetryAfter, or less
+// if an open reservation may be finished before its lease ends, or if hosts have yet to
+// report a loss.
 func (b *Budget) Soonest(refused *RefusedError) time.Duration {
 	if errors.Is(refused, ErrRecovering) { // the other hosts may report at any time
 		return min(refused.RetryAfter, recoveryLook)
@@ -182,8 +185,8 @@ func (b *Budget) Soonest(refused *RefusedError) time.Duration {
 	return min(refused.RetryAfter, time.Duration(l.Window.Returns(now)-now)*time.Microsecond)
 }
 
-// sleepUntil sleeps for d, or until a little after sooner is closed. The error is
-// the context's.
+// sleepUntil sleeps for d, or for little after sooner is closed. The error is the
+// context's.
 func sleepUntil(ctx context.Context, d time.Duration, sooner <-chan struct{}, little time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -200,11 +203,11 @@ func sleepUntil(ctx context.Context, d time.Duration, sooner <-chan struct{}, li
 	}
 }
 
-// waitTooLong is the cause of a refusal of a call that would wait past its deadline.
-// It is a context.DeadlineExceeded, for those that test for it.
+// waitTooLong is the cause when a call would have to wait past its deadline. It wraps
+// context.DeadlineExceeded.
 type waitTooLong struct{}
 
-func (waitTooLong) Error() string { return "the deadline comes before the units" }
+func (waitTooLong) Error() string { return "the deadline comes before the units are free" }
 
 func (waitTooLong) Unwrap() error { return context.DeadlineExceeded }
 
@@ -213,7 +216,8 @@ func (b *Budget) checking(item driver.Item) []limit.Limit {
 	return slices.DeleteFunc(b.covering(item.Operation), func(l limit.Limit) bool { return !item.CheckedBy(l) })
 }
 
-// neverFits is the refusal of a new call that no wait helps, by the limits alone.
+// neverFits refuses a call that is larger than a limit allows, so that no wait helps;
+// nil if it is not.
 func (b *Budget) neverFits(call Call, units int64, limits []limit.Limit) *RefusedError {
 	floor, _ := b.spec.floor(call)
 	for _, l := range limits {
@@ -228,13 +232,13 @@ func (b *Budget) neverFits(call Call, units int64, limits []limit.Limit) *Refuse
 	return nil
 }
 
-// waitEnded is the answer to a waiter that never got its turn: the refusal of
-// the one that it waits behind, where that is known, else the context's error.
+// waitEnded is the error of a waiter that never got its turn: the refusal of the waiter
+// that it waits behind if that is known, otherwise the context's error.
 func (b *Budget) waitEnded(call Call, units int64, ahead *sleep, err error) error {
 	if ahead == nil {
 		return fmt.Errorf("wait for %s %s: %w; it was not sent to the store", b.spec.Name, call.Operation, err)
 	}
-	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait as long: %w", err))
+	refused := b.refuse(call, units, ErrExhausted, fmt.Errorf("calls ahead of it wait that long: %w", err))
 	refused.NotCharged = call.NewID
 	refused.Limit, refused.Remaining = ahead.refused.Limit, ahead.refused.Remaining
 	refused.Err, refused.Why = ahead.refused.Err, ahead.refused.Why

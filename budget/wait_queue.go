@@ -13,19 +13,19 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// waitQueue keeps the waiters of a process in the order they came, and says whose
-// turn it is. Those whose calls are checked against the same limits stand in one line,
-// of which only the first asks the store and sleeps until its units fit. What it is told
-// of the room left, those behind it take together. So the work is linear in the number
-// of waiters.
+// waitQueue keeps the waiters of a process in order of arrival, and decides whose turn
+// it is. Waiters whose calls are checked against the same limits form one line. Only the
+// first of a line asks the store and sleeps until its units fit; its answer says how much
+// room is left, and those behind it use that room in one step. So the work is linear in
+// the number of waiters.
 type waitQueue struct {
-	// ask has the calls of several waiters decided in one step, in their order. It is
-	// called with mu held, and does not wait.
+	// ask queues the calls of several waiters to be decided in one step, in their order.
+	// It is called with mu held, and does not wait.
 	ask func([]*place) []*pending
 
 	mu    sync.Mutex // guards all below
-	came  int64      // how many waiters have come
-	lines []*line    // that are not empty
+	came  int64      // how many waiters have entered so far
+	lines []*line    // the lines that are not empty
 	freed chan struct{}
 }
 
@@ -34,10 +34,10 @@ type line struct {
 	name   string
 	limits []string
 	places list.List
-	late   byDeadline // those that wait for their turn until a deadline
-	asking int        // how many ask the store
-	seen   *seen      // what the limits had used with the last grant; nil: it is not known now
-	ahead  *sleep     // that those who wait for their turn wait for; nil: it is not known
+	late   byDeadline // the waiters without a turn that have a deadline
+	asking int        // how many ask the store now
+	seen   *seen      // what the limits had used at the last grant; nil: unknown by now
+	ahead  *sleep     // the sleep that holds up the waiters without a turn; nil: unknown
 }
 
 // place is one waiter's place.
@@ -47,37 +47,37 @@ type place struct {
 	deadline time.Time // of the wait; zero: none
 
 	number int64
-	turns  chan turn // holds one
+	turns  chan turn // buffered, for one turn
 	line   *line
 	at     *list.Element // nil: it has left
-	late   int           // its index in line.late, from 1 on; 0: it is not there
+	late   int           // its index in line.late, plus 1; 0: it is not there
 	asking bool
-	sleep  *sleep // while it sleeps until its units fit
+	sleep  *sleep // set while it sleeps until its units fit
 }
 
-// turn tells a waiter to ask the store, or why it need not wait any longer.
+// turn lets a waiter ask the store, or says in err why it need not wait any longer.
 type turn struct {
-	sooner  <-chan struct{} // closed when units may have come back since
+	sooner  <-chan struct{} // closed when units may have returned since
 	asked   time.Time
-	pending *pending // it is being asked already, with others
-	ahead   *sleep   // of one that sleeps past the waiter's deadline
+	pending *pending // set if the queue has asked for it already, together with others
+	ahead   *sleep   // with err: the sleep that it waits behind; nil: unknown
 	err     error
 }
 
 // sleep says what a waiter sleeps for.
 type sleep struct {
 	refused *RefusedError
-	limit   string // that binds; empty: the whole budget, which is locked
+	limit   string // the limit that binds; empty: the whole budget is locked
 	until   time.Time
-	soonest time.Time // that they may fit, where leases end early
+	soonest time.Time // the earliest that its units may fit; see Budget.Soonest
 }
 
 func newWaitQueue(ask func([]*place) []*pending) *waitQueue {
 	return &waitQueue{ask: ask, freed: make(chan struct{})}
 }
 
-// free wakes those that sleep: a reservation was finished before its lease's end,
-// or a lock was ended.
+// free wakes the sleeping waiters, because a reservation was finished or a lock was
+// ended.
 func (q *waitQueue) free() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *waitQueue) free() {
 	q.freed = make(chan struct{})
 }
 
-// enter takes the last place for a call that is checked against the limits named.
+// enter puts p last in the line of the limits that its call is checked against.
 func (q *waitQueue) enter(p *place, limits []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +102,8 @@ func (q *waitQueue) enter(p *place, limits []string) {
 	q.move()
 }
 
-// leave gives up a place. seen is what the limits had used when it was granted.
+// leave gives up a place. seen is what the limits had used when the call was granted;
+// nil: it was not.
 func (q *waitQueue) leave(p *place, seen *seen) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,8 +114,8 @@ func (q *waitQueue) leave(p *place, seen *seen) {
 	q.move()
 }
 
-// sleeps notes that p's call was refused and what it now sleeps for. False: one before
-// it in its line comes first, and it is to wait for another turn.
+// sleeps notes that p's call was refused and what p now sleeps for. False: p is not the
+// first of its line and must wait for another turn.
 func (q *waitQueue) sleeps(p *place, refused *RefusedError, soonest time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -141,9 +142,8 @@ func (q *waitQueue) wakes(p *place) {
 	q.move()
 }
 
-// turn returns when it is p's turn to ask. Its error is the context's end, or that the
-// one it waits behind sleeps past its deadline, which is told at once; that one's sleep
-// is told where it is known.
+// turn returns when it is p's turn to ask. It has an error if the context ended, or at
+// once if the waiter ahead sleeps past p's deadline.
 func (q *waitQueue) turn(ctx context.Context, p *place) turn {
 	select {
 	case t := <-p.turns:
@@ -153,23 +153,23 @@ func (q *waitQueue) turn(ctx context.Context, p *place) turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
-	case t := <-p.turns: // it may be under way
+	case t := <-p.turns: // its call may have been sent already
 		return t
 	default:
-		q.remove(p) // it gets no turn that nobody takes
+		q.remove(p) // so that it gets no turn
 		q.move()
 		return turn{ahead: p.line.ahead, err: ctx.Err()}
 	}
 }
 
-// move gives turns to all whose turn it is. A waiter before has to be served first
-// where it sleeps for a limit that counts the call too, or where both share a limit and
-// it is asking, or waits for one that is. One that waits for a limit that is nothing to
-// the call holds it up no longer. q.mu is held.
+// move gives a turn to every waiter that need not wait for an earlier one. An earlier
+// waiter goes first if it sleeps for a limit that counts the call too, or if both share a
+// limit and the earlier one is asking or waits for one that asks. A waiter that sleeps
+// for a limit that does not count the call does not hold it up. q.mu is held.
 func (q *waitQueue) move() {
 	slices.SortFunc(q.lines, func(a, b *line) int { return cmp.Compare(a.first().number, b.first().number) })
-	asleep := map[string]*sleep{} // the longest, by the limit they are for
-	taken := map[string]bool{}    // limits that one asks for
+	asleep := map[string]*sleep{} // the longest sleep, by limit
+	taken := map[string]bool{}    // the limits that an earlier line asks for
 	var free []*line
 	for _, l := range q.lines {
 		l.ahead = asleep[""]
@@ -207,9 +207,10 @@ func longest(a, b *sleep) *sleep {
 	return a
 }
 
-// give has the first of a line ask. Where it is known what is left, as many go with it
-// as that is enough for, in one step of the store. Each asks for as much as the one
-// before or more, so that none is granted where that is refused. q.mu is held.
+// give lets the first of a line ask. If it is known what the limits have left, those
+// behind it that fit too are decided with it, in one step of the store. Each of them asks
+// for at least as much as the one before, so that none is granted if an earlier one is
+// refused. q.mu is held.
 func (q *waitQueue) give(l *line) {
 	first := l.first()
 	group := []*place{first}
@@ -241,8 +242,8 @@ func (q *waitQueue) give(l *line) {
 	}
 }
 
-// nextBeside is the number of the next waiter of another line that none of this line
-// may overtake. q.mu is held.
+// nextBeside is the number of the first waiter of another line that this line may not
+// overtake. q.mu is held.
 func (q *waitQueue) nextBeside(l *line) int64 {
 	end := q.came
 	for _, other := range q.lines {
@@ -253,7 +254,7 @@ func (q *waitQueue) nextBeside(l *line) int64 {
 	return end
 }
 
-// holdsUp reports whether the line's waiters hold up those that come later to another.
+// holdsUp reports whether the line's waiters hold up later ones of another line.
 func (l *line) holdsUp(other *line) bool {
 	if l.ahead != nil {
 		return l.ahead.limit == "" || slices.Contains(other.limits, l.ahead.limit)
@@ -261,8 +262,8 @@ func (l *line) holdsUp(other *line) bool {
 	return slices.ContainsFunc(l.limits, func(name string) bool { return slices.Contains(other.limits, name) })
 }
 
-// tooLate has those of a line give up whose deadline comes before the one they wait for
-// can be served. q.mu is held.
+// tooLate removes the waiters whose deadline comes before the waiter ahead of them can be
+// served. q.mu is held.
 func (q *waitQueue) tooLate(l *line) {
 	for l.ahead != nil && len(l.late) > 0 && l.late[0].deadline.Before(l.ahead.soonest) {
 		p := l.late[0]
@@ -287,7 +288,7 @@ func (q *waitQueue) remove(p *place) {
 
 func (l *line) first() *place { return l.places.Front().Value.(*place) }
 
-// asked notes that p asks no more.
+// asked notes that p no longer asks.
 func (l *line) asked(p *place) {
 	if p.asking {
 		p.asking = false

@@ -13,7 +13,7 @@ type waitRoom struct {
 	used   []int64
 }
 
-// room is what was left when it was seen; none where that is not known.
+// room is the room left at that decision; it is empty if that is unknown.
 func (s *seen) room() waitRoom {
 	if s.length() == 0 {
 		return waitRoom{}
@@ -21,7 +21,8 @@ func (s *seen) room() waitRoom {
 	return waitRoom{s.limits, slices.Clone(s.used)}
 }
 
-// take takes an item's part, where that fits.
+// take counts an item if it fits. It is false if the item does not fit, or if the room
+// is unknown.
 func (r waitRoom) take(item driver.Item) bool {
 	for i, l := range r.limits {
 		if item.CheckedBy(l) && !l.Observe && r.used[i] > l.Bound(item.Floor, item.UseHeadroom)-l.Amount(item.Units) {
@@ -36,8 +37,8 @@ func (r waitRoom) take(item driver.Item) bool {
 	return len(r.limits) > 0
 }
 
-// asksAtLeast reports whether an item that is checked against the same limits as another
-// is refused wherever that is.
+// asksAtLeast reports whether item i is refused whenever other is, where the same limits
+// check both.
 func asksAtLeast(i, other driver.Item) bool {
 	return i.Units >= other.Units && i.Floor >= other.Floor && (other.UseHeadroom || !i.UseHeadroom)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// Would tells whether a call would be charged now, without charging it: what was
-// not charged, or the refusal that Charge would give, exact for that instant;
-// another process may be quicker. Whether the call's id was charged before is not
-// looked at. With a lease above 0 the call is a reservation.
+// Would reports whether a call would be charged now, without charging it. It returns the
+// receipt or the refusal that Charge would return at that instant; another process may be
+// faster. It does not check whether the call's id was charged before. With a lease above
+// 0 the call is a reservation.
 func (b *Budget) Would(ctx context.Context, call Call, lease time.Duration) (Receipt, error) {
 	return b.observing(b.would(ctx, call, lease))
 }

@@ -47,7 +47,7 @@ func TestNotChargedIsTold(t *testing.T) {
 	}
 	upstream := must.Get(budget.New(store, budget.Spec{Name: name, Limits: hourly, Costs: map[string]budget.Cost{"op": {Units: 1}}}))(t)
 	var refused *budget.RefusedError
-	if _, err := upstream.Charge(t.Context(), budget.Call{Operation: "op"}); !errors.As(err, &refused) || !refused.NotCharged || strings.Contains(err.Error(), "not known") {
+	if _, err := upstream.Charge(t.Context(), budget.Call{Operation: "op"}); !errors.As(err, &refused) || !refused.NotCharged || strings.Contains(err.Error(), "is unknown") {
 		t.Errorf("a call: %v; want it told that nothing was charged", err)
 	}
 

@@ -44,7 +44,7 @@ func TestChargeWhoseAnswerWasLost(t *testing.T) {
 		redistest.Await(t, "the breaker to keep a call away", func() bool {
 			code, charged, _, said := charge(args...)
 			away := strings.Contains(said, keptAway)
-			if code != exitUnavailable || away && charged != want || !away && charged != "null" || (charged == "null") != strings.Contains(said, "is charged is not known") {
+			if code != exitUnavailable || away && charged != want || !away && charged != "null" || (charged == "null") != strings.Contains(said, "is charged is unknown") {
 				t.Fatalf("%v: exit code %d, charged %s, want %s: %s", args, code, charged, want, said)
 			}
 			return away

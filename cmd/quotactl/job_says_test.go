@@ -184,7 +184,7 @@ func TestJobSays(t *testing.T) {
 		soon = "limit  = 10\nwindow = \"1s\""
 		part = "quota    = 100\nheadroom = 50\nwindow   = \"24h\""
 		away = "url = \"redis://127.0.0.1:1\"\noutage_allowance = 10"
-		late = "the deadline comes before the units"
+		late = "the deadline comes before the units are free"
 	)
 	for _, c := range []struct {
 		name, store, upstream, limit, job string
