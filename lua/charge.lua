@@ -79,7 +79,7 @@ end
 if anew then forgetAll() end
 local born = not M.v
 if born then M.born = now end
-if born and task and task.born > 0 then M.born, M.gone = math.min(task.born, now), task.gone end
+if born and task and task.born > 0 then M.born, M.gone = math.min(task.born, now), math.min(task.gone, now) end
 if M.n == 0 then
   -- Each command that writes is tried on an empty ledger while there is nothing
   -- to spoil: a permission that is missing must not show in the middle.

@@ -4,10 +4,10 @@
 local importRows
 do -- a block: a script has few places for local names
   -- ownID is the id under which this ledger keeps a row: a row that it merged itself has
-  -- a number alone.
+  -- a number alone, and one whose id another ledger had given to another charge has that id.
   local function ownID(id)
     local number = string.match(id, '^ ' .. M.lid .. '/(%d+)$')
-    if not number then return id end
+    if not number then return string.match(id, '^ ' .. M.lid .. '/:(.*)$') or id end
     M.rowno = math.max(M.rowno, tonumber(number))
     return ' ' .. number
   end
@@ -63,7 +63,7 @@ do -- a block: a script has few places for local names
     local e = entryOf(row)
     local old, left = entryHeld(id, text)
     if old and e.state ~= 'm' and (old.op ~= e.op or old.asked ~= e.asked or (old.state == 'p') ~= (e.state == 'p')) then
-      id = ' ' .. args.import.ledger .. '/' .. row.id -- the id is another charge's here
+      id = ' ' .. args.import.ledger .. '/:' .. row.id -- the id is another charge's here
       old, left = entryHeld(id, redis.call('HGET', keyE, id))
     end
     if old then

@@ -23,7 +23,7 @@ end
 -- load reads m. It returns the answer where m is of a newer format, else nil.
 local function load(raw)
   local f = redis.call('HMGET', keyM, 'v', 'last', 'newest', 'born', 'n', 'nops', 'ops', 'wins', 'chg', 'exp', 'prune', 'gone', 'sig',
-    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'nid', 'loss', 'hosts', 'reset', 'seq')
+    'meters', 'merged', 'rowno', 'mpos', 'locks', 'marks', 'lid', 'nid', 'loss', 'hosts', 'reset', 'seq', 'pause')
   M.v = f[1]
   M.last, M.newest, M.born = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
   M.n, M.nops, M.ops = tonumber(f[5] or 0), tonumber(f[6] or 0), f[7] or ''
@@ -32,7 +32,7 @@ local function load(raw)
   M.merged, M.rowno = tonumber(f[15] or 0), tonumber(f[16] or 0)
   M.locks, M.marks = f[18] or '', f[19] or ''
   M.lid, M.nid, M.loss, M.hosts = f[20] or '', f[21] or '', f[22] or '', f[23] or ''
-  M.reset, M.seq = tonumber(f[24] or 0), tonumber(f[25] or 0)
+  M.reset, M.seq, M.pause = tonumber(f[24] or 0), tonumber(f[25] or 0), tonumber(f[26] or 0)
   saved = {lid = M.lid, loss = M.loss, hosts = M.hosts, meters = M.meters, merged = M.merged, rowno = M.rowno, mpos = M.mpos, locks = M.locks, marks = M.marks}
   loadMeters()
   loadLocks()

@@ -99,9 +99,10 @@ local function mergePage(op, key, from, boundary, precs)
 end
 
 -- mergeAll merges what is to be merged at now. False when steps ran out: it goes
--- on from there in the next run.
+-- on from there in the next run. While an export reads, none begins: see export.lua.
 local mergeAll
 function mergeAll(now)
+  if M.mpos == '' and now < M.pause then return true end
   local boundary, precs = boundaryOf(now)
   if boundary <= M.merged then return true end
   if not settleCuts(now) then return false end

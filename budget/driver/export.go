@@ -155,8 +155,11 @@ const MaxExports = 16
 
 func (c Import) Doing() string { return "import into " + c.Budget }
 
-// Validate checks how many rows there are. The error wraps ErrInvalid.
+// Validate checks the head, and how many rows there are. The error wraps ErrInvalid.
 func (c Import) Validate() error {
+	if err := c.Head.Validate(); err != nil {
+		return err
+	}
 	switch {
 	case len(c.Rows) > MaxImport:
 		return fmt.Errorf("%w: %d rows: use at most %d", ErrInvalid, len(c.Rows), MaxImport)
@@ -179,17 +182,25 @@ func MergedID(own, ledger string) string {
 	return own
 }
 
-// OwnID is the id under which a ledger keeps a row of an export; it undoes MergedID.
+// OwnID is the id under which a ledger keeps a row of an export; it undoes MergedID
+// and OtherID.
 func OwnID(id, ledger string) string {
-	if number, ok := strings.CutPrefix(id, " "+ledger+"/"); ok {
-		return " " + number
+	own, ok := strings.CutPrefix(id, " "+ledger+"/")
+	if !ok {
+		return id
 	}
-	return id
+	if charge, other := strings.CutPrefix(own, otherMark); other {
+		return charge
+	}
+	return " " + own
 }
 
 // OtherID is the id under which a ledger keeps a row whose id it has given to another
 // charge. No caller can settle or replay it.
-func OtherID(id string, head LedgerHead) string { return " " + head.Ledger + "/" + id }
+func OtherID(id string, head LedgerHead) string { return " " + head.Ledger + "/" + otherMark + id }
+
+// otherMark sets the ids of OtherID apart from the numbers of merged rows.
+const otherMark = ":"
 
 // Validate checks the row's names, amounts and instants. The error wraps ErrInvalid or
 // ErrTooManyUnits.
@@ -248,6 +259,9 @@ func (h LedgerHead) Validate() error {
 		if at < 0 || at > maxInstant {
 			return invalid("an instant of %d µs", at)
 		}
+	}
+	if h.Born > h.At || h.Gone > h.At {
+		return invalid("the ledger began at %d µs and has forgotten what finished up to %d, but was exported at %d", h.Born, h.Gone, h.At)
 	}
 	for _, k := range h.Locks {
 		name := strings.TrimPrefix(k.Limit, fencePrefix)

@@ -58,7 +58,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	}
 	if s.ledgers[c.Budget] == nil && c.Head.Born > 0 {
 		l := newLedger()
-		l.born, l.gone = min(c.Head.Born, when.now), c.Head.Gone
+		l.born, l.gone = min(c.Head.Born, when.now), min(c.Head.Gone, when.now)
 		s.ledgers[c.Budget] = l
 	}
 	l, when, err := s.bring(ctx, c.Budget, c.Now, c.Limits)

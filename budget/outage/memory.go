@@ -376,7 +376,7 @@ func (m *memory) save(name string, r *remembered) error {
 	if err != nil {
 		return fmt.Errorf("write down what the store said of %s: %w", name, err)
 	}
-	r.dirty = len(r.fresh) > 0
+	r.dirty, r.warned = len(r.fresh) > 0, false
 	return nil
 }
 

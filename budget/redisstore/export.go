@@ -30,18 +30,23 @@ func stateLetter(state driver.RowState) string {
 }
 
 // Export implements driver.Store: a page of the ledger in each run of a script. A row may
-// be given more than once, and a charge that is merged meanwhile may be given twice: with
-// its id, and within a merged row.
+// be given more than once. No merging begins meanwhile; where one was under way, or the
+// ledger was reset or replaced, the error wraps ErrUnavailable.
 func (s *Store) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
+	var begun ledgerPage
 	for cursor, first := "0", true; first || cursor != "0"; first = false {
 		page, err := s.exportPage(ctx, export, cursor)
 		if err != nil {
 			return err
 		}
 		if first {
+			begun = page
 			if err := to.Head(page.head); err != nil {
 				return err
 			}
+		}
+		if page.head.Ledger != begun.head.Ledger || page.merged != begun.merged {
+			return fmt.Errorf("export %s from Redis: %w: the ledger was reset, replaced or merged meanwhile; export again", export.Budget, driver.ErrUnavailable)
 		}
 		for _, row := range page.rows {
 			if err := to.Row(row); err != nil {
@@ -58,6 +63,8 @@ type ledgerPage struct {
 	head driver.LedgerHead
 	rows []driver.Row
 	next string
+	// merged is how far the ledger is merged; it must not change within an export.
+	merged string
 }
 
 // exportPage reads one page of a ledger.
@@ -86,6 +93,7 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 	if version := text(reply, 1); version != "1" {
 		return page, s.newer(export.Budget, version)
 	}
+	page.merged = text(reply, 10)
 	page.head = driver.LedgerHead{Ledger: text(reply, 2), Born: numberAt(reply, 4), Gone: numberAt(reply, 5)}
 	page.head.At = max(earlierClock(clock, export.Now), last)
 	page.head.Locks = standing(text(reply, 7), page.head.At)
@@ -105,7 +113,7 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 
 // isPage checks the form of a reply of export.lua.
 func isPage(reply []any) bool {
-	return tuple(count, isText, isText, count, count, count, isNames, isLocks, isText, listOf(isText))(any(reply)) && len(list(reply, 9))%2 == 0
+	return tuple(count, isText, isText, count, count, count, isNames, isLocks, isText, listOf(isText), isText)(any(reply)) && len(list(reply, 9))%2 == 0
 }
 
 // readRow reads an entry as ledger.lua packs it:
@@ -156,7 +164,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 		case done:
 			seen := run.looks[0]
 			answer = driver.Imported{Now: run.decided.Now, Done: numberAt(seen, 0), Added: numberAt(seen, 1), Known: numberAt(seen, 2), Gone: numberAt(seen, 3)}
-			if !c.Last {
+			if !c.Last || answer.Done < c.From+int64(len(c.Rows)) {
 				return answer, nil
 			}
 			// Run once more for the merging and the buckets that the last rows left unfinished.

@@ -168,7 +168,7 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 			return 0, err
 		}
 		if d.head.Born > 0 {
-			l.born, l.gone = min(d.head.Born, now), d.head.Gone
+			l.born, l.gone = min(d.head.Born, now), min(d.head.Gone, now)
 		}
 	}
 	if l.id == "" { // an older version made it

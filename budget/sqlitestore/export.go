@@ -27,7 +27,8 @@ type errWriter struct{ error }
 // takes, and neither waits for writers nor delays them.
 func (s *Store) Export(ctx context.Context, export driver.Export, to driver.LedgerWriter) error {
 	err := s.readAlone(ctx, func(c *conn) error { return s.export(ctx, c, export, to) })
-	if written, ok := err.(errWriter); ok { //nolint:errorlint // wrapped by nobody
+	var written errWriter
+	if errors.As(err, &written) {
 		return written.error
 	}
 	if err != nil {
@@ -91,7 +92,8 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 		return answer, err
 	}
 	d := &decider{s: s, batch: driver.Batch{Budget: c.Budget, Now: c.Now, Limits: c.Limits}, head: c.Head, walks: map[int]*walk{}}
-	return answer, d.repeat(ctx, func(conn *conn) error { return d.importRows(conn, c, &answer) })
+	err = d.repeat(ctx, func(conn *conn) error { return d.importRows(conn, c, &answer) })
+	return answer, err
 }
 
 // importRows goes on with an import as far as the steps reach: the rows are taken in

@@ -147,8 +147,8 @@ func strict(line []byte, into any) error {
 	if err := d.Decode(into); err != nil {
 		return err
 	}
-	if d.More() {
-		return errors.New("more than one value")
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("the line is not one JSON object")
 	}
 	return nil
 }
