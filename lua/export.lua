@@ -4,14 +4,14 @@
 -- ARGV  1 exportArgs
 -- Returns {clock, v, id, last, born, gone, operations by comma, locks as m has them,
 --   the next page's cursor: 0 when this is the last, {id, entry, id, entry, …}, how far
---   the ledger is merged}; without a ledger v is empty. Each entry that is there from the
+--   the ledger is merged and when it was reset}; without a ledger v is empty. Each entry that is there from the
 --   first page to the last is in one of them at least, and may be in more.
 --
 -- Merging would move a charge from a page to come into a page that was read. So none
 -- begins before m's pause, a minute after the latest page; the last page ends the pause.
 -- One that was under way shows in how far the ledger is merged.
 
-local m = redis.call('HMGET', KEYS[1], 'v', 'lid', 'last', 'born', 'gone', 'ops', 'locks', 'merged', 'mpos')
+local m = redis.call('HMGET', KEYS[1], 'v', 'lid', 'last', 'born', 'gone', 'ops', 'locks', 'merged', 'mpos', 'reset')
 if not m[1] and redis.call('EXISTS', KEYS[2]) > 0 then return redis.error_reply('DAMAGED m is missing') end
 local page = redis.call('HSCAN', KEYS[2], args.cursor, 'COUNT', args.count)
 if page[1] == '0' then
@@ -20,4 +20,4 @@ elseif m[1] then
   redis.call('HSET', KEYS[1], 'pause', string.format('%.0f', math.max(clock(), tonumber(m[4] or 0)) + 60000000))
 end
 return {string.format('%.0f', clock()), m[1] or '', m[2] or '', m[3] or '0', m[4] or '0', m[5] or '0', m[6] or '', m[7] or '', page[1], page[2],
-  (m[8] or '0') .. ' ' .. (m[9] or '')}
+  (m[8] or '0') .. ' ' .. (m[9] or '') .. ' ' .. (m[10] or '0')}

@@ -15,7 +15,7 @@
 --            the last loss was noticed, and the hosts that have reported, by
 --            blanks), hosts (each that decided lately and when it was noted, likewise),
 --            reset (when a reset began it), seq (charges, settlements, locks and the like
---            so far)
+--            so far), pause (until when no merging begins: an export is reading)
 --   e        hash id -> entry: 1|op|asked|units|state|start|score|job|region|run
 --            units and score are empty where they are asked and start; states:
 --            p plain, o open, s settled, r released, m a merged row, whose id

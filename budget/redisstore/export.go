@@ -45,7 +45,7 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 				return err
 			}
 		}
-		if page.head.Ledger != begun.head.Ledger || page.merged != begun.merged {
+		if page.head.Ledger != begun.head.Ledger || page.epoch != begun.epoch {
 			return fmt.Errorf("export %s from Redis: %w: the ledger was reset, replaced or merged meanwhile; export again", export.Budget, driver.ErrUnavailable)
 		}
 		for _, row := range page.rows {
@@ -63,8 +63,9 @@ type ledgerPage struct {
 	head driver.LedgerHead
 	rows []driver.Row
 	next string
-	// merged is how far the ledger is merged; it must not change within an export.
-	merged string
+	// epoch is how far the ledger is merged and when it was reset; it must not change
+	// within an export.
+	epoch string
 }
 
 // exportPage reads one page of a ledger.
@@ -93,7 +94,7 @@ func (s *Store) exportPage(ctx context.Context, export driver.Export, cursor str
 	if version := text(reply, 1); version != "1" {
 		return page, s.newer(export.Budget, version)
 	}
-	page.merged = text(reply, 10)
+	page.epoch = text(reply, 10)
 	page.head = driver.LedgerHead{Ledger: text(reply, 2), Born: numberAt(reply, 4), Gone: numberAt(reply, 5)}
 	page.head.At = max(earlierClock(clock, export.Now), last)
 	page.head.Locks = standing(text(reply, 7), page.head.At)

@@ -142,21 +142,28 @@ func TestCheckRefuses(t *testing.T) {
 			t.Fatalf("cut after %d bytes: %v", cut, err)
 		}
 	}
-	for was, is := range map[string]string{
-		`{"rows":2}`:          `{"rows":3}`,
-		"{\"rows\":2}\n":      "{\"rows\":2}\n{}\n",
-		`"quotactl_export":1`: `"quotactl_export":2`,
-		`"budget":"up/key1"`:  `"budget":"up"`,
-		`"units":1`:           `"units":-1`,
-		`"operation":"op"`:    `"operation":"o p"`,
-		`"job":"j"`:           `"job":"j","colour":"red"`,
-		`"run":"j/1:US"`:      `"run":"|"`,
-		`"id":"id-1"`:         `"id":" id-1"`,
-		`"state":"open"`:      `"state":"ajar"`,
-		`"at":"20`:            `"at":"30`,
-		`"units":1,`:          `"units":1,"calls":2,`,
-		`"units":1,"at"`:      `"units":1,"asked":1000000000000001,"at"`,
+	for _, one := range [][2]string{
+		{"{\"rows\":2}\n", "{\"rows\":2}\n{}\n"},
+		{`"quotactl_export":1`, `"quotactl_export":2`},
+		{`"budget":"up/key1"`, `"budget":"up"`},
+		{`"units":1`, `"units":-1`},
+		{`"units":1,`, ``},
+		{`"units":1,"at":"`, `"units":1,"at":null,"run":"`},
+		{`,"until":"`, `,"run":"`},
+		{`"since":"20`, `"since":"21`},
+		{`"forgotten_up_to":"`, `"forgotten_up_to":"2099-01-01T00:00:00Z","at":"`},
+		{`{"rows":2}`, `{"rows":3}`},
+		{`{"rows":2}`, `{"rows":2}}`},
+		{`"operation":"op"`, `"operation":"o p"`},
+		{`"job":"j"`, `"job":"j","colour":"red"`},
+		{`"run":"j/1:US"`, `"run":"|"`},
+		{`"id":"id-1"`, `"id":" id-1"`},
+		{`"state":"open"`, `"state":"ajar"`},
+		{`"at":"20`, `"at":"30`},
+		{`"units":1,`, `"units":1,"calls":2,`},
+		{`"units":1,"at"`, `"units":1,"asked":1000000000000001,"at"`},
 	} {
+		was, is := one[0], one[1]
 		changed := strings.Replace(string(file), was, is, 1)
 		must.Equal(t, changed != string(file), true, was, "is in the file")
 		_, err := ledgerfile.Check(strings.NewReader(changed))

@@ -37,10 +37,10 @@ type rowLine struct {
 	ID        string          `json:"id"`
 	Operation string          `json:"operation"`
 	State     driver.RowState `json:"state,omitempty"` // plain
-	Units     int64           `json:"units"`
+	Units     *int64          `json:"units"`
 	Asked     *int64          `json:"asked,omitempty"` // units
 	Calls     int64           `json:"calls,omitempty"` // 1
-	At        instant         `json:"at"`
+	At        *instant        `json:"at"`
 	Until     *instant        `json:"until,omitempty"` // when it finishes: at
 	Job       string          `json:"job,omitempty"`
 	Region    string          `json:"region,omitempty"`
@@ -55,7 +55,7 @@ type endLine struct {
 
 func newRowLine(r driver.Row) rowLine {
 	line := rowLine{
-		ID: r.ID, Operation: r.Operation, State: r.State, Units: r.Units, Calls: r.Calls, At: instant(r.Start),
+		ID: r.ID, Operation: r.Operation, State: r.State, Units: &r.Units, Calls: r.Calls, At: (*instant)(&r.Start),
 		Job: r.Labels.Job, Region: r.Labels.Region, Run: r.Labels.Run, Observed: r.Observed,
 	}
 	if r.State == driver.RowPlain {
@@ -73,9 +73,17 @@ func newRowLine(r driver.Row) rowLine {
 	return line
 }
 
-func (l rowLine) row() driver.Row {
+func (l rowLine) row() (driver.Row, error) {
+	switch {
+	case l.Units == nil:
+		return driver.Row{}, errors.New(`it has no "units"`)
+	case l.At == nil:
+		return driver.Row{}, errors.New(`it has no "at"`)
+	case l.State == driver.RowOpen && l.Until == nil:
+		return driver.Row{}, errors.New(`it is an open reservation and has no "until"`)
+	}
 	r := driver.Row{
-		ID: l.ID, Operation: l.Operation, State: l.State, Asked: l.Units, Units: l.Units, Calls: l.Calls, Start: int64(l.At), Score: int64(l.At),
+		ID: l.ID, Operation: l.Operation, State: l.State, Asked: *l.Units, Units: *l.Units, Calls: l.Calls, Start: int64(*l.At), Score: int64(*l.At),
 		Labels: driver.Labels{Job: l.Job, Region: l.Region, Run: l.Run}, Observed: l.Observed,
 	}
 	if l.State == "" {
@@ -90,7 +98,7 @@ func (l rowLine) row() driver.Row {
 	if l.Until != nil {
 		r.Score = int64(*l.Until)
 	}
-	return r
+	return r, nil
 }
 
 // instant is in µs since the Unix epoch; in JSON it is RFC 3339, or null for 0.

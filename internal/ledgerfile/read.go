@@ -91,8 +91,11 @@ func (f *file) next() (driver.Row, error) {
 	if err := strict(line, &one); err != nil {
 		return driver.Row{}, f.wrong(err.Error())
 	}
-	row := one.row()
-	if err := row.Validate(); err != nil {
+	row, err := one.row()
+	if err == nil {
+		err = row.Validate()
+	}
+	if err != nil {
 		return driver.Row{}, f.wrong(err.Error())
 	}
 	if row.Score > f.facts.Head.At+farthest {

@@ -90,6 +90,7 @@ var (
 // keep leaves the operations of only, and what is said of them.
 func keep(parts []part, only []string) (kept []part, err error) {
 	found := map[string]bool{}
+	var bare []string           // upstreams of which no operation is kept
 	limits := map[string]bool{} // of an upstream that have gone, as upstream.limit
 	for _, upstream := range upstreams(parts) {
 		priced := map[string]bool{}
@@ -109,6 +110,9 @@ func keep(parts []part, only []string) (kept []part, err error) {
 				p.text = strings.Join(blocks, "")
 				kept = append(kept, p)
 			}
+		}
+		if len(priced) == 0 {
+			bare = append(bare, upstream)
 		}
 		for _, p := range parts {
 			if p.path[1] != upstream || p.kind() == "costs" {
@@ -132,6 +136,9 @@ func keep(parts []part, only []string) (kept []part, err error) {
 		if !found[pattern] {
 			return nil, fmt.Errorf("--only %s: no such operation in the preset", pattern)
 		}
+	}
+	if len(bare) > 0 {
+		return nil, fmt.Errorf("--only keeps no operation of %s: add one of its operations, or leave that preset out", strings.Join(bare, ", "))
 	}
 	return inOrder(kept, parts), nil
 }

@@ -95,6 +95,30 @@ func testMoveConflict(t *testing.T, w *world) {
 	must.Equal(t, w.used(0), 36)
 }
 
+// A charge whose id another ledger had given away has its own id again at home, and is not
+// taken for a merged row of the same number.
+func testMoveConflictHome(t *testing.T, w *world) {
+	w.limits = []limit.Limit{coarse("w", 1000, 24*time.Hour, time.Minute)}
+	w.granted(item("1", "op", 200))
+	w.now += 2 * hour
+	w.granted(item("2", "op", 1)) // and the first is merged as number 1
+	w.granted(item("1", "op", 100))
+	source, copied := w.budget, w.exported()
+	must.Equal(t, len(copied.rows), 3, "rows of", copied)
+	w.budget = "up/other"
+	w.granted(item("1", "op", 5))
+	must.Equal(t, w.importInto(w.budget, "one", copied, 0, copied.rows, true).Added, 3)
+	must.Equal(t, w.used(0), 306)
+	back := w.exported()
+	w.budget = source
+	must.Equal(t, w.importInto(source, "back", back, 0, back.rows, true).Added, 1, "the other ledger's own charge")
+	must.Equal(t, w.used(0), 306)
+	again := w.exported()
+	w.budget = "up/other"
+	must.Equal(t, w.importInto(w.budget, "again", again, 0, again.rows, true).Added, 0, "there again")
+	must.Equal(t, w.used(0), 306)
+}
+
 // Merged rows are moved once per file, and are recognised where they come from.
 func testMoveMerged(t *testing.T, w *world) {
 	w.limits = []limit.Limit{coarse("w", 100, 24*time.Hour, time.Minute)}

@@ -101,6 +101,7 @@ func Run(t *testing.T, open Open) {
 		{"Fence", testFence},
 		{"Move", testMove},
 		{"MoveConflict", testMoveConflict},
+		{"MoveConflictHome", testMoveConflictHome},
 		{"MoveMerged", testMoveMerged},
 		{"MoveLater", testMoveLater},
 		{"MoveBucket", testMoveBucket},
