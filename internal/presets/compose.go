@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Compose is a whole configuration: a store, the presets of these names, and a job to
-// begin with, which stands in comments. Of the operations it has those of only, which
-// are names or prefix.*; all where only is empty. What no operation is left for is left
-// out. The error names what no preset has.
+// Compose makes a whole configuration: a store, the named presets, and a sample job in
+// comments. Of the operations it keeps those that match only (names or prefix.*), or all
+// if only is empty; limits and rules without any operation left are dropped. The error
+// names an unknown preset or an operation that no preset has.
 func Compose(names, only []string) ([]byte, error) {
 	var parts []part
 	for _, name := range names {
@@ -52,7 +52,8 @@ type part struct {
 
 var header = regexp.MustCompile(`(?m)^\[([^]]+)\]$`)
 
-// split takes a preset apart. What comes before its first table goes with it.
+// split splits a preset into parts. The text before the first table belongs to the first
+// part.
 func split(text string) (parts []part) {
 	heads := header.FindAllStringSubmatchIndex(text, -1)
 	begin := 0
@@ -60,7 +61,7 @@ func split(text string) (parts []part) {
 		end := len(text)
 		if i+1 < len(heads) {
 			end = heads[i+1][0]
-			if gap := strings.LastIndex(text[:end], "\n\n"); gap > head[0] { // the comment after an empty line is the next one's
+			if gap := strings.LastIndex(text[:end], "\n\n"); gap > head[0] { // a comment after an empty line belongs to the next table
 				end = gap + 1
 			}
 		}
@@ -87,11 +88,11 @@ var (
 	ofLimit    = regexp.MustCompile(`(?m)^limit *= "([^"]+)"`)
 )
 
-// keep leaves the operations of only, and what is said of them.
+// keep drops the operations that do not match only, and the tables about them.
 func keep(parts []part, only []string) (kept []part, err error) {
 	found := map[string]bool{}
 	var bare []string           // upstreams of which no operation is kept
-	limits := map[string]bool{} // of an upstream that have gone, as upstream.limit
+	limits := map[string]bool{} // the dropped ones, as upstream.limit
 	for _, upstream := range upstreams(parts) {
 		priced := map[string]bool{}
 		for _, p := range parts {
@@ -105,7 +106,7 @@ func keep(parts []part, only []string) (kept []part, err error) {
 					return priced[operation]
 				})
 				blocks := slices.DeleteFunc(strings.SplitAfter(p.text, "\n\n"), func(block string) bool {
-					return strings.TrimSpace(comment.ReplaceAllLiteralString(block, "")) == "" // what it was of is left out
+					return strings.TrimSpace(comment.ReplaceAllLiteralString(block, "")) == "" // its prices were dropped
 				})
 				p.text = strings.Join(blocks, "")
 				kept = append(kept, p)
@@ -143,8 +144,8 @@ func keep(parts []part, only []string) (kept []part, err error) {
 	return inOrder(kept, parts), nil
 }
 
-// filter leaves the prices of the operations that are wanted. A price goes on over lines
-// until its brackets are closed.
+// filter keeps the prices of the wanted operations. A price may span several lines, until
+// its brackets are closed.
 func filter(text string, wanted func(operation string) bool) string {
 	var left strings.Builder
 	open, keep := 0, true
@@ -161,7 +162,7 @@ func filter(text string, wanted func(operation string) bool) string {
 	return left.String()
 }
 
-// upstreams are those that the parts are of, in their order.
+// upstreams lists the upstreams of the parts, in their order.
 func upstreams(parts []part) (names []string) {
 	for _, p := range parts {
 		if p.kind() == "" {
@@ -171,22 +172,22 @@ func upstreams(parts []part) (names []string) {
 	return names
 }
 
-// inOrder puts parts into the order that they had in all.
+// inOrder sorts the kept parts as they are in all.
 func inOrder(kept, all []part) []part {
 	at := func(p part) int { return slices.IndexFunc(all, func(one part) bool { return one.table == p.table }) }
 	slices.SortFunc(kept, func(a, b part) int { return at(a) - at(b) })
 	return kept
 }
 
-// narrow leaves in a table's operations those that are priced. False where none of those
-// it names is.
+// narrow keeps those of a table's operations that are priced. False if the table names
+// operations and none of them is priced.
 func narrow(text string, priced map[string]bool) (string, bool) {
 	list := operations.FindStringSubmatch(text)
 	if list == nil {
 		return text, true
 	}
 	var left []string
-	named := false // else it is of all but those
+	named := false // false: the list has exceptions ("!name") only
 	for _, quoted := range name.FindAllStringSubmatch(list[1], -1) {
 		pattern, not := strings.CutPrefix(quoted[1], "!")
 		named = named || !not
@@ -206,14 +207,14 @@ func narrow(text string, priced map[string]bool) (string, bool) {
 	return operations.ReplaceAllLiteralString(text, "operations = ["+strings.Join(left, ", ")+"]\n"), true
 }
 
-// matches reports whether an operation is meant by a name or prefix.*.
+// matches reports whether a pattern, a name or prefix.*, matches an operation.
 func matches(pattern, operation string) bool {
 	prefix, all := strings.CutSuffix(pattern, "*")
 	return pattern == operation || all && strings.HasPrefix(operation, prefix)
 }
 
-// sample is a job of the first budget, in comments: a configuration for scripts that ask
-// on their own needs none.
+// sample is a job for the first budget, in comments because scripts that call quotactl
+// charge need no job.
 func sample(parts []part) string {
 	budget := ""
 	for _, p := range parts {
@@ -221,7 +222,7 @@ func sample(parts []part) string {
 			budget = p.path[1] + "/" + strings.Replace(p.path[3], `"*"`, "main", 1)
 		}
 	}
-	return fmt.Sprintf(`# A job that quotactl run starts each night. Scripts that cron starts need no job: they
+	return fmt.Sprintf(`# A job that quotactl run starts every night. Scripts that cron starts need no job: they
 # call quotactl charge.
 # [job.nightly]
 # budget   = %q

@@ -1,7 +1,7 @@
-// Package presets holds configurations for upstreams that many call: complete
-// ones, with costs, patterns, limits and what responses say about the quota.
-// Each opens with the addresses that it was read from, the date, and what is to
-// be filled in. Prices and quotas change: they are a beginning, not a promise.
+// Package presets holds complete configurations for widely used upstreams: costs,
+// patterns, limits, and rules for responses. Each begins with its sources, the date on
+// which they were read, and what the user must fill in. Prices and quotas change: check
+// them against the sources.
 package presets
 
 import (
@@ -14,9 +14,9 @@ import (
 //go:embed *.toml
 var files embed.FS
 
-// Names are the names of the presets, sorted.
+// Names lists the presets, sorted.
 func Names() []string {
-	entries, _ := files.ReadDir(".") // embedded: it is there
+	entries, _ := files.ReadDir(".") // embedded: it cannot fail
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
 		names = append(names, strings.TrimSuffix(entry.Name(), ".toml"))
@@ -25,8 +25,7 @@ func Names() []string {
 	return names
 }
 
-// Describe is what a preset is, in one line; empty where there is none of that
-// name.
+// Describe is a preset's description in one line; empty for an unknown name.
 func Describe(name string) string {
 	text, err := Text(name)
 	if err != nil {
@@ -36,8 +35,7 @@ func Describe(name string) string {
 	return strings.TrimPrefix(first, "# ")
 }
 
-// Text is a preset as it is written to costs.toml. The error is for a name that
-// none has, and tells those there are.
+// Text is the text of a preset. The error for an unknown name lists the known ones.
 func Text(name string) ([]byte, error) {
 	text, err := files.ReadFile(name + ".toml")
 	if err != nil {
