@@ -185,7 +185,7 @@ func (s *Store) spend(ctx context.Context, batch driver.Batch) ([]driver.Decisio
 		// A replay has no record if the store has the charge already, and then recording
 		// it again changes nothing; or if the process ended before it wrote the record.
 		if err := s.journal.write(r); err != nil {
-			decided.Items[i] = driver.Decision{Result: driver.Unreached, Limit: -1, Err: fmt.Errorf("write it down before it is granted: %w", err)}
+			decided.Items[i] = driver.Decision{Result: driver.Unreached, Limit: -1, Err: fmt.Errorf("write the charge down before granting it: %w", err)}
 		}
 	}
 	return decided.Items, nil

@@ -50,7 +50,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 
 // forgetful logs that the memory could not be written.
 func (s *Store) forgetful(budget string, err error) {
-	s.log.Warn("what the store said cannot be remembered; a loss of its data may go unnoticed", "budget", budget, "error", err)
+	s.log.Warn("the store's answers cannot be written down; a loss of its data may go unnoticed", "budget", budget, "error", err)
 }
 
 // decide asks the store and remembers its answer. It first records what the store has
@@ -168,11 +168,11 @@ func (s *Store) recoverOne(ctx context.Context, recovery driver.Recovery, now in
 		return fmt.Errorf("record what the store has lost: %w", err)
 	}
 	if err := s.memory.recovered(recovery, recovered.Mark); err != nil {
-		s.log.Warn("a recovery cannot be noted, and may be made again", "budget", recovery.Budget, "error", err)
+		s.log.Warn("a recovery cannot be written down, and may be repeated", "budget", recovery.Budget, "error", err)
 	}
 	for i, limit := range recovery.Limits {
 		if recovery.Used[i] > 0 && recovered.Amounts[i] > 0 {
-			s.log.Warn("the store has lost charges; what is missing was recorded", "budget", recovery.Budget, "limit", limit.Name,
+			s.log.Warn("the store has lost charges; what it lacked was recorded", "budget", recovery.Budget, "limit", limit.Name,
 				"recovered", recovered.Amounts[i], "seen", recovery.Used[i], "begun_anew", recovered.Anew)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func TestMakeDir(t *testing.T) {
 	t.Parallel()
 	home := filepath.Join(t.TempDir(), "gone")
-	if _, err := makeDir(home, DefaultDir, "outage", "a"); err == nil || !strings.Contains(err.Error(), home+" is gone, the folder of the configuration") {
+	if _, err := makeDir(home, DefaultDir, "outage", "a"); err == nil || !strings.Contains(err.Error(), home+", the configuration's folder, in which") {
 		t.Errorf("beside a configuration that is gone: %v", err)
 	}
 	if _, err := os.Stat(home); !os.IsNotExist(err) {

@@ -56,7 +56,7 @@ func (s *Store) breakerFinding() driver.Finding {
 	if state.Cause == "" {
 		return driver.Finding{Check: "breaker", Level: driver.OK, Says: "closed (normal): calls ask the store"}
 	}
-	return driver.Finding{Check: "breaker", Level: driver.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "mend the store; it is probed until it is there"}
+	return driver.Finding{Check: "breaker", Level: driver.Warning, Says: fmt.Sprintf("open since %s: %s", state.Since.UTC().Format(time.RFC3339), state.Cause), Advice: "repair the store; this host probes it until it answers"}
 }
 
 // left counts the records in one of the host's folders.

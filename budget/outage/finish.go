@@ -36,7 +36,7 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 
 // errPending: earlier charges must be recorded first. That takes the budget's limits,
 // which a decision or a look has and a finish has not.
-var errPending = fmt.Errorf("%w until now: what the host spent is still to be recorded", driver.ErrUnavailable)
+var errPending = fmt.Errorf("%w until now: the host's charges during an outage are not recorded yet", driver.ErrUnavailable)
 
 // keepFinish writes down the end of a reservation.
 func (s *Store) keepFinish(ctx context.Context, f driver.Finish) (driver.Finished, error) {

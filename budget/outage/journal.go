@@ -106,7 +106,7 @@ func (j *journal) list(budget string, told func(path string, why error)) (list [
 			r, err = parseRecord(data)
 		}
 		if err == nil && (r.Budget != budget || r.name() != file.Name()) {
-			err = fmt.Errorf("it is of budget %s, id %q", r.Budget, r.ID)
+			err = fmt.Errorf("it belongs to budget %s, id %q", r.Budget, r.ID)
 		}
 		if err != nil {
 			told(path, err)
@@ -121,7 +121,7 @@ func (j *journal) list(budget string, told func(path string, why error)) (list [
 // remove deletes a record that the store has.
 func (j *journal) remove(e entry) error {
 	if err := os.Remove(e.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("take what is recorded out of the host's journal: %w; make it writable for this user", err)
+		return fmt.Errorf("remove a record from the host's journal: %w; make it writable for this user", err)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (j *journal) setAside(budget, path string, why error) error {
 		return err
 	}
 	if err := os.Rename(path, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("set aside what cannot be read of the host's journal: %w; make the folder this user's", err)
+		return fmt.Errorf("set aside a file of the host's journal: %w; make the folder this user's", err)
 	}
 	return nil
 }

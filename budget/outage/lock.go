@@ -62,7 +62,7 @@ func (s *Store) see(ctx context.Context, name string, limits []limit.Limit) {
 		s.memory.unanswered(name, others)
 	}
 	if err != nil {
-		s.log.Debug("what a lock or a report changed is not remembered yet", "budget", name, "error", err)
+		s.log.Debug("the ledger's mark after a lock or a report is not known yet", "budget", name, "error", err)
 	}
 }
 
@@ -94,7 +94,7 @@ func (s *Store) relock(ctx context.Context, name string, now int64) error {
 			r.After = lock.wait
 		}
 		if _, err := driver.Apply(ctx, s.inner, r); err != nil {
-			return fmt.Errorf("lock again what the store has lost: %w", err)
+			return fmt.Errorf("restore the locks that the store has lost: %w", err)
 		}
 	}
 	return nil

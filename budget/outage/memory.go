@@ -374,7 +374,7 @@ func (m *memory) save(name string, r *remembered) error {
 	}
 	r.saved, r.file = m.wall(), r.Mark
 	if err != nil {
-		return fmt.Errorf("write down what the store said of %s: %w", name, err)
+		return fmt.Errorf("write down the store's answers on %s: %w", name, err)
 	}
 	r.dirty, r.warned = len(r.fresh) > 0, false
 	return nil

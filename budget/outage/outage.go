@@ -159,7 +159,7 @@ func (s *Store) away(name string) error {
 	if !open {
 		return nil
 	}
-	return fmt.Errorf("%w since %s, and asked once in %s until it is there: %s", driver.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
+	return fmt.Errorf("%w since %s; asked once in %s until it answers: %s", driver.ErrUnavailable, state.Since.UTC().Format(time.RFC3339), s.o.Interval, state.Cause)
 }
 
 // answered opens or closes the breaker by the outcome of a call. A call whose context
@@ -209,7 +209,7 @@ func makeDir(path ...string) (string, error) {
 	if at := strings.LastIndex(dir, string(filepath.Separator)+DefaultDir+string(filepath.Separator)); at > 0 {
 		before := dir[:at]
 		if _, err := os.Stat(before); errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("%s is gone, the folder of the configuration, in which the host keeps its files: put it back, or start the program with a configuration that is there", before)
+			return "", fmt.Errorf("%s, the configuration's folder, in which the host keeps its files, no longer exists: restore it, or start the program with a configuration that exists", before)
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -46,7 +46,7 @@ func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driv
 		room, err = ledger.Decide(own, local)
 	}
 	if err != nil {
-		s.log.Warn("what the host may spend while a loss is made good cannot be looked up", "budget", batch.Budget, "error", err)
+		s.log.Warn("the part that this host may spend during a recovery cannot be read", "budget", batch.Budget, "error", err)
 		return decided
 	}
 	fits, kept, asked := again.Items[:0], places[:0], local.Items[:0]
@@ -61,7 +61,7 @@ func (s *Store) withinPart(ctx context.Context, batch driver.Batch, decided driv
 	s.memory.writesNext(batch.Budget) // the refusals' answer must not delay this one's write
 	answers, err := s.decide(ctx, again)
 	if err != nil {
-		s.log.Warn("what the host's own part has room for cannot be charged", "budget", batch.Budget, "error", err)
+		s.log.Warn("calls that fit this host's part cannot be charged", "budget", batch.Budget, "error", err)
 	}
 	for j, i := range kept {
 		if err != nil {
@@ -88,6 +88,6 @@ func (s *Store) closePart(ctx context.Context, ledger *sqlitestore.Store, batch 
 	}
 	done := driver.Finish{Budget: batch.Budget, Now: batch.Now, ID: item.ID, Release: !spent, Units: item.Units}
 	if _, err := ledger.Finish(context.WithoutCancel(ctx), done); err != nil {
-		s.log.Warn("what the host may spend while a loss is made good counts too little for a while", "budget", batch.Budget, "operation", item.Operation, "id", item.ID, "error", err)
+		s.log.Warn("the part that this host may spend during a recovery cannot be settled, and counts wrong for a while", "budget", batch.Budget, "operation", item.Operation, "id", item.ID, "error", err)
 	}
 }

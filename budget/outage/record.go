@@ -76,7 +76,7 @@ func parseRecord(data []byte) (*record, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(r); err != nil {
-		return nil, fmt.Errorf("it is no record of the journal: %w", err)
+		return nil, fmt.Errorf("it is not a record of the journal: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something follows the record")
@@ -90,10 +90,10 @@ func parseRecord(data []byte) (*record, error) {
 // check returns an error for a record that this program cannot have written.
 func (r *record) check() error {
 	if (r.Charge == nil) == (r.Finish == nil) {
-		return errors.New("it is not one of a charge and a finish")
+		return errors.New("it must hold either a charge or a finish")
 	}
 	if !driver.ValidBudget(r.Budget) || r.At < 0 {
-		return fmt.Errorf("budget %q at %d: a name or the instant is wrong", r.Budget, r.At)
+		return fmt.Errorf("budget %q at %d: the name or the instant is invalid", r.Budget, r.At)
 	}
 	if f := r.Finish; f != nil {
 		return driver.Item{Operation: "any", ID: r.ID, Units: f.Units}.Validate()

@@ -20,7 +20,7 @@ func (s *Store) replay(ctx context.Context, name string, limits []limit.Limit, c
 		return nil
 	}
 	list, blocked := s.journal.list(name, func(path string, why error) {
-		s.log.Error("what cannot be read of the host's journal is set aside", "budget", name, "file", path, "reason", why)
+		s.log.Error("a file of the host's journal cannot be read and is set aside", "budget", name, "file", path, "reason", why)
 	})
 	boot, now, err := s.boot()
 	if err != nil {
@@ -110,17 +110,17 @@ func (s *Store) recordCharges(ctx context.Context, name string, limits []limit.L
 		case driver.OutcomeUnknown:
 			return d.Err
 		case driver.Conflict:
-			err = s.aside(name, list[i], "its id stands for another call in the store")
+			err = s.aside(name, list[i], "the store has another call under its id")
 		case driver.Overflow:
-			err = s.aside(name, list[i], "the ledger's sum would pass what it can hold")
+			err = s.aside(name, list[i], "the ledger's sum would exceed its maximum")
 		default:
-			return fmt.Errorf("%w: the store came to what the host has to record past its deadline", driver.ErrUnavailable)
+			return fmt.Errorf("%w: the deadline passed before the store recorded the host's journal", driver.ErrUnavailable)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	s.log.Info("what the host spent while the store was out of reach is recorded", "budget", name, "units", units, "calls", len(list))
+	s.log.Info("the host's charges while the store was out of reach are recorded", "budget", name, "units", units, "calls", len(list))
 	return nil
 }
 
@@ -141,18 +141,18 @@ func (s *Store) recordFinish(ctx context.Context, name string, e entry) error {
 	case driver.Settled, driver.Released:
 		return s.journal.remove(e)
 	case driver.FinishExpired:
-		s.log.Warn("a reservation ended while the store was out of reach, and is not held any more; its units stay as reserved", "budget", name, "id", e.ID)
+		s.log.Warn("a reservation ended while the store was out of reach, but the store no longer holds it; its units stay as reserved", "budget", name, "id", e.ID)
 		return s.journal.remove(e)
 	case driver.FinishConflict:
 		return s.aside(name, e, "the store knows the id as a plain charge, or as finished in another way")
 	case driver.FinishOverflow:
-		return s.aside(name, e, "the ledger's sum would pass what it can hold")
+		return s.aside(name, e, "the ledger's sum would exceed its maximum")
 	}
-	return fmt.Errorf("%w: the store came to what the host has to record past its deadline", driver.ErrUnavailable)
+	return fmt.Errorf("%w: the deadline passed before the store recorded the host's journal", driver.ErrUnavailable)
 }
 
 // aside sets aside a record that the store refused.
 func (s *Store) aside(name string, e entry, why string) error {
-	s.log.Error("what the host spent cannot be recorded and is set aside", "budget", name, "id", e.ID, "reason", why, "file", e.path)
+	s.log.Error("the store cannot record a charge or finish of this host; it is set aside", "budget", name, "id", e.ID, "reason", why, "file", e.path)
 	return s.journal.setAside(name, e.path, errors.New(why))
 }
