@@ -1,5 +1,5 @@
--- Makes the server's clock the last instant a budget has seen. A budget without
--- a ledger gets an empty one.
+-- Makes the server's clock the last instant that a budget has seen. A budget
+-- without a ledger gets an empty one.
 --
 -- KEYS  m, e, x
 -- Returns the clock, µs

@@ -1,30 +1,29 @@
 -- Decides a batch of charges for one budget in one step, or brings its totals
--- up to now when the batch is empty.
+-- up to date if the batch is empty.
 --
 -- KEYS  m, e, x, then z:<op>, y:<op> and r:<op> for each operation in order of
---       number, those to be added too; to recover, all that there may be
+--       number, new ones included; to recover, for all that there may be
 -- ARGV  1 chargeArgs
 -- Returns {status, clock, …}:
 --   0 {…, items, born, now, looks, used per limit or empty: ask again, locks as m
 --     has them, for a look, {the ledger's id, its changes, the newest charge's id,
---     its time, hosts as m has them, until when a loss holds back or 0}, which of the
---     charges more are missing, for a look}: an item is {result, replayed, units, at, limit,
---     progress, used and score per limit}; result as driver.Result, or 100: again,
---     101: its totals say more than there are entries;
---     of what is granted the limit is the first in observe mode that would have
---     refused it, one past the last for a lock of the budget; of what is refused
---     progress has a line for each lock on it: limit, 0 for the budget or -1 for
---     a loss, until, why; of a replay it is the entry's state (x: an open one whose
---     lease is over) and its labels;
---     of a bucket that refuses the score is part/at of its level;
---     a look is {used, floor, least score that counts or 0, the sum, how far it
---     came: empty when to its end, how much of used was recovered, and drifted}, of a bucket
---     {used, part, at}; of a recovery {what stands recovered, how far it came: empty
---     when it is done}; of a report {added, what stands, its score}
---   1 again: totals are not yet those of now     2 {…, operations by comma}
+--     its time, hosts as m has them, until when a loss holds charges back or 0}, for a
+--     look which of the further marks' charges are missing}
+--     An item is {result, replayed, units, at, limit, progress, used and score per
+--     limit}. result is a driver.Result, or 100: again, or 101: its totals exceed its
+--     entries. For a grant, limit is the first in observe mode that would have refused
+--     the item, one past the last for a lock on the budget. For a refusal, progress has
+--     a line for each lock on the item: limit, 0 for the budget or -1 for a loss;
+--     until; why. For a replay, progress is the entry's state (x: open, with its lease
+--     over) and its labels. For a bucket that refuses, the score is part/at of its level.
+--     A look is {used, floor, least score that counts or 0, the sum, where the sum
+--     ended: empty at its end, how much of used was recovered, and drifted}; for a
+--     bucket {used, part, at}; for a recovery {the recovered amount, where the sum
+--     ended: empty if done}; for a report {added, the drift in total, its score}.
+--   1 again: the totals are not up to date yet   2 {…, operations by comma}
 --   3 now, for which calendar periods are needed 4 the clock jumped
 --   5 {…, what is wrong}: damaged                6 {…, version}: newer format
---   7 the ledger has lost something of what the caller was told
+--   7 the ledger has lost something that the caller's mark shows
 
 local raw = clock()
 local unfit = load(raw)
@@ -36,7 +35,7 @@ if anew then blank() end
 unfit = check(raw, #args.add, broke, anew)
 if unfit then return unfit end
 local problem = preloadStars()
-if problem and recovering then -- the totals alone: they are built from the entries
+if problem and recovering then -- only the totals are damaged: build them from the entries
   forgetWindows()
 elseif problem then
   return {5, int(raw), problem}
@@ -51,7 +50,7 @@ for i = 1, #args.windows do
   if w.p0 and (now < w.p0 or now >= w.p2) then return {3, int(raw), int(now)} end
 end
 
-local task = args.import -- where import.lua is before this
+local task = args.import -- only with import.lua in front
 if task and task.at - later > TOLERANCE then return {4, int(raw)} end
 
 local told = args.told
@@ -63,26 +62,26 @@ if looking and not M.v then
   for i = 2, #told do
     if told[i].at > lower then missing[#missing + 1] = i - 1 end
   end
-  -- A write that changes nothing: a server that refuses writes refuses this look as
-  -- it would a charge, or each look would report that the store serves again.
+  -- A write that changes nothing: a server that refuses writes must refuse a look too.
+  -- Otherwise each look would report that the store is within reach again.
   redis.call('PEXPIREAT', keyE, '0')
   return {0, int(raw), {}, '0', int(now), {}, {}, '', {'', 0, '', 0, '', 0}, missing}
 end
 if M.lid == '' then M.lid = args.candidate end
 
--- mark is what the caller is told of the ledger.
+-- mark is the ledger's mark, for the caller.
 local function mark()
   return {M.lid, int(M.seq), M.nid, int(M.nid == '' and 0 or M.newest), M.hosts, int(lossNow(args.hosts) or 0)}
 end
 
--- From here on the ledger is written.
+-- From here on the script writes to the ledger.
 if anew then forgetAll() end
 local born = not M.v
 if born then M.born = now end
 if born and task and task.born > 0 then M.born, M.gone = math.min(task.born, now), math.min(task.gone, now) end
 if M.n == 0 then
-  -- Each command that writes is tried on an empty ledger while there is nothing
-  -- to spoil: a permission that is missing must not show in the middle.
+  -- Try each writing command while the ledger is empty: a missing permission must
+  -- not show halfway through a write.
   redis.call('HDEL', keyE, '')
   redis.call('ZREM', zkey(1) or keyE, '')
   redis.call('ZREMRANGEBYRANK', zkey(1) or keyE, '0', '0')
@@ -150,7 +149,7 @@ for i = 1, #items do entries[ids[i]] = parse(found[i]) end
 local lost, missing = false, {}
 for i = 1, #told do
   local e = parse(found[#items + i])
-  local held = e and e.score > M.gone -- else it is forgotten, and not removed yet
+  local held = e and e.score > M.gone -- else absent, or forgotten and not removed yet
   if told[i].id ~= '' and told[i].at > math.max(M.gone, M.merged) and not held then
     lost = lost or i == 1 or not looking
     if i > 1 then missing[#missing + 1] = i - 1 end
@@ -188,9 +187,9 @@ if lost then
   return {7, int(raw)}
 end
 
--- resume reads a walk's progress: how far each limit's walk came, and what it
--- had freed together with what had come back before. It holds while nothing that
--- it took in was settled or released, and for the part that still counts.
+-- resume reads a walk's progress: how far each limit's walk got, and what it had
+-- freed plus what had returned before. The progress is valid while nothing that the
+-- walk passed was settled or released, and for the part that still counts.
 local function resume(progress)
   local chg, newest, seen, rest = string.match(progress, '^(%d+) (%d+) (%d+) (.*)$')
   local known = {}
@@ -211,7 +210,7 @@ local function spent(l)
 end
 
 local function reply(result, replayed, units, at, limit, progress, scores)
-  local r = {result, replayed and 1 or 0, units, at, limit, progress} -- whole numbers below 2^53 arrive as they are
+  local r = {result, replayed and 1 or 0, units, at, limit, progress} -- Redis returns whole numbers below 2^53 exactly
   for i = 1, #limits do
     r[5 + 2 * i] = spent(limits[i])
     r[6 + 2 * i] = scores[i] or 0
@@ -289,8 +288,8 @@ local function decide(item)
   if item.lease > 0 then new.state, new.score = 'o', new.score + item.lease end
   if recorded and new.score <= math.max(M.gone, horizon(M.last)) then return reply(1, false, item.units, at, 0, '', {}) end
   new.score = math.max(new.score, M.merged + 1)
-  if recorded then M.chg = M.chg + 1 end -- a walk on the way may have come past it
-  if old then -- its id is not held any more: it makes room for the new one
+  if recorded then M.chg = M.chg + 1 end -- a walk under way may have passed it
+  if old then -- the ledger no longer holds its id: remove it
     addNow()
     local key, member, zero = place(old, item.id)
     redis.call('ZREM', key, member)
@@ -311,7 +310,7 @@ local function decide(item)
   written[#written + 1], written[#written + 2] = item.id, pack(new)
   entries[item.id], stateOf[item.id] = new, new.state
   M.n, M.seq = M.n + 1, M.seq + 1
-  if recorded then -- it may count no more: that is one entry a window, all else is up to date
+  if recorded then -- it may be too old to count: one entry a window, everything else is up to date
     local steps = limitSteps
     limitSteps = WHOLE
     bringAll()
@@ -320,7 +319,7 @@ local function decide(item)
   return reply(1, false, item.units, at, observed, '', {})
 end
 
--- Items are decided in order: those after an unfinished one wait for it.
+-- Decide the items in order: those after an unfinished one wait for it.
 local answers, waiting = {}, false
 for i = 1, #items do
   answers[i] = waiting and reply(100, false, 0, 0, 0, items[i].progress or '', {}) or decide(items[i])
@@ -336,7 +335,7 @@ for i = 1, looking and #limits or 0 do least[i] = leastOf(limits[i]) end
 steps = 0
 for i = 1, #least do looks[i] = lookAt(limits[i], least[i]) end
 
--- Remove what is not held and left every total, a few hundred at a time.
+-- Remove entries that are not held and that no total counts, a few hundred at a time.
 if M.last >= M.prune then
   local safe = M.gone
   for i = 1, #wins do safe = math.min(safe, wins[i].adv) end

@@ -1,7 +1,7 @@
--- Tries every command that the other scripts run, on keys of its own, which it
--- removes, or else lets expire within a minute.
+-- Tries every command that the other scripts run, on its own keys. It removes them,
+-- or lets them expire within a minute.
 --
--- KEYS  two keys that hold nothing
+-- KEYS  two keys that do not exist
 -- Returns the clock in µs, then what failed: command, error, command, error …
 
 local answer = {string.format('%.0f', clock())}

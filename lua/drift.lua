@@ -1,8 +1,8 @@
--- What an upstream counts of a limit and no charge explains, recorded. Comes after
--- recover.lua.
+-- Records drift: what an upstream counts for a limit and no charge explains. Comes
+-- after recover.lua.
 
--- pseudoOf is how much of what a limit has used stands under its operations of a
--- prefix that only pseudo-operations have.
+-- pseudoOf is how much of a limit's use is under its operations of a prefix that
+-- only pseudo-operations have.
 local function pseudoOf(l, prefix)
   local sum, op = 0, 0
   for name in string.gmatch(M.ops, '[^,]+') do
@@ -16,7 +16,7 @@ local function pseudoOf(l, prefix)
   return sum
 end
 
--- pseudoUnits is how many of a window's units stand under pseudo-operations.
+-- pseudoUnits is how many of a window's units are under pseudo-operations.
 local function pseudoUnits(w)
   local sum, op = 0, 0
   for name in string.gmatch(M.ops, '[^,]+') do
@@ -26,7 +26,7 @@ local function pseudoUnits(w)
   return sum
 end
 
--- drift takes in a report on a limit. It returns what was added, all that stands,
+-- drift takes in a report on a limit. It returns what it added, the drift in total,
 -- and its score.
 local function drift(l, later)
   local now, at, reset = M.last, l.at, l.reset

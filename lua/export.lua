@@ -3,13 +3,14 @@
 -- KEYS  m, e
 -- ARGV  1 exportArgs
 -- Returns {clock, v, id, last, born, gone, operations by comma, locks as m has them,
---   the next page's cursor: 0 when this is the last, {id, entry, id, entry, …}, how far
---   the ledger is merged and when it was reset}; without a ledger v is empty. Each entry that is there from the
---   first page to the last is in one of them at least, and may be in more.
+--   the next page's cursor or 0 after the last page, {id, entry, id, entry, …}, how far
+--   the ledger is merged and when it was reset}. v is empty without a ledger. An entry
+--   that exists from the first page to the last is in at least one of them, and may be
+--   in several.
 --
--- Merging would move a charge from a page to come into a page that was read. So none
--- begins before m's pause, a minute after the latest page; the last page ends the pause.
--- One that was under way shows in how far the ledger is merged.
+-- Merging would move a charge from a page to come into a page that was read. So no
+-- merging begins before m's pause, a minute after the latest page; the last page ends
+-- the pause. How far the ledger is merged shows a merge that was already under way.
 
 local m = redis.call('HMGET', KEYS[1], 'v', 'lid', 'last', 'born', 'gone', 'ops', 'locks', 'merged', 'mpos', 'reset')
 if not m[1] and redis.call('EXISTS', KEYS[2]) > 0 then return redis.error_reply('DAMAGED m is missing') end

@@ -1,5 +1,5 @@
--- Forgets a budget's ledger, wantedly: an empty one is begun that misses nothing
--- of before, and keeps the id: the hosts' marks stay good.
+-- Resets a budget on purpose: begins an empty ledger, for which earlier charges do not
+-- count as lost. It keeps the id, so the hosts' marks stay valid.
 --
 -- KEYS  m, e, x, then all that there may be
 -- Returns the clock, µs

@@ -1,10 +1,11 @@
--- Adds rows of an exported ledger. Comes before charge.lua, which calls importRows for
--- the mode import.
+-- Adds rows of an exported ledger. Comes before charge.lua, which calls importRows in
+-- mode import.
 
 local importRows
-do -- a block: a script has few places for local names
+do -- a block, because Lua limits the local names of a scope
   -- ownID is the id under which this ledger keeps a row: a row that it merged itself has
-  -- a number alone, and one whose id another ledger had given to another charge has that id.
+  -- only a number, and a row whose id belongs to another charge of another ledger has
+  -- that id.
   local function ownID(id)
     local number = string.match(id, '^ ' .. M.lid .. '/(%d+)$')
     if not number then return string.match(id, '^ ' .. M.lid .. '/:(.*)$') or id end
@@ -12,19 +13,19 @@ do -- a block: a script has few places for local names
     return ' ' .. number
   end
 
-  -- memberAt is the zset and the member of an entry, merged rows included.
+  -- memberAt returns the zset and the member of an entry or a merged row.
   local function memberAt(e, id)
     if e.state ~= 'm' then return place(e, id) end
     return e.units == 0 and ykey(e.op) or zkey(e.op), memberOf(e, id), e.units == 0
   end
 
-  -- count adds an entry to the totals, or takes it off.
+  -- count adds an entry to the totals, or with sign -1 takes it out.
   local function count(e, zero, sign)
     addAll(e.op, e.score, e.units, e.state == 'm' and e.asked or callsOf(e), zero, sign, e.state)
     M.n = M.n + sign
   end
 
-  -- entryOf is a row as an entry; of a merged one asked is its calls.
+  -- entryOf converts a row to an entry; a merged row's asked is its calls.
   local function entryOf(row)
     local e = {op = row.op, asked = row.asked, units = row.units, state = row.state, start = row.start, score = row.score, labels = row.labels}
     if e.state == 'm' then
@@ -36,8 +37,8 @@ do -- a block: a script has few places for local names
     return e
   end
 
-  -- joined is what becomes of an entry that the ledger has and a row with its id: the
-  -- entry to keep, or nil where the ledger has it already.
+  -- joined combines an entry of the ledger with a row of the same id. It returns the
+  -- entry to keep, or nil if the ledger has it already.
   local function joined(old, e, pseudo)
     if pseudo then
       if e.units <= old.units and e.asked <= old.asked and e.score <= old.score then return nil end
@@ -50,15 +51,15 @@ do -- a block: a script has few places for local names
 
   local placed, toWrite = {}, {}
 
-  -- entryHeld is the entry that the ledger keeps under an id, or nil, and what lies there
-  -- of a forgotten one.
+  -- entryHeld returns the entry that the ledger holds under an id, or nil and what is
+  -- left of a forgotten one.
   local function entryHeld(id, text)
     local e = placed[id] or parse(text)
     if e and e.score <= M.gone then return nil, e end
     return e, nil
   end
 
-  -- importRow adds one row. It returns 1 where that was done, else 0.
+  -- importRow adds one row. It returns 1 if it did, else 0.
   local function importRow(row, id, text)
     local e = entryOf(row)
     local old, left = entryHeld(id, text)
@@ -90,8 +91,8 @@ do -- a block: a script has few places for local names
     return 1
   end
 
-  -- importLocks adds the locks of the ledger that was exported, but for those where one
-  -- that ends no earlier holds.
+  -- importLocks adds the exported ledger's locks, unless this one has a lock in their
+  -- place that ends no earlier.
   local function importLocks(list)
     for i = 1, #list do
       local k = list[i]
@@ -105,8 +106,8 @@ do -- a block: a script has few places for local names
   end
 
   -- importRows adds the rows that were not added before. It returns how many rows of the
-  -- export the ledger has imported so far, and how many of these were added, were there
-  -- already, and count no more.
+  -- export the ledger has imported so far, and how many of these it added, had already,
+  -- and skipped as too old to count.
   function importRows()
     local task, notes, at, done = args.import, {}, nil, 0
     for export, rows in string.gmatch(redis.call('HGET', keyM, 'imports') or '', '(%S+) (%d+)') do
@@ -144,14 +145,14 @@ do -- a block: a script has few places for local names
     end
     if not at then importLocks(task.locks) end
     for i = #meters, 1, -1 do
-      if task.last then -- they begin anew from the entries with the next run
+      if task.last then -- the next run replays them from the entries
         meterByKey[meters[i].key] = nil
         table.remove(meters, i)
       elseif meters[i].reached ~= WHOLE then
         replayAnew(meters[i])
       end
     end
-    M.chg = M.chg + 1 -- walks on the way may have come past what was added
+    M.chg = M.chg + 1 -- walks under way may have passed the added rows
     notes[at or #notes + 1] = task.export .. ' ' .. int(upto)
     redis.call('HSET', keyM, 'imports', table.concat(notes, ' ', math.max(1, #notes - task.most + 1)))
     return {int(upto), int(added), int(had), int(gone)}

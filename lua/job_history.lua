@@ -1,8 +1,8 @@
 -- Reads a page of a job's history, the newest first.
 --
--- KEYS  h, r, as job_read.lua tells
+-- KEYS  h, r, see job_read.lua
 -- ARGV  1 historyArgs
--- Returns {{at, id, text or nothing where r lacks it}, …}
+-- Returns {{at, id, text or nothing if r lacks it}, …}
 
 local list = redis.call('ZRANGE', KEYS[1], args.to, args.from, 'BYSCORE', 'REV', 'LIMIT', args.over, args.most, 'WITHSCORES')
 local ids, records = {}, {}

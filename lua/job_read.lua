@@ -2,7 +2,7 @@
 --
 -- Keys of a job, all under one hash tag {job:NAME}:
 --   s   hash: version (how many documents there have been), text (the newest),
---       swaps (the ids of the last ones that were done, the newest first)
+--       swaps (the ids of the latest swaps, the newest first)
 --   k   hash of the values beside it
 --   h   zset of the history: at -> id of a record
 --   r   hash of the history: id of a record -> text

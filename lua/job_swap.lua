@@ -1,26 +1,26 @@
--- Changes what is kept of a job, in one step, if its document still has the
--- version that was read.
+-- Changes a job's document, values and history, in one step, if the document still
+-- has the version that was read.
 --
--- KEYS  s, k, h, r, as job_read.lua tells
--- ARGV  1 swapArgs   2 the new text; then what else is kept as it is sent: key, value
---       of each that is set; key of each that is removed; at, id, text of each record
--- Returns {result, clock, more}: 1 done, by this run or one before; 0 the document has
---   another version; 2 late; 3 the history is damaged: h and r do not hold the same
---   records. More is 1 where further records are to be forgotten, by the same swap
---   run again, else 0
+-- KEYS  s, k, h, r, see job_read.lua
+-- ARGV  1 swapArgs   2 the new text; then, kept byte for byte: key, value of each
+--       value to set; key of each value to remove; at, id, text of each record
+-- Returns {result, clock, more}. result: 1 done, by this run or an earlier one; 0 the
+--   document has another version; 2 late; 3 the history is damaged: h and r do not hold
+--   the same records. more: 1 if the same swap must run again to forget further records,
+--   else 0
 
 local now = clock()
 local history, texts = KEYS[3], KEYS[4]
 local function answer(result, more) return {result, string.format('%.0f', now), more} end
 
--- drop removes the oldest records, whose ids these are.
+-- drop removes records; ids are those of the oldest.
 local function drop(ids)
   if #ids == 0 then return end
   redis.call('HDEL', texts, unpack(ids))
   redis.call('ZREMRANGEBYRANK', history, '0', string.format('%.0f', #ids - 1))
 end
 
--- forget removes what is too old or too much, up to a thousand records, and returns
+-- forget removes up to a thousand records that are too old or too many, and returns
 -- whether there may be more.
 local function forget()
   if args.records == 0 then return 0 end
@@ -42,9 +42,8 @@ if args.remove and (version == '0' or version == args.version) then
 end
 if version ~= args.version then return answer(0, 0) end
 
--- A key of another type must not show in the midst of writing, nor a permission
--- that is missing: each command that writes is tried by the first swap while
--- there is nothing to spoil.
+-- A key of the wrong type or a missing permission must not show halfway through a
+-- write. So the first swap tries each writing command before it changes anything.
 redis.call('HLEN', KEYS[2])
 if redis.call('ZCARD', history) ~= redis.call('HLEN', texts) and args.records > 0 then return answer(3, 0) end
 if swaps == '' then
@@ -69,8 +68,8 @@ for i = 1, args.records do
   place = place + 3
 end
 
--- Of a swap whose answer was lost the next attempt finds the id among these,
--- whatever others have done since.
+-- If a swap's answer is lost, the next attempt finds its id among these, even after
+-- other swaps.
 swaps = string.sub(args.id .. ' ' .. swaps, 1, 16 * (#args.id + 1))
 if args.put then
   redis.call('HSET', KEYS[1], 'version', string.format('%.0f', version + 1), 'text', ARGV[2], 'swaps', swaps)

@@ -1,8 +1,8 @@
--- Reads a value that is kept beside a job's document.
+-- Reads a value kept beside a job's document.
 --
--- KEYS  k, as job_read.lua tells
+-- KEYS  k, see job_read.lua
 -- ARGV  1 its key
--- Returns {value}, or nothing in the list
+-- Returns {value}, or an empty list
 
 local value = redis.call('HGET', KEYS[1], ARGV[1])
 return value and {value} or {}

@@ -4,7 +4,7 @@
 --       number
 -- ARGV  1 lockArgs   2 why, as it is to be kept
 -- Returns {status, clock, …}, the status as in charge.lua:
---   0 {…, until, since, why, stood}; until is 0 where no lock stands
+--   0 {…, until, since, why, stood}; until is 0 if there is no lock
 
 local raw = clock()
 local unfit = load(raw) or check(raw, 0)

@@ -1,7 +1,7 @@
--- The locks of a budget and of its limits, and what observe mode leaves of them.
+-- The locks of a budget and of its limits, and the effect of observe mode on them.
 -- Comes within ledger.lua's scope, before load.
 
-local locks = {} -- by the limit's name, * for the budget: {name, till, since, why}
+local locks = {} -- by the limit's name, or * for the budget: {name, till, since, why}
 
 local function loadLocks()
   for line in string.gmatch(M.locks, '[^\n]+') do
@@ -10,7 +10,7 @@ local function loadLocks()
   end
 end
 
--- packLocks writes those that stand at now.
+-- packLocks is the text of the locks in effect at now.
 local function packLocks(now)
   local lines = {}
   for name, k in pairs(locks) do
@@ -20,20 +20,21 @@ local function packLocks(now)
   M.locks = table.concat(lines, '\n')
 end
 
--- lockOn is the lock that stands on a name, or nil.
+-- lockOn is the lock in effect on a name, or nil.
 local function lockOn(name)
   local k = locks[name]
   return k and k.till > M.last and k or nil
 end
 
--- locksLongest is how long past now the ledger is of use for its locks.
+-- locksLongest is how long after now the ledger is needed for its locks.
 local function locksLongest(longest)
   for _, k in pairs(locks) do longest = math.max(longest, k.till - M.last) end
   return longest
 end
 
--- askLocks adds to closed the locks that refuse an item, and returns what only
--- observes, limits or all of the budget: a lock comes before what does not fit.
+-- askLocks adds to closed the locks that refuse an item. It returns the first limit or
+-- budget whose lock refuses nothing because of observe mode: locks come before limits
+-- that the item does not fit.
 local function askLocks(limits, item, all, closed, observed)
   local seen, k = 0, lockOn('*')
   if k and all then

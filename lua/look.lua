@@ -1,13 +1,13 @@
--- What a look reads of one limit. Comes after drift.lua.
+-- Reads one limit for a look. Comes after drift.lua.
 
--- leastOf is the least score that counts in a limit; 0 for none.
+-- leastOf is the least score that counts in a limit; 0 if nothing counts.
 local function leastOf(l)
   if l.meter or used(l) == 0 then return 0 end
   return (walk(l, -1, 0, 1))
 end
 
--- lookAt reads one limit. The limits share the steps: a sum that is not done, or
--- not begun, goes on in the next run.
+-- lookAt reads one limit. The limits share the steps: the next run continues a sum
+-- that is not done.
 local function lookAt(l, least)
   if l.meter then
     local level, part = levelAt(l.meter, M.last)

@@ -51,7 +51,7 @@ func With(clock string) Scripts {
 func file(name string) string {
 	text, err := files.ReadFile(name + ".lua")
 	if err != nil {
-		panic(err) // no such script: every test fails
+		panic(err) // a missing script fails every test
 	}
 	return string(text)
 }

@@ -1,9 +1,9 @@
--- Entries that only coarse windows can still count give up their ids: those of one
--- slot, operation, job, region and mark become one row, in bounded steps. Comes after
--- windows.lua.
+-- Merges entries that only coarse windows can still count: those of one slot, operation,
+-- job, region and mark become one row and give up their ids, in bounded steps. Comes
+-- after windows.lua.
 
--- boundaryOf is the score up to which entries are to be merged at now, and the
--- precisions of the live coarse windows; M.merged when there is nothing to do.
+-- boundaryOf returns the score up to which to merge entries at now, and the precisions
+-- of the live coarse windows; M.merged if there is nothing to merge.
 local function boundaryOf(now)
   local boundary, precs = M.merged, {}
   for i = 1, #wins do
@@ -19,8 +19,8 @@ local function boundaryOf(now)
   return boundary, precs
 end
 
--- settleCuts brings every live window to now and its rows' cuts up to the
--- window's, so that no entry moves up past a cut. True when done.
+-- settleCuts brings every live window to now, and its rows' cuts up to the window's,
+-- so that merging moves no entry past a cut. It returns true when done.
 local function settleCuts(now)
   for i = 1, #wins do
     if not bring(wins[i], now) then return false end
@@ -41,9 +41,9 @@ local function settleCuts(now)
   return true
 end
 
--- mergePage merges one page of a zset, of half the steps, since an entry costs
--- more than twice what a walk over it does. It returns how far it came, and
--- whether that is the end.
+-- mergePage merges one page of a zset, of half the steps, since merging an entry costs
+-- more than twice as much as walking over it. It returns how far it got, and whether
+-- that is the end.
 local function mergePage(op, key, from, boundary, precs)
   local whole = limitSteps
   limitSteps = math.ceil(whole / 2)
@@ -91,15 +91,15 @@ local function mergePage(op, key, from, boundary, precs)
     M.n = M.n + 1
   end
   M.emptied = true
-  M.chg = M.chg + 1 -- walks on the way took them in where they were
+  M.chg = M.chg + 1 -- walks under way counted them at their old scores
   for i = 1, #meters do
     if meters[i].reached ~= WHOLE then replayAnew(meters[i]) end
   end
   return reached, done
 end
 
--- mergeAll merges what is to be merged at now. False when steps ran out: it goes
--- on from there in the next run. While an export reads, none begins: see export.lua.
+-- mergeAll merges everything due at now. It returns false if the steps ran out; the
+-- next run continues. While an export reads, no merging begins: see export.lua.
 local mergeAll
 function mergeAll(now)
   if M.mpos == '' and now < M.pause then return true end
@@ -119,5 +119,5 @@ function mergeAll(now)
     place, from = place + 1, M.merged
   end
   M.merged, M.mpos = target, ''
-  return target == boundary or mergeAll(now) -- time went on meanwhile
+  return target == boundary or mergeAll(now) -- time has passed since the merge began
 end

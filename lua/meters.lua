@@ -1,15 +1,15 @@
--- The buckets' meters: what they hold, and how they drain. Comes within
--- ledger.lua's scope, before load.
+-- The buckets' meters: their levels, and how they drain. Comes within ledger.lua's
+-- scope, before load.
 --
--- A meter in m: key patterns used part at usedat longest fill oldest reached;
--- patterns of operations by comma, '-' for none; the level is used less
--- part / period. While it is replayed, entries of scores above reached are still
--- to be counted, and the oldest finds it as full as fill.
+-- A meter in m: key patterns used part at usedat longest fill oldest reached. The
+-- patterns of operations are joined by commas, '-' for none. The level is used minus
+-- part / period. While a meter is replayed, entries with scores above reached are not
+-- counted yet; at the oldest entry the level is fill.
 
 local meters, meterByKey = {}, {}
 local opNames = nil
 
--- meterOf reads what a key tells.
+-- meterOf reads a meter's key.
 local function meterOf(key, patterns)
   local amount, period, counts = string.match(key, '^b:(%d+):(%d+):(%a):')
   return {key = key, patterns = patterns, amount = tonumber(amount), period = tonumber(period), calls = counts == 'c', covers = {}}
@@ -43,7 +43,7 @@ local function metersLongest(longest)
   return longest
 end
 
--- matches is a name or a "prefix.*".
+-- matches reports whether a pattern, a name or "prefix.*", matches a name.
 local function matches(pattern, name)
   if string.sub(pattern, -1) == '*' then
     return string.sub(name, 1, #pattern - 1) == string.sub(pattern, 1, -2)
@@ -51,8 +51,8 @@ local function matches(pattern, name)
   return pattern == name
 end
 
--- covers reports whether a meter counts an operation. What stands under "other"
--- in a crowded ledger may be any.
+-- covers reports whether a meter counts an operation. In a crowded ledger, entries
+-- under "other" may be of any operation.
 local function covers(m, op)
   if m.covers[op] ~= nil then return m.covers[op] end
   if not opNames then
@@ -72,13 +72,13 @@ local function covers(m, op)
   end
   local answer = not excepted and (covered or not named)
   if name == 'other' and #opNames >= 256 then answer = true end
-  if string.find(name, '/', 1, true) then answer = false end -- recovered of one limit
+  if string.find(name, '/', 1, true) then answer = false end -- a pseudo-operation of one limit
   m.covers[op] = answer
   return answer
 end
 
--- drain is the level at a later instant; every product stays below 2^53, which
--- is checked where limits are made.
+-- drain is the level at a later instant. Every product stays below 2^53: the program
+-- checks that when it loads limits.
 local function drain(m, used, part, span)
   if span <= 0 then return used, part end
   local rest = math.fmod(span, m.period)
@@ -94,8 +94,8 @@ end
 -- levelAt is a meter's level at an instant, or at its last change.
 local function levelAt(m, at) return drain(m, m.used, m.part, at - m.at) end
 
--- pour changes a meter at an instant, and it drains again from another on; what is returned was charged age ago, and
--- no more comes back than cannot have drained since.
+-- pour changes a meter at an instant, from which it drains again at drains. A negative
+-- amount returns what was charged age ago: at most what cannot have drained since.
 local function pour(m, amount, age, at, drains)
   m.used, m.part = levelAt(m, at)
   m.at = math.max(m.at, at, drains or at)
@@ -109,7 +109,7 @@ local function pour(m, amount, age, at, drains)
   if m.used <= 0 then m.used, m.part = 0, 0 end
 end
 
--- replayAnew has a meter replayed from the beginning.
+-- replayAnew restarts a meter's replay.
 local function replayAnew(m)
   m.used, m.part, m.at, m.oldest, m.reached = 0, 0, 0, 0, -1
 end

@@ -1,6 +1,6 @@
--- Reads the clock: tells whether scripts run here, and what time it is.
+-- Reads the clock, to check that scripts run on a server, and to learn its time.
 --
--- KEYS  one key of the place that is asked (not touched)
+-- KEYS  a key on the server to ask; the script does not touch it
 -- Returns the clock, µs
 
 return string.format('%.0f', clock())

@@ -1,7 +1,7 @@
--- What was lost, recorded: one charge for each limit under a pseudo-operation of
--- its own, and ledgers begun anew. Comes after replay.lua.
+-- Records what was lost, as one charge for each limit under its own pseudo-operation,
+-- and begins ledgers anew. Comes after replay.lua.
 
--- lowerOf is the instant up to which a window that is asked for counts nothing.
+-- lowerOf is the instant up to which a window of the arguments counts nothing.
 local function lowerOf(a, now)
   if a.p0 then return now >= a.p1 and a.c1 or a.c0 end
   local w = {key = a.key}
@@ -9,7 +9,7 @@ local function lowerOf(a, now)
   return lowerAt(w, now)
 end
 
--- forgetWindows drops all windows and their totals; those that are used are built
+-- forgetWindows drops all windows and their totals. The script then builds those in use
 -- from the entries.
 local function forgetWindows()
   redis.call('DEL', keyX)
@@ -18,11 +18,11 @@ local function forgetWindows()
     wins[i] = nil
   end
   for field in pairs(rows) do rows[field] = nil end
-  M.emptied, M.chg = true, M.chg + 1 -- what has come back is counted from 0 again
+  M.emptied, M.chg = true, M.chg + 1 -- what has returned is counted from 0 again
 end
 
--- lossNow is until when the last loss that was noticed holds charges back, where
--- so many hosts share the store; nil when it holds none back.
+-- lossNow is the instant up to which the last loss holds charges back if so many hosts
+-- share the store; nil if it holds nothing back.
 local function lossNow(hosts)
   if M.loss == '' or hosts <= 1 then return nil end
   local since, reported = string.match(M.loss, '^(%d+)(.*)$')
@@ -35,8 +35,8 @@ end
 -- goneLedger reports whether the caller knows that this ledger has lost something.
 local function goneLedger() return string.find(',' .. args.gone .. ',', ',' .. M.lid .. ',', 1, true) ~= nil end
 
--- report notes that a host reports a loss. The first report on a ledger begins its
--- recovery, and so does one that finds it rolled back, which then gets a new id.
+-- report notes that a host reports a loss. The first report on a ledger begins a
+-- recovery. So does a report that finds the ledger rolled back, which gets a new id.
 local function report(host, candidate)
   local rolledBack = goneLedger()
   if rolledBack then M.lid = candidate end
@@ -46,8 +46,8 @@ local function report(host, candidate)
   M.seq = M.seq + 1
 end
 
--- note notes that a host decides; those not seen for long are forgotten, and of too
--- many those that were noted first.
+-- note notes that a host decides. It drops hosts not seen for long, and the oldest if
+-- there are too many.
 local function note(host)
   if host == '' then return end
   local list, n = {}, 0
@@ -62,8 +62,8 @@ local function note(host)
   M.hosts = table.concat(list, ' ', math.max(1, n + 2 - MAXHOSTS))
 end
 
--- broken reports whether the ledger's parts do not agree: KEYS has all that there may
--- be, so that what is left of an operation that m does not know shows too.
+-- broken reports whether the ledger's parts disagree. KEYS has all that there may be, so
+-- that remains of an operation that m does not know show too.
 local function broken()
   for from = M.v and 4 + 3 * nops or 1, #KEYS, 1000 do
     if redis.call('EXISTS', unpack(KEYS, from, math.min(#KEYS, from + 999))) > 0 then return true end
@@ -71,7 +71,7 @@ local function broken()
   return M.v and counted(0) ~= nil
 end
 
--- blank makes of what was read an empty ledger that has seen the same time.
+-- blank turns the loaded ledger into an empty one that has seen the same time.
 local function blank()
   M.v, M.born, M.n, M.nops, M.ops, M.sig, M.chg, M.exp, M.prune, M.gone = nil, 0, 0, 0, '', '', 0, 0, 0, 0
   saved.locks, saved.marks, M.marks = '', '', '' -- locks are kept
@@ -94,12 +94,12 @@ local function forgetAll()
   for from = 1, #KEYS, 1000 do redis.call('DEL', unpack(KEYS, from, math.min(#KEYS, from + 999))) end
 end
 
--- cutOf is the score up to which nothing counts in a window that is up to date.
+-- cutOf is the score up to which nothing counts in an up-to-date window.
 local function cutOf(w) return math.max(w.adv, w.floor) end
 
 local function memberOf(e, id) return int(e.units) .. ',' .. int(e.asked) .. ':' .. id end
 
--- record puts a charge of a limit in the place of the old one.
+-- record replaces a limit's old charge, if there is one, by a new one.
 local function record(l, id, old, amount, score)
   if old then
     redis.call('ZREM', old.units == 0 and ykey(l.op) or zkey(l.op), memberOf(old, id))
@@ -119,11 +119,11 @@ local function record(l, id, old, amount, score)
 end
 
 local recoverAll
-do -- a block: a script has few places for local names
+do -- a block, because Lua limits the local names of a scope
   -- amountOf is what a limit counts of an entry.
   local function amountOf(l, e) return l.calls and e.asked or e.units end
 
-  -- sideOf is the side of l.from on which a limit has fewer entries: a above it, b
+  -- sideOf is the side of l.from on which a limit has fewer entries: a is above it, b
   -- up to it.
   local function sideOf(l)
     local above, below = 0, 0
@@ -141,13 +141,13 @@ do -- a block: a script has few places for local names
     return above < below and 'a' or 'b'
   end
 
-  -- survived sums what counts in a limit of scores up to l.from, but for what was
-  -- recovered. It walks over the side of l.from with fewer entries: what is above it
-  -- is taken off what is used. It returns nil, and how far it came, when steps ran out.
+  -- survived sums what counts in a limit with scores up to l.from, except what was
+  -- recovered. It walks over the side of l.from with fewer entries; the sum above l.from
+  -- is subtracted from the use. If the steps run out, it returns nil and how far it got.
   --
-  -- The progress of an earlier run holds for the same ledger, while nothing that was
-  -- taken in changed. What left the window since is taken off again with what has
-  -- come back.
+  -- The progress of an earlier run is valid for the same ledger, while no entry in it
+  -- changed. What has returned since is subtracted again, for the entries that left the
+  -- window.
   local function survived(l, olds)
     local cut = cutOf(l.win)
     if l.from <= cut then return 0, '' end
@@ -172,7 +172,7 @@ do -- a block: a script has few places for local names
     return sum, came
   end
 
-  -- standing are the charges that stand for what was lost of a limit.
+  -- standing lists the charges that record what was lost of a limit.
   local function standing(l)
     local list = {}
     for _, key in ipairs({zkey(l.op), ykey(l.op)}) do
@@ -187,9 +187,9 @@ do -- a block: a script has few places for local names
     return list
   end
 
-  -- recoverOne records what is missing of a limit: what each host has charged itself
-  -- in a charge of its own, and what else was seen in one more. All are of the latest
-  -- instant. It returns what they come to.
+  -- recoverOne records what is missing of a limit: one charge for what each host has
+  -- charged itself, and one for the rest that was seen. All have the latest score. It
+  -- returns their sum.
   local function recoverOne(l, sum, olds)
     local cut, score, stood, own, amounts = cutOf(l.win), l.from, 0, 0, {}
     for i = 1, #olds do
@@ -215,8 +215,8 @@ do -- a block: a script has few places for local names
     return all
   end
 
-  -- recoverAll records what is missing of each limit once all are summed; until then
-  -- the next run goes on with each from where it came.
+  -- recoverAll records what is missing of each limit once all limits are summed. Until
+  -- then the next run continues each sum.
   function recoverAll(limits, lost)
     local answers, sums, olds, done = {}, {}, {}, true
     for i = 1, #limits do

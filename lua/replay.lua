@@ -1,8 +1,8 @@
 -- Meters made live, and replayed from the ledger in bounded steps. Comes after
 -- walk.lua.
 
--- useMeters makes the meters of a batch live: {key, patterns, longest, fill} each.
--- It returns them in the batch's order.
+-- useMeters makes a batch's meters live: {key, patterns, longest, fill} each. It returns
+-- them in the batch's order.
 local function useMeters(asked, now)
   for i = #meters, 1, -1 do
     local m = meters[i]
@@ -29,8 +29,8 @@ local function useMeters(asked, now)
   return batch
 end
 
--- replay counts the entries a meter has not come to, in the order of scores, open
--- reservations as of now. True when the meter is in use.
+-- replay counts further entries into a meter, in the order of scores, open reservations
+-- as of now. It returns true when the meter is in use.
 local function replay(m, now)
   if m.reached == WHOLE then return true end
   local heap = {}

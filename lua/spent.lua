@@ -4,7 +4,7 @@
 --       number
 -- ARGV  1 spentArgs
 -- Returns {status, clock, …}, the status as in charge.lua:
---   0 {…, since, rows, how far it came: empty when to the end}; a row is {name, or
+--   0 {…, since, rows, where the page ended: empty at the end}; a row is {name or
 --     the operation's number, units, calls, open, observed}
 
 local raw = clock()
@@ -29,8 +29,8 @@ local function sum(name, units, calls, open, observed)
   row[1], row[2], row[3], row[4] = row[1] + units, row[2] + calls, row[3] + open, row[4] + observed
 end
 
--- names are the groups of a page's entries, and which have a mark. The entries
--- themselves are read only where they tell one of these.
+-- namesOf returns the groups of a page's entries, and which entries have a mark. It
+-- reads the entries themselves only if these need them.
 local part = ({job = '^([^|]*)', region = '^[^|]*|([^|]*)', run = '^[^|]*|[^|]*|([^|]*)'})[args.by]
 local function namesOf(list, n, op)
   local names, marks, reads = {}, {}, part or M.marks ~= ''

@@ -1,12 +1,12 @@
--- The walk of a refusal: how far the ledger's entries must return.
+-- The walk of a refusal: up to which score entries must return before an item fits.
 
--- cursor reads a zset upwards from above a score, in growing pieces; of open
--- reservations alone where it is told to.
+-- cursor reads a zset upwards from above a score, in growing pieces; with open, only
+-- open reservations.
 local function cursor(key, from, zero, open)
   return {key = key, zero = zero, open = open, rank = redis.call('ZCOUNT', key, '-inf', int(from)), size = 8, at = 0, list = {}}
 end
 
--- step moves a cursor to its next entry; false at the end.
+-- step moves a cursor to its next entry. It returns false at the end.
 local function step(c)
   repeat
     c.at = c.at + 2
@@ -36,10 +36,10 @@ local function sink(heap, i)
   end
 end
 
--- walk goes upwards from the score pos, with freed already, until deficit is
--- freed, or past the score stop if there is one. It returns the score that frees
--- enough, 0 when there is none, or nil when steps ran out; then how far it came: a
--- score up to which all is taken in, and what that freed.
+-- walk goes upwards from the score pos, with freed already freed, until deficit is
+-- freed, or past the score stop if given. It returns the score that frees enough, 0 if no
+-- score does, or nil if the steps ran out. Then it returns the score up to which it has
+-- walked all entries, and what these free.
 local function walk(l, pos, freed, deficit, stop)
   local heap = {}
   for i = 1, #l.covered do

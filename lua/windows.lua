@@ -1,9 +1,8 @@
--- What charge.lua does with windows: their totals brought up to now, in bounded
--- steps, and windows begun and dropped. Comes after ledger.lua.
+-- Windows for charge.lua: brings their totals up to date in bounded steps, and begins
+-- and drops windows. Comes after ledger.lua.
 
--- gather adds up a page of a zset, of open reservations alone where it is told to.
--- It returns units, calls, the score up to which it came, and whether that is the
--- end.
+-- gather sums a page of a zset; with open, only open reservations. It returns units,
+-- calls, the score up to which it got, and whether that is the end.
 local function gather(key, zero, from, to, up, open)
   local list, n, reached, done = page(key, from, to, up)
   local units, calls = 0, 0
@@ -23,7 +22,7 @@ local function first(key, cut)
   return list[2] and tonumber(list[2])
 end
 
--- dueOf is when the first entry of a row leaves its rolling window.
+-- dueOf is the instant at which the first entry of a row leaves its rolling window.
 local function dueOf(w, op, r)
   local z, y = first(zkey(op), r.cut), first(ykey(op), r.zcut)
   local score = z
@@ -31,7 +30,8 @@ local function dueOf(w, op, r)
   return score and leaves(w, score) or NEVER
 end
 
--- advance takes what has left the window off one row. True when done.
+-- advance subtracts entries that have left the window from one row. It returns true when
+-- done.
 local function advance(w, op, target)
   local r, field = row(w, op)
   local s, sfield = star(w)
@@ -54,7 +54,7 @@ local function advance(w, op, target)
   return true
 end
 
--- build counts into one row what the ledger holds above its cut. True when done.
+-- build counts the entries above a row's cut into the row. It returns true when done.
 local function build(w, op)
   local r, field = row(w, op)
   local s, sfield = star(w)
@@ -82,7 +82,7 @@ local function loadRows(w)
   preload(fields)
 end
 
--- restart empties a window's rows; they are built from cut upwards.
+-- restart empties a window's rows, to be built from cut upwards.
 local function restart(w, cut, period)
   loadRows(w)
   for op = 1, nops do
@@ -95,8 +95,9 @@ local function restart(w, cut, period)
   touch(w.no .. '|*')
 end
 
--- recount empties one row of a window that counts open reservations, to be built
--- anew from those that are open after now: plain charges lie among the ended.
+-- recount empties one row of a window that counts open reservations, to be built anew
+-- from those that are open after now. Subtracting the ended ones would read the plain
+-- charges among them too.
 local function recount(w, op, now)
   local r, field = row(w, op)
   local s, sfield = star(w)
@@ -108,8 +109,8 @@ local function recount(w, op, now)
   touch(sfield)
 end
 
--- bring makes a window's totals those of now. False when steps ran out: what
--- was done stays, and goes on in the next run.
+-- bring brings a window's totals to now. It returns false if the steps ran out; the next
+-- run continues.
 local function bring(w, now)
   local s, sfield = star(w)
   if w.len then
@@ -137,11 +138,11 @@ local function bring(w, now)
   if now >= w.p1 then start = w.p1 end
   if s.period ~= start then
     restart(w, math.max(now >= w.p1 and w.c1 or w.c0, w.floor), start)
-    M.chg = M.chg + 1 -- what walks had taken in counts no more
+    M.chg = M.chg + 1 -- entries that walks have passed no longer count
     s = star(w)
   end
   w.adv = now >= w.p1 and w.c1 or w.c0
-  if s.due ~= NEVER then -- a calendar's due only says that it is not built yet
+  if s.due ~= NEVER then -- a calendar's due only means that it is not built yet
     addNow()
     loadRows(w)
     for op = 1, nops do
@@ -153,8 +154,8 @@ local function bring(w, now)
   return true
 end
 
--- use makes the windows of a batch live: {key, longest, p0, p1, p2, c0, c1} each. It
--- returns the live windows in the batch's order.
+-- use makes a batch's windows live: {key, longest, p0, p1, p2, c0, c1} each. It returns
+-- them in the batch's order.
 local function use(asked, now)
   for i = #wins, 1, -1 do
     local w = wins[i]

@@ -62,7 +62,7 @@ func (s *Store) unreached(ctx context.Context, err error) []driver.Finding {
 	case *redis.Ring:
 		list := s.servers(ctx)
 		if slices.ContainsFunc(list, func(f driver.Finding) bool { return f.Check == "version" }) {
-			f.Level, f.Says, f.Advice = driver.Warning, "some shards answer, and others do not", "mend those that are named below: the budgets of the others are served"
+			f.Level, f.Says, f.Advice = driver.Warning, "some shards answer, and others do not", "repair those named below: the others serve their budgets"
 		}
 		return append([]driver.Finding{f}, list...)
 	case *sentinels:
@@ -112,16 +112,16 @@ func (s *Store) tryCommands(ctx context.Context) (t trial, err error) {
 // permissionFindings reports a trial. told: another finding reports already that too few
 // replicas keep up.
 func (s *Store) permissionFindings(t trial, told bool) []driver.Finding {
-	f := driver.Finding{Check: "permissions", Level: driver.OK, Says: "every command that is needed may be run"}
+	f := driver.Finding{Check: "permissions", Level: driver.OK, Says: "the user may run every command needed"}
 	switch {
 	case len(t.denied) > 0:
 		f.Level, f.Advice = driver.Fault, "grant the user "+strings.Join(t.denied, " ")
 		f.Says = fmt.Sprintf("the user may not run %s on keys of the prefix %s", strings.Join(t.denied, " "), s.prefix)
 	case t.refused != "":
-		f.Level, f.Says = driver.Warning, "not every command could be tried, as the server refuses writes"
-		f.Advice = "run doctor again once it takes them"
+		f.Level, f.Says = driver.Warning, "not every command could be tried, because the server refuses writes"
+		f.Advice = "run doctor again once it accepts them"
 	}
-	refused := driver.Finding{Check: "writes", Level: driver.Fault, Says: "the server refuses writes: " + t.refused, Advice: "mend what it says"}
+	refused := driver.Finding{Check: "writes", Level: driver.Fault, Says: "the server refuses writes: " + t.refused, Advice: "fix what it says"}
 	switch {
 	case t.refused == "", t.lacksReplicas() && told:
 		return []driver.Finding{f}
@@ -135,12 +135,12 @@ func (s *Store) permissionFindings(t trial, told bool) []driver.Finding {
 
 // clockFinding judges a difference in µs between the clocks.
 func clockFinding(ahead int64) driver.Finding {
-	f := driver.Finding{Check: "clock", Level: driver.OK, Says: fmt.Sprintf("the server's clock less this machine's is %s", (time.Duration(ahead) * time.Microsecond).Round(10*time.Microsecond))}
+	f := driver.Finding{Check: "clock", Level: driver.OK, Says: fmt.Sprintf("the server's clock minus this machine's is %s", (time.Duration(ahead) * time.Microsecond).Round(10*time.Microsecond))}
 	switch {
 	case max(ahead, -ahead) > driver.ClockTolerance:
-		f.Level, f.Advice = driver.Fault, "set both clocks by the network (NTP): calls are refused when the server's jumps ahead so far"
+		f.Level, f.Advice = driver.Fault, "synchronise both clocks (NTP): the store refuses calls if the server's clock jumps ahead this far"
 	case max(ahead, -ahead) > driver.ClockTolerance/10:
-		f.Level, f.Advice = driver.Warning, "set both clocks by the network (NTP)"
+		f.Level, f.Advice = driver.Warning, "synchronise both clocks (NTP)"
 	}
 	return f
 }
@@ -151,12 +151,12 @@ func (s *Store) latency(ctx context.Context) driver.Finding {
 	for range probes {
 		began := time.Now()
 		if err := s.Ping(ctx); err != nil {
-			return driver.Finding{Check: "latency", Level: driver.Fault, Says: err.Error(), Advice: "mend the network or the server: it answered before, and then not"}
+			return driver.Finding{Check: "latency", Level: driver.Fault, Says: err.Error(), Advice: "repair the network or the server: it answered before, and no longer does"}
 		}
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
-	f := driver.Finding{Check: "latency", Level: driver.OK, Says: fmt.Sprintf("%s in the middle and %s at most, of a timeout of %s", took[probes/2].Round(10*time.Microsecond), took[probes-1].Round(10*time.Microsecond), s.timeout)}
+	f := driver.Finding{Check: "latency", Level: driver.OK, Says: fmt.Sprintf("median %s, maximum %s, of a timeout of %s", took[probes/2].Round(10*time.Microsecond), took[probes-1].Round(10*time.Microsecond), s.timeout)}
 	if took[probes-1] > s.timeout/2 {
 		f.Level, f.Advice = driver.Warning, "raise [store] timeout, or move the server nearer"
 	}

@@ -43,13 +43,13 @@ func replicaFinding(addr string, field map[string]string, g guard, at place) dri
 	case replicas == "0" || replicas == "":
 		f.Says = addr + " has no replica"
 		if at.mode == sentinel || at.mode == cluster {
-			f.Level, f.Advice = driver.Warning, "add one, on another machine: nothing can take this server's place, so that its budgets are out of reach until it is back"
+			f.Level, f.Advice = driver.Warning, "add one, on another machine: if this server fails, nothing takes its place, and its budgets are out of reach until it is back"
 		}
 	default:
 		n, _ := strconv.Atoi(replicas)
 		f.Says = fmt.Sprintf("%s has %s, and writes when %s of them keep up within %s s", addr, plural(replicas, "replica"), g.least, g.lag)
 		if f.Level, f.Advice = g.judge(n, at); g.least == "" || g.lag == "" {
-			f.Says = fmt.Sprintf("%s has %s, and does not tell min-replicas-to-write and min-replicas-max-lag", addr, plural(replicas, "replica"))
+			f.Says = fmt.Sprintf("%s has %s, and does not show min-replicas-to-write and min-replicas-max-lag", addr, plural(replicas, "replica"))
 		}
 	}
 	return f
@@ -60,7 +60,7 @@ func replicaFinding(addr string, field map[string]string, g guard, at place) dri
 func promotedFinding(addr string, replicas int, g guard, at place) driver.Finding {
 	f := driver.Finding{Check: "replicas", Says: fmt.Sprintf("%s, once it is the master, writes when %s of its replicas keep up within %s s", addr, g.least, g.lag)}
 	if f.Level, f.Advice = g.judge(replicas, at); g.least == "" || g.lag == "" {
-		f.Says = addr + " does not tell min-replicas-to-write and min-replicas-max-lag"
+		f.Says = addr + " does not show min-replicas-to-write and min-replicas-max-lag"
 	}
 	return f
 }
@@ -74,11 +74,11 @@ func (g guard) judge(replicas int, at place) (driver.Severity, string) {
 	case g.least == "" || g.lag == "":
 		return driver.Warning, asSomebody + ": they should be 1 and " + strconv.Itoa(most)
 	case g.least == "0" && replicas == 1:
-		return driver.Warning, "add a second replica first, as with one the death of either server would stop all writes until it is back; then " + set + ": " + unguarded
+		return driver.Warning, "add a second replica first: with only one, the failure of either server stops all writes until it is back; then " + set + ": " + unguarded
 	case g.least == "0":
 		return driver.Warning, set + ": " + unguarded
 	case behind == 0 || behind > most:
-		return driver.Warning, fmt.Sprintf("set min-replicas-max-lag %d (CONFIG SET min-replicas-max-lag %d, and CONFIG REWRITE), and not 0, which is no bound: a master that was cut off spends beside the one that takes its place until it notices", most, most)
+		return driver.Warning, fmt.Sprintf("set min-replicas-max-lag %d (CONFIG SET min-replicas-max-lag %d, and CONFIG REWRITE); 0 sets no bound. Until a master that was cut off notices, it spends beside the one that took its place", most, most)
 	}
 	return driver.OK, ""
 }

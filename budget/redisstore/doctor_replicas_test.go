@@ -25,7 +25,7 @@ func TestDiagnoseRefusedWrites(t *testing.T) {
 	}
 	list := diagnose(server.URL(0))
 	expectFindings(t, "a master without its replica", list,
-		wants{"permissions", driver.Warning, "the server refuses writes", "once it takes them"},
+		wants{"permissions", driver.Warning, "the server refuses writes", "once it accepts them"},
 		wants{"replicas", driver.Fault, server.Addr + " refuses writes: 0 of the 1 replicas that min-replicas-to-write asks for keep up within 10 s", "start the replica"})
 	for _, f := range list {
 		if strings.Contains(f.Says+f.Advice, "+") || f.Check == "writes" {
@@ -41,7 +41,7 @@ func TestDiagnoseRefusedWrites(t *testing.T) {
 	admin := server.Client()
 	redistest.Await(t, "the replica keeps up", func() bool { return strings.Contains(info(admin, "replication"), "min_slaves_good_slaves:1") })
 	expectFindings(t, "with its replica", diagnose(server.URL(0)),
-		wants{"permissions", driver.OK, "may be run", ""},
+		wants{"permissions", driver.OK, "may run every command", ""},
 		wants{"replicas", driver.OK, server.Addr + " has 1 replica, and writes when 1", ""})
 }
 

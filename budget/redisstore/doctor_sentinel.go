@@ -22,7 +22,7 @@ func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list 
 		if w.err != nil {
 			list = append(list, driver.Finding{
 				Check: "sentinel", Level: driver.Warning, Says: w.err.Error(),
-				Advice: "start it, or take it out of the URL and run SENTINEL RESET on the others: too few sentinels replace no master",
+				Advice: "start it, or take it out of the URL and run SENTINEL RESET on the others: too few sentinels cannot replace a master",
 			})
 			continue
 		}
@@ -40,7 +40,7 @@ func (s *sentinels) findings(ctx context.Context) (replaced time.Duration, list 
 		}
 		list = append(list, driver.Finding{
 			Check: "sentinel", Level: driver.Fault, Says: "the sentinels do not agree on the master: " + strings.Join(says, "; "),
-			Advice: "mend the network between them; where they watch different masters, give one of them another name",
+			Advice: "repair the network between them; if they watch different masters, give one of these another name",
 		})
 	}
 	return replaced, list
@@ -53,12 +53,12 @@ func sentinelFinding(address string, w word) driver.Finding {
 	others, _ := strconv.Atoi(w.state["num-other-sentinels"])
 	quorum, _ := strconv.Atoi(w.state["quorum"])
 	all := strconv.Itoa(others + 1)
-	f := driver.Finding{Check: "sentinel", Level: driver.OK, Says: fmt.Sprintf("%s names the master %s, and knows %s, of which %d must find it down", address, w.master, plural(all, "sentinel"), quorum)}
+	f := driver.Finding{Check: "sentinel", Level: driver.OK, Says: fmt.Sprintf("%s names the master %s, and knows %s; %d of them must find it down", address, w.master, plural(all, "sentinel"), quorum)}
 	switch {
 	case others+1 < enoughSentinels:
-		f.Level, f.Advice = driver.Warning, "run three, on machines of their own: the master is replaced only while most of the sentinels agree, so that with fewer one that is gone is too many"
+		f.Level, f.Advice = driver.Warning, "run three, each on its own machine: most of the sentinels must agree to replace a master, so with fewer than three none may fail"
 		if others == 0 {
-			f.Advice = "run three, on machines of their own: when a lone one is gone nobody replaces the master, and when it is cut off it replaces one that works"
+			f.Advice = "run three, each on its own machine: a lone one that fails replaces no master, and one that is cut off replaces a master that works"
 		}
 	case quorum < 2:
 		f.Level, f.Advice = driver.Warning, fmt.Sprintf("set the quorum to %d (SENTINEL SET %s quorum %d): with %d a sentinel that is cut off starts a failover of a master that works", (others+1)/2+1, w.state["name"], (others+1)/2+1, quorum)

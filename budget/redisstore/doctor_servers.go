@@ -105,7 +105,7 @@ func (s *Store) masterFindings(ctx context.Context, c *redis.Client, at place) [
 // deadAdvice is the advice for a server that does not answer.
 func deadAdvice(m mode) string {
 	if m == ring {
-		return "start it again with its data, and leave it in the URL: its budgets are out of reach until it is back, and without it they would begin anew on other shards; those of the others are served"
+		return "start it again with its data, and leave it in the URL: its budgets are out of reach until it is back, and without it they would begin anew on other shards; the other shards serve theirs"
 	}
 	return "start it again, or have one of its replicas promoted: its budgets are out of reach until then"
 }
@@ -121,13 +121,13 @@ func infoOf(ctx context.Context, c *redis.Client, addr string, away driver.Sever
 		return fields(text), nil
 	case hasAnyCode(err, []string{"WRONGPASS", "NOAUTH"}):
 		return nil, &driver.Finding{
-			Check: "server", Level: driver.Fault, Says: fmt.Sprintf("%s does not take this user: %v", addr, err),
-			Advice: "give it the users and passwords of the others: they are not replicated, and when it becomes the master every call is refused",
+			Check: "server", Level: driver.Fault, Says: fmt.Sprintf("%s rejects this user: %v", addr, err),
+			Advice: "give it the users and passwords of the others: Redis does not replicate them, and this server would refuse every call as the master",
 		}
 	case isAnswer(err):
 		return nil, &driver.Finding{
 			Check: "server", Level: driver.Warning, Advice: asSomebody,
-			Says: fmt.Sprintf("%s does not tell its version, persistence, eviction and replicas: %v", addr, err),
+			Says: fmt.Sprintf("%s does not show its version, persistence, eviction and replicas: %v", addr, err),
 		}
 	}
 	return nil, &driver.Finding{
@@ -196,7 +196,7 @@ func versionFinding(addr string, field map[string]string) driver.Finding {
 	f := driver.Finding{Check: "version", Level: driver.OK, Says: fmt.Sprintf("%s is %s %s, %s", addr, kind, version, cmp.Or(field["redis_mode"], field["server_mode"]))}
 	major, _, _ := strings.Cut(version, ".")
 	if !slices.Contains(tried[kind], major) {
-		f.Level, f.Advice = driver.Warning, "this program was tried on "+triedText()+" only: try it before you rely on it"
+		f.Level, f.Advice = driver.Warning, "this program was tested on "+triedText()+" only: try it before you rely on it"
 	}
 	return f
 }
@@ -204,7 +204,7 @@ func versionFinding(addr string, field map[string]string) driver.Finding {
 func persistenceFinding(addr string, field map[string]string, fsync string) driver.Finding {
 	if field["aof_enabled"] != "1" {
 		return driver.Finding{
-			Check: "persistence", Level: driver.Warning, Says: addr + " keeps no append-only file: what it acknowledged is lost when it is killed",
+			Check: "persistence", Level: driver.Warning, Says: addr + " keeps no append-only file: it loses what it acknowledged when it is killed",
 			Advice: "set appendonly yes; until then hosts notice a loss and record what they had seen",
 		}
 	}
@@ -221,7 +221,7 @@ func evictionFinding(addr string, field map[string]string) driver.Finding {
 	case field["maxmemory"] == "0":
 		f.Level, f.Advice = driver.Warning, "set maxmemory-policy noeviction before anyone sets maxmemory: it would evict ledgers first"
 	default:
-		f.Level, f.Advice = driver.Fault, "set maxmemory-policy noeviction: ledgers expire, so that they are evicted first"
+		f.Level, f.Advice = driver.Fault, "set maxmemory-policy noeviction: ledgers expire, so Redis evicts them first"
 	}
 	return f
 }
@@ -231,10 +231,10 @@ func coverageFinding(addr, needed string) driver.Finding {
 	switch needed {
 	case "no":
 	case "":
-		f.Level, f.Says, f.Advice = driver.Warning, addr+" does not tell cluster-require-full-coverage", asSomebody+": it should be no"
+		f.Level, f.Says, f.Advice = driver.Warning, addr+" does not show cluster-require-full-coverage", asSomebody+": it should be no"
 	default:
 		f.Level, f.Says = driver.Warning, addr+" serves nothing while any slot has no master"
-		f.Advice = "set cluster-require-full-coverage no: each budget lies on one shard, and those of the others can go on when one is gone"
+		f.Advice = "set cluster-require-full-coverage no: each budget is on one shard, and the other shards can serve theirs when one fails"
 	}
 	return f
 }

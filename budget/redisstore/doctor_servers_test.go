@@ -66,11 +66,11 @@ func TestDiagnoseReplicas(t *testing.T) {
 
 	// A user who may not look is told so, and nothing else fails.
 	expectFindings(t, "a user without CONFIG", openStore(t, leastURL(t, server, "quotactl:*", "info"), redisstore.Options{}).Diagnose(t.Context()),
-		wants{"replicas", driver.Warning, "does not tell min-replicas-to-write", "+config|get"},
-		wants{"server", driver.Fault, of + " does not take this user", "are not replicated"})
+		wants{"replicas", driver.Warning, "does not show min-replicas-to-write", "+config|get"},
+		wants{"server", driver.Fault, of + " rejects this user", "does not replicate"})
 	leastURL(t, replica, "quotactl:*", "")
 	expectFindings(t, "a user without INFO", openStore(t, leastURL(t, server, "quotactl:*", "info"), redisstore.Options{}).Diagnose(t.Context()),
-		wants{"server", driver.Warning, of + " does not tell", "+info"})
+		wants{"server", driver.Warning, of + " does not show", "+info"})
 
 	gone := redistest.FreeAddress(t)
 	_, gonePort, _ := strings.Cut(gone, ":")
@@ -114,14 +114,14 @@ func TestDiagnoseSentinels(t *testing.T) {
 	}
 	three := sound("quorum", "2")
 	for _, f := range three {
-		expectFindings(t, "three sentinels", diagnose(three), wants{"sentinel", driver.OK, f.Addr().String() + " names the master " + server.Addr + ", and knows 3 sentinels, of which 2", ""})
+		expectFindings(t, "three sentinels", diagnose(three), wants{"sentinel", driver.OK, f.Addr().String() + " names the master " + server.Addr + ", and knows 3 sentinels; 2 of them", ""})
 	}
 	three[1].says("127.0.0.1:1", 1)
-	expectFindings(t, "sentinels that do not agree", diagnose(three), wants{"sentinel", driver.Fault, three[1].Addr().String() + " name 127.0.0.1:1", "mend the network"})
+	expectFindings(t, "sentinels that do not agree", diagnose(three), wants{"sentinel", driver.Fault, three[1].Addr().String() + " name 127.0.0.1:1", "repair the network"})
 	gone := three[1].Addr().String()
 	three[1].Close()
 	expectFindings(t, "a sentinel that is gone", diagnose(three), wants{"sentinel", driver.Warning, "ask the sentinel " + gone, "start it"})
-	expectFindings(t, "a quorum of one", diagnose(sound("quorum", "1")), wants{"sentinel", driver.Warning, "of which 1", "SENTINEL SET mymaster quorum 2"})
+	expectFindings(t, "a quorum of one", diagnose(sound("quorum", "1")), wants{"sentinel", driver.Warning, "1 of them", "SENTINEL SET mymaster quorum 2"})
 
 	server.Kill()
 	list := diagnose(sound("quorum", "2"))
@@ -151,7 +151,7 @@ func TestDiagnoseCluster(t *testing.T) {
 	expectFindings(t, "a lag longer than the nodes' patience", store.Diagnose(t.Context()), // of 5 s
 		wants{"replicas", driver.Warning, n.servers[0].Addr + " has 1 replica", "min-replicas-max-lag 4"})
 	least := openStore(t, strings.Replace(n.url(), "://", "://least:secret@", 1), redisstore.Options{})
-	expectFindings(t, "a user without CONFIG", least.Diagnose(t.Context()), wants{"coverage", driver.Warning, "does not tell cluster-require-full-coverage", "+config|get"})
+	expectFindings(t, "a user without CONFIG", least.Diagnose(t.Context()), wants{"coverage", driver.Warning, "does not show cluster-require-full-coverage", "+config|get"})
 }
 
 // A shard of a ring that is down is named, and must stay in the URL. The others

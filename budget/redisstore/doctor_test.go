@@ -109,7 +109,7 @@ func TestUntriedVersions(t *testing.T) {
 
 		"redis_version:7.2.4\r\nserver_mode:standalone\r\nvalkey_version:8.1.1": driver.OK,
 	} {
-		if f := redisstore.VersionFinding("host:1", info); f.Level != want || want != driver.OK && !strings.Contains(f.Advice, "tried") {
+		if f := redisstore.VersionFinding("host:1", info); f.Level != want || want != driver.OK && !strings.Contains(f.Advice, "tested on") {
 			t.Errorf("%q: %+v", info, f)
 		}
 	}

@@ -27,7 +27,7 @@ func (s *Store) fault(doing string, err error) error {
 		return fmt.Errorf("%s in Redis: %w: its slot is moving: %w", doing, driver.ErrUnavailable, err)
 	}
 	for _, known := range []struct{ code, advice string }{
-		{"WRONGPASS", "mend the user or password, password_env or password_file"},
+		{"WRONGPASS", "correct the user, the password, password_env or password_file"},
 		{"NOAUTH", "give the password, by password_env or password_file"},
 		{"NOPERM", "the user lacks a permission; grant it the commands and keys that docs/redis.md lists"},
 		{"WRONGTYPE", "a key of this prefix is not quotactl's; choose another prefix"},
@@ -45,7 +45,7 @@ func (s *Store) fault(doing string, err error) error {
 	case isAnswer(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), "No permission") || strings.Contains(err.Error(), "permissions to")):
 		return wrap(driver.ErrStoreConfig, "the user lacks a permission; grant it the commands and keys that docs/redis.md lists")
 	case isAnswer(err) && (strings.Contains(err.Error(), "DB index") || strings.Contains(err.Error(), "SELECT is not allowed")):
-		return wrap(driver.ErrStoreConfig, "the server has no such database; mend the number in the URL, or raise the server's databases")
+		return wrap(driver.ErrStoreConfig, "the server has no such database; correct the number in the URL, or raise the server's databases")
 	case isAnswer(err) && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
 		return wrap(driver.ErrStoreConfig, "the server does not know a command; use Redis 6.2 or later, or Valkey 7.2 or later")
 	}
@@ -61,11 +61,11 @@ func wrongServer(err error) string {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "cluster support disabled"):
-		return "it is no cluster; connect with redis://"
+		return "it is not a cluster; connect with redis://"
 	case errors.Is(err, errUnknownMaster):
-		return "the sentinels know no such master; mend its name in the URL"
+		return "the sentinels know no such master; correct its name in the URL"
 	case errors.As(err, &certificate):
-		return "its certificate is not trusted here, or is for another name; mend it, or have this machine trust who signed it"
+		return "its certificate is not trusted here, or is for another name; replace it, or have this machine trust its issuer"
 	}
 	return ""
 }
@@ -73,7 +73,7 @@ func wrongServer(err error) string {
 // lostAnswer says that an attempt may have been applied, and that no time was left to find
 // out.
 func lostAnswer(doing string) error {
-	return fmt.Errorf("%s in Redis: %w: an answer was lost, and the time was over before another came; send the same id again to know the outcome", doing, driver.ErrUnavailable)
+	return fmt.Errorf("%s in Redis: %w: an answer was lost, and the time ran out before another arrived; send the same id again to learn the outcome", doing, driver.ErrUnavailable)
 }
 
 // notCharged wraps the error of a decision that has charged nothing, and keeps its text.

@@ -171,7 +171,7 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 			// Run once more for the merging and the buckets that the last rows left unfinished.
 			c.From, c.Rows, settling = answer.Done, nil, true
 		case ctx.Err() != nil:
-			return driver.Imported{}, fmt.Errorf("import into %s in Redis: %w: out of time; import again: it goes on from there", c.Budget, driver.ErrUnavailable)
+			return driver.Imported{}, fmt.Errorf("import into %s in Redis: %w: out of time; import again: it continues from there", c.Budget, driver.ErrUnavailable)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 			return run.view(), nil
 		}
 		if ctx.Err() != nil {
-			return driver.View{}, fmt.Errorf("look at %s in Redis: %w: its totals were not brought up to now in time; look again", look.Budget, driver.ErrUnavailable)
+			return driver.View{}, fmt.Errorf("look at %s in Redis: %w: its totals could not be brought up to date in time; look again", look.Budget, driver.ErrUnavailable)
 		}
 	}
 }

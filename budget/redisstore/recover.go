@@ -56,7 +56,7 @@ func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovere
 			return answer, nil
 		}
 		if ctx.Err() != nil {
-			return driver.Recovered{}, fmt.Errorf("recover %s in Redis: %w: out of time; what is missing is recorded by the next decision", r.Budget, driver.ErrUnavailable)
+			return driver.Recovered{}, fmt.Errorf("recover %s in Redis: %w: out of time; the next decision records what is missing", r.Budget, driver.ErrUnavailable)
 		}
 	}
 }

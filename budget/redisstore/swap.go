@@ -63,7 +63,7 @@ func (s *Store) swapJob(ctx context.Context, swap driver.JobSwap, args swapArgs,
 		case swapOther:
 			s.learnAt(scope, at)
 			if unsure {
-				return false, false, fmt.Errorf("%s in Redis: %w: an answer was lost, and others have swapped it since; read the document to know whether this was done", doing, driver.ErrUnavailable)
+				return false, false, fmt.Errorf("%s in Redis: %w: an answer was lost, and others have swapped it since; read the document to learn whether this swap was done", doing, driver.ErrUnavailable)
 			}
 			return false, false, nil
 		case swapDamaged:

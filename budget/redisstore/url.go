@@ -79,7 +79,7 @@ func parseURL(raw string) (target, error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return fail("the part after ? is no query: write ?db=1")
+		return fail("the part after ? is not a query: write ?db=1")
 	}
 	for name := range values {
 		if name != "db" {
@@ -101,14 +101,14 @@ func parseURL(raw string) (target, error) {
 	case path != "" && t.mode == single && db == "":
 		db = path
 	case path != "":
-		return fail("what stands after the host is no database: write ?db=N, or /N with redis://")
+		return fail("the part after the host is not a database: write ?db=N, or /N with redis://")
 	}
 	if db != "" {
 		if t.mode == cluster {
-			return fail("a cluster has no databases: take db out")
+			return fail("a cluster has no databases: remove db")
 		}
 		if t.db, err = strconv.Atoi(db); err != nil || t.db < 0 {
-			return fail("the database is no number: use 0 or more; write / and ? in a password as %%2F and %%3F")
+			return fail("the database is not a number: use 0 or more; write / and ? in a password as %%2F and %%3F")
 		}
 	}
 	if !t.unix {
@@ -120,7 +120,7 @@ func parseURL(raw string) (target, error) {
 			t.addresses = append(t.addresses, address)
 		}
 		if t.mode == single && len(t.addresses) > 1 {
-			return fail("several hosts: say how they stand together with redis+sentinel, redis+cluster or redis+ring")
+			return fail("several hosts: say how they work together with redis+sentinel, redis+cluster or redis+ring")
 		}
 	}
 	return t, nil
@@ -130,7 +130,7 @@ func parseURL(raw string) (target, error) {
 func hostPort(host, port string) (string, error) {
 	u, err := url.Parse("redis://" + host)
 	if err != nil || u.Hostname() == "" || u.User != nil {
-		return "", errors.New("a host is missing or wrong: write HOST or HOST:PORT; write @, / and ? in a password as %40, %2F and %3F")
+		return "", errors.New("a host is missing or invalid: write HOST or HOST:PORT; write @, / and ? in a password as %40, %2F and %3F")
 	}
 	if u.Port() != "" {
 		port = u.Port()

@@ -44,7 +44,7 @@ func TestURLs(t *testing.T) {
 		"unix://host/path":               "absolute path",
 		"unix://":                        "absolute path",
 		"redis+sentinel://a,b":           "master's name",
-		"redis+cluster://a/1":            "no database",
+		"redis+cluster://a/1":            "is not a database",
 		"redis+cluster://a?db=1":         "no databases",
 		"redis+ring://a,,b":              "host",
 		"redis+ring://u:s3cret@a,b@c:xy": "host",
@@ -76,7 +76,7 @@ func TestNoSuchDatabase(t *testing.T) {
 		_, decided := decide(t.Context(), store, driver.Item{ID: "a", Operation: "op", Units: 1})
 		_, job := store.Job(t.Context(), "j")
 		for _, err := range []error{store.Ping(t.Context()), decided, job} {
-			if !errors.Is(err, driver.ErrStoreConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "mend the number") {
+			if !errors.Is(err, driver.ErrStoreConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "correct the number") {
 				t.Errorf("%s: %v, want ErrStoreConfig", url, err)
 			}
 		}

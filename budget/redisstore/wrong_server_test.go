@@ -21,7 +21,7 @@ func TestWrongKindsOfServers(t *testing.T) {
 	certified := httptest.NewTLSServer(nil) // by nobody
 	defer certified.Close()
 	for url, says := range map[string]string{
-		"redis+cluster://" + server.Addr:                            "it is no cluster",
+		"redis+cluster://" + server.Addr:                            "it is not a cluster",
 		"rediss://" + strings.TrimPrefix(certified.URL, "https://"): "its certificate",
 		"redis+sentinel://" + sentinel.Addr + "/other":              "know no such master",
 		"redis+sentinel://" + server.Addr + "/main":                 "does not know a command",

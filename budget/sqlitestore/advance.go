@@ -7,16 +7,15 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// chunk is how many rows are read at once at most.
+// chunk bounds how many rows one query reads.
 const chunk = maxSteps
 
-// adviceDamaged says what to do about a ledger whose parts do not agree.
+// adviceDamaged is the advice for a ledger whose parts disagree.
 const adviceDamaged = "something other than this program changed the file: end all processes that use it and restore it from a backup, or move it away to begin afresh"
 
-// advance brings a window's totals to an instant: what no longer counts is
-// taken out, and what was not built is counted. It reads no more rows than
-// steps, which it counts down; done says whether the totals are right now. Where
-// they are not, the progress is kept in them.
+// advance brings a window's totals to an instant: it takes out entries that no longer
+// count, and counts entries that are not built yet. It reads at most steps rows, and
+// counts steps down. done: the totals are right now. If not, they keep the progress.
 func (l *ledger) advance(w *window, at int64, steps *int) (done bool, err error) {
 	cut := w.cutAt(at)
 	if w.next > cut && !w.grows {
@@ -34,7 +33,7 @@ func (l *ledger) advance(w *window, at int64, steps *int) (done bool, err error)
 			}
 		}
 		if t.calls < 0 || (t.calls == 0 && t.units != 0) {
-			return false, fmt.Errorf("budget %s: %w: window %s counts entries that are not there; %s", l.name, driver.ErrDamaged, w.key, adviceDamaged)
+			return false, fmt.Errorf("budget %s: %w: window %s counts entries that do not exist; %s", l.name, driver.ErrDamaged, w.key, adviceDamaged)
 		}
 	}
 	w.next, w.grows = none, false
@@ -45,11 +44,11 @@ func (l *ledger) advance(w *window, at int64, steps *int) (done bool, err error)
 	return w.next > cut && !w.grows, nil
 }
 
-// expire takes out of a total what has a score up to cut.
+// expire takes the entries with scores up to cut out of a total.
 func (l *ledger) expire(w *window, lane int64, t *total, cut int64, steps *int) error {
 	if w.kind != limit.Rolling || (t.built != toTheEnd && t.built <= cut) {
-		// All that counted is gone, but for reservations that are still open:
-		// counting these anew reads less than taking the others out.
+		// Everything counted has expired, except reservations that are still open.
+		// Counting these anew reads less than taking the others out.
 		w.back(t, t.units, t.calls)
 		t.cut, t.built, t.next = cut, cut, none
 		return nil
@@ -73,7 +72,7 @@ func (l *ledger) expire(w *window, lane int64, t *total, cut int64, steps *int) 
 	return nil
 }
 
-// expired notes that nothing up to cut counts any more, and what comes next.
+// expired notes that nothing up to cut counts any more, and the next score that does.
 func (l *ledger) expired(lane int64, t *total, cut int64) error {
 	t.cut, t.next, t.dirty = cut, none, true
 	if t.calls == 0 {
@@ -84,7 +83,7 @@ func (l *ledger) expired(lane int64, t *total, cut int64) error {
 	return err
 }
 
-// build counts further entries of a total that is not built to its end.
+// build counts more entries into a total that is not built to its end.
 func (l *ledger) build(w *window, lane int64, t *total, steps *int) error {
 	rows, more, err := l.rowsOf(w, lane, t.built, min(*steps, chunk))
 	if err != nil {

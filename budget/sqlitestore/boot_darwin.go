@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootID names the boot that runs.
+// bootID identifies the current boot.
 func bootID() (string, error) { return unix.Sysctl("kern.bootsessionuuid") }
 
 // bootClock is the time since the boot in µs, time asleep included.

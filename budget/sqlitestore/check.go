@@ -21,7 +21,7 @@ func (l *ledger) checkNewest() error {
 	if err != nil || e != nil {
 		return err
 	}
-	return fmt.Errorf("budget %s: %w: its newest charge, %s, is not there; %s", l.name, driver.ErrDamaged, l.newestID, adviceDamaged)
+	return fmt.Errorf("budget %s: %w: its newest charge, %s, is missing; %s", l.name, driver.ErrDamaged, l.newestID, adviceDamaged)
 }
 
 // countEntries fails with ErrDamaged if a budget has another number of entries than

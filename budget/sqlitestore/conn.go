@@ -18,19 +18,18 @@ import (
 // conn is one connection with its prepared statements. One goroutine uses it at
 // a time.
 //
-// Its statements take no context: each is bounded by the rows it may touch, and
-// a watched context costs a goroutine a statement. What can wait for others,
-// begin, is bounded by the context; between statements and right before the
-// commit the callers look at it.
+// Its statements take no context: each touches a bounded number of rows, and a context
+// would cost a goroutine for each statement. Only begin can wait for others, and takes the
+// context. Callers check the context between statements and right before the commit.
 type conn struct {
 	db    *sql.DB
 	raw   *sql.Conn
 	stmts map[string]*sql.Stmt
 }
 
-// connect opens the file, which is made if need be unless only read. A file that
-// is made gets the mode of path.lock, which must be there: SQLite looks at that
-// itself, and gives -wal and -shm the mode of the file, whatever the umask.
+// connect opens the file. Unless readOnly, it creates a missing file, with the mode of
+// path.lock, which must exist. SQLite copies that mode itself, and gives -wal and -shm the
+// mode of the file, whatever the umask.
 func connect(ctx context.Context, path string, busy time.Duration, readOnly bool) (*conn, error) {
 	if !readOnly {
 		if err := checkWritable(path); err != nil {
@@ -45,7 +44,7 @@ func connect(ctx context.Context, path string, busy time.Duration, readOnly bool
 		query.Set("mode", "ro")
 		query.Add("_pragma", "query_only(1)")
 	}
-	text := strings.ReplaceAll(query.Encode(), "+", "%20") // SQLite takes a plus for itself
+	text := strings.ReplaceAll(query.Encode(), "+", "%20") // SQLite does not decode + to a space
 	connector, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: text}).String())
 	if err != nil {
 		return nil, err
@@ -59,9 +58,9 @@ func connect(ctx context.Context, path string, busy time.Duration, readOnly bool
 	return &conn{db: db, raw: raw, stmts: map[string]*sql.Stmt{}}, nil
 }
 
-// checkWritable refuses files that this user may not write to. SQLite would open
-// them to read, and leave files of the same mode beside them, which still stood
-// in the way once the file itself may be written to.
+// checkWritable refuses files that this user may not write. SQLite would open them
+// read-only and leave files of the same mode beside them, which would still block writing
+// after somebody made the file itself writable.
 func checkWritable(path string) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		err := unix.Faccessat(unix.AT_FDCWD, path+suffix, unix.W_OK, unix.AT_EACCESS)
@@ -83,7 +82,7 @@ func (c *conn) close() error {
 	return errors.Join(append(errs, c.raw.Close(), c.db.Close())...)
 }
 
-// prepared is the statement, prepared once for the connection.
+// prepared returns the statement, which it prepares once for the connection.
 func (c *conn) prepared(query string) (*sql.Stmt, error) {
 	if stmt := c.stmts[query]; stmt != nil {
 		return stmt, nil
@@ -105,7 +104,7 @@ func (c *conn) exec(query string, args ...any) error {
 	return err
 }
 
-// first scans the first row into dest; false when there is none.
+// first scans the first row into dest. It returns false if there is no row.
 func (c *conn) first(query string, args []any, dest ...any) (bool, error) {
 	stmt, err := c.prepared(query)
 	if err != nil {
@@ -138,8 +137,8 @@ func (c *conn) each(query string, args []any, visit func(), dest ...any) (err er
 	return rows.Err()
 }
 
-// begin starts a transaction; it waits for other programs until the context
-// ends. It may have begun also where it fails.
+// begin starts a transaction. It waits for other programs until the context ends. The
+// transaction may have begun even if begin fails.
 func (c *conn) begin(ctx context.Context, how string) error {
 	_, err := c.raw.ExecContext(ctx, "BEGIN "+how)
 	if err != nil && ctx.Err() != nil {

@@ -22,7 +22,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	d := &decider{s: s, batch: batch, began: time.Now(), walks: map[int]*walk{}}
 	for {
 		err := s.write(bounded, d.transaction)
-		if err == nil { // only what is committed is an answer
+		if err == nil { // only committed decisions are an answer
 			d.answer, d.ran = d.next, true
 		}
 		switch {
@@ -34,16 +34,16 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 		case err == nil:
 			err = s.pause(bounded)
 		case errors.Is(err, errRedo):
-			clear(d.walks) // they reckon with what was undone
+			clear(d.walks) // they depend on what was undone
 			err = nil
 		}
 		if isTimeUp(err) && d.ran {
 			return d.rest(driver.Decision{Result: driver.Interrupted, Limit: -1}), nil
 		}
 		if err != nil {
-			charged := errors.Is(err, errCommit) // perhaps
+			charged := errors.Is(err, errCommit) // it may have charged
 			err = s.explain(ctx, "decide on "+batch.Budget, err)
-			if len(d.answer.Items) > 0 { // what is committed stands
+			if len(d.answer.Items) > 0 { // committed decisions remain
 				return d.rest(driver.Decision{Result: driver.OutcomeUnknown, Limit: -1, Err: err}), nil
 			}
 			if !charged {
@@ -60,11 +60,11 @@ type decider struct {
 	batch  driver.Batch
 	began  time.Time
 	answer driver.Decisions // as committed so far
-	walks  map[int]*walk    // of the item at hand, by limit
+	walks  map[int]*walk    // for the current item, by limit
 	ran    bool             // a transaction was committed
 	done   bool
-	lost   bool              // what the caller saw acknowledged is not there
-	head   driver.LedgerHead // of an export: a ledger that begins with it takes over its past
+	lost   bool              // the ledger lacks something that the caller saw acknowledged
+	head   driver.LedgerHead // of an import: a ledger that begins with it takes over its past
 
 	// Within one transaction:
 	next   driver.Decisions // the answer when it is committed
@@ -72,13 +72,13 @@ type decider struct {
 	l      *ledger
 	limits []*counting
 	steps  int
-	ready  bool // what came to be merged is
+	ready  bool // everything due has been merged
 }
 
 // caller is the caller's clock.
 func (d *decider) caller() int64 { return d.batch.Now + time.Since(d.began).Microseconds() }
 
-// rest answers the items that it did not come to.
+// rest gives every item without a decision the same answer.
 func (d *decider) rest(answer driver.Decision) driver.Decisions {
 	for len(d.answer.Items) < len(d.batch.Items) {
 		d.answer.Items = append(d.answer.Items, answer)
@@ -86,7 +86,7 @@ func (d *decider) rest(answer driver.Decision) driver.Decisions {
 	return d.answer
 }
 
-// transaction goes on with the batch as far as the steps reach.
+// transaction continues with the batch until it is done or the steps run out.
 func (d *decider) transaction(c *conn) error {
 	answer, steps := d.answer, d.s.steps
 	d.steps, d.done = steps, false
@@ -149,7 +149,8 @@ func (d *decider) transaction(c *conn) error {
 	return nil
 }
 
-// open reads the ledger, makes the windows live and takes the time.
+// open reads the ledger, takes the time, makes the limits' windows and meters live, and
+// merges entries.
 func (d *decider) open(c *conn) (clock int64, err error) {
 	if d.l, err = d.s.ledger(c, d.batch.Budget); err != nil {
 		return 0, err
@@ -179,7 +180,7 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	if err := l.use(d.batch.Limits, now); err != nil {
 		return 0, err
 	}
-	if len(d.answer.Items) == 0 { // a batch that takes several transactions forgets by the time of its first
+	if len(d.answer.Items) == 0 { // all transactions of a batch forget by the time of the first
 		l.gone = max(l.gone, l.horizon(now))
 	}
 	if d.ready, err = l.merge(now, &d.steps); err != nil {
@@ -195,7 +196,7 @@ func (d *decider) open(c *conn) (clock int64, err error) {
 	return d.when.clock, nil
 }
 
-// close prunes and writes.
+// close prunes entries and writes the ledger.
 func (d *decider) close() error {
 	if err := d.l.tidy(d.s.pruning); err != nil {
 		return err
@@ -223,8 +224,8 @@ func (d *decider) advance(at int64) (done bool, err error) {
 	return true, nil
 }
 
-// item decides one item and records it when it fits. done is false when the
-// steps ran out before the answer.
+// item decides one item, and records it if it fits. done is false if the steps ran out
+// before.
 func (d *decider) item(item driver.Item) (decision driver.Decision, done bool, err error) {
 	l := d.l
 	now := l.last
@@ -251,7 +252,7 @@ func (d *decider) item(item driver.Item) (decision driver.Decision, done bool, e
 		}
 	}
 	observed := ""
-	if !item.Recorded { // else no limit is asked
+	if !item.Recorded { // limits do not refuse recorded items
 		refusal, done, err := d.refuse(item, now)
 		if err != nil || !done || refusal.Result == driver.Refused {
 			return refusal, done, err
@@ -277,7 +278,7 @@ func late(deadline time.Time, caller int64) bool {
 	return !deadline.IsZero() && deadline.UnixMicro() < caller
 }
 
-// replay answers an item whose id is held.
+// replay answers an item whose id the ledger holds.
 func (d *decider) replay(item driver.Item, e *entry, now int64) (decision driver.Decision, err error) {
 	same := d.l.opNames[e.operation()] == d.l.counted(item.Operation) && e.asked == item.Units &&
 		(e.state != statePlain) == (item.Lease > 0)
@@ -290,9 +291,9 @@ func (d *decider) replay(item driver.Item, e *entry, now int64) (decision driver
 	return decision, err
 }
 
-// refuse finds the limit that will fit last among those the item does not fit
-// in, or the lock that ends last. Where it fits in all the result is Granted, and
-// Observed tells what only observes and would have refused it.
+// refuse finds what refuses the item the longest: a limit, a lock or a loss. If nothing
+// does, the result is Granted, and Observed names what would have refused it but for
+// observe mode.
 func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, done bool, err error) {
 	refusal = driver.Decision{Result: driver.Granted, Limit: -1}
 	observed := ""
@@ -327,8 +328,8 @@ func (d *decider) refuse(item driver.Item, now int64) (refusal driver.Decision, 
 	return refusal, true, nil
 }
 
-// grant records a charge; old is an entry of the same id that is not held, and
-// observed what only observes and would have refused it.
+// grant records a charge. old is an entry with the same id that is no longer held, or nil.
+// observed is what would have refused the charge but for observe mode.
 func (d *decider) grant(item driver.Item, old *entry, now int64, observed string) (driver.Decision, error) {
 	l := d.l
 	if old != nil {
@@ -370,7 +371,7 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 	}
 	l.charge(e, item.Units, item.Recorded, d.when.drains())
 	l.witness = item.ID
-	if item.Recorded { // it may count no more
+	if item.Recorded { // it may be too old to count
 		if err := d.expire(); err != nil {
 			return driver.Decision{}, err
 		}
@@ -380,8 +381,8 @@ func (d *decider) grant(item driver.Item, old *entry, now int64, observed string
 	return decision, nil
 }
 
-// expire takes out of the windows what was added and counts no more. All else is up to
-// date, so that its steps need no bound.
+// expire takes added entries that do not count out of the windows. Everything else is up to
+// date, so its steps need no bound.
 func (d *decider) expire() error {
 	steps := math.MaxInt
 	for _, v := range d.limits {
@@ -395,7 +396,7 @@ func (d *decider) expire() error {
 	return nil
 }
 
-// granted tells what is left, of the limit that has the least.
+// granted is a grant, with the limit that has the least left.
 func (d *decider) granted(item driver.Item) driver.Decision {
 	limit, left := driver.LeastRemaining(d.batch.Limits, item, func(i int) int64 { return d.limits[i].used() })
 	return driver.Decision{Result: driver.Granted, Units: item.Units, Limit: limit, Remaining: left}

@@ -11,8 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// scarce is how much room a disk has at least before it is said to be full soon,
-// in bytes.
+// scarce is the free space in bytes below which Diagnose warns.
 const scarce = 100 << 20
 
 // Diagnose reports what may keep the file, or its place, from holding the store's
@@ -46,12 +45,12 @@ func (s *Store) Diagnose(ctx context.Context) []driver.Finding {
 		s.room())
 }
 
-// room is what the disk has left.
+// room reports the disk's free space.
 func (s *Store) room() driver.Finding {
 	f := driver.Finding{Check: "disk", Level: driver.OK}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(s.path), &fs); err != nil {
-		f.Level, f.Says = driver.Warning, fmt.Sprintf("how much room is left cannot be told: %v", err)
+		f.Level, f.Says = driver.Warning, fmt.Sprintf("the free space cannot be read: %v", err)
 		return f
 	}
 	left := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block has no negative size, and another type elsewhere

@@ -13,7 +13,7 @@ func (s *Store) report(ctx context.Context, r driver.Report) (answer driver.Drif
 	return answer, err
 }
 
-// report goes on with a report as far as the steps reach.
+// report continues with a report until it is done or the steps run out.
 func (d *decider) report(c *conn, r driver.Report, answer *driver.Drift) (err error) {
 	d.steps, d.done = d.s.steps, false
 	if answer.Now, err = d.open(c); err != nil {
@@ -39,7 +39,7 @@ func (d *decider) report(c *conn, r driver.Report, answer *driver.Drift) (err er
 	return d.close()
 }
 
-// report takes in what is said of one limit, of which all is up to date.
+// report takes in the report on one limit, whose totals are up to date.
 func (v *counting) report(r driver.Report, answer *driver.Drift) (err error) {
 	l := v.l
 	switch v.limit.Window.Kind {
@@ -79,8 +79,8 @@ func (v *counting) report(r driver.Report, answer *driver.Drift) (err error) {
 	return v.record(limit.DriftID(v.limit.Name), limit.DriftOperation(v.limit.Name), answer.Total, score)
 }
 
-// drift is how much of what a report says is used is not known, and the score by
-// which it returns; 0 where the report does not count.
+// drift returns how much of the reported use the ledger lacks, and the score of the charge
+// that records it. It returns 0, 0 if there is nothing to record.
 func (v *counting) drift(r driver.Report) (missing, score int64) {
 	l, window := v.l, v.limit.Window
 	now := l.last
@@ -102,8 +102,8 @@ func (v *counting) drift(r driver.Report) (missing, score int64) {
 	return missing, score
 }
 
-// raise fills the meter up to a level seen earlier, less what has drained since,
-// and is by how much.
+// raise fills the meter to a level seen earlier, minus what has drained since. It returns
+// by how much.
 func (m *meter) raise(seen limit.Level, now int64) int64 {
 	add := m.refill.Drain(seen, now).Used - m.levelAt(now).Used
 	if add <= 0 {

@@ -11,11 +11,11 @@ const (
 	stateOpen
 	stateSettled
 	stateReleased
-	stateMerged // a row of several that are known by their slot alone
+	stateMerged // a row for several charges of one slot, which have given up their ids
 )
 
-// The classes of a lane: what walks for units, walks for calls and nothing at
-// all has to read.
+// The classes of a lane: walks for units read the first, walks for calls the first two,
+// and no walk reads the last.
 const (
 	classUnits = iota
 	classZero
@@ -32,9 +32,9 @@ type entry struct {
 	asked int64
 	units int64
 	state int64
-	calls int64 // 1 but for a merged row
-	// observed: it would have been refused, but for observe mode; written with the
-	// entry, and not read again but to merge and to sum.
+	calls int64 // 1, except for a merged row
+	// observed: but for observe mode it would have been refused. It is written with the
+	// entry; only merging, sums and exports read it.
 	observed bool
 
 	job, region, run int64
@@ -42,7 +42,7 @@ type entry struct {
 
 func (e *entry) operation() int64 { return e.lane / classes }
 
-// ended is how an entry has ended at now, as a reservation.
+// ended is how a reservation has ended at now; empty if it is open or a plain charge.
 func (e *entry) ended(now int64) driver.Ended {
 	switch {
 	case e.state == stateSettled:
@@ -55,7 +55,7 @@ func (e *entry) ended(now int64) driver.Ended {
 	return ""
 }
 
-// laneOf is the lane of an entry of this operation in its state.
+// laneOf is the lane of an entry with these units and this state.
 func laneOf(operation, units, state int64) int64 {
 	switch {
 	case state == stateReleased:
@@ -66,7 +66,7 @@ func laneOf(operation, units, state int64) int64 {
 	return operation*classes + classUnits
 }
 
-// entryAt reads the entry with this id, or nil, held or not.
+// entryAt reads the entry with an id, or returns nil. The entry may no longer be held.
 func (l *ledger) entryAt(id string) (*entry, error) {
 	e := &entry{id: id, calls: 1}
 	found, err := l.c.first("SELECT lane, score, start, asked, units, state, job, region, run FROM entry WHERE b = ? AND id = ?", []any{l.b, id},
@@ -77,8 +77,8 @@ func (l *ledger) entryAt(id string) (*entry, error) {
 	return e, nil
 }
 
-// held reports whether an entry's id still stands for it. One that is not held
-// may lie in the file until it is pruned.
+// held reports whether an entry's id still identifies it. An entry that is no longer held
+// stays in the file until it is pruned.
 func (l *ledger) held(e *entry, now int64) bool {
 	return e != nil && e.score >= l.earliest(now)
 }
@@ -94,7 +94,7 @@ func (l *ledger) insert(e *entry) error {
 	return nil
 }
 
-// store writes an entry; no total changes by it.
+// store writes an entry, and changes no total.
 func (l *ledger) store(e *entry) error {
 	err := l.c.exec("INSERT INTO entry(b, id, lane, score, start, asked, units, state, job, region, run, calls, observed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		l.b, e.id, e.lane, e.score, e.start, e.asked, e.units, e.state, e.job, e.region, e.run, e.calls, e.observed)
@@ -106,7 +106,7 @@ func (l *ledger) store(e *entry) error {
 	return nil
 }
 
-// remove takes an entry out of the file and out of every total it stands in.
+// remove takes an entry out of the file and out of every total that counts it.
 func (l *ledger) remove(e *entry) error {
 	if err := l.c.exec("DELETE FROM entry WHERE b = ? AND id = ?", l.b, e.id); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (l *ledger) remove(e *entry) error {
 	return nil
 }
 
-// finish gives an open reservation its end: a state, units and a score.
+// finish ends an open reservation with a state, units and a score.
 func (l *ledger) finish(e *entry, state, units, score, now int64) error {
 	lane := laneOf(e.operation(), units, state)
 	err := l.c.exec("UPDATE entry SET lane = ?, score = ?, units = ?, state = ? WHERE b = ? AND id = ?", lane, score, units, state, l.b, e.id)
@@ -137,36 +137,35 @@ func (l *ledger) finish(e *entry, state, units, score, now int64) error {
 	return nil
 }
 
-// row is what the walks read of an entry.
+// row is the part of an entry that walks read.
 type row struct{ score, units, calls int64 }
 
-// rows reads entries of a lane whose score is above the one given and not above
-// upto, lowest first: about limit of them, and always all of one score or none.
-// more says whether there are others above the last one.
+// rows reads entries of a lane with scores above above and up to upto, lowest first. It
+// returns about limit of them, and of each score all or none. more: there are others above
+// the last one.
 func (l *ledger) rows(lane, above, upto int64, limit int) (list []row, more bool, err error) {
 	return l.wholeScores(lane, limit, "",
 		"SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ? ORDER BY score LIMIT ?",
 		l.b, lane, above, upto, limit+1)
 }
 
-// rowsOf is rows as a window counts them.
+// rowsOf is rows for the entries that a window counts, without an upper bound.
 func (l *ledger) rowsOf(w *window, lane, above int64, limit int) (list []row, more bool, err error) {
 	return l.wholeScores(lane, limit, w.counted(),
 		"SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ?"+w.counted()+" ORDER BY score LIMIT ?",
 		l.b, lane, above, limit+1)
 }
 
-// rowsDown is rows from the highest down: scores below the one given and not
-// below downto.
+// rowsDown is rows from the highest down: scores below below and from downto.
 func (l *ledger) rowsDown(lane, below, downto int64, limit int) (list []row, more bool, err error) {
 	return l.wholeScores(lane, limit, "",
 		"SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score < ? AND score >= ? ORDER BY score DESC LIMIT ?",
 		l.b, lane, below, downto, limit+1)
 }
 
-// wholeScores runs a query for limit+1 rows and leaves off the last score when
-// it may go on beyond them. Where one score alone has more rows than the limit,
-// it gives all of them, of those which the query takes.
+// wholeScores runs a query for limit+1 rows and drops the last score if there may be more
+// rows of it. If a single score has more rows than limit, it returns all rows of that
+// score; which is the query's further condition.
 func (l *ledger) wholeScores(lane int64, limit int, which, query string, args ...any) (list []row, more bool, err error) {
 	var r row
 	if err := l.c.each(query, args, func() { list = append(list, r) }, &r.score, &r.units, &r.calls); err != nil {
@@ -188,7 +187,7 @@ func (l *ledger) wholeScores(lane int64, limit int, which, query string, args ..
 	return list, true, err
 }
 
-// lanes lists the lanes in which entries lie.
+// lanes lists the lanes that have entries.
 func (l *ledger) lanes() ([]int64, error) {
 	var list []int64
 	for lane := int64(-1); ; {
@@ -200,8 +199,8 @@ func (l *ledger) lanes() ([]int64, error) {
 	}
 }
 
-// covered reports whether a limit counts the entries of a lane at all: released
-// ones never, and those of 0 units only where calls are counted.
+// covered reports whether a limit may count the entries of a lane, by its class: released
+// ones never, and those of 0 units only if it counts calls.
 func covered(l limit.Limit, lane int64) bool {
 	switch lane % classes {
 	case classUnits:

@@ -28,7 +28,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 			return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, err)
 		}
 	}
-	// A deadline that says so is no caller's, but that of the store as a whole.
+	// A deadline whose cause is ErrUnavailable is the store's as a whole, not the caller's.
 	if cause := ctx.Err(); cause != nil && !errors.Is(context.Cause(ctx), driver.ErrUnavailable) {
 		return fmt.Errorf("sqlite store %s: %s: %w", s.path, what, cause)
 	}
@@ -44,7 +44,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	var from *sqlite.Error
 	if errors.As(err, &from) {
 		if from.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
-			return say("was the file removed or replaced while another process has it open? That one goes over to it with its next call, or when it is restarted; then try again", driver.ErrUnavailable)
+			return say("was the file removed or replaced while another process has it open? That process switches to the new file with its next call, or when it is restarted; then try again", driver.ErrUnavailable)
 		}
 		return say(meaning(from.Code() & 0xff))
 	}
@@ -56,17 +56,16 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP):
 		return say("its file system cannot lock files: use a local disk", driver.ErrStoreConfig)
 	}
-	return say("nothing is known of the outcome; the same id may be sent again", driver.ErrUnavailable)
+	return say("the outcome is unknown; the same id may be sent again", driver.ErrUnavailable)
 }
 
 const adviceWritable = "the file and its directory must be writable for this user; run all processes as one user, or give another path"
 
-// meaning is what a primary result code of SQLite means to a caller, and what
-// to do about it.
+// meaning returns what a primary result code of SQLite means to a caller, and the advice.
 func meaning(code int) (advice string, kind error) {
 	switch code {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
-		return "another program holds the file: end what has it open, or try again", driver.ErrUnavailable
+		return "another program holds the file: end that program, or try again", driver.ErrUnavailable
 	case sqlite3.SQLITE_FULL:
 		return "the disk is full: make room", driver.ErrUnavailable
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
@@ -74,13 +73,13 @@ func meaning(code int) (advice string, kind error) {
 	case sqlite3.SQLITE_CANTOPEN:
 		return "check that the directory exists; " + adviceWritable, driver.ErrStoreConfig
 	case sqlite3.SQLITE_NOTADB:
-		return "it is no SQLite file: give another path", driver.ErrStoreConfig
+		return "it is not a SQLite file: give another path", driver.ErrStoreConfig
 	case sqlite3.SQLITE_CORRUPT:
 		return "end all processes that use it and restore it from a backup, or move it away to begin afresh", driver.ErrDamaged
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_CONSTRAINT:
-		return "its tables are not as they were made: restore it from a backup, or move it away to begin afresh", driver.ErrDamaged
+		return "its tables have been changed: restore it from a backup, or move it away to begin afresh", driver.ErrDamaged
 	default:
-		return "look at the disk it lies on, then try again", driver.ErrUnavailable
+		return "check its disk, then try again", driver.ErrUnavailable
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// exportChunk is how many entries are read between two looks at the context.
+// exportChunk is how many entries an export reads between two checks of the context.
 const exportChunk = 10_000
 
 // rowStates are the states of entries, by their number.
@@ -37,7 +37,7 @@ func (s *Store) Export(ctx context.Context, export driver.Export, to driver.Ledg
 	return nil
 }
 
-// export reads within a transaction.
+// export is Export within a transaction.
 func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to driver.LedgerWriter) error {
 	l, when, err := s.entered(c, export.Budget, export.Now)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Store) export(ctx context.Context, c *conn, export driver.Export, to dr
 	return nil
 }
 
-// importRows takes in rows of an exported ledger.
+// importRows adds rows of an exported ledger.
 func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.Imported, err error) {
 	if err := c.Validate(); err != nil {
 		return answer, err
@@ -96,8 +96,8 @@ func (s *Store) importRows(ctx context.Context, c driver.Import) (answer driver.
 	return answer, err
 }
 
-// importRows goes on with an import as far as the steps reach: the rows are taken in
-// once the totals are up to date, and the buckets replayed after the last.
+// importRows continues with an import until it is done or the steps run out. It adds the
+// rows once the totals are up to date, and replays the buckets after the last rows.
 func (d *decider) importRows(c *conn, r driver.Import, answer *driver.Imported) (err error) {
 	d.steps, d.done = d.s.steps, false
 	if answer.Now, err = d.open(c); err != nil {
@@ -136,7 +136,7 @@ func (d *decider) importRows(c *conn, r driver.Import, answer *driver.Imported) 
 	l.imports.Note(r.Export, answer.Done)
 	for _, m := range l.meters {
 		switch {
-		case r.Last: // it begins anew from the entries with the next transaction
+		case r.Last: // the next transaction replays it from the entries
 			if err := l.dropMeter(m); err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ func (d *decider) importRows(c *conn, r driver.Import, answer *driver.Imported) 
 			l.replayAnew(m)
 		}
 	}
-	l.walkNo++ // walks on the way may have come past what was added
+	l.walkNo++ // walks under way may have passed the added rows
 	l.idleAt = 0
 	if err := d.expire(); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (d *decider) importRows(c *conn, r driver.Import, answer *driver.Imported) 
 	return d.close()
 }
 
-// importRow takes in one row.
+// importRow adds one row, or counts it as known or gone.
 func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver.Imported) error {
 	l := d.l
 	if r.Score <= max(l.gone, l.horizon(l.last)) {
@@ -203,7 +203,7 @@ func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver
 	return nil
 }
 
-// entryOf is a row as an entry of the ledger.
+// entryOf converts a row to an entry of the ledger.
 func (l *ledger) entryOf(r driver.Row, id string) (*entry, error) {
 	op, err := l.number(r.Operation)
 	if err != nil {

@@ -141,7 +141,7 @@ func chargeOnFullDisk(orders string) error {
 		return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(size) + 10_000, Max: usual.Max})
 	}
 	empty := func() error { return unix.Setrlimit(unix.RLIMIT_FSIZE, &usual) }
-	return throughFullDisk(path, fill, empty, "look at the disk")
+	return throughFullDisk(path, fill, empty, "check its disk")
 }
 
 // A disk without room, as SQLite itself finds it: the file may have no more pages.

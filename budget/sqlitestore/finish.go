@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// maxSum is the largest total of a ledger a settle upwards may lead to.
+// maxSum is the largest total of a ledger that a settle upwards may lead to.
 const maxSum = 9 * limit.MaxUnits
 
 // Finish implements driver.Store.
@@ -43,8 +43,8 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	}
 }
 
-// finish settles or releases within a transaction; more says that forgotten
-// entries are to be removed first, and that some were.
+// finish settles or releases within a transaction. more: forgotten entries must be removed
+// first, and this transaction removed some.
 func (s *Store) finish(c *conn, f driver.Finish, caller func() int64) (answer driver.Finished, more bool, err error) {
 	l, err := s.ledger(c, f.Budget)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) finish(c *conn, f driver.Finish, caller func() int64) (answer dr
 		return answer, false, l.write()
 	}
 	if e.state == stateOpen && !f.Release && f.Units > e.units && l.units+f.Units-e.units > maxSum {
-		// Only what is not forgotten counts.
+		// Forgotten entries must not count toward maxSum.
 		if more, err = l.prune(s.steps); err == nil && more {
 			return answer, true, l.write()
 		}
@@ -96,7 +96,7 @@ func (s *Store) finish(c *conn, f driver.Finish, caller func() int64) (answer dr
 	return answer, false, err
 }
 
-// end gives a held entry its end and tells what became of it.
+// end ends a held entry, and returns the result, whether it had ended so before, and when.
 func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.FinishResult, replayed bool, at int64, err error) {
 	now := when.now
 	switch {
@@ -120,8 +120,8 @@ func (l *ledger) end(e *entry, f driver.Finish, when moment) (result driver.Fini
 	return driver.Settled, false, at, l.finish(e, stateSettled, f.Units, at, now)
 }
 
-// ended is when a reservation ended that is said to have ended at an instant:
-// within its lease, and later than what is forgotten or merged.
+// ended is the instant to record as a reservation's end: at, moved into its lease and past
+// what is forgotten or merged.
 func (l *ledger) ended(e *entry, at int64) int64 {
 	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }

@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkKinds are the file systems known to be shared between machines, by
-// statfs's name. SQLite's log lives in memory shared by the processes of one
-// machine, and cannot work there.
+// networkKinds are the file systems known to be shared between machines, by statfs's name.
+// SQLite's log cannot work there: it needs memory shared by the processes of one machine.
 var networkKinds = map[string]string{
 	"nfs":    "NFS",
 	"smbfs":  "SMB",
@@ -16,8 +15,7 @@ var networkKinds = map[string]string{
 	"webdav": "WebDAV",
 }
 
-// networkKind is the name of the network file system that a directory lies on;
-// empty for one of this machine.
+// networkKind names the network file system that a directory is on; empty for a local one.
 func networkKind(dir string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

@@ -6,10 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkKinds are the file systems known to be shared between machines, by
-// statfs's magic number. SQLite's log lives in memory shared by the processes
-// of one machine, and cannot work there. FUSE is not among them: it also serves
-// local disks.
+// networkKinds are the file systems known to be shared between machines, by statfs's magic
+// number. SQLite's log cannot work there: it needs memory shared by the processes of one
+// machine. FUSE is not among them: it also serves local disks.
 var networkKinds = map[uint32]string{
 	0x6969:     "NFS",
 	0x517b:     "SMB",
@@ -22,8 +21,7 @@ var networkKinds = map[uint32]string{
 	0x0bd00bd0: "Lustre",
 }
 
-// networkKind is the name of the network file system that a directory lies on;
-// empty for one of this machine.
+// networkKind names the network file system that a directory is on; empty for a local one.
 func networkKind(dir string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

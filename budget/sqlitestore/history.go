@@ -27,10 +27,10 @@ func (s *Store) JobHistory(ctx context.Context, query driver.JobHistoryQuery) ([
 	return found, nil
 }
 
-// pruneHistory removes what a swap has forgotten, the oldest first, as many records
-// as a transaction may; more says that others are left.
+// pruneHistory removes records that a swap forgets, the oldest first, up to the most that a
+// transaction may remove. more: there may be others left.
 func (s *Store) pruneHistory(c *conn, swap driver.JobSwap) (more bool, err error) {
-	at, id := swap.Forget, "" // of the first that stays
+	at, id := swap.Forget, "" // of the oldest record to keep
 	if swap.Most > 0 {
 		var oldest int64
 		var named string

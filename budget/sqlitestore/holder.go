@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signatureSize is the size of a signature in PATH.lock, in bytes: the pid and the
-// program's name of the last holder, filled up with blanks.
+// signatureSize is the size in bytes of the signature in PATH.lock: the last holder's pid
+// and program name, padded with blanks.
 const signatureSize = 64
 
-// signature is this process's.
+// signature is the signature of this process.
 func signature() []byte {
 	text := fmt.Sprintf("%d %s", os.Getpid(), strings.ToValidUTF8(filepath.Base(os.Args[0]), "?"))
 	line := bytes.Repeat([]byte(" "), signatureSize)
@@ -25,8 +25,8 @@ func signature() []byte {
 	return line
 }
 
-// sign writes this process's signature to the lock's file. If it cannot, the file
-// names nobody; the lock is held all the same.
+// sign writes this process's signature to the lock's file. The process holds the lock even
+// if that fails.
 func (l *fileLock) sign() {
 	was := make([]byte, signatureSize)
 	if n, _ := l.lock.ReadAt(was, 0); !bytes.Equal(was[:n], l.name) {
@@ -34,8 +34,8 @@ func (l *fileLock) sign() {
 	}
 }
 
-// holder says which other process has the lock, as Linux knows it, and what to do; else
-// which living one signed last; else nothing.
+// holder says which other process has the lock, if /proc/locks lists it, and what to do.
+// Otherwise it names the process that signed last, if that is alive, else it is empty.
 func (l *fileLock) holder() string {
 	if pid := l.flockedBy(); pid > 0 {
 		program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
@@ -57,13 +57,13 @@ func (l *fileLock) holder() string {
 	return fmt.Sprintf("which process %d (%s) had last: is it stopped?", pid, program)
 }
 
-// lockReads is how often /proc/locks is read before a lock is held to be nobody's: it is
-// told page by page, and a line is left out when an earlier one goes meanwhile.
+// lockReads is how often flockedBy reads /proc/locks before it gives up. The kernel writes
+// that file page by page, and skips a line if an earlier lock goes away meanwhile.
 const lockReads = 5
 
-// flockedBy is the pid of the process that has the lock, where /proc/locks lists it,
-// else 0. A line is "1: FLOCK ADVISORY WRITE pid device:inode 0 EOF", and has an arrow
-// before FLOCK for those that wait. The device may be another than stat's.
+// flockedBy is the pid of the process that has the lock, or 0 if /proc/locks does not list
+// it. A line is "1: FLOCK ADVISORY WRITE pid device:inode 0 EOF"; for a waiting process it
+// has an arrow before FLOCK. The device may differ from stat's.
 func (l *fileLock) flockedBy() int {
 	var file unix.Stat_t
 	if unix.Fstat(int(l.lock.Fd()), &file) != nil {
@@ -83,16 +83,16 @@ func (l *fileLock) flockedBy() int {
 	return 0
 }
 
-// isStopped reports whether a process was stopped (SIGSTOP), where /proc tells.
+// isStopped reports whether a process is stopped (SIGSTOP); false without /proc.
 func isStopped(pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, _ := bytes.Cut(stat, []byte(") ")) // of the name, which may hold blanks
+	_, after, _ := bytes.Cut(stat, []byte(") ")) // the end of the name, which may contain blanks
 	return bytes.HasPrefix(after, []byte("T"))
 }
 
 // heldError says that the lock did not become free in time.
 type heldError struct {
-	by    string // what holder says
+	by    string // the result of holder
 	cause error  // the context's
 }
 

@@ -7,30 +7,30 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// sweepEvery is how often a process looks for idle budgets, in µs.
+// sweepEvery is the interval at which a process looks for idle budgets, in µs.
 const sweepEvery int64 = 3_600_000_000
 
-// sweepBudgets is how many idle budgets one transaction looks at.
+// sweepBudgets bounds the idle budgets that one transaction handles.
 const sweepBudgets = 16
 
-// sweepTime bounds the wait of the caller that happens to sweep.
+// sweepTime bounds the delay of a call that sweeps.
 const sweepTime = 100 * time.Millisecond
 
-// sweep deletes idle budgets, in one transaction of bounded size, when it is
-// time to look for them again and there are some. The budget just decided on is
-// not among them. now is its clock and caller the caller's.
+// sweep deletes idle budgets, if any, in one transaction of bounded size, at most once in
+// sweepEvery unless some are left. It skips the budget just decided on, except. now is that
+// budget's clock, caller the caller's.
 func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
 	s.mu.Lock()
 	due := s.swept == 0 || now-s.swept >= sweepEvery
 	s.mu.Unlock()
-	if !due || len(s.looks) > 0 { // the next one does it
+	if !due || len(s.looks) > 0 { // the reader is in use: the next call sweeps
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
 	until := min(now, caller+driver.ClockTolerance)
 	found, left := false, false
-	err := s.read(ctx, func(c *conn) (err error) { // which takes no turn of the writers
+	err := s.read(ctx, func(c *conn) (err error) { // a read does not wait for writers
 		var one int64
 		found, err = c.first("SELECT 1 FROM budget WHERE idle_at < ? AND name IS NOT ? LIMIT 1", []any{until, except}, &one)
 		return err
@@ -41,9 +41,8 @@ func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
 			return err
 		})
 	}
-	// The caller has its answer and waits for this no longer than sweepTime. What
-	// fails here is tried again by the next writer, and a file that is out of
-	// order fails the next decision.
+	// Errors do not matter: the caller has its answer, the next call sweeps again, and a
+	// damaged file fails the next decision.
 	if err == nil && !left {
 		s.mu.Lock()
 		s.swept = now
@@ -51,7 +50,7 @@ func (s *Store) sweep(ctx context.Context, except string, now, caller int64) {
 	}
 }
 
-// sweepSome deletes what is idle at now; left says that there is more.
+// sweepSome deletes budgets that are idle at now. left: there are more.
 func (s *Store) sweepSome(c *conn, except string, now int64) (left bool, err error) {
 	type idle struct {
 		b      int64
@@ -73,7 +72,7 @@ func (s *Store) sweepSome(c *conn, except string, now int64) (left bool, err err
 			return false, err
 		}
 		if i.name != "" && clock <= i.at {
-			continue // its own clock has not come so far
+			continue // it is not idle yet by its own clock
 		}
 		s.cache.Remove(i.name)
 		done, err := deleteBudget(c, i.b, &limit)
@@ -84,8 +83,8 @@ func (s *Store) sweepSome(c *conn, except string, now int64) (left bool, err err
 	return len(list) == sweepBudgets && limit < int64(s.steps), nil
 }
 
-// deleteBudget deletes up to limit rows of a budget, the budget itself last. It
-// has lost its name by then: a charge under it begins a new one.
+// deleteBudget deletes up to limit rows of a budget, the budget's own row last. It removes
+// the name first, so that a new charge to that name begins a new ledger.
 func deleteBudget(c *conn, b int64, limit *int64) (done bool, err error) {
 	if err := c.exec("UPDATE budget SET name = NULL WHERE b = ?", b); err != nil {
 		return false, err
@@ -102,7 +101,7 @@ func deleteBudget(c *conn, b int64, limit *int64) (done bool, err error) {
 			return false, nil
 		}
 	}
-	// Bounded by the windows, limits and operations of a budget.
+	// These tables have few rows: one for each window, limit or operation.
 	for _, query := range []string{
 		"DELETE FROM total WHERE b = ?", "DELETE FROM meter WHERE b = ?", "DELETE FROM win WHERE b = ?", "DELETE FROM lock WHERE b = ?",
 		"DELETE FROM operation WHERE b = ?", "DELETE FROM budget WHERE b = ?",

@@ -22,8 +22,8 @@ func (s *Store) Jobs(ctx context.Context, names []string) ([]driver.JobDocument,
 	return s.documents(ctx, fmt.Sprintf("read %d jobs", len(names)), names)
 }
 
-// readJobs reads the documents of the jobs that a JSON array names, each with its
-// place there. One statement for all takes a thousand in a few milliseconds.
+// readJobs reads the documents of the jobs in a JSON array, each with its place there. One
+// statement reads a thousand in a few milliseconds.
 const readJobs = `SELECT asked.key, job.version, job.text FROM json_each(?) AS asked CROSS JOIN job ON job.name = asked.value`
 
 func (s *Store) documents(ctx context.Context, what string, names []string) ([]driver.JobDocument, error) {
@@ -52,7 +52,8 @@ func (s *Store) documents(ctx context.Context, what string, names []string) ([]d
 	return found, nil
 }
 
-// there tells an empty text from none: SQLite's driver reads both as nil.
+// there turns a text that exists into a non-nil one: SQLite's driver reads an empty text as
+// nil.
 func there(text []byte) []byte {
 	if text == nil {
 		return []byte{}
@@ -60,10 +61,9 @@ func there(text []byte) []byte {
 	return text
 }
 
-// jobClock is the clock of the jobs, and the anchor to keep with the next
-// document. As a budget's, it goes by the boot clock. Over a reboot it goes on from
-// the newest document, however the wall clock stands then: leases that were taken
-// before end all the same.
+// jobClock returns the clock of the jobs, and the anchor to keep with the next document.
+// Like a budget's clock it follows the boot clock. After a reboot it never falls behind the
+// newest document, whatever the wall clock shows: leases taken before the reboot end.
 func (s *Store) jobClock(c *conn) (now int64, a anchor, err error) {
 	var last int64
 	if _, err = c.first("SELECT last, boot_id, boot_offset FROM job_clock WHERE one = 1", nil, &last, &a.boot, &a.offset); err != nil {
@@ -98,14 +98,14 @@ func (s *Store) SwapJob(ctx context.Context, swap driver.JobSwap) (bool, error) 
 			more, err = s.pruneHistory(c, swap)
 			return err
 		})
-		if err != nil { // the swap stands, whatever becomes of old records
+		if err != nil { // the swap is done, even if old records remain
 			break
 		}
 	}
 	return swapped, nil
 }
 
-// swap is SwapJob within a transaction, but for what is forgotten.
+// swap is SwapJob within a transaction, except for forgetting records.
 func (s *Store) swap(c *conn, swap driver.JobSwap) (bool, error) {
 	var version int64
 	_, err := c.first("SELECT version FROM job WHERE name = ?", []any{swap.Job}, &version)
@@ -136,7 +136,7 @@ func (s *Store) swap(c *conn, swap driver.JobSwap) (bool, error) {
 	return true, nil
 }
 
-// removeJob forgets all that is kept of a job.
+// removeJob deletes everything kept for a job.
 func removeJob(c *conn, job string) error {
 	for _, statement := range []string{"DELETE FROM job WHERE name = ?", "DELETE FROM job_value WHERE job = ?", "DELETE FROM job_record WHERE job = ?"} {
 		if err := c.exec(statement, job); err != nil {
@@ -146,7 +146,7 @@ func removeJob(c *conn, job string) error {
 	return nil
 }
 
-// putDocument writes a job's next document, and when that was.
+// putDocument writes a job's next document, and the jobs' clock.
 func (s *Store) putDocument(c *conn, swap driver.JobSwap) error {
 	now, a, err := s.jobClock(c)
 	if err == nil {
@@ -159,7 +159,7 @@ func (s *Store) putDocument(c *conn, swap driver.JobSwap) error {
 		ON CONFLICT (name) DO UPDATE SET version = excluded.version, text = excluded.text`, swap.Job, swap.Version+1, swap.Text)
 }
 
-// putJobValue writes a value, or removes it where it is nil.
+// putJobValue writes a value, or removes it if value is nil.
 func putJobValue(c *conn, job, key string, value []byte) error {
 	if value == nil {
 		return c.exec("DELETE FROM job_value WHERE job = ? AND key = ?", job, key)

@@ -2,19 +2,19 @@ package sqlitestore
 
 import "github.com/quotactl/quotactl/budget/driver"
 
-// label is the number that stands for a label's text in the entries.
+// label is the number of a label's text, which entries have in its place.
 type label struct {
 	no     int64
 	usedAt int64
 }
 
-// labelUseNoted is the age in µs at which a label's noted use is renewed.
+// labelUseNoted is the least time in µs between two updates of a label's used_at.
 const labelUseNoted int64 = 3_600_000_000
 
-// maxLabels is how many labels a process remembers of a budget.
+// maxLabels bounds the labels that a process caches for a budget.
 const maxLabels = 4096
 
-// label gives an entry the numbers of its labels.
+// label sets an entry's label numbers.
 func (l *ledger) label(e *entry, labels driver.Labels, now int64) (err error) {
 	if e.job, err = l.labelNumber(labels.Job, now); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (l *ledger) label(e *entry, labels driver.Labels, now int64) (err error) {
 	return err
 }
 
-// labelNumber is the number of a text, given if it has none yet; 0 for none.
+// labelNumber returns a text's number, and assigns one to a new text; 0 for an empty text.
 func (l *ledger) labelNumber(text string, now int64) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -57,8 +57,8 @@ func (l *ledger) labelNumber(text string, now int64) (int64, error) {
 	return known.no, nil
 }
 
-// labelsOf are the labels of an entry, which are most likely those given: only others
-// have to be looked for among all texts.
+// labelsOf returns the labels of an entry. It tries the likely ones first: others take a
+// search of all texts.
 func (l *ledger) labelsOf(e *entry, likely driver.Labels) (driver.Labels, error) {
 	labels := likely
 	for _, one := range []struct {
@@ -86,7 +86,7 @@ func (l *ledger) labelsOf(e *entry, likely driver.Labels) (driver.Labels, error)
 	return labels, nil
 }
 
-// pruneLabels deletes up to limit labels that were not used since before.
+// pruneLabels deletes up to limit labels last used before an instant.
 func (l *ledger) pruneLabels(before int64, limit int) error {
 	var texts []string
 	var text string

@@ -9,9 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// ledger is what is known of one budget within a transaction, but for its
-// entries. As committed it is kept until another process writes: the version
-// tells.
+// ledger is one budget within a transaction, without its entries. The process caches the
+// committed ledger until another process writes, which the version shows.
 type ledger struct {
 	c *conn
 
@@ -21,37 +20,37 @@ type ledger struct {
 
 	born, last, newest int64
 	gone               int64 // entries of scores up to here are forgotten
-	n, units           int64 // of all entries that lie in the file
+	n, units           int64 // of all entries in the file
 	walkNo             int64
 	anchor             anchor
 	prunedAt, fresh    int64
 	labelNo            int64
-	merged             int64 // no id of a score up to here is held
+	merged             int64 // the ledger holds no id with a score up to here
 	rowNo              int64 // the newest merged row's number
 	idleAt             int64
-	id, newestID       string // the ledger's own, random, and the newest entry's
+	id, newestID       string // the ledger's random id, and the newest entry's id
 	changes            int64  // charges, settlements and the like so far
-	resetAt            int64  // when a reset began it; 0: none did
+	resetAt            int64  // when a reset began the ledger; 0: no reset did
 	loss               loss
 	hosts              hosts
 	imports            driver.Imports
 
 	ops     map[string]int64
 	opNames map[int64]string
-	// pseudo: some operation is a pseudo-operation, which counts in one limit alone.
+	// pseudo: there is a pseudo-operation, which only one limit counts.
 	pseudo  bool
 	windows map[string]*window
 	labels  map[string]*label
-	witness string // the id of an entry that was there as of the version
+	witness string // the id of an entry that the ledger has at this version
 	meters  map[string]*meter
-	locks   map[string]lock // by the limit's name; empty: the budget
+	locks   map[string]lock // by the limit's name; "": the whole budget
 }
 
 const readBudget = `SELECT b, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, merged, row_no, idle_at, id, newest_id, changes, reset_at, loss, hosts, imports
 	FROM budget WHERE name = ?`
 
-// readLedger reads a budget's ledger on c; known is the one last seen, or nil.
-// A budget that is not in the file gives an empty one.
+// readLedger reads a budget's ledger on c; known is the cached one, or nil. A budget that
+// is not in the file has an empty ledger.
 func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	l := &ledger{
 		c: c, name: name, ops: map[string]int64{}, opNames: map[int64]string{}, windows: map[string]*window{},
@@ -64,7 +63,7 @@ func readLedger(c *conn, name string, known *ledger) (*ledger, error) {
 	if err != nil || !found {
 		return l, err
 	}
-	// A file that took another's place may have come to the same version.
+	// A file that replaced another one may have reached the same version.
 	if known != nil && known.b == l.b && known.version == l.version && known.id == l.id && known.newestID == l.newestID {
 		known.c = c
 		return known, nil
@@ -102,7 +101,7 @@ const writeBudget = `UPDATE budget SET version = ?, born = ?, last = ?, newest =
 	boot_id = ?, boot_offset = ?, pruned_at = ?, fresh = ?, label_no = ?, merged = ?, row_no = ?, idle_at = ?,
 	id = ?, newest_id = ?, changes = ?, reset_at = ?, loss = ?, hosts = ?, imports = ? WHERE b = ?`
 
-// create gives a new budget its row and with it its number.
+// create inserts a new budget's row, which assigns its number.
 func (l *ledger) create(now int64) error {
 	l.born, l.prunedAt, l.id = now, now, rand.Text()
 	_, err := l.c.first(`INSERT INTO budget(name, version, born, last, newest, gone, n, units, walk_no, boot_id, boot_offset, pruned_at, fresh, label_no, idle_at)
@@ -110,7 +109,7 @@ func (l *ledger) create(now int64) error {
 	return err
 }
 
-// write writes what changed.
+// write writes the ledger's row, and the windows and meters that changed.
 func (l *ledger) write() error {
 	l.version++
 	err := l.c.exec(writeBudget, l.version, l.born, l.last, l.newest, l.gone, l.n, l.units, l.walkNo,
@@ -129,11 +128,11 @@ func (l *ledger) write() error {
 type moment struct {
 	clock int64 // the earlier of the two clocks, not clamped
 	now   int64 // clamped to last seen
-	later int64 // the later of the two: what is charged counts from there
+	later int64 // the later of the two: charges count from there
 }
 
-// drains is from when on a bucket drains again that changes now: where the clocks
-// are far apart not until the earlier one has caught up.
+// drains is the instant from which a bucket that changes now drains again. If the clocks
+// are far apart, it waits until the earlier one has caught up.
 func (m moment) drains() int64 {
 	if m.later-m.now > driver.ClockTolerance {
 		return m.later
@@ -141,9 +140,9 @@ func (m moment) drains() int64 {
 	return m.now
 }
 
-// enter holds the clock against its witness and gives the time of the decision.
-// Within one boot the time that has passed since last seen is known, so that a
-// caller's wall clock, which anybody may set, is no witness.
+// enter checks the clock against the last instant seen and the caller's clock, and returns
+// the time of the decision. Within one boot the boot clock is reliable, so enter ignores
+// the caller's wall clock, which anybody may set.
 func (l *ledger) enter(clock, caller int64, oneBoot bool) (moment, error) {
 	if oneBoot {
 		return moment{clock: clock, now: max(clock, l.last), later: clock}, nil
@@ -160,9 +159,9 @@ func (l *ledger) enter(clock, caller int64, oneBoot bool) (moment, error) {
 	return m, nil
 }
 
-// keep takes over the time of a decision. An anchor by which the clock stands
-// behind last seen is not kept: the wall clock it was taken from is wrong, as on
-// a machine that has just started and not yet asked for the time.
+// keep records the time of a decision. It does not keep an anchor whose clock is behind
+// the last instant seen: the wall clock it came from is wrong, as on a machine that has
+// just booted and not synchronised its clock yet.
 func (l *ledger) keep(clock, now int64, a anchor) {
 	l.last = now
 	if clock >= now {
@@ -170,7 +169,7 @@ func (l *ledger) keep(clock, now int64, a anchor) {
 	}
 }
 
-// horizon is the instant up to which nothing is held at now.
+// horizon is the instant up to which the ledger holds nothing at now.
 func (l *ledger) horizon(now int64) int64 {
 	h := now - driver.MinHeld
 	for _, w := range l.windows {
@@ -179,15 +178,15 @@ func (l *ledger) horizon(now int64) int64 {
 	return h
 }
 
-// earliest is the first instant that is neither forgotten at now nor merged.
+// earliest is the first instant that at now is neither forgotten nor merged.
 func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.horizon(now)) + 1 }
 
-// crowded reports whether every number that operations may have is taken.
+// crowded reports whether the ledger has as many operations as it may have.
 func (l *ledger) crowded() bool {
 	n := len(l.ops)
 	for operation := range l.ops {
 		if l.pseudo && limit.IsPseudo(operation) {
-			n-- // kept apart however many there are
+			n-- // pseudo-operations do not count toward the maximum
 		}
 	}
 	if _, ok := l.ops[driver.OtherOperation]; ok {
@@ -196,9 +195,9 @@ func (l *ledger) crowded() bool {
 	return n >= driver.MaxOperations
 }
 
-// counted is the operation under which one is counted. The entries of those
-// beyond MaxOperations keep no other name: an id used again for another of
-// them, of the same units, counts as the same call.
+// counted is the operation under which the ledger counts an operation: OtherOperation
+// beyond MaxOperations. Their entries keep no other name, so an id used again for another
+// of them, with the same units, counts as the same call.
 func (l *ledger) counted(operation string) string {
 	if _, ok := l.ops[operation]; !ok && l.crowded() && !limit.IsPseudo(operation) {
 		return driver.OtherOperation
@@ -206,7 +205,7 @@ func (l *ledger) counted(operation string) string {
 	return operation
 }
 
-// number is the number of an operation, given if it has none yet.
+// number returns an operation's number, and assigns one to a new operation.
 func (l *ledger) number(operation string) (int64, error) {
 	operation = l.counted(operation)
 	if no, ok := l.ops[operation]; ok {
@@ -226,9 +225,9 @@ func (l *ledger) know(no int64, operation string) {
 	l.pseudo = l.pseudo || limit.IsPseudo(operation)
 }
 
-// covers reports whether a limit counts what stands under an operation's number.
-// What stands under OtherOperation may be any operation that has no number:
-// limits that could cover one count it, so that none is ever passed.
+// covers reports whether a limit counts the entries under an operation's number. Those
+// under OtherOperation may be of any operation without a number. Every limit that could
+// cover one counts them, so that no limit is ever exceeded.
 func (l *ledger) covers(limit limit.Limit, no int64) bool {
 	name := l.opNames[no]
 	if limit.Covers(name) {

@@ -7,8 +7,8 @@ type counting struct {
 	l     *ledger
 	limit limit.Limit
 	w     *window        // nil for a bucket
-	m     *meter         // of a bucket; else nil
-	ops   map[int64]bool // whether it counts an operation; filled as asked
+	m     *meter         // for a bucket; else nil
+	ops   map[int64]bool // a cache: whether the limit counts an operation
 }
 
 func newCounting(l *ledger, lim limit.Limit) *counting {
@@ -38,7 +38,7 @@ func (v *counting) sees(lane int64) bool {
 	return covers
 }
 
-// of takes from both sums the one that the limit counts.
+// of returns the one of both sums that the limit counts.
 func (v *counting) of(units, calls int64) int64 {
 	if v.limit.Counts == limit.CountCalls {
 		return calls
@@ -46,8 +46,8 @@ func (v *counting) of(units, calls int64) int64 {
 	return units
 }
 
-// used is what the limit has used at the instant its window was advanced to, or
-// of a bucket at last seen.
+// used is what the limit has used at the instant that its window was advanced to, or for a
+// bucket at the last instant seen.
 func (v *counting) used() int64 {
 	if v.m != nil {
 		return v.m.levelAt(v.l.last).Used
@@ -64,7 +64,8 @@ func (v *counting) used() int64 {
 	return sum
 }
 
-// charged is the units of all charges in the limit's window, whatever it covers.
+// charged is the units of all charges in the limit's window, except pseudo-operations,
+// whichever operations the limit covers.
 func (v *counting) charged() int64 {
 	sum := v.w.units
 	for lane, t := range v.w.lanes {
@@ -75,7 +76,7 @@ func (v *counting) charged() int64 {
 	return sum
 }
 
-// back is what has come back to the limit since its totals began.
+// back is what has returned to the limit since its totals began.
 func (v *counting) back() int64 {
 	sum := int64(0)
 	for lane, t := range v.w.lanes {

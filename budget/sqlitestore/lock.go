@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slice is how long a process may take the lock again ahead of waiting processes.
-// A change of processes costs about as much as several writes, so a change after
-// each write would cost most of the rate.
+// slice is how long a process may retake the lock ahead of waiting processes. Switching
+// processes costs about as much as several writes, so switching after each write would cost
+// most of the rate.
 const slice = 3 * time.Millisecond
 
 // aside is how long a process leaves the lock alone after its slice while others
-// wait. The kernel does not hand the lock over: it wakes the first waiter, which
-// must then be quicker than the process that has just dropped it.
+// wait. The kernel does not hand the lock over: it wakes the first waiter, which must then
+// be faster than the process that has just dropped the lock.
 const aside = time.Millisecond
 
-// linger is for how long a process keeps the lock after a call in its slice that came as
-// soon after the one before: else the first waiter, woken each time, takes over in the
-// midst of the slice.
+// linger is how long a process keeps the lock after a call in its slice, if the call before
+// was no longer ago than that. Otherwise the first waiter, woken by each drop, would take
+// over in the middle of the slice.
 const linger = 500 * time.Microsecond
 
 // fileLock is the lock by which processes take turns to write. SQLite's own
@@ -45,13 +45,13 @@ type fileLock struct {
 	next  *os.File
 	name  []byte    // this process's signature
 	since time.Time // when the slice began
-	left  time.Time // when the last call was done with the lock; written with mu
+	left  time.Time // when the last call released the lock; written with mu
 
 	mu     sync.Mutex  // guards all below
-	asking bool        // a thread waits for the lock, or has it and hands it on
-	caller chan error  // of the call that waits for the thread; nil: none does
-	closed bool        // the thread closes the files
-	quick  bool        // calls came within linger of each other, and none since was waited for in vain
+	asking bool        // a thread waits for the lock, or has it and passes it on
+	caller chan error  // the call that waits for the thread; nil: no call does
+	closed bool        // the thread must close the files
+	quick  bool        // the last calls came within linger of each other, and no linger since was in vain
 	kept   bool        // the lock lingers
 	ends   *time.Timer // calls letGo; nil: it is not to be called
 }
@@ -61,7 +61,7 @@ type fileLock struct {
 // by changing the mode of all of its files.
 const ownerOnly = 0o600
 
-// openLock opens, or makes, path.lock and path.next.
+// openLock opens path.lock and path.next, or creates them.
 func openLock(path string) (*fileLock, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, ownerOnly)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *fileLock) take(ctx context.Context) error {
 	return err
 }
 
-// try takes the lock if it is free and this process's slice is not over.
+// try takes the lock if it is free, unless the slice is over and others wait.
 func (l *fileLock) try(ctx context.Context) (free bool, err error) {
 	l.mu.Lock()
 	asking := l.asking
@@ -135,7 +135,7 @@ func (l *fileLock) poll(ctx context.Context) error {
 	}
 }
 
-// The pauses between the tries of poll: growing from the first to the last.
+// The pauses between attempts grow from firstPause to lastPause.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 20 * time.Millisecond
@@ -177,7 +177,7 @@ func (l *fileLock) wait(ctx context.Context) error {
 	defer l.mu.Unlock()
 	l.caller = nil
 	select {
-	case err := <-got: // at the last moment
+	case err := <-got: // the thread got the lock at the last moment
 		if err == nil {
 			dropFile(l.lock)
 		}
@@ -186,8 +186,8 @@ func (l *fileLock) wait(ctx context.Context) error {
 	return &heldError{by: l.holder(), cause: ctx.Err()}
 }
 
-// ask waits for the lock, however long that takes, and hands it to the call that
-// waits for it then. If none does, it drops the lock.
+// ask waits for the lock, however long that takes, and passes it to the call that waits for
+// it then. If no call does, ask drops the lock.
 func (l *fileLock) ask() {
 	l.mark()
 	err := lockFile(l.lock)
@@ -200,7 +200,7 @@ func (l *fileLock) ask() {
 	l.asking = false
 	switch {
 	case l.closed:
-		_ = l.closeFiles() // nobody is left to tell
+		_ = l.closeFiles() // nobody is left to return the error to
 	case l.caller != nil:
 		l.caller <- err
 		l.caller = nil
@@ -209,8 +209,8 @@ func (l *fileLock) ask() {
 	}
 }
 
-// mark shows others that this process waits. A process that was stopped within awaited
-// keeps it from that for as long as it is stopped: then this one waits unseen.
+// mark shows others that this process waits. If a process is stopped within awaited, mark
+// fails until that process resumes: then this process waits unseen.
 func (l *fileLock) mark() {
 	for range 10 {
 		if unix.Flock(int(l.next.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
@@ -220,7 +220,7 @@ func (l *fileLock) mark() {
 	}
 }
 
-// drop lets others in, or lingers.
+// drop releases the lock, or lets it linger.
 func (l *fileLock) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,8 +235,8 @@ func (l *fileLock) drop() {
 	}
 }
 
-// letGo drops the lock if it has lingered for long enough. A timer for each call would
-// wake a thread for each.
+// letGo drops the lock if it has lingered long enough, else sets the timer again. A timer
+// for each call would wake a thread for each call.
 func (l *fileLock) letGo() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,7 +252,7 @@ func (l *fileLock) letGo() {
 	}
 }
 
-// lingers reports whether the lock was kept, and is the caller's now.
+// lingers reports whether the lock still lingered. If so, the caller has it now.
 func (l *fileLock) lingers() (kept bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,7 +263,7 @@ func (l *fileLock) lingers() (kept bool) {
 	return kept
 }
 
-// close closes the files, or leaves that to the thread that waits.
+// close closes the files, or leaves that to the waiting thread.
 func (l *fileLock) close() error {
 	if l == nil {
 		return nil
@@ -294,8 +294,8 @@ func tryFile(file *os.File) error {
 }
 
 func dropFile(file *os.File) {
-	// The lock is held, so that unlocking can only fail on a closed file, and
-	// closing the file unlocks too.
+	// The lock is held, so unlocking can only fail on a closed file, and closing a
+	// file unlocks it too.
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
 }
 

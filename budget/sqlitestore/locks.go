@@ -9,13 +9,13 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// lock closes a limit, or the budget, until an instant.
+// lock closes a limit or the whole budget until an instant.
 type lock struct {
 	until, since int64
 	why          string
 }
 
-// stands reports whether the lock has not ended; none has.
+// stands reports whether the lock is in effect; the zero lock is not.
 func (k lock) stands(now int64) bool { return k.until > now }
 
 func (s *Store) lockBudget(ctx context.Context, r driver.Lock) (answer driver.Locked, err error) {
@@ -39,8 +39,8 @@ func (s *Store) unlockBudget(ctx context.Context, r driver.Unlock) (answer drive
 	return answer, err
 }
 
-// relock changes the locks of a budget at the time of a decision. Where there is
-// no ledger, and the change makes none, nothing is written.
+// relock changes the locks of a budget at the time of a decision. It writes nothing if
+// there is no ledger and the change creates none.
 func (s *Store) relock(ctx context.Context, name string, caller int64, change func(*ledger, moment) error) error {
 	return s.write(ctx, func(c *conn) error {
 		l, err := s.ledger(c, name)
@@ -59,13 +59,13 @@ func (s *Store) relock(ctx context.Context, name string, caller int64, change fu
 			return err
 		}
 		l.keep(clock, when.now, anchor)
-		l.idleAt = 0 // a lock that has gone holds it no longer
+		l.idleAt = 0 // a removed lock no longer delays it
 		l.postpone()
 		return l.write()
 	})
 }
 
-// lock makes a lock within a transaction.
+// lock locks within a transaction.
 func (l *ledger) lock(r driver.Lock, when moment) (driver.Locked, error) {
 	until := r.Until
 	if until == 0 {
@@ -86,7 +86,7 @@ func (l *ledger) lock(r driver.Lock, when moment) (driver.Locked, error) {
 	return driver.Locked{Now: when.clock, Until: k.until, Since: k.since, Why: k.why, Stood: stood}, nil
 }
 
-// putLock writes a lock, and takes out those that have ended.
+// putLock writes a lock, and removes those that have ended.
 func (l *ledger) putLock(name string, k lock, now int64) error {
 	for other, old := range l.locks {
 		if !old.stands(now) {
@@ -100,7 +100,7 @@ func (l *ledger) putLock(name string, k lock, now int64) error {
 	return l.c.exec("INSERT OR REPLACE INTO lock(b, name, until, since, why) VALUES (?, ?, ?, ?, ?)", l.b, name, k.until, k.since, k.why)
 }
 
-// unlock takes out a lock, if there is one.
+// unlock removes a lock if it exists.
 func (l *ledger) unlock(name string) error {
 	if _, ok := l.locks[name]; !ok {
 		return nil
@@ -110,7 +110,7 @@ func (l *ledger) unlock(name string) error {
 	return l.c.exec("DELETE FROM lock WHERE b = ? AND name = ?", l.b, name)
 }
 
-// readLocks reads the locks, ended ones too.
+// readLocks reads the locks, including ended ones.
 func (l *ledger) readLocks() error {
 	var name string
 	var k lock
@@ -118,7 +118,7 @@ func (l *ledger) readLocks() error {
 		&name, &k.until, &k.since, &k.why)
 }
 
-// standing are the locks that stand.
+// standing returns the locks in effect.
 func (l *ledger) standing(now int64) (views []driver.LockView) {
 	for _, name := range slices.Sorted(maps.Keys(l.locks)) {
 		if k := l.locks[name]; k.stands(now) {
@@ -128,8 +128,8 @@ func (l *ledger) standing(now int64) (views []driver.LockView) {
 	return views
 }
 
-// askLocks makes a refusal that of the lock that ends last, where it ends no
-// earlier than the rest fits, and tells the first that only observes.
+// askLocks attributes a refusal to the lock that ends last, unless a limit refuses the item
+// for longer. observed names the first lock that refuses nothing because of observe mode.
 func (d *decider) askLocks(item driver.Item, now int64, refusal *driver.Decision) (observed string) {
 	switch k := d.l.locks[""]; {
 	case !k.stands(now):
@@ -150,8 +150,8 @@ func (d *decider) askLocks(item driver.Item, now int64, refusal *driver.Decision
 	return observed
 }
 
-// refuse makes a refusal the lock's own, unless something else that refuses fits
-// later, or another lock ends no earlier.
+// refuse attributes a refusal to the lock, unless a limit refuses the item for longer or
+// another lock ends no earlier.
 func (k lock) refuse(refusal *driver.Decision, limit int, remaining int64) {
 	binds := refusal.Result != driver.Refused || k.until > refusal.RetryAt || k.until == refusal.RetryAt && !refusal.Locked
 	if binds {

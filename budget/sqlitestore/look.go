@@ -9,9 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// Look implements driver.Store. It writes nothing and waits for no writer. A
-// window that no decision has used is summed from the entries, in time
-// proportional to them.
+// Look implements driver.Store. It writes nothing and waits for no writer. It sums a window
+// that no decision has used from the entries, in time proportional to them.
 func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
@@ -26,7 +25,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 	return view, nil
 }
 
-// look reads within a transaction. The totals it brings up to date are its own.
+// look is Look within a transaction. It brings a copy of the totals up to date.
 func (s *Store) look(ctx context.Context, c *conn, look driver.Look) (view driver.View, err error) {
 	l, when, err := s.entered(c, look.Budget, look.Now)
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *Store) look(ctx context.Context, c *conn, look driver.Look) (view drive
 	return view, nil
 }
 
-// entered reads a budget's ledger, and the instant at which it is looked at.
+// entered reads a budget's ledger, and returns the time of the look.
 func (s *Store) entered(c *conn, name string, caller int64) (*ledger, moment, error) {
 	l, err := readLedger(c, name, nil)
 	if err == nil {
@@ -76,7 +75,7 @@ func (s *Store) entered(c *conn, name string, caller int64) (*ledger, moment, er
 	return l, when, err
 }
 
-// lookAt reads what one limit has used.
+// lookAt reads one limit's use.
 func (l *ledger) lookAt(lim limit.Limit, now int64) (seen driver.LimitView, err error) {
 	if lim.Window.Kind == limit.Bucket {
 		return l.lookAtMeter(lim, now)
@@ -116,7 +115,7 @@ func (l *ledger) lookAt(lim limit.Limit, now int64) (seen driver.LimitView, err 
 	return seen, err
 }
 
-// lowest is the lowest score of what the limit counts.
+// lowest is the lowest score that the limit counts.
 func (v *counting) lowest(now int64) (int64, error) {
 	score := none
 	for lane, t := range v.w.lanes {
@@ -134,14 +133,14 @@ func (v *counting) lowest(now int64) (int64, error) {
 	return score, nil
 }
 
-// upTo is what the limit counts of scores up to one.
+// upTo sums what the limit counts of scores up to score.
 func (v *counting) upTo(score int64) (int64, error) {
 	sum := int64(0)
 	for lane, t := range v.w.lanes {
 		if t.calls == 0 || !v.sees(lane) {
 			continue
 		}
-		// But for a rolling window what lies beyond is less to read, else what lies below.
+		// A rolling window has fewer entries below the score to read, others above it.
 		query, from := "SELECT score, units, calls FROM entry WHERE b = ? AND lane = ? AND score > ? AND score <= ?", t.cut
 		to, sign := score, int64(1)
 		if v.w.kind != limit.Rolling {

@@ -12,13 +12,13 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// loss is what a ledger knows of the last loss that was noticed on it.
+// loss is the last loss that was noticed on a ledger.
 type loss struct {
-	notice   int64 // 0: there was none
+	notice   int64 // when it was noticed; 0: never
 	reported []string
 }
 
-// String is how the file keeps it: the notice and the hosts, by blanks.
+// String is the file's form: the notice and the hosts, separated by blanks.
 func (l loss) String() string {
 	if l.notice == 0 {
 		return ""
@@ -34,8 +34,8 @@ func parseLoss(text string) (l loss, err error) {
 	return l, err
 }
 
-// until is the instant up to which it holds charges back, where so many hosts
-// share the store; 0 when it holds none back.
+// until is the instant up to which the loss holds charges back if so many hosts share the
+// store; 0 if it holds nothing back.
 func (l loss) until(hosts int64) int64 {
 	if l.notice == 0 || hosts <= 1 || int64(len(l.reported)) >= hosts {
 		return 0
@@ -43,7 +43,7 @@ func (l loss) until(hosts int64) int64 {
 	return l.notice + driver.RecoveryWait
 }
 
-// refuse makes a refusal that of the loss, where it ends no earlier than all else.
+// refuse attributes a refusal to the loss, unless something else refuses for longer.
 func (l loss) refuse(batch driver.Batch, now int64, refusal *driver.Decision) (observed string) {
 	until := l.until(batch.Hosts)
 	refused := refusal.Result == driver.Refused
@@ -57,8 +57,8 @@ func (l loss) refuse(batch driver.Batch, now int64, refusal *driver.Decision) (o
 	return ""
 }
 
-// report notes that a caller reports a loss. The first report on a ledger begins
-// its recovery, and so does one that finds it rolled back.
+// report notes that a caller reports a loss. The first report on a ledger begins a
+// recovery. So does a report that finds the ledger rolled back, which gets a new id.
 func (l *ledger) report(r driver.Recovery) {
 	rolledBack := slices.Contains(r.Gone, l.id)
 	if rolledBack {
@@ -73,16 +73,16 @@ func (l *ledger) report(r driver.Recovery) {
 	}
 }
 
-// noted is when a host was noted as at work.
+// noted is a host and when it was last noted as at work.
 type noted struct {
 	host string
 	at   int64
 }
 
-// hosts are those that decide on the budget, in the order in which they were noted.
+// hosts are the hosts that decide on the budget, in the order in which they were noted.
 type hosts []noted
 
-// String is how the file keeps them: host and instant in turn, by blanks.
+// String is the file's form: host and instant alternating, separated by blanks.
 func (h hosts) String() string {
 	list := make([]string, len(h))
 	for i, one := range h {
@@ -106,8 +106,8 @@ func parseHosts(text string) (h hosts, err error) {
 	return h, nil
 }
 
-// note notes that a host decides at now; those not seen for long are forgotten, and
-// of too many those that were noted first.
+// note notes that a host decides at now. It drops hosts not seen for HostNoted, and the
+// oldest if there are too many.
 func (l *ledger) note(host string, now int64) {
 	at := slices.IndexFunc(l.hosts, func(n noted) bool { return n.host == host })
 	if host == "" || at >= 0 && now-l.hosts[at].at < driver.HostRenewed {
@@ -118,7 +118,7 @@ func (l *ledger) note(host string, now int64) {
 	l.hosts = l.hosts[max(0, len(l.hosts)-driver.MaxHosts):]
 }
 
-// atWork is how many hosts were noted lately.
+// atWork is the number of hosts noted within HostNoted.
 func (h hosts) atWork(now int64) (n int) {
 	for _, one := range h {
 		if one.at > now-driver.HostNoted {
@@ -128,7 +128,7 @@ func (h hosts) atWork(now int64) (n int) {
 	return n
 }
 
-// mark is what a caller is told of the ledger at an instant.
+// mark is the ledger's mark at an instant, for callers.
 func (l *ledger) mark(now int64) driver.Mark {
 	if l.b == 0 {
 		return driver.Mark{Seen: now}
@@ -140,7 +140,7 @@ func (l *ledger) mark(now int64) driver.Mark {
 	return m
 }
 
-// lost reports whether the ledger has lost something of what a caller was told.
+// lost reports whether the ledger has lost something that the caller's mark shows.
 func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) (bool, error) {
 	lower := l.lower(limits, now)
 	other := mark.Ledger != l.id || mark.Changes > l.changes
@@ -148,7 +148,7 @@ func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) (bool, 
 		return true, nil
 	}
 	if mark.ID == "" || mark.ID == l.witness || mark.At <= max(l.merged, lower) {
-		return false, nil // what other limits' windows count may be missed all the same
+		return false, nil // the charge no longer counts in these limits, though it may in others
 	}
 	ids, err := l.missing([]driver.Mark{mark}, limits, now)
 	if err == nil && len(ids) == 0 {
@@ -157,7 +157,7 @@ func (l *ledger) lost(mark driver.Mark, limits []limit.Limit, now int64) (bool, 
 	return len(ids) > 0, err
 }
 
-// lower is the instant up to which nothing is missed.
+// lower is the instant up to which missing charges do not matter to these limits.
 func (l *ledger) lower(limits []limit.Limit, now int64) int64 {
 	lower := l.horizon(now)
 	for _, lim := range limits {
@@ -168,7 +168,7 @@ func (l *ledger) lower(limits []limit.Limit, now int64) int64 {
 	return max(lower, l.gone)
 }
 
-// missing are the ids of the marks' charges that the ledger lacks.
+// missing returns the ids of the marks' charges that the ledger lacks.
 func (l *ledger) missing(marks []driver.Mark, limits []limit.Limit, now int64) (ids []string, err error) {
 	lower := max(l.merged, l.lower(limits, now))
 	for _, mark := range marks {
@@ -179,7 +179,7 @@ func (l *ledger) missing(marks []driver.Mark, limits []limit.Limit, now int64) (
 		if err != nil {
 			return nil, err
 		}
-		if e == nil || e.score <= l.gone { // it is forgotten, and not removed yet
+		if e == nil || e.score <= l.gone { // absent, or forgotten and not removed yet
 			ids = append(ids, mark.ID)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// merge gives up the ids of entries that only coarse windows can still count
-// and puts those of one slot, operation, job, region and mark into one row, in steps.
-// done is false when they ran out; what was merged by then stays so.
+// merge gives up the ids of entries that only coarse windows can still count, and puts
+// those of one slot, operation, job, region and mark into one row. done is false if the
+// steps ran out; later calls continue.
 func (l *ledger) merge(now int64, steps *int) (done bool, err error) {
 	precisions := l.precisions()
 	boundary := l.merged
@@ -41,8 +41,8 @@ func (l *ledger) merge(now int64, steps *int) (done bool, err error) {
 	return true, nil
 }
 
-// precisions are those of the live coarse windows; none when a window is live
-// that has to tell more apart.
+// precisions returns the precisions of the live coarse windows, or nothing if a live window
+// needs finer ones.
 func (l *ledger) precisions() (list []int64) {
 	for _, w := range l.windows {
 		switch {
@@ -57,8 +57,8 @@ func (l *ledger) precisions() (list []int64) {
 	return list
 }
 
-// settle brings all live windows to now and each total's cut up to the
-// window's, so that an entry that moves up never moves past a cut.
+// settle brings all live windows to now, and each total's cut up to the window's, so that
+// merging never moves an entry past a cut.
 func (l *ledger) settle(now int64, steps *int) (done bool, err error) {
 	for _, w := range l.windows {
 		if done, err := l.advance(w, now, steps); err != nil || !done {
@@ -76,8 +76,8 @@ func (l *ledger) settle(now int64, steps *int) (done bool, err error) {
 	return true, nil
 }
 
-// mergeSome merges some entries of a lane; more says that there are others. A
-// merged row's id holds a space, which no caller's can.
+// mergeSome merges some entries of a lane. more: there are others. A merged row's id
+// contains a space, which no caller's id can.
 func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int) (more bool, err error) {
 	limit := min(*steps, chunk)
 	one, list := entry{lane: lane}, []entry(nil)
@@ -126,7 +126,7 @@ func (l *ledger) mergeSome(lane, boundary int64, precisions []int64, steps *int)
 			return false, err
 		}
 	}
-	// Walks on the way have taken the entries in where they were.
+	// Walks under way have counted the entries at their old scores.
 	l.walkNo++
 	for _, m := range l.meters {
 		if m.reached != toTheEnd {

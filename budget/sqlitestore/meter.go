@@ -12,32 +12,32 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// meter is a live bucket. While it is replayed from the ledger, what lies above
-// reached is still to be counted.
+// meter is a live bucket. While it is replayed from the ledger, entries with scores above
+// reached are not counted yet.
 type meter struct {
 	key     string
-	limit   limit.Limit // what of which operations it counts
+	limit   limit.Limit // the operations it covers, and whether it counts units or calls
 	refill  limit.Refill
 	level   limit.Level
 	usedAt  int64
 	longest int64
-	fill    int64 // how full the oldest entry finds it
-	oldest  int64 // when that was; 0: not come to one yet
-	reached int64 // toTheEnd: in use
+	fill    int64 // the level at which a replay begins
+	oldest  int64 // the oldest entry's score; 0: the replay has not reached one yet
+	reached int64 // the score up to which it is replayed; toTheEnd: in use
 	dirty   bool
 }
 
 // levelAt is the level at an instant, or at its last change if that is later.
 func (m *meter) levelAt(at int64) limit.Level { return m.refill.Drain(m.level, at) }
 
-// add changes the level at an instant; an amount that is returned was charged
-// age µs before.
+// add changes the level at an instant. A negative amount returns what was charged age µs
+// before.
 func (m *meter) add(amount, age, at, drains int64) {
 	m.level, m.dirty = m.refill.Add(m.levelAt(at), amount, age), true
 	m.level.At = max(m.level.At, drains)
 }
 
-// useMeters makes the meters of the limits live and drops those long unused.
+// useMeters makes the limits' meters live, and drops those unused for long.
 func (l *ledger) useMeters(limits []limit.Limit, now int64) error {
 	for _, m := range l.meters {
 		if now > m.usedAt+m.longest+driver.WindowIdle {
@@ -73,26 +73,25 @@ func (l *ledger) dropMeter(m *meter) error {
 	return l.c.exec("DELETE FROM meter WHERE b = ? AND key = ?", l.b, m.key)
 }
 
-// newMeter is a meter that is still to be replayed.
+// newMeter returns a meter whose replay has not begun.
 func (l *ledger) newMeter(limit limit.Limit, now int64) *meter {
 	m := &meter{key: limit.Meter(), limit: limit, refill: limit.Window.Refill, usedAt: now, longest: limit.Longest(), fill: limit.Limit}
 	l.replayAnew(m)
 	return m
 }
 
-// replayAnew has a meter replayed from the beginning.
+// replayAnew restarts a meter's replay.
 func (l *ledger) replayAnew(m *meter) {
 	m.level, m.oldest, m.reached, m.dirty = limit.Level{}, 0, math.MinInt64, true
 }
 
-// sees reports whether the meter counts the entries of a lane.
+// metered reports whether the meter counts the entries of a lane.
 func (l *ledger) metered(m *meter, lane int64) bool {
 	return covered(m.limit, lane) && l.covers(m.limit, lane/classes)
 }
 
-// replay goes on with what a meter has still to count, in the order of scores,
-// open reservations as of now. It reads no more rows than steps, which it counts
-// down; done says whether the meter is in use.
+// replay counts further entries into a meter, in the order of scores, open reservations as
+// of now. It reads at most steps rows, and counts steps down. done: the meter is in use.
 func (l *ledger) replay(m *meter, now int64, steps *int) (done bool, err error) {
 	if m.reached == toTheEnd {
 		return true, nil
@@ -131,7 +130,7 @@ func (l *ledger) replay(m *meter, now int64, steps *int) (done bool, err error) 
 	return true, nil
 }
 
-// count takes one entry into a replay. The oldest finds the meter full.
+// count adds one entry in a replay. At the oldest entry the meter is full.
 func (m *meter) count(r row, at int64) {
 	amount := r.units
 	if m.limit.Counts == limit.CountCalls {
@@ -145,8 +144,8 @@ func (m *meter) count(r row, at int64) {
 	}
 }
 
-// charge adds a new entry to all meters that count it, now; one of the past may
-// lie among those that a replay has come by.
+// charge adds a new entry to all meters that count it, now. It restarts replays for an entry
+// of the past, which they may have passed.
 func (l *ledger) charge(e *entry, units int64, past bool, drains int64) {
 	for _, m := range l.meters {
 		if past && m.reached != toTheEnd {
@@ -159,7 +158,7 @@ func (l *ledger) charge(e *entry, units int64, past bool, drains int64) {
 	}
 }
 
-// change is what a finish adds to a meter, below 0 what it returns.
+// change is what a finish adds to a meter; negative if it returns units or calls.
 func (m *meter) change(e *entry, units int64, release bool) int64 {
 	switch {
 	case m.limit.Counts == limit.CountUnits:
@@ -170,7 +169,7 @@ func (m *meter) change(e *entry, units int64, release bool) int64 {
 	return 0
 }
 
-// finishMeters tells the meters of an open reservation's end.
+// finishMeters applies an open reservation's end to the meters.
 func (l *ledger) finishMeters(e *entry, units int64, release bool, now, drains int64) {
 	for _, m := range l.meters {
 		switch {
@@ -182,7 +181,7 @@ func (l *ledger) finishMeters(e *entry, units int64, release bool, now, drains i
 	}
 }
 
-// overfull reports whether a settlement would lift a meter past what can be kept.
+// overfull reports whether a settlement would raise a meter above the largest level.
 func (l *ledger) overfull(e *entry, units, now int64) bool {
 	for _, m := range l.meters {
 		change := m.change(e, units, false)
@@ -193,8 +192,7 @@ func (l *ledger) overfull(e *entry, units, now int64) bool {
 	return false
 }
 
-// lookAtMeter reads how full a bucket is; one that is not live is replayed for
-// the occasion.
+// lookAtMeter reads a bucket's level. It replays a bucket that is not live.
 func (l *ledger) lookAtMeter(limit limit.Limit, now int64) (seen driver.LimitView, err error) {
 	m := l.meters[limit.Meter()]
 	if m == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// repeat runs a step in transactions, others in between, until it is done.
+// repeat runs step in transactions until it is done. Other calls may run in between.
 func (d *decider) repeat(ctx context.Context, step func(*conn) error) error {
 	for {
 		err := d.s.write(ctx, step)
@@ -19,7 +19,7 @@ func (d *decider) repeat(ctx context.Context, step func(*conn) error) error {
 	}
 }
 
-// pseudo is how much of what the limit counts stands under a pseudo-operation.
+// pseudo is how much of the limit's use is under a pseudo-operation.
 func (v *counting) pseudo(operation string) (sum int64) {
 	op, known := v.l.ops[operation]
 	for lane, t := range v.w.lanes {
@@ -56,13 +56,13 @@ func (l *ledger) pseudoAt(id string) (*entry, error) {
 	return e, err
 }
 
-// removePseudo takes out the charge of a pseudo-operation.
+// removePseudo removes the charge of a pseudo-operation.
 func (l *ledger) removePseudo(e *entry) error {
 	l.walkNo++
 	return l.remove(e)
 }
 
-// record adds a charge under a pseudo-operation, of the past or now.
+// record adds a charge under a pseudo-operation, at a score now or in the past.
 func (v *counting) record(id, operation string, amount, score int64) error {
 	l := v.l
 	op, err := l.number(operation)

@@ -9,7 +9,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// errLost is ErrLost where something is lost.
+// errLost is ErrLost if lost, else nil.
 func errLost(lost bool) error {
 	if lost {
 		return driver.ErrLost
@@ -17,7 +17,7 @@ func errLost(lost bool) error {
 	return nil
 }
 
-// recover takes in a recovery; a damaged ledger is begun anew for it.
+// recover makes a recovery. If the ledger is damaged, it begins a new one first.
 func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovered, error) {
 	answer := driver.Recovered{Amounts: make([]int64, len(r.Limits))}
 	d := &decider{s: s, batch: driver.Batch{Budget: r.Budget, Now: r.Now, Limits: r.Limits}, walks: map[int]*walk{}}
@@ -33,7 +33,7 @@ func (s *Store) recover(ctx context.Context, r driver.Recovery) (driver.Recovere
 	return answer, err
 }
 
-// recover goes on with a recovery as far as the steps reach.
+// recover continues with a recovery until it is done or the steps run out.
 func (d *decider) recover(c *conn, r driver.Recovery, answer *driver.Recovered) (err error) {
 	d.steps, d.done = d.s.steps, false
 	if answer.Now, err = d.open(c); err != nil {
@@ -65,8 +65,8 @@ func (d *decider) recover(c *conn, r driver.Recovery, answer *driver.Recovered) 
 	return d.close()
 }
 
-// recover records what is missing of one limit, which had used so much at an
-// instant, and of which one host charged so much itself.
+// recover records what is missing of one limit. The limit had used used at an instant, and
+// the host charged own of that itself.
 func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 	l := v.l
 	switch v.limit.Window.Kind {
@@ -134,8 +134,8 @@ func (v *counting) recover(used, at, own int64, ownID string) (int64, error) {
 	return amount, nil
 }
 
-// refillBy adds what is left of a level seen earlier, at most until the meter
-// is full.
+// refillBy adds what is left of a level seen earlier, at most until the meter is full. It
+// returns how much it added.
 func (m *meter) refillBy(full int64, seen limit.Level, now int64) int64 {
 	left := m.refill.Drain(seen, now).Used
 	add := min(left, max(full, left)-m.levelAt(now).Used)
@@ -146,8 +146,8 @@ func (m *meter) refillBy(full int64, seen limit.Level, now int64) int64 {
 	return add
 }
 
-// forget begins a budget's ledger anew; wanted: what was acknowledged before is
-// not missed. The old one is removed as idle ones are.
+// forget begins a budget's ledger anew. wanted: what was acknowledged before does not count
+// as lost. The old ledger is removed like idle ones.
 func (s *Store) forget(ctx context.Context, name string, wanted bool) error {
 	return s.write(ctx, func(c *conn) error {
 		old, err := readLedger(c, name, nil)

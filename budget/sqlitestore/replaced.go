@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walSuffix ends the name of SQLite's write-ahead log.
+// walSuffix is the suffix of SQLite's write-ahead log.
 const walSuffix = "-wal"
 
-// inPlace reports whether the file is still the one that was opened. A person may
-// remove it, or put another in its place: what was written to the old one nobody
-// else would see. Where the file cannot be looked at, it counts as in place, unless
-// it or its directory is gone, or none is open.
+// inPlace reports whether the path still has the file that was opened. A person may remove
+// or replace it, and nobody would see writes to the old one. A file that cannot be examined
+// counts as in place, unless it or its directory does not exist, or no file is open.
 func (s *Store) inPlace() bool {
 	s.mu.Lock()
 	opened := s.file
@@ -36,15 +35,15 @@ func (s *Store) opened() error {
 	if err != nil {
 		return err
 	}
-	s.wal, _ = os.Stat(s.path + walSuffix) // there with the first write at the latest
+	s.wal, _ = os.Stat(s.path + walSuffix) // the first write creates it at the latest
 	s.mu.Lock()
 	s.file = file
 	s.mu.Unlock()
 	return nil
 }
 
-// lockInPlace waits for the file's lock until the context ends, and goes over to
-// another file where that one was replaced, also meanwhile. The caller holds turn.
+// lockInPlace waits for the file's lock until the context ends. If the file was replaced,
+// before or meanwhile, it switches to the new one. The caller holds turn.
 func (s *Store) lockInPlace(ctx context.Context) error {
 	for {
 		if !s.inPlace() {
@@ -62,17 +61,17 @@ func (s *Store) lockInPlace(ctx context.Context) error {
 	}
 }
 
-// reopen opens the file that is in place now, or makes one. The caller holds turn.
+// reopen opens the file that the path has now, or creates one. The caller holds turn.
 func (s *Store) reopen(ctx context.Context) error {
 	if err := s.enter(ctx, s.looks); err != nil {
 		return err
 	}
 	defer func() { <-s.looks }()
-	// Who closes a file last removes the log of its name. Where that is not this
-	// one's, another process counts on it: then the old file is left open.
+	// The last connection to close a file removes the log at its path. If that log belongs to
+	// another file, another process needs it, so the old file stays open.
 	log, err := os.Stat(s.path + walSuffix)
 	if ours := err == nil && s.wal != nil && os.SameFile(log, s.wal); ours || errors.Is(err, fs.ErrNotExist) {
-		_ = errors.Join(s.reader.close(), s.writer.close()) // of what nobody sees any more
+		_ = errors.Join(s.reader.close(), s.writer.close()) // nobody sees the old file any more
 	}
 	_ = s.lock.close() // likewise
 	s.reader, s.writer, s.lock = nil, nil, nil

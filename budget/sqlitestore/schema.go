@@ -13,16 +13,14 @@ const schemaVersion = 6
 // applicationID marks SQLite files as ours: "qctl".
 const applicationID = 0x7163746c
 
-// schema makes the tables. All instants are µs of the store's clock.
+// schema creates the tables. All instants are µs of the store's clock.
 //
 // An entry's score is the instant it finishes: its time for a plain charge, the
 // lease's end while a reservation is open. Its lane is the operation's number
-// times four, plus its class: 0 has units, 1 has none, 2 was released. Walks,
-// expiry and the building of totals go along entry_walk, lane by lane, and read
-// nothing else.
+// times four, plus its class: 0 has units, 1 has none, 2 was released. Walks, expiry
+// and the building of totals read the index entry_walk lane by lane, and nothing else.
 //
-// A total counts the entries of one lane whose score is above cut and not above
-// built.
+// A total counts the entries of one lane with scores above cut and up to built.
 const schema = `
 CREATE TABLE budget (
 	b INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -111,7 +109,7 @@ CREATE TABLE meter (
 ) WITHOUT ROWID;
 `
 
-// lockTable keeps what is locked; those whose end has passed go with the next lock.
+// lockTable keeps the locks; the next lock deletes those that have ended.
 const lockTable = `
 CREATE TABLE lock (
 	b INTEGER NOT NULL,
@@ -122,8 +120,8 @@ CREATE TABLE lock (
 ) WITHOUT ROWID;
 `
 
-// jobTables keep what package jobs knows. A job without a document may have values
-// and records. Documents are long, which is what tables with row ids read well.
+// jobTables keep the data of package jobs. A job without a document may have values and
+// records. Documents are long, and tables with row ids read long rows faster.
 const jobTables = `
 CREATE TABLE job (
 	name TEXT NOT NULL UNIQUE,
@@ -161,7 +159,7 @@ CREATE INDEX entry_walk ON entry(b, lane, score, units, calls);
 	2: `
 ALTER TABLE entry ADD COLUMN observed INTEGER NOT NULL DEFAULT 0;
 ` + lockTable,
-	// What the third kept of jobs was for an overlap mark alone.
+	// Version 3 kept only an overlap mark of jobs.
 	3: "DROP TABLE job; DROP TABLE job_clock;" + jobTables,
 	4: `
 ALTER TABLE budget ADD COLUMN id TEXT NOT NULL DEFAULT '';
@@ -174,9 +172,9 @@ ALTER TABLE budget ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 	5: "ALTER TABLE budget ADD COLUMN imports TEXT NOT NULL DEFAULT '';",
 }
 
-// isPrepared reports whether prepareFile has nothing to do. It changes nothing and
-// needs no lock. It is also false where it cannot read the file, or reads one that
-// another process is still making: prepareFile, under the lock, says what is wrong.
+// isPrepared reports whether prepareFile has nothing to do. It changes nothing and needs
+// no lock. It returns false if it cannot read the file, or another process is still creating
+// it: prepareFile, under the lock, finds out what is wrong.
 func isPrepared(ctx context.Context, c *conn) bool {
 	var mode string
 	if err := c.raw.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
@@ -186,10 +184,10 @@ func isPrepared(ctx context.Context, c *conn) bool {
 	return err == nil && version == schemaVersion
 }
 
-// prepareFile makes the tables of a new file and refuses what is not ours. The
-// caller holds the file lock.
+// prepareFile creates the tables of a new file, migrates an older one, and refuses a file
+// that is not ours. The caller holds the file lock.
 func prepareFile(ctx context.Context, c *conn) error {
-	// Looked at before anything is changed: another program's file stays as it is.
+	// Check before changing anything: another program's file must stay as it is.
 	if _, err := identify(ctx, c); err != nil {
 		return err
 	}
@@ -223,13 +221,13 @@ func prepareFile(ctx context.Context, c *conn) error {
 		err = c.exec("COMMIT")
 	}
 	if err != nil {
-		_ = c.exec("ROLLBACK") // fails where the error already ended the transaction
+		_ = c.exec("ROLLBACK") // fails if the error already ended the transaction
 	}
 	return err
 }
 
-// identify tells the version of the file's schema, 0 for a new file; it fails
-// when the file is not ours or newer than this program.
+// identify returns the version of the file's schema, 0 for a new file. It fails if the file
+// is not ours or is newer than this program.
 func identify(ctx context.Context, c *conn) (version int64, err error) {
 	var id, tables int64
 	for query, dest := range map[string]*int64{
@@ -250,9 +248,8 @@ func identify(ctx context.Context, c *conn) (version int64, err error) {
 	return version, nil
 }
 
-// checkVersion refuses, within a transaction, a file that a newer program has
-// taken over since it was opened: what this one wrote would lack what that one
-// counts on.
+// checkVersion refuses, within a transaction, a file that a newer program has migrated
+// since it was opened: this program's rows would lack what the newer one needs.
 func checkVersion(c *conn) error {
 	var version int64
 	if _, err := c.first("PRAGMA user_version", nil, &version); err != nil {

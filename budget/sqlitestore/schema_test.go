@@ -137,7 +137,7 @@ func TestOpenRefusesWhatIsNoDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "costs.toml")
 	text := []byte(strings.Repeat("# a configuration, not a store\n", 100))
 	must.Do(t, os.WriteFile(path, text, 0o600))
-	openFails(t, path, driver.ErrStoreConfig, "no SQLite file")
+	openFails(t, path, driver.ErrStoreConfig, "not a SQLite file")
 	if got, err := os.ReadFile(path); err != nil || string(got) != string(text) {
 		t.Errorf("the file was changed (%v)", err)
 	}

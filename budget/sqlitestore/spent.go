@@ -20,10 +20,10 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, e
 	return view, nil
 }
 
-// spentChunk is how many entries are read between two looks at the context.
+// spentChunk is how many entries Spent reads between two checks of the context.
 const spentChunk = 20_000
 
-// spent reads within a transaction, lane by lane.
+// spent is Spent within a transaction, lane by lane.
 func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view driver.Spent, err error) {
 	l, when, err := s.entered(c, q.Budget, q.Now)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view d
 		var name string
 		err = c.each("SELECT no, name FROM label WHERE b = ?", []any{l.b}, func() { names[no] = name }, &no, &name)
 	}
-	byName := map[string]int{} // a label's number that is known no more has no name
+	byName := map[string]int{} // a label that was pruned has an empty name
 	for no, sum := range sums {
 		sum.Name = names[no]
 		i, known := byName[sum.Name]
@@ -75,7 +75,7 @@ func (s *Store) spent(ctx context.Context, c *conn, q driver.SpentQuery) (view d
 	return view, err
 }
 
-// sum adds the entries of a lane above a score to the sums.
+// sum adds the entries of a lane with scores above above to the sums.
 func (l *ledger) sum(ctx context.Context, lane, above, now int64, by driver.GroupBy, sums map[int64]*driver.SpentRow) error {
 	column := map[driver.GroupBy]string{driver.ByOperation: "lane / 4", driver.ByJob: "job", driver.ByRegion: "region", driver.ByRun: "run"}[by]
 	for {

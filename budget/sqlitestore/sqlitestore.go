@@ -51,23 +51,23 @@ type Store struct {
 	path    string
 	timeout time.Duration
 	clocks  clocks
-	steps   int    // rows a transaction expires, builds or walks at most
-	pruning int    // rows a transaction prunes at most
-	paused  func() // called between the transactions of one call; nil: nothing
-	closing func() // called before a transaction's last look at the time; nil: nothing
+	steps   int    // the most rows that a transaction expires, builds or walks
+	pruning int    // the most rows that a transaction prunes
+	paused  func() // called between the transactions of one call, unless nil
+	closing func() // called before a transaction's last check of the time, unless nil
 
 	lock   *fileLock
-	turn   chan struct{} // holds one token: whose it is may write
-	looks  chan struct{} // the same for the reading connection
-	wal    os.FileInfo   // the log of the file as it was opened, once known; owned by the holder of turn
+	turn   chan struct{} // one token; its holder may write
+	looks  chan struct{} // one token; its holder may use the reading connection
+	wal    os.FileInfo   // the opened file's log, once known; owned by the holder of turn
 	writer *conn         // owned by the holder of turn
 	reader *conn         // owned by the holder of looks
 
 	cache *simplelru.LRU[string, *ledger] // as last committed by this process; owned by the holder of turn
 
 	mu     sync.Mutex  // guards all below
-	file   os.FileInfo // as it was opened
-	swept  int64       // when idle budgets were last looked for
+	file   os.FileInfo // the opened file
+	swept  int64       // when the process last looked for idle budgets
 	closed bool
 }
 
@@ -83,16 +83,16 @@ var (
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	clocks, err := machineClocks(o.Clocks)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w: the machine's boot clock cannot be read (%w); run it where it can", path, driver.ErrStoreConfig, err)
+		return nil, fmt.Errorf("open %s: %w: the machine's boot clock cannot be read (%w); run it on a machine where it can be", path, driver.ErrStoreConfig, err)
 	}
 	return open(ctx, path, o, clocks)
 }
 
-// maxSteps is how many rows one transaction expires, builds or walks at most:
-// then others get in.
+// maxSteps bounds the rows that one transaction expires, builds or walks, so that others
+// can work in between.
 const maxSteps = 2000
 
-// maxPruned is how many rows one transaction prunes at most.
+// maxPruned bounds the rows that one transaction prunes.
 const maxPruned = 256
 
 func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, error) {
@@ -115,7 +115,7 @@ func open(ctx context.Context, path string, o Options, clocks clocks) (*Store, e
 	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if err := s.start(bounded); err != nil {
-		_ = s.Close() // nothing was written; why it could not start says more
+		_ = s.Close() // nothing was written, and err says more
 		return nil, s.explain(ctx, "open", err)
 	}
 	return s, nil
@@ -146,9 +146,9 @@ func (s *Store) start(ctx context.Context) error {
 	return err
 }
 
-// prepare makes or changes the file's tables, while no other process does. A
-// process that was killed while it did may hold SQLite's locks for a moment longer
-// than path.lock, and SQLite does not wait for them before it changes the journal.
+// prepare creates or migrates the file's tables while no other process does. A process that
+// was killed while preparing may hold SQLite's locks for a moment longer than path.lock,
+// and SQLite does not wait for them before it changes the journal mode.
 func (s *Store) prepare(ctx context.Context) error {
 	if err := s.lock.poll(ctx); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	s.looks <- struct{}{}
 	defer func() { <-s.turn; <-s.looks }()
-	// The writer goes last: the last connection to the file writes the log back.
+	// Close the writer after the reader: the last connection writes the log back.
 	errs := []error{s.reader.close(), s.writer.close(), s.lock.close()}
 	s.reader, s.writer, s.lock = nil, nil, nil
 	if err := errors.Join(errs...); err != nil {

@@ -2,20 +2,18 @@ package sqlitestore
 
 import "github.com/quotactl/quotactl/budget/driver"
 
-// When forgotten entries are removed: so many new ones or so long after the
-// last time, in µs.
+// tidy removes forgotten entries after pruneFresh new ones, or pruneAfter µs after the last
+// time.
 const (
 	pruneFresh int64 = 64
 	pruneAfter int64 = 600_000_000
 )
 
-// labelIdle is how long past an entry's time its labels may still be asked
-// for, beyond the instant up to which entries are forgotten, in µs: the longest
-// lease, and the age at which a label's noted use is renewed.
+// labelIdle is how much longer than the entries that use them labels are kept, in µs: the
+// longest lease, plus twice the age at which a label's noted use is renewed.
 const labelIdle = int64(driver.MaxLease/1000) + 2*labelUseNoted
 
-// tidy removes up to limit forgotten entries, and labels that none bears any
-// more, when it is time again.
+// tidy removes up to limit forgotten entries and unused labels, if it is time again.
 func (l *ledger) tidy(limit int) error {
 	if l.fresh < pruneFresh && l.last-l.prunedAt < pruneAfter {
 		return nil
@@ -27,7 +25,7 @@ func (l *ledger) tidy(limit int) error {
 	return l.pruneLabels(l.gone-labelIdle, limit)
 }
 
-// prune removes up to limit forgotten entries; more says that others are left.
+// prune removes up to limit forgotten entries. more: others are left.
 func (l *ledger) prune(limit int) (more bool, err error) {
 	lanes, err := l.lanes()
 	if err != nil {
@@ -52,8 +50,8 @@ func (l *ledger) prune(limit int) (more bool, err error) {
 	return false, nil
 }
 
-// postpone notes when the budget will be idle: past its longest window by a
-// week, and past every lock. It is noted anew when that has moved on by an hour.
+// postpone notes when the budget will be idle: a week after its longest window, and after
+// every lock. It updates the note when the instant has moved by an hour.
 func (l *ledger) postpone() {
 	longest := driver.MinHeld
 	for _, w := range l.windows {

@@ -8,19 +8,19 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// walk is how far the search for the instant at which a limit fits has come. It
-// outlives the transactions it takes: in between, others write.
+// walk is the progress of the search for the instant at which an item fits a limit. It may
+// span several transactions; in between, others write.
 type walk struct {
 	began   bool
-	reached int64 // the last score walked, of which all entries were
+	reached int64 // the last score walked, with all of its entries
 	sum     int64 // of the entries walked
-	back    int64 // what had come back by then
+	back    int64 // what had returned by then
 	walkNo  int64
-	version int64 // the ledger's after that transaction
-	last    int64 // last seen in it
-	reset   int64 // the calendar's reset it reckoned with
+	version int64 // the ledger's version after that transaction
+	last    int64 // the last instant seen in it
+	reset   int64 // the calendar's reset that it assumed
 	found   bool
-	at      int64 // what was found
+	at      int64 // the result, if found
 }
 
 // cursor reads the entries of one lane in order.
@@ -37,11 +37,11 @@ const (
 	mostRows  = 128
 )
 
-// fitsAt is the first instant at which the use of a limit, above room now, falls
-// to room. done is false when steps ran out: w then holds the progress.
+// fitsAt is the first instant at which the use of a limit, now above room, falls to room.
+// done is false if the steps ran out; w then has the progress.
 func (v *counting) fitsAt(w *walk, now, room int64, steps *int) (at int64, done bool, err error) {
 	if w.found && w.version == v.l.version {
-		w.version++ // as this transaction leaves it; time alone changes no answer
+		w.version++ // this transaction's version; the passing of time does not change the answer
 		return w.at, true, nil
 	}
 	switch {
@@ -60,8 +60,8 @@ func (v *counting) fitsAt(w *walk, now, room int64, steps *int) (at int64, done 
 // from the lowest score up, that frees enough.
 func (v *counting) fitsAfterReturn(w *walk, now, room int64, steps *int) (at int64, done bool, err error) {
 	cut := v.w.cutAt(now)
-	// What was walked is still walked unless it changed, or something came to lie
-	// among it: new entries finish after last seen.
+	// The entries walked remain walked, unless they changed or others may have been added
+	// among them: new entries finish after the last instant seen.
 	if !w.began || w.walkNo != v.l.walkNo || w.reached < cut || (w.version != v.l.version && w.reached >= w.last) {
 		*w = walk{began: true, reached: math.MinInt64, back: v.back()}
 	}
@@ -73,15 +73,15 @@ func (v *counting) fitsAfterReturn(w *walk, now, room int64, steps *int) (at int
 		return err
 	}, func(a, b int64) bool { return a < b }, func(amount int64) bool { left -= amount; return left <= room })
 	if err == nil && done && left > room {
-		err = fmt.Errorf("budget %s: %w: limit %s counts entries that are not there; %s", v.l.name, driver.ErrDamaged, v.limit.Name, adviceDamaged)
+		err = fmt.Errorf("budget %s: %w: limit %s counts entries that do not exist; %s", v.l.name, driver.ErrDamaged, v.limit.Name, adviceDamaged)
 	}
 	return v.w.shape.Returns(score), done, err
 }
 
-// fitsAfterReset is fitsAt for calendars: the first reset after which what still
-// counts is room or less. Only what lies beyond the cut after the next reset can:
-// open reservations, and what the guard counts twice. It walks these, from the
-// last one down.
+// fitsAfterReset is fitsAt for calendars: the first reset after which the entries that
+// still count come to room or less. Only entries beyond the cut can count after the next
+// reset: open reservations, and those that the guard counts twice. It walks these from the
+// highest score down.
 func (v *counting) fitsAfterReset(w *walk, now, room int64, steps *int) (at int64, done bool, err error) {
 	v.w.cutAt(now)
 	reset := v.w.end
@@ -100,9 +100,9 @@ func (v *counting) fitsAfterReset(w *walk, now, room int64, steps *int) (at int6
 	return reset, done, err
 }
 
-// merge visits the amounts of the entries that the limit counts, of all lanes in
-// the order of their scores, until one is enough; its score is the answer. It
-// stops, not done, between two scores when the steps run out.
+// merge visits the amounts of the entries that the limit counts, in all lanes, in the order
+// of their scores, until one is enough; its score is the result. If the steps run out, it
+// stops between two scores, not done.
 func (v *counting) merge(w *walk, steps *int, fill func(*cursor) error, before func(a, b int64) bool, enough func(int64) bool) (score int64, done bool, err error) {
 	cursors, err := v.cursors(fill)
 	if err != nil {
@@ -135,7 +135,7 @@ func (v *counting) merge(w *walk, steps *int, fill func(*cursor) error, before f
 			return score, true, nil
 		}
 		if next.rows = next.rows[1:]; len(next.rows) == 0 && next.more {
-			// Whole scores were read, and those of this one are walked now.
+			// The rows were of whole scores, so this score is walked.
 			if err := v.refill(next, w, score, fill); err != nil {
 				return 0, false, err
 			}
@@ -143,7 +143,7 @@ func (v *counting) merge(w *walk, steps *int, fill func(*cursor) error, before f
 	}
 }
 
-// cursors begins a cursor on every lane the limit counts that holds something.
+// cursors begins a cursor on every lane that the limit counts and that has entries.
 func (v *counting) cursors(fill func(*cursor) error) ([]*cursor, error) {
 	var list []*cursor
 	for lane, t := range v.w.lanes {
@@ -159,7 +159,7 @@ func (v *counting) cursors(fill func(*cursor) error) ([]*cursor, error) {
 	return list, nil
 }
 
-// refill reads a lane on from the score it has come to.
+// refill reads more of a lane, from the score reached.
 func (v *counting) refill(c *cursor, w *walk, score int64, fill func(*cursor) error) error {
 	reached := w.reached
 	w.reached = score

@@ -19,7 +19,7 @@ type window struct {
 	longest int64
 	usedAt  int64
 	cut     int64 // a calendar's, as of its last use
-	floor   int64 // what finished up to here it does not know
+	floor   int64 // it does not count entries that finished up to here
 	dirty   bool
 
 	lanes map[int64]*total
@@ -28,22 +28,22 @@ type window struct {
 	next  int64 // no counted entry has a lower score
 	grows bool  // some lane is not built to its end
 
-	shape      limit.Window // a calendar's: set while a limit of it is at hand
-	start, end int64        // the calendar's span last asked for
-	spanCut    int64        // and its cut
+	shape      limit.Window // for a calendar, set only while the call has a limit of it
+	start, end int64        // the calendar's last period used
+	spanCut    int64        // and that period's cut
 }
 
-// total counts the entries of one lane whose score is above cut and not above
-// built; released ones never.
+// total counts the entries of one lane with scores above cut and up to built, never
+// released ones.
 type total struct {
 	units, calls         int64
 	cut, built           int64
 	next                 int64
-	backUnits, backCalls int64 // came back since the total began
+	backUnits, backCalls int64 // returned since the total began
 	dirty                bool
 }
 
-// toTheEnd is where a total ends that counts everything above its cut.
+// toTheEnd is built for a total that counts everything above its cut.
 const toTheEnd int64 = math.MaxInt64
 
 // none is the next score of a total that counts nothing.
@@ -59,8 +59,8 @@ func (w *window) lower(now int64) int64 {
 	return w.shape.Cut(now)
 }
 
-// cutAt is the last instant that does not count at an instant, for a window
-// whose limit is at hand.
+// cutAt is the last score that does not count at an instant. The window's shape must be
+// set.
 func (w *window) cutAt(at int64) int64 {
 	if w.kind != limit.CalendarKind {
 		return w.shape.Cut(at)
@@ -72,8 +72,8 @@ func (w *window) cutAt(at int64) int64 {
 	return w.spanCut
 }
 
-// total is the total of a lane, begun where there is none: no entry lies in it
-// then but those still to be counted.
+// total returns the total of a lane, or begins it: without a total, the lane has no counted
+// entries.
 func (w *window) total(lane int64) *total {
 	t := w.lanes[lane]
 	if t == nil {
@@ -92,21 +92,21 @@ func (w *window) add(t *total, units, calls int64) {
 	w.calls += calls
 }
 
-// back takes what no longer counts out of a total.
+// back takes entries that no longer count out of a total.
 func (w *window) back(t *total, units, calls int64) {
 	w.add(t, -units, -calls)
 	t.backUnits += units
 	t.backCalls += calls
 }
 
-// counts reports whether the window counts entries in this state at all: one of
-// open reservations no others.
+// counts reports whether the window counts entries in a state: a concurrent one counts only
+// open reservations.
 func (w *window) counts(state int64) bool {
 	return w.kind != limit.Concurrent || state == stateOpen
 }
 
-// counted is what a query adds to take no entries but those that the window
-// counts. What has ended may have a score above now, where the clocks differ.
+// counted is a query's condition for the entries that the window counts. The state matters:
+// if clocks differ, an ended reservation may have a score above now.
 func (w *window) counted() string {
 	if w.kind != limit.Concurrent {
 		return ""
@@ -114,8 +114,8 @@ func (w *window) counted() string {
 	return " AND state = " + strconv.Itoa(stateOpen)
 }
 
-// count adds an entry to every total in which its score counts, or takes it out
-// (both numbers negative).
+// count adds an entry to every total in which its score counts, or, with negative units and
+// calls, takes it out.
 func (l *ledger) count(lane, state, score, units, calls int64) {
 	if lane%classes == classReleased {
 		return
@@ -136,8 +136,8 @@ func (l *ledger) count(lane, state, score, units, calls int64) {
 	}
 }
 
-// takeBack takes an entry that is forgotten out of the totals in which it still
-// stands, since they are brought up to date only when they are used.
+// takeBack takes a forgotten entry out of the totals that still count it: totals are brought
+// up to date only when they are used.
 func (l *ledger) takeBack(e *entry) {
 	for _, w := range l.windows {
 		if t := w.lanes[e.lane]; t != nil && w.counts(e.state) && t.counts(e.score) {
@@ -146,7 +146,7 @@ func (l *ledger) takeBack(e *entry) {
 	}
 }
 
-// use makes the windows of the limits live and drops those long unused.
+// use makes the limits' windows live, and drops those unused for long.
 func (l *ledger) use(limits []limit.Limit, now int64) error {
 	for key, w := range l.windows {
 		if now > w.usedAt+w.longest+driver.WindowIdle {
@@ -179,8 +179,8 @@ func (l *ledger) use(limits []limit.Limit, now int64) error {
 	return nil
 }
 
-// begin makes a window live. Its totals are still to be built from the entries
-// that lie above its cut and are not forgotten.
+// begin makes a window live. Its totals must yet be built from the entries above its cut
+// that are not forgotten.
 func (l *ledger) begin(shape limit.Window, now int64) (*window, error) {
 	w := &window{
 		no: 1, key: shape.Key(), kind: shape.Kind, length: shape.Length, precise: shape.Precision, longest: shape.Longest(),

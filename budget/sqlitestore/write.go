@@ -10,19 +10,17 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// betweenSteps is how long a call that goes on in another transaction leaves
-// the file to others first.
+// betweenSteps is the pause between two transactions of one call, for others to write.
 const betweenSteps = 500 * time.Microsecond
 
-// errRedo undoes a transaction that is to be run again: a deadline passed in it.
+// errRedo undoes a transaction in which a deadline passed. The caller runs it again.
 var errRedo = errors.New("run the transaction again")
 
-// errCommit: the commit failed, so that it is not known whether the transaction
-// stands.
+// errCommit: the commit failed, and whether it took effect is unknown.
 var errCommit = errors.New("commit")
 
-// bound bounds a call by the store's timeout. A context that ends sooner serves as it
-// is: one made of it would end a moment later.
+// bound bounds a call by the store's timeout. It returns a context that ends sooner
+// unchanged: a derived one would end a moment later.
 func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= s.timeout {
 		return ctx, func() {}
@@ -30,8 +28,8 @@ func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, s.timeout)
 }
 
-// write runs step in one transaction. It waits its turn until the context ends,
-// and commits only while the context stands.
+// write runs step in one transaction. It waits for its turn until the context ends, and
+// does not commit after that.
 func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 	if err := s.enter(ctx, s.turn); err != nil {
 		return err
@@ -67,18 +65,18 @@ func (s *Store) write(ctx context.Context, step func(*conn) error) (err error) {
 		s.cache.Purge()
 		s.writer = undo(s.writer)
 	} else if s.wal == nil {
-		s.wal, _ = os.Stat(s.path + walSuffix) // not knowing it is the safe side
+		s.wal, _ = os.Stat(s.path + walSuffix) // on an error nil, which is safe
 	}
 	return err
 }
 
-// undo ends a transaction that failed; a connection where none can be ended is
-// given up, since it may be the connection that failed.
+// undo rolls back a transaction. If that fails, it closes the connection, which may be what
+// failed, and returns nil.
 func undo(c *conn) *conn {
 	if err := c.exec("ROLLBACK"); err == nil {
 		return c
 	}
-	_ = c.close() // it is of no more use, however it closes
+	_ = c.close() // the connection is useless, so its error is too
 	return nil
 }
 
@@ -119,12 +117,12 @@ func (s *Store) read(ctx context.Context, step func(*conn) error) (err error) {
 	return err
 }
 
-// readAlone is read for what takes long, however long the context allows: it has a
-// connection of its own, so that no other call of the store waits for it.
+// readAlone is read for long reads, bounded by the context alone. It uses its own
+// connection, so that no other call of the store waits for it.
 func (s *Store) readAlone(ctx context.Context, step func(*conn) error) error {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
-	if err := s.read(bounded, func(*conn) error { return nil }); err != nil { // the file is in place, and answers
+	if err := s.read(bounded, func(*conn) error { return nil }); err != nil { // checks that the file is in place and answers
 		return err
 	}
 	c, err := connect(ctx, s.path, s.timeout, true)
@@ -146,8 +144,8 @@ func (c *conn) read(ctx context.Context, step func(*conn) error) error {
 	return err
 }
 
-// ledger reads a budget's ledger to write to it. What is written stands in the
-// cache from then on, until a transaction fails.
+// ledger reads a budget's ledger for writing, and caches it. A failed transaction clears the
+// cache.
 func (s *Store) ledger(c *conn, name string) (*ledger, error) {
 	known, _ := s.cache.Get(name)
 	l, err := readLedger(c, name, known)
@@ -161,10 +159,10 @@ func (s *Store) ledger(c *conn, name string) (*ledger, error) {
 	return l, nil
 }
 
-// maxCached is how many ledgers a process remembers.
+// maxCached bounds the ledgers that a process caches.
 const maxCached = 256
 
-// pause lets others in between two transactions of one call.
+// pause lets others write between two transactions of one call.
 func (s *Store) pause(ctx context.Context) error {
 	if s.paused != nil {
 		s.paused()
