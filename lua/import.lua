@@ -4,8 +4,8 @@
 local importRows
 do -- a block, because Lua limits the local names of a scope
   -- ownID is the id under which this ledger keeps a row: a row that it merged itself has
-  -- only a number, and a row whose id belongs to another charge of another ledger has
-  -- that id.
+  -- only a number, and its own charge that another ledger kept under OtherID has its own
+  -- id again.
   local function ownID(id)
     local number = string.match(id, '^ ' .. M.lid .. '/(%d+)$')
     if not number then return string.match(id, '^ ' .. M.lid .. '/:(.*)$') or id end
