@@ -35,7 +35,7 @@ type machine struct {
 	month   month
 	clock   *clock
 	network *network
-	memory  *memstore.Store // nil: the daemons share a SQLite file
+	store   *memstore.Store // of all daemons
 	folder  string          // for all files
 	reach   reach
 	config  string
@@ -94,25 +94,12 @@ func writeConfig(t *testing.T, folder string) (path string) {
 	return path
 }
 
-// open opens the store, as every daemon does for itself.
-func (m *machine) open(clocks *sqlitestore.Clocks) (store, error) {
-	if m.memory != nil {
-		return m.memory, nil
-	}
-	return sqlitestore.Open(context.Background(), filepath.Join(m.folder, "quotactl.db"), sqlitestore.Options{Clocks: clocks})
-}
-
 // start begins a life of the daemon.
 func (d *daemon) start() {
 	m := d.machine
 	log := m.log.With("daemon", d.number+1)
 	cfg, list := load(m.t, m.config)
-	own, err := m.open(d.clocks())
-	if err != nil {
-		m.t.Error(err)
-		return
-	}
-	h := &handle{daemon: d, store: own, reach: &m.reach, apart: &d.apart}
+	h := &handle{daemon: d, store: m.store, reach: &m.reach, apart: &d.apart}
 	host := outage.New(h, outage.Options{
 		Dir: filepath.Join(m.folder, "host"), Allowance: cfg.Store.OutageAllowance, Timeout: patience, Clocks: d.clocks(), Log: log,
 	})
@@ -178,16 +165,6 @@ func (m *machine) close() {
 	}
 }
 
-// step sets a daemon's wall clock; daemons that share a file share a machine and its
-// clock.
-func (m *machine) step(number int, by time.Duration) {
-	for i, d := range m.daemons {
-		if i == number || m.memory == nil {
-			d.off.Add(int64(by))
-		}
-	}
-}
-
 // event is something that happens at an instant.
 type event struct {
 	at time.Time
@@ -226,8 +203,8 @@ func (m *machine) events() []event {
 		})
 	}
 	for _, s := range m.month.steps {
-		add(s.at, func() { m.step(s.daemon, s.by) })
-		add(s.at.Add(s.dur), func() { m.step(s.daemon, -s.by) })
+		add(s.at, func() { m.daemons[s.daemon].off.Add(int64(s.by)) })
+		add(s.at.Add(s.dur), func() { m.daemons[s.daemon].off.Add(-int64(s.by)) })
 	}
 	for _, s := range m.month.stops {
 		add(s.at, func() { m.stop(s) })

@@ -17,9 +17,9 @@ import (
 
 // TestSimulate lives a month and prints it by days, beside the same month with a
 // crontab. The environment may say SIMULATE_SEED, else it is random; SIMULATE_DAYS,
-// which takes the month's first days alone (three unless in full); SIMULATE_LOG, a file for the daemons'
-// log; SIMULATE_STORE, which may be sqlite; and SIMULATE_SEEDS, how many months are
-// lived, from the seed on (one, in full two): of several each prints a line.
+// which takes the month's first days alone (three unless in full); SIMULATE_LOG, a file
+// for the daemons' log; and SIMULATE_SEEDS, how many months are lived, from the seed on
+// (one, in full two): of several each prints a line.
 func TestSimulate(t *testing.T) {
 	seed := effort.Seed(t, "SIMULATE_SEED")
 	days := int(effort.Number(t, "SIMULATE_DAYS", effort.Of[uint64](3, 0)))
@@ -88,13 +88,7 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 		w := &machine{
 			t: t, month: m, clock: clock, network: newNetwork(t, m, clock),
 			folder: folder, config: writeConfig(t, folder), log: slog.New(slog.DiscardHandler),
-		}
-		switch kind := os.Getenv("SIMULATE_STORE"); kind {
-		case "sqlite":
-		case "":
-			w.memory = memstore.New(clock.micros)
-		default:
-			t.Fatalf("SIMULATE_STORE=%s: it may be sqlite, or not set", kind)
+			store: memstore.New(clock.micros),
 		}
 		if logPath != "" {
 			file := must.Get(os.Create(logPath))(t)
@@ -107,9 +101,7 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			w.daemons[i] = &daemon{machine: w, number: i}
 			w.daemons[i].start()
 		}
-		own := must.Get(w.open(w.daemons[0].clocks()))(t)
-		w.hosts = append(w.hosts, own)
-		ledger := w.ledger(t, own)
+		ledger := w.ledger(t, w.store)
 		events := append(w.events(), event{m.end().Add(-time.Second), w.drain})
 		for i := range m.days {
 			events = append(events, event{m.midnight(i + 1).Add(-2 * time.Second), func() { w.agrees(t, ledger) }})
@@ -125,7 +117,7 @@ func live(t *testing.T, m month, logPath string) (c *tally) {
 			t.Errorf("of %d outages and %d partings some kept no answer from anybody", len(m.outages), len(m.partings))
 		}
 		c = newTally(m)
-		w.account(t, own, c)
+		w.account(t, w.store, c)
 		w.promised(t)
 		c.count(w.network)
 		for i := range c.days {
