@@ -229,6 +229,8 @@ func (r Row) Validate() error {
 		return invalid("id %q: that of a merged row begins with a space", r.ID)
 	case strings.HasPrefix(r.ID, " ") && !strings.Contains(r.ID, "/"):
 		return invalid("id %q: a row without an id of its own is named after a ledger or a limit", r.ID)
+	case merged && rowDigits(r.ID) > maxRowDigits:
+		return invalid("id %q: the number of a merged row has at most %d digits", r.ID, maxRowDigits)
 	case !merged && r.Calls != 1:
 		return invalid("%d calls: only a merged row has several", r.Calls)
 	case r.Calls < 1 || r.Calls > limit.MaxUnits:
@@ -239,6 +241,19 @@ func (r Row) Validate() error {
 		return invalid("it finishes at %d µs and was charged at %d", r.Score, r.Start)
 	}
 	return nil
+}
+
+// maxRowDigits bounds the number of a merged row, so that every store counts on from it
+// exactly.
+const maxRowDigits = 15
+
+// rowDigits is how many digits the number in a merged row's id has, 0 if it has none.
+func rowDigits(id string) int {
+	_, number, _ := strings.Cut(id, "/")
+	if strings.Trim(number, "0123456789") != "" {
+		return 0
+	}
+	return len(number)
 }
 
 // ValidExport reports whether s can name an export: 1 to 64 letters and digits.

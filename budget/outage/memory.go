@@ -73,7 +73,7 @@ type remembered struct {
 	reserved map[string]reserved
 
 	saved  int64 // when it was last written, µs by the wall clock
-	warned bool  // a failed write has been warned of
+	warned bool  // the last write failed, and the caller of save has warned of it
 	read   int64 // when the directory was last read, µs by the wall clock
 	dirty  bool
 	timer  *time.Timer // for a write that was put off, else nil
@@ -260,7 +260,6 @@ func (m *memory) saveLater(name string, r *remembered) {
 	}
 	if err := m.save(name, r); err != nil {
 		m.warn(name, err)
-		r.warned = true
 	}
 }
 
@@ -373,10 +372,10 @@ func (m *memory) save(name string, r *remembered) error {
 		}
 	}
 	r.saved, r.file = m.wall(), r.Mark
-	if err != nil {
+	if r.warned = err != nil; err != nil {
 		return fmt.Errorf("write down the store's answers on %s: %w", name, err)
 	}
-	r.dirty, r.warned = len(r.fresh) > 0, false
+	r.dirty = len(r.fresh) > 0
 	return nil
 }
 
@@ -391,7 +390,8 @@ func (m *memory) close() {
 			r.timer.Stop()
 		}
 		r.dirty = r.dirty || len(r.Doubts) > 0 || len(r.Untold) > 0 // only the last write has these
-		if err := m.save(name, r); err != nil && !r.warned {
+		warned := r.warned
+		if err := m.save(name, r); err != nil && !warned {
 			m.warn(name, err)
 		}
 	}

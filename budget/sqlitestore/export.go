@@ -197,7 +197,7 @@ func (d *decider) importRow(r driver.Row, head driver.LedgerHead, answer *driver
 			l.newest, l.newestID = e.start, e.id
 		}
 	case own:
-		n, _ := strconv.ParseInt(number, 10, 64) // 0: another ledger merged it
+		n, _ := strconv.ParseInt(number, 10, 64) // else 0: another ledger merged it
 		l.rowNo = max(l.rowNo, n)
 	}
 	return nil

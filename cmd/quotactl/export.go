@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +28,9 @@ during the export may be missing from it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onStore(cmd.Context(), args[0], func(ctx context.Context, _ *config.Config, store open.Backend) error {
 				facts, err := ledgerfile.Export(ctx, store, args[0], a.now(), a.stdout)
-				if err == nil {
+				if err == nil && facts.Head.Ledger == "" {
+					a.logger().Warn("exported nothing: the store has no ledger of this budget; check --store", "budget", args[0])
+				} else if err == nil {
 					a.logger().Info("exported", "budget", args[0], "rows", facts.Rows)
 				}
 				return err
@@ -58,11 +59,13 @@ store. The file is checked to its end before anything is imported.
 
 A charge that the ledger already has, by its id, is not added again. Importing
 the same file twice adds nothing, and an import that was interrupted is resumed
-by running it again. The budget may be charged meanwhile, but until the import
+by running it again. Charges of more than an hour ago may be merged and have no
+ids: import them from one export only, or they count twice. The budget may be charged meanwhile, but until the import
 is complete its charges do not all count: lock the budget, or stop what charges
 it.`,
 		Example: `  quotactl export youtube/key1 > key1.jsonl
-  quotactl import key1.jsonl --store redis://redis.internal:6379/0`,
+  quotactl import key1.jsonl --store redis://redis.internal:6379/0
+  gunzip -c key1.jsonl.gz | quotactl import /dev/stdin`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := a.importFile(cmd.Context(), args[0])
@@ -83,7 +86,7 @@ it.`,
 
 // importFile checks a file and imports it.
 func (a *app) importFile(ctx context.Context, path string) (result ledgerfile.Result, err error) {
-	f, err := os.Open(path)
+	f, err := ledgerfile.Open(path)
 	if err != nil {
 		return result, fmt.Errorf("import: %w", err)
 	}

@@ -133,7 +133,7 @@ func chosenJobs(list []*jobs.Job, names []string) ([]*jobs.Job, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, usage("there is no job %q; there is %s%s", name, strings.Join(known, ", "), suggest.DidYouMean(name, slices.Clone(known)))
+			return nil, usage("there is no job %q; the jobs are: %s%s", name, cmp.Or(strings.Join(known, ", "), "none"), suggest.DidYouMean(name, slices.Clone(known)))
 		}
 	}
 	return slices.DeleteFunc(list, func(job *jobs.Job) bool { return !slices.Contains(names, job.Name) }), nil

@@ -249,8 +249,8 @@ func TestRunsOfARemovedJob(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	for name, want := range map[string]string{
-		"pul": `there is no job "pul"; there is pull, other; did you mean "pull"?`,
-		"@x":  `there is no job "@x"; there is pull, other`,
+		"pul": `there is no job "pul"; the jobs are: pull, other; did you mean "pull"?`,
+		"@x":  `there is no job "@x"; the jobs are: pull, other`,
 	} {
 		if _, err := jobsOrKept(t.Context(), state, configured, []string{name}); err == nil || err.Error() != want || exitCode(err) != exitUsage {
 			t.Errorf("%s: %v, want %s", name, err, want)

@@ -14,7 +14,7 @@ import (
 // Result is what an import did.
 type Result struct {
 	Facts
-	Before int64 // rows that an earlier import of this file had added
+	Before int64 // rows that an earlier import of this file took in, or a call of this one whose answer was lost
 	Added  int64
 	Known  int64 // the ledger had them from elsewhere
 	Gone   int64 // no limit counts them any more
@@ -39,7 +39,7 @@ func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit
 	result := Result{Facts: f.facts}
 	part := driver.Import{Budget: f.facts.Budget, Limits: limits, Export: f.facts.Export, Head: f.facts.Head}
 	row, err := f.next()
-	for first := true; !part.Last; first = false {
+	for !part.Last {
 		part.Rows = part.Rows[:0]
 		for err == nil && len(part.Rows) < driver.MaxImport {
 			part.Rows = append(part.Rows, row)
@@ -57,10 +57,8 @@ func Import(ctx context.Context, store driver.Store, r io.Reader, limits []limit
 		if done.Done < upto {
 			return result, fmt.Errorf("import into %s: the ledger has recorded %d rows of this file, but %d were imported before: it no longer knows this file; export again, and import the new file", part.Budget, done.Done, part.From)
 		}
-		if first {
-			result.Before = done.Done - done.Added - done.Known - done.Gone
-		}
 		result.Added, result.Known, result.Gone = result.Added+done.Added, result.Known+done.Known, result.Gone+done.Gone
+		result.Before = upto - result.Added - result.Known - result.Gone
 		part.From = upto
 	}
 	return result, nil

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -162,6 +164,7 @@ func TestCheckRefuses(t *testing.T) {
 		{`"at":"20`, `"at":"30`},
 		{`"units":1,`, `"units":1,"calls":2,`},
 		{`"units":1,"at"`, `"units":1,"asked":1000000000000001,"at"`},
+		{"\n{\"rows\":2}", "\n\n{\"rows\":2}"},
 	} {
 		was, is := one[0], one[1]
 		changed := strings.Replace(string(file), was, is, 1)
@@ -171,6 +174,55 @@ func TestCheckRefuses(t *testing.T) {
 			t.Errorf("%s: %v", is, err)
 		}
 	}
+}
+
+// A file names what is wrong with it in the words of the file.
+func TestCheckSaysWhatIsWrong(t *testing.T) {
+	const head = `{"quotactl_export":1,"budget":"a/b","export":"x","ledger":"L","at":"2026-01-01T00:00:00Z"}` + "\n"
+	row := func(units string) string {
+		return `{"id":"a","operation":"op","units":` + units + `,"at":"2026-01-01T00:00:00Z"}` + "\n"
+	}
+	merged := func(id string) string {
+		return `{"id":" L/` + id + `","operation":"op","state":"merged","units":1,"calls":1000000000000000,"at":"2026-01-01T00:00:00Z"}` + "\n"
+	}
+	for text, want := range map[string]string{
+		row(`"7"`):                      `line 2: "units" has the wrong type: string`,
+		row(`[]`):                       `line 2: "units" has the wrong type: array`,
+		"\n":                            "line 2: the line is not one JSON object",
+		"[1]\n":                         "line 2: the line is not one JSON object",
+		"{\n":                           "line 2: the line is not one JSON object",
+		"{}{}\n":                        "line 2: the line is not one JSON object",
+		`{"colour":"red"}` + "\n":       `line 2: json: unknown field "colour"`,
+		`{"at":"noon"}` + "\n":          `line 2: the instant "noon" is not of the form 2006-01-02T15:04:05.000000Z`,
+		merged(strings.Repeat("9", 16)): `line 2: invalid call: id " L/9999999999999999": the number of a merged row has at most 15 digits`,
+		strings.Repeat(row("1000000000000000"), 10): "line 11: its rows up to here add up to more than 9000000000000000 units or calls",
+		strings.Repeat(merged("1"), 10):             "line 11: its rows up to here add up to more than 9000000000000000 units or calls",
+	} {
+		_, err := ledgerfile.Check(strings.NewReader(head + text + `{"rows":1}` + "\n"))
+		check.Is(t, err, ledgerfile.ErrNotExport)
+		check.Equal(t, err.Error(), "not a whole export: "+want)
+	}
+	for _, fits := range []string{row("1"), merged(strings.Repeat("9", 15))} {
+		_, err := ledgerfile.Check(strings.NewReader(head + fits + `{"rows":1}` + "\n"))
+		must.Do(t, err)
+	}
+}
+
+// What Open gives is read twice, also of a pipe.
+func TestOpenReadsAPipeTwice(t *testing.T) {
+	r, w, err := os.Pipe()
+	must.Do(t, err)
+	defer r.Close() //nolint:errcheck // Open has read it
+	go func() {
+		_, _ = io.WriteString(w, strings.Repeat("0123456789", 100_000))
+		_ = w.Close()
+	}()
+	f := must.Get(ledgerfile.Open(fmt.Sprintf("/dev/fd/%d", r.Fd())))(t)
+	for range 2 {
+		must.Get(f.Seek(0, io.SeekStart))(t)
+		check.Equal(t, len(must.Get(io.ReadAll(f))(t)), 1_000_000, "bytes")
+	}
+	must.Do(t, f.Close())
 }
 
 // FuzzExport holds Check to an answer for any file, and what it takes to a ledger that

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
+	"github.com/quotactl/quotactl/budget/limit"
 )
 
 // ErrNotExport means that a file was not written by an export, or not to its end.
@@ -17,6 +18,10 @@ var ErrNotExport = errors.New("not a whole export")
 
 // maxLine is how long a line may be, in bytes: the first one has a budget's locks.
 const maxLine = 1 << 20
+
+// mostUnits is how many units, and calls, the rows of a file add up to at most: every
+// store counts that exactly.
+const mostUnits = 9 * limit.MaxUnits
 
 // farthest is how long after the export a row may finish, in µs: the longest lease, of a charge
 // whose time came from a clock that was ahead by as much.
@@ -40,6 +45,8 @@ type file struct {
 	lines *bufio.Scanner
 	no    int64
 	facts Facts // of Rows those read so far
+	units int64 // of the rows read so far
+	calls int64 // likewise
 }
 
 // open reads the first line.
@@ -102,6 +109,10 @@ func (f *file) next() (driver.Row, error) {
 		return driver.Row{}, f.wrong("it finishes more than two days after the export")
 	}
 	f.facts.Rows++
+	f.units, f.calls = f.units+row.Units, f.calls+row.Calls
+	if f.units > mostUnits || f.calls > mostUnits {
+		return driver.Row{}, f.wrong(fmt.Sprintf("its rows up to here add up to more than %d units or calls", mostUnits))
+	}
 	return row, nil
 }
 
@@ -147,11 +158,16 @@ func (f *file) wrong(what string) error {
 func strict(line []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	err := d.Decode(into)
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch _, more := d.Token(); {
+	case err == nil && errors.Is(more, io.EOF):
+		return nil
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Errorf("%q has the wrong type: %s", kind.Field, kind.Value)
+	case err == nil, kind != nil, errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the line is not one JSON object")
 	}
-	return nil
+	return err
 }
