@@ -153,7 +153,7 @@ func TestCheckRefuses(t *testing.T) {
 		{`"units":1,"at":"`, `"units":1,"at":null,"run":"`},
 		{`,"until":"`, `,"run":"`},
 		{`"since":"20`, `"since":"21`},
-		{`"forgotten_up_to":"`, `"forgotten_up_to":"2099-01-01T00:00:00Z","at":"`},
+		{`"forgotten_up_to":"20`, `"forgotten_up_to":"21`},
 		{`{"rows":2}`, `{"rows":3}`},
 		{`{"rows":2}`, `{"rows":2}}`},
 		{`"operation":"op"`, `"operation":"o p"`},
