@@ -59,7 +59,7 @@ type RefusedError struct {
 	// happens, and one microsecond earlier it does not. 0 if waiting does not help, or
 	// if it is unknown.
 	RetryAfter time.Duration
-	// RetryAt is that instant on the store's clock; zero if there is none.
+	// RetryAt is that instant on the store's clock; zero if no time is known.
 	RetryAt time.Time
 	// Why is a lock's reason, with ErrLocked.
 	Why string

@@ -29,7 +29,7 @@ func (n Node) Texts() ([]string, bool) {
 	return list, true
 }
 
-// SomeTexts reads a text, or an array of one or more; none of them is empty.
+// SomeTexts reads a string, or an array of one or more strings, and rejects empty ones.
 func (n Node) SomeTexts() ([]string, bool) {
 	if !n.Exists() {
 		return nil, false

@@ -43,7 +43,7 @@ func Unknown(change Change) error {
 type Reset struct{ Budget string }
 
 // AcceptClock makes the store's clock the budget's last seen instant, after a person
-// found the clock right. What ErrClock held back then expires.
+// found the clock right. What could not expire because of ErrClock then expires.
 type AcceptClock struct{ Budget string }
 
 // Done is the answer to a Reset and an AcceptClock.

@@ -44,7 +44,7 @@ type Item struct {
 	UseHeadroom bool
 	Labels      Labels
 	// Fence is the name of the lock that fences off the item's pass, or empty. While
-	// that lock stands the item is Fenced.
+	// that lock is set, the item is Fenced.
 	Fence string
 	// DryRun: decide and do not charge. The answer is what the item would get now,
 	// whatever became of its id; Remaining does not count the item, At is 0.
@@ -129,7 +129,7 @@ const (
 	EndedLease    Ended = "expired" // its lease is over
 )
 
-// ObservedLock stands for a lock of the whole budget in Decision.Observed.
+// ObservedLock means a lock of the whole budget in Decision.Observed.
 const ObservedLock = "lock"
 
 // Decisions are the answers of a batch, item by item.

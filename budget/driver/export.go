@@ -22,14 +22,14 @@ type LedgerWriter interface {
 	Row(Row) error
 }
 
-// LedgerHead is what a ledger holds besides its entries. The zero LedgerHead stands for
-// a budget that has no ledger.
+// LedgerHead is what a ledger holds besides its entries. The zero LedgerHead is that
+// of a budget without a ledger.
 type LedgerHead struct {
 	Ledger string     // the ledger's id
 	At     int64      // the store's clock at the export, in µs
 	Born   int64      // the instant (µs) of the ledger's first decision
 	Gone   int64      // the ledger has forgotten what finished up to this instant (µs)
-	Locks  []LockView // the locks that hold, fences included
+	Locks  []LockView // the locks that are set, fences included
 }
 
 // RowState says what kind of entry a Row is.

@@ -17,7 +17,7 @@ type JobStore interface {
 	// that was read; otherwise it changes nothing and returns false. After
 	// ErrUnavailable it is unknown which.
 	SwapJob(ctx context.Context, swap JobSwap) (bool, error)
-	// JobValue reads a value beside a job's document; nil: there is none.
+	// JobValue reads a value beside a job's document; nil if it does not exist.
 	JobValue(ctx context.Context, job, key string) ([]byte, error)
 	// JobHistory reads a job's records, the newest first.
 	JobHistory(ctx context.Context, query JobHistoryQuery) ([]JobRecord, error)
@@ -25,15 +25,15 @@ type JobStore interface {
 
 // JobDocument is a job's document as it was read.
 type JobDocument struct {
-	Version int64  // 0: there is none; each new text adds 1
-	Text    []byte // nil: there is none
+	Version int64  // 0: the job has no document; each new text adds 1
+	Text    []byte // nil: the job has no document
 	// Now is the store's clock in µs, which counts leases; in SQLite it follows the
 	// machine's boot clock. Wall is the store's wall clock at the same time, which
 	// somebody may set.
 	Now, Wall int64
 }
 
-// JobSwap is a change of what is kept of a job.
+// JobSwap is a change of a job's document, values and records.
 type JobSwap struct {
 	Job     string
 	Version int64 // the one that was read

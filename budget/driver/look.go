@@ -16,13 +16,13 @@ type Look struct {
 type View struct {
 	Now    int64 // the earlier clock
 	Limits []LimitView
-	Locks  []LockView // those that stand, by the names of their limits
+	Locks  []LockView // in the order of the names of their limits
 	Mark   Mark       // the ledger's; zero: there is no ledger
 	AtWork int        // as in Decisions
 	// Missing are the ids of the Others' charges that the ledger lacks.
 	Missing []string
-	// Recovering is the instant (µs) until which a loss holds charges back; 0: it does
-	// not.
+	// Recovering is the instant (µs) until which a loss limits each host to its own part;
+	// 0: it does not.
 	Recovering int64
 }
 
@@ -35,8 +35,8 @@ type LimitView struct {
 	// Since is the instant (µs) from which the ledger knows the window; 0: it knows all
 	// of it, or the limit is a bucket.
 	Since int64
-	// NextAt is the first instant (µs) at which something comes back, and NextAmount how
-	// much, if nothing else happens and open reservations run to their lease's end. Both
+	// NextAt is the first instant (µs) at which units become free, and NextAmount how
+	// many, if nothing else happens and open reservations run to their lease's end. Both
 	// are 0 where nothing is used.
 	NextAt     int64
 	NextAmount int64

@@ -13,7 +13,7 @@ type Mark struct {
 	// It never falls.
 	Changes int64
 	// ID is the newest charge of any caller, and At its time in µs on the store's clock;
-	// an empty ID: there is none.
+	// ID is empty before the first charge.
 	ID string
 	At int64
 	// Seen is the instant (µs on the store's clock) at which all this was so.
@@ -68,17 +68,17 @@ type Recovered struct {
 }
 
 // LedgerIdle is how long a ledger is kept after nothing of it counts any more, in µs. A
-// ledger that is gone earlier was lost.
+// ledger that vanishes earlier was lost.
 const LedgerIdle = WindowIdle
 
-// RecoveryWait is how long a loss holds charges back at most where several hosts share
-// the store, in µs from its notice.
+// RecoveryWait is how long a loss limits each host to its own part at most, in µs from
+// when it was noticed, where several hosts share the store.
 const RecoveryWait int64 = 60_000_000
 
 // HostNoted is how long a host counts as at work after a decision, in µs.
 const HostNoted int64 = 24 * 3_600_000_000
 
-// MaxHosts is how many hosts at work a ledger tells apart: the latest.
+// MaxHosts is how many hosts at work a ledger distinguishes: the latest.
 const MaxHosts = 64
 
 // MaxReports is how many hosts a ledger notes as having reported a loss.

@@ -14,8 +14,8 @@ type Report struct {
 	// then; 0: unknown.
 	At   int64
 	Seen int64
-	// Reset is when it comes back, in µs; 0: After µs past the later clock; where both
-	// are 0, with the window.
+	// Reset is when the units become free again, in µs; 0: After µs past the later clock;
+	// if both are 0, with the window.
 	Reset int64
 	After int64
 }
@@ -25,6 +25,6 @@ type Drift struct {
 	Now   int64 // the earlier clock
 	Added int64 // what was recorded now
 	Total int64 // all drift that counts in the limit
-	// Until is when Total comes back, in µs; 0 for a bucket, and where Total is 0.
+	// Until is when all of Total is free again, in µs; 0 for a bucket, and if Total is 0.
 	Until int64
 }

@@ -31,8 +31,8 @@ type Spent struct {
 	Rows []SpentRow
 }
 
-// SpentRow is what one group spent. The empty name stands for charges without
-// that label, and for runs that were merged.
+// SpentRow is what one group spent. The empty name collects charges without
+// that label, and runs that were merged.
 type SpentRow struct {
 	Name  string
 	Units int64 // of open reservations what was reserved

@@ -44,9 +44,9 @@ const WindowUseNoted int64 = 3_600_000_000
 // WindowIdle is how long past its longest length an unused window lives, in µs.
 const WindowIdle int64 = 7 * 24 * 3_600_000_000
 
-// MaxOperations is how many operations one ledger tells apart; further ones count as
+// MaxOperations is how many operations one ledger distinguishes; further ones count as
 // OtherOperation.
 const MaxOperations = 256
 
-// OtherOperation stands for the operations beyond MaxOperations.
+// OtherOperation is counted for the operations beyond MaxOperations.
 const OtherOperation = "other"

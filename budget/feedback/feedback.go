@@ -29,17 +29,17 @@ const (
 	Overloaded Meaning = "overloaded"
 )
 
-// Condition selects responses. Everything that is given must hold.
+// Condition selects responses. All of its parts that are set must hold.
 type Condition struct {
 	// Operations are names, "prefix.*" and "!name", as in a limit; empty: all.
 	Operations []string
 	// Status are the statuses; empty: any.
 	Status []int
-	// Header maps a header's name to values of which it must have one, ignoring case;
+	// Header maps a header's name to values; it must have one of them, ignoring case.
 	// "*" is any value.
 	Header map[string][]string
-	// JSON maps a path in the body to values, as strings, of which it must have one;
-	// "*" is any value but null. A path is names and numbers joined by dots, where "#"
+	// JSON maps a path in the body to values, as strings; it must have one of them. "*"
+	// is any value but null. A path is names and numbers joined by dots, where "#"
 	// is every element of an array.
 	JSON map[string][]string
 	// Text: the body contains one of these, ignoring case; empty: any body.
@@ -72,7 +72,7 @@ type Report struct {
 	Limit     string
 	Remaining *Source
 	Used      *Source
-	// Reset is when what was reported used comes back; nil: with the limit's own
+	// Reset is when the reported units become free again; nil: with the limit's own
 	// window.
 	Reset *Source
 }

@@ -110,9 +110,9 @@ func (r Refill) Reaches(l Level, used int64) int64 {
 	return l.At + int64(wait)
 }
 
-// Meter is the shape of a bucket: limits with the same one share their meter.
-// It tells refill, what is counted and of which operations, and holds no
-// spaces, commas, semicolons or '|'.
+// Meter names the shape of a bucket: its refill, what it counts and which operations.
+// Limits with the same name share a meter. The name has no spaces, commas, semicolons
+// or '|'.
 func (l Limit) Meter() string {
 	sum := sha1.Sum([]byte(strings.Join(l.Operations, ","))) //nolint:gosec // see the import
 	return fmt.Sprintf("b:%d:%d:%c:%s", l.Window.Refill.amount, l.Window.Refill.period, l.Counts[0], hex.EncodeToString(sum[:8]))

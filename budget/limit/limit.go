@@ -37,15 +37,15 @@ type Limit struct {
 	Window Window
 	// Operations are names, "prefix.*" and "!name"; empty covers all.
 	Operations []string
-	// Observe: it refuses nothing; what it would have refused is marked.
+	// Observe: the limit refuses nothing; calls that it would have refused are marked.
 	Observe bool
 	// PerOperation makes it one limit for each operation it covers; see
 	// [Limit.For]. A store is never given such a limit.
 	PerOperation bool
 }
 
-// For is the limit as it stands for one operation: itself, or the operation's
-// own where there is one for each. Its name is then "name:operation".
+// For is the limit that applies to one operation: the limit itself, or with PerOperation
+// the operation's own, named "name:operation".
 func (l Limit) For(operation string) Limit {
 	if l.PerOperation {
 		l.Name, l.Operations, l.PerOperation = l.Name+":"+operation, []string{operation}, false
@@ -81,8 +81,8 @@ func (l Limit) Covers(operation string) bool {
 }
 
 // CoversBeyond reports whether the limit may cover an operation that is not
-// among the known. A ledger that tells no more operations apart counts further
-// ones as driver.OtherOperation in every limit that may cover one, so that none is
+// among the known. A ledger with the most operations that it can distinguish counts
+// further ones as driver.OtherOperation in every limit that may cover one, so that none is
 // overspent.
 func (l Limit) CoversBeyond(known func(operation string) bool) bool {
 	named := false

@@ -2,26 +2,26 @@ package limit
 
 import "strings"
 
-// What opens the names of the pseudo-operations, under which stands what counts in
-// one limit alone. No operation's name holds a slash.
+// The prefixes of pseudo-operations, each of which counts in one limit only. No
+// operation's name contains a slash.
 const (
 	recoveredPrefix = "recovered/"
 	driftPrefix     = "drift/"
 )
 
-// RecoveredOperation is the pseudo-operation of what was lost of a limit. Only
-// the limit of that name covers it.
+// RecoveredOperation is the pseudo-operation of charges of a limit that were lost and
+// recovered. Only the limit of that name covers it.
 func RecoveredOperation(limit string) string { return recoveredPrefix + limit }
 
 // DriftOperation is the pseudo-operation of what an upstream counts of a limit and
 // no charge explains. Only the limit of that name covers it.
 func DriftOperation(limit string) string { return driftPrefix + limit }
 
-// RecoveredID is the id of the charge that stands for it; no call's id holds a
+// RecoveredID is the id of the charge of RecoveredOperation; no call's id contains a
 // space.
 func RecoveredID(limit string) string { return " " + RecoveredOperation(limit) }
 
-// DriftID is likewise that of what drifted.
+// DriftID is the id of the charge of DriftOperation.
 func DriftID(limit string) string { return " " + DriftOperation(limit) }
 
 // IsPseudo reports whether an operation is a pseudo-operation.

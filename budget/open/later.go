@@ -137,7 +137,7 @@ func (l *later) Close() error {
 	return l.store.Close()
 }
 
-// Diagnose tells what it finds of the store, or why it cannot be opened.
+// Diagnose reports findings about the store, or why it cannot be opened.
 func (l *later) Diagnose(ctx context.Context) []driver.Finding {
 	store, err := l.get(ctx)
 	if err != nil {

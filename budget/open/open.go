@@ -88,7 +88,7 @@ func Host(ctx context.Context, config *config.Config, url string, log *slog.Logg
 	}), store}, nil
 }
 
-// Diagnose tells what may keep a store from holding what it promises.
+// Diagnose reports what may keep a store from keeping its promises.
 func Diagnose(ctx context.Context, store Backend) []driver.Finding {
 	if d, ok := store.(interface {
 		Diagnose(context.Context) []driver.Finding
@@ -139,8 +139,8 @@ func Timeout(url string, settings config.Store) (d time.Duration) {
 }
 
 // Store opens a store by its URL: sqlite:FILE, redis://, rediss://, unix://,
-// redis+sentinel://, redis+cluster:// or redis+ring://; package redisstore
-// tells their forms. The settings' own URL is not looked at. The error wraps
+// redis+sentinel://, redis+cluster:// or redis+ring://; see package
+// redisstore for their forms. The settings' own URL is ignored. The error wraps
 // budget.ErrStoreConfig or budget.ErrUnavailable and never holds a password.
 func Store(ctx context.Context, url string, settings config.Store) (Backend, error) {
 	if err := Check(url); err != nil {
@@ -158,7 +158,7 @@ func Store(ctx context.Context, url string, settings config.Store) (Backend, err
 	})
 }
 
-// Check tells whether [Store] would take a URL, without opening anything. The
+// Check reports whether [Store] accepts a URL, without opening anything. The
 // error wraps budget.ErrStoreConfig and never holds a password.
 func Check(url string) error {
 	if err := config.CheckStoreURL(url); err != nil {
