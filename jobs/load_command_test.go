@@ -22,9 +22,9 @@ func commandJob(keys ...string) (text string, line int) {
 func TestLoadFindsFaultsOfCommands(t *testing.T) {
 	for tells, keys := range map[string][]string{
 		`names no program: write command = ["./fetch.sh", "{region}"]`: {`command = []`},
-		"names no program":                                                   {`command = [" ", "x"]`},
-		"command is a text: write an array of texts":                         {`command = "./fetch.sh {region}"`},
-		"command holds 1: write an array of texts":                           {`command = ["./fetch.sh", 1]`},
+		"names no program": {`command = [" ", "x"]`},
+		"command is a string: write an array of strings":                     {`command = "./fetch.sh {region}"`},
+		"command holds 1: write an array of strings":                         {`command = ["./fetch.sh", 1]`},
 		"contains a NUL byte":                                                {`command = ["./fetch.sh", "a\u0000b"]`},
 		`contains {regoin}, which is not a placeholder: use {job}`:           {`command = ["./fetch.sh", "--region={regoin}"]`},
 		`did you mean "{region}"`:                                            {`command = ["./{regio}.sh"]`},

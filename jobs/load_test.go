@@ -209,7 +209,7 @@ func TestLoadFindsFaults(t *testing.T) {
 	}{
 		{"write budget = \"upstream/credential\"; configured: youtube/key1, open/none", []string{"budget", ""}},
 		{"configured: youtube/key1, open/none", []string{"budget", `"youtube/key2"`}},
-		{"write a text in quotes", []string{"budget", `1`}},
+		{"write a string in quotes", []string{"budget", `1`}},
 		{"write schedule = \"0 */3 * * *\"", []string{"schedule", ""}},
 		{"never ticks", []string{"schedule", `"0 0 30 2 *"`}},
 		{"timezone", []string{"schedule", `"TZ=UTC 0 0 * * *"`}},

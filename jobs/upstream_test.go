@@ -295,7 +295,7 @@ func TestUnreadResponses(t *testing.T) {
 		if run := p.Runs[0]; run.Outcome != Succeeded || run.Units != 10 {
 			t.Errorf("run %+v, want what was charged", run)
 		}
-		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadActual, Place: "json usage.units", Why: "it is no number"}
+		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadActual, Place: "json usage.units", Why: "it is not a number"}
 		check.EqualSlices(t, seen.unread, []budgethttp.Unread{want}, "unread")
 		w.logged("level=WARN", "could not be read", "what=actual", "region=US", "operation=videos.list")
 		for line := range strings.Lines(w.log.String()) {

@@ -100,7 +100,7 @@ func TestApply(t *testing.T) {
 			{"cost in the header", "get", given{200, `{"usage":7}`, []string{"X-Cost", "3"}}, budgethttp.Outcome{Units: 3}},
 			{"cost in the body", "get", given{200, `{"total":8,"usage":7}`, nil}, budgethttp.Outcome{Units: 7}},
 			{"cost in the second place", "get", given{200, `{"usage":"?","total":8}`, []string{"X-Cost", "-1"}}, budgethttp.Outcome{Units: 8, Unread: slices.Concat(
-				unread("get", budgethttp.UnreadActual, "", "header x-cost", "it is negative"), unread("get", budgethttp.UnreadActual, "", "json usage", "it is no number"),
+				unread("get", budgethttp.UnreadActual, "", "header x-cost", "it is negative"), unread("get", budgethttp.UnreadActual, "", "json usage", "it is not a number"),
 			)}},
 			{"the largest of several costs", "get", given{200, `{"usage":[5,60,"7"]}`, nil}, budgethttp.Outcome{Units: 60}},
 			{
@@ -110,13 +110,13 @@ func TestApply(t *testing.T) {
 			{"a part of a unit", "get", given{200, `{"usage":2.5}`, nil}, budgethttp.Outcome{Units: 3}},
 			{
 				"no cost anywhere", "get", given{200, `{"usage":"many","calls":1}`, nil},
-				budgethttp.Outcome{Units: 10, Unread: unread("get", budgethttp.UnreadActual, "", "json usage", "it is no number")},
+				budgethttp.Outcome{Units: 10, Unread: unread("get", budgethttp.UnreadActual, "", "json usage", "it is not a number")},
 			},
 			{
 				"a damaged body", "get", given{200, `{"usage":2.5}`, []string{"Content-Encoding", "zstd", "X-Left", "?"}},
 				budgethttp.Outcome{Units: 10, Unread: append(
 					append(unread("get", budgethttp.UnreadActual, "", "", damaged), unread("get", budgethttp.UnreadReport, "method", "", damaged)...),
-					unread("get", budgethttp.UnreadReport, "day", "header x-left", "it is no number")...,
+					unread("get", budgethttp.UnreadReport, "day", "header x-left", "it is not a number")...,
 				)},
 			},
 			{

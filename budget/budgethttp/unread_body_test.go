@@ -47,10 +47,10 @@ func TestStreamsWhoseLastDocumentCannotBeRead(t *testing.T) {
 		units           int64
 		want            []string
 	}{
-		"a line that is no number":          {lines, doc("4") + "\n" + doc(`"x"`) + "\n", 50, actual("it is no number")},
-		"after more than was reserved":      {lines, doc("70") + "\n" + doc(`"x"`) + "\n", 70, actual("it is no number")},
+		"a line that is no number":          {lines, doc("4") + "\n" + doc(`"x"`) + "\n", 50, actual("it is not a number")},
+		"after more than was reserved":      {lines, doc("70") + "\n" + doc(`"x"`) + "\n", 70, actual("it is not a number")},
 		"a later line tells":                {lines, doc("4") + "\n" + doc(`"x"`) + "\n" + doc("5") + "\n", 5, nil},
-		"the other place tells less":        {lines, doc("4") + "\n" + `{"usage":{"total":"x"},"response":{"usage":{"total":1}}}` + "\n", 50, actual("it is no number")},
+		"the other place tells less":        {lines, doc("4") + "\n" + `{"usage":{"total":"x"},"response":{"usage":{"total":1}}}` + "\n", 50, actual("it is not a number")},
 		"a line that says nothing":          {lines, doc("4") + "\n{}\n\"ping\"\n\n", 4, nil},
 		"a line that is cut":                {lines, doc("4") + "\n" + `{"usage":{"total":55`, 50, actual(noLine)},
 		"the only line is cut":              {lines, `{"usage":{"total":55`, 50, actual(noLine)},
@@ -63,7 +63,7 @@ func TestStreamsWhoseLastDocumentCannotBeRead(t *testing.T) {
 		"an event without its end":          {events, "data: " + doc("4") + "\n\ndata: " + doc("5") + "\n", 50, actual(noEnd)},
 		"the only event is cut":             {events, `data: {"usage":{"total":5`, 50, actual(noEnd)},
 		"the only event is without its end": {events, "data: " + doc("5") + "\n", 50, actual(noEnd)},
-		"an event that is no number":        {events, "data: " + doc("4") + "\n\ndata: " + doc(`"n/a"`) + "\n\n", 50, actual("it is no number")},
+		"an event that is no number":        {events, "data: " + doc("4") + "\n\ndata: " + doc(`"n/a"`) + "\n\n", 50, actual("it is not a number")},
 		"an event that is too long":         {events, "data: " + doc("4") + "\n\n" + `data: {"x":"` + long + "\"}\n\n", 50, actual(tooLong)},
 		"one that is too long and cut":      {events, "data: " + doc("4") + "\n\n" + `data: {"x":"` + long, 50, actual(tooLong)},
 		"an event that is no JSON":          {events, "data: oops\n\n", 50, actual(noJSON)},

@@ -29,7 +29,7 @@ func TestUnreadCosts(t *testing.T) {
 	body := func(why string) []budgethttp.Unread {
 		return []budgethttp.Unread{{Operation: "ask", What: budgethttp.UnreadActual, Why: why}}
 	}
-	inHeader := budgethttp.Unread{Operation: "ask", What: budgethttp.UnreadActual, Place: "header X-Cost", Why: "it is no number"}
+	inHeader := budgethttp.Unread{Operation: "ask", What: budgethttp.UnreadActual, Place: "header X-Cost", Why: "it is not a number"}
 	for name, c := range map[string]struct {
 		status int
 		header map[string]string
@@ -40,18 +40,18 @@ func TestUnreadCosts(t *testing.T) {
 		"nothing":                    {200, nil, strings.NewReader(`{"usage":{"total":null}}`), nil},
 		"nowhere":                    {200, nil, strings.NewReader(`{"usage":{}}`), nil},
 		"no body":                    {200, nil, strings.NewReader(``), nil},
-		"NaN":                        {200, nil, strings.NewReader(`{"usage":{"total":"NaN"}}`), inBody("it is no number")},
+		"NaN":                        {200, nil, strings.NewReader(`{"usage":{"total":"NaN"}}`), inBody("it is not a number")},
 		"a truth":                    {200, nil, strings.NewReader(`{"usage":{"total":true}}`), inBody("it is neither a number nor a text")},
 		"a table":                    {200, nil, strings.NewReader(`{"usage":{"total":{"in":1}}}`), inBody("it is neither a number nor a text")},
 		"below nothing":              {200, nil, strings.NewReader(`{"usage":{"total":-0.1}}`), inBody("it is negative")},
 		"absurd":                     {200, nil, strings.NewReader(`{"usage":{"total":1e16}}`), inBody("it is more than 10^15")},
 		"absurd, with an error":      {400, nil, strings.NewReader(`{"usage":{"total":1e16}}`), inBody("it is more than 10^15")},
-		"another place tells":        {200, nil, strings.NewReader(`{"usage":{"total":"?"},"response":{"usage":{"total":1}}}`), inBody("it is no number")},
-		"the header tells":           {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`{"usage":{"total":"?"}}`), inBody("it is no number")},
+		"another place tells":        {200, nil, strings.NewReader(`{"usage":{"total":"?"},"response":{"usage":{"total":1}}}`), inBody("it is not a number")},
+		"the header tells":           {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`{"usage":{"total":"?"}}`), inBody("it is not a number")},
 		"the header tells, a page":   {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`<html>`), body("the body is not a JSON object or array")},
 		"the header tells, no more":  {200, map[string]string{"X-Cost": "3"}, strings.NewReader(`{}`), nil},
 		"the header does not":        {200, map[string]string{"X-Cost": "?"}, strings.NewReader(`{}`), []budgethttp.Unread{inHeader}},
-		"neither":                    {200, map[string]string{"X-Cost": ""}, strings.NewReader(`{"usage":{"total":"?"}}`), append(inBody("it is no number"), inHeader)},
+		"neither":                    {200, map[string]string{"X-Cost": ""}, strings.NewReader(`{"usage":{"total":"?"}}`), append(inBody("it is not a number"), inHeader)},
 		"a page":                     {200, nil, strings.NewReader(`<html>`), body("the body is not a JSON object or array")},
 		"an error's page":            {502, nil, strings.NewReader(`<html>`), nil},
 		"too long":                   {200, nil, strings.NewReader(`{"usage":{"total":1},"x":"` + long + `"}`), body("a document in the body is longer than 1 MiB")},
@@ -95,7 +95,7 @@ func TestUnreadIsLoggedOnceAMinute(t *testing.T) {
 		if len(lines) != 4 || strings.Contains(lines[0], "not_logged_since") || !strings.Contains(lines[3], "not_logged_since=3") || strings.Contains(log.String(), "secret") {
 			t.Errorf("logged\n%s", log)
 		}
-		check.Contains(t, lines[0], `what=actual place="json usage.total" why="it is no number"`, "logged")
+		check.Contains(t, lines[0], `what=actual place="json usage.total" why="it is not a number"`, "logged")
 	})
 }
 
@@ -115,8 +115,8 @@ func TestUnreadReports(t *testing.T) {
 		"a reset that was":  {map[string]string{"X-Left": "999", "X-Reset": "0"}, `{}`, nil},
 		"a reset elsewhere": {map[string]string{"X-Left": "999", "X-Reset": "soon"}, `{}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Reset", Why: "it is not written as it is said to be"}}},
 		"both": {map[string]string{"X-Left": "?"}, `{"used":"?"}`, []budgethttp.Unread{
-			{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Left", Why: "it is no number"},
-			{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "json used", Why: "it is no number"},
+			{Operation: "get", What: budgethttp.UnreadReport, Rule: "left", Place: "header X-Left", Why: "it is not a number"},
+			{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "json used", Why: "it is not a number"},
 		}},
 		"below nothing": {nil, `{"used":-1}`, []budgethttp.Unread{{Operation: "get", What: budgethttp.UnreadReport, Rule: "used", Place: "json used", Why: "it is negative"}}},
 		"too long": {nil, `{"used":1,"x":"` + strings.Repeat("x", 2<<20) + `"}`, []budgethttp.Unread{

@@ -25,7 +25,7 @@ const maxBody = 1 << 20
 // Why a value that stands in a response tells nothing. They do not hold it.
 var (
 	errNegative  = errors.New("it is negative")
-	errNoNumber  = errors.New("it is no number")
+	errNoNumber  = errors.New("it is not a number")
 	errNoText    = errors.New("it is neither a number nor a text")
 	errNoItem    = errors.New("it has no such item")
 	errNoInstant = errors.New("it is not written as it is said to be")

@@ -106,5 +106,5 @@ func checkDepth(path, text string) error {
 	if line == 0 {
 		return nil
 	}
-	return Errors{{File: path, Line: line, Message: fmt.Sprintf("tables and arrays stand more than %d deep in each other here, and no configuration needs that: is a bracket or a brace not closed?", maxDepth)}}
+	return Errors{{File: path, Line: line, Message: fmt.Sprintf("tables and arrays are nested more than %d deep here, and no configuration needs that: is a bracket or a brace not closed?", maxDepth)}}
 }

@@ -43,9 +43,9 @@ func TestConfigDepth(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "costs.toml")
 		must.Do(t, os.WriteFile(path, []byte(test.text), 0o600))
-		want := fmt.Sprintf("costs.toml:%d: tables and arrays stand more than 32 deep in each other", test.line)
+		want := fmt.Sprintf("costs.toml:%d: tables and arrays are nested more than 32 deep here", test.line)
 		_, err := config.Parse(path)
-		if got := fmt.Sprint(err); strings.Contains(got, want) != (test.line > 0) || test.line == 0 && strings.Contains(got, "deep in each other") {
+		if got := fmt.Sprint(err); strings.Contains(got, want) != (test.line > 0) || test.line == 0 && strings.Contains(got, "deep here") {
 			t.Errorf("%s: %.300s; want line %d (0: not too deep)", name, got, test.line)
 		}
 	}

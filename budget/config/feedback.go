@@ -71,7 +71,7 @@ func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
 	}
 	r.Condition = f.readCondition(t)
 	if !t["status"].Exists() && !t["header"].Exists() && !t["json"].Exists() && !t["text"].Exists() {
-		node.Fail("refusal %s looks at nothing, so that it would fit every response: write status, header, json or text", r.Name)
+		node.Fail("refusal %s has no condition, so it would match every response: write status, header, json or text", r.Name)
 	}
 	r.Limit = f.readLimitName(t["limit"])
 	r.Reset = readSources(t["reset"], resets)
@@ -84,7 +84,7 @@ func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
 		r.Lock = 0
 		for _, key := range []string{"limit", "reset", "lock"} {
 			if t[key].Exists() {
-				t[key].Fail("%s belongs to what is exhausted or throttled: means = %q locks nothing; take it out", key, feedback.Overloaded)
+				t[key].Fail("%s is for exhausted and throttled only: means = %q locks nothing; take it out", key, feedback.Overloaded)
 			}
 		}
 	}
@@ -109,20 +109,20 @@ func (f *feedbackReader) readReport(node Node) feedback.Report {
 	case !t["limit"].Exists():
 		node.Fail("report %s names no limit: write limit = \"…\"", r.Name)
 	case known && l.Window.Kind == limit.Concurrent:
-		t["limit"].Fail("limit %s counts open reservations, of which no upstream reports how many are left: name another", l.Name)
+		t["limit"].Fail("limit %s counts open reservations, and no upstream reports how many are left: name another", l.Name)
 	case known && l.Quota == 0:
-		t["limit"].Fail("limit %s has no quota, with which what is reported is compared: write its quota, with headroom, instead of a limit of its own", l.Name)
+		t["limit"].Fail("limit %s has no quota to compare the report with: write quota, with headroom, instead of limit", l.Name)
 	}
 	switch {
 	case t["remaining"].Exists() && t["used"].Exists():
 		t["used"].Fail("remaining and used are both given: keep one")
 	case !t["remaining"].Exists() && !t["used"].Exists():
-		node.Fail("report %s tells nothing: write remaining = { header = \"…\" }, or used", r.Name)
+		node.Fail("report %s reads nothing: write remaining = { header = \"…\" }, or used", r.Name)
 	}
 	r.Remaining = readSource(t["remaining"], amounts)
 	r.Used = readSource(t["used"], amounts)
 	if r.Used != nil && r.Used.As == feedback.AsRateLimit {
-		t["used"].Fail("as = %q tells what remains: write remaining instead of used", feedback.AsRateLimit)
+		t["used"].Fail("as = %q says what remains: write remaining instead of used", feedback.AsRateLimit)
 	}
 	r.Reset = readSource(t["reset"], resets)
 	return r
@@ -135,7 +135,7 @@ func (f *feedbackReader) readCondition(t map[string]Node) feedback.Condition {
 		if headerName.MatchString(node.Key()) {
 			return true
 		}
-		node.Fail("header: %q is no header's name: write one such as \"x-ratelimit-remaining\"", node.Key())
+		node.Fail("header: %q is not a header name: write one such as \"x-ratelimit-remaining\"", node.Key())
 		return false
 	})
 	c.JSON = readValues(t["json"], func(node Node) bool {

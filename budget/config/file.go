@@ -40,7 +40,7 @@ func ReadSecret(path string) ([]byte, error) { return readRegular(path, maxSecre
 func readRegular(path string, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // else a named pipe waits for its writer
 	if errors.Is(err, syscall.ENXIO) {                                // a socket, or a device that is not there
-		return nil, fmt.Errorf("%s is no regular file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
 		return nil, err

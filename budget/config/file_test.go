@@ -13,7 +13,7 @@ import (
 	"github.com/quotactl/quotactl/internal/must"
 )
 
-// What is no regular file is refused at once, and what is too large unread.
+// What is not a regular file is refused at once, and what is too large unread.
 func TestConfigFileIsRegular(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestConfigFileIsRegular(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"large": "has more than 16 MiB", "pipe": "is a pipe, not a regular file; name a regular file with --config", "to-pipe": "is a pipe",
-		"endless": "is a device", ".": "is a directory", "socket": "is no regular file", "none": "write one, or name it",
+		"endless": "is a device", ".": "is a directory", "socket": "is not a regular file", "none": "write one, or name it",
 	} {
 		if _, err := config.Parse(in(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)

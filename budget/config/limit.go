@@ -22,7 +22,7 @@ func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 		"window", "precision", "calendar", "timezone", "starts", "guard", "refill", "concurrent")
 	l := limit.Limit{Name: node.Key(), Counts: limit.CountUnits, Observe: readMode(t["mode"])}
 	if t["mode"].Exists() && u.Observe && !l.Observe {
-		t["mode"].Warn("mode = %s does not hold: upstream %s observes, and so do all its limits", t["mode"].show(), u.Name)
+		t["mode"].Warn("mode = %s has no effect: upstream %s is in observe mode, and so are all its limits", t["mode"].show(), u.Name)
 	}
 	if counts, ok := t["counts"].OneOf(string(limit.CountUnits), string(limit.CountCalls)); ok {
 		l.Counts = limit.Counts(counts)
@@ -56,9 +56,9 @@ func (c *Config) readQuota(node Node, t map[string]Node, limit *limit.Limit) {
 	own, hasOwn := t["limit"].Units(0)
 	switch {
 	case t["quota"].Exists() && t["limit"].Exists():
-		t["limit"].Fail("quota and limit are both given: write what the upstream grants as quota, with headroom; or a cap of our own as limit alone")
+		t["limit"].Fail("quota and limit are both given: write what the upstream grants as quota, with headroom; or a cap of your own as limit alone")
 	case !t["quota"].Exists() && !t["limit"].Exists():
-		node.Fail("limit %s bounds nothing: write quota (what the upstream grants) or limit (a cap of our own)", node.Key())
+		node.Fail("limit %s bounds nothing: write quota (what the upstream grants) or limit (a cap of your own)", node.Key())
 	case hasOwn:
 		limit.Limit = own
 	case hasQuota:
@@ -68,7 +68,7 @@ func (c *Config) readQuota(node Node, t map[string]Node, limit *limit.Limit) {
 		return
 	}
 	if !t["quota"].Exists() {
-		t["headroom"].Fail("headroom without quota: it is kept back of a quota; lower the limit instead")
+		t["headroom"].Fail("headroom without quota: headroom is the part of a quota that is kept back; lower the limit instead")
 		return
 	}
 	headroom, ok := readHeadroom(t["headroom"], quota)
@@ -109,7 +109,7 @@ func readOperations(node Node, u Upstream) []string {
 	for _, pattern := range patterns {
 		name := strings.TrimPrefix(pattern, "!")
 		if bare, isPrefix := strings.CutSuffix(name, "*"); strings.Contains(bare, "*") || isPrefix && !strings.HasSuffix(bare, ".") {
-			node.Fail("operations: %q is no pattern: write a name, \"prefix.*\" or \"!name\"", pattern)
+			node.Fail("operations: %q is not a pattern: write a name, \"prefix.*\" or \"!name\"", pattern)
 			continue
 		}
 		matched := false

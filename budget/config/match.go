@@ -45,7 +45,7 @@ func (m *matcher) add(route feedback.Route) string {
 		}
 		pair := http.NewServeMux()
 		if register(pair, other.Pattern) == "" && register(pair, route.Pattern) != "" {
-			return fmt.Sprintf("there are requests that fit %q of operation %q too, and neither is the more specific; narrow one of them, or take it out", other.Pattern, other.Operation)
+			return fmt.Sprintf("some requests also match %q of operation %q, and neither pattern is more specific; narrow one of them, or take it out", other.Pattern, other.Operation)
 		}
 	}
 	return "it conflicts with the patterns before it; narrow it, or take it out"
@@ -79,19 +79,19 @@ func checkPattern(pattern string) string {
 	case strings.Contains(pattern, "://"):
 		return "it names a scheme: begin it with the host, such as \"www.example.com/v1/\""
 	case strings.Contains(host, "@"):
-		return "it holds a user: take it out, the secret is named in [upstream.NAME.credential.LABEL]"
+		return "it contains a user: take it out; the secret is named in [upstream.NAME.credential.LABEL]"
 	case strings.ContainsAny(pattern, "?#"):
-		return "it holds a query: only method, host and path are looked at; take it out"
+		return "it contains a query: only method, host and path are compared; take it out"
 	case host == "":
 		return "it names no host, so that requests to any host would be charged; write \"www.example.com/v1/\""
 	case host == "*." || strings.ContainsAny(strings.TrimPrefix(host, "*."), "{*"):
-		return "its host has a wildcard: a host may begin with \"*.\", for any host below it, and has no other; name each host"
+		return "its host has a wildcard: a host may begin with \"*.\", for any host below it, but has no other wildcard; name each host"
 	case method != strings.ToUpper(method):
-		return "its method is in small letters and fits no request; write it in capitals"
+		return "its method is in small letters and matches no request; write it in capitals"
 	case host != strings.ToLower(host):
 		return "its host is in capitals; write it in small letters"
 	case strings.Count(afterAddress, ":") == 1:
-		return "its host has a port: ports are not looked at; take it out"
+		return "its host has a port: ports are not compared; take it out"
 	}
 	// A path that no request has is refused only beside a method.
 	alone := pattern
@@ -99,7 +99,7 @@ func checkPattern(pattern string) string {
 		alone = "GET " + pattern
 	}
 	if reason := register(http.NewServeMux(), alone); reason != "" {
-		return fmt.Sprintf("it is no pattern: %s; write \"GET www.example.com/v1/items/{id}\", where method and wildcards may be left out", reason)
+		return fmt.Sprintf("it is not a pattern: %s; write \"GET www.example.com/v1/items/{id}\", where method and wildcards may be left out", reason)
 	}
 	return ""
 }

@@ -197,7 +197,7 @@ const maxFaults = 100
 
 // Fail notes an error at the node's line.
 func (n Node) Fail(format string, args ...any) {
-	fault := Error{n.doc.file, n.doc.lines, "there are more errors than the first " + strconv.Itoa(maxFaults) + ": mend those, and check again"}
+	fault := Error{n.doc.file, n.doc.lines, "there are more errors than the first " + strconv.Itoa(maxFaults) + ": fix those, and check again"}
 	if len(n.doc.errors) < maxFaults {
 		fault.Line, fault.Message = n.Line(), fmt.Sprintf(format, args...)
 	}
@@ -252,7 +252,7 @@ func (n Node) Text() (string, bool) {
 	}
 	s, ok := n.value.(string)
 	if !ok {
-		n.Fail("%s is %s: write a text in quotes", n.key, n.typeName())
+		n.Fail("%s is %s: write a string in quotes", n.key, n.typeName())
 	}
 	return s, ok
 }
@@ -293,7 +293,7 @@ func (n Node) Number(least, most int64) (int64, bool) {
 			number, isNumber = text, true
 		}
 		if isNumber {
-			n.Fail("%s = %q is a text: write %s, a number from %d to %d, without quotes", n.key, text, number, least, most)
+			n.Fail("%s = %q is a string: write %s, a number from %d to %d, without quotes", n.key, text, number, least, most)
 			return 0, false
 		}
 		if f, isFloat := n.value.(float64); isFloat && f == math.Trunc(f) && math.Abs(f) <= float64(limit.MaxUnits) { // 1e4, 10000.0
@@ -333,11 +333,11 @@ func (n Node) Duration(least, most time.Duration) (time.Duration, bool) {
 	s, isText := n.value.(string)
 	d, err := limit.ParseSpan(s)
 	if isText && err != nil && !errors.Is(err, limit.ErrSpan) {
-		n.Fail("%s = %q is no span of time: %s", n.key, s, err)
+		n.Fail("%s = %q is not a span of time: %s", n.key, s, err)
 		return 0, false
 	}
 	if !isText || err != nil {
-		n.Fail("%s = %s is no span of time: write a number and a unit in quotes, such as \"7d\", \"24h\", \"8m\" or \"30s\"", n.key, n.show())
+		n.Fail("%s = %s is not a span of time: write a number and a unit in quotes, such as \"7d\", \"24h\", \"8m\" or \"30s\"", n.key, n.show())
 		return 0, false
 	}
 	if d < least || d > most {
@@ -372,7 +372,7 @@ func (n Node) show() string {
 func (n Node) typeName() string {
 	switch n.value.(type) {
 	case string:
-		return "a text"
+		return "a string"
 	case int64:
 		return "a whole number"
 	case float64:

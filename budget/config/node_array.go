@@ -14,14 +14,14 @@ func (n Node) Texts() ([]string, bool) {
 	}
 	items, ok := n.value.([]any)
 	if !ok {
-		n.Fail("%s is %s: write an array of texts, [\"…\", \"…\"]", n.key, n.typeName())
+		n.Fail("%s is %s: write an array of strings, [\"…\", \"…\"]", n.key, n.typeName())
 		return nil, false
 	}
 	list := make([]string, 0, len(items))
 	for _, item := range items {
 		s, isText := item.(string)
 		if !isText {
-			n.Fail("%s holds %v: write an array of texts, [\"…\", \"…\"]", n.key, item)
+			n.Fail("%s holds %v: write an array of strings, [\"…\", \"…\"]", n.key, item)
 			return nil, false
 		}
 		list = append(list, s)
@@ -44,11 +44,11 @@ func (n Node) SomeTexts() ([]string, bool) {
 			return nil, false
 		}
 	default:
-		n.Fail("%s is %s: write a text in quotes, or an array of them", n.key, n.typeName())
+		n.Fail("%s is %s: write a string in quotes, or an array of them", n.key, n.typeName())
 		return nil, false
 	}
 	if len(list) == 0 || slices.Contains(list, "") {
-		n.Fail("%s is empty: write a text, or take it out", n.key)
+		n.Fail("%s is empty: write a string, or take it out", n.key)
 		return nil, false
 	}
 	return list, true

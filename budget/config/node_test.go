@@ -84,13 +84,13 @@ func TestNodeReaders(t *testing.T) {
 	}
 	for _, c := range []struct{ reader, value, fault string }{
 		{"text", `"x"`, ""},
-		{"text", `1979-05-27`, `k is a date or time: write a text in quotes`},
-		{"text", `1.5`, `k is a number with a fraction: write a text in quotes`},
+		{"text", `1979-05-27`, `k is a date or time: write a string in quotes`},
+		{"text", `1.5`, `k is a number with a fraction: write a string in quotes`},
 		{"oneof", `"b"`, ""},
 		{"oneof", `"d"`, `k = "d": use "a", "b" or "c"`},
 		{"number", `9`, ""},
 		{"number", `10`, `k = 10: use 1 to 9`},
-		{"number", `"9"`, `k = "9" is a text: write 9, a number from 1 to 9, without quotes`},
+		{"number", `"9"`, `k = "9" is a string: write 9, a number from 1 to 9, without quotes`},
 		{"units", `1_000_000_000_000_000`, ""},
 		{"units", `1_000_000_000_000_001`, `k = 1000000000000001: use 0 to 1000000000000000`},
 		{"bool", `true`, ""},
@@ -98,8 +98,8 @@ func TestNodeReaders(t *testing.T) {
 		{"duration", `"1m30s"`, ""},
 		{"duration", `"36h"`, ""},
 		{"duration", `"36h1s"`, `k = "36h1s": use 1s to 36h`},
-		{"duration", `30`, `k = 30 is no span of time: write a number and a unit in quotes, such as "7d", "24h", "8m" or "30s"`},
-		{"duration", `"1w"`, `k = "1w" is no span of time: write a number and a unit in quotes, such as "7d", "24h", "8m" or "30s"`},
+		{"duration", `30`, `k = 30 is not a span of time: write a number and a unit in quotes, such as "7d", "24h", "8m" or "30s"`},
+		{"duration", `"1w"`, `k = "1w" is not a span of time: write a number and a unit in quotes, such as "7d", "24h", "8m" or "30s"`},
 		{"policy", `"open"`, ""},
 		{"policy", `"ajar"`, `k = "ajar": use "closed" or "open"`},
 	} {

@@ -74,7 +74,7 @@ func (c *Config) readStore(node Node) {
 	}
 	c.Store.OutageAllowance, _ = t["outage_allowance"].Units(0)
 	if c.Store.Hosts > 1 && c.Store.OutageAllowance == 0 && !t["outage_allowance"].Exists() {
-		t["hosts"].Warn("hosts = %d without outage_allowance: after a loss of the store's data no host may spend anything until all have reported, or for a minute; write how many units each may spend meanwhile, or 0 if that is meant", c.Store.Hosts)
+		t["hosts"].Warn("hosts = %d without outage_allowance: after a loss of the store's data no host may spend anything until all hosts have reported or a minute has passed; write how many units each may spend meanwhile, or 0 if nothing is right", c.Store.Hosts)
 	}
 	c.Store.PasswordEnv, c.Store.PasswordFile = c.readSecret("the store's password", t["password_env"], t["password_file"])
 }
@@ -95,7 +95,7 @@ func (c *Config) readUpstream(node Node) Upstream {
 	u.Unknown = readUnknown(t["unknown_operation"])
 	costs := readCosts(t["costs"], &u)
 	if missing(t["costs"]) && !u.Unknown.Allowed {
-		node.Fail("upstream %s prices no operation: write [upstream.%s.costs]", u.Name, u.Name)
+		node.Fail("upstream %s has no costs: write [upstream.%s.costs]", u.Name, u.Name)
 	}
 	tables := t["limit"].List()
 	for _, l := range tables {
@@ -118,14 +118,14 @@ func (c *Config) readUpstream(node Node) Upstream {
 		u.Credentials = append(u.Credentials, c.readCredential(credential, u.Name))
 	}
 	if missing(t["credential"]) {
-		node.Fail("upstream %s has no credential: write [upstream.%s.credential.LABEL]; a table without keys will do where no secret is attached", u.Name, u.Name)
+		node.Fail("upstream %s has no credential: write [upstream.%s.credential.LABEL]; an empty table is enough if no secret is attached", u.Name, u.Name)
 	}
 	c.warnOpen(t["on_store_error"], u)
 	for _, cost := range costs {
 		c.warnOpen(cost, u)
 	}
 	if u.Observe {
-		t["mode"].Warn("mode = \"observe\": nothing is refused; what would have been is marked")
+		t["mode"].Warn("mode = \"observe\": nothing is refused; calls that would have been are marked")
 	}
 	if allLimits := len(u.Limits) == len(tables); allLimits {
 		u.warnLimits(tables)
@@ -150,7 +150,7 @@ func (c *Config) OpenIsClosed(u Upstream) string {
 	}
 	for _, l := range u.Limits {
 		if l.Quota > 0 && l.Window.Kind == limit.Bucket && c.Store.Hosts > 1 {
-			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s is a bucket, which no host knows how full the %d hosts have made", l.Name, c.Store.Hosts)
+			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s is a bucket, and no host knows how full the %d hosts have made it", l.Name, c.Store.Hosts)
 		}
 		if l.Quota > 0 && l.OutagePart == 0 {
 			return fmt.Sprintf("on_store_error = \"open\" is the same as \"closed\": limit %s keeps back no headroom that %d hosts could spend", l.Name, c.Store.Hosts)
@@ -216,7 +216,7 @@ func readCosts(node Node, u *Upstream) []Node {
 		u.Costs[cost.Key()] = price
 	}
 	if most := driver.MaxOperations - 1; len(list) > most {
-		list[most].Fail("more than %d operations: a ledger tells at most %d apart; merge some under one name", most, most)
+		list[most].Fail("more than %d operations: a ledger distinguishes at most %d; merge some under one name", most, most)
 	}
 	return list
 }
@@ -233,7 +233,7 @@ func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 			covered = covered || l.Window.Kind != limit.Concurrent
 			switch above := l.Amount(units) > l.Limit; {
 			case above && (u.Observe || l.Observe):
-				cost.Warn("operation %q costs %d, more than limit %s allows (%d): it observes; once it does not, such a call could never be made",
+				cost.Warn("operation %q costs %d, more than limit %s allows (%d): the limit only observes; once it enforces, such a call could never be made",
 					cost.Key(), units, l.Name, l.Limit)
 			case above:
 				cost.Fail("operation %q costs %d, more than limit %s allows (%d): it could never be called; raise the limit or lower the cost",
@@ -250,7 +250,7 @@ func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 func (u *Upstream) onlyOpen(operation string) string {
 	for _, limit := range u.Limits {
 		if limit.Covers(operation) {
-			return "; limit " + limit.Name + " counts open reservations alone, and a plain charge is none"
+			return "; limit " + limit.Name + " counts only open reservations, not plain charges"
 		}
 	}
 	return ""
@@ -260,7 +260,7 @@ func (u *Upstream) onlyOpen(operation string) string {
 // none.
 func (u *Upstream) checkUnknown(node Node) {
 	if u.Unknown.Allowed && u.Unknown.Units == 0 {
-		node.Warn("unknown_operation = 0: an operation whose name is mistyped costs nothing, and neither does a request that no match fits; write \"refuse\", and give each operation its cost")
+		node.Warn("unknown_operation = 0: a mistyped operation costs nothing, and neither does a request that no pattern matches; write \"refuse\", and give each operation its cost")
 	}
 	for _, limit := range u.Limits {
 		if u.Unknown.Allowed && limit.CoversAll() && !u.Observe && !limit.Observe && limit.Amount(u.Unknown.Units) > limit.Limit {
@@ -308,7 +308,7 @@ func filled(node Node) (string, bool) {
 func variable(node Node) string {
 	name, ok := filled(node)
 	if ok && !variableName.MatchString(name) {
-		node.Fail("%s is no name of a variable: write the name, such as \"API_KEY\", of letters, digits and '_'; the secret itself stays in the environment", node.Key())
+		node.Fail("%s is not the name of a variable: write the name, such as \"API_KEY\", of letters, digits and '_'; the secret itself stays in the environment", node.Key())
 		return ""
 	}
 	return name

@@ -14,7 +14,7 @@ func warnRefusals(u *Upstream, nodes []Node) {
 	for i, rule := range rules {
 		for _, earlier := range rules[:i] {
 			if fitsAllOf(earlier.Condition, rule.Condition) {
-				nodes[i].Warn("refusal %s never comes to bear: refusal %s stands before it and fits all that it fits; put it first, or take it out", rule.Name, earlier.Name)
+				nodes[i].Warn("refusal %s never applies: the earlier refusal %s matches every response that it matches; move it up, or take it out", rule.Name, earlier.Name)
 				break
 			}
 		}

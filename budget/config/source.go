@@ -31,7 +31,7 @@ var (
 func readSources(node Node, may encodings) []feedback.Source {
 	list := node.Elements()
 	if node.Exists() && len(list) == 0 {
-		node.Fail("%s is empty: write where the value stands, or take it out", node.Key())
+		node.Fail("%s is empty: write where the value is, or take it out", node.Key())
 	}
 	var sources []feedback.Source
 	for _, one := range list {
@@ -50,16 +50,16 @@ func readSource(node Node, may encodings) *feedback.Source {
 	}
 	before := len(node.doc.errors)
 	if !node.IsTable() {
-		node.Fail("%s says where the value stands: write { header = \"…\" } or { json = \"…\" }", node.Key())
+		node.Fail("%s must say where the value is: write { header = \"…\" } or { json = \"…\" }", node.Key())
 		return nil
 	}
 	t := node.Table("header", "json", "as", "item")
 	var s feedback.Source
 	switch {
 	case t["header"].Exists() && t["json"].Exists():
-		node.Fail("%s stands in a header and in the body: keep one of header and json", node.Key())
+		node.Fail("%s names both a header and a place in the body: keep header or json", node.Key())
 	case !t["header"].Exists() && !t["json"].Exists():
-		node.Fail("%s stands nowhere: write { header = \"…\" } or { json = \"…\" }", node.Key())
+		node.Fail("%s names no place: write { header = \"…\" } or { json = \"…\" }", node.Key())
 	}
 	s.Header = readHeaderName(t["header"])
 	s.JSON, _ = t["json"].JSONPath()
@@ -87,7 +87,7 @@ func readEncoding(s *feedback.Source, source, node Node, may encodings) {
 	case strings.EqualFold(s.Header, "Retry-After"):
 		s.As = feedback.AsRetryAfter
 	default:
-		source.Fail("%s does not say how it is written, which is never guessed: add as = %s", source.Key(), quoteList(choices))
+		source.Fail("%s does not say how the value is written, and it is never guessed: add as = %s", source.Key(), quoteList(choices))
 	}
 	if s.As == feedback.AsRateLimit && s.JSON != "" {
 		node.Fail("as = %q is a header's encoding: write header = \"RateLimit\" instead of json", s.As)
@@ -99,13 +99,13 @@ func readItem(s *feedback.Source, node Node) {
 	switch {
 	case !node.Exists():
 	case s.As == feedback.AsRateLimit && !node.IsText():
-		node.Fail("item is %s: of as = %q it is a policy's name, in quotes", node.typeName(), s.As)
+		node.Fail("item is %s: with as = %q it is a policy's name, in quotes", node.typeName(), s.As)
 	case s.As == feedback.AsRateLimit:
 		s.Item, _ = filled(node)
 	case s.JSON != "":
-		node.Fail("item belongs to a header: name the element in the path, such as json = \"usage.1\"")
+		node.Fail("item is for headers: name the element in the path, such as json = \"usage.1\"")
 	case s.As == feedback.AsRetryAfter || s.As == feedback.AsHTTPDate:
-		node.Fail("item makes no sense with as = %q, whose comma is a date's: take it out", s.As)
+		node.Fail("item makes no sense with as = %q, where the comma belongs to the date: take it out", s.As)
 	default:
 		if n, ok := node.Number(1, 100); ok {
 			s.Item = strconv.FormatInt(n, 10)
@@ -118,7 +118,7 @@ func readItem(s *feedback.Source, node Node) {
 func readHeaderName(node Node) string {
 	name, ok := node.Text()
 	if ok && !headerName.MatchString(name) {
-		node.Fail("header is no header's name: write one such as \"x-ratelimit-remaining\"")
+		node.Fail("header is not a header name: write one such as \"x-ratelimit-remaining\"")
 		return ""
 	}
 	return name
@@ -130,15 +130,15 @@ func readOnce(node Node) *feedback.Key {
 		return nil
 	}
 	if !node.IsTable() {
-		node.Fail("once says what tells uploads or sessions apart: write { query = \"upload_id\" } or { header = \"…\" }")
+		node.Fail("once must say what tells uploads or sessions apart: write { query = \"upload_id\" } or { header = \"…\" }")
 		return nil
 	}
 	t := node.Table("query", "header")
 	switch {
 	case t["query"].Exists() && t["header"].Exists():
-		node.Fail("once stands in query and header: keep one")
+		node.Fail("once names both query and header: keep one")
 	case !t["query"].Exists() && !t["header"].Exists():
-		node.Fail("once stands nowhere: write { query = \"upload_id\" } or { header = \"…\" }")
+		node.Fail("once names no place: write { query = \"upload_id\" } or { header = \"…\" }")
 	}
 	query, _ := filled(t["query"])
 	key := feedback.Key{Query: query, Header: readHeaderName(t["header"])}

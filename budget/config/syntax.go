@@ -71,18 +71,18 @@ func syntaxAdvice(line string) string {
 	case isNumber && !secret:
 		return "; write the number out: " + number
 	case strings.ContainsAny(before, "“”„‟‘’«»"):
-		return "; a text, and a key with dots, stands between plain quotes, \"…\""
+		return "; write a string, and a key with dots, in plain quotes, \"…\""
 	case openValue.MatchString(line): // of several lines
 		return ""
 	case strings.Count(strings.ReplaceAll(line, `\"`, ""), `"`)%2 == 1,
 		!strings.Contains(line, `"`) && strings.Count(before, `'`)%2 == 1:
-		return "; a quote is missing in this line: a text, and a key with dots, begins and ends with one, \"…\""
+		return "; a quote is missing in this line: a string, and a key with dots, begins and ends with one, \"…\""
 	case bareSpan.MatchString(value) && !secret:
 		return fmt.Sprintf("; write the span in quotes: %q", value)
 	case bareShare.MatchString(value) && !secret:
 		return fmt.Sprintf("; write the percentage in quotes: %q", strings.ReplaceAll(value, " ", ""))
 	case bareWord.MatchString(value) || secret && value != "" && !strings.Contains(line, `"`):
-		return "; write the text in quotes, \"…\""
+		return "; write the string in quotes, \"…\""
 	}
 	return ""
 }

@@ -23,13 +23,13 @@ func (u *Upstream) warnLimits(tables []Node) {
 		node := tables[i]
 		switch {
 		case l.Quota > 0 && l.Headroom == 0:
-			node.Warn("limit %s keeps nothing back of its quota: what others spend of it, and outages, have no room; write a headroom", l.Name)
+			node.Warn("limit %s keeps nothing back of its quota, so there is no room for outages and for what others spend of it; write a headroom", l.Name)
 		case l.PerOperation && len(u.Costs) == 1 && !u.Unknown.Allowed:
-			node.Warn("limit %s is one for each operation, and there is only one: leave per out", l.Name)
+			node.Warn("limit %s has per = \"operation\", but there is only one operation: leave per out", l.Name)
 		}
 		for _, known := range dayUpstreams {
 			if strings.Contains(strings.ToLower(u.Name), known.name) && l.Quota > 0 && isRollingDay(l) && !u.hasCalendar(limit.Day) {
-				node.Warn("limit %s trails 24 hours, but %s grants its quota by the calendar: rolling days may let two of them fall into one of the upstream's; add a limit with %s", l.Name, u.Name, known.write)
+				node.Warn("limit %s covers a trailing 24 hours, but %s grants its quota by the calendar: the units of two rolling days may fall into one of the upstream's days; add a limit with %s", l.Name, u.Name, known.write)
 			}
 		}
 		for _, other := range u.Limits {
@@ -49,9 +49,9 @@ func (u *Upstream) warnNotModified(costs []Node) {
 			switch {
 			case node.Key() != "not_modified" || price.NotModified == nil:
 			case slices.Contains(u.Feedback.Free, http.StatusNotModified):
-				node.Warn("not_modified does nothing where free_statuses has 304: such calls are released, and in no limit")
+				node.Warn("not_modified has no effect because free_statuses has 304: such calls are released, and count in no limit")
 			case *price.NotModified > price.Units:
-				node.Warn("not_modified = %d is more than the operation's %d: what has not changed costs more than what has", *price.NotModified, price.Units)
+				node.Warn("not_modified = %d is more than the operation's %d: an unchanged response costs more than a changed one", *price.NotModified, price.Units)
 			}
 		}
 	}

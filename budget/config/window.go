@@ -97,11 +97,11 @@ func readRefill(node Node) limit.Window {
 		}
 	}
 	if short, isShort := plainNumber(strings.TrimSpace(number)); cut && err != nil && isShort {
-		node.Fail("refill = %q is no rate: write the number out: \"%s/%s\"", text, short, per)
+		node.Fail("refill = %q is not a rate: write the number out: \"%s/%s\"", text, short, per)
 		return limit.Window{}
 	}
 	if !cut || err != nil {
-		node.Fail("refill = %q is no rate: write units and the time they come in, such as \"50/s\", \"1000/h\" or \"7/30s\"", text)
+		node.Fail("refill = %q is not a rate: write units and the time they come in, such as \"50/s\", \"1000/h\" or \"7/30s\"", text)
 		return limit.Window{}
 	}
 	refill, err := limit.NewRefill(amount, period)
@@ -125,7 +125,7 @@ func readCalendar(t map[string]Node) limit.Window {
 	}
 	starts, hasStart := readTimeOfDay(t["starts"])
 	if hasStart && (length == limit.Quarter || length == limit.Hour) {
-		t["starts"].Fail("starts: only a day or a month has a start of its own, not %q", length)
+		t["starts"].Fail("starts: only a day or a month can have a start, not %q", length)
 	}
 	guard, _ := t["guard"].Duration(time.Microsecond, time.Duration(limit.MaxGuard)*time.Microsecond)
 	if len(t["calendar"].doc.errors) > before {
@@ -149,7 +149,7 @@ func readTimeOfDay(node Node) (time.Duration, bool) {
 	}
 	at, err := time.Parse("15:04", text)
 	if err != nil {
-		node.Fail("%s = %q is no time of day: write \"00:00\" to \"23:59\"", node.Key(), text)
+		node.Fail("%s = %q is not a time of day: write \"00:00\" to \"23:59\"", node.Key(), text)
 		return 0, false
 	}
 	return time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute, true

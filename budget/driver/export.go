@@ -226,7 +226,7 @@ func (r Row) Validate() error {
 	case !slices.Contains([]RowState{RowPlain, RowOpen, RowSettled, RowReleased, RowMerged}, r.State):
 		return invalid("state %q: use plain, open, settled, released or merged", r.State)
 	case merged && !strings.HasPrefix(r.ID, " "):
-		return invalid("id %q: that of a merged row begins with a space", r.ID)
+		return invalid("id %q: the id of a merged row begins with a space", r.ID)
 	case strings.HasPrefix(r.ID, " ") && !strings.Contains(r.ID, "/"):
 		return invalid("id %q: a row without an id of its own is named after a ledger or a limit", r.ID)
 	case merged && rowDigits(r.ID) > maxRowDigits:

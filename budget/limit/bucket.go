@@ -133,7 +133,7 @@ func (l Limit) CheckBucket() error {
 	r := l.Window.Refill
 	bound := max(l.Limit, l.Quota)
 	if !exact(bound+1, r.period) {
-		return fmt.Errorf("%d times the refill's period of %d µs passes 2^53: use a rounder rate or a lower limit", bound, r.period)
+		return fmt.Errorf("%d times the refill's period of %d µs exceeds 2^53: use a rounder rate or a lower limit", bound, r.period)
 	}
 	if longest := l.Longest(); longest > MaxWindow.Microseconds() {
 		return fmt.Errorf("at %s it takes %s to refill: use at most %s", r, SpanText(time.Duration(longest)*time.Microsecond), SpanText(MaxWindow))

@@ -41,7 +41,7 @@ func NewCalendar(length, zone string, starts time.Duration) (*Calendar, error) {
 		}
 	case Quarter, Hour:
 		if starts != 0 {
-			return nil, fmt.Errorf("starts: only a day or a month has a start of its own, not %q", length)
+			return nil, fmt.Errorf("starts: only a day or a month can have a start, not %q", length)
 		}
 	default:
 		return nil, fmt.Errorf("calendar %q: use %q, %q, %q or %q", length, Quarter, Hour, Day, Month)

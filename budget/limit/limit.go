@@ -140,7 +140,7 @@ func (l Limit) Validate() error {
 	}
 	switch {
 	case l.Quota > 0 && l.Limit != l.Quota-l.Headroom:
-		return fmt.Errorf("it stands at %d: its quota of %d less its headroom of %d is %d", l.Limit, l.Quota, l.Headroom, l.Quota-l.Headroom)
+		return fmt.Errorf("its limit is %d, but its quota of %d less its headroom of %d is %d", l.Limit, l.Quota, l.Headroom, l.Quota-l.Headroom)
 	case l.Counts != CountUnits && l.Counts != CountCalls:
 		return fmt.Errorf("it counts %q: use CountUnits or CountCalls", l.Counts)
 	case l.Window.Kind == Concurrent && l.Counts != CountCalls:

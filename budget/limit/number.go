@@ -12,7 +12,7 @@ const mostDigits = 400
 
 // Why a text gives no units.
 var (
-	errNoNumber = errors.New("it is no number")
+	errNoNumber = errors.New("it is not a number")
 	errNegative = errors.New("it is negative")
 	errTooMany  = errors.New("it is more than 10^15")
 )
