@@ -309,7 +309,7 @@ func (b *Budget) receipt(call Call, units int64, done decided) (Receipt, error) 
 		refused.NotCharged = call.NewID
 		return Receipt{}, refused
 	case driver.Late, driver.Interrupted:
-		refused := b.refuse(call, units, ErrUnavailable, errors.New("the store got to it after the deadline; this attempt charged nothing"))
+		refused := b.refuse(call, units, ErrUnavailable, errors.New("the store handled it after the deadline; this attempt charged nothing"))
 		refused.NotCharged = call.NewID
 		return Receipt{}, refused
 	}

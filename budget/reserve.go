@@ -116,7 +116,7 @@ func (b *Budget) finish(ctx context.Context, verb string, f driver.Finish) error
 	case driver.FinishOverflow:
 		return fail(ErrTooManyUnits, fmt.Sprintf("the ledger's sum would exceed %d", limit.MaxUnits))
 	case driver.FinishLate:
-		return fail(ErrUnavailable, "the store got to it after the deadline; nothing was recorded, try again")
+		return fail(ErrUnavailable, "the store handled it after the deadline; nothing was recorded, try again")
 	}
 	return fail(errors.New("unknown answer"), fmt.Sprintf("the store answered with result %d; do all programs run the same version?", done.Result))
 }

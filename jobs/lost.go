@@ -109,10 +109,10 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]re
 		passes := errors.Is(err, budget.ErrUnavailable) && c.silent < unfencedAfter
 		switch {
 		case err == nil && elsewhere:
-			log.Info("a pass that is taken for dead was shut out of its budget, which is not configured here")
+			log.Info("a pass that counts as dead was fenced off from its budget, which is not configured here")
 		case err == nil:
 		case elsewhere && !passes && ctx.Err() == nil:
-			log.Error("a pass that is taken for dead could not be shut out of its budget, which is not configured here: if it still runs, its calls are charged there", "error", err)
+			log.Error("a pass that counts as dead could not be fenced off from its budget, which is not configured here: if it still runs, its calls are charged", "error", err)
 		default:
 			log.Warn("a pass that is taken for dead cannot be shut out of its budget yet; its job waits for that", "error", err)
 			r.docs.watch.forget(j.Name)

@@ -69,7 +69,7 @@ func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp 
 		return x.act(h.facts, false)
 	})
 	if err != nil {
-		return Outcome{}, fmt.Errorf("take in the response to %s %s, which is no longer held: %w", b.Name(), operation, err)
+		return Outcome{}, fmt.Errorf("take in the response to %s %s, whose charge the store no longer keeps: %w", b.Name(), operation, err)
 	}
 	return done, nil
 }

@@ -121,7 +121,7 @@ func TestApply(t *testing.T) {
 			},
 			{
 				"an encoding that is not known", "get", given{200, `{"usage":2.5}`, []string{"Content-Encoding", "compress"}},
-				budgethttp.Outcome{Units: 10, Unread: unread("get", budgethttp.UnreadEncoding, "", "", `the encoding "compress" is none of gzip, deflate, br and zstd`)},
+				budgethttp.Outcome{Units: 10, Unread: unread("get", budgethttp.UnreadEncoding, "", "", `the encoding "compress" is not gzip, deflate, br or zstd`)},
 			},
 			{"the last of a stream", "get", given{200, stream, []string{"Content-Type", "text/event-stream"}}, budgethttp.Outcome{Units: 2}},
 			{"a body that is encoded", "get", given{200, packed(t, "br", `{"usage":7}`), []string{"Content-Encoding", "br"}}, budgethttp.Outcome{Units: 7}},

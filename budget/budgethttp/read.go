@@ -270,13 +270,13 @@ func checkReset(s feedback.Source) error {
 		feedback.AsRFC3339, feedback.AsHTTPDate, feedback.AsRetryAfter, feedback.AsRateLimit:
 		return checkSource(s)
 	}
-	return fmt.Errorf("%q is no encoding of an instant or a span, and none is guessed", s.As)
+	return fmt.Errorf("%q is not an encoding of an instant or a span, and encodings are not guessed", s.As)
 }
 
 func checkSource(s feedback.Source) error {
 	switch item, err := strconv.Atoi(s.Item); {
 	case (s.Header == "") == (s.JSON == ""):
-		return errors.New("a value stands in a Header or in the body's JSON: give one of them")
+		return errors.New("a value is in a Header or in the body's JSON: give one of them")
 	case s.As == feedback.AsRateLimit && s.Header == "":
 		return errors.New("AsRateLimit is a header's encoding")
 	case s.As != feedback.AsRateLimit && s.Item != "" && (err != nil || item < 1):

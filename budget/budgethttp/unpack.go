@@ -70,7 +70,7 @@ func codingsOf(header http.Header) ([]string, error) {
 			continue
 		}
 		if decoders[coding] == nil {
-			return nil, fmt.Errorf("the encoding %.40q is none of gzip, deflate, br and zstd", coding)
+			return nil, fmt.Errorf("the encoding %.40q is not gzip, deflate, br or zstd", coding)
 		}
 		codings = append(codings, coding)
 	}

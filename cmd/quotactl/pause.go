@@ -105,7 +105,7 @@ func (a *app) answerPause(answer pauseAnswer, untold error, asJSON bool) error {
 
 // untoldText says what it means that the daemons could not be told.
 func untoldText(err error) string {
-	return err.Error() + "; one that runs comes by it within a minute"
+	return err.Error() + "; a running daemon notices within a minute"
 }
 
 // onJob opens the store, or the sandbox's, for one thing to do with a job.
