@@ -118,7 +118,7 @@ func TestAPassIsFencedOffFromABudgetThatIsNotHere(t *testing.T) {
 		w := newElsewhere(t)
 		stop := w.begin()
 		after(time.Hour)
-		w.logged("level=INFO", "shut out of its budget, which is not configured here", "budget="+spentBudget, "job=trending")
+		w.logged("level=INFO", "fenced off from its budget, which is not configured here", "budget="+spentBudget, "job=trending")
 		w.logged("run ended", "outcome=lost", "reason=fenced")
 		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
 		if n := w.upstream.count(); n != 1 || w.used() != 1 {
@@ -139,7 +139,7 @@ func TestAPassThatCannotBeFencedOff(t *testing.T) {
 		w.refuse(fmt.Errorf("%w: no permission", budget.ErrStoreConfig))
 		stop := w.begin()
 		after(10 * time.Minute)
-		w.logged("level=ERROR", "could not be shut out of its budget", "budget="+spentBudget, "no permission")
+		w.logged("level=ERROR", "could not be fenced off from its budget", "budget="+spentBudget, "no permission")
 		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
 		records, err := History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 1)
 		if err != nil || !strings.Contains(records[0].Error, "it was not shut out of "+spentBudget) || !strings.Contains(records[0].Error, "no permission") {

@@ -187,7 +187,7 @@ func TestTriggerUntold(t *testing.T) {
 	p := newPatient(t)
 	p.store = mute{p.store}
 	check.NoError(t, p.trigger(t.Context(), triggerFlags{}))
-	if words := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(words, "a pass is requested") || !strings.Contains(words, "the daemons could not be notified at once") || !strings.Contains(words, "comes by it within a minute") {
+	if words := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(words, "a pass is requested") || !strings.Contains(words, "the daemons could not be notified at once") || !strings.Contains(words, "daemon notices within a minute") {
 		t.Errorf("it said\n%s", p.out.String())
 	}
 	views, err := jobs.Look(t.Context(), p.store, []*jobs.Job{p.job})
