@@ -111,7 +111,7 @@ func (w *elsewhere) begin() (stop func()) {
 	}
 }
 
-// A dead pass is shut out of the ledger that it spends also by a daemon in whose
+// A dead pass is fenced off from the ledger that it spends also by a daemon in whose
 // configuration that budget is not.
 func TestAPassIsFencedOffFromABudgetThatIsNotHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestAPassThatCannotBeFencedOff(t *testing.T) {
 		w.logged("level=ERROR", "could not be fenced off from its budget", "budget="+spentBudget, "no permission")
 		check.EqualSlices(t, w.history(), []string{"3h0m0s lost crashed"}, "history")
 		records, err := History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 1)
-		if err != nil || !strings.Contains(records[0].Error, "it was not shut out of "+spentBudget) || !strings.Contains(records[0].Error, "no permission") {
+		if err != nil || !strings.Contains(records[0].Error, "it was not fenced off from "+spentBudget) || !strings.Contains(records[0].Error, "no permission") {
 			t.Errorf("%+v, %v", records, err)
 		}
 		stop()
@@ -159,8 +159,8 @@ func TestAPassIsFencedOffLater(t *testing.T) {
 			stop := w.begin()
 			after(50 * time.Minute)
 			check.EqualSlices(t, w.history(), nil, "history")
-			w.logged("level=WARN", "cannot be shut out of its budget yet", "budget="+spentBudget, "connection refused")
-			want := "it was not shut out of " + spentBudget
+			w.logged("level=WARN", "cannot be fenced off from its budget yet", "budget="+spentBudget, "connection refused")
+			want := "it was not fenced off from " + spentBudget
 			if back {
 				w.refuse(nil)
 				want = "stopped renewing its claim\""

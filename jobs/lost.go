@@ -114,7 +114,7 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]re
 		case elsewhere && !passes && ctx.Err() == nil:
 			log.Error("a pass that counts as dead could not be fenced off from its budget, which is not configured here: if it still runs, its calls are charged", "error", err)
 		default:
-			log.Warn("a pass that is taken for dead cannot be shut out of its budget yet; its job waits for that", "error", err)
+			log.Warn("a pass that counts as dead cannot be fenced off from its budget yet; its job waits for that", "error", err)
 			r.docs.watch.forget(j.Name)
 			return reap, err
 		}
@@ -129,7 +129,7 @@ func (r *Runner) fence(ctx context.Context, j *Job, dead []claim) (map[string]re
 
 // reaped is what is known of a claim that may be recorded as lost.
 type reaped struct {
-	// unfenced is why its pass could not be shut out of the budget; nil: it was.
+	// unfenced is why its pass could not be fenced off from the budget; nil: it was.
 	unfenced error
 	// spent is what its runs spent according to the ledger, by region; nil: the ledger
 	// could not be read.

@@ -167,7 +167,7 @@ func (j *Job) reap(s *state, at clocks, me claimant, done *stepped) {
 		record := c.lost(at)
 		j.addSpent(&record, &c, j.Order(s.NextRegion), found.spent)
 		if found.unfenced != nil {
-			record.Error += fmt.Sprintf("; it was not shut out of %s, where it may still charge: %v", c.Budget, found.unfenced)
+			record.Error += fmt.Sprintf("; it was not fenced off from %s, where it may still charge: %v", c.Budget, found.unfenced)
 		}
 		if len(record.Runs) > 0 && c.regions() == nil {
 			s.NextRegion = record.firstNotStarted()

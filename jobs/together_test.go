@@ -199,7 +199,7 @@ func TestARequestForARegionThatIsGone(t *testing.T) {
 	})
 }
 
-// A pass is shut out of the budget that it spends, wherever its job stands by now, and
+// A pass is fenced off from the budget that it spends, wherever its job stands by now, and
 // a budget that is gone by a reload is there for those that spend it still.
 func TestAPassIsFencedOffFromItsOwnBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
