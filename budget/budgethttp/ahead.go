@@ -9,26 +9,26 @@ import (
 const (
 	// mostAhead is how much of a body is read before the caller gets the response.
 	mostAhead = 64 << 10
-	// longestAhead is for how long.
+	// longestAhead bounds the time for that.
 	longestAhead = 3 * time.Second
 )
 
-// ahead is a body of which the beginning is read before the caller asks for it. The
-// caller gets all of it, with the error that ended it.
+// ahead is a body whose beginning is read before the caller asks for it. The caller
+// gets all of it, with the error that ended it.
 type ahead struct {
 	body io.ReadCloser
-	over chan struct{} // closed when no more is read ahead
+	over chan struct{} // closed when reading ahead has ended
 
 	mu     sync.Mutex // guards all below
-	text   []byte     // that was read ahead
+	text   []byte     // read ahead
 	at     int        // how much of it the caller has
 	err    error      // that ended it
 	handed bool       // the caller has the body: the read under way is the last
 }
 
-// readAhead reads until the body's end, mostAhead bytes, the end of the wait or of
-// the request. ended is the error that
-// ended it, io.EOF too; nil: more may come than the text.
+// readAhead reads until the body's end, mostAhead bytes, the end of the wait or of the
+// request. ended is the error that ended the body, also io.EOF; nil if more than text
+// may come.
 func readAhead(body io.ReadCloser, wait time.Duration, done <-chan struct{}) (rest io.ReadCloser, text []byte, ended error) {
 	h := &ahead{body: body, over: make(chan struct{})}
 	timer := time.NewTimer(wait)
@@ -45,7 +45,7 @@ func readAhead(body io.ReadCloser, wait time.Duration, done <-chan struct{}) (re
 	return h, h.text[:len(h.text):len(h.text)], h.err
 }
 
-// read ends with the body, at the latest when that is closed.
+// read ends when the body ends or is closed.
 func (h *ahead) read() {
 	defer close(h.over)
 	buffer := make([]byte, 8<<10)
@@ -62,7 +62,7 @@ func (h *ahead) read() {
 	}
 }
 
-// Read hands out what was read ahead, and then goes on with the body.
+// Read returns what was read ahead, and then the rest of the body.
 func (h *ahead) Read(p []byte) (int, error) {
 	if n := h.take(p); n > 0 || len(p) == 0 {
 		return n, nil
@@ -80,7 +80,7 @@ func (h *ahead) Read(p []byte) (int, error) {
 	return h.body.Read(p)
 }
 
-// take copies what of the text the caller does not have.
+// take copies the part of the text that the caller does not have yet.
 func (h *ahead) take(p []byte) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,5 +89,5 @@ func (h *ahead) take(p []byte) int {
 	return n
 }
 
-// Close ends a read that is under way, too.
+// Close also ends a read that is under way.
 func (h *ahead) Close() error { return h.body.Close() }

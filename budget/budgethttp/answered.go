@@ -11,18 +11,18 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// answer is a response as it is looked at.
+// answer is a response that is being read.
 type answer struct {
 	status  int
 	header  http.Header
-	cached  bool     // it tells nothing of the upstream now
+	cached  bool     // it says nothing about the upstream's present state
 	visible bool     // there is a body that can be read
-	codings []string // that are to be taken off to look at it
-	done    facts    // what was acted on already
+	codings []string // to decode before reading it
+	done    facts    // already applied
 }
 
-// answered looks at a response whose header has come: acts on what it says,
-// finishes the request's charge or has its body do so.
+// answered handles a response whose header has arrived: it applies what the header says
+// and finishes the request's charge, or leaves that to the body.
 func (a *attempt) answered(resp *http.Response) {
 	if isMade(resp) {
 		a.refusedBelow()
@@ -50,7 +50,7 @@ func (a *attempt) answered(resp *http.Response) {
 	if ahead && seen.visible {
 		var ended error
 		resp.Body, text, ended = readAhead(resp.Body, a.waitAhead(), a.ctx.Done())
-		later = ended == nil // what came too late, or was too long, is looked at with the rest
+		later = ended == nil // a body that came too late or is too long is read with the rest
 		var damage error
 		if text, damage = unpackStart(seen.codings, text); damage != nil && ended != nil {
 			a.unread(Unread{What: UnreadBody, Why: damaged(damage)})
@@ -74,7 +74,7 @@ func (a *attempt) answered(resp *http.Response) {
 	} else {
 		_ = a.actor(seen).finish(cost, seen.done)
 	}
-	heard.asks, heard.judges = !waits, later // what the header tells is known now
+	heard.asks, heard.judges = !waits, later // the header is known now
 	a.unread(slices.Concat(heard.misreadCost(""), heard.misreadRules(""))...)
 	heard.asks = waits
 	conn, writable := resp.Body.(io.ReadWriteCloser)
@@ -83,7 +83,7 @@ func (a *attempt) answered(resp *http.Response) {
 		resp.Body = a.handOver(conn)
 	case !hasBody && (resp.ProtoMajor == 1 || a.request.Body == nil || a.request.Body == http.NoBody):
 		a.cancel(nil)
-	default: // also of none, while the request's body may still be on its way
+	default: // also without one, while the request's body may still be on its way
 		if resp.Body == nil {
 			resp.Body = http.NoBody
 		}
@@ -91,7 +91,7 @@ func (a *attempt) answered(resp *http.Response) {
 	}
 }
 
-// waitAhead is for how long a body may be read ahead: the lease bounds that, too.
+// waitAhead is how long a body may be read ahead; the lease bounds that too.
 func (a *attempt) waitAhead() time.Duration {
 	if a.ends.IsZero() {
 		return longestAhead
@@ -104,7 +104,7 @@ func (a *attempt) isCached(resp *http.Response) bool {
 	return isStored(resp.Header) || a.traces.Load() && a.trace.silent()
 }
 
-// rememberSession notes the sessions that a response tells as charged.
+// rememberSession notes the sessions that a response names as charged.
 func (a *attempt) rememberSession(resp *http.Response) {
 	if a.cost.Once == nil || resp.StatusCode >= http.StatusBadRequest {
 		return
@@ -115,7 +115,7 @@ func (a *attempt) rememberSession(resp *http.Response) {
 	}
 }
 
-// actor acts on a response, with the attempt's last charge.
+// actor returns the actor for a response, with the attempt's last charge.
 func (a *attempt) actor(seen answer) actor {
 	return actor{budget: a.budget, operation: a.operation, charged: a.newest(), status: seen.status, cached: seen.cached, by: a}
 }

@@ -25,15 +25,16 @@ type Outcome struct {
 	Unread []Unread
 }
 
-// Apply does with a response what a [Transport] does with its own, for a request
-// that was sent by other means: compares what it reports, locks what it says is
-// spent, and settles the reservation of the receipt with what it cost, or releases it
-// where it is documented as not counted. It reads the response's body to its end,
-// which has no transfer coding any more, and the encodings that the header tells.
+// Apply applies a response to a request that was sent without a [Transport], as a
+// Transport does with its own: it compares what the response reports, locks what it
+// says is spent, and settles the receipt's reservation at the cost, or releases it if
+// the upstream documents that it does not count such calls. It reads the response's
+// body to its end. The body must have the content encodings that the header names, and
+// no transfer encoding.
 //
-// Applying a response twice has the effect of once, so it may be applied again after an
-// error. The error is the store's or the body's, ErrConflict for a reservation that was
-// finished in another way, ErrExpired for one that the store no longer has.
+// Applying a response twice has the same effect as once, so apply it again after an
+// error. The error is the store's or the body's, ErrConflict if the reservation was
+// finished differently, or ErrExpired if the store no longer has it.
 func Apply(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response) (Outcome, error) {
 	return apply(ctx, b, charged, resp, false)
 }
@@ -74,8 +75,8 @@ func ApplyRefusal(ctx context.Context, b *budget.Budget, operation string, resp 
 	return done, nil
 }
 
-// takeIn reads a response by the rules, and for the cost at the places given, to its end,
-// and has done what it says.
+// takeIn reads a response to its end, by the rules and for the cost at the given
+// places, and applies it.
 func takeIn(ctx context.Context, b *budget.Budget, charged budget.Receipt, resp *http.Response, rules feedback.Rules, cost []feedback.Source, do func(actor, *hearing) error) (Outcome, error) {
 	reader, err := newReader(rules)
 	if err != nil {
@@ -112,7 +113,7 @@ func (a *applying) keep(units int64) error {
 // giveBack implements actsFor.
 func (a *applying) giveBack() (bool, error) {
 	err := a.budget.Release(a.ctx, a.charged.ID)
-	if errors.Is(err, budget.ErrExpired) { // it counts as sent
+	if errors.Is(err, budget.ErrExpired) { // it counts as a sent request
 		a.done.Units = a.charged.Units
 		return false, nil
 	}
@@ -134,7 +135,7 @@ func (a *applying) locked(_ int, v Verdict, err error) error {
 	return err
 }
 
-// readBody reads the body to its end. Without a document the header alone tells.
+// readBody reads the body to its end. Without a document, only the header counts.
 func (h *hearing) readBody(body io.Reader) ([]Unread, error) {
 	codings, err := codingsOf(h.header)
 	h.begin(codings)
@@ -161,13 +162,13 @@ func (h *hearing) readBody(body io.Reader) ([]Unread, error) {
 	}
 }
 
-// needsBody reports whether the body may tell something.
+// needsBody reports whether the body may say something that matters.
 func (h *hearing) needsBody() bool {
 	ahead, later := h.reader.looksAtBody(h.operation, h.status, h.header)
 	return ahead || later || h.cost.inBody()
 }
 
-// hearEnd looks at what is left.
+// hearEnd reads the rest of the body.
 func (h *hearing) hearEnd() []Unread {
 	found := unreads(h.end(whole))
 	if !h.heard {

@@ -13,37 +13,36 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// attempt is one request on its way: what it was charged, and until when it may
-// go on.
+// attempt is one request under way: its charges, and until when it may run.
 type attempt struct {
 	*Transport
 	request   *http.Request
 	operation string
 	cost      budget.Cost
-	session   session // that the request says it belongs to
-	once      bool    // what is charged is a session's, under its own id
+	session   session // named by the request
+	once      bool    // the charge is for a session, under the session's id
 	waited    time.Duration
 
 	lease   time.Duration // of its reservations
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer // cancels it before the lease ends; nil: the deadline does
-	ends    time.Time   // when that is; zero without
+	ends    time.Time   // when the lease ends; zero without a timer
 	trace   trace
 	sent    bool // the base was called
 	verdict verdict
 	unreads unreads
 
 	mu       sync.Mutex            // guards all below
-	charges  []*budget.Reservation // that are not finished
+	charges  []*budget.Reservation // not finished yet
 	receipt  budget.Receipt        // the last
-	refused  error                 // the budget's answer to sending it again; nil: it was not asked or agreed
-	unbooked int64                 // how often it was sent again nevertheless
-	until    context.Context       // that ends what is recorded after the body was closed; nil: that has not begun
+	refused  error                 // why the budget refused to send it again; nil: it was not asked, or granted
+	unbooked int64                 // how often it was sent again all the same
+	until    context.Context       // for recording after the body was closed; nil: recording has not begun
 }
 
-// leaseError ends a request whose response has not come within its lease. It is a
-// [net.Error], which clients look for.
+// leaseError ends a request without a response within its lease. It is a [net.Error],
+// which clients check for.
 type leaseError struct {
 	budget, operation string
 	lease             time.Duration
@@ -53,14 +52,13 @@ func (e *leaseError) Error() string {
 	return fmt.Sprintf("send %s %s: no response within the lease of %s; the request was cancelled, since a later arrival would not be counted: give it a longer lease", e.budget, e.operation, e.lease)
 }
 
-// Timeout tells that it is one.
+// Timeout implements [net.Error]: true.
 func (e *leaseError) Timeout() bool { return true }
 
-// Temporary is the rest of [net.Error].
+// Temporary implements [net.Error].
 func (e *leaseError) Temporary() bool { return true }
 
-// begin charges a request, which has waited before. The error is why it may not be
-// sent.
+// begin charges a request, after any wait. The error says why it may not be sent.
 func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, error) {
 	a := &attempt{Transport: t, request: req, operation: t.operation(req), waited: waited}
 	a.cost = t.spec.Costs[a.operation]
@@ -100,8 +98,8 @@ func (t *Transport) begin(req *http.Request, waited time.Duration) (*attempt, er
 	return a, nil
 }
 
-// unmatched says of a request that is no known operation what of it was looked at; its
-// path may hold a secret.
+// unmatched describes a request that matches no operation, without its path, which may
+// contain a secret.
 func (a *attempt) unmatched(err error) error {
 	if a.operation != Unmatched || !errors.Is(err, budget.ErrUnknownOperation) {
 		return err
@@ -114,8 +112,8 @@ func (a *attempt) leaseOver() error {
 	return &leaseError{a.budget.Name(), a.operation, a.options.Lease}
 }
 
-// isCharged reports whether the request belongs to a session that is known to be
-// charged, and notes which session it says it belongs to.
+// isCharged reports whether the request belongs to a session that was already charged,
+// and notes which session the request names.
 func (a *attempt) isCharged() bool {
 	if a.cost.Once == nil {
 		return false
@@ -125,11 +123,11 @@ func (a *attempt) isCharged() bool {
 	return known
 }
 
-// reserve takes the request's units. Nothing was sent, so that what it cannot know
-// of is released.
+// reserve takes the request's units. If the outcome is unknown, it releases them, since
+// nothing was sent.
 func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Reservation, error) {
 	call := a.options.call(a.operation, id)
-	call.NewID = !a.once // that of a session may be charged
+	call.NewID = !a.once // a session's may be charged already
 	if !wait {
 		r, err := a.budget.Reserve(ctx, call, a.lease)
 		return r, a.forget(ctx, id, err)
@@ -143,8 +141,7 @@ func (a *attempt) reserve(ctx context.Context, id string, wait bool) (*budget.Re
 	return r, a.forget(ctx, id, err)
 }
 
-// forget releases what may have been charged when the context ended under the
-// decision.
+// forget releases a charge whose decision may have been made after the context ended.
 func (a *attempt) forget(ctx context.Context, id string, err error) error {
 	var refused *budget.RefusedError
 	if err == nil || ctx.Err() == nil || a.once || errors.As(err, &refused) {
@@ -158,7 +155,7 @@ func (a *attempt) forget(ctx context.Context, id string, err error) error {
 	return err
 }
 
-// took notes a charge.
+// took records a charge.
 func (a *attempt) took(r *budget.Reservation) {
 	a.mu.Lock()
 	a.charges, a.receipt = append(a.charges, r), r.Receipt
@@ -166,8 +163,9 @@ func (a *attempt) took(r *budget.Reservation) {
 	a.options.Observer.Charged(r.Receipt)
 }
 
-// chargeAgain charges the request for being sent on another connection by the base
-// itself. Refused, it is cancelled; what may leave nevertheless is settled with it.
+// chargeAgain charges the request when the base resends it on another connection. If
+// the budget refuses, the request is cancelled; what may leave all the same is settled
+// with it.
 func (a *attempt) chargeAgain() {
 	a.mu.Lock()
 	free := a.receipt.ID == "" || a.once
@@ -187,17 +185,17 @@ func (a *attempt) chargeAgain() {
 	a.cancel(err)
 }
 
-// wasRefused is the budget's answer to sending it again, where that is no.
+// wasRefused is the budget's refusal to send it again, or nil.
 func (a *attempt) wasRefused() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.refused
 }
 
-// send has the base send the request.
+// send sends the request through the base.
 func (a *attempt) send() (*http.Response, error) {
 	ctx := a.trace.with(a.ctx)
-	if err := ctx.Err(); err != nil { // while it was charged
+	if err := ctx.Err(); err != nil { // it ended during the charge
 		if a.request.Body != nil {
 			_ = a.request.Body.Close() // it was not read
 		}
@@ -215,7 +213,7 @@ func (a *attempt) send() (*http.Response, error) {
 	case resp == nil:
 		return nil, errors.New("the base returned neither a response nor an error")
 	}
-	// Cancelled as the header came: the body is cut.
+	// It was cancelled when the header arrived: the body is cut off.
 	switch refused := a.wasRefused(); {
 	case refused != nil:
 		err = refused
@@ -224,7 +222,7 @@ func (a *attempt) send() (*http.Response, error) {
 	}
 	if err != nil {
 		if resp.Body != nil {
-			_ = resp.Body.Close() // nobody gets it
+			_ = resp.Body.Close() // no caller gets it
 		}
 		return nil, err
 	}
@@ -232,7 +230,7 @@ func (a *attempt) send() (*http.Response, error) {
 	return resp, nil
 }
 
-// failed finishes a request that got no response, and tells why.
+// failed finishes a request that got no response, and returns why.
 func (a *attempt) failed(err error) error {
 	if a.timer != nil {
 		a.timer.Stop()
@@ -258,8 +256,8 @@ func (a *attempt) failed(err error) error {
 	return err
 }
 
-// givenUp reports whether an error says that nobody waited any longer, rather than
-// that the connection has died: what was sent may still be on its way.
+// givenUp reports whether an error means that the caller stopped waiting, not that the
+// connection died: the request may still be on its way.
 func (a *attempt) givenUp(err error) bool {
 	//lint:ignore SA1019 a client's Timeout closes it before the context's deadline
 	cancelled := a.request.Cancel //nolint:staticcheck // as above

@@ -9,13 +9,13 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// costSaid is what a response says that its call has cost.
+// costSaid is what a response says its call cost.
 type costSaid struct {
-	places []feedback.Source // where it may say so, in order
-	units  []*int64          // what it says there; of several documents the last
-	wrong  []unreads         // what stands there and is no cost
-	// missed is why a document that came after what the body tells could not be read,
-	// which may have told another cost.
+	places []feedback.Source // where it may be, in order
+	units  []*int64          // the value at each place; of several documents, the last one's
+	wrong  []unreads         // values there that are not a cost
+	// missed is why a later document of the body, which may have had another cost,
+	// could not be read.
 	missed unreads
 	doubt  bool // the body is damaged
 }
@@ -27,7 +27,7 @@ func newCostSaid(places []feedback.Source, header http.Header) *costSaid {
 	return c
 }
 
-// document reads what a document of the body says.
+// document reads the cost from a document of the body.
 func (c *costSaid) document(document *content) {
 	held := c.holds()
 	found, wrong := c.read(document, func(s *feedback.Source) bool { return s.JSON != "" })
@@ -44,7 +44,7 @@ func (c *costSaid) document(document *content) {
 	}
 }
 
-// tells reports whether a document has something where the cost stands.
+// tells reports whether a document has something at a place of the cost.
 func (c *costSaid) tells(document *content) bool {
 	for i := range c.places {
 		if c.places[i].JSON == "" {
@@ -57,10 +57,10 @@ func (c *costSaid) tells(document *content) bool {
 	return false
 }
 
-// miss notes that something which may have told the cost could not be read.
+// miss notes that something which may have had the cost could not be read.
 func (c *costSaid) miss(why string) { c.missed.add(Unread{What: UnreadActual, Why: why}) }
 
-// inDoubt reports whether the body may have told something else than what is held.
+// inDoubt reports whether the body may have had another cost than the one found.
 func (c *costSaid) inDoubt() bool {
 	held := c.holds()
 	if held < 0 || !slices.ContainsFunc(c.places[:held+1], func(s feedback.Source) bool { return s.JSON != "" }) {
@@ -69,8 +69,8 @@ func (c *costSaid) inDoubt() bool {
 	return c.doubt || len(c.missed) > 0 && c.places[held].JSON != ""
 }
 
-// misread is what stands at the places before the one that is held, or at all where none
-// is, and is no cost.
+// misread returns the values that are not a cost at the places before the one that has
+// it, or at all places if none has.
 func (c *costSaid) misread() (found []Unread) {
 	before := c.holds()
 	if before < 0 {
@@ -82,8 +82,8 @@ func (c *costSaid) misread() (found []Unread) {
 	return found
 }
 
-// settled is what is settled for a call: what is told, or the estimate. Where a cost
-// is in doubt it is no less than the estimate.
+// settled is the cost at which to settle a call: the stated cost or the estimate. A
+// cost in doubt is at least the estimate.
 func (c *costSaid) settled(estimate int64) int64 {
 	units, known := c.known()
 	switch {
@@ -95,8 +95,8 @@ func (c *costSaid) settled(estimate int64) int64 {
 	return units
 }
 
-// read reads the places that are in what it reads from, and tells by their index at
-// which a cost stands, and what stands there else.
+// read reads the places in content, and returns by index where it found a cost and what
+// else it found.
 func (c *costSaid) read(from *content, stands func(*feedback.Source) bool) (found []int, wrong map[int]Unread) {
 	wrong = map[int]Unread{}
 	for i := range c.places {
@@ -117,8 +117,8 @@ func (c *costSaid) read(from *content, stands func(*feedback.Source) bool) (foun
 	return found, wrong
 }
 
-// cost is what stands at a place, rounded up, of several values the largest; found is
-// false where nothing does.
+// cost is the value at a place, rounded up, the largest of several; found is false if
+// the place has none.
 func (c *content) cost(place *feedback.Source) (units int64, found bool, err error) {
 	texts, err := c.texts(place)
 	if len(texts) == 0 {
@@ -138,7 +138,7 @@ func (c *content) cost(place *feedback.Source) (units int64, found bool, err err
 	return 0, false, err
 }
 
-// known is what the first place says that says it.
+// known is the cost at the first place that has it.
 func (c *costSaid) known() (int64, bool) {
 	if i := c.holds(); i >= 0 {
 		return *c.units[i], true
@@ -146,12 +146,12 @@ func (c *costSaid) known() (int64, bool) {
 	return 0, false
 }
 
-// holds is the first place that tells it; -1: none does.
+// holds is the index of the first place that has it, or -1.
 func (c *costSaid) holds() int {
 	return slices.IndexFunc(c.units, func(n *int64) bool { return n != nil })
 }
 
-// inBody reports whether the body may still tell another cost than the header has.
+// inBody reports whether the body may still have another cost than the header.
 func (c *costSaid) inBody() bool {
 	for i := range c.places {
 		switch {
@@ -164,7 +164,7 @@ func (c *costSaid) inBody() bool {
 	return false
 }
 
-// statusCost is what a request cost that was charged, where nothing else tells.
+// statusCost is the cost of a charged request if the response does not state it.
 func statusCost(cost budget.Cost, status int, charged int64) int64 {
 	if status == http.StatusNotModified && cost.NotModified != nil {
 		return *cost.NotModified
