@@ -328,7 +328,7 @@ func TestDamagedResponses(t *testing.T) {
 		if run := w.once().Runs[0]; run.Outcome == Succeeded || run.Units != 10 {
 			t.Errorf("run %+v, want it failed and what was charged", run)
 		}
-		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadBody, Why: "the body is damaged, or not in the encoding that its header tells"}
+		want := budgethttp.Unread{Operation: "videos.list", What: budgethttp.UnreadBody, Why: "the body is damaged, or not in the encoding that its header names"}
 		check.EqualSlices(t, seen.unread, []budgethttp.Unread{want}, "unread")
 		w.logged("level=WARN", "could not be read", "what=body", "region=US", "operation=videos.list")
 	})

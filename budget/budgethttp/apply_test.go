@@ -88,7 +88,7 @@ func TestApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now().UTC() // midnight
 		tomorrow := now.Add(24 * time.Hour)
-		const damaged = "the body is damaged, or not in the encoding that its header tells"
+		const damaged = "the body is damaged, or not in the encoding that its header names"
 		stream := "data: {\"usage\":1}\n\ndata: {\"usage\":2,\"total\":9}\n\ndata: {\"choices\":[]}\n\n"
 		for _, test := range []struct {
 			name, operation string

@@ -150,7 +150,7 @@ func (a *attempt) forget(ctx context.Context, id string, err error) error {
 	within, cancel := a.within()
 	defer cancel()
 	if err := a.budget.Release(within, id); err != nil && !errors.Is(err, budget.ErrExpired) {
-		a.logger(id).Warn("what was charged for a request that was not sent may count until its lease ends", "error", err)
+		a.logger(id).Warn("the charge of a request that was not sent may count until its lease ends", "error", err)
 	}
 	return err
 }

@@ -15,20 +15,19 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// farthest is the longest time until a reset that is believed: what is told to
-// come later, or has passed, is no reset.
+// farthest is the longest plausible time until a reset, or since one. A reset beyond it
+// counts as unreadable.
 const farthest = 400 * 24 * time.Hour
 
-// blanks is what may stand around a header's value.
+// blanks are the characters that may surround a header's value.
 const blanks = " \t"
 
-// roundDown is a reported number as a whole one, less rather than more; beyond what an
-// int64 holds the bound.
+// roundDown rounds a reported number down, to the bound if it exceeds an int64.
 func roundDown(n *big.Rat) int64 {
 	return clamp(new(big.Int).Div(n.Num(), n.Denom()))
 }
 
-// roundUp is a reported number as a whole one, more rather than less.
+// roundUp rounds a reported number up, likewise.
 func roundUp(n *big.Rat) int64 { return clamp(limit.RoundUp(n)) }
 
 func clamp(n *big.Int) int64 {
@@ -41,8 +40,8 @@ func clamp(n *big.Int) int64 {
 	return math.MaxInt64
 }
 
-// parseUntil reads a reset. What has passed is none. What looks like another encoding
-// is not taken for it: the error says so.
+// parseUntil reads a reset; zero if it has passed. The error is for a value that looks
+// like another encoding.
 func parseUntil(as feedback.Encoding, text string, now time.Time) (budget.Until, error) {
 	until, err := readUntil(as, strings.Trim(text, blanks))
 	if err != nil {
@@ -51,7 +50,7 @@ func parseUntil(as feedback.Encoding, text string, now time.Time) (budget.Until,
 	return sane(until, now)
 }
 
-// readUntil reads an instant or a span, whenever it is.
+// readUntil reads an instant or a span, past ones included.
 func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 	switch as {
 	case feedback.AsEpoch:
@@ -80,14 +79,15 @@ func readUntil(as feedback.Encoding, text string) (budget.Until, error) {
 	return budget.Until{}, errNoInstant
 }
 
-// sane is a reset that lies ahead, and not absurdly far.
+// sane returns a reset that lies ahead, and zero for one that has passed. The error is
+// for one beyond farthest.
 func sane(u budget.Until, now time.Time) (budget.Until, error) {
 	after := u.After
 	if !u.At.IsZero() {
 		after = u.At.Sub(now)
 	}
 	switch {
-	case u.At.Equal(time.Unix(0, 0)): // some write it where there is none
+	case u.At.Equal(time.Unix(0, 0)): // some write it for no reset
 		return budget.Until{}, nil
 	case after > farthest || after < -farthest:
 		return budget.Until{}, errFarAway
@@ -100,7 +100,7 @@ func sane(u budget.Until, now time.Time) (budget.Until, error) {
 // span reads a number of units of time from now.
 func span(text string, unit time.Duration) (budget.Until, error) {
 	n, err := micros(text, unit)
-	const most = int64(2 * farthest / time.Microsecond) // more would not go into a span
+	const most = int64(2 * farthest / time.Microsecond) // more does not fit into a Duration
 	return budget.Until{After: time.Duration(min(max(n, -most), most)) * time.Microsecond}, err
 }
 
@@ -110,8 +110,8 @@ func epoch(text string, unit time.Duration) (budget.Until, error) {
 	return budget.Until{At: time.UnixMicro(n).UTC()}, err
 }
 
-// micros reads a number of units of time as microseconds, rounded up, so that
-// nobody comes back too soon.
+// micros reads a number of units of time as microseconds, rounded up, so that no caller
+// retries too soon.
 func micros(text string, unit time.Duration) (int64, error) {
 	n, ok := limit.ParseDecimal(text)
 	if !ok {
@@ -121,7 +121,7 @@ func micros(text string, unit time.Duration) (int64, error) {
 }
 
 // RetryAfter is the time that a response asks the client to wait, by its Retry-After: a
-// number of seconds or a date; 0 if there is none, or if it has passed.
+// number of seconds or a date; 0 if the header is missing or the time has passed.
 func RetryAfter(header http.Header) time.Duration {
 	until, err := readUntil(feedback.AsRetryAfter, strings.Trim(header.Get("Retry-After"), blanks))
 	switch {
@@ -142,10 +142,10 @@ type rateLimit struct {
 	hasReset     bool
 }
 
-// readRateLimit reads the policy of a name from a RateLimit field of
-// draft-ietf-httpapi-ratelimit-headers, or the first without a name; zero where there
-// is none. The error is for a field that is malformed anywhere, which is ignored
-// whole; lines that repeat it are one field.
+// readRateLimit reads the named policy, or the first one for an empty name, from a
+// RateLimit field of draft-ietf-httpapi-ratelimit-headers; zero if the field lacks it.
+// The error is for a field that is malformed anywhere: all of it is ignored. Repeated
+// lines are one field.
 func readRateLimit(lines []string, policy string) (rateLimit, error) {
 	list, err := httpsfv.UnmarshalList(lines)
 	if err != nil && len(lines) > 0 {
@@ -170,7 +170,7 @@ func readRateLimit(lines []string, policy string) (rateLimit, error) {
 	return limit, wrong
 }
 
-// parameter is a number that a policy tells, made a whole one.
+// parameter is a policy's parameter, made a whole number.
 func parameter(params *httpsfv.Params, name string, round func(float64) float64) (n int64, ok bool, err error) {
 	value, ok := params.Get(name)
 	if !ok {
@@ -179,14 +179,13 @@ func parameter(params *httpsfv.Params, name string, round func(float64) float64)
 	switch value := value.(type) {
 	case int64:
 		return value, true, nil
-	case float64: // of at most twelve digits before the point
+	case float64: // it has at most twelve digits before the point
 		return int64(round(value)), true, nil
 	}
 	return 0, false, errNoNumber
 }
 
-// ratePolicy is a member of a RateLimit field; false when it is none, as it has no
-// name.
+// ratePolicy reads a member of a RateLimit field; false if it has no name.
 func ratePolicy(member httpsfv.Member) (name string, params *httpsfv.Params, ok bool) {
 	item, isItem := member.(httpsfv.Item)
 	if !isItem {

@@ -9,8 +9,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// within is what the ledger's side of a request gets, also when the request's own
-// context has ended: the store's timeout.
+// within returns the context for recording a request, also after the request's own
+// context has ended; the store's timeout bounds it.
 func (a *attempt) within() (context.Context, context.CancelFunc) {
 	a.mu.Lock()
 	until := a.until
@@ -23,7 +23,7 @@ func (a *attempt) within() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// goOnUntil has what is recorded from now on end with a context.
+// goOnUntil makes a context end what is recorded from now on.
 func (a *attempt) goOnUntil(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,8 +34,8 @@ func (a *attempt) logger(id string) *slog.Logger {
 	return a.options.Log.With("budget", a.budget.Name(), "operation", a.operation, "id", id)
 }
 
-// take hands out the charges to finish, once, and how often it was sent without
-// one.
+// take returns the charges to finish, once, and how often the request was sent without
+// a charge.
 func (a *attempt) take() (charges []*budget.Reservation, unbooked int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,15 +44,15 @@ func (a *attempt) take() (charges []*budget.Reservation, unbooked int64) {
 	return charges, unbooked
 }
 
-// units are what the request was charged each time it was sent.
+// units is the charge for each time that the request was sent.
 func (a *attempt) units() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.receipt.Units
 }
 
-// settle finishes the charges: the last with what the request cost, those of what
-// the base had sent before with what they were charged.
+// settle finishes the charges: the last one at the request's cost, and those for
+// earlier sends by the base at what they were charged.
 func (a *attempt) settle(units int64) {
 	charges, unbooked := a.take()
 	for i, r := range charges {
@@ -69,9 +69,9 @@ func (a *attempt) settle(units int64) {
 	}
 }
 
-// release gives back what provably never left, or is documented as not counted. A
-// session's charge stays, since its next request finds it: it is left to its lease.
-// True when the last charge was given back.
+// release releases a request that provably never left, or that the upstream documents
+// as not counted. It leaves a session's charge to its lease, because the session's next
+// request needs it. It returns true if it released the last charge.
 func (a *attempt) release() (released bool) {
 	if a.once {
 		a.leave()
@@ -85,7 +85,7 @@ func (a *attempt) release() (released bool) {
 		if i == len(charges)-1 {
 			err = r.Release(ctx)
 			released = err == nil
-		} else { // it was sent before on a connection that died
+		} else { // an earlier send, on a connection that died
 			units = r.Units
 			err = r.Settle(ctx, units)
 		}
@@ -103,8 +103,8 @@ func (a *attempt) release() (released bool) {
 	return released
 }
 
-// leave lets the charges run to the end of their lease, because the request may
-// still arrive until then.
+// leave leaves the charges open to the end of their lease, because the request may
+// arrive until then.
 func (a *attempt) leave() {
 	charges, _ := a.take()
 	for _, r := range charges {
@@ -112,8 +112,7 @@ func (a *attempt) leave() {
 	}
 }
 
-// newest is the last charge, finished or not; zero where the request was not
-// charged.
+// newest is the last charge, finished or not; zero if the request was not charged.
 func (a *attempt) newest() budget.Receipt {
 	a.mu.Lock()
 	defer a.mu.Unlock()

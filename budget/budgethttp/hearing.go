@@ -9,48 +9,48 @@ import (
 	"unicode"
 )
 
-// hearing hears out what a response's body says, document by document, as it passes
-// by.
+// hearing reads what a response's body says, document by document, while the caller
+// reads the body.
 type hearing struct {
 	reader    *reader
 	operation string
 	status    int
 	header    http.Header
-	cached    bool                    // it tells nothing of the upstream now
+	cached    bool                    // it says nothing about the upstream's present state
 	covers    func(limit string) bool // whether a limit counts the operation
 
 	cost   *costSaid
 	asks   bool  // the body may say what the call cost
-	judges bool  // rules look at the body
-	before facts // what was acted on already
+	judges bool  // rules need the body
+	before facts // already applied
 
-	facts  facts // by the documents so far
-	heard  bool  // a document
-	strays bool  // a document that was to be JSON, and is not
+	facts  facts // from the documents so far
+	heard  bool  // there was a document
+	strays bool  // a document that should be JSON is not
 	isJSON bool  // a document is JSON
 	how    howEnded
-	cut    string // why a document that begins as JSON could not be read; empty: all could
+	cut    string // why a document that begins as JSON could not be read; empty: all were read
 	scan   *scanner
-	unpack *unpacker // nil: there is nothing to unpack, or it has not begun
+	unpack *unpacker // nil: nothing to unpack, or not begun
 	packed []string  // the body's codings
 }
 
-// howEnded is how a body has ended.
+// howEnded is how a body ended.
 type howEnded int
 
 const (
 	whole   howEnded = iota
 	broken           // by an error
-	dropped          // its caller has closed it before
+	dropped          // its caller closed it early
 )
 
-// begin makes it ready for the body.
+// begin prepares it for the body.
 func (h *hearing) begin(codings []string) {
 	h.packed = codings
 	h.scan = newScanner(h.header.Get("Content-Type"), h.document, h.lost)
 }
 
-// write looks at the next bytes of the body.
+// write reads the next bytes of the body.
 func (h *hearing) write(p []byte) {
 	switch {
 	case len(h.packed) == 0:
@@ -67,13 +67,13 @@ func (h *hearing) write(p []byte) {
 	h.unpack.write(p)
 }
 
-// end looks at what is left, and returns what of the body could not be read. What comes
-// with an error or a redirect may well be no JSON, and be dropped.
+// end reads the rest, and returns what could not be read. The body of an error or a
+// redirect need not be JSON, and callers often drop it.
 func (h *hearing) end(how howEnded) []Unread {
 	var damage error
 	if h.unpack != nil {
 		damage = h.unpack.end()
-		if how != whole && !errors.Is(damage, errExpands) { // it is cut, which is said of all
+		if how != whole && !errors.Is(damage, errExpands) { // it was cut off, which is reported once
 			damage = nil
 		}
 	}
@@ -86,7 +86,7 @@ func (h *hearing) end(how howEnded) []Unread {
 	case h.scan.passedOver:
 		ofReports = whyTooLong
 	}
-	if damage != nil || how == broken { // also what could be read may be damaged
+	if damage != nil || how == broken { // the part that was read may be damaged too
 		h.cost.doubt = true
 	}
 	ofCost := ofReports
@@ -116,8 +116,8 @@ func (h *hearing) end(how howEnded) []Unread {
 	return found
 }
 
-// misreadCost is what could not be read of what the call cost, where no earlier place
-// tells it: values that stand there, or the body, for the reason given.
+// misreadCost returns what could not be read of the cost, unless an earlier place has
+// it: values at its places, or the body, for the given reason.
 func (h *hearing) misreadCost(why string) []Unread {
 	_, known := h.cost.known()
 	misread := h.cost.misread()
@@ -134,10 +134,10 @@ func (h *hearing) misreadCost(why string) []Unread {
 	return nil
 }
 
-// misreadRules is what could not be read of what rules look at: values that stand
-// there, or reports in the body, for the reason given.
+// misreadRules returns what could not be read of what rules need: values at their
+// places, or reports in the body, for the given reason.
 func (h *hearing) misreadRules(why string) []Unread {
-	if h.cached || h.status == http.StatusNotModified { // what it reports is not acted on
+	if h.cached || h.status == http.StatusNotModified { // its reports are not applied
 		return nil
 	}
 	var found []Unread
@@ -160,8 +160,8 @@ func (h *hearing) misreadRules(why string) []Unread {
 	return found
 }
 
-// know notes whether a document is JSON. One that begins as JSON was to be it, and one
-// of newline-delimited JSON always; other texts may stand among events, and are no
+// know notes whether a document is JSON. It should be if it begins like JSON or is a
+// line of newline-delimited JSON. Other texts may occur among events and are not
 // documents.
 func (h *hearing) know(document *content) {
 	text := bytes.TrimSpace(bytes.TrimPrefix(document.body, byteOrderMark))
@@ -169,7 +169,7 @@ func (h *hearing) know(document *content) {
 	case len(text) == 0:
 	case document.isJSON():
 		h.isJSON = true
-	case h.scan.lines && (isSentinel(text) || json.Valid(text)): // a number or a text is a document that says nothing
+	case h.scan.lines && (isSentinel(text) || json.Valid(text)): // a number or a string is a document that says nothing
 	case text[0] == '{' || text[0] == '[' || h.scan.lines && !h.scan.event:
 		h.strays = true
 		h.miss(h.whyNoDocument())
@@ -178,7 +178,8 @@ func (h *hearing) know(document *content) {
 	}
 }
 
-// lost takes in a document that is none, which may have told what is looked for.
+// lost handles a text that could not be read as a document and may have had what is
+// needed.
 func (h *hearing) lost(text []byte, why string) {
 	document := newContent(h.header, text)
 	switch trimmed := bytes.TrimSpace(text); {
@@ -197,7 +198,7 @@ func (h *hearing) lost(text []byte, why string) {
 	}
 }
 
-// miss notes that a document could not be read. What is cut by its caller is not.
+// miss notes that a document could not be read, unless the caller cut it off.
 func (h *hearing) miss(why string) {
 	if h.how == dropped {
 		return
@@ -220,16 +221,16 @@ func (h *hearing) whyNoDocument() string {
 	return whyNoJSON
 }
 
-// isSentinel reports whether a text is a mark such as [DONE], with which streams end.
+// isSentinel reports whether a text is an end mark of streams, such as [DONE].
 func isSentinel(text []byte) bool {
 	inner, opens := bytes.CutPrefix(text, []byte("["))
 	inner, closes := bytes.CutSuffix(inner, []byte("]"))
 	return opens && closes && len(inner) > 0 && !bytes.ContainsFunc(inner, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' && r != ' ' })
 }
 
-// document takes in one document of the body: the body itself, an event or a line; nil
-// where there is none. Of the refusals that several documents tell, the first in
-// costs.toml holds.
+// document handles one document of the body: the body itself, an event or a line; nil
+// if the body has none. Of the refusals in several documents, the first in costs.toml
+// applies.
 func (h *hearing) document(text []byte) {
 	h.heard = true
 	document := newContent(h.header, text)
@@ -252,7 +253,7 @@ func (h *hearing) document(text []byte) {
 	for _, one := range t.reports {
 		same := func(other reported) bool { return other.rule == one.rule }
 		if slices.ContainsFunc(h.before.reports, same) {
-			continue // it was acted on
+			continue // already applied
 		}
 		h.facts.reports = append(slices.DeleteFunc(h.facts.reports, same), one)
 	}

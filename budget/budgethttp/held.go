@@ -6,15 +6,15 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// held are reports on limits that count units, of a request whose cost is not known
-// yet: what the upstream says is used has that cost in it already. Where it is not
-// known either whether the request counts, they are all.
+// held are reports that wait for the request's cost, because the upstream's figure
+// already includes it: those on limits that count units, or all if it is unknown
+// whether the request counts at all.
 type held struct {
 	since   time.Time
 	reports []reported
 }
 
-// hold takes out of the reports those that wait for the request's cost.
+// hold removes the reports that wait for the request's cost.
 func (a *attempt) hold(reports []reported, all bool) (now []reported, h held) {
 	h.since = time.Now()
 	for _, one := range reports {
@@ -27,8 +27,7 @@ func (a *attempt) hold(reports []reported, all bool) (now []reported, h held) {
 	return now, h
 }
 
-// release hands them out. What comes back after a span does so counted from when
-// they came.
+// release returns them. A reset after a span counts from when the report came.
 func (h held) release() []reported {
 	for i := range h.reports {
 		if after := &h.reports[i].reset.After; *after > 0 {

@@ -9,26 +9,26 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// How refusals are held back. A client that asks again at once, whatever it was told,
-// would otherwise burn a core on refusals.
+// Refusals are delayed, because a client that retries at once would otherwise burn a
+// core on them.
 const (
-	// freeRefusals are answered at once when they come together; each is forgotten
-	// after forgetRefusal. What comes in excess is held.
+	// freeRefusals in a row are returned at once; each is forgotten after
+	// forgetRefusal. Further ones are delayed.
 	freeRefusals  = 20
 	forgetRefusal = 200 * time.Millisecond
-	// A refusal is held for a share of the time for which refusals have come, so that
-	// many callers who are refused once each at the same time hardly notice.
+	// The delay is a share of the time over which refusals have come, so that many
+	// callers who are each refused once at the same time hardly notice.
 	heldShare = 4
 	leastHeld = 10 * time.Millisecond
 	mostHeld  = time.Second
 )
 
-// pace tells how long to hold a refusal back. The zero value is ready, and safe for
+// pace computes how long to delay a refusal. The zero value is ready, and safe for
 // concurrent use.
 type pace struct {
 	mu        sync.Mutex // guards all below
-	since     time.Time  // the first of the refusals that are not forgotten
-	forgotten time.Time  // when all of them will be
+	since     time.Time  // the first refusal that is not forgotten
+	forgotten time.Time  // when all are forgotten
 }
 
 // refused notes a refusal.
@@ -42,15 +42,15 @@ func (p *pace) refused(now time.Time) (hold time.Duration) {
 	if p.forgotten.Sub(now) <= freeRefusals*forgetRefusal {
 		return 0
 	}
-	if end := now.Add(2 * freeRefusals * forgetRefusal); p.forgotten.After(end) { // however many came
+	if end := now.Add(2 * freeRefusals * forgetRefusal); p.forgotten.After(end) { // however many there were
 		p.forgotten = end
 	}
 	return min(max(now.Sub(p.since)/heldShare, leastHeld), mostHeld)
 }
 
-// holdBack delays what is said of a request that may not be sent, where many were
-// refused before. It ends with the request's context, and leaves the caller half of
-// the time to its deadline; when the call would fit it ends too.
+// holdBack delays a refusal after many earlier ones. The delay ends when the request's
+// context ends or when the call would fit, and leaves the caller half of the time to
+// its deadline.
 func (t *Transport) holdBack(req *http.Request, err error) {
 	began := time.Now()
 	hold := t.pace.refused(began)

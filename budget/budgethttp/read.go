@@ -13,8 +13,8 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// reader reads what responses say about the quota, by the rules of costs.toml. It
-// asks no store, and is safe for concurrent use.
+// reader reads what responses say about the quota, by the rules of costs.toml. It uses
+// no store, and is safe for concurrent use.
 type reader struct {
 	free     []int
 	refusals []refusal
@@ -33,23 +33,23 @@ type report struct {
 
 // facts is what a response says.
 type facts struct {
-	free    bool              // it is documented as not counted
-	refusal *feedback.Refusal // the first that fits; nil: none
-	reset   budget.Until      // when to come back, by that rule; zero: it is not stated
+	free    bool              // documented as not counted
+	refusal *feedback.Refusal // the first that matches, or nil
+	reset   budget.Until      // when to retry, by that rule; zero: not stated
 	reports []reported
-	unread  unreads // what stands there and cannot be read
+	unread  unreads // values that could not be read
 }
 
-// reported is what a response says of a limit. It has remaining or used, 0 or more.
+// reported is what a response says about a limit: remaining or used, 0 or more.
 type reported struct {
 	rule      *feedback.Report
 	remaining *int64
 	used      *int64
-	reset     budget.Until // zero: it is not stated
+	reset     budget.Until // zero: not stated
 }
 
-// newReader makes the rules ready. The error is a rule that cannot be read, which
-// one from a configuration always can.
+// newReader prepares the rules. The error is for an invalid rule; rules from a
+// configuration are valid.
 func newReader(f feedback.Rules) (*reader, error) {
 	r := &reader{free: f.Free}
 	for i := range f.Refusals {
@@ -69,10 +69,10 @@ func newReader(f feedback.Rules) (*reader, error) {
 	return r, nil
 }
 
-// looksAtBody tells what needs a response's body. ahead: it may be a refusal (of a
-// status of 400 or more), which the caller must not get before it is known. later: a
-// refusal with another status, or a report; it is known when the caller has read
-// the body.
+// looksAtBody reports what needs a response's body. ahead: it may be a refusal with a
+// status of 400 or more, which must be recognised before the caller gets the response.
+// later: a refusal with another status, or a report; it is recognised once the caller
+// has read the body.
 func (r *reader) looksAtBody(operation string, status int, header http.Header) (ahead, later bool) {
 	needed := false
 	for i := range r.refusals {
@@ -81,7 +81,7 @@ func (r *reader) looksAtBody(operation string, status int, header http.Header) (
 			continue
 		}
 		needed = needed || one.looksAtBody() || slices.ContainsFunc(one.rule.Reset, inBody)
-		if !one.looksAtBody() { // it fits, and those after it do not matter
+		if !one.looksAtBody() { // it matches, so those after it do not matter
 			break
 		}
 	}
@@ -93,7 +93,7 @@ func (r *reader) looksAtBody(operation string, status int, header http.Header) (
 	return ahead, later
 }
 
-// needsBody reports whether a report stands in the body, or is told from others by it.
+// needsBody reports whether a report is in the body, or needs the body to match.
 func (r *report) needsBody() bool {
 	needs := r.looksAtBody()
 	for _, source := range []*feedback.Source{r.rule.Remaining, r.rule.Used, r.rule.Reset} {
@@ -104,9 +104,9 @@ func (r *report) needsBody() bool {
 
 func inBody(s feedback.Source) bool { return s.JSON != "" }
 
-// judge reads all that a response says. Of the body, nil when it is not known, no
-// more than maxBody is looked at. The wall clock tells resets that are past or
-// absurd, and nothing else.
+// judge reads everything that a response says. body is nil if unknown; at most maxBody
+// of it is read. The wall clock serves only to recognise resets that have passed or are
+// absurdly far.
 func (r *reader) judge(operation string, status int, seen *content) facts {
 	now := time.Now()
 	t := facts{free: slices.Contains(r.free, status)}
@@ -146,9 +146,9 @@ func (r *reader) judge(operation string, status int, seen *content) facts {
 	return t
 }
 
-// misfit is why it is not known whether a rule fits that looks at JSON in the body,
-// where the body should be that and is not; else empty. An answer may well be no JSON,
-// and so may the page of a server's own trouble for a rule of any status.
+// misfit is why it is unknown whether a rule on JSON in the body matches: the body
+// should be JSON and is not; else empty. A successful response need not be JSON, nor,
+// for a rule of any status, a server's own error page.
 func (r *refusal) misfit(status int, seen *content) string {
 	text := bytes.TrimSpace(bytes.TrimPrefix(seen.body, byteOrderMark))
 	if len(r.json) == 0 || len(text) == 0 || seen.partial || seen.isJSON() ||
@@ -165,15 +165,15 @@ func (r *refusal) misfit(status int, seen *content) string {
 	return ""
 }
 
-// unjudged are the refusals that may fit a body which could not be looked at, for the
-// reason given.
+// unjudged are the refusals that may match a body which could not be read, for the
+// given reason.
 func (r *reader) unjudged(operation string, status int, header http.Header, why string) unreads {
 	var found unreads
 	for i := range r.refusals {
 		one := &r.refusals[i]
 		switch {
 		case !one.fitsHeader(operation, status, header):
-		case !one.looksAtBody(): // it fits, and those after it do not matter
+		case !one.looksAtBody(): // it matches, so those after it do not matter
 			return found
 		default:
 			found.add(Unread{What: UnreadRefusal, Rule: one.rule.Name, Why: why})
@@ -182,8 +182,8 @@ func (r *reader) unjudged(operation string, status int, header http.Header, why 
 	return found
 }
 
-// read reads a report that fits; false when there is no amount, or none that can be
-// read. What remains is rounded down, and what is used up.
+// read reads a matching report; false if it has no readable amount. It rounds remaining
+// down and used up.
 func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, bool) {
 	said := reported{rule: r.rule}
 	source, amount, round := r.rule.Remaining, &said.remaining, roundDown
@@ -214,18 +214,18 @@ func (r *report) read(seen *content, now time.Time, unread *unreads) (reported, 
 	return said, true
 }
 
-// place is where a refusal's rule stands among all.
+// place is the position of a refusal's rule among all rules.
 func (r *reader) place(rule *feedback.Refusal) int {
 	return slices.IndexFunc(r.refusals, func(one refusal) bool { return one.rule == rule })
 }
 
-// limitOf is the limit that a report is of.
+// limitOf is the limit that a report is about.
 func (r *reader) limitOf(name string) string {
 	i := slices.IndexFunc(r.reports, func(one report) bool { return one.rule.Name == name })
 	return r.reports[i].rule.Limit
 }
 
-// checkRefusal finds what a rule written by hand may have wrong.
+// checkRefusal finds the mistakes that a rule built in Go may have.
 func checkRefusal(rule *feedback.Refusal) error {
 	switch rule.Means {
 	case feedback.Exhausted, feedback.Throttled, feedback.Overloaded:
@@ -240,7 +240,7 @@ func checkRefusal(rule *feedback.Refusal) error {
 	return nil
 }
 
-// checkReport finds what a rule written by hand may have wrong.
+// checkReport finds the mistakes that a rule built in Go may have.
 func checkReport(rule *feedback.Report) error {
 	if (rule.Remaining == nil) == (rule.Used == nil) {
 		return errors.New("it needs one of Remaining and Used")

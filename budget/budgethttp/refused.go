@@ -39,7 +39,7 @@ type problemError struct {
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// refuse is the answer to a request that may not be sent.
+// refuse returns the answer to a request that may not be sent.
 func (t *Transport) refuse(req *http.Request, err error) (*http.Response, error) {
 	var refused *budget.RefusedError
 	if t.options.Refused != Answer429 || !errors.Is(err, budget.ErrExhausted) || !errors.As(err, &refused) {

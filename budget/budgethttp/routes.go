@@ -12,15 +12,15 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// routes tell which operation a request is, by the patterns of costs.toml. They
-// are safe for concurrent use.
+// routes find a request's operation by the patterns of costs.toml. They are safe for
+// concurrent use.
 type routes struct {
 	mux        *http.ServeMux
 	operations map[string]string // by pattern, as the mux has it
-	below      map[string]bool   // the hosts with "*." before them, which stand so in the mux
+	below      map[string]bool   // the hosts after "*.", as the mux has them
 }
 
-// newRoutes takes up all patterns; the error is one that the mux refuses, or that
+// newRoutes registers all patterns. The error is for one that the mux refuses or that
 // conflicts with another.
 func newRoutes(costs map[string]budget.Cost) (*routes, error) {
 	r := &routes{mux: http.NewServeMux(), operations: map[string]string{}, below: map[string]bool{}}
@@ -34,7 +34,7 @@ func newRoutes(costs map[string]budget.Cost) (*routes, error) {
 	return r, nil
 }
 
-// add registers one pattern. The mux says no by a panic.
+// add registers one pattern. The mux refuses with a panic.
 func (r *routes) add(pattern, operation string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,8 +77,8 @@ func muxHost(host string) string {
 	return strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 }
 
-// operation is that of the most specific pattern that fits the request; false
-// when none does. The request is not changed.
+// operation is the operation of the most specific pattern that matches; false if none
+// does. It does not change the request.
 func (r *routes) operation(req *http.Request) (string, bool) {
 	if req.URL == nil || len(r.operations) == 0 {
 		return "", false
@@ -103,15 +103,15 @@ func (r *routes) operation(req *http.Request) (string, bool) {
 	}
 }
 
-// operationAt asks the mux. A path that it would redirect has the pattern of where
-// it leads.
+// operationAt asks the mux. A path that the mux would redirect has the pattern of the
+// redirect's target.
 func (r *routes) operationAt(seen *http.Request) (string, bool) {
 	_, pattern := r.mux.Handler(seen)
 	operation, ok := r.operations[pattern]
 	return operation, ok
 }
 
-// shadow is of a client's request what a server would see of it.
+// shadow is a client's request as a server would see it.
 func shadow(req *http.Request) *http.Request {
 	method, host, path := req.Method, req.Host, req.URL
 	if method == "" {
@@ -120,7 +120,7 @@ func shadow(req *http.Request) *http.Request {
 	if host == "" {
 		host = req.URL.Host
 	}
-	if req.URL.Opaque != "" { // "//host/path", or what stands in the request line
+	if req.URL.Opaque != "" { // "//host/path", or the request line's own text
 		if opaque, err := url.Parse(req.URL.Opaque); err == nil {
 			path = opaque
 		}

@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-// byteOrderMark may stand before a text in UTF-8.
+// byteOrderMark may precede a text in UTF-8.
 var byteOrderMark = []byte("\ufeff")
 
-// scanner cuts a body into documents as it passes by: the whole body, or each event
-// of a text/event-stream, or each line of newline-delimited JSON. It keeps no more
-// than one document, and passes over what is longer than maxBody.
+// scanner cuts a body into documents while the caller reads it: the whole body, each
+// event of a text/event-stream, or each line of newline-delimited JSON. It holds at
+// most one document, and skips those longer than maxBody.
 type scanner struct {
 	found func(document []byte)
-	// lost is told, in order with what is found, of a document that is none: one that
-	// is too long, or an event whose end does not come.
+	// lost is called, in order with found, for a document that cannot be read: one that
+	// is too long, or an event without an end.
 	lost  func(document []byte, why string)
 	lines bool // the body is a stream of lines
-	event bool // of which those of "data:" make an event, up to an empty one
+	event bool // the lines are those of events: "data:" lines up to an empty one
 
 	line    []byte
 	data    []byte // of the event so far
 	tooLong bool   // the line, or without lines the body
 	skip    bool   // the event has a line that is too long
-	// passedOver: a document was too long.
+	// passedOver: a document was too long and skipped.
 	passedOver bool
 	afterCR    bool
 	begun      bool // the first line has ended
-	strays     bool // a line of the events is no field
+	strays     bool // a line of an event is not a field
 }
 
-// newScanner makes a scanner for a media type. found is given each document, which
-// it must not keep.
+// newScanner makes a scanner for a media type. It passes each document to found, which
+// must not keep it.
 func newScanner(mediaType string, found func([]byte), lost func([]byte, string)) *scanner {
 	s := &scanner{found: found, lost: lost}
 	mediaType, _, _ = mime.ParseMediaType(mediaType)
@@ -46,7 +46,7 @@ func newScanner(mediaType string, found func([]byte), lost func([]byte, string))
 	return s
 }
 
-// write looks at the next bytes.
+// write scans the next bytes.
 func (s *scanner) write(p []byte) {
 	if !s.lines {
 		s.keep(p)
@@ -70,10 +70,10 @@ func (s *scanner) write(p []byte) {
 	}
 }
 
-// takesMore reports whether anything that comes may still be looked at.
+// takesMore reports whether later bytes may still matter.
 func (s *scanner) takesMore() bool { return s.lines || !s.tooLong }
 
-// end looks at what is left when the body has ended.
+// end handles the rest when the body has ended.
 func (s *scanner) end() {
 	switch {
 	case !s.lines && s.tooLong:
@@ -82,7 +82,7 @@ func (s *scanner) end() {
 		if len(s.line) > 0 {
 			s.found(s.line)
 		}
-	case s.event: // one without its empty line is none
+	case s.event: // an event without its empty line does not count
 		if len(s.line) > 0 || s.tooLong {
 			s.endLine()
 		}
@@ -107,7 +107,7 @@ func (s *scanner) keep(p []byte) {
 	s.line = append(s.line, p...)
 }
 
-// endLine looks at a line.
+// endLine handles a line.
 func (s *scanner) endLine() {
 	line, tooLong := s.line, s.tooLong
 	s.line, s.tooLong = s.line[:0], false
@@ -149,8 +149,8 @@ func (s *scanner) endLine() {
 	s.data = append(s.data, bytes.TrimPrefix(data, []byte(" "))...)
 }
 
-// isField reports whether a line of events is one that their format knows, a comment
-// too.
+// isField reports whether a line of an event is valid in that format, comments
+// included.
 func isField(line []byte) bool {
 	name, _, _ := bytes.Cut(line, []byte(":"))
 	switch string(name) {

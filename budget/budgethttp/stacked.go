@@ -8,9 +8,9 @@ import (
 	"github.com/quotactl/quotactl/budget"
 )
 
-// made is the body of a response that a Transport made itself. Another Transport
-// above it tells by this type that no upstream has said anything: a header could
-// come from one.
+// made is the body of a response that a Transport made itself. By this type another
+// Transport above it recognises that no upstream has answered; a header could come from
+// an upstream.
 type made struct{ *bytes.Reader }
 
 // Close implements io.Closer.
@@ -22,8 +22,8 @@ func isMade(resp *http.Response) bool {
 	return ok
 }
 
-// refusedBelow finishes a request that a Transport below has answered itself. Where
-// others stand between the two, one of them may have sent it before.
+// refusedBelow finishes a request that a Transport below has answered itself. A
+// round-tripper between the two may have sent it before.
 func (a *attempt) refusedBelow() {
 	if a.isStacked() && a.trace.silent() {
 		a.release()
@@ -34,7 +34,7 @@ func (a *attempt) refusedBelow() {
 }
 
 // neverBegun reports whether an error is that of the Transport right below, whose
-// budget said no before anything was sent.
+// budget refused before anything was sent.
 func (a *attempt) neverBegun(err error) bool {
 	var refused *budget.RefusedError
 	return a.isStacked() && a.trace.silent() && errors.As(err, &refused)

@@ -15,23 +15,23 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A body that its caller decodes is unpacked beside, to be looked at. What that may
-// take is bounded: the scanner keeps maxBody of what is unpacked, a decoder the window
-// of its format, and nothing is unpacked any more that expands beyond all measure.
+// A body that the caller decodes itself is also unpacked here, to be read. Its memory
+// is bounded: the scanner keeps maxBody of the unpacked text, and a decoder the window
+// of its format. Unpacking stops if a body expands too much.
 const (
-	// mostCodings is how many codings a body may have, one in the other.
+	// mostCodings is how many nested codings a body may have.
 	mostCodings = 2
-	// mostExpansion bounds what is unpacked, beside what was received and maxBody.
-	// Deflate reaches 1,032.
+	// mostExpansion bounds how many times larger than the received body the unpacked
+	// text may be, beyond maxBody. Deflate reaches 1,032.
 	mostExpansion = 1100
-	// zstdWindow is the largest that a coding of HTTP may ask for (RFC 9659); that of
-	// brotli is 16 MiB by its format, those of the others 32 KiB.
+	// zstdWindow is the largest window that HTTP allows for zstd (RFC 9659); brotli's
+	// is 16 MiB by its format, the others' 32 KiB.
 	zstdWindow = 8 << 20
 )
 
 var errExpands = fmt.Errorf("it expands more than %d times", mostExpansion)
 
-// decoders make readers of what a content coding holds.
+// decoders make the readers that decode content codings.
 var decoders = map[string]func(io.Reader) (io.Reader, error){
 	"gzip":    func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 	"x-gzip":  func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
@@ -46,8 +46,8 @@ var decoders = map[string]func(io.Reader) (io.Reader, error){
 	},
 }
 
-// newInflater reads deflate, which is zlib's format by the book (RFC 9110), and
-// without its frame by what many servers send.
+// newInflater reads deflate: zlib's format by RFC 9110, or the bare format that many
+// servers send.
 func newInflater(r io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(r)
 	start, err := buffered.Peek(2)
@@ -60,8 +60,8 @@ func newInflater(r io.Reader) (io.Reader, error) {
 	return flate.NewReader(buffered), nil
 }
 
-// codingsOf are the content codings of a body, the innermost first. The error is for
-// those that cannot be read, and names them.
+// codingsOf are the content codings of a body, the innermost first. The error names
+// those that cannot be decoded.
 func codingsOf(header http.Header) ([]string, error) {
 	var codings []string
 	for coding := range strings.SplitSeq(strings.Join(header.Values("Content-Encoding"), ","), ",") {
@@ -80,23 +80,23 @@ func codingsOf(header http.Header) ([]string, error) {
 	return codings, nil
 }
 
-// unpacker takes the codings off a body piece by piece. Decoders ask for what comes
-// next, and so run in a goroutine of their own; it runs only while write or end wait
-// for it, so that nothing is shared at the same time.
+// unpacker decodes a body piece by piece. Decoders pull their input, so they run in a
+// goroutine of their own. It runs only while write or end waits for it, so no data is
+// shared at the same time.
 type unpacker struct {
 	found func(text []byte) (more bool)
 
 	in    chan []byte
-	idle  chan struct{} // it has taken in all that was written
+	idle  chan struct{} // all that was written is decoded
 	done  chan struct{} // closed when it has ended
-	err   error         // once done: why it has ended before the body; nil: it has not, or nobody wants more
-	taken int64         // of the body
-	piece []byte        // that is being taken in
+	err   error         // once done: why it ended before the body; nil: it did not, or found wants no more
+	taken int64         // bytes of the body
+	piece []byte        // being decoded
 	ended bool          // no more comes
 }
 
-// newUnpacker gives found what it unpacks, which must not keep it, until that wants no
-// more. What is begun must be ended.
+// newUnpacker passes the unpacked text to found, which must not keep it, until found
+// wants no more. Each unpacker must be ended with end.
 func newUnpacker(codings []string, found func(text []byte) (more bool)) *unpacker {
 	u := &unpacker{found: found, in: make(chan []byte), idle: make(chan struct{}), done: make(chan struct{})}
 	go u.run(codings)
@@ -104,7 +104,7 @@ func newUnpacker(codings []string, found func(text []byte) (more bool)) *unpacke
 	return u
 }
 
-// write takes in the next piece of the body.
+// write decodes the next piece of the body.
 func (u *unpacker) write(p []byte) {
 	select {
 	case <-u.done:
@@ -120,8 +120,8 @@ func (u *unpacker) wait() {
 	}
 }
 
-// end unpacks what is left when the body has ended, and tells whether that was the
-// end: what is damaged, or cut, is unpacked as far as it goes.
+// end unpacks the rest when the body has ended. A damaged or truncated body is unpacked
+// as far as possible, and the error says so.
 func (u *unpacker) end() error {
 	close(u.in)
 	<-u.done
@@ -131,7 +131,7 @@ func (u *unpacker) end() error {
 func (u *unpacker) run(codings []string) {
 	defer close(u.done)
 	err := u.unpack(codings)
-	if u.taken > 0 || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) { // of nothing nothing is missing
+	if u.taken > 0 || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) { // an empty body is whole
 		u.err = err
 	}
 }
@@ -172,18 +172,18 @@ func newDecoder(coding string, from io.Reader) (decoder io.Reader, err error) {
 	return decoders[coding](from)
 }
 
-// catch, deferred, makes an error of a decoder's panic. What a decoder reads comes
-// from outside, and it runs in a goroutine in which the caller can recover nothing.
+// catch, deferred, turns a decoder's panic into an error. A decoder's input comes from
+// outside, and it runs in a goroutine in which the caller cannot recover.
 func catch(err *error) {
 	if problem := recover(); problem != nil {
 		*err = fmt.Errorf("its decoder panicked: %v", problem)
 	}
 }
 
-// take is what the decoders read from.
+// take is the reader that the decoders read from.
 func (u *unpacker) take(p []byte) (int, error) {
 	for len(u.piece) == 0 {
-		if u.ended { // some ask again
+		if u.ended { // some read again after the end
 			return 0, io.EOF
 		}
 		u.idle <- struct{}{}
@@ -196,7 +196,7 @@ func (u *unpacker) take(p []byte) (int, error) {
 	return n, nil
 }
 
-// bounded reads from one decoder as much as the body may expand to.
+// bounded reads from a decoder at most as much as the body may expand to.
 func (u *unpacker) bounded(from io.Reader) io.Reader {
 	unpacked := int64(0)
 	return reading(func(p []byte) (n int, err error) {
@@ -215,7 +215,7 @@ type reading func(p []byte) (int, error)
 // Read implements io.Reader.
 func (r reading) Read(p []byte) (int, error) { return r(p) }
 
-// damaged is what is said of a body that could not be unpacked.
+// damaged is the reason given for a body that could not be unpacked.
 func damaged(err error) string {
 	switch {
 	case errors.Is(err, errExpands):
@@ -223,10 +223,10 @@ func damaged(err error) string {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "the body is cut: its encoding goes on"
 	}
-	return "the body is damaged, or not in the encoding that its header tells"
+	return "the body is damaged, or not in the encoding that its header names"
 }
 
-// unpackStart is the beginning of a body, unpacked as far as it goes and is looked at.
+// unpackStart is the beginning of a body, unpacked as far as possible, at most maxBody.
 func unpackStart(codings []string, body []byte) (text []byte, err error) {
 	if len(codings) == 0 {
 		return body, nil

@@ -2,8 +2,8 @@ package budgethttp
 
 import "io"
 
-// upgraded is a connection that was handed over to the caller. When that is closed
-// the request's context is freed.
+// upgraded is a connection that was handed over to the caller. Closing it frees the
+// request's context.
 type upgraded struct {
 	io.ReadWriteCloser
 	attempt *attempt
@@ -16,11 +16,11 @@ func (u upgraded) Close() error {
 	return err
 }
 
-// halfCloser can close the side that it writes to alone.
+// halfCloser can close only its writing side.
 type halfCloser interface{ CloseWrite() error }
 
-// handOver wraps the body of a response of status 101. What such a body of net/http
-// can do it still can.
+// handOver wraps the body of a response with status 101. The wrapper has the methods
+// that net/http gives such a body.
 func (a *attempt) handOver(conn io.ReadWriteCloser) io.ReadWriteCloser {
 	u := upgraded{conn, a}
 	if half, ok := conn.(halfCloser); ok {

@@ -18,11 +18,10 @@ import (
 	"github.com/quotactl/quotactl/internal/jsonpath"
 )
 
-// maxBody is how much of a body is looked at, in bytes. A JSON document that is
-// longer is not read.
+// maxBody is how much of a body is read, in bytes. Longer JSON documents are not read.
 const maxBody = 1 << 20
 
-// Why a value that stands in a response tells nothing. They do not hold it.
+// Why a value in a response cannot be used. The errors do not contain the value.
 var (
 	errNegative  = errors.New("it is negative")
 	errNoNumber  = errors.New("it is not a number")
@@ -33,24 +32,24 @@ var (
 	errNoPolicy  = errors.New("it is no RateLimit field")
 )
 
-// content is what of a response values are read from.
+// content is the part of a response from which values are read.
 type content struct {
 	header http.Header
 	body   []byte
 
-	partial bool // more of the body may come
+	partial bool // more of the body may follow
 
 	parsed   bool
-	document string // the body, where it is a JSON object or array
-	lower    string // the body in small letters, once a text is looked for
+	document string // the body, if it is a JSON object or array
+	lower    string // the body in lower case, once a text is searched for
 }
 
 func newContent(header http.Header, body []byte) *content {
 	return &content{header: header, body: body[:min(len(body), maxBody)]}
 }
 
-// number is the number that s tells; nil where none stands there. The error says why
-// what stands there is no number; of several values one that is will do.
+// number is the number at s; nil if the place is empty. The error says why the value is
+// not a number; of several values, one number is enough.
 func (c *content) number(s *feedback.Source) (*big.Rat, error) {
 	if s.As == feedback.AsRateLimit {
 		limit, err := readRateLimit(c.header.Values(s.Header), s.Item)
@@ -69,8 +68,8 @@ func (c *content) number(s *feedback.Source) (*big.Rat, error) {
 	return nil, err
 }
 
-// until is the instant or span that s tells; zero where none stands there, or it has
-// passed. The error says why what stands there cannot be read.
+// until is the instant or span at s; zero if the place is empty or the instant has
+// passed. The error says why the value cannot be read.
 func (c *content) until(s *feedback.Source, now time.Time) (budget.Until, error) {
 	if s.As == feedback.AsRateLimit {
 		limit, err := readRateLimit(c.header.Values(s.Header), s.Item)
@@ -90,8 +89,7 @@ func (c *content) until(s *feedback.Source, now time.Time) (budget.Until, error)
 	return budget.Until{}, err
 }
 
-// texts are the values that stand where s says, as texts. The error says what stands
-// there besides.
+// texts are the values at s, as strings. The error says what else is there.
 func (c *content) texts(s *feedback.Source) ([]string, error) {
 	if s.Header == "" {
 		return c.jsonTexts(s.JSON)
@@ -116,8 +114,8 @@ func (c *content) texts(s *feedback.Source) ([]string, error) {
 	return items[item-1 : item], nil
 }
 
-// jsonTexts are the texts and numbers at a path of the body. The error says what
-// stands there besides; null is nothing.
+// jsonTexts are the strings and numbers at a path of the body. The error says what else
+// is there; null is ignored.
 func (c *content) jsonTexts(path string) (texts []string, err error) {
 	for _, value := range c.values(path) {
 		switch value.Kind {
@@ -131,7 +129,7 @@ func (c *content) jsonTexts(path string) (texts []string, err error) {
 	return texts, err
 }
 
-// values are what stands at a path of the body.
+// values are the values at a path of the body.
 func (c *content) values(path string) []jsonpath.Value {
 	if path == "" || !c.isJSON() {
 		return nil
@@ -148,8 +146,8 @@ func (c *content) isJSON() bool {
 	return c.document != ""
 }
 
-// jsonDocument is the body where it is one JSON object or array. The check is the
-// standard library's, which bounds how deep a document goes; the look-up does not.
+// jsonDocument is the body if it is one JSON object or array. The standard library
+// checks it, because it bounds a document's depth; the look-up does not.
 func jsonDocument(body []byte) string {
 	body = bytes.TrimPrefix(body, byteOrderMark)
 	text := strings.TrimLeft(string(body), " \t\r\n")
@@ -159,8 +157,8 @@ func jsonDocument(body []byte) string {
 	return text
 }
 
-// hasJSON reports whether one of the wanted values stands at a path of the body;
-// "*" is any but null.
+// hasJSON reports whether the body has one of the wanted values at a path; "*" is any
+// value but null.
 func (c *content) hasJSON(path string, wanted []string) bool {
 	return slices.ContainsFunc(c.values(path), func(value jsonpath.Value) bool {
 		return value.Kind != jsonpath.Null && slices.ContainsFunc(wanted, func(one string) bool {
@@ -169,7 +167,7 @@ func (c *content) hasJSON(path string, wanted []string) bool {
 	})
 }
 
-// hasText reports whether the body holds a text, which is in small letters.
+// hasText reports whether the body contains a text, given in lower case.
 func (c *content) hasText(text string) bool {
 	if c.lower == "" {
 		c.lower = strings.ToLower(string(c.body))
