@@ -18,11 +18,10 @@ import (
 // Config is a costs.toml: the store, the upstreams with their costs, limits
 // and credentials, and the job tables, which package jobs reads.
 type Config struct {
-	// File is the path it was read from; relative paths in it start at its
-	// folder.
+	// File is the path of the file; relative paths in it are relative to its folder.
 	File string
-	// StateDir is state_dir made absolute or relative to the working
-	// directory; empty when the file names none.
+	// StateDir is state_dir made absolute or relative to the working directory; empty
+	// if the file has none.
 	StateDir  string
 	Store     Store
 	Upstreams []Upstream
@@ -30,20 +29,19 @@ type Config struct {
 	Jobs []Node
 
 	jobSays   map[string]map[string]budget.JobSays // by upstream and job
-	jobFaults Errors                               // of the keys in it
+	jobFaults Errors                               // in the keys of jobSays
 
 	doc      *document
-	storeURL Node // [store] url, where it names a store
+	storeURL Node // [store] url, if it is valid
 	secrets  []secretPlace
 }
 
 // Store is the [store] table.
 type Store struct {
-	// URL opens the store; see package open. The path of an SQLite file is
-	// absolute or relative to the working directory. DefaultStoreURL when not
-	// given.
+	// URL opens the store; see package open. The path of an SQLite file is absolute or
+	// relative to the working directory. DefaultStoreURL if not given.
 	URL    string
-	Prefix string // opens the keys of a Redis store
+	Prefix string // begins every key of a Redis store
 	// Timeout bounds one decision; 0: the store's own default.
 	Timeout time.Duration
 	// Hosts is how many hosts share the store, 1 or more.
@@ -55,7 +53,7 @@ type Store struct {
 	PasswordFile    string
 }
 
-// DefaultStoreURL is the store of a configuration that names none.
+// DefaultStoreURL is the store of a configuration without [store] url.
 const DefaultStoreURL = "sqlite:quotactl.db"
 
 // Upstream is an [upstream.NAME] table.
@@ -66,16 +64,16 @@ type Upstream struct {
 	Costs        map[string]budget.Cost
 	Limits       []limit.Limit // in the order of the file
 	Credentials  []Credential
-	// Parallel is how many runs of each of its budgets go at once, over all jobs and
-	// daemons; 0 for all.
+	// Parallel is how many runs of each of its budgets may run at once, over all jobs
+	// and daemons; 0: no bound.
 	Parallel int
 	// Observe: mode = "observe".
 	Observe  bool
 	Feedback feedback.Rules
 }
 
-// Credential is an [upstream.NAME.credential.LABEL] table: where the secret
-// is found, never the secret.
+// Credential is an [upstream.NAME.credential.LABEL] table. It says where the secret is,
+// and never contains it.
 type Credential struct {
 	Label      string
 	SecretEnv  string
@@ -83,7 +81,7 @@ type Credential struct {
 }
 
 // Parse reads a file and finds every error in it; [Config.Err] has them. The error is
-// for a file that cannot be read or is not TOML ([Errors]).
+// for a file that cannot be read, or is not TOML ([Errors]).
 func Parse(path string) (*Config, error) {
 	root, err := parseDocument(path)
 	if err != nil {
@@ -92,8 +90,8 @@ func Parse(path string) (*Config, error) {
 	return readConfig(path, root), nil
 }
 
-// Load reads a file that must have no errors; of its job tables it reads what
-// [budget.JobSays] has. The error is [Errors], all of them.
+// Load reads a file that must have no errors. Of the job tables it reads only what
+// [budget.JobSays] has. The error is [Errors], with all of the file's errors.
 func Load(path string) (*Config, error) {
 	c, err := Parse(path)
 	if err != nil {
@@ -105,7 +103,7 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// Err is all errors found so far, as [Errors] in the order of their lines, or nil.
+// Err returns all errors found so far, as [Errors] in the order of their lines, or nil.
 func (c *Config) Err() error {
 	if len(c.doc.errors) == 0 {
 		return nil
@@ -113,8 +111,8 @@ func (c *Config) Err() error {
 	return sorted(c.doc.errors)
 }
 
-// StoreFault notes a store's objection to its URL, at the line of [store] url. A file
-// without that line has no such error, and a second one is not noted.
+// StoreFault notes a store's objection to its URL, at the line of [store] url. Without
+// that line, or after an earlier objection, it notes nothing.
 func (c *Config) StoreFault(err error) {
 	if c.storeURL.Exists() {
 		c.storeURL.Fail("%s", strings.TrimPrefix(err.Error(), budget.ErrStoreConfig.Error()+": "))
@@ -144,7 +142,8 @@ func sorted(list Errors) Errors {
 	return slices.Compact(list)
 }
 
-// Path makes a path of the file absolute or relative to the working directory.
+// Path converts a path in the file, which is relative to the file's folder, to one that
+// is absolute or relative to the working directory.
 func (c *Config) Path(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -152,8 +151,8 @@ func (c *Config) Path(path string) string {
 	return filepath.Join(filepath.Dir(c.File), path)
 }
 
-// Budgets are the names of all budgets, in the order of the file, but for those
-// that a credential table "*" admits.
+// Budgets are the names of all budgets, in the order of the file, except those that a
+// credential table "*" admits.
 func (c *Config) Budgets() []string {
 	var names []string
 	for _, u := range c.Upstreams {
@@ -169,8 +168,8 @@ func (c *Config) Budgets() []string {
 // AnyCredential is the label of a credential table that admits any label.
 const AnyCredential = "*"
 
-// Find is the upstream and credential of a budget, also one that a credential table "*"
-// admits; ErrUnknownBudget lists the existing ones.
+// Find returns the upstream and credential of a budget, also of one that a credential
+// table "*" admits. The error is ErrUnknownBudget and lists the existing budgets.
 func (c *Config) Find(name string) (Upstream, Credential, error) {
 	var names []string
 	for _, u := range c.Upstreams {
@@ -194,7 +193,7 @@ func (c *Config) Find(name string) (Upstream, Credential, error) {
 	return Upstream{}, Credential{}, fmt.Errorf("%w %q: %s has %s%s", budget.ErrUnknownBudget, name, c.File, strings.Join(names, ", "), suggest.DidYouMean(name, names))
 }
 
-// Spec is what [budget.New] needs for a budget of this configuration.
+// Spec returns what [budget.New] needs for a budget of this configuration.
 func (c *Config) Spec(name string) (budget.Spec, error) {
 	u, _, err := c.Find(name)
 	if err != nil {

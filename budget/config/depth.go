@@ -5,23 +5,22 @@ import (
 	"strings"
 )
 
-// maxDepth is the deepest that tables and arrays may stand in each other. The parser
-// needs time beyond measure, or more stack than there is, for a file that nests
-// thousands.
+// maxDepth is how deep tables and arrays may nest. With thousands of levels the parser
+// would take very long or overflow its stack.
 const maxDepth = 32
 
-// depth counts how deep a text nests, before the parser sees it.
+// depth measures how deep a text nests, before it is parsed.
 type depth struct {
 	text   string
 	at     int
 	header int   // the parts of the name of the table that its keys belong to
-	open   []int // of each bracket that is open: the levels it adds
-	levels int   // the sum of those
+	open   []int // the levels that each open bracket adds
+	levels int   // the sum of open
 	dots   int   // in the key that is being read
 }
 
-// tooDeep is the line in which a text nests deeper than maxDepth; 0: nowhere. A text
-// that is not TOML may count as anything.
+// tooDeep is the line in which a text nests deeper than maxDepth, or 0. For a text that
+// is not TOML the result is arbitrary.
 func tooDeep(text string) (line int) {
 	d := depth{text: text}
 	for inHeader := false; d.at < len(d.text); d.at++ {
@@ -42,7 +41,7 @@ func tooDeep(text string) (line int) {
 		case '[', '{':
 			if len(d.open) == 0 && d.beginsLine() {
 				inHeader, d.header = true, 0
-				d.skipTo("\n.#\"'") // of the name's parts the dots count
+				d.skipTo("\n.#\"'") // dots count the name's parts
 				continue
 			}
 			d.open = append(d.open, d.dots+1)
@@ -62,13 +61,13 @@ func tooDeep(text string) (line int) {
 	return 0
 }
 
-// beginsLine reports whether nothing but blanks stands before the place in its line.
+// beginsLine reports whether only blanks precede the place in its line.
 func (d *depth) beginsLine() bool {
 	before := strings.TrimRight(d.text[:d.at], " \t")
 	return before == "" || before[len(before)-1] == '\n'
 }
 
-// skipTo goes to before the next of some characters, or to the text's end.
+// skipTo skips to the next of these characters, or to the text's end.
 func (d *depth) skipTo(any string) {
 	if to := strings.IndexAny(d.text[d.at:], any); to > 0 {
 		d.at += to - 1
@@ -77,7 +76,7 @@ func (d *depth) skipTo(any string) {
 	d.at = len(d.text)
 }
 
-// skipString goes to the end of a string, or of its line where it has none.
+// skipString skips to the end of a string, or of the line if the string does not end.
 func (d *depth) skipString(quote byte) {
 	long := strings.Repeat(string(quote), 3)
 	isLong := strings.HasPrefix(d.text[d.at:], long)
@@ -100,7 +99,7 @@ func (d *depth) skipString(quote byte) {
 	}
 }
 
-// checkDepth refuses a text that nests too deep for the parser.
+// checkDepth rejects a text that nests too deep for the parser.
 func checkDepth(path, text string) error {
 	line := tooDeep(text)
 	if line == 0 {

@@ -5,11 +5,11 @@ import "strconv"
 // Error is one error in a configuration file.
 type Error struct {
 	File    string
-	Line    int // 1 or more; 0 when the file as a whole is meant
+	Line    int // 1 or more; 0 for the whole file
 	Message string
 }
 
-// Error is the fault as file:line: message.
+// Error returns file:line: message.
 func (e Error) Error() string {
 	if e.Line == 0 {
 		return e.File + ": " + e.Message
@@ -20,7 +20,7 @@ func (e Error) Error() string {
 // Errors are all errors of a configuration, in the order of their lines.
 type Errors []Error
 
-// Error is one fault a line.
+// Error returns one error per line.
 func (e Errors) Error() string {
 	s := ""
 	for i, one := range e {

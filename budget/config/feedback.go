@@ -10,7 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// How long a refusal may lock where no reset is stated or computed.
+// How long a refusal may lock if no reset is stated or computed.
 const (
 	minLock     = time.Second
 	maxLock     = 31 * 24 * time.Hour
@@ -29,8 +29,8 @@ func readMode(node Node) bool {
 	return mode == "observe"
 }
 
-// feedbackReader reads what an upstream's responses say. Its limits are those
-// that could be read, names those of all.
+// feedbackReader reads the rules for an upstream's responses. limits are those that
+// could be read; names are the names of all limits.
 type feedbackReader struct {
 	upstream *Upstream
 	names    []string
@@ -56,7 +56,7 @@ func (f *feedbackReader) read(t map[string]Node) {
 	}
 }
 
-// readRefusal reads one rule; its faults are noted.
+// readRefusal reads one rule and notes its faults.
 func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
 	r := feedback.Refusal{Name: node.Key()}
 	checkName(node, "refusal")
@@ -94,7 +94,7 @@ func (f *feedbackReader) readRefusal(node Node) feedback.Refusal {
 	return r
 }
 
-// readReport reads one rule; its faults are noted.
+// readReport reads one rule and notes its faults.
 func (f *feedbackReader) readReport(node Node) feedback.Report {
 	r := feedback.Report{Name: node.Key()}
 	checkName(node, "report")
@@ -128,7 +128,7 @@ func (f *feedbackReader) readReport(node Node) feedback.Report {
 	return r
 }
 
-// readCondition reads what tells a response from others.
+// readCondition reads which responses a rule matches.
 func (f *feedbackReader) readCondition(t map[string]Node) feedback.Condition {
 	c := feedback.Condition{Operations: readOperations(t["operations"], *f.upstream), Status: readStatuses(t["status"])}
 	c.Header = readValues(t["header"], func(node Node) bool {
@@ -149,7 +149,7 @@ func (f *feedbackReader) readCondition(t map[string]Node) feedback.Condition {
 	return c
 }
 
-// readValues reads a table of texts by keys that must be right.
+// readValues reads a table of strings and checks its keys.
 func readValues(node Node, checkKey func(Node) bool) map[string][]string {
 	if !node.Exists() {
 		return nil
@@ -178,7 +178,7 @@ func readStatuses(node Node) []int {
 	return statuses
 }
 
-// readLimitName reads the name of a limit that there is.
+// readLimitName reads the name of an existing limit.
 func (f *feedbackReader) readLimitName(node Node) string {
 	name, ok := node.Text()
 	if ok && len(f.names) > 0 && !slices.Contains(f.names, name) {
@@ -188,7 +188,7 @@ func (f *feedbackReader) readLimitName(node Node) string {
 	return name
 }
 
-// limit is a limit by its name; false where it could not be read.
+// limit returns a limit by its name; false if it could not be read.
 func (f *feedbackReader) limit(name string) (limit.Limit, bool) {
 	i := slices.IndexFunc(f.upstream.Limits, func(l limit.Limit) bool { return l.Name == name })
 	if i < 0 {
@@ -197,7 +197,7 @@ func (f *feedbackReader) limit(name string) (limit.Limit, bool) {
 	return f.upstream.Limits[i], true
 }
 
-// isCalendar reports whether a limit has a calendar, of which the next reset is
+// isCalendar reports whether a limit has a calendar, so that its next reset can be
 // computed, or could not be read.
 func (f *feedbackReader) isCalendar(name string) bool {
 	l, known := f.limit(name)

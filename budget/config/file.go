@@ -17,7 +17,7 @@ const (
 )
 
 // ReadFile reads the text of a configuration: a regular file, or a link to one, of at
-// most 16 MiB. It does not wait for the writer of a named pipe, and reads no device. A
+// most 16 MiB. It does not wait for the writer of a named pipe, and rejects devices. A
 // pipe that the caller has opened can be read under its name, /dev/stdin or /dev/fd/N.
 func ReadFile(path string) ([]byte, error) {
 	text, err := readRegular(path, maxConfigFile)
@@ -35,11 +35,11 @@ func ReadFile(path string) ([]byte, error) {
 // [ReadFile] reads a configuration; it has at most 64 KiB.
 func ReadSecret(path string) ([]byte, error) { return readRegular(path, maxSecretFile) }
 
-// readRegular reads a regular file of at most so many bytes. The error is an
-// *fs.PathError where the system says what is wrong with it.
+// readRegular reads a regular file of at most the given size. An error of the system is
+// an *fs.PathError.
 func readRegular(path string, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // else a named pipe waits for its writer
-	if errors.Is(err, syscall.ENXIO) {                                // a socket, or a device that is not there
+	if errors.Is(err, syscall.ENXIO) {                                // a socket, or a missing device
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
@@ -65,12 +65,13 @@ func readRegular(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// isOpenPipe tells a pipe that the caller has opened from one that waits for a writer.
+// isOpenPipe reports whether a path is a pipe that the caller has opened; any other
+// pipe would wait for a writer.
 func isOpenPipe(path string, mode fs.FileMode) bool {
 	return mode&fs.ModeNamedPipe != 0 && (path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/"))
 }
 
-// fileKind says what a file is that is not regular.
+// fileKind names the kind of a file that is not regular.
 func fileKind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

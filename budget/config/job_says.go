@@ -10,9 +10,9 @@ import (
 // maxMaxWait is the longest max_wait of a job.
 const maxMaxWait = time.Hour
 
-// readJobs reads what the job tables say of charges, for each upstream. Package jobs
-// validates the tables; what is wrong with these keys is only kept here, for programs
-// that load a configuration without its jobs: [Load] fails with it.
+// readJobs reads what the job tables say about charges, for each upstream. Package jobs
+// validates the tables. Errors in these keys are kept for [Load], which programs call
+// that do not read the jobs.
 func (c *Config) readJobs() {
 	c.jobSays = map[string]map[string]budget.JobSays{}
 	for _, node := range c.Jobs {
@@ -26,7 +26,7 @@ func (c *Config) readJobs() {
 		}
 		for _, u := range c.Upstreams {
 			here := says
-			if u.Name != upstream { // its units are others
+			if u.Name != upstream { // it has other units
 				here.Floor = 0
 			}
 			if c.jobSays[u.Name] == nil {
@@ -37,7 +37,7 @@ func (c *Config) readJobs() {
 	}
 }
 
-// readJobSays reads what one job says, and of which upstream its budget is.
+// readJobSays reads what one job says, and its budget's upstream.
 func readJobSays(node Node) (says budget.JobSays, upstream string) {
 	if !node.IsTable() {
 		return says, ""

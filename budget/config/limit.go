@@ -10,7 +10,7 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// readLimit reads one limit; false when something is wrong with it.
+// readLimit reads one limit; false if it has errors.
 func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 	before := len(node.doc.errors)
 	checkName(node, "limit")
@@ -34,7 +34,7 @@ func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 	}
 	l.Window = readWindow(node, t)
 	if l.Window.Kind == limit.Bucket && c.Store.Hosts > 1 {
-		l.OutagePart = 0 // what one host takes the others refill
+		l.OutagePart = 0 // the others refill what one host takes
 	}
 	if l.Window.Kind == limit.Concurrent {
 		if t["counts"].Exists() && l.Counts != limit.CountCalls {
@@ -50,7 +50,7 @@ func (c *Config) readLimit(node Node, u Upstream) (limit.Limit, bool) {
 	return l, len(node.doc.errors) == before
 }
 
-// readQuota reads quota and headroom, or a limit of our own.
+// readQuota reads quota and headroom, or limit.
 func (c *Config) readQuota(node Node, t map[string]Node, limit *limit.Limit) {
 	quota, hasQuota := t["quota"].Units(1)
 	own, hasOwn := t["limit"].Units(0)

@@ -8,9 +8,8 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// matcher takes up the patterns of an upstream's operations. It has them
-// registered as package budgethttp will, so that it finds what is wrong with
-// them at load.
+// matcher checks the patterns of an upstream's operations. It registers them as package
+// budgethttp does later, so that their errors are found when the file is read.
 type matcher struct {
 	mux   *http.ServeMux
 	taken []feedback.Route
@@ -33,7 +32,7 @@ func (m *matcher) read(node Node, operation string) []string {
 	return patterns
 }
 
-// add registers a pattern; the answer is what it conflicts with.
+// add registers a pattern and returns the one that it conflicts with.
 func (m *matcher) add(route feedback.Route) string {
 	if register(m.mux, route.Pattern) == "" {
 		m.taken = append(m.taken, route)
@@ -51,8 +50,7 @@ func (m *matcher) add(route feedback.Route) string {
 	return "it conflicts with the patterns before it; narrow it, or take it out"
 }
 
-// register registers a pattern; the answer is why the mux refuses it, and
-// nothing where it does not.
+// register registers a pattern, and returns why the mux refuses it, or empty.
 func register(mux *http.ServeMux, pattern string) (refused string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -66,15 +64,15 @@ func register(mux *http.ServeMux, pattern string) (refused string) {
 	return ""
 }
 
-// checkPattern finds what the mux would take and no request would ever fit, or
-// requests that are not the upstream's would.
+// checkPattern finds patterns that the mux accepts but that no request can match, or
+// that requests to other upstreams would match.
 func checkPattern(pattern string) string {
 	method, rest, cut := strings.Cut(strings.ReplaceAll(pattern, "\t", " "), " ")
 	if !cut {
 		method, rest = "", pattern
 	}
 	host, _, _ := strings.Cut(strings.TrimLeft(rest, " "), "/")
-	afterAddress := host[strings.LastIndexByte(host, ']')+1:] // "[::1]" is one
+	afterAddress := host[strings.LastIndexByte(host, ']')+1:] // "[::1]" is an address
 	switch {
 	case strings.Contains(pattern, "://"):
 		return "it names a scheme: begin it with the host, such as \"www.example.com/v1/\""
@@ -93,7 +91,7 @@ func checkPattern(pattern string) string {
 	case strings.Count(afterAddress, ":") == 1:
 		return "its host has a port: ports are not compared; take it out"
 	}
-	// A path that no request has is refused only beside a method.
+	// The mux rejects a path that no request has only after a method.
 	alone := pattern
 	if method == "" {
 		alone = "GET " + pattern
@@ -104,8 +102,8 @@ func checkPattern(pattern string) string {
 	return ""
 }
 
-// showPattern is a pattern as a message may show it: a whole address, which may
-// hold a secret, is not shown.
+// showPattern is a pattern as a message may show it. It hides whole URLs, which may
+// contain a secret.
 func showPattern(pattern string) string {
 	if strings.ContainsAny(pattern, "?#@") || strings.Contains(pattern, "://") {
 		return ""

@@ -18,40 +18,41 @@ import (
 	"github.com/quotactl/quotactl/internal/suggest"
 )
 
-// Node is a value of a configuration file that knows its place. Its readers add what is
-// wrong to the file's list of errors, with the line and what to write instead, and then
-// return false, so that all errors are found at once.
+// Node is a value of a configuration file that knows its place. Its readers add errors
+// to the file's list, with the line and what to write instead, and then return false,
+// so that all errors are found at once.
 type Node struct {
 	doc   *document
 	key   string
-	path  string // the keys from the top of the file, joined by dots
+	path  string // the keys from the file's root, joined by dots
 	place string // the same, joined so that no two keys share it
 	prim  toml.Primitive
 	value any
-	// holder is the node whose line counts for this one, if any. The parser does not
-	// tell the elements of an array apart: what stands in one has the array's line.
+	// holder is the node whose line this one has, if any. The parser does not
+	// distinguish the elements of an array, so everything in an array has the array's
+	// line.
 	holder  *Node
 	inArray bool
 }
 
-// document is one parsed file and what was found wrong with it.
+// document is one parsed file and its errors.
 type document struct {
 	file     string
 	text     string
 	meta     toml.MetaData
-	lines    int            // how many it has
+	lines    int            // how many lines it has
 	order    map[string]int // of the keys, by place
 	errors   Errors
 	warnings []warning
 }
 
-// warning is a [Error] whose line is found when it is asked for.
+// warning is an [Error] whose line is computed on demand.
 type warning struct {
 	at      Node
 	message string
 }
 
-// parseDocument reads and parses a file. Only faults of syntax are errors here.
+// parseDocument reads and parses a file. It returns only syntax errors.
 func parseDocument(path string) (Node, error) {
 	text, err := ReadFile(path)
 	if err != nil {
@@ -81,8 +82,8 @@ func parseText(path, text string) (Node, error) {
 	return Node{doc: doc, value: rootTable(root)}, nil
 }
 
-// orderOf is the place of each key among those of the file; that of a table that is
-// only implied by a longer key is its first child's.
+// orderOf is the position of each key in the file. A table that is only implied by a
+// longer key has the position of its first child.
 func orderOf(keys []toml.Key) map[string]int {
 	order := make(map[string]int, len(keys))
 	for i, key := range keys {
@@ -101,14 +102,14 @@ func orderOf(keys []toml.Key) map[string]int {
 	return order
 }
 
-// placeOf is where a key with all that stand above it is in a file.
+// placeOf joins a key and all keys above it, so that no two places are equal.
 func placeOf(keys ...string) string { return "\x00" + strings.Join(keys, "\x00") }
 
-// rootTable carries the children of the document itself, which has no key.
+// rootTable holds the children of the document itself, which has no key.
 type rootTable map[string]toml.Primitive
 
-// probe takes a value as it stands, and fails if it is to: the parser tells a
-// key's line only in an error. To make one it goes through the whole file.
+// probe captures a raw TOML value. It can be told to fail, because the parser reveals a
+// key's line only through an error, for which it reads the whole file.
 type probe struct {
 	value any
 	fails bool
@@ -134,8 +135,7 @@ func (d *document) node(parent Node, key string, prim toml.Primitive) Node {
 	return n
 }
 
-// children are the nodes of a table in the order of the file; none when n is no
-// table.
+// children are the nodes of a table in the order of the file; nil if n is not a table.
 func (n Node) children() []Node {
 	var prims map[string]toml.Primitive
 	switch value := n.value.(type) {
@@ -150,7 +150,7 @@ func (n Node) children() []Node {
 	order := make(map[string]int, len(prims))
 	for key, prim := range prims {
 		child := n.doc.node(n, key, prim)
-		if n.inArray || key == "" { // of which the parser tells no line
+		if n.inArray || key == "" { // the parser has no line for these
 			child.holder, child.inArray = &n, n.inArray
 		} else {
 			order[key] = n.doc.order[child.place]
@@ -175,13 +175,13 @@ func (n Node) Line() int {
 	case n.holder != nil:
 		return n.holder.Line()
 	}
-	// Of a text of several lines the parser's own line is the last.
+	// For a string of several lines, the parser's own line is the last one.
 	var at toml.ParseError
 	if errors.As(n.doc.meta.PrimitiveDecode(n.prim, &probe{fails: true}), &at) && at.Position.Line > 0 {
 		return syntaxLine(n.doc.text, at.Position)
 	}
 	for _, child := range n.children() {
-		if child.holder == nil { // else its line is this one's
+		if child.holder == nil { // else it has this node's line
 			return child.Line()
 		}
 	}
@@ -191,8 +191,8 @@ func (n Node) Line() int {
 // Exists reports whether the key is in the file.
 func (n Node) Exists() bool { return n.doc != nil }
 
-// maxFaults is how many errors and warnings are listed of a file. To find the line of
-// each, the parser goes through the whole file.
+// maxFaults is how many errors and warnings of a file are listed. To find the line of
+// each, the parser reads the whole file.
 const maxFaults = 100
 
 // Fail notes an error at the node's line.
@@ -209,8 +209,8 @@ func (n Node) Warn(format string, args ...any) {
 	n.doc.warnings = append(n.doc.warnings, warning{n, fmt.Sprintf(format, args...)})
 }
 
-// List is the children of a table in the order of the file; an error if the node is not
-// a table.
+// List returns the children of a table in the order of the file. It notes an error if
+// the node is not a table.
 func (n Node) List() []Node {
 	if !n.Exists() {
 		return nil
@@ -230,8 +230,8 @@ func (n Node) isTable() bool {
 	return false
 }
 
-// Table is the children of a table by key; each key that is not known is an
-// error.
+// Table returns the children of a table by key, and notes an error for each unknown
+// key.
 func (n Node) Table(known ...string) map[string]Node {
 	table := map[string]Node{}
 	for _, child := range n.List() {
@@ -257,7 +257,7 @@ func (n Node) Text() (string, bool) {
 	return s, ok
 }
 
-// JSONPath is a path into a JSON document, as package jsonpath reads it.
+// JSONPath reads a path into a JSON document; see package jsonpath.
 func (n Node) JSONPath() (string, bool) {
 	path, ok := n.Text()
 	if !ok {
@@ -270,7 +270,7 @@ func (n Node) JSONPath() (string, bool) {
 	return path, true
 }
 
-// OneOf reads a string that must be among the choices.
+// OneOf reads a string that must be one of the choices.
 func (n Node) OneOf(choices ...string) (string, bool) {
 	s, ok := n.Text()
 	if ok && !slices.Contains(choices, s) {

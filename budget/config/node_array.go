@@ -78,8 +78,8 @@ func (n Node) SomeNumbers(least, most int64) ([]int64, bool) {
 	return list, all
 }
 
-// Elements are the elements of an array, each with the array's line and its index in
-// its key, or the value itself if it is not an array.
+// Elements returns the elements of an array, each with the array's line and its index
+// in its key, or the value itself if it is not an array.
 func (n Node) Elements() []Node {
 	if !n.Exists() {
 		return nil

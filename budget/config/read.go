@@ -11,7 +11,7 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// readConfig reads all tables but the jobs'.
+// readConfig reads all tables except the jobs'.
 func readConfig(path string, root Node) *Config {
 	c := &Config{File: path, doc: root.doc, Store: Store{URL: DefaultStoreURL, Prefix: "quotactl", Hosts: 1}}
 	top := root.Table("state_dir", "store", "upstream", "job")
@@ -34,7 +34,7 @@ func readConfig(path string, root Node) *Config {
 	return c
 }
 
-// storeSchemes are the stores a URL may name.
+// storeSchemes are the schemes of store URLs.
 var storeSchemes = []string{"sqlite:", "redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://", "redis+ring://"}
 
 // CheckStoreURL reports whether a URL names a store; package open checks the rest of
@@ -133,13 +133,13 @@ func (c *Config) readUpstream(node Node) Upstream {
 	return u
 }
 
-// missing reports whether a table is absent or empty. What is no table is not
-// missing: reading it has noted that.
+// missing reports whether a table is absent or empty. A value that is not a table does
+// not count: reading it has noted an error.
 func missing(node Node) bool {
 	return !node.Exists() || node.IsTable() && len(node.children()) == 0
 }
 
-// maxParallel is the most runs that may be asked to go at once.
+// maxParallel is the largest value of parallel.
 const maxParallel = 1000
 
 // OpenIsClosed says why on_store_error = "open" is the same as "closed" for an
@@ -159,7 +159,7 @@ func (c *Config) OpenIsClosed(u Upstream) string {
 	return ""
 }
 
-// warnOpen says that open means closed where nothing may be spent.
+// warnOpen warns that open means closed if nothing may be spent.
 func (c *Config) warnOpen(node Node, u Upstream) {
 	opens := node.value == string(budget.Open)
 	if table, ok := node.value.(map[string]any); ok {
@@ -184,7 +184,7 @@ func readUnknown(node Node) budget.Unknown {
 	return budget.Unknown{Allowed: ok, Units: units}
 }
 
-// costKeys are the keys of a price that is a table.
+// costKeys are the keys of a price written as a table.
 var costKeys = []string{"units", "on_store_error", "match", "once", "actual", "not_modified"}
 
 // readCosts fills in the upstream's prices and returns their nodes.
@@ -221,8 +221,8 @@ func readCosts(node Node, u *Upstream) []Node {
 	return list
 }
 
-// checkCosts finds prices that no call could pay and operations that no limit
-// counts. The latter only when all limits could be read.
+// checkCosts finds prices that no call could pay and, if all limits could be read,
+// operations that no limit counts.
 func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 	for _, cost := range costs {
 		units, covered := u.Costs[cost.Key()].Units, false
@@ -246,7 +246,7 @@ func (u *Upstream) checkCosts(costs []Node, allLimits bool) {
 	}
 }
 
-// onlyOpen says that a limit on open reservations is none on charges.
+// onlyOpen explains that a limit on open reservations does not count plain charges.
 func (u *Upstream) onlyOpen(operation string) string {
 	for _, limit := range u.Limits {
 		if limit.Covers(operation) {
@@ -257,7 +257,7 @@ func (u *Upstream) onlyOpen(operation string) string {
 }
 
 // checkUnknown finds a price for unknown operations that no call could pay, or that is
-// none.
+// 0.
 func (u *Upstream) checkUnknown(node Node) {
 	if u.Unknown.Allowed && u.Unknown.Units == 0 {
 		node.Warn("unknown_operation = 0: a mistyped operation costs nothing, and neither does a request that no pattern matches; write \"refuse\", and give each operation its cost")
@@ -293,7 +293,7 @@ func (c *Config) readSecret(what string, inEnv, inFile Node) (env, file string) 
 	return env, file
 }
 
-// filled reads a text that names something.
+// filled reads a name, which must not be empty.
 func filled(node Node) (string, bool) {
 	s, ok := node.Text()
 	if ok && s == "" {
@@ -303,8 +303,8 @@ func filled(node Node) (string, bool) {
 	return s, ok
 }
 
-// variable reads the name of an environment's variable. What is none is not
-// shown: it may be the secret itself.
+// variable reads the name of an environment variable. Messages do not show an invalid
+// one: it may be the secret itself.
 func variable(node Node) string {
 	name, ok := filled(node)
 	if ok && !variableName.MatchString(name) {
@@ -314,7 +314,7 @@ func variable(node Node) string {
 	return name
 }
 
-// checkName notes a key that cannot name what it stands for.
+// checkName notes a key that is not a valid name.
 func checkName(node Node, what string) bool {
 	if driver.ValidName(node.Key()) {
 		return true

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// secretPlace is where a secret is said to stand.
+// secretPlace is where the configuration says a secret is.
 type secretPlace struct {
-	of        string // whose it is, in words
-	node      Node   // that says so
+	of        string // whose secret it is, in words
+	node      Node   // the key that says so
 	env, file string // one of the two
 }
 
-// noteSecret notes a place of which nothing is wrong.
+// noteSecret records a valid place.
 func (c *Config) noteSecret(of string, atEnv Node, env string, atFile Node, file string) {
 	switch {
 	case env != "":
@@ -25,7 +25,7 @@ func (c *Config) noteSecret(of string, atEnv Node, env string, atFile Node, file
 	}
 }
 
-// SecretPlaces is how many secrets the configuration names a place for.
+// SecretPlaces is how many secrets the configuration has a place for.
 func (c *Config) SecretPlaces() int { return len(c.secrets) }
 
 // MissingSecrets lists, by line, each secret that is not where the configuration says;
@@ -40,8 +40,7 @@ func (c *Config) MissingSecrets(env func(name string) (string, bool)) Errors {
 	return sorted(list)
 }
 
-// missing says what is wrong with the place, and what to do; empty where a secret
-// stands there.
+// missing says what is wrong with the place, and what to do; empty if it has a secret.
 func (p secretPlace) missing(env func(string) (string, bool)) string {
 	if p.env != "" {
 		if value, _ := env(p.env); strings.TrimSpace(value) == "" {
@@ -49,7 +48,7 @@ func (p secretPlace) missing(env func(string) (string, bool)) string {
 		}
 		return ""
 	}
-	info, err := os.Stat(p.file) // what a pipe holds is not taken from the daemon
+	info, err := os.Stat(p.file) // reading a pipe would take the secret from the daemon
 	var text []byte
 	if err == nil && info.Mode()&fs.ModeNamedPipe == 0 {
 		text, err = ReadSecret(p.file)
@@ -57,7 +56,7 @@ func (p secretPlace) missing(env func(string) (string, bool)) string {
 	var fault *fs.PathError
 	switch {
 	case errors.As(err, &fault) && fault.Op != "stat" && errors.Is(err, fs.ErrPermission):
-		return "" // the daemon may be another user
+		return "" // the daemon may run as another user
 	case errors.As(err, &fault):
 		return fmt.Sprintf("%s: %s; write the file, or name another", p.file, fault.Err)
 	case err != nil:

@@ -8,11 +8,11 @@ import (
 	"github.com/quotactl/quotactl/budget/feedback"
 )
 
-// headerName is what a header may be called.
+// headerName matches the names that a header may have.
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// encodings are those that a value may have, and the one that it has where none
-// is given; empty: it must be given.
+// encodings are those that a value may have, and its default; an empty default must be
+// given.
 type encodings struct {
 	all       []feedback.Encoding
 	otherwise feedback.Encoding
@@ -27,7 +27,7 @@ var (
 	}, ""}
 )
 
-// readSources reads one place of a value or several.
+// readSources reads one or more places of a value.
 func readSources(node Node, may encodings) []feedback.Source {
 	list := node.Elements()
 	if node.Exists() && len(list) == 0 {
@@ -42,8 +42,8 @@ func readSources(node Node, may encodings) []feedback.Source {
 	return sources
 }
 
-// readSource reads where a value stands; nil when there is none, or something is
-// wrong with it.
+// readSource reads the place of a value; nil if it is missing or something is wrong
+// with it.
 func readSource(node Node, may encodings) *feedback.Source {
 	if !node.Exists() {
 		return nil
