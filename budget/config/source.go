@@ -94,7 +94,7 @@ func readEncoding(s *feedback.Source, source, node Node, may encodings) {
 	}
 }
 
-// readItem reads which value of several is meant.
+// readItem reads item, which selects one of several values.
 func readItem(s *feedback.Source, node Node) {
 	switch {
 	case !node.Exists():
@@ -113,8 +113,8 @@ func readItem(s *feedback.Source, node Node) {
 	}
 }
 
-// readHeaderName reads the name of a header. What is none is not shown: it may
-// be a secret.
+// readHeaderName reads the name of a header. Messages do not show an invalid one: it
+// may be a secret.
 func readHeaderName(node Node) string {
 	name, ok := node.Text()
 	if ok && !headerName.MatchString(name) {

@@ -12,14 +12,14 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// quotedWord and hugeNumber are what the parser shows of a value.
+// quotedWord and hugeNumber match what the parser's messages show of a value.
 var (
 	quotedWord = regexp.MustCompile(`(['"])\S{4,}['"]`)
 	hugeNumber = regexp.MustCompile(`^\S{4,} is out of`)
 )
 
-// syntaxText is the parser's message without the values it shows: one without
-// quotes may be a secret. Keys it may show.
+// syntaxText is the parser's message without values: one without quotes may be a
+// secret. Keys may be shown.
 func syntaxText(message string) string {
 	message = strings.TrimSuffix(message, ".")
 	if strings.HasPrefix(message, "Key '") {
@@ -28,20 +28,20 @@ func syntaxText(message string) string {
 	return hugeNumber.ReplaceAllString(quotedWord.ReplaceAllString(message, "$1…$1"), "a number is out of")
 }
 
-// syntaxLine is the line of a fault of syntax. It is counted from the offset,
-// since the parser's own line is one too far when the fault is a line's end.
+// syntaxLine is the line of a syntax error. It is counted from the offset, because the
+// parser's own line is one too high if the error is at a line's end.
 func syntaxLine(text string, at toml.Position) int {
 	start := min(max(0, at.Start), len(text))
 	return 1 + strings.Count(text[:start], "\n")
 }
 
-// What people write that TOML has otherwise. The value is what stands behind a key's
-// '=', or behind the '[', ',' or '{' before it.
+// Common mistakes in TOML. A value follows a key's '=', or the '[', ',' or '{' before
+// it.
 var (
 	shortNumber   = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMG])$`)
 	shortInside   = regexp.MustCompile(`[=\[{,]\s*([0-9.]+[kKMG])\s*[,}\]]`)
 	groupedNumber = regexp.MustCompile(`^[0-9]{1,3}([,' .][0-9]{3})+$`)
-	tomlNumber    = regexp.MustCompile(`^[0-9]+(_[0-9]+)*$`) // as it is written without quotes
+	tomlNumber    = regexp.MustCompile(`^[0-9]+(_[0-9]+)*$`) // without quotes
 	bareShare     = regexp.MustCompile(`^[0-9.]+ ?%$`)
 	bareSpan      = regexp.MustCompile(`^([0-9.]+(ns|us|µs|ms|s|m|h|d))+$`)
 	bareWord      = regexp.MustCompile(`^[A-Za-z_./~-]`)
@@ -50,12 +50,11 @@ var (
 	lineValue     = regexp.MustCompile(`^[^=#]*=\s*([^#]*?)\s*(#.*)?$`)
 )
 
-// powers are what a short number's letter stands for.
+// powers are the values of a short number's letter.
 var powers = map[string]int64{"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 
-// syntaxAdvice says what to write instead of a line that the parser refuses; empty
-// where that is not known. It shows numbers of the line alone, and none where a secret
-// may stand.
+// syntaxAdvice says what to write instead of a line that the parser rejects, or is
+// empty. It shows only numbers from the line, and none where a secret may be.
 func syntaxAdvice(line string) string {
 	value := ""
 	if found := lineValue.FindStringSubmatch(line); found != nil {
@@ -87,8 +86,8 @@ func syntaxAdvice(line string) string {
 	return ""
 }
 
-// plainNumber writes a number as TOML has it, of one with a letter, such as 10k, or
-// with groups of digits, such as 10,000.
+// plainNumber converts a number with a letter, such as 10k, or with groups of digits,
+// such as 10,000, to TOML.
 func plainNumber(text string) (string, bool) {
 	if groupedNumber.MatchString(text) {
 		return strings.NewReplacer(",", "_", "'", "_", " ", "_", ".", "_").Replace(text), true
@@ -135,7 +134,7 @@ func (n Node) FailUnquotedDots(known ...string) bool {
 	return found
 }
 
-// lineOf is a line of a text, counted from 1.
+// lineOf returns a line of a text, counted from 1.
 func lineOf(text string, n int) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		if n--; n == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/quotactl/quotactl/budget/limit"
 )
 
-// dayUpstreams are upstreams known to grant a quota by the calendar, by what
-// their names hold, and the calendar to write.
+// dayUpstreams are upstreams known to grant a quota by the calendar, by a part of their
+// names, with the calendar to write.
 var dayUpstreams = []struct{ name, write string }{
 	{"youtube", `calendar = "day", timezone = "America/Los_Angeles"`},
 	{"gemini", `calendar = "day", timezone = "America/Los_Angeles"`},
@@ -41,7 +41,7 @@ func (u *Upstream) warnLimits(tables []Node) {
 	}
 }
 
-// warnNotModified notes what is odd among the costs of what has not changed.
+// warnNotModified notes odd values of not_modified.
 func (u *Upstream) warnNotModified(costs []Node) {
 	for _, cost := range costs {
 		price := u.Costs[cost.Key()]
@@ -73,7 +73,7 @@ func neverBinds(l, other limit.Limit) bool {
 		!slices.Equal(l.Operations, other.Operations) || l.Window.Key() != other.Window.Key() || l.Window.Refill != other.Window.Refill {
 		return false
 	}
-	if l.Limit == other.Limit { // of equals the one with a quota says more
+	if l.Limit == other.Limit { // of two equal limits, the one with a quota says more
 		return l.Quota == 0 && other.Quota > 0
 	}
 	return other.Limit < l.Limit

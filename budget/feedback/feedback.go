@@ -8,8 +8,7 @@ type Rules struct {
 	// Free are the statuses of responses that the upstream documents as not
 	// counted: their charges are released.
 	Free []int
-	// Refusals are tried in order; the first that fits a response decides what it
-	// means.
+	// Refusals are tried in order; the first that matches a response applies.
 	Refusals []Refusal
 	// Reports are all read, each for its limit.
 	Reports []Report
@@ -22,10 +21,9 @@ type Meaning string
 const (
 	// Exhausted: the quota is spent. The budget, or the limit named, is locked.
 	Exhausted Meaning = "exhausted"
-	// Throttled: too much at once. It is locked too, for the short time that the
-	// response or the rule says.
+	// Throttled: too much at once. The lock is short, as the response or the rule says.
 	Throttled Meaning = "throttled"
-	// Overloaded: the upstream has trouble of its own. Nothing is locked.
+	// Overloaded: the upstream itself has a problem. Nothing is locked.
 	Overloaded Meaning = "overloaded"
 )
 
@@ -51,7 +49,7 @@ type Refusal struct {
 	Name string
 	Condition
 	Means Meaning
-	// Limit is the limit concerned, that of the operation if there is one for each;
+	// Limit is the limit to lock, the operation's own if it has per = "operation";
 	// empty: the whole budget.
 	Limit string
 	// Reset lists the places where the response says when to retry, in the order in
@@ -87,7 +85,7 @@ const (
 	AsEpochMilli Encoding = "epoch-ms"    // milliseconds since 1970
 	AsSeconds    Encoding = "seconds"     // from now, decimals allowed
 	AsMinutes    Encoding = "minutes"     // from now, decimals allowed
-	AsDuration   Encoding = "duration"    // from now, as Go writes it: "6m0s"
+	AsDuration   Encoding = "duration"    // from now, in Go's format: "6m0s"
 	AsRFC3339    Encoding = "rfc3339"     //
 	AsHTTPDate   Encoding = "http-date"   //
 	AsRetryAfter Encoding = "retry-after" // seconds from now, or an HTTP-date
@@ -102,8 +100,8 @@ type Source struct {
 	Header string
 	JSON   string // a path, as in Condition
 	As     Encoding
-	// Item is which value of several separated by commas or slashes, from 1 ("pairs"), or
-	// of AsRateLimit the policy's name; empty: all of it.
+	// Item selects one of several values separated by commas or slashes, counted from
+	// 1, or with AsRateLimit the policy's name; empty: all of the value.
 	Item string
 }
 

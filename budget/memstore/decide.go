@@ -32,7 +32,7 @@ func (s *Store) Decide(ctx context.Context, batch driver.Batch) (driver.Decision
 	return answer, nil
 }
 
-// decide decides one item and records it when it fits.
+// decide decides one item and records it if it fits.
 func (l *ledger) decide(batch driver.Batch, item driver.Item, when moment) driver.Decision {
 	now, all, limits := l.last, batch.Limits, batch.Limits
 	if late(item.Deadline, batch.Now) {
@@ -139,7 +139,7 @@ func late(deadline time.Time, caller int64) bool {
 	return !deadline.IsZero() && deadline.UnixMicro() < caller
 }
 
-// granted tells what is left after a charge.
+// granted says what is left after a charge.
 func (l *ledger) granted(limits []limit.Limit, item driver.Item, now int64) driver.Decision {
 	d := driver.Decision{Result: driver.Granted, Units: item.Units, Limit: -1}
 	for _, counts := range []limit.Counts{limit.CountUnits, limit.CountCalls} {
@@ -158,7 +158,7 @@ func (l *ledger) granted(limits []limit.Limit, item driver.Item, now int64) driv
 	return d
 }
 
-// maxSum is the largest total a settle upwards may lead to.
+// maxSum is the largest total after a settlement.
 const maxSum = 9 * limit.MaxUnits
 
 // Finish implements driver.Store.
@@ -223,8 +223,8 @@ func (s *Store) Finish(ctx context.Context, f driver.Finish) (driver.Finished, e
 	return answer, nil
 }
 
-// ended is when a reservation ended that is said to have ended at an instant:
-// within its lease, and later than what is forgotten or merged.
+// ended is when a reservation counts as ended, given a reported instant: within its
+// lease, and later than everything forgotten or merged.
 func (l *ledger) ended(e *entry, at int64) int64 {
 	return min(e.score, max(at, e.start, l.earliest(l.last)))
 }
@@ -238,7 +238,7 @@ func (s *Store) Look(ctx context.Context, look driver.Look) (driver.View, error)
 		return driver.View{}, err
 	}
 	now := when.now
-	if s.ledgers[look.Budget] == nil { // nor is one made
+	if s.ledgers[look.Budget] == nil { // and none is created
 		l.id = ""
 	}
 	if l.lost(look.Mark, look.Limits, now) {

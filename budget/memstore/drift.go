@@ -44,7 +44,8 @@ func (s *Store) report(ctx context.Context, r driver.Report) (driver.Drift, erro
 	return answer, nil
 }
 
-// drift records what a report says is used and is not known, and is how much.
+// drift records used units of a report that the ledger does not know, and returns how
+// many.
 func (l *ledger) drift(lim limit.Limit, r driver.Report, at, reset, now int64) int64 {
 	cut := max(lim.Window.Cut(now), l.floor(lim))
 	from := lim.Window.Cut(now) + 1

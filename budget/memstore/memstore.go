@@ -86,12 +86,12 @@ type entry struct {
 	score int64
 	units int64
 	calls int64
-	row   bool // was recovered: it has no call of its own
+	row   bool // recovered: it is not a call
 	seen  bool // it would have been refused, but for observe mode
-	noID  bool // merged: only its slot is known, and who spent
+	noID  bool // merged: only its slot and labels are known
 }
 
-// amount is what the entry counts for in a limit that counts it.
+// amount is how much the entry adds to a limit that counts it.
 func (e *entry) amount(l limit.Limit) int64 {
 	if l.Counts == limit.CountCalls {
 		return e.calls
@@ -113,7 +113,7 @@ type window struct {
 	shape  limit.Window
 	usedAt int64
 	cut    int64 // a calendar's, as of its last use
-	floor  int64 // what finished up to here was not known when it began
+	floor  int64 // when the window began, what had finished up to here was unknown
 }
 
 // lower is the instant up to which finished entries do not count at now.
@@ -124,7 +124,7 @@ func (w *window) lower(now int64) int64 {
 	return w.shape.Cut(now)
 }
 
-// horizon is the instant up to which nothing is held at now.
+// horizon is the instant up to which no entry is kept at now.
 func (l *ledger) horizon(now int64) int64 {
 	h := now - driver.MinHeld
 	for _, w := range l.windows {
@@ -136,7 +136,7 @@ func (l *ledger) horizon(now int64) int64 {
 // earliest is the first instant that is neither forgotten at now nor merged.
 func (l *ledger) earliest(now int64) int64 { return max(l.gone, l.merged, l.horizon(now)) + 1 }
 
-// find is the held entry with this id, or nil.
+// find returns the entry with this id, or nil.
 func (l *ledger) find(id string, now int64) *entry {
 	for _, e := range l.entries {
 		if e.item.ID == id && !e.noID && e.score > max(l.horizon(now), l.merged) {
@@ -146,7 +146,7 @@ func (l *ledger) find(id string, now int64) *entry {
 	return nil
 }
 
-// prune forgets what is not held.
+// prune removes entries that are no longer kept.
 func (l *ledger) prune(now int64) {
 	l.gone = max(l.gone, l.horizon(now))
 	kept := l.entries[:0]
@@ -166,7 +166,7 @@ type moment struct {
 	later int64 // the later of the two: what is charged counts from there
 }
 
-// tell holds the clock against its witness.
+// tell compares the clock with its witness.
 func (l *ledger) tell(clock, caller int64) (moment, error) {
 	if clock-l.last > driver.ClockTolerance && clock-caller > driver.ClockTolerance {
 		return moment{}, fmt.Errorf("memory store: %w: it shows %d µs, the caller %d", driver.ErrClock, clock, caller)
@@ -182,8 +182,8 @@ func (l *ledger) tell(clock, caller int64) (moment, error) {
 	return m, nil
 }
 
-// drains is from when on a bucket drains again that changes now: where the clocks
-// are far apart not until the earlier one has caught up.
+// drains is when a bucket that changes now begins to drain again: if the clocks are far
+// apart, not before the earlier one has caught up.
 func (m moment) drains() int64 {
 	if m.later-m.now > driver.ClockTolerance {
 		return m.later
@@ -215,7 +215,7 @@ func (l *ledger) use(limits []limit.Limit, now int64) {
 	}
 }
 
-// used sums what the limit counts at the instant at, of the entries there are.
+// used sums the entries that the limit counts at an instant.
 func (l *ledger) used(lim limit.Limit, at int64) (units int64) {
 	if lim.Window.Kind == limit.Bucket {
 		return l.meter(lim, at).used(at)
@@ -229,7 +229,7 @@ func (l *ledger) used(lim limit.Limit, at int64) (units int64) {
 	return units
 }
 
-// floor is up to where a window knows nothing.
+// floor is the instant up to which a window knows nothing.
 func (l *ledger) floor(limit limit.Limit) int64 {
 	if w := l.windows[limit.Window.Key()]; w != nil {
 		return w.floor
@@ -274,8 +274,8 @@ func (s *Store) enter(ctx context.Context, name string, caller int64) (*ledger, 
 	return l, m, err
 }
 
-// begin is the ledger of a budget at a decision's time, which it notes; the ledger
-// begins with it where there is none.
+// begin returns a budget's ledger at a decision's time, and notes that time. It creates
+// a missing ledger.
 func (s *Store) begin(ctx context.Context, name string, caller int64) (*ledger, moment, error) {
 	l, when, err := s.enter(ctx, name, caller)
 	if err != nil {
@@ -289,7 +289,7 @@ func (s *Store) begin(ctx context.Context, name string, caller int64) (*ledger, 
 	return l, when, nil
 }
 
-// bring begins likewise and brings the ledger up to now for the limits.
+// bring does the same and updates the ledger to now for the limits.
 func (s *Store) bring(ctx context.Context, name string, caller int64, limits []limit.Limit) (*ledger, moment, error) {
 	l, when, err := s.begin(ctx, name, caller)
 	if err != nil {
@@ -336,7 +336,7 @@ func (s *Store) Change(ctx context.Context, change driver.Change) (driver.Change
 	return nil, driver.Unknown(change)
 }
 
-// Close implements driver.Store; nothing is kept.
+// Close implements driver.Store; the entries are lost.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

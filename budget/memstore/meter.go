@@ -11,7 +11,7 @@ import (
 
 // meter is a live bucket. Its level is kept as a fraction, by definition.
 type meter struct {
-	limit   limit.Limit // which operations, and what of them
+	limit   limit.Limit // which operations it counts, and how
 	level   *big.Rat
 	at      int64
 	usedAt  int64
@@ -20,7 +20,7 @@ type meter struct {
 
 func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
 
-// drained is what drains in a span of µs.
+// drained is how much drains in a span of µs.
 func (m *meter) drained(span int64) *big.Rat {
 	amount, period := m.limit.Window.Refill.Rate()
 	return new(big.Rat).Mul(rat(span), big.NewRat(amount, period))
@@ -79,8 +79,8 @@ func (m *meter) charge(e *entry, at, drains int64) {
 	}
 }
 
-// change is what a finish adds to the meter, or returns: no more than what of
-// it cannot have drained since the charge.
+// change is what a finish adds to the meter or returns: at most what cannot have
+// drained since the charge.
 func (m *meter) change(e *entry, units int64, release bool, now int64) *big.Rat {
 	change := int64(0)
 	switch {
@@ -107,7 +107,7 @@ func (m *meter) finish(e *entry, units int64, release bool, now, drains int64) {
 	}
 }
 
-// over reports whether a settlement would lift the meter past what can be kept.
+// over reports whether a settlement would raise the meter above what it can hold.
 func (m *meter) over(e *entry, units, now int64) bool {
 	change := m.change(e, units, false, now)
 	return change.Sign() > 0 && m.used(now)+ceil(change) > maxSum
@@ -147,7 +147,7 @@ func (l *ledger) meter(limit limit.Limit, now int64) *meter {
 	return l.begin(limit, now)
 }
 
-// begin replays what is held: the oldest finds the meter full.
+// begin replays the kept entries; the oldest one finds the meter full.
 func (l *ledger) begin(limit limit.Limit, now int64) *meter {
 	m := &meter{limit: limit, level: rat(0), at: now, usedAt: now, longest: limit.Longest()}
 	when := func(e *entry) int64 { return min(e.score, now) }

@@ -45,7 +45,7 @@ func (s *Store) Spent(ctx context.Context, q driver.SpentQuery) (driver.Spent, e
 	return view, nil
 }
 
-// group is the name an entry is summed under.
+// group is the name of an entry's group.
 func (e *entry) group(by driver.GroupBy) string {
 	switch by {
 	case driver.ByJob:

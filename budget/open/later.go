@@ -11,14 +11,14 @@ import (
 	"github.com/quotactl/quotactl/budget/driver"
 )
 
-// later is a store that was out of reach when it was to be opened: every call
-// tries again.
+// later is a store that was out of reach when it was first opened. Each call tries to
+// open it again.
 type later struct {
 	open func(context.Context) (Backend, error)
 	turn chan struct{} // holds one while a caller uses what is below
 
-	failed error     // of the opening that has just been tried; nil: a call was told
-	until  time.Time // until when it answers a call
+	failed error     // of the latest attempt to open it; nil: a call has returned it
+	until  time.Time // until when failed answers a call
 	store  Backend
 	closed bool
 }
@@ -35,8 +35,8 @@ func StoreOrLater(ctx context.Context, url string, settings config.Store) (Backe
 	return store, err
 }
 
-// get opens the store unless it is open. Callers wait for each other no longer
-// than they may.
+// get opens the store unless it is open. Callers wait for each other within their
+// deadlines.
 func (l *later) get(ctx context.Context) (Backend, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -63,7 +63,7 @@ func (l *later) get(ctx context.Context) (Backend, error) {
 	return l.store, nil
 }
 
-// with does something on the store, once it is open.
+// with calls do on the store, once it is open.
 func with[T any](ctx context.Context, l *later, do func(Backend) (T, error)) (T, error) {
 	store, err := l.get(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func with[T any](ctx context.Context, l *later, do func(Backend) (T, error)) (T,
 
 func (l *later) Decide(ctx context.Context, batch driver.Batch) (driver.Decisions, error) {
 	store, err := l.get(ctx)
-	if err != nil { // it was not asked
+	if err != nil { // the store was not asked
 		return driver.Decisions{}, fmt.Errorf("%w; %w", err, budget.ErrNotCharged)
 	}
 	return store.Decide(ctx, batch)
@@ -126,7 +126,7 @@ func (l *later) Export(ctx context.Context, export driver.Export, to driver.Ledg
 	return store.Export(ctx, export, to)
 }
 
-// Close closes the store when it is open.
+// Close closes the store if it is open.
 func (l *later) Close() error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()

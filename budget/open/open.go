@@ -30,10 +30,9 @@ type Backend interface {
 	driver.JobStore
 }
 
-// Budget opens a budget of a costs.toml with the store that the file names, and
-// what this host does while it is out of reach. Close it when done. The error is
-// config.Errors for a faulty file, budget.ErrUnknownBudget, or what opening
-// the store said.
+// Budget opens a budget of a costs.toml, with the file's store and this host's side of
+// its outages. Close it when done. The error is config.Errors for a file with errors,
+// budget.ErrUnknownBudget, or that of [Host].
 func Budget(ctx context.Context, configPath, name string) (*budget.Budget, error) {
 	cfg, err := config.Load(configPath)
 	if err != nil {
@@ -71,10 +70,9 @@ type hosted struct {
 	driver.JobStore
 }
 
-// Host opens the store of a configuration at this URL, as [Store] does, with what
-// this host does while it is out of reach: one that is so at the start is no
-// error, but opened by the first call that finds it there. The host's directory
-// is [HostDir].
+// Host opens a configuration's store at this URL, as [Store] does, with this host's
+// side of its outages. A store that is out of reach at the start is not an error; the
+// first call that reaches it opens it. The host's directory is [HostDir].
 func Host(ctx context.Context, config *config.Config, url string, log *slog.Logger) (Backend, error) {
 	store, err := StoreOrLater(ctx, url, config.Store)
 	if err != nil {
@@ -98,9 +96,9 @@ func Diagnose(ctx context.Context, store Backend) []driver.Finding {
 	return nil
 }
 
-// HostDir is where this host keeps its side of a store: in state_dir, else in
-// the environment's STATE_DIRECTORY, else in .quotactl beside the file. Each store
-// has a folder of its own there.
+// HostDir is the directory of this host's side of a store: a folder for the store in
+// state_dir, else in the environment's STATE_DIRECTORY, else in .quotactl beside the
+// file.
 func HostDir(config *config.Config, url string) string {
 	state := config.StateDir
 	if state == "" {
@@ -113,7 +111,7 @@ func HostDir(config *config.Config, url string) string {
 	return filepath.Join(state, "outage", hex.EncodeToString(sum[:6]))
 }
 
-// place is a store's URL without who opens it; of a file its whole path.
+// place is a store's URL without user and password; for a file, its full path.
 func place(url string) string {
 	if file, ok := strings.CutPrefix(url, sqlitePrefix); ok {
 		if full, err := filepath.Abs(file); err == nil {
@@ -126,8 +124,7 @@ func place(url string) string {
 	return scheme + "://" + authority[strings.LastIndex(authority, "@")+1:] + "/" + path
 }
 
-// Timeout is what bounds one decision: the settings' timeout, else the store's
-// own default.
+// Timeout bounds one decision: the settings' timeout, else the store's own default.
 func Timeout(url string, settings config.Store) (d time.Duration) {
 	switch {
 	case settings.Timeout > 0:
@@ -174,7 +171,7 @@ const sqlitePrefix = "sqlite:"
 
 func isSQLite(url string) bool { return strings.HasPrefix(url, sqlitePrefix) }
 
-// password reads the store's password from where the settings say.
+// password reads the store's password from the place in the settings.
 func password(settings config.Store) (string, error) {
 	switch {
 	case settings.PasswordEnv != "":
