@@ -141,8 +141,8 @@ func (c *Calendar) clockPeriod(at int64, d time.Duration) (start, next int64) {
 	length := d.Microseconds()
 	start = wall - floorMod(wall, length) - int64(offset)*1e6
 	next = start + length
-	// Where a zone goes on by a rule, package time bounds it at the year's ends too,
-	// and wrongly so on the last day of a leap year: only a shift cuts a period.
+	// If a zone continues by a rule, package time bounds it at the year's ends too, and
+	// wrongly so on the last day of a leap year: only a shift cuts a period.
 	shifts := func(at time.Time) bool {
 		_, there := at.Zone()
 		return there != offset

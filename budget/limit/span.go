@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// ErrSpan is the error of a text that is no span.
+// ErrSpan is the error of a text that is not a span.
 var ErrSpan = errors.New("write a number and a unit, such as 30s, 8m, 24h or 7d")
 
-// spanWithDaysLast is a span whose days do not stand in front, such as 12h1d.
+// spanWithDaysLast matches a span whose days are not first, such as 12h1d.
 var spanWithDaysLast = regexp.MustCompile(`^([0-9.]+[a-zµ][0-9a-zµ.]*?)([0-9.]+d)([0-9a-zµ.]*)$`)
 
-// daysFirst is the error of a text that is no span, which says what to write where the
-// days alone stand in the wrong place.
+// daysFirst is the error for a text that is not a span. It says what to write if only
+// the days are in the wrong place.
 func daysFirst(text string) error {
 	if part := spanWithDaysLast.FindStringSubmatch(text); part != nil {
 		if first := part[2] + part[1] + part[3]; isSpan(first) {

@@ -36,7 +36,7 @@ type usage struct {
 	Done map[string]int64 `json:"recovered,omitempty"`
 }
 
-// unnamed stands for the id of a ledger that was seen before ledgers had ids.
+// unnamed is used as the id of a ledger that was seen before ledgers had ids.
 const unnamed = "-"
 
 // live reports whether a ledger is not known to have lost anything.

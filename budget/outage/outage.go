@@ -38,7 +38,8 @@ type Options struct {
 	// Interval is how often the store is probed while it is out of reach;
 	// DefaultInterval when 0.
 	Interval time.Duration
-	// Clocks stand for the machine's, for tests in fake time; nil: its own.
+	// Clocks replace the machine's clocks in tests with fake time; nil: the machine's
+	// own.
 	Clocks *sqlitestore.Clocks
 	// Log receives outages, recoveries and losses; nil: nothing is logged.
 	Log *slog.Logger

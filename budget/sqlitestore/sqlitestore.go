@@ -33,7 +33,8 @@ type Options struct {
 	// Timeout bounds one call, its waits for other processes included, where
 	// the context has no earlier deadline; DefaultTimeout when 0.
 	Timeout time.Duration
-	// Clocks stand for the machine's, for tests in fake time; nil: its own.
+	// Clocks replace the machine's clocks in tests with fake time; nil: the machine's
+	// own.
 	Clocks *Clocks
 }
 

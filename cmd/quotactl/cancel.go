@@ -18,7 +18,7 @@ type cancelAnswer struct {
 	Job string `json:"job"`
 	// Cancelled are the passes that are to end; none: nothing was under way.
 	Cancelled []jobs.ActivePass `json:"cancelled"`
-	// Untold is why their daemons could not be told; empty: they are.
+	// Untold is why their daemons could not be notified; empty: they were.
 	Untold string `json:"untold,omitempty"`
 }
 

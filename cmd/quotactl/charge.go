@@ -142,8 +142,8 @@ func (a *app) complete(f *chargeFlags, changed func(string) bool, operation stri
 	return nil
 }
 
-// charge charges one call and writes the answer. With --json a refusal is an
-// answer too; its error still goes to stderr and tells the exit code.
+// charge charges one call and writes the answer. With --json a refusal is an answer
+// too; its error still goes to stderr and sets the exit code.
 func (a *app) charge(ctx context.Context, name string, f chargeFlags) error {
 	cfg, spec, err := a.chargeConfig(name, f)
 	if err != nil {

@@ -49,7 +49,7 @@ type findingJSON struct {
 	Advice string          `json:"advice,omitempty"`
 }
 
-// doctor looks at the store and at the ledger of each budget.
+// doctor checks the store and the ledger of each budget.
 func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	cfg, _, err := a.loadConfig()
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *app) findings(ctx context.Context, cfg *config.Config) []driver.Finding
 	return append(list, closing(store)...)
 }
 
-// closing closes the store and tells when it cannot.
+// closing closes the store and reports a failure.
 func closing(store open.Backend) []driver.Finding {
 	if err := store.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return []driver.Finding{{Check: "close", Level: driver.Warning, Says: err.Error()}}

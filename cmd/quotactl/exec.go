@@ -67,8 +67,8 @@ func newExecCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// execArguments tells what is quotactl's and what the command's: two arguments stand
-// before a "--", and one or more behind it.
+// execArguments checks the arguments: quotactl's two before a "--", and the command's,
+// one or more, after it.
 func execArguments(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash < 0:
@@ -89,9 +89,9 @@ func (a *app) completeExec(cmd *cobra.Command, args []string, typed string) ([]s
 	return a.completeCall(cmd, args, typed)
 }
 
-// exec charges a call and becomes the command; it returns only when that is not
-// started. What is wrong with the command is looked for before anything is charged,
-// and where it shows only then, the charge is taken back.
+// exec charges a call and becomes the command. It returns only if the command was not
+// started. It checks the command before it charges, and releases the charge if the
+// start fails after all.
 func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []string) error {
 	cfg, _, err := a.chargeConfig(name, f)
 	if err != nil {
@@ -125,8 +125,8 @@ func (a *app) exec(ctx context.Context, name string, f chargeFlags, command []st
 	return errors.Join(err, released)
 }
 
-// notStarted tells why a command does not run, with its exit code. Its arguments are
-// not shown: they may hold a secret.
+// notStarted says why a command does not run, with its exit code. Its arguments are not
+// shown: they may hold a secret.
 func notStarted(command string, err error) error {
 	code := exitNotRunnable
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +139,8 @@ func notStarted(command string, err error) error {
 	return &exitError{code: code, err: fmt.Errorf("start %s: %w", command, err)}
 }
 
-// withoutID is a refusal without its advice to send the id again, which nobody has.
+// withoutID is a refusal without its advice to send the id again, since the caller does
+// not have the id.
 func withoutID(err error) error {
 	var refused *budget.RefusedError
 	if !errors.As(err, &refused) || refused.NotCharged {

@@ -168,9 +168,9 @@ func (f *feedbackFlags) read(stdin io.Reader) (*http.Response, []byte, error) {
 	return resp, body, nil
 }
 
-// heldReservation is the receipt of a reservation by its id; false where the store
-// holds none. The store tells it when the call is charged again, which charges
-// nothing; an id that is not held would be charged anew, and is released at once.
+// heldReservation returns the receipt of a reservation by its id; false if the store
+// has none. To get it, it charges the call again, which charges nothing. An id that the
+// store does not have would be charged anew, and is released at once.
 func heldReservation(ctx context.Context, b *budget.Budget, call budget.Call) (budget.Receipt, bool, error) {
 	call.OnStoreError = budget.Closed
 	fail := func(err error, advice string) (budget.Receipt, bool, error) {

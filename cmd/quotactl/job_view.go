@@ -26,7 +26,7 @@ func nowNotes(v answer.Job) []string {
 	return list
 }
 
-// activeText tells of a pass under way.
+// activeText describes a pass under way.
 func activeText(active jobs.ActivePass, progress *jobs.Record) string {
 	text := fmt.Sprintf("the pass of %s is under way since %s, %s", showTime(active.Tick.Time), showTime(active.Since.Time), active.Host)
 	if of := answer.Ended(progress); of != "" {
@@ -51,7 +51,7 @@ func activeText(active jobs.ActivePass, progress *jobs.Record) string {
 	return text
 }
 
-// pauseText tells of a pause.
+// pauseText describes a pause.
 func pauseText(p jobs.Pause) string {
 	text := fmt.Sprintf("paused by %s since %s", p.By, showTime(p.At.Time))
 	if p.Note != "" {
@@ -114,7 +114,7 @@ func daemonNotes(v answer.Job) []string {
 	return nil
 }
 
-// requestText tells of a request for a pass.
+// requestText describes a request for a pass.
 func requestText(r jobs.Request) string {
 	text := "a pass"
 	if len(r.Regions) > 0 {

@@ -103,10 +103,10 @@ happens. If the upstream still refuses, its next response locks again.`,
 	return cmd
 }
 
-// stillLocked says that no lock stood, and of the whole budget, which of its limits
-// are locked.
+// stillLocked says that there was no lock and, for the whole budget, which of its
+// limits are locked.
 func stillLocked(ctx context.Context, b *budget.Budget, limit string) (string, error) {
-	const none = "no lock stood"
+	const none = "there was no lock"
 	if limit != "" {
 		return none, nil
 	}

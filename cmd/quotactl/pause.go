@@ -16,7 +16,7 @@ import (
 type pauseAnswer struct {
 	Job    string      `json:"job"`
 	Paused *jobs.Pause `json:"paused"` // null: it is not
-	Before *jobs.Pause `json:"before"` // what stood before; null: nothing
+	Before *jobs.Pause `json:"before"` // the pause before; null: there was no pause
 }
 
 func newPauseCommand(a *app) *cobra.Command {
@@ -103,7 +103,7 @@ func (a *app) answerPause(answer pauseAnswer, untold error, asJSON bool) error {
 	return t.write(a.stdout)
 }
 
-// untoldText says what it means that the daemons could not be told.
+// untoldText says what follows if the daemons could not be notified.
 func untoldText(err error) string {
 	return err.Error() + "; a running daemon notices within a minute"
 }

@@ -106,7 +106,7 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 		options.Sandbox = upstream.address
 	}
 	store, err := d.OpenStore(ctx, drain, cfg, list, func(ctx context.Context) (open.Backend, error) { return a.openStore(ctx, cfg) })
-	if err != nil || store == nil { // told to stop before the store was there
+	if err != nil || store == nil { // asked to stop before the store was open
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
@@ -120,8 +120,8 @@ func (a *app) runJobs(ctx context.Context, names []string, f runFlags) (err erro
 	return d.Run(ctx, drain, asked, options)
 }
 
-// readJobs reads the configuration and the jobs to run, whose secrets must be there.
-// The error has all faults at once.
+// readJobs reads the configuration and the jobs to run, and requires their secrets. The
+// error has all faults at once.
 func (a *app) readJobs(names []string, f runFlags) (*config.Config, []*jobs.Job, error) {
 	cfg, list, err := a.loadConfig()
 	if err != nil {
@@ -138,8 +138,8 @@ func (a *app) readJobs(names []string, f runFlags) (*config.Config, []*jobs.Job,
 	return cfg, list, nil
 }
 
-// chooseJobs picks the jobs named, or all. Command jobs are left out where a
-// sandbox stands for the upstreams.
+// chooseJobs picks the jobs named, or all. Command jobs are left out where a sandbox
+// replaces the upstreams.
 func (a *app) chooseJobs(list []*jobs.Job, names []string, f runFlags) ([]*jobs.Job, error) {
 	switch {
 	case len(list) > 0:

@@ -21,7 +21,7 @@ type sandboxAnswer struct {
 	ThisRun sandbox.Usage `json:"this_run"`
 }
 
-// runOnce runs one pass of each job and tells what became of them.
+// runOnce runs one pass of each job and reports the results.
 func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, list []*jobs.Job, options jobs.Options, upstream *upstream, asJSON bool) error {
 	told := progress{out: a.stdout}
 	options.Report = told.run
@@ -55,8 +55,8 @@ func (a *app) runOnce(ctx context.Context, drain <-chan struct{}, list []*jobs.J
 	return nil
 }
 
-// anyFailed tells whether something went wrong that is neither a spent budget
-// nor a pass left out.
+// anyFailed reports whether something went wrong other than a spent budget or a skipped
+// pass.
 func anyFailed(passes []jobs.Pass) bool {
 	bad := func(o jobs.Outcome) bool {
 		return o == jobs.Failed || o == jobs.TimedOut || o == jobs.Lost

@@ -192,6 +192,6 @@ func (a *app) runs(ctx context.Context, state jobs.State, list []*jobs.Job, f ru
 // completeFlag has a shell complete a flag's value.
 func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // unknown flag
 	}
 }

@@ -84,7 +84,8 @@ func writeRuns(w io.Writer, at time.Time, list []runRow, oneJob bool) error {
 	return t.write(w)
 }
 
-// addTo adds a run to a table of runs; why its pass began is told with the first.
+// addTo adds a run to a table of runs. The first run of a pass also says why the pass
+// began.
 func (r runRow) addTo(t *table, at time.Time, oneJob, first bool) {
 	outcome, units, pages, took := string(r.Outcome), "-", "-", "-"
 	if r.Reason != "" {
@@ -95,7 +96,7 @@ func (r runRow) addTo(t *table, at time.Time, oneJob, first bool) {
 		switch {
 		case !r.Ended.IsZero():
 			took = roughly(max(0, r.Ended.Sub(r.Started.Time)))
-		case r.Outcome == answer.Running: // of a lost one nobody knows when it ended
+		case r.Outcome == answer.Running: // when a lost run ended is unknown
 			took = roughly(max(0, at.Sub(r.Started.Time)))
 		}
 	}

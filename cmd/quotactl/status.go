@@ -46,7 +46,7 @@ func (a *app) status(ctx context.Context, names []string, inSandbox, asJSON bool
 	}
 	if len(names) == 0 {
 		names = cfg.Budgets()
-		for _, job := range list { // a credential "*" names none of those that it admits
+		for _, job := range list { // a credential "*" does not name its budgets
 			if !slices.Contains(names, job.Budget) {
 				names = append(names, job.Budget)
 			}

@@ -54,7 +54,7 @@ func budgetText(b budget.Status) string {
 	return out
 }
 
-// lockText tells a lock.
+// lockText describes a lock.
 func lockText(l budget.Lock) string {
 	text := "locked until " + showTime(l.Until)
 	if l.Why != "" {
@@ -63,8 +63,8 @@ func lockText(l budget.Lock) string {
 	return text
 }
 
-// limitTable has a column for debt, and for what is counted, only when it
-// tells something.
+// limitTable has a column for debt only if there is any, and one for what is counted only
+// if some limit counts calls.
 func limitTable(limits []budget.LimitStatus) *table {
 	indebted, callsToo := false, false
 	for _, l := range limits {
@@ -140,8 +140,8 @@ func returnText(l budget.LimitStatus) string {
 	return fmt.Sprintf("%d at %s", l.NextAmount, showTime(l.NextReturn))
 }
 
-// jobTable has a row for each job; what is under way, and who paused it, stands
-// below.
+// jobTable has a row for each job. The pass under way, and who paused the job, are
+// below it.
 func jobTable(list []answer.Job) *table {
 	t := newTable("JOB", "BUDGET", "LAST PASS", "NEXT PASS")
 	for _, job := range list {

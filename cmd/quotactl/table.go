@@ -82,7 +82,7 @@ func (t *table) String() string {
 	return b.String()
 }
 
-// leastRoom is how many columns a last column needs that goes on below itself.
+// leastRoom is the least width, in columns, of a last column that wraps.
 const leastRoom = 20
 
 // padded is a cell as wide as its column.
@@ -115,8 +115,8 @@ func (t *table) stacked() string {
 	return b.String()
 }
 
-// wrap is a label and a value on lines of at most tableWidth; a value that is
-// too long goes on below itself, with the next word where there are words.
+// wrap puts a label and a value on lines of at most tableWidth. A longer value
+// continues below itself, at a word's start if it has words.
 func wrap(label, value string) string {
 	room := tableWidth - utf8.RuneCountInString(label)
 	blank := strings.Repeat(" ", utf8.RuneCountInString(label))

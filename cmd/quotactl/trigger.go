@@ -17,7 +17,7 @@ import (
 	"github.com/quotactl/quotactl/jobs"
 )
 
-// waitLook is how often it is looked what has become of a pass that is waited for.
+// waitLook is the interval between checks of a pass that trigger waits for.
 const waitLook = 500 * time.Millisecond
 
 // triggerFlags are the flags of trigger.

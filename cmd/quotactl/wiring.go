@@ -32,9 +32,9 @@ type app struct {
 	logLevel   string // as slog reads it
 }
 
-// loadConfig reads the configuration with its store's URL and its jobs. The
-// error is about the configuration, all faults at once: exit code 2; a
-// configuration that stands beside it is good for its warnings alone.
+// loadConfig reads the configuration with its store's URL and its jobs. The error, exit
+// code 2, has all faults of the configuration at once. A configuration returned with an
+// error serves only for its warnings.
 func (a *app) loadConfig() (*config.Config, []*jobs.Job, error) {
 	cfg, err := config.Parse(a.configPath)
 	if err != nil {
