@@ -122,5 +122,5 @@ func (b *books) close() string {
 	if off := b.kept + left - b.pages; max(off, -off) > most {
 		b.t.Errorf("the files have %d pages, the records tell of %d: %d runs were lost, which explains %d", b.kept+left, b.pages, b.lost, most)
 	}
-	return fmt.Sprintf("records: %d pages, %d units, %d runs that went on where others were cut; files: %d pages, and %d of lost runs", b.pages, b.units, b.resumed, b.kept, left)
+	return fmt.Sprintf("records: %d pages, %d units, %d runs that resumed interrupted ones; files: %d pages, and %d of lost runs", b.pages, b.units, b.resumed, b.kept, left)
 }
