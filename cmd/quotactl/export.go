@@ -60,9 +60,9 @@ store. The file is checked to its end before anything is imported.
 A charge that the ledger already has, by its id, is not added again. Importing
 the same file twice adds nothing, and an import that was interrupted is resumed
 by running it again. Charges of more than an hour ago may be merged and have no
-ids: import them from one export only, or they count twice. The budget may be charged meanwhile, but until the import
-is complete its charges do not all count: lock the budget, or stop what charges
-it.`,
+ids: import them from one export only, or they count twice. The budget may be
+charged meanwhile, but until the import is complete, not all rows of the file
+count: lock the budget, or stop what charges it.`,
 		Example: `  quotactl export youtube/key1 > key1.jsonl
   quotactl import key1.jsonl --store redis://redis.internal:6379/0
   gunzip -c key1.jsonl.gz | quotactl import /dev/stdin`,
