@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/quotactl/quotactl/budget/driver"
 	"github.com/quotactl/quotactl/budget/limit"
+	"github.com/quotactl/quotactl/internal/suggest"
 )
 
 // Budget spends the units of one credential at one upstream. It is safe for concurrent
@@ -160,7 +162,7 @@ func (b *Budget) check(call Call) (units int64, err error) {
 		return 0, fmt.Errorf("charge %s: %w", b.spec.Name, err)
 	}
 	units, err = b.spec.price(call)
-	advice := adviseCost
+	advice := b.adviseCost
 	if err == nil && !b.covers(call.Operation) {
 		err, advice = ErrUnknownOperation, adviseLimit
 	}
@@ -172,8 +174,9 @@ func (b *Budget) check(call Call) (units int64, err error) {
 	return units, nil
 }
 
-func adviseCost(operation string) error {
-	return fmt.Errorf("give %q a cost in costs.toml, or set unknown_operation", operation)
+func (b *Budget) adviseCost(operation string) error {
+	return fmt.Errorf("give %q a cost in costs.toml, or set unknown_operation%s",
+		operation, suggest.DidYouMean(operation, slices.Collect(maps.Keys(b.spec.Costs))))
 }
 
 func adviseLimit(operation string) error {
