@@ -251,7 +251,7 @@ func TestALostPassOfASilentLedger(t *testing.T) {
 		w.claimed(r, midnight, "host/1/x")
 		w.follow(false, 5*time.Minute)
 		records, err := History(t.Context(), w.store, "trending", time.Time{}, time.Time{}, 9)
-		if err != nil || len(records) != 1 || records[0].Outcome != Lost || len(records[0].Runs) != 0 || strings.Contains(records[0].Error, "not shut out") {
+		if err != nil || len(records) != 1 || records[0].Outcome != Lost || len(records[0].Runs) != 0 || strings.Contains(records[0].Error, "not fenced off") {
 			t.Fatalf("%+v, %v", records, err)
 		}
 		w.logged("level=WARN", "the units that a lost pass spent", "job=trending")

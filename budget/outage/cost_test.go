@@ -77,7 +77,7 @@ func TestOutageCosts(t *testing.T) {
 			}
 			w := newWorld(t)
 			b, _ := redisHost(t, url, t.TempDir(), w.spec, outage.Options{Allowance: 20, Hosts: 2, Interval: interval})
-			must.Get(w.charge(b, "list", ""))(t)
+			w.back(b) // the first call may take too long on a machine under load
 			end := begin(t, server, proxy)
 			costs(t, w, b, name)
 			end()

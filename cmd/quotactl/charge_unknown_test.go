@@ -30,7 +30,7 @@ func TestChargeWhoseAnswerWasLost(t *testing.T) {
 		}
 		return code, charged, replayed, stderr.String()
 	}
-	const keptAway = "and asked once in"
+	const keptAway = "asked once in"
 	b := must.Get(open.Budget(t.Context(), config, "shop/main"))(t)
 	defer func() { _ = b.Close() }()
 	must.Get(b.Charge(t.Context(), budget.Call{Operation: "get"}))(t) // it knows the server's clock
