@@ -103,8 +103,7 @@ happens. If the upstream still refuses, its next response locks again.`,
 	return cmd
 }
 
-// stillLocked says that there was no lock and, for the whole budget, which of its
-// limits are locked.
+// stillLocked says that there was no lock, and which of a whole budget's limits have one.
 func stillLocked(ctx context.Context, b *budget.Budget, limit string) (string, error) {
 	const none = "there was no lock"
 	if limit != "" {
