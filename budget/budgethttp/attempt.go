@@ -105,7 +105,7 @@ func (a *attempt) unmatched(err error) error {
 		return err
 	}
 	seen := shadow(a.request)
-	return fmt.Errorf("no match of costs.toml fits this request, %s %s: %w", seen.Method, seen.Host, err)
+	return fmt.Errorf("no pattern in costs.toml matches this request, %s %s; add one, with this host, to the match of its operation: %w", seen.Method, seen.Host, err)
 }
 
 func (a *attempt) leaseOver() error {
