@@ -41,7 +41,12 @@ func (m *machine) stop(s span) {
 // its request on the way.
 func (m *machine) strike(d *daemon, r *http.Request) {
 	s := m.toStop.Load()
-	if s == nil || r.URL.Path != listings || !m.toStop.CompareAndSwap(s, nil) {
+	if s == nil || r.URL.Path != listings {
+		return
+	}
+	// A slow answer may come when the next heartbeat has already ended the pass: then it
+	// makes no charge that could be refused.
+	if there, back := m.network.latency(r); there+back > 10*time.Second || !m.toStop.CompareAndSwap(s, nil) {
 		return
 	}
 	goesOn := make(chan struct{})
